@@ -1,0 +1,31 @@
+"""Plain-text tables and bars for the terminal: ASCII only, so that every console can print them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_LONGEST_CELL = 40
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> str:
+    """Columns under their heads, each aligned by its character in ``align``, "<" or ">"."""
+    cells = [[clean(cell) for cell in row] for row in (heads, *rows)]
+    widths = [max(len(cell) for cell in column) for column in zip(*cells, strict=True)]
+    cells.insert(1, ["-" * width for width in widths])
+    lines = [
+        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, align, widths, strict=True))
+        for row in cells
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def bar(value: float, largest: float, width: int = 12) -> str:
+    """A bar of plus signs for, of minus signs against; ``largest`` fills the width."""
+    length = round(width * abs(value) / largest) if largest > 0 else 0
+    return ("+" if value > 0 else "-") * length
+
+
+def clean(text: str) -> str:
+    """The text on one line, cut to a readable length, with control characters shown and not obeyed."""
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return shown if len(shown) <= _LONGEST_CELL else shown[: _LONGEST_CELL - 3] + "..."

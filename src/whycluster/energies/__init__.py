@@ -1,0 +1,10 @@
+"""Energies: what a clustering model compares. One file per family of models.
+
+A model gives each point x one energy per cluster, s_k(x), and assigns x to the least. Every energy has a
+split over the features, e_k(x), which adds up to s_k(x). That is all the rest of the package needs to know.
+"""
+
+from whycluster.energies.energy import Energy
+from whycluster.energies.squared import SquaredEnergy
+
+__all__ = ["Energy", "SquaredEnergy"]

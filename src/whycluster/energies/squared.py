@@ -1,0 +1,63 @@
+"""Squared Euclidean distance to a centroid: k-means and every other nearest-centroid model."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whycluster.energies.energy import Energy
+from whycluster.errors import InvalidInputError
+from whycluster.table import Floats
+
+# Up to this ratio of offset to spread, expanding the square costs at most three of sixteen digits.
+_HARMLESS_OFFSET = 16.0
+
+
+class SquaredEnergy(Energy):
+    """s_k = |x - mu_k|^2, split as (x - mu_k)^2 feature by feature (Prop. 1 and Eq. 4 of the paper).
+
+    Both are used in expanded form, without the |x|^2 that all clusters share: s_k is linear in x, and
+    sum_k a_k e_k = sum_k a_k mu_k^2 - 2 x * sum_k a_k mu_k for weights that sum to zero. That makes
+    three matrix products of the whole explanation. Expanding loses digits when the data lie far from 0,
+    so centroids and data are moved by the mean of the centroids where it matters.
+
+    Parameters
+    ----------
+    centroids : (K, d)
+    """
+
+    def __init__(self, centroids: Floats) -> None:
+        self.n_clusters, self.n_features = centroids.shape
+        self.centroids = np.array(centroids, dtype=np.float64)  # a copy: the model may be refitted
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.offset = _offset(self.centroids)
+            moved = self.centroids if self.offset is None else self.centroids - self.offset
+            self._squares = moved**2
+            self._bias = self._squares.sum(axis=1)
+            self._slopes = -2.0 * moved
+        if not np.isfinite(self._bias).all():
+            raise InvalidInputError(
+                "neuralize: the squared distances between the centroids overflow; "
+                f"the largest centroid value is {np.abs(centroids).max():.3g}. Rescale and fit again."
+            )
+
+    def energies(self, x: Floats, out: Floats) -> None:
+        """s_k - |x|^2 = |mu_k|^2 - 2 mu_k.x."""
+        np.matmul(x, self._slopes.T, out=out)
+        out += self._bias
+
+    def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
+        """sum_k a_k mu_k^2 - 2 x * sum_k a_k mu_k."""
+        np.matmul(weights, self._slopes, out=scratch)
+        scratch *= x
+        np.matmul(weights, self._squares, out=out)
+        out += scratch
+
+
+def _offset(centroids: Floats) -> Floats | None:
+    """The mean centroid, or None if all features lie close enough to 0 as they are.
+
+    Reading the data as it is saves a copy of every block, so it is worth the question.
+    """
+    offset = centroids.mean(axis=0)
+    spread = np.ptp(centroids, axis=0)
+    return offset if (np.abs(offset) > _HARMLESS_OFFSET * spread).any() else None

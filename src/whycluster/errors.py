@@ -1,0 +1,25 @@
+"""Every error that whycluster raises on purpose.
+
+Each also inherits the built-in it refines, so ``except ValueError`` works as people expect.
+A message says where, what was expected, what came, and what to do.
+"""
+
+
+class WhyClusterError(Exception):
+    """The parent of all errors of this package."""
+
+
+class InvalidInputError(WhyClusterError, ValueError):
+    """The data or a parameter cannot be explained as it is."""
+
+
+class UnsupportedModelError(WhyClusterError, TypeError):
+    """No exact network is known for this model."""
+
+
+class NotFittedError(WhyClusterError, ValueError):
+    """The model has not been fitted yet."""
+
+
+class MissingDependencyError(WhyClusterError, ImportError):
+    """An optional library is needed for this call."""

@@ -1,0 +1,73 @@
+"""Results as data frames of the library that the user's data came in."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster.errors import InvalidInputError, MissingDependencyError
+
+BACKENDS = ("pandas", "polars", "pyarrow")
+
+
+def build_frame(
+    columns: Mapping[Hashable, NDArray[Any]],
+    like: Any,
+    backend: str | None,
+    where: str,
+    *,
+    same_rows: bool = True,
+) -> Any:
+    """A frame of these columns.
+
+    Parameters
+    ----------
+    columns : the columns in order
+    like : the user's data; if it is a frame, its library is used
+    backend : "pandas", "polars" or "pyarrow", whatever ``like`` is
+    same_rows : the rows are those of ``like``, so that a pandas index is taken over
+    """
+    if backend is not None and backend not in BACKENDS:
+        raise InvalidInputError(f"{where}: backend must be one of {BACKENDS}; got {backend!r}.")
+    source = nw.from_native(like, eager_only=True, pass_through=True)
+    if not isinstance(source, nw.DataFrame):
+        source = None
+    chosen: Any = backend or (source.implementation if source is not None else _installed(where))
+    if chosen == "polars" or chosen == nw.Implementation.POLARS:
+        columns = {str(name): values for name, values in columns.items()}
+    try:
+        frame = nw.from_dict(dict(columns), backend=chosen)  # type: ignore[arg-type]
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(f"{where}: {backend} is not installed: pip install {backend}") from error
+    native = frame.to_native()
+    if same_rows and source is not None and frame.implementation.is_pandas():
+        index = nw.maybe_get_index(source)
+        native.index = native.index if index is None else index
+    return native
+
+
+def as_column(values: list[Hashable]) -> NDArray[Any]:
+    """Names as a column: numbers stay numbers, everything else is text."""
+    kinds = {type(value) for value in values}
+    return np.array(values if kinds in ({int}, {str}) else [str(value) for value in values])
+
+
+def unique_name(wanted: str, taken: set[Hashable]) -> str:
+    """``wanted``, with underscores behind it until no column is called the same."""
+    while wanted in taken:
+        wanted += "_"
+    return wanted
+
+
+def _installed(where: str) -> str:
+    for name in BACKENDS:
+        if importlib.util.find_spec(name) is not None:
+            return name
+    raise MissingDependencyError(
+        f"{where}: a data frame needs pandas, polars or pyarrow, and none is installed: pip install pandas"
+    )

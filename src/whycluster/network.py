@@ -1,0 +1,211 @@
+"""The neuralized clustering model: energies below, min-pooling on top (Prop. 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from whycluster import passes
+from whycluster.energies import Energy
+from whycluster.errors import InvalidInputError, MissingDependencyError
+from whycluster.explanation import Explanation
+from whycluster.labels import Labels
+from whycluster.passes import Attribution, Question
+from whycluster.propagate import CONTRAST, RULES, Codes
+from whycluster.table import Floats, Table, open_table
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Network:
+    """A clustering model as a neural network: it assigns like the model, and can be explained.
+
+    Made by `whycluster.neuralize`.
+
+    Parameters
+    ----------
+    energy : the energies s_k and their splits
+    labels : (K,) the model's names for its clusters; by default 0..K-1
+    feature_names : (d,) the columns the model was fitted on, where it knows them
+    verify : called with all data that comes; raises where the model would not assign it like this network
+    """
+
+    def __init__(
+        self,
+        energy: Energy,
+        *,
+        labels: ArrayLike | None = None,
+        feature_names: Sequence[Hashable] | None = None,
+        verify: Callable[[Table], None] | None = None,
+    ) -> None:
+        if energy.n_clusters < 2:
+            raise InvalidInputError(
+                "neuralize: the model must have at least 2 clusters, since a cluster is explained "
+                f"against its competitors; got {energy.n_clusters}."
+            )
+        self.energy = energy
+        self.feature_names = None if feature_names is None else list(feature_names)
+        self._labels = Labels(np.arange(energy.n_clusters) if labels is None else labels)
+        self._verify = verify
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """(K,) the clusters' labels, in the order of the columns of `evidence`."""
+        return self._labels.names
+
+    @property
+    def n_clusters(self) -> int:
+        """K, the number of clusters."""
+        return self.energy.n_clusters
+
+    @property
+    def n_features(self) -> int:
+        """d, the number of features."""
+        return self.energy.n_features
+
+    def __repr__(self) -> str:
+        kind = type(self.energy).__name__
+        return f"<Network of {self.n_clusters} clusters, {self.n_features} features ({kind})>"
+
+    def assign(self, X: Any) -> NDArray[Any]:
+        """The cluster of each row, (n,), as the model itself predicts it.
+
+        On an exact tie the cluster that comes first in `labels` wins.
+        """
+        return self._labels.decode(passes.assign(self.energy, self._open(X, "assign")))
+
+    def evidence(self, X: Any) -> NDArray[Any]:
+        """The evidence f_c for every cluster, (n, K): positive at the assigned one and there only."""
+        return passes.evidence(self.energy, self._open(X, "evidence"))
+
+    def explain(
+        self,
+        X: Any,
+        *,
+        target: Any = None,
+        against: Any = None,
+        beta: float | str = "auto",
+        rule: str = "min-take-most",
+        background: Any = None,
+        feature_names: Sequence[Hashable] | None = None,
+    ) -> Explanation:
+        """Explain each row; `whycluster.explain` says what the parameters mean."""
+        fixed_beta = _check_beta(beta)
+        _check_rule(rule)
+        table = self._open(X, "explain", feature_names=feature_names)
+        own = self._codes(target, table.n_rows, "target")
+        rival = self._codes(against, table.n_rows, "against")
+        if rival is not None:
+            self._check_rival(table, own, rival)
+        hold = None
+        if rival is not None or rule == CONTRAST:
+            question = Question(own, rival)
+        else:
+            if fixed_beta is None and background is None and own is None:
+                hold = self._holder(table)
+            chosen = fixed_beta or self._stiffness(table, background, hold)
+            question = Question(own, None, rule, chosen)
+        return self._answer(table, question, hold)
+
+    def to_torch(self, cluster: Any = None) -> torch.nn.Module:
+        """The network as a `torch.nn.Module` in float64: a linear layer, then a pooling layer (Prop. 1).
+
+        Its output equals `evidence`: (n, K), or (n, 1) for one ``cluster``. The linear layer has one unit for
+        each ordered pair of clusters, K (K - 1) of them.
+        """
+        try:
+            from whycluster.torch_network import build
+        except ImportError as error:
+            raise MissingDependencyError('to_torch needs torch: pip install "whycluster[deep]"') from error
+        codes = (
+            np.arange(self.n_clusters)
+            if cluster is None
+            else self._labels.encode(cluster, "to_torch", "cluster")
+        )
+        return build(self.energy, np.atleast_1d(codes))
+
+    def _answer(self, table: Table, question: Question, hold: Attribution | None) -> Explanation:
+        answer = passes.attribute(self.energy, table, question, hold)
+        return Explanation(
+            relevance=answer.relevance,
+            evidence=answer.evidence,
+            beta=question.beta,
+            rule=question.rule,
+            data=table.native,
+            feature_names=table.feature_names,
+            labels=self.labels,
+            _own=answer.own,
+            _rival=answer.rival,
+            _compete=self._competition,
+        )
+
+    def _holder(self, table: Table) -> Attribution | None:
+        """The answer's arrays, if they can hold h between the two passes."""
+        answer = Attribution.empty(table)
+        return answer if answer.can_hold(self.n_clusters) else None
+
+    def _stiffness(self, table: Table, background: Any, hold: Attribution | None) -> float:
+        if background is not None:
+            table = self._open(background, "explain", name="background")
+        return passes.stiffness(self.energy, table, hold)
+
+    def _competition(self, table: Table, answer: Explanation) -> tuple[NDArray[Any], Floats]:
+        """R_k for the rows of an explanation, asked again as they were asked then."""
+        rival = answer._rival if answer.rule == CONTRAST else None
+        question = Question(answer._own, rival, answer.rule, answer.beta)
+        return passes.competition(self.energy, table, question)
+
+    def _open(self, X: Any, where: str, name: str = "X", **names: Any) -> Table:
+        table = open_table(
+            X,
+            where=where,
+            name=name,
+            n_features=self.n_features,
+            model_names=self.feature_names,
+            **names,
+        )
+        if self._verify is not None:
+            self._verify(table)
+        return table
+
+    def _codes(self, labels: Any, n_rows: int, name: str) -> Codes | None:
+        """Codes of ``target`` or ``against``: one cluster for all rows, or one for each."""
+        if labels is None:
+            return None
+        codes = self._labels.encode(labels, "explain", name)
+        if codes.shape not in ((), (n_rows,)):
+            raise InvalidInputError(
+                f"explain: {name} must be one cluster, or one for each of the {n_rows} rows; "
+                f"got shape {codes.shape}."
+            )
+        return np.broadcast_to(codes, n_rows)
+
+    def _check_rival(self, table: Table, own: Codes | None, rival: Codes) -> None:
+        if own is None:
+            own = passes.assign(self.energy, table)
+        if (own == rival).all():
+            raise InvalidInputError(
+                f"explain: against must be another cluster than the one explained; {table.name} has no "
+                f"row outside cluster {self.labels[rival[0]]!r}."
+            )
+
+
+def _check_rule(rule: str) -> None:
+    if rule not in RULES:
+        raise InvalidInputError(f"explain: rule must be one of {', '.join(map(repr, RULES))}; got {rule!r}.")
+
+
+def _check_beta(beta: Any) -> float | None:
+    """The number given, None for "auto"."""
+    if isinstance(beta, str) and beta == "auto":
+        return None
+    if isinstance(beta, (int, float, np.number)) and not isinstance(beta, bool) and beta > 0:
+        return float(beta)
+    raise InvalidInputError(
+        'explain: beta must be "auto" or a number above 0 (infinity: the nearest competitor takes all); '
+        f"got {beta!r}."
+    )

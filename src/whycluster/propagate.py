@@ -1,0 +1,136 @@
+"""From energies to evidence, and from evidence to weights on the competitors.
+
+All functions work on one block of b rows. The names are those of the paper: h_k = s_k - s_c is the
+evidence for cluster c against competitor k, f_c = min_k h_k the evidence for c (Prop. 1). The relevance
+of the features is R = sum_k a_k (e_k - e_c); a rule chooses the weights a_k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster.table import Floats
+
+Codes = NDArray[np.intp]
+
+# Below this, 1 / h_k may overflow and f_c / h_k is computed with care.
+_TINY_EVIDENCE = 1e-300
+
+
+class Standing(NamedTuple):
+    """How each row of a block stands: (b,) arrays."""
+
+    own: Codes  # the cluster c that is explained
+    rival: Codes  # its strongest competitor, the k that attains f_c
+    evidence: Floats  # f_c
+
+
+def compete(energies: Floats, own: Codes | None = None) -> Standing:
+    """Evidence for each row's cluster: f_c = min over k != c of s_k - s_c (Prop. 1, layer 2).
+
+    Parameters
+    ----------
+    energies : (b, K), turned in place into h, with +inf at the own cluster so that it never competes
+    own : (b,) the cluster to explain; by default the one of least energy, the lowest index on a tie
+
+    Where ``own`` is not the assigned cluster, the rival is the assigned one and the evidence negative.
+    """
+    flat, first = energies.reshape(-1), _row_starts(energies)
+    if own is None:
+        own = energies.argmin(axis=1)
+    least = flat[first + own]
+    flat[first + own] = np.inf
+    rival = energies.argmin(axis=1)
+    energies -= least[:, None]
+    return Standing(own, rival, flat[first + rival])
+
+
+def against(h: Floats, standing: Standing, rival: Codes) -> Standing:
+    """The same rows with a competitor that the user chose; the evidence against oneself is 0."""
+    itself = 0.0 * standing.evidence  # not plain 0: a row with NaN must stay NaN, to be found
+    evidence = h.reshape(-1)[_row_starts(h) + rival]
+    return Standing(standing.own, rival, np.where(rival == standing.own, itself, evidence))
+
+
+def weigh(h: Floats, standing: Standing, rule: str, beta: float | None, out: Floats) -> None:
+    """Weights a_k of the competitors, (b, K); a_c is minus their sum, so that each row sums to zero.
+
+    A row with negative evidence ("why not this cluster?") always gets the contrast with the cluster
+    that won: between h_k of either sign, sharing would be singular.
+    """
+    if rule == CONTRAST:
+        contrasted = np.arange(len(h))
+    else:
+        _SHARING[rule](h, standing, min(beta or 0.0, np.finfo(np.float64).max), out)
+        contrasted = np.flatnonzero(standing.evidence < 0)
+    out[contrasted] = 0.0
+    out[contrasted, standing.rival[contrasted]] = 1.0
+    own = _row_starts(h) + standing.own
+    out.reshape(-1)[own] = 0.0
+    out.reshape(-1)[own] = -_row_sums(out)
+
+
+def share(h: Floats, standing: Standing, weights: Floats) -> None:
+    """R_k = a_k h_k, the evidence that each competitor was given, in place of ``weights``."""
+    weights *= h
+    weights.reshape(-1)[_row_starts(h) + standing.own] = 0.0
+
+
+def _min_take_most(h: Floats, standing: Standing, beta: float, out: Floats) -> None:
+    """a_k = p_k f_c / h_k: Eq. 2, with the denominator of Eq. 4.
+
+    f_c / h_k lies in [0, 1] and is 1 where both are 0, a tie: that is its limit, so no epsilon is needed.
+    """
+    f = standing.evidence
+    total = _soft_min(h, f, beta, out)
+    careful = np.flatnonzero(f < _TINY_EVIDENCE)
+    slow = out[careful] / total[careful, None]
+    out /= h
+    out *= (f / total)[:, None]
+    if careful.size:
+        out[careful] = slow * _ratio(f[careful, None], h[careful])
+
+
+def _joint(h: Floats, standing: Standing, beta: float, out: Floats) -> None:
+    """a_k = p_k f_c / sum_j p_j h_j: one denominator for all competitors."""
+    f = standing.evidence
+    total = _soft_min(h, f, beta, out)
+    out /= total[:, None]
+    h.reshape(-1)[_row_starts(h) + standing.own] = 0.0  # p_c h_c = 0, not 0 * inf
+    out *= _ratio(f, np.einsum("bk,bk->b", out, h))[:, None]
+
+
+def _soft_min(h: Floats, f: Floats, beta: float, out: Floats) -> Floats:
+    """exp(-beta (h_k - f_c)) and its row sums: p_k of Eq. 2, not yet normalised and never 0/0."""
+    np.subtract(h, f[:, None], out=out)
+    out *= -beta
+    np.exp(out, out=out)
+    return _row_sums(out)
+
+
+def _ratio(numerator: Floats, denominator: Floats) -> Floats:
+    """Numerator over denominator, 1 where both vanish."""
+    result = np.ones(np.broadcast_shapes(numerator.shape, denominator.shape))
+    np.divide(numerator, denominator, out=result, where=denominator != 0)
+    return result
+
+
+def _row_sums(values: Floats) -> Floats:
+    """Sums over the last axis, as a product with ones: much faster than sum() for few columns."""
+    return values @ np.ones(values.shape[1])
+
+
+def _row_starts(values: Floats) -> Codes:
+    return np.arange(0, values.size, values.shape[1])
+
+
+_SHARING: dict[str, Callable[[Floats, Standing, float, Floats], None]] = {
+    "min-take-most": _min_take_most,
+    "joint": _joint,
+}
+CONTRAST = "contrast"
+RULES = (*_SHARING, CONTRAST)

@@ -1,0 +1,311 @@
+"""The rows a user gives, whatever holds them, read as float64 blocks.
+
+NumPy arrays, SciPy sparse matrices and data frames (pandas, polars, pyarrow, through narwhals) become
+a `Table`. A table is never converted as a whole: `read` hands out one block of rows at a time, so the
+memory needed does not grow with the number of rows.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster.errors import InvalidInputError
+
+Floats: TypeAlias = NDArray[np.float64]
+
+_SCAN_VALUES = 1 << 19  # values per block (4 MB) when a table is only looked through
+
+
+@dataclass(frozen=True)
+class Table(ABC):
+    """Rows of numbers in the container they came in.
+
+    Attributes
+    ----------
+    native : the user's object itself, columns in the model's order
+    n_rows, n_features : its shape
+    feature_names : one name per column, as the user had them
+    dtype : the dtype of results; float32 data gives float32, everything else float64
+    where, name : the function that was called and its parameter, for messages
+    """
+
+    native: Any
+    n_rows: int
+    n_features: int
+    feature_names: list[Hashable]
+    dtype: np.dtype[Any]
+    where: str
+    name: str
+
+    @abstractmethod
+    def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
+        """Rows start..stop minus ``offset`` as C-ordered float64, shape (stop - start, d).
+
+        ``out`` is written only where a conversion is needed: the result may be a view of the
+        user's data and must not be changed.
+        """
+
+    @abstractmethod
+    def take(self, rows: NDArray[np.intp]) -> Any:
+        """The given rows in the user's own container."""
+
+    def blocks(self) -> Iterator[tuple[int, Floats]]:
+        """All rows in order, as (first row, block); a block is valid until the next one."""
+        size = max(1, _SCAN_VALUES // self.n_features)
+        out = np.empty((min(size, self.n_rows), self.n_features))
+        for start in range(0, self.n_rows, size):
+            stop = min(start + size, self.n_rows)
+            yield start, self.read(start, stop, None, out[: stop - start])
+
+    def first_not_finite(self) -> tuple[int, Hashable, float] | None:
+        """The first NaN or infinity as (row, feature name, value), or None."""
+        for start, block in self.blocks():
+            bad = np.argwhere(~np.isfinite(block))
+            if len(bad):
+                row, column = bad[0]
+                return start + int(row), self.feature_names[column], float(block[row, column])
+        return None
+
+
+class ArrayTable(Table):
+    """A two-dimensional NumPy array of real numbers."""
+
+    def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
+        """Hand out a view where nothing has to be converted."""
+        return _as_float64(self.native[start:stop], offset, out)
+
+    def take(self, rows: NDArray[np.intp]) -> Any:
+        """Rows of the array."""
+        return self.native[rows]
+
+
+class SparseTable(Table):
+    """A SciPy sparse matrix or array; only the block at hand is made dense."""
+
+    def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
+        """Densify the block into ``out``."""
+        self.native[start:stop].astype(np.float64).toarray(out=out)
+        if offset is not None:
+            out -= offset
+        return out
+
+    def take(self, rows: NDArray[np.intp]) -> Any:
+        """Rows of the sparse matrix, sparse again."""
+        return self.native[rows]
+
+
+class FrameTable(Table):
+    """A data frame with numeric and boolean columns only."""
+
+    @property
+    def frame(self) -> nw.DataFrame[Any]:
+        """The frame behind narwhals' common interface."""
+        return nw.from_native(self.native, eager_only=True)
+
+    def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
+        """Convert the block column by column; a missing value becomes NaN."""
+        block = self.frame[start:stop]
+        if set(block.schema.values()) not in ({nw.Float64()}, {nw.Float32()}):
+            # NumPy would make an object array of mixed columns, or of nullable ones.
+            block = block.select(nw.all().cast(nw.Float64()))
+        return _as_float64(block.to_numpy(), offset, out)
+
+    def take(self, rows: NDArray[np.intp]) -> Any:
+        """Rows of the frame, with their index where the library has one."""
+        return self.frame[rows.tolist(), :].to_native()
+
+
+def open_table(
+    X: Any,
+    *,
+    where: str,
+    name: str = "X",
+    n_features: int | None = None,
+    model_names: Sequence[Hashable] | None = None,
+    feature_names: Sequence[Hashable] | None = None,
+) -> Table:
+    """Wrap and check the user's data; the values themselves are checked when they are read.
+
+    Parameters
+    ----------
+    X : what the user gave
+    where, name : the function and the parameter, for messages
+    n_features : the width the model was fitted on
+    model_names : the column names the model was fitted on, if it knows them; frames are matched by name
+    feature_names : names the user gives to the columns of an array
+    """
+    frame = _as_frame(X, where, name)
+    if frame is not None:
+        if feature_names is not None:
+            raise InvalidInputError(
+                f"{where}: feature_names is for arrays; {name} is a data frame with names of its own. "
+                f"Rename its columns instead."
+            )
+        return _frame_table(frame, where, name, n_features, model_names)
+    sparse = _is_sparse(X)
+    array: Any = X if sparse else _as_array(X, where, name)
+    _check_shape(array.shape, where, name, n_features)
+    _check_dtype(array.dtype, where, name)
+    names = _names_for(array.shape[1], feature_names, model_names, where)
+    details = (*array.shape, names, _result_dtype(array.dtype), where, name)
+    return SparseTable(array.tocsr(), *details) if sparse else ArrayTable(array, *details)
+
+
+def is_frame(X: Any) -> bool:
+    """Whether X is a data frame in memory."""
+    return isinstance(nw.from_native(X, pass_through=True), nw.DataFrame)
+
+
+def _as_float64(block: NDArray[Any], offset: Floats | None, out: Floats) -> Floats:
+    """``block - offset`` in float64; the block itself if it already is that."""
+    if offset is not None:
+        np.subtract(block, offset, out=out, casting="same_kind")
+        return out
+    if block.dtype == np.float64 and block.flags.c_contiguous and block.dtype.isnative:
+        return block
+    np.copyto(out, block)
+    return out
+
+
+def _result_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    small = dtype.kind == "f" and dtype.itemsize <= 4
+    return np.dtype(np.float32 if small else np.float64)
+
+
+def _is_sparse(X: Any) -> bool:
+    sparse = sys.modules.get("scipy.sparse")  # not loaded: then X cannot be one
+    return sparse is not None and bool(sparse.issparse(X))
+
+
+def _as_frame(X: Any, where: str, name: str) -> nw.DataFrame[Any] | None:
+    """The frame behind X, None for what is not a frame."""
+    try:
+        frame = nw.from_native(X, pass_through=True)
+    except nw.exceptions.DuplicateError as error:
+        raise InvalidInputError(
+            f"{where}: {name} must have unique column names; {_repeated(X)!r} is there more than once."
+        ) from error
+    if isinstance(frame, nw.LazyFrame):
+        raise InvalidInputError(
+            f"{where}: {name} must be in memory; got a lazy {type(X).__module__.split('.')[0]} "
+            f"{type(X).__name__}. Collect it first."
+        )
+    return frame if isinstance(frame, nw.DataFrame) else None
+
+
+def _repeated(X: Any) -> Hashable:
+    names = list(getattr(X, "column_names", None) or X.columns)
+    return next(c for c in names if names.count(c) > 1)  # type: ignore[no-any-return]
+
+
+def _as_array(X: Any, where: str, name: str) -> NDArray[Any]:
+    if np.ma.is_masked(X):
+        raise InvalidInputError(
+            f"{where}: {name} must have no missing values; got a masked array with "
+            f"{int(np.sum(X.mask))} masked values. Fill or drop them."
+        )
+    try:
+        return np.asarray(X)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidInputError(
+            f"{where}: {name} must be a table of numbers; a {type(X).__name__} could not be read as one "
+            f"({error})."
+        ) from error
+
+
+def _check_shape(shape: tuple[int, ...], where: str, name: str, n_features: int | None) -> None:
+    if len(shape) != 2:
+        hint = f" For one row pass {name}.reshape(1, -1)." if len(shape) == 1 else ""
+        raise InvalidInputError(
+            f"{where}: {name} must be two-dimensional (rows, features); got shape {shape}.{hint}"
+        )
+    if n_features is not None and shape[1] != n_features:
+        raise InvalidInputError(
+            f"{where}: {name} must have {n_features} features, as the model was fitted on; got shape {shape}."
+        )
+    if shape[0] == 0 or shape[1] == 0:
+        raise InvalidInputError(
+            f"{where}: {name} must have at least one row and one feature; got shape {shape}."
+        )
+
+
+def _check_dtype(dtype: np.dtype[Any], where: str, name: str) -> None:
+    if dtype.kind not in "fiub":
+        raise InvalidInputError(
+            f"{where}: {name} must hold real numbers or booleans; got dtype {dtype}. "
+            + _DTYPE_ADVICE.get(dtype.kind, "Encode it as numbers first.")
+        )
+
+
+_DTYPE_ADVICE = {
+    "c": "Split it into real and imaginary columns.",
+    "O": "If it holds numbers, pass X.astype(float).",
+    "M": "Turn dates into numbers first, such as days since a start.",
+    "m": "Turn durations into numbers first, such as seconds.",
+}
+
+
+def _names_for(
+    n_features: int,
+    given: Sequence[Hashable] | None,
+    model_names: Sequence[Hashable] | None,
+    where: str,
+) -> list[Hashable]:
+    """Names for the columns of an array: the user's, else the model's, else x0, x1, ..."""
+    if given is None:
+        return list(model_names) if model_names is not None else [f"x{i}" for i in range(n_features)]
+    names = list(given)
+    if len(names) != n_features or len(set(names)) != n_features:
+        raise InvalidInputError(
+            f"{where}: feature_names must be {n_features} different names, one per feature; "
+            f"got {len(names)} names, {len(set(names))} of them different."
+        )
+    return names
+
+
+def _frame_table(
+    frame: nw.DataFrame[Any],
+    where: str,
+    name: str,
+    n_features: int | None,
+    model_names: Sequence[Hashable] | None,
+) -> FrameTable:
+    if model_names is not None:
+        frame = _match_names(frame, list(model_names), where, name)
+    _check_shape(frame.shape, where, name, n_features)
+    bad = {c: t for c, t in frame.schema.items() if not (t.is_numeric() or t == nw.Boolean)}
+    if bad:
+        listed = ", ".join(f"{c!r} ({t})" for c, t in list(bad.items())[:5])
+        more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
+        raise InvalidInputError(
+            f"{where}: {name} must have only numeric or boolean columns; got {listed}{more}. "
+            f"Encode them as numbers, or leave them out before clustering."
+        )
+    float32 = set(frame.schema.values()) == {nw.Float32()}
+    dtype = np.dtype(np.float32 if float32 else np.float64)
+    return FrameTable(frame.to_native(), *frame.shape, list(frame.columns), dtype, where, name)
+
+
+def _match_names(
+    frame: nw.DataFrame[Any], model_names: list[Hashable], where: str, name: str
+) -> nw.DataFrame[Any]:
+    """Columns in the order the model was fitted on; raise if the names are not the same set."""
+    if frame.columns == model_names:
+        return frame
+    missing = [c for c in model_names if c not in set(frame.columns)]
+    extra = [c for c in frame.columns if c not in set(model_names)]
+    if missing or extra:
+        parts = [f"{what}: {cols[:5]}" for what, cols in (("missing", missing), ("unknown", extra)) if cols]
+        raise InvalidInputError(
+            f"{where}: {name} must have the {len(model_names)} columns the model was fitted on; "
+            f"{'; '.join(parts)}."
+        )
+    return frame.select([nw.col(c) for c in model_names])  # type: ignore[arg-type]  # any hashable name
