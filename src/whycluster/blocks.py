@@ -16,8 +16,11 @@ from typing import Any
 
 import numpy as np
 
-_THREAD_BYTES = 12 << 20  # measured: smaller blocks pay Python's overhead, larger ones miss the cache
+from whycluster.table import Floats
+
+_THREAD_BYTES = 8 << 20  # measured: smaller blocks pay more for Python, larger ones miss the cache
 _TOTAL_BYTES = 48 << 20
+_FEW_CLUSTERS = 48
 
 
 class Workspace:
@@ -27,8 +30,15 @@ class Workspace:
         self.x = np.empty((n_rows, n_features))
         self.scratch = np.empty((n_rows, n_features))
         self.relevance = np.empty((n_rows, n_features))
-        self.h = np.empty((n_rows, n_clusters))
-        self.weights = np.empty((n_rows, n_clusters))
+        self.h = per_cluster(np.empty(n_rows * n_clusters), n_rows, n_clusters)
+        self.weights = per_cluster(np.empty(n_rows * n_clusters), n_rows, n_clusters)
+
+
+def per_cluster(room: Floats, n_rows: int, n_clusters: int) -> Floats:
+    """An (n_rows, n_clusters) array laid into ``room``, column by column where there are few clusters."""
+    part = room[: n_rows * n_clusters]
+    few = n_clusters <= _FEW_CLUSTERS
+    return part.reshape(n_clusters, n_rows).T if few else part.reshape(n_rows, n_clusters)
 
 
 Work = Callable[[Workspace, int, int], None]

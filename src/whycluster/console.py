@@ -7,6 +7,11 @@ from collections.abc import Sequence
 _LONGEST_CELL = 40
 
 
+def heading(title: str) -> str:
+    """A title, underlined."""
+    return f"{title}\n{'=' * len(title)}"
+
+
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> str:
     """Columns under their heads, each aligned by its character in ``align``, "<" or ">"."""
     cells = [[clean(cell) for cell in row] for row in (heads, *rows)]

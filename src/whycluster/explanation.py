@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whycluster import console
 from whycluster.errors import InvalidInputError, MissingDependencyError
 from whycluster.frames import as_column, build_frame, unique_name
 from whycluster.propagate import Codes
 from whycluster.summary import Summary, summarize
 from whycluster.table import Floats, Table, open_table
+
+_ROWS_SHOWN, _FEATURES_SHOWN = 3, 6  # when an explanation is printed
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,35 @@ class Explanation:
         n, d = self.relevance.shape
         how = self.rule if self.beta is None else f"{self.rule}, beta={self.beta:.4g}"
         return f"<Explanation of {n} rows, {d} features, {len(self.labels)} clusters ({how})>"
+
+    def __str__(self) -> str:
+        """The first rows as signed bars, strongest feature first."""
+        shown = min(len(self), _ROWS_SHOWN)
+        parts = [repr(self), *(f"Row {row} {self.tell(row)}" for row in range(shown))]
+        if shown < len(self):
+            parts.append(f"... and {len(self) - shown} more rows")
+        return "\n\n".join(parts)
+
+    def tell(self, row: int = 0) -> str:
+        """One row as text: what is claimed, and the features that bear it."""
+        one = self[row]
+        top = one.top(_FEATURES_SHOWN)
+        verb = "is" if one.evidence[0] >= 0 else "is not"
+        title = (
+            f"{verb} in cluster {one.cluster[0]}: evidence {one.evidence[0]:.3g} "
+            f"against cluster {one.competitor[0]}"
+        )
+        cells = list(zip(top.feature[0], top.value[0], top.relevance[0], strict=True))
+        lines = [(str(feature), f"{value:.3g}", relevance) for feature, value, relevance in cells]
+        n_left = len(self.feature_names) - len(cells)
+        if n_left:
+            lines.append((f"{n_left} more features", "", one.relevance.sum() - top.relevance.sum()))
+        largest = max(abs(relevance) for _, _, relevance in lines)
+        rows = [[name, value, f"{r:.3g}", console.bar(r, largest)] for name, value, r in lines]
+        return title + "\n" + console.table(["feature", "value", "relevance", ""], rows, align="<>><")
+
+    def __iter__(self) -> Iterator[Explanation]:
+        return (self[row] for row in range(len(self)))
 
     def __getitem__(self, rows: Any) -> Explanation:
         """The explanations of some rows, by position: an index, a list of them, a slice or a mask."""

@@ -189,8 +189,8 @@ class Network:
             own = passes.assign(self.energy, table)
         if (own == rival).all():
             raise InvalidInputError(
-                f"explain: against must be another cluster than the one explained; {table.name} has no "
-                f"row outside cluster {self.labels[rival[0]]!r}."
+                "explain: against must be another cluster than the one explained; they are the same in "
+                f"every row of {table.name}."
             )
 
 

@@ -71,9 +71,7 @@ class Attribution:
 
         This spares computing h twice, once for beta and once for the relevance, and takes no memory.
         """
-        n_rows = stop - start
-        room = self.relevance[start:stop].reshape(-1)
-        return room[: n_rows * n_clusters].reshape(n_rows, n_clusters)
+        return blocks.per_cluster(self.relevance[start:stop].reshape(-1), stop - start, n_clusters)
 
 
 def assign(energy: Energy, table: Table) -> Codes:
@@ -203,7 +201,7 @@ def _why_not_finite(table: Table) -> str:
     if found is None:
         largest = max(float(np.abs(block).max()) for _, block in table.blocks())
         return (
-            f"{table.where}: {table.name} has values too large to square in float64; the largest is "
+            f"{table.where}: {table.name} has values too large to multiply in float64; the largest is "
             f"{largest:.3g} in size. Rescale the data and fit the model again."
         )
     row, feature, value = found

@@ -39,20 +39,20 @@ def compete(energies: Floats, own: Codes | None = None) -> Standing:
 
     Where ``own`` is not the assigned cluster, the rival is the assigned one and the evidence negative.
     """
-    flat, first = energies.reshape(-1), _row_starts(energies)
+    rows = np.arange(len(energies))
     if own is None:
-        own = energies.argmin(axis=1)
-    least = flat[first + own]
-    flat[first + own] = np.inf
-    rival = energies.argmin(axis=1)
+        own = _argmin(energies)
+    least = energies[rows, own]
+    energies[rows, own] = np.inf
+    rival = _argmin(energies)
     energies -= least[:, None]
-    return Standing(own, rival, flat[first + rival])
+    return Standing(own, rival, energies[rows, rival])
 
 
 def against(h: Floats, standing: Standing, rival: Codes) -> Standing:
     """The same rows with a competitor that the user chose; the evidence against oneself is 0."""
     itself = 0.0 * standing.evidence  # not plain 0: a row with NaN must stay NaN, to be found
-    evidence = h.reshape(-1)[_row_starts(h) + rival]
+    evidence = h[np.arange(len(h)), rival]
     return Standing(standing.own, rival, np.where(rival == standing.own, itself, evidence))
 
 
@@ -69,15 +69,15 @@ def weigh(h: Floats, standing: Standing, rule: str, beta: float | None, out: Flo
         contrasted = np.flatnonzero(standing.evidence < 0)
     out[contrasted] = 0.0
     out[contrasted, standing.rival[contrasted]] = 1.0
-    own = _row_starts(h) + standing.own
-    out.reshape(-1)[own] = 0.0
-    out.reshape(-1)[own] = -_row_sums(out)
+    own = np.arange(len(h)), standing.own
+    out[own] = 0.0
+    out[own] = -_row_sums(out)
 
 
 def share(h: Floats, standing: Standing, weights: Floats) -> None:
     """R_k = a_k h_k, the evidence that each competitor was given, in place of ``weights``."""
     weights *= h
-    weights.reshape(-1)[_row_starts(h) + standing.own] = 0.0
+    weights[np.arange(len(h)), standing.own] = 0.0
 
 
 def _min_take_most(h: Floats, standing: Standing, beta: float, out: Floats) -> None:
@@ -100,7 +100,7 @@ def _joint(h: Floats, standing: Standing, beta: float, out: Floats) -> None:
     f = standing.evidence
     total = _soft_min(h, f, beta, out)
     out /= total[:, None]
-    h.reshape(-1)[_row_starts(h) + standing.own] = 0.0  # p_c h_c = 0, not 0 * inf
+    h[np.arange(len(h)), standing.own] = 0.0  # p_c h_c = 0, not 0 * inf
     out *= _ratio(f, np.einsum("bk,bk->b", out, h))[:, None]
 
 
@@ -124,8 +124,17 @@ def _row_sums(values: Floats) -> Floats:
     return values @ np.ones(values.shape[1])
 
 
-def _row_starts(values: Floats) -> Codes:
-    return np.arange(0, values.size, values.shape[1])
+def _argmin(values: Floats) -> Codes:
+    """Column of the least value of each row, the first on a tie."""
+    if values.flags.c_contiguous:
+        return np.asarray(values.argmin(axis=1))
+    # Column by column, NumPy's argmin would copy and then call a loop per row. Find the least value
+    # instead, number the columns from the end, and take the highest number where it is attained.
+    n_columns = values.shape[1]
+    least = values.min(axis=1)
+    number = np.arange(n_columns, 0, -1, dtype=np.uint8)
+    attained: Codes = ((values == least[:, None]) * number).max(axis=1).astype(np.intp)
+    return np.subtract(n_columns, np.maximum(attained, 1))  # NaN attains nothing
 
 
 _SHARING: dict[str, Callable[[Floats, Standing, float, Floats], None]] = {

@@ -111,12 +111,15 @@ class FrameTable(Table):
         return nw.from_native(self.native, eager_only=True)
 
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
-        """Convert the block column by column; a missing value becomes NaN."""
+        """Convert the block; a missing value becomes NaN."""
         block = self.frame[start:stop]
-        if set(block.schema.values()) not in ({nw.Float64()}, {nw.Float32()}):
-            # NumPy would make an object array of mixed columns, or of nullable ones.
-            block = block.select(nw.all().cast(nw.Float64()))
-        return _as_float64(block.to_numpy(), offset, out)
+        if set(block.schema.values()) in ({nw.Float64()}, {nw.Float32()}):
+            values = block.to_numpy()
+            if values.dtype.kind == "f":
+                return _as_float64(values, offset, out)
+        for column, series in enumerate(block.iter_columns()):  # as a whole they would become objects
+            out[:, column] = series.cast(nw.Float64()).to_numpy()
+        return _as_float64(out, offset, out)
 
     def take(self, rows: NDArray[np.intp]) -> Any:
         """Rows of the frame, with their index where the library has one."""

@@ -54,10 +54,14 @@ class SquaredEnergy(Energy):
 
 
 def _offset(centroids: Floats) -> Floats | None:
-    """The mean centroid, or None if all features lie close enough to 0 as they are.
+    """About the mean centroid, or None if all features lie close enough to 0 as they are.
 
-    Reading the data as it is saves a copy of every block, so it is worth the question.
+    Reading the data as it is saves a copy of every block, so it is worth the question. The mean is
+    rounded to 20 binary digits: then data with few digits, such as whole numbers, are moved without
+    rounding, and points that lie exactly between two clusters stay there.
     """
-    offset = centroids.mean(axis=0)
-    spread = np.ptp(centroids, axis=0)
-    return offset if (np.abs(offset) > _HARMLESS_OFFSET * spread).any() else None
+    mean = centroids.mean(axis=0)
+    if not (np.abs(mean) > _HARMLESS_OFFSET * np.ptp(centroids, axis=0)).any():
+        return None
+    mantissa, exponent = np.frexp(mean)
+    return np.asarray(np.ldexp(np.round(np.ldexp(mantissa, 20)), exponent - 20))

@@ -1,0 +1,40 @@
+# make demo   a first look: installs the package and explains the wine data
+# make test   everything: format, lint, types, doctests, README, tests
+# make bench  the speed figures, measured again (by hand; takes some minutes)
+
+PYTHON ?= python3
+DEMO := .venv-demo
+TEST := .venv
+
+.PHONY: demo test bench golden clean
+
+demo: $(DEMO)/installed
+	$(DEMO)/bin/whycluster demo
+
+test: $(TEST)/installed
+	$(TEST)/bin/ruff format --check .
+	$(TEST)/bin/ruff check .
+	$(TEST)/bin/mypy
+	$(TEST)/bin/pytest
+
+bench: $(TEST)/installed
+	$(TEST)/bin/python -m benchmarks.speed
+	$(TEST)/bin/python -m benchmarks.startup
+
+$(DEMO)/installed: pyproject.toml $(shell find src -name '*.py')
+	$(PYTHON) -m venv $(DEMO)
+	$(DEMO)/bin/pip install --quiet .
+	touch $@
+
+# torch on its own first: anything that asks for it later then finds the pinned CPU build.
+$(TEST)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(TEST)
+	$(TEST)/bin/pip install --quiet --constraint constraints.txt torch
+	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[deep,faiss,shap,test]'
+	touch $@
+
+clean:
+	rm -rf $(DEMO) $(TEST) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+golden: $(TEST)/installed
+	$(TEST)/bin/python -m tests.golden

@@ -1,0 +1,1 @@
+"""Measurements by hand; each writes its results into `results`."""

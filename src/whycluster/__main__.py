@@ -1,0 +1,7 @@
+"""``python -m whycluster`` is the command ``whycluster``."""
+
+import sys
+
+from whycluster.cli import main
+
+sys.exit(main())

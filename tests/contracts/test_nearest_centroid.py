@@ -1,0 +1,110 @@
+"""One contract for every supported model: the network assigns each row as the model itself does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import faiss
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.cluster import AffinityPropagation, KMeans, MeanShift, MiniBatchKMeans
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.neighbors import NearestCentroid
+
+import whycluster as wc
+
+Array = NDArray[Any]
+DATA = {"wine": load_wine, "iris": load_iris, "cancer": load_breast_cancer, "digits": load_digits}
+
+
+class Quantizer:
+    """A model of no known library, with the two names that promise nearest centroids."""
+
+    def __init__(self, X: Array) -> None:
+        self.cluster_centers_ = X[::25].copy()
+
+    def predict(self, X: Array) -> Array:
+        distances = ((X[:, None] - self.cluster_centers_) ** 2).sum(axis=2)
+        return np.asarray(distances.argmin(axis=1))
+
+
+class CarefulKMeans(KMeans):  # type: ignore[misc]  # scikit-learn has no types
+    """Someone's subclass."""
+
+
+def _faiss(X: Array) -> Any:
+    model = faiss.Kmeans(X.shape[1], 6, seed=1, min_points_per_centroid=1)
+    model.train(X)
+    return model
+
+
+MODELS: dict[str, Callable[[Array, Array], Any]] = {
+    "KMeans": lambda X, _: KMeans(6, n_init=1, random_state=0).fit(X),
+    "KMeans, elkan": lambda X, _: KMeans(6, n_init=1, algorithm="elkan", random_state=0).fit(X),
+    "MiniBatchKMeans": lambda X, _: MiniBatchKMeans(6, n_init=1, random_state=0).fit(X),
+    "MeanShift": lambda X, _: MeanShift(bandwidth=float(np.sqrt(X.var(axis=0).sum()))).fit(X),
+    "AffinityPropagation": lambda X, _: AffinityPropagation(damping=0.9, max_iter=1000).fit(X[:200]),
+    "NearestCentroid": lambda X, y: NearestCentroid().fit(X, y),
+    "NearestCentroid, text labels": lambda X, y: NearestCentroid().fit(X, np.array(list("cab" * 4))[y]),
+    "NearestCentroid, shrunken": lambda X, y: NearestCentroid(shrink_threshold=0.2).fit(X, y),
+    "faiss.Kmeans": lambda X, _: _faiss(X),
+    "unknown model": lambda X, _: Quantizer(X),
+    "subclass of KMeans": lambda X, _: CarefulKMeans(6, n_init=1, random_state=0).fit(X),
+}
+
+
+def predict(model: Any, X: Array) -> Array:
+    if isinstance(model, faiss.Kmeans):
+        return np.asarray(model.assign(X.astype(np.float32))[1])
+    return np.asarray(model.predict(X))
+
+
+@pytest.fixture(params=DATA)
+def data(request: pytest.FixtureRequest) -> tuple[Array, Array]:
+    bunch = DATA[request.param]()
+    X = np.asarray(bunch.data, dtype=np.float64)
+    X = X[:, X.std(axis=0) > 0]  # shrinking divides by the deviation
+    return (X - X.mean(axis=0)) / X.std(axis=0), bunch.target
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_network_assigns_as_the_model(kind: str, data: tuple[Array, Array]) -> None:
+    X, y = data
+    model = MODELS[kind](X, y)
+    expected = predict(model, X)
+    net = wc.neuralize(model)
+    assert net.n_clusters >= 2
+    assert (net.assign(X) == expected).all()
+    exp = wc.explain(model, X)
+    assert (exp.cluster == expected).all()
+    assert (exp.evidence >= 0).all()
+    assert (net.labels[net.evidence(X).argmax(axis=1)] == expected).all()
+    assert (exp.competitor != exp.cluster).all()
+    assert np.abs(exp.residual).max() <= 1e-9 * exp.evidence.max()
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_rows_the_model_never_saw_are_assigned_alike(kind: str, data: tuple[Array, Array]) -> None:
+    X, y = data
+    model = MODELS[kind](X, y)
+    new = np.random.default_rng(5).normal(scale=2.0, size=(2000, X.shape[1]))
+    assert (wc.neuralize(model).assign(new) == predict(model, new)).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+def test_other_dtypes_are_assigned_alike(dtype: Any) -> None:
+    X = (load_digits().data * 3).astype(dtype)
+    model = KMeans(10, n_init=1, random_state=0).fit(X)
+    assert (wc.neuralize(model).assign(X) == model.predict(X)).all()
+
+
+def test_centroids_alone_are_a_model(data: tuple[Array, Array]) -> None:
+    X, _ = data
+    model = KMeans(6, n_init=1, random_state=0).fit(X)
+    by_array = wc.explain(model.cluster_centers_, X)
+    by_list = wc.explain(model.cluster_centers_.tolist(), X)
+    assert (by_array.cluster == model.predict(X)).all()
+    assert (by_array.relevance == wc.explain(model, X).relevance).all()
+    assert (by_list.relevance == by_array.relevance).all()

@@ -1,0 +1,102 @@
+"""The figures that explanations must reach, on real and generated data."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_blobs
+
+import whycluster as wc
+from tests.reference import neon
+from tests.reference.shapley import shapley
+
+Array = NDArray[Any]
+
+DATA = {
+    "wine, raw units": lambda: load_wine().data,
+    "iris": lambda: load_iris().data,
+    "cancer, raw units": lambda: load_breast_cancer().data,
+    "digits": lambda: load_digits().data[:400],
+    "blobs": lambda: make_blobs(300, 20, centers=12, random_state=0)[0],
+}
+
+
+def relative_error(found: Array, expected: Array) -> float:
+    return float(np.abs(found - expected).max() / np.abs(expected).max())
+
+
+@pytest.fixture(params=DATA, scope="module")
+def clustering(request: pytest.FixtureRequest) -> tuple[Array, Any]:
+    X = DATA[request.param]()
+    return X, KMeans(7, n_init=1, random_state=0).fit(X)
+
+
+def test_float64_is_the_reference(clustering: tuple[Array, Any]) -> None:
+    X, model = clustering
+    exp = wc.explain(model, X)
+    assert relative_error(exp.relevance, neon.explain(X, model.cluster_centers_)) <= 1e-9
+    assert exp.beta == pytest.approx(neon.stiffness(X, model.cluster_centers_), rel=1e-9)
+
+
+def test_float32_is_the_reference(clustering: tuple[Array, Any]) -> None:
+    X, _ = clustering
+    X = X.astype(np.float32)
+    model = KMeans(7, n_init=1, random_state=0).fit(X)
+    exp = wc.explain(model, X)
+    expected = neon.explain(X.astype(np.float64), model.cluster_centers_.astype(np.float64))
+    assert exp.relevance.dtype == np.float32
+    assert relative_error(exp.relevance, expected) <= 1e-4
+
+
+def test_relevance_is_conserved(clustering: tuple[Array, Any]) -> None:
+    X, model = clustering
+    for rule in ("min-take-most", "joint", "contrast"):
+        exp = wc.explain(model, X, rule=rule)
+        assert np.abs(exp.residual).max() <= 1e-9 * np.abs(exp.evidence).max()
+
+
+def test_data_far_from_zero_keep_their_explanation(clustering: tuple[Array, Any]) -> None:
+    X, model = clustering
+    here = wc.explain(model.cluster_centers_, X)
+    there = wc.explain(model.cluster_centers_ + 1e6, X + 1e6)
+    assert relative_error(there.relevance, here.relevance) <= 1e-6
+
+
+@pytest.mark.parametrize("d", [1, 4, 9])
+def test_two_clusters_are_the_shapley_value(d: int) -> None:
+    X, _ = make_blobs(20, d, centers=2, random_state=1)
+    model = KMeans(2, n_init=1, random_state=0).fit(X)
+    exp = wc.explain(model, X)
+    middle = model.cluster_centers_.mean(axis=0)
+    for x, cluster, relevance in zip(X, exp.cluster, exp.relevance, strict=True):
+        function = partial(neon.evidence, centroids=model.cluster_centers_, c=cluster)
+        expected = shapley(function, x, middle)
+        assert relative_error(relevance, expected) <= 1e-9
+
+
+def test_many_clusters_in_few_features() -> None:
+    """More clusters than features: h does not fit where the relevance will be, and is computed twice."""
+    X = np.random.default_rng(0).normal(size=(500, 3))
+    centroids = X[:60]
+    exp = wc.explain(centroids, X)
+    assert relative_error(exp.relevance, neon.explain(X, centroids)) <= 1e-9
+
+
+def test_evidence_of_subnormal_size() -> None:
+    """1 / h_k overflows below 1e-308; the ratio f_c / h_k does not."""
+    centroids = np.array([[0.0], [4e-160], [2.0]])
+    exp = wc.explain(centroids, [[1.5e-160]], beta=1.0)
+    assert exp.evidence[0] == pytest.approx(4e-320, rel=1e-2)
+    assert exp.relevance[0, 0] == pytest.approx(exp.evidence[0], rel=1e-2)
+
+
+def test_beta_of_rows_on_boundaries_is_infinite_and_the_explanation_finite() -> None:
+    exp = wc.explain([[0.0, 0.0], [4.0, 0.0], [2.0, 9.0]], [[2.0, 0.0]])
+    assert exp.beta == np.inf
+    assert exp.evidence.tolist() == [0.0]
+    assert exp.relevance.tolist() == [[0.0, 0.0]]

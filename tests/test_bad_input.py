@@ -1,0 +1,455 @@
+"""Bad input gets a message that says where, what was expected, what came, and what to do."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import faiss
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from sklearn.cluster import (
+    DBSCAN,
+    AffinityPropagation,
+    AgglomerativeClustering,
+    BisectingKMeans,
+    KMeans,
+    MeanShift,
+    MiniBatchKMeans,
+)
+from sklearn.datasets import load_digits, load_iris
+from sklearn.neighbors import NearestCentroid
+
+import whycluster as wc
+
+Array = NDArray[Any]
+CENTROIDS = np.array([[0.0, 0.0, 0.0], [4.0, 0.0, 0.0], [0.0, 4.0, 1.0]])
+ROWS = np.array([[1.0, 0.5, 0.0], [3.0, 1.0, 0.0], [0.0, 3.0, 1.0]])
+
+
+def message(X: Any, model: Any = CENTROIDS, **options: Any) -> str:
+    with pytest.raises(wc.InvalidInputError) as error:
+        wc.explain(model, X, **options)
+    assert isinstance(error.value, ValueError)
+    return str(error.value)
+
+
+def with_value(value: float, dtype: Any = np.float64) -> Array:
+    X = ROWS.astype(dtype)
+    X[1, 2] = value
+    return X
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda X: X,
+        lambda X: X.astype("f4"),
+        sp.csr_array,
+        lambda X: pl.DataFrame(X, schema=["x0", "x1", "x2"]),
+        lambda X: pd.DataFrame(X, columns=["x0", "x1", "x2"]),
+    ],
+)
+def test_values_that_are_missing_or_infinite(make: Any) -> None:
+    assert message(make(with_value(np.nan))) == (
+        "explain: X must be finite; row 1, feature 'x2' holds a missing value (NaN). "
+        "Drop or fill such rows first."
+    )
+    for value in (np.inf, -np.inf):
+        assert message(make(with_value(value))) == (
+            "explain: X must be finite; row 1, feature 'x2' holds an infinite value. "
+            "Drop or fill such rows first."
+        )
+
+
+def test_missing_values_of_every_kind_of_frame() -> None:
+    frames = [
+        pl.DataFrame({"a": [1, None], "b": [1, 2], "c": [True, False]}),
+        pl.DataFrame({"a": [1, 2], "b": [1.0, 2.0], "c": [True, None]}),
+        pa.table({"a": [1, None], "b": [1, 2], "c": [True, False]}),
+        pd.DataFrame({"a": pd.array([1, None], "Int64"), "b": [1, 2], "c": [0.0, 1.0]}),
+        pd.DataFrame({"a": [1.0, None], "b": [1, 2], "c": [0.0, 1.0]}).astype("double[pyarrow]"),
+    ]
+    for frame in frames:
+        assert re.fullmatch(
+            r"explain: X must be finite; row 1, feature '[ac]' holds a missing value \(NaN\)\. "
+            r"Drop or fill such rows first\.",
+            message(frame),
+        )
+
+
+@pytest.mark.parametrize("question", [{}, {"target": 1}, {"against": 0}, {"target": 1, "against": 0}])
+def test_missing_values_are_found_whatever_is_asked(question: dict[str, Any]) -> None:
+    assert "holds a missing value" in message(with_value(np.nan), **question)
+
+
+def test_missing_values_in_other_calls() -> None:
+    net = wc.neuralize(CENTROIDS)
+    for call in (net.assign, net.evidence):
+        with pytest.raises(wc.InvalidInputError, match=f"^{call.__name__}: X must be finite; row 1"):
+            call(with_value(np.nan))
+    assert message(ROWS, background=with_value(np.nan)).startswith(
+        "explain: background must be finite; row 1"
+    )
+
+
+def test_masked_values_are_missing() -> None:
+    assert message(np.ma.masked_greater(ROWS, 2.0)) == (
+        "explain: X must have no missing values; got a masked array with 2 masked values. Fill or drop them."
+    )
+
+
+def test_values_near_the_float_limit() -> None:
+    assert message(with_value(1.7e308)) == (
+        "explain: X has values too large to multiply in float64; the largest is 1.7e+308 in size. "
+        "Rescale the data and fit the model again."
+    )
+
+
+@pytest.mark.parametrize("value", [1e-320, 1e-200, 1e30, 1e200, -1e300])
+def test_values_large_and_small_that_still_work(value: float) -> None:
+    exp = wc.explain(CENTROIDS, with_value(value))
+    assert np.isfinite(exp.relevance).all()
+    assert np.abs(exp.residual).max() <= 1e-9 * np.abs(exp.evidence).max()
+
+
+def test_large_float32_values_are_squared_in_float64() -> None:
+    exp = wc.explain(CENTROIDS.astype("f4"), with_value(1e30, np.float32))
+    assert np.isfinite(exp.relevance).all()
+
+
+def test_centroids_near_the_float_limit() -> None:
+    with pytest.raises(wc.InvalidInputError) as error:
+        wc.neuralize(CENTROIDS * 1e200)
+    assert str(error.value) == (
+        "neuralize: the squared distances between the centroids overflow; the largest centroid value is "
+        "4e+200. Rescale and fit again."
+    )
+
+
+def test_text_columns() -> None:
+    frame = pd.DataFrame({"a": [1.0], "name": ["x"], "when": pd.to_datetime(["2020-01-01"])})
+    assert message(pl.from_pandas(frame)).startswith(
+        "explain: X must have only numeric or boolean columns; got 'name' (String), 'when' (Datetime"
+    )
+    assert message(frame).endswith("Encode them as numbers, or leave them out before clustering.")
+    assert "'a' (Categorical)" in message(pd.DataFrame({"a": pd.Categorical(["u"]), "b": [1], "c": [1]}))
+    wide = pl.DataFrame({f"c{i}": ["x"] for i in range(8)})
+    assert "and 3 more" in message(wide, model=np.ones((2, 8)))
+
+
+@pytest.mark.parametrize(
+    ("X", "dtype", "advice"),
+    [
+        (ROWS.astype(object), "object", "If it holds numbers, pass X.astype(float)."),
+        (ROWS.astype(complex), "complex128", "Split it into real and imaginary columns."),
+        (ROWS.astype(str), "<U32", "Encode it as numbers first."),
+        (ROWS.astype("M8[s]"), "datetime64[s]", "Turn dates into numbers first, such as days since a start."),
+        (ROWS.astype("m8[s]"), "timedelta64[s]", "Turn durations into numbers first, such as seconds."),
+        ([["a", "b", "c"]], "<U1", "Encode it as numbers first."),
+    ],
+)
+def test_arrays_of_no_real_numbers(X: Any, dtype: str, advice: str) -> None:
+    assert message(X) == f"explain: X must hold real numbers or booleans; got dtype {dtype}. {advice}"
+
+
+def test_one_dimension() -> None:
+    assert message(ROWS[0]) == (
+        "explain: X must be two-dimensional (rows, features); got shape (3,). "
+        "For one row pass X.reshape(1, -1)."
+    )
+    assert message(pd.Series([1.0, 2.0, 3.0])).startswith("explain: X must be two-dimensional")
+    assert message(3.0) == "explain: X must be two-dimensional (rows, features); got shape ()."
+    assert message(ROWS[None]) == "explain: X must be two-dimensional (rows, features); got shape (1, 3, 3)."
+
+
+def test_ragged_lists() -> None:
+    assert message([[1.0], [1.0, 2.0]]).startswith(
+        "explain: X must be a table of numbers; a list could not be read as one ("
+    )
+
+
+def test_a_tensor_with_a_gradient() -> None:
+    assert "Use tensor.detach().numpy() instead" in message(torch.ones(2, 3, requires_grad=True))
+
+
+def test_lazy_frames() -> None:
+    assert message(pl.DataFrame(ROWS).lazy()) == (
+        "explain: X must be in memory; got a lazy polars LazyFrame. Collect it first."
+    )
+
+
+@pytest.mark.parametrize("make", [lambda X: X, sp.csr_array, pd.DataFrame])
+def test_a_wrong_number_of_features(make: Any) -> None:
+    assert message(make(ROWS[:, :2])) == (
+        "explain: X must have 3 features, as the model was fitted on; got shape (3, 2)."
+    )
+
+
+@pytest.mark.parametrize("make", [lambda X: X, sp.csr_array, pd.DataFrame, pl.DataFrame])
+def test_no_rows(make: Any) -> None:
+    assert message(make(ROWS[:0])) == (
+        "explain: X must have at least one row and one feature; got shape (0, 3)."
+    )
+
+
+def test_one_row() -> None:
+    exp = wc.explain(CENTROIDS, ROWS[:1])
+    assert exp.evidence == pytest.approx([8.0])
+    assert exp.beta == pytest.approx(1 / 8)
+
+
+@pytest.mark.parametrize("make", [np.asarray, lambda X: pd.DataFrame(X, columns=list("abc"))])
+def test_one_cluster(make: Any) -> None:
+    expected = (
+        "neuralize: the model must have at least 2 clusters, since a cluster is explained against its "
+        "competitors; got 1."
+    )
+    assert message(ROWS, model=make(CENTROIDS[:1])) == expected
+    assert message(ROWS, model=KMeans(1).fit(ROWS)) == expected
+    assert message(ROWS, model=MeanShift(bandwidth=100.0).fit(ROWS)) == expected
+
+
+def test_duplicate_centroids_share_their_rows() -> None:
+    """Documented: no evidence tells them apart, so the first takes the rows, with evidence 0."""
+    exp = wc.explain(CENTROIDS[[0, 0, 1]], ROWS)
+    assert exp.cluster.tolist() == [0, 2, 0]
+    assert exp.evidence.tolist() == [0.0, 8.0, 0.0]
+    assert exp.relevance[[0, 2]].tolist() == [[0.0] * 3] * 2
+
+
+def test_only_duplicate_centroids() -> None:
+    exp = wc.explain(CENTROIDS[[1, 1]], ROWS)
+    assert exp.beta == np.inf
+    assert (exp.relevance == 0).all()
+
+
+def test_centroids_that_are_not_finite() -> None:
+    assert message(ROWS, model=with_value(np.nan)) == (
+        "neuralize: centroids must be finite; centroid 1, feature 'x2' is nan."
+    )
+
+
+def test_other_columns_than_at_fit() -> None:
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 3)), columns=["age", "height", "weight"])
+    model = KMeans(2, n_init=1, random_state=0).fit(frame)
+    assert message(frame.rename(columns={"age": "Age"}), model=model) == (
+        "explain: X must have the 3 columns the model was fitted on; missing: ['age']; unknown: ['Age']."
+    )
+    assert message(frame.assign(id=1), model=model) == (
+        "explain: X must have the 3 columns the model was fitted on; unknown: ['id']."
+    )
+    assert message(pl.from_pandas(frame).drop("weight"), model=model) == (
+        "explain: X must have the 3 columns the model was fitted on; missing: ['weight']."
+    )
+    assert message(frame, model=model, background=frame[["age"]]).startswith("explain: background must have")
+
+
+def test_columns_of_the_same_name() -> None:
+    frame = pd.DataFrame(ROWS, columns=["a", "b", "a"])
+    expected = "explain: X must have unique column names; 'a' is there more than once."
+    assert message(frame) == expected
+    assert message(pa.Table.from_arrays([pa.array([1.0])] * 3, names=["a", "b", "a"])) == expected
+
+
+def test_feature_names() -> None:
+    expected = "explain: feature_names must be 3 different names, one per feature; got"
+    assert message(ROWS, feature_names=["a", "b"]) == f"{expected} 2 names, 2 of them different."
+    assert message(ROWS, feature_names=["a", "b", "a"]) == f"{expected} 3 names, 2 of them different."
+    assert message(pd.DataFrame(ROWS), feature_names=["a", "b", "c"]) == (
+        "explain: feature_names is for arrays; X is a data frame with names of its own. "
+        "Rename its columns instead."
+    )
+
+
+@pytest.mark.parametrize("name", ["target", "against"])
+def test_clusters_that_do_not_exist(name: str) -> None:
+    for label in (3, -1, 1.5, "1", np.nan):
+        shown = repr(label) if isinstance(label, str) else str(label)
+        assert message(ROWS, **{name: label}) == (
+            f"explain: {name} must be one of the model's 3 clusters, 0, 1, 2; got {shown}."
+        )
+    assert message(ROWS, **{name: [0, 1]}) == (
+        f"explain: {name} must be one cluster, or one for each of the 3 rows; got shape (2,)."
+    )
+    assert message(ROWS, **{name: [0, 1, 7]}).endswith("got 7.")
+
+
+def test_against_the_own_cluster() -> None:
+    """Documented: a row of that cluster has evidence and relevance 0; if all are, nothing is explained."""
+    exp = wc.explain(CENTROIDS, ROWS, against=1)
+    assert exp.evidence.tolist() == [8.0, 0.0, 25.0]
+    assert exp.relevance[1].tolist() == [0.0, 0.0, 0.0]
+    expected = (
+        "explain: against must be another cluster than the one explained; "
+        "they are the same in every row of X."
+    )
+    assert message(ROWS[1:2], against=1) == expected
+    assert message(ROWS, target=1, against=1) == expected
+
+
+@pytest.mark.parametrize("beta", [0, -1.0, np.nan, -np.inf, "soft", None, True, [1.0], 1j])
+def test_beta_that_is_no_stiffness(beta: Any) -> None:
+    assert message(ROWS, beta=beta) == (
+        'explain: beta must be "auto" or a number above 0 (infinity: the nearest competitor takes all); '
+        f"got {beta!r}."
+    )
+
+
+@pytest.mark.parametrize("beta", [1, np.float32(0.5), np.int64(2), np.inf, 1e308, 1e-308])
+def test_beta_of_any_kind_of_number(beta: Any) -> None:
+    exp = wc.explain(CENTROIDS, ROWS, beta=beta)
+    assert exp.beta == float(beta)
+    np.testing.assert_allclose(exp.relevance.sum(axis=1), exp.evidence)
+
+
+@pytest.mark.parametrize("rule", ["softmax", "", None, 1])
+def test_an_unknown_rule(rule: Any) -> None:
+    assert message(ROWS, rule=rule) == (
+        f"explain: rule must be one of 'min-take-most', 'joint', 'contrast'; got {rule!r}."
+    )
+
+
+@pytest.mark.parametrize(
+    "model", [KMeans(2), MiniBatchKMeans(2), MeanShift(), AffinityPropagation(), NearestCentroid()]
+)
+def test_a_model_that_is_not_fitted(model: Any) -> None:
+    with pytest.raises(wc.NotFittedError) as error:
+        wc.explain(model, ROWS)
+    assert str(error.value) == (
+        f"neuralize: the {type(model).__name__} must be fitted first. Call its fit method."
+    )
+    assert isinstance(error.value, ValueError)
+
+
+def test_a_faiss_model_that_is_not_trained() -> None:
+    with pytest.raises(wc.NotFittedError) as error:
+        wc.explain(faiss.Kmeans(3, 2), ROWS)
+    assert str(error.value) == ("neuralize: the faiss.Kmeans must be trained first. Call its train method.")
+
+
+def unsupported(model: Any, X: Any = ROWS) -> str:
+    with pytest.raises(wc.UnsupportedModelError) as error:
+        wc.explain(model, X)
+    assert isinstance(error.value, TypeError)
+    return str(error.value)
+
+
+def test_an_unknown_model_lists_what_is_supported_and_points_to_labels() -> None:
+    text = unsupported(AgglomerativeClustering(2).fit(ROWS))
+    assert text.startswith(
+        "neuralize: no exact network is known for AgglomerativeClustering. Supported are:\n"
+        "  - sklearn.cluster.KMeans, MiniBatchKMeans, MeanShift, AffinityPropagation\n"
+        "  - sklearn.neighbors.NearestCentroid (euclidean)\n"
+        "  - faiss.Kmeans\n"
+    )
+    assert "explain its labels" in text
+    for model in (DBSCAN().fit(ROWS), "k-means", 3, None, {"centers": 1}, print):
+        assert "Supported are" in unsupported(model)
+    assert unsupported(KMeans) == "neuralize: model must be a fitted model; got the class KMeans."
+
+
+def test_the_way_out_for_labels_works() -> None:
+    X = load_iris().data
+    labels = AgglomerativeClustering(3).fit_predict(X)
+    stand_in = NearestCentroid().fit(X, labels)
+    assert (wc.neuralize(stand_in).assign(X) == labels).mean() > 0.9
+    assert len(wc.explain(stand_in, X)) == 150
+
+
+def test_labels_instead_of_a_model() -> None:
+    assert unsupported(np.array([0, 1, 0])).startswith(
+        "neuralize: centroids must be an array of shape (clusters, features); got shape (3,). "
+        "If these are labels: "
+    )
+
+
+def test_a_model_with_centers_that_does_not_predict_the_nearest() -> None:
+    X = load_digits().data
+    model = BisectingKMeans(10, random_state=0).fit(X)
+    text = unsupported(model, X)
+    assert re.match(
+        r"explain: BisectingKMeans does not predict the nearest of its cluster_centers_, so it has no exact "
+        r"network: \d+ of 1797 rows differ, first row \d+ \(predicted \d+, nearest \d+\)\. For any other",
+        text,
+    )
+    net = wc.neuralize(model)
+    with pytest.raises(wc.UnsupportedModelError, match=r"^assign: "):
+        net.assign(X)
+    with pytest.raises(wc.UnsupportedModelError, match=r"^evidence: "):
+        net.evidence(X)
+
+
+class Odd:
+    """Centers, and predictions of the test's choice."""
+
+    cluster_centers_ = CENTROIDS
+
+    def __init__(self, labels: Any) -> None:
+        self.labels = labels
+        self.fitted_ = True
+
+    def predict(self, X: Any) -> Any:  # noqa: ARG002  # a model's signature
+        return self.labels
+
+
+def test_a_model_that_predicts_something_else() -> None:
+    assert "1 of 3 rows differ, first row 2 (predicted -1, nearest 2)" in unsupported(
+        Odd(np.array([0, 1, -1]))
+    )
+    assert "1 of 3 rows differ, first row 2 (predicted 99, nearest 2)" in unsupported(
+        Odd(np.array([0, 1, 99]))
+    )
+    assert unsupported(Odd(np.array([0.5, 0.1, 0.1]))) == (
+        "explain: Odd.predict must give one whole number per row; got float64 of shape (3,) for 3 rows."
+    )
+    assert unsupported(Odd(np.array([0, 1]))).endswith("got int64 of shape (2,) for 3 rows.")
+
+
+def test_a_tie_may_be_predicted_either_way() -> None:
+    X = np.array([[2.0, 0.0, 0.0]])
+    for label in (0, 1):
+        exp = wc.explain(Odd(np.array([label])), X)
+        assert exp.cluster.tolist() == [0]
+
+
+def test_affinities_without_centroids() -> None:
+    model = AffinityPropagation(affinity="precomputed").fit(-((ROWS[:, None] - ROWS) ** 2).sum(axis=2))
+    assert unsupported(model) == (
+        "neuralize: the AffinityPropagation was fitted on precomputed affinities, so it has no centroids in "
+        "the space of the features. Fit it on the rows themselves."
+    )
+
+
+@pytest.mark.filterwarnings("ignore:Affinity propagation did not converge")
+def test_affinity_propagation_that_did_not_converge() -> None:
+    model = AffinityPropagation(max_iter=1, damping=0.5).fit(load_iris().data)
+    assert message(load_iris().data, model=model) == (
+        "neuralize: the AffinityPropagation did not converge and has no clusters. "
+        "Fit it with more iterations or another damping."
+    )
+
+
+def test_nearest_centroids_that_are_not_euclidean() -> None:
+    X, y = np.random.default_rng(0).normal(size=(9, 3)), [0] * 6 + [1] * 3
+    assert unsupported(NearestCentroid(metric="manhattan").fit(X, y)) == (
+        "neuralize: NearestCentroid must have metric='euclidean'; got 'manhattan'."
+    )
+    assert unsupported(NearestCentroid(priors="empirical").fit(X, y)) == (
+        "neuralize: NearestCentroid must have uniform priors; with others it does not predict the nearest "
+        "centroid. Got priors='empirical'."
+    )
+
+
+def test_spherical_faiss() -> None:
+    model = faiss.Kmeans(3, 2, spherical=True, min_points_per_centroid=1)
+    model.train(ROWS.astype("f4"))
+    assert unsupported(model) == (
+        "neuralize: a spherical faiss.Kmeans assigns by inner product, not to the nearest centroid."
+    )

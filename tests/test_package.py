@@ -1,0 +1,165 @@
+"""The package as a whole: what it needs, what it loads, which way its imports point."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import distribution, requires
+from pathlib import Path
+
+import pytest
+
+import whycluster as wc
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "whycluster"
+
+# From the ground up; a module may import only from layers below its own.
+LAYERS = [
+    {"errors", "console"},
+    {"table", "frames"},
+    {"energies.energy"},
+    {"energies.squared"},
+    {"energies"},
+    {"propagate", "blocks"},
+    {"labels", "passes", "summary", "torch_network"},
+    {"explanation"},
+    {"network"},
+    {"nearest_centroid"},
+    {"neuralize"},
+    {"adapters", "adapters.sklearn", "adapters.faiss"},
+    {"explain"},
+    {"cli.demo"},
+    {"cli"},
+    {"", "__main__"},
+]
+
+OPTIONAL = ["torch", "matplotlib", "pandas", "polars", "pyarrow", "shap", "faiss"]
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def imports_of(path: Path) -> set[str]:
+    """Modules of the package that a file imports, anywhere in it, also for types only."""
+    known = {module_name(other) for other in SOURCE.rglob("*.py")}
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("whycluster"):
+            base = (node.module or "").removeprefix("whycluster").lstrip(".")
+            inside = {f"{base}.{alias.name}".lstrip(".") for alias in node.names} & known
+            found |= inside or {base}
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names if alias.name.startswith("whycluster")]
+            found |= {name.removeprefix("whycluster").lstrip(".") for name in names}
+    return found
+
+
+def test_every_module_has_its_layer() -> None:
+    assert {module_name(path) for path in SOURCE.rglob("*.py")} == set().union(*LAYERS)
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=module_name)
+def test_imports_point_one_way(path: Path) -> None:
+    height = {name: level for level, layer in enumerate(LAYERS) for name in layer}
+    name = module_name(path)
+    upwards = {other for other in imports_of(path) if height[other] >= height[name]}
+    if name == "cli":  # it asks the facade for the version
+        upwards -= {""}
+    assert not upwards
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_import_loads_no_optional_library_and_no_estimator() -> None:
+    result = run(f"import whycluster, sys; print([m for m in {[*OPTIONAL, 'sklearn']} if m in sys.modules])")
+    assert result.stdout == "[]\n", result.stderr
+
+
+@pytest.fixture
+def core(tmp_path: Path) -> Path:
+    """A folder with the packages of a plain installation and no others."""
+    for name in ("numpy", "scipy", "scikit-learn", "joblib", "threadpoolctl", "narwhals"):
+        for file in distribution(name).files or []:
+            top = Path(file.parts[0])
+            if top.name not in ("..", "__pycache__") and not (tmp_path / top).exists():
+                (tmp_path / top).symlink_to(Path(str(distribution(name).locate_file(top))))
+    return tmp_path
+
+
+def test_the_core_works_where_no_optional_library_is_installed(core: Path) -> None:
+    code = """
+from whycluster.cli import main
+main(["demo"])
+import whycluster as wc
+exp = wc.explain([[0.0], [1.0]], [[0.2]])
+for call in (exp.to_frame, exp.to_shap, wc.neuralize([[0.0], [1.0]]).to_torch):
+    try:
+        call()
+    except wc.MissingDependencyError as error:
+        print(error)
+"""
+    result = subprocess.run(
+        [sys.executable, "-S", "-c", code],  # -S: without the site-packages of this environment
+        env={**os.environ, "PYTHONPATH": f"{core}{os.pathsep}{SOURCE.parent}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.endswith(
+        "to_frame: a data frame needs pandas, polars or pyarrow, and none is installed: pip install pandas\n"
+        'to_shap needs shap: pip install "whycluster[shap]"\n'
+        'to_torch needs torch: pip install "whycluster[deep]"\n'
+    )
+
+
+def test_the_core_needs_four_packages() -> None:
+    needed = [line for line in requires("whycluster") or [] if "extra ==" not in line]
+    names = {re.split(r"[^\w-]", line)[0] for line in needed}
+    assert names == {"numpy", "scipy", "scikit-learn", "narwhals"}
+
+
+def test_public_names_are_documented_and_there() -> None:
+    assert sorted(wc.__all__) == wc.__all__
+    for name in wc.__all__:
+        assert getattr(wc, name).__doc__, name
+    listed = (ROOT / "ARCHITECTURE.md").read_text()
+    for path in SOURCE.rglob("*.py"):
+        if path.name not in ("__init__.py", "__main__.py"):
+            assert path.name in listed, f"ARCHITECTURE.md says nothing of {path.name}"
+
+
+def test_the_code_in_the_readme_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(blocks) >= 3
+    scope: dict[str, object] = {}
+    for block in blocks:
+        if ">>>" in block:
+            parser, runner = doctest.DocTestParser(), doctest.DocTestRunner()
+            runner.run(parser.get_doctest(block, scope, "README", "README.md", 0))
+            assert runner.summarize().failed == 0
+        else:
+            exec(compile(block, "README.md", "exec"), scope)
+
+
+def test_the_readme_shows_the_demo_as_it_is() -> None:
+    readme = (ROOT / "README.md").read_text()
+    demo = (ROOT / "tests" / "golden" / "demo.txt").read_text()
+    shown = re.search(r"```text\n(.*?)```", readme, re.DOTALL)
+    assert shown is not None
+    assert shown.group(1) in demo
+
+
+def test_versions_agree() -> None:
+    assert f"## [{wc.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"version: {wc.__version__}" in (ROOT / "CITATION.cff").read_text()

@@ -1,0 +1,182 @@
+"""Every container people have their rows in gives the same explanation, and stays as it was."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+
+import whycluster as wc
+
+Array = NDArray[Any]
+NAMES = [f"column {i}" for i in range(13)]
+
+CONTAINERS: dict[str, Callable[[Array], Any]] = {
+    "list": lambda X: X.tolist(),
+    "C order": lambda X: X,
+    "Fortran order": np.asfortranarray,
+    "every other row": lambda X: np.repeat(X, 2, axis=0)[::2],
+    "every other column": lambda X: np.repeat(X, 2, axis=1)[:, ::2],
+    "backwards": lambda X: X[::-1].copy()[::-1],
+    "big-endian": lambda X: X.astype(">f8"),
+    "longdouble": lambda X: X.astype(np.longdouble),
+    "masked array without a mask": np.ma.asarray,
+    "torch": lambda X: torch.from_numpy(X.copy()),
+    "csr matrix": sp.csr_matrix,
+    "csr array": sp.csr_array,
+    "csc array": sp.csc_array,
+    "coo array": sp.coo_array,
+    "pandas": lambda X: pd.DataFrame(X, columns=NAMES),
+    "pandas, nullable": lambda X: pd.DataFrame(X, columns=NAMES).convert_dtypes(),
+    "pandas, arrow": lambda X: pd.DataFrame(X, columns=NAMES).astype("double[pyarrow]"),
+    "polars": lambda X: pl.DataFrame(X, schema=NAMES),
+    "pyarrow": lambda X: pa.table(dict(zip(NAMES, X.T, strict=True))),
+}
+
+
+@pytest.mark.parametrize("kind", CONTAINERS)
+def test_the_container_does_not_matter(kind: str, wine: Array, kmeans: Any) -> None:
+    expected = wc.explain(kmeans, wine)
+    exp = wc.explain(kmeans, CONTAINERS[kind](wine))
+    assert (exp.cluster == expected.cluster).all()
+    np.testing.assert_allclose(exp.relevance, expected.relevance, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(exp.competition, expected.competition, rtol=1e-12, atol=1e-12)
+    assert exp[[3, 1]].top(2).value.shape == (2, 2)
+    assert len(exp.summary().clusters) == 5
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e5])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "i1", "u1", "i4", "u8", "i8", "bool"])
+def test_numbers_of_any_width(dtype: str, shift: float) -> None:
+    X = np.random.default_rng(0).integers(0, 2, size=(50, 6)).astype(dtype)
+    centroids = np.array([[0.1] * 6, [0.9] * 6]) + shift
+    exp = wc.explain(centroids, X)
+    assert exp.relevance.dtype == (np.float32 if dtype in ("f2", "f4") else np.float64)
+    np.testing.assert_allclose(
+        exp.relevance, wc.explain(centroids, X.astype(float)).relevance, rtol=1e-6, atol=1e-6
+    )
+
+
+def test_frames_may_mix_integers_booleans_and_floats() -> None:
+    frame = pd.DataFrame({"a": [1, 2, 3], "b": [True, False, True], "c": [0.5, 0.25, 0.0]})
+    centroids = np.array([[1.0, 1.0, 0.0], [3.0, 0.0, 0.0]])
+    expected = wc.explain(centroids, frame.to_numpy(dtype=float)).relevance
+    for X in (frame, pl.from_pandas(frame), pa.Table.from_pandas(frame)):
+        assert (wc.explain(centroids, X).relevance == expected).all()
+
+
+def test_a_frame_of_float32_gives_float32(wine: Array, kmeans: Any) -> None:
+    frame = pd.DataFrame(wine.astype("f4"), columns=NAMES)
+    assert wc.explain(kmeans, frame).relevance.dtype == np.float32
+    assert wc.explain(kmeans, pl.from_pandas(frame)).relevance.dtype == np.float32
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, lambda X: pl.from_pandas(X), pa.Table.from_pandas])
+def test_frames_are_matched_by_name(make: Callable[[Any], Any], wine: Array) -> None:
+    frame = pd.DataFrame(wine, columns=NAMES)
+    model = KMeans(4, n_init=1, random_state=0).fit(frame)
+    expected = wc.explain(model, frame)
+    other = make(frame[NAMES[::-1]])
+    exp = wc.explain(model, other)
+    assert exp.feature_names == expected.feature_names == NAMES
+    assert (exp.relevance == expected.relevance).all()
+    assert (exp.to_frame()[NAMES[0]].to_numpy() == expected.relevance[:, 0]).all()
+
+
+def test_an_array_takes_the_names_the_model_knows(wine: Array) -> None:
+    model = KMeans(4, n_init=1, random_state=0).fit(pd.DataFrame(wine, columns=NAMES))
+    assert wc.explain(model, wine).feature_names == NAMES
+
+
+def test_names_come_from_the_frame_the_user_or_the_position(wine: Array, kmeans: Any) -> None:
+    assert wc.explain(kmeans, pl.DataFrame(wine, schema=NAMES)).feature_names == NAMES
+    assert wc.explain(kmeans, wine, feature_names=NAMES).feature_names == NAMES
+    assert wc.explain(kmeans, wine).feature_names[:2] == ["x0", "x1"]
+    assert wc.explain(kmeans, pd.DataFrame(wine)).feature_names == list(range(13))
+
+
+def test_a_frame_of_centroids_brings_its_names(wine: Array, kmeans: Any) -> None:
+    centroids = pd.DataFrame(kmeans.cluster_centers_, columns=NAMES)
+    exp = wc.explain(centroids, wine)
+    assert exp.feature_names == NAMES
+    assert (exp.relevance == wc.explain(kmeans, wine).relevance).all()
+
+
+@pytest.mark.parametrize("kind", CONTAINERS)
+def test_neither_data_nor_model_are_changed(kind: str, wine: Array, kmeans: Any) -> None:
+    X = CONTAINERS[kind](wine + 1e4)
+    before, state = repr(X), {name: np.copy(value) for name, value in vars(kmeans).items()}
+    exp = wc.explain(kmeans, X, against=0)
+    assert exp.competition is not None
+    assert repr(X) == before
+    assert all(np.array_equal(value, getattr(kmeans, name)) for name, value in state.items())
+
+
+def test_a_network_does_not_follow_a_refit(wine: Array) -> None:
+    model = KMeans(3, n_init=1, random_state=0).fit(wine)
+    net = wc.neuralize(model)
+    before = net.evidence(wine)
+    model.cluster_centers_[...] = 0.0
+    assert (net.evidence(wine) == before).all()
+
+
+def _peak(call: Callable[[], Any]) -> tuple[float, Any]:
+    """Megabytes allocated at the most while the call ran, and its result."""
+    tracemalloc.start()
+    try:
+        result = call()
+        return tracemalloc.get_traced_memory()[1] / 2**20, result
+    finally:
+        tracemalloc.stop()
+
+
+def _size(exp: wc.Explanation) -> float:
+    """Megabytes of the result."""
+    arrays = (exp.relevance, exp.evidence, exp._own, exp._rival)
+    return sum(array.nbytes for array in arrays) / 2**20
+
+
+@pytest.mark.parametrize(("d", "n_clusters"), [(20, 8), (4, 50), (300, 6)])
+@pytest.mark.parametrize("question", [{}, {"against": 1}, {"target": 2}, {"beta": 0.5}])
+def test_memory_beyond_the_result_does_not_grow_with_the_rows(
+    d: int, n_clusters: int, question: dict[str, Any]
+) -> None:
+    rng = np.random.default_rng(0)
+    centroids = rng.normal(size=(n_clusters, d)) + 100  # an offset: blocks have to be copied
+    extra = []
+    for n_rows in (4_000_000 // d, 16_000_000 // d):
+        X = rng.normal(size=(n_rows, d)) + 100
+        peak, exp = _peak(partial(wc.explain, centroids, X, **question))
+        extra.append(peak - _size(exp))
+    assert max(extra) <= 64
+    assert extra[1] <= extra[0] + 8  # temporaries of the threads overlap more or less
+
+
+def test_sparse_rows_are_never_made_dense_as_a_whole() -> None:
+    rng = np.random.default_rng(0)
+    X = sp.random_array((100_000, 2_000), density=0.001, format="csr", rng=rng)  # 1.5 GB if dense
+    net = wc.neuralize(rng.normal(size=(5, 2_000)))
+    peak, labels = _peak(lambda: net.assign(X))
+    assert labels.shape == (100_000,)
+    assert peak <= 64
+
+
+def test_frames_are_converted_block_by_block() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(400_000, 20))
+    frame = pl.DataFrame(values, schema=[f"c{i}" for i in range(20)])
+    net = wc.neuralize(rng.normal(size=(5, 20)))
+    peak, labels = _peak(lambda: net.assign(frame))
+    assert (labels == net.assign(values)).all()
+    assert peak <= 40  # the whole frame has 61 MB
