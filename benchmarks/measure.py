@@ -1,0 +1,57 @@
+"""How things are measured here: side by side in one run, as ratios, since the machine is noisy."""
+
+from __future__ import annotations
+
+import platform
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sklearn
+from threadpoolctl import threadpool_info
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def side_by_side(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
+    """Median seconds of each call; they take turns, so that all see the same disturbances."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(repeats):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            result = call()
+            times[name].append(time.perf_counter() - start)
+            del result
+    return {name: float(np.median(values)) for name, values in times.items()}
+
+
+def peak_megabytes(call: Callable[[], Any]) -> tuple[float, Any]:
+    """The most memory that Python and NumPy held during the call, and its result."""
+    tracemalloc.start()
+    try:
+        result = call()
+        return tracemalloc.get_traced_memory()[1] / 2**20, result
+    finally:
+        tracemalloc.stop()
+
+
+def geometric_mean(values: list[float]) -> float:
+    """The mean that suits ratios."""
+    return float(np.exp(np.mean(np.log(values))))
+
+
+def write(name: str, command: str, lines: list[str]) -> None:
+    """Write a page of results, with the command that makes it and what it ran on."""
+    blas = {library["internal_api"] for library in threadpool_info() if library["user_api"] == "blas"}
+    threads = max(library["num_threads"] for library in threadpool_info())
+    machine = (
+        f"Python {platform.python_version()}, NumPy {np.__version__} ({', '.join(sorted(blas))}), "
+        f"scikit-learn {sklearn.__version__}, {threads} threads, {platform.machine()}."
+    )
+    page = "\n".join([*lines, "", f"Made by `{command}` on {machine}", ""])
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.md").write_text(page)
+    print(page)

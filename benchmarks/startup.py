@@ -1,0 +1,41 @@
+"""What it takes to start: ``python -m benchmarks.startup``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from benchmarks.measure import side_by_side, write
+
+
+def run(*arguments: str) -> None:
+    """Python, in a process of its own."""
+    subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
+
+
+def main() -> None:
+    """All measurements, into results/startup.md."""
+    times = side_by_side(
+        {
+            "python": lambda: run("-c", "pass"),
+            "whycluster": lambda: run("-c", "import whycluster"),
+            "sklearn": lambda: run("-c", "import sklearn.cluster"),
+            "both": lambda: run("-c", "import sklearn.cluster, whycluster"),
+            "demo": lambda: run("-m", "whycluster", "demo"),
+        },
+        repeats=7,
+    )
+    lines = [
+        "# Start",
+        "",
+        f"`import whycluster` takes {times['whycluster'] - times['python']:.2f} s on its own, and "
+        f"{max(0.0, times['both'] - times['sklearn']):.2f} s on top of scikit-learn's import "
+        f"({times['sklearn'] - times['python']:.2f} s).",
+        "",
+        f"`whycluster demo` takes {times['demo']:.1f} s.",
+    ]
+    write("startup", "python -m benchmarks.startup", lines)
+
+
+if __name__ == "__main__":
+    main()
