@@ -120,7 +120,8 @@ def test_threads_of_the_user_do_not_disturb_each_other() -> None:
     before = [library["num_threads"] for library in threadpool_info()]
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda _: net.explain(X).relevance, range(8)))
-    assert all((result == expected).all() for result in results)
+    for result in results:
+        np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12)
     assert [library["num_threads"] for library in threadpool_info()] == before
 
 

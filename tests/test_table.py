@@ -165,7 +165,7 @@ def test_memory_beyond_the_result_does_not_grow_with_the_rows(
 
 def test_sparse_rows_are_never_made_dense_as_a_whole() -> None:
     rng = np.random.default_rng(0)
-    X = sp.random_array((100_000, 2_000), density=0.001, format="csr", rng=rng)  # 1.5 GB if dense
+    X = sp.random(100_000, 2_000, density=0.001, format="csr", random_state=0)  # 1.5 GB if dense
     net = wc.neuralize(rng.normal(size=(5, 2_000)))
     peak, labels = _peak(lambda: net.assign(X))
     assert labels.shape == (100_000,)

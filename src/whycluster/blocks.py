@@ -62,9 +62,13 @@ def run(work: Work, n_rows: int, n_features: int, n_clusters: int) -> None:
             for block in range(thread, n_blocks, n_threads):
                 if stopped.is_set():
                     return
-                work(workspace, block * size, min(n_rows, (block + 1) * size))
+                try:
+                    work(workspace, block * size, min(n_rows, (block + 1) * size))
+                except BaseException:
+                    stopped.set()
+                    raise
 
-    if n_threads == 1:
+    if n_blocks == 1:
         labour(0)
         return
     with _one_blas_thread, ThreadPoolExecutor(n_threads, "whycluster") as pool:
