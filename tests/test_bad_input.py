@@ -25,6 +25,8 @@ from sklearn.cluster import (
 )
 from sklearn.datasets import load_digits, load_iris
 from sklearn.neighbors import NearestCentroid
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
 
@@ -138,7 +140,9 @@ def test_text_columns() -> None:
     assert message(pl.from_pandas(frame)).startswith(
         "explain: X must have only numeric or boolean columns; got 'name' (String), 'when' (Datetime"
     )
-    assert message(frame).endswith("Encode them as numbers, or leave them out before clustering.")
+    assert message(frame).endswith(
+        "Encode them as numbers (objects that are numbers: astype(float)), or leave them out."
+    )
     assert "'a' (Categorical)" in message(pd.DataFrame({"a": pd.Categorical(["u"]), "b": [1], "c": [1]}))
     wide = pl.DataFrame({f"c{i}": ["x"] for i in range(8)})
     assert "and 3 more" in message(wide, model=np.ones((2, 8)))
@@ -162,10 +166,12 @@ def test_arrays_of_no_real_numbers(X: Any, dtype: str, advice: str) -> None:
 def test_one_dimension() -> None:
     assert message(ROWS[0]) == (
         "explain: X must be two-dimensional (rows, features); got shape (3,). "
-        "For one row pass X.reshape(1, -1)."
+        "For a single row, select it as a table: array[[i]] or frame.iloc[[i]]."
     )
     assert message(pd.Series([1.0, 2.0, 3.0])).startswith("explain: X must be two-dimensional")
-    assert message(3.0) == "explain: X must be two-dimensional (rows, features); got shape ()."
+    assert message(3.0) == "explain: X must be a table of numbers; got a float."
+    assert message(None) == "explain: X must be a table of numbers; got a NoneType."
+    assert message({"a": [1.0]}) == "explain: X must be a table of numbers; got a dict."
     assert message(ROWS[None]) == "explain: X must be two-dimensional (rows, features); got shape (1, 3, 3)."
 
 
@@ -240,13 +246,16 @@ def test_other_columns_than_at_fit() -> None:
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 3)), columns=["age", "height", "weight"])
     model = KMeans(2, n_init=1, random_state=0).fit(frame)
     assert message(frame.rename(columns={"age": "Age"}), model=model) == (
-        "explain: X must have the 3 columns the model was fitted on; missing: ['age']; unknown: ['Age']."
+        "explain: X must have the 3 columns the model was fitted on; missing: ['age']; unknown: ['Age']. "
+        "Select or rename them first."
     )
     assert message(frame.assign(id=1), model=model) == (
-        "explain: X must have the 3 columns the model was fitted on; unknown: ['id']."
+        "explain: X must have the 3 columns the model was fitted on; unknown: ['id']. "
+        "Select or rename them first."
     )
     assert message(pl.from_pandas(frame).drop("weight"), model=model) == (
-        "explain: X must have the 3 columns the model was fitted on; missing: ['weight']."
+        "explain: X must have the 3 columns the model was fitted on; missing: ['weight']. "
+        "Select or rename them first."
     )
     assert message(frame, model=model, background=frame[["age"]]).startswith("explain: background must have")
 
@@ -262,6 +271,12 @@ def test_feature_names() -> None:
     expected = "explain: feature_names must be 3 different names, one per feature; got"
     assert message(ROWS, feature_names=["a", "b"]) == f"{expected} 2 names, 2 of them different."
     assert message(ROWS, feature_names=["a", "b", "a"]) == f"{expected} 3 names, 2 of them different."
+    model = KMeans(2, n_init=1, random_state=0).fit(pd.DataFrame(ROWS, columns=["a", "b", "c"]))
+    assert message(ROWS, model=model, feature_names=["c", "b", "a"]) == (
+        "explain: feature_names must be in the order the model was fitted on, which begins ['a', 'b', 'c']; "
+        "got ['c', 'b', 'a']."
+    )
+    assert wc.explain(model, ROWS, feature_names=["A", "B", "C"]).feature_names == ["A", "B", "C"]
     assert message(pd.DataFrame(ROWS), feature_names=["a", "b", "c"]) == (
         "explain: feature_names is for arrays; X is a data frame with names of its own. "
         "Rename its columns instead."
@@ -344,14 +359,14 @@ def unsupported(model: Any, X: Any = ROWS) -> str:
 def test_an_unknown_model_lists_what_is_supported_and_points_to_labels() -> None:
     text = unsupported(AgglomerativeClustering(2).fit(ROWS))
     assert text.startswith(
-        "neuralize: no exact network is known for AgglomerativeClustering. Supported are:\n"
+        "neuralize: no exact network is known for AgglomerativeClustering. Supported, once fitted, are:\n"
         "  - sklearn.cluster.KMeans, MiniBatchKMeans, MeanShift, AffinityPropagation\n"
         "  - sklearn.neighbors.NearestCentroid (euclidean)\n"
         "  - faiss.Kmeans\n"
     )
-    assert "explain its labels" in text
+    assert "can be explained from its labels" in text
     for model in (DBSCAN().fit(ROWS), "k-means", 3, None, {"centers": 1}, print):
-        assert "Supported are" in unsupported(model)
+        assert "Supported, once fitted, are" in unsupported(model)
     assert unsupported(KMeans) == "neuralize: model must be a fitted model; got the class KMeans."
 
 
@@ -363,11 +378,39 @@ def test_the_way_out_for_labels_works() -> None:
     assert len(wc.explain(stand_in, X)) == 150
 
 
-def test_labels_instead_of_a_model() -> None:
-    assert unsupported(np.array([0, 1, 0])).startswith(
+@pytest.mark.parametrize("make", [np.array, list, pd.Series, pl.Series])
+def test_labels_instead_of_a_model(make: Any) -> None:
+    assert unsupported(make([0, 1, 0])).startswith(
         "neuralize: centroids must be an array of shape (clusters, features); got shape (3,). "
-        "If these are labels: "
+        "If these are labels: any clustering can be explained from its labels, through a stand-in"
     )
+
+
+def test_a_pipeline_is_explained_by_its_last_step() -> None:
+    X = pd.DataFrame(load_iris().data, columns=list("abcd"))
+    pipeline = make_pipeline(StandardScaler(), KMeans(3, n_init=1, random_state=0)).fit(X)
+    text = unsupported(pipeline, X)
+    assert text == (
+        "neuralize: a Pipeline is explained by its last step, on what the steps before it make of X: "
+        "wc.explain(pipeline[-1], pipeline[:-1].transform(X), "
+        "feature_names=pipeline[:-1].get_feature_names_out())."
+    )
+    exp = eval(text[text.index("wc.explain") : -1])
+    assert exp.feature_names == list("abcd")
+    assert (exp.cluster == pipeline.predict(X)).all()
+    with pytest.raises(wc.NotFittedError):
+        wc.explain(make_pipeline(StandardScaler(), KMeans(3)), X)
+
+
+def test_arguments_in_the_wrong_order() -> None:
+    assert message(KMeans(2), model=CENTROIDS) == (
+        "explain: X must be a table of numbers; got a KMeans. The order is explain(model, X)."
+    )
+
+
+def test_another_kind_of_estimator_that_is_not_fitted() -> None:
+    with pytest.raises(wc.NotFittedError, match=r"^neuralize: the DBSCAN must be fitted first\."):
+        wc.explain(DBSCAN(), ROWS)
 
 
 def test_a_model_with_centers_that_does_not_predict_the_nearest() -> None:
@@ -376,7 +419,7 @@ def test_a_model_with_centers_that_does_not_predict_the_nearest() -> None:
     text = unsupported(model, X)
     assert re.match(
         r"explain: BisectingKMeans does not predict the nearest of its cluster_centers_, so it has no exact "
-        r"network: \d+ of 1797 rows differ, first row \d+ \(predicted \d+, nearest \d+\)\. For any other",
+        r"network: \d+ of 1797 rows differ, first row \d+ \(predicted \d+, nearest \d+\)\. Any clust",
         text,
     )
     net = wc.neuralize(model)

@@ -58,15 +58,60 @@ def test_competition_answers_the_question_that_was_asked(
         assert (exp.competition[elsewhere] == 0).all()
 
 
-def test_competition_notices_that_the_data_have_changed(wine: Array, kmeans: Any) -> None:
+@pytest.mark.parametrize(
+    ("name", "use"),
+    [
+        ("competition", lambda exp: exp.competition),
+        ("summary", lambda exp: exp.summary()),
+        ("top", lambda exp: exp.top()),
+        ("to_frame", lambda exp: exp.to_frame()),
+        ("to_shap", lambda exp: exp.to_shap()),
+        ("top", lambda exp: exp.tell(7)),
+    ],
+)
+def test_data_that_have_changed_are_noticed(name: str, use: Any, wine: Array, kmeans: Any) -> None:
     X = wine.copy()
     exp = wc.explain(kmeans, X)
     X[7] += 1
     with pytest.raises(wc.InvalidInputError) as error:
-        exp.competition  # noqa: B018  # it is a property
+        use(exp)
     assert str(error.value) == (
-        "competition: the data have been changed since they were explained. Explain them again."
+        f"{name}: the data have been changed since they were explained. Explain them again."
     )
+
+
+def test_a_frame_may_get_another_index_and_other_columns_afterwards(wine: Array, kmeans: Any) -> None:
+    frame = pd.DataFrame(wine, columns=NAMES)
+    exp = wc.explain(kmeans, frame)
+    before = exp.to_frame()
+    frame["cluster"] = exp.cluster
+    frame.index = frame.index[::-1]
+    del frame[NAMES[0]]
+    assert exp.to_frame().equals(before)
+    assert exp.summary().size.sum() == 178
+    assert (exp.top(1).value[:, 0] == wc.explain(kmeans, wine).top(1).value[:, 0]).all()
+
+
+def test_rows_are_called_what_the_user_calls_them(exp: wc.Explanation, wine: Array, kmeans: Any) -> None:
+    assert exp.tell(3).startswith("Row 3 is in cluster ")
+    assert exp[[9, 3]].tell(1) == exp.tell(3) == exp[3].tell() == exp[1:5][2].tell()
+    named = wc.explain(kmeans, pd.DataFrame(wine, index=[f"wine {i}" for i in range(178)]))
+    assert named[3].tell().startswith("Row wine 3 is in cluster ")
+    assert "\n2 more features " in exp.tell(3, n_features=11)
+
+
+def test_a_row_against_its_own_cluster_is_told_so(wine: Array, kmeans: Any) -> None:
+    exp = wc.explain(kmeans, wine, against=kmeans.labels_[0])
+    assert exp.tell(0).startswith(
+        f"Row 0 is in cluster {kmeans.labels_[0]}: nothing to explain against itself\n"
+    )
+
+
+@pytest.mark.parametrize("row", [[1, 2], slice(3), "1", None])
+def test_only_one_row_is_told(exp: wc.Explanation, row: Any) -> None:
+    with pytest.raises(wc.InvalidInputError) as error:
+        exp.tell(row)
+    assert str(error.value) == f"tell: row must be one index; got {row!r}."
 
 
 @pytest.mark.parametrize(
@@ -148,9 +193,27 @@ def test_summary_averages_over_members(exp: wc.Explanation, wine: Array) -> None
         np.testing.assert_allclose(summary.relevance[group], exp.relevance[inside].mean(axis=0))
         np.testing.assert_allclose(summary.inside[group], wine[inside].mean(axis=0), atol=1e-12)
         np.testing.assert_allclose(summary.outside[group], wine[~inside].mean(axis=0), atol=1e-12)
-        higher = wine[inside].mean(axis=0) > wine[~inside].mean(axis=0)
-        assert (summary.direction[group] == np.where(higher, 1, -1)).all()
     np.testing.assert_allclose(np.abs(summary.share).sum(axis=1), 1)
+
+
+def test_summary_says_where_a_cluster_stands_among_the_others(exp: wc.Explanation, wine: Array) -> None:
+    """High if at least three quarters of the other rows are in clusters with a lower mean."""
+    summary = exp.summary()
+    for group, cluster in enumerate(summary.clusters):
+        for feature in range(13):
+            above = below = 0
+            for other in range(5):
+                difference = wine[exp.cluster == other, feature].mean() - summary.inside[group, feature]
+                above += (exp.cluster == other).sum() if other != cluster and difference > 0 else 0
+                below += (exp.cluster == other).sum() if other != cluster and difference < 0 else 0
+            expected = "high" if below > 3 * above else "low" if above > 3 * below else "middle"
+            assert summary.direction[group, feature] == expected
+
+
+def test_a_cluster_between_two_others_is_in_the_middle() -> None:
+    x = np.repeat([[-10.0], [0.1], [10.0]], 20, axis=0)
+    summary = wc.explain([[-10.0], [0.0], [10.0]], x).summary()
+    assert summary.direction.tolist() == [["low"], ["middle"], ["high"]]
 
 
 def test_summary_of_a_target_counts_its_members_only(wine: Array, kmeans: Any) -> None:
@@ -159,6 +222,29 @@ def test_summary_of_a_target_counts_its_members_only(wine: Array, kmeans: Any) -
     assert asked.size[0] == own.size[2]
     np.testing.assert_allclose(asked.relevance[0], own.relevance[2])
     np.testing.assert_allclose(asked.outside[0], own.outside[2])
+    assert (asked.direction[0] == own.direction[2]).all()
+
+
+def test_members_are_those_the_model_assigns_whatever_the_question(wine: Array, kmeans: Any) -> None:
+    """A row may be nearer to 1 than to 3, and in neither."""
+    exp = wc.explain(kmeans, wine, target=1, against=3)
+    strange = (exp.evidence > 0) & (kmeans.labels_ != 1)
+    assert strange.any()
+    assert (exp.assigned == kmeans.labels_).all()
+    assert exp.summary().size.tolist() == [(kmeans.labels_ == 1).sum()]
+    row = int(np.flatnonzero(strange)[0])
+    assert exp.tell(row).startswith(
+        f"Row {row} is in cluster {kmeans.labels_[row]}, not in 1: "
+        f"evidence {exp.evidence[row]:.3g} for 1 against 3\n"
+    )
+
+
+def test_summary_of_no_members() -> None:
+    summary = wc.explain([[0.0], [1.0]], [[0.1]], target=1).summary()
+    assert len(summary.clusters) == 0
+    assert str(summary) == (
+        "No row belongs to the cluster it is explained for, so there is nothing to average."
+    )
 
 
 def test_summary_against_a_cluster_leaves_that_cluster_out(wine: Array, kmeans: Any) -> None:
@@ -170,13 +256,13 @@ def test_summary_with_nothing_to_compare_has_no_direction() -> None:
     exp = wc.explain([[0.0, 0.0], [9.0, 0.0]], [[1.0, 0.1], [0.5, 0.1]])
     summary = exp.summary()
     assert np.isnan(summary.outside).all()
-    assert (summary.direction == 0).all()
+    assert (summary.direction == "").all()
 
 
 def test_summary_of_a_constant_feature_has_no_direction() -> None:
     X = np.column_stack([np.arange(10.0), np.full(10, 0.1)])
     summary = wc.explain([[2.0, 0.1], [7.0, 0.1]], X).summary()
-    assert summary.direction.tolist() == [[-1, 0], [1, 0]]
+    assert summary.direction.tolist() == [["low", ""], ["high", ""]]
     assert summary.relevance[:, 1].tolist() == [0.0, 0.0]
 
 
@@ -187,7 +273,7 @@ def test_summary_as_a_frame(exp: wc.Explanation) -> None:
     ]  # fmt: skip
     assert len(frame) == 5 * 13
     assert frame.groupby("cluster").relevance.is_monotonic_decreasing.all()
-    assert set(frame.direction) <= {"high", "low", ""}
+    assert set(frame.direction) <= {"high", "middle", "low"}
 
 
 @pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])
@@ -251,7 +337,7 @@ def test_labels_are_those_of_the_model(wine: Array) -> None:
     assert set(exp.competitor) <= {"red", "rose", "white"}
     assert set(exp.to_frame("polars")["competitor"]) == set(exp.competitor)
     assert wc.explain(model, wine, target=exp.cluster).evidence.tolist() == exp.evidence.tolist()
-    assert "is not in cluster white" in str(exp)
+    assert "is in cluster red, not in white" in str(exp)
 
 
 def test_summary_is_printed_as_a_table(exp: wc.Explanation) -> None:

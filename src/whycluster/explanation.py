@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -10,17 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster import console
+from whycluster import console, passes
+from whycluster.energies import Energy
 from whycluster.errors import InvalidInputError, MissingDependencyError
 from whycluster.frames import as_column, build_frame, unique_name
-from whycluster.propagate import Codes
+from whycluster.passes import Question
+from whycluster.propagate import CONTRAST, Codes
 from whycluster.summary import Summary, summarize
 from whycluster.table import Floats, Table, open_table
 
-_ROWS_SHOWN, _FEATURES_SHOWN = 3, 6  # when an explanation is printed
+_ROWS_SHOWN = 3  # when an explanation is printed
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TopFeatures:
     """The strongest features of each row, by absolute relevance, strongest first; all (n, k).
 
@@ -48,6 +50,10 @@ class TopFeatures:
         }
         return build_frame(columns, self._like, backend, "top.to_frame")
 
+    def __repr__(self) -> str:
+        n, k = self.feature.shape
+        return f"<TopFeatures: the {k} strongest of {n} rows; see feature, relevance, value, to_frame()>"
+
     def _parts(self) -> list[tuple[str, NDArray[Any]]]:
         return [("feature", self.feature), ("relevance", self.relevance), ("value", self.value)]
 
@@ -62,15 +68,16 @@ class Explanation:
     Attributes
     ----------
     relevance : (n, d)
-    evidence : (n,) f_c, the distance to the boundary with the strongest competitor, in the model's energy;
-        positive if the row belongs to the cluster
+    evidence : (n,) f_c, how much better the cluster fits than its strongest competitor, in the units of the
+        model's energy; 0 on the boundary, negative outside the cluster
     cluster : (n,) the label of the cluster that is explained: the row's own, or the target
     competitor : (n,) the label of its strongest competitor, or of the one it is explained against
+    assigned : (n,) the label of the cluster the row is in, whatever the target
     competition : (n, K) how the evidence was shared among the competitors, R_k; 0 at the own cluster
     residual : (n,) evidence minus the sum of relevance; rounding only, for k-means
     beta : the stiffness that was used; None for contrasts, which need none
     rule : "min-take-most", "joint" or "contrast"
-    data : the rows as they were given
+    data : the rows as they were given; not copied, so leave their values as they are
     feature_names : the d names
     """
 
@@ -81,9 +88,11 @@ class Explanation:
     data: Any
     feature_names: list[Hashable]
     labels: NDArray[Any]
+    _energy: Energy
     _own: Codes
     _rival: Codes
-    _compete: Callable[[Table, Explanation], tuple[NDArray[Any], Floats]]
+    _targeted: bool  # explained for a given cluster, so that _own need not be the assigned one
+    _rows: Sequence[int] | NDArray[np.intp]  # where each row stood in the data that were explained
 
     @cached_property
     def cluster(self) -> NDArray[Any]:
@@ -102,15 +111,24 @@ class Explanation:
         return self.evidence.astype(np.float64) - explained
 
     @cached_property
+    def assigned(self) -> NDArray[Any]:
+        """(n,) the cluster that the model assigns; differs from `cluster` where a target was given."""
+        return self.labels[self._assigned]
+
+    @cached_property
+    def _assigned(self) -> Codes:
+        return passes.assign(self._energy, self._table("assigned")) if self._targeted else self._own
+
+    @cached_property
     def competition(self) -> NDArray[Any]:
         """(n, K) R_k, computed when first asked for: with many clusters it can outweigh all the rest."""
-        shares, evidence = self._compete(self._table("competition"), self)
-        scale = np.finfo(self.evidence.dtype).eps * 100
-        if not np.allclose(evidence, self.evidence, rtol=scale, atol=scale * np.abs(evidence).max()):
-            raise InvalidInputError(
-                "competition: the data have been changed since they were explained. Explain them again."
-            )
-        return shares
+        return passes.competition(self._energy, self._table("competition"), self._question)
+
+    @property
+    def _question(self) -> Question:
+        """What was asked of these rows."""
+        rival = self._rival if self.rule == CONTRAST else None
+        return Question(self._own, rival, self.rule, self.beta)
 
     def __len__(self) -> int:
         return len(self.evidence)
@@ -118,33 +136,45 @@ class Explanation:
     def __repr__(self) -> str:
         n, d = self.relevance.shape
         how = self.rule if self.beta is None else f"{self.rule}, beta={self.beta:.4g}"
-        return f"<Explanation of {n} rows, {d} features, {len(self.labels)} clusters ({how})>"
+        counts = f"{n} row{'s' * (n != 1)}, {d} feature{'s' * (d != 1)}, {len(self.labels)} clusters"
+        return f"<Explanation of {counts} ({how})>"
 
     def __str__(self) -> str:
         """The first rows as signed bars, strongest feature first."""
-        shown = min(len(self), _ROWS_SHOWN)
-        parts = [repr(self), *(f"Row {row} {self.tell(row)}" for row in range(shown))]
-        if shown < len(self):
-            parts.append(f"... and {len(self) - shown} more rows")
+        parts = [repr(self), *(self.tell(row) for row in range(min(len(self), _ROWS_SHOWN)))]
+        if len(self) > _ROWS_SHOWN:
+            parts.append(f"... and {len(self) - _ROWS_SHOWN} more rows")
         return "\n\n".join(parts)
 
-    def tell(self, row: int = 0) -> str:
+    def tell(self, row: int = 0, n_features: int = 6) -> str:
         """One row as text: what is claimed, and the features that bear it."""
+        if not isinstance(row, (int, np.integer)):
+            raise InvalidInputError(f"tell: row must be one index; got {row!r}.")
         one = self[row]
-        top = one.top(_FEATURES_SHOWN)
-        verb = "is" if one.evidence[0] >= 0 else "is not"
-        title = (
-            f"{verb} in cluster {one.cluster[0]}: evidence {one.evidence[0]:.3g} "
-            f"against cluster {one.competitor[0]}"
-        )
-        cells = list(zip(top.feature[0], top.value[0], top.relevance[0], strict=True))
-        lines = [(str(feature), f"{value:.3g}", relevance) for feature, value, relevance in cells]
-        n_left = len(self.feature_names) - len(cells)
+        top = one.top(n_features)
+        cells = zip(top.feature[0], top.value[0], top.relevance[0], strict=True)
+        lines = [
+            [str(f), f"{v:.3g}", f"{r:.3g}", console.bar(r, np.abs(top.relevance).max())] for f, v, r in cells
+        ]
+        n_left = len(self.feature_names) - len(lines)
         if n_left:
-            lines.append((f"{n_left} more features", "", one.relevance.sum() - top.relevance.sum()))
-        largest = max(abs(relevance) for _, _, relevance in lines)
-        rows = [[name, value, f"{r:.3g}", console.bar(r, largest)] for name, value, r in lines]
-        return title + "\n" + console.table(["feature", "value", "relevance", ""], rows, align="<>><")
+            rest = one.relevance.sum() - top.relevance.sum()
+            lines.append([f"{n_left} more feature{'s' * (n_left != 1)}", "", f"{rest:.3g}", ""])
+        return one._claim() + "\n" + console.table(["feature", "value", "relevance", ""], lines, align="<>><")
+
+    def _claim(self) -> str:
+        """What is explained of a single row, in a sentence."""
+        cluster, competitor, assigned = self.cluster[0], self.competitor[0], self.assigned[0]
+        name = self._table("tell").row_name(0)
+        claim = f"Row {self._rows[0] if name is None else console.clean(str(name))} is "
+        claim += (
+            f"in cluster {cluster}" if assigned == cluster else f"in cluster {assigned}, not in {cluster}"
+        )
+        if self._own[0] == self._rival[0]:
+            return f"{claim}: nothing to explain against itself"
+        if self.rule == CONTRAST or assigned != cluster:
+            return f"{claim}: evidence {self.evidence[0]:.3g} for {cluster} against {competitor}"
+        return f"{claim}: evidence {self.evidence[0]:.3g}, nearest competitor {competitor}"
 
     def __iter__(self) -> Iterator[Explanation]:
         return (self[row] for row in range(len(self)))
@@ -156,9 +186,10 @@ class Explanation:
             self,
             relevance=self.relevance[chosen],
             evidence=self.evidence[chosen],
-            data=self._table("explanation").take(chosen),
+            data=self._open("explanation").take(chosen),
             _own=self._own[chosen],
             _rival=self._rival[chosen],
+            _rows=np.asarray(self._rows)[chosen],
         )
 
     def top(self, n: int = 3) -> TopFeatures:
@@ -186,10 +217,9 @@ class Explanation:
 
         A row explained for a cluster it is not in ("why not?"), or against its own, is no member.
         """
-        member = (self.evidence >= 0) & (self._own != self._rival)
-        groups = np.where(member, self._own, -1)
+        explained = (self._assigned == self._own) & (self._own != self._rival)
         table = self._table("summary")
-        return summarize(table, self.relevance, groups, self.labels, self.data)
+        return summarize(table, self.relevance, self._assigned, explained, self.labels, self.data)
 
     def to_frame(self, backend: str | None = None) -> Any:
         """One row per row: cluster, competitor, evidence, then the relevance of every feature.
@@ -205,6 +235,7 @@ class Explanation:
             unique_name("evidence", taken): self.evidence,
         }
         columns.update({name: self.relevance[:, i] for i, name in enumerate(self.feature_names)})
+        self._table("to_frame")  # are these still the rows that were explained?
         return build_frame(columns, self.data, backend, "to_frame")
 
     def to_shap(self) -> Any:
@@ -223,8 +254,19 @@ class Explanation:
         )
 
     def _table(self, where: str) -> Table:
+        """The data, certainly those that were explained: their evidence is computed again."""
+        table = self._open(where)
+        evidence = passes.evidence(self._energy, table, self._question)
+        close = np.finfo(self.evidence.dtype).eps * 100
+        if not np.allclose(evidence, self.evidence, rtol=close, atol=close * np.abs(evidence).max(initial=0)):
+            raise InvalidInputError(
+                f"{where}: the data have been changed since they were explained. Explain them again."
+            )
+        return table
+
+    def _open(self, where: str) -> Table:
         names = self.feature_names
-        return open_table(self.data, where=where, n_features=len(names), model_names=names)
+        return open_table(self.data, where=where, name="data", n_features=len(names), model_names=names)
 
 
 def _row_selector(rows: Any, n_rows: int) -> Any:

@@ -17,9 +17,10 @@ from whycluster.propagate import Codes
 from whycluster.table import Floats, Table, open_table
 
 ONLY_LABELS = (
-    "For any other clustering, explain its labels through the class means that stand nearest to them: "
-    "wc.explain(sklearn.neighbors.NearestCentroid().fit(X, labels), X); how well these match shows in "
-    "(wc.neuralize(that).assign(X) == labels).mean()."
+    "Any clustering can be explained from its labels, through a stand-in: "
+    "model = sklearn.neighbors.NearestCentroid().fit(X, labels), noise left out; "
+    "wc.explain(model, X) then explains it, and (wc.neuralize(model).assign(X) == labels).mean() "
+    "says how well it matches them."
 )
 
 

@@ -15,7 +15,7 @@ from whycluster.explanation import Explanation
 from whycluster.labels import Labels
 from whycluster.passes import Attribution, Question
 from whycluster.propagate import CONTRAST, RULES, Codes
-from whycluster.table import Floats, Table, open_table
+from whycluster.table import Table, open_table
 
 if TYPE_CHECKING:
     import torch
@@ -80,7 +80,7 @@ class Network:
 
     def evidence(self, X: Any) -> NDArray[Any]:
         """The evidence f_c for every cluster, (n, K): positive at the assigned one and there only."""
-        return passes.evidence(self.energy, self._open(X, "evidence"))
+        return passes.evidence_of_all(self.energy, self._open(X, "evidence"))
 
     def explain(
         self,
@@ -138,9 +138,11 @@ class Network:
             data=table.native,
             feature_names=table.feature_names,
             labels=self.labels,
+            _energy=self.energy,
             _own=answer.own,
             _rival=answer.rival,
-            _compete=self._competition,
+            _targeted=question.own is not None,
+            _rows=range(table.n_rows),
         )
 
     def _holder(self, table: Table) -> Attribution | None:
@@ -152,12 +154,6 @@ class Network:
         if background is not None:
             table = self._open(background, "explain", name="background")
         return passes.stiffness(self.energy, table, hold)
-
-    def _competition(self, table: Table, answer: Explanation) -> tuple[NDArray[Any], Floats]:
-        """R_k for the rows of an explanation, asked again as they were asked then."""
-        rival = answer._rival if answer.rule == CONTRAST else None
-        question = Question(answer._own, rival, answer.rule, answer.beta)
-        return passes.competition(self.energy, table, question)
 
     def _open(self, X: Any, where: str, name: str = "X", **names: Any) -> Table:
         table = open_table(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from whycluster.errors import NotFittedError, UnsupportedModelError
+from whycluster.errors import UnsupportedModelError
 from whycluster.nearest_centroid import ONLY_LABELS, nearest_centroid
 from whycluster.network import Network
 from whycluster.table import is_frame
@@ -32,7 +32,8 @@ def neuralize(model: Any) -> Network:
 
     Parameters
     ----------
-    model : a fitted clustering model, or its centroids as an array or data frame of shape (K, d)
+    model : a fitted clustering model, or its centroids as an array or data frame of shape (K, d), which
+        are then the clusters 0..K-1
 
     Returns
     -------
@@ -63,7 +64,6 @@ def adapt(model: Any) -> Network:
     A class that none has registered is taken for a nearest-centroid model if it has ``cluster_centers_``
     and ``predict``, and checked on all data that comes.
     """
-    kind = type(model).__name__
     if isinstance(model, type):
         raise UnsupportedModelError(
             f"neuralize: model must be a fitted model; got the class {model.__name__}."
@@ -75,13 +75,14 @@ def adapt(model: Any) -> Network:
             model.cluster_centers_,
             feature_names=getattr(model, "feature_names_in_", None),
             predict=model.predict,
-            kind=kind,
+            kind=type(model).__name__,
         )
-    if hasattr(model, "predict") and not any(name.endswith("_") for name in vars(model)):
-        raise NotFittedError(f"neuralize: the {kind} must be fitted first, or is of an unknown kind.")
+    if len(getattr(model, "shape", ())) == 1:
+        return _centroids(np.asarray(model))  # a series: says that these are labels
     listed = "".join(f"\n  - {line}" for line in SUPPORTED)
     raise UnsupportedModelError(
-        f"neuralize: no exact network is known for {kind}. Supported are:{listed}\n{ONLY_LABELS}"
+        f"neuralize: no exact network is known for {type(model).__name__}. Supported, once fitted, are:"
+        f"{listed}\n{ONLY_LABELS}"
     )
 
 
@@ -92,6 +93,6 @@ def _centroids(model: Any) -> Network:
     if np.ndim(model) == 1:
         raise UnsupportedModelError(
             f"neuralize: centroids must be an array of shape (clusters, features); got shape "
-            f"{np.shape(model)}. If these are labels: {ONLY_LABELS}"
+            f"{np.shape(model)}. If these are labels: {ONLY_LABELS[0].lower()}{ONLY_LABELS[1:]}"
         )
     return nearest_centroid(model)

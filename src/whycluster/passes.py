@@ -85,7 +85,19 @@ def assign(energy: Energy, table: Table) -> Codes:
     return own
 
 
-def evidence(energy: Energy, table: Table) -> NDArray[Any]:
+def evidence(energy: Energy, table: Table, question: Question) -> Floats:
+    """f_c for the cluster that is asked for, (n,)."""
+    result = np.empty(table.n_rows)
+
+    def work(space: Workspace, start: int, stop: int) -> None:
+        standing = _forward(energy, table, question, space.h, space, start, stop)[2]
+        result[start:stop] = standing.evidence
+
+    _run(work, energy, table)
+    return result
+
+
+def evidence_of_all(energy: Energy, table: Table) -> NDArray[Any]:
     """f_c for every cluster c, (n, K)."""
     result = np.empty((table.n_rows, energy.n_clusters), dtype=table.dtype)
 
@@ -145,10 +157,9 @@ def attribute(
     return result
 
 
-def competition(energy: Energy, table: Table, question: Question) -> tuple[NDArray[Any], Floats]:
-    """R_k, how f_c was shared among the competitors, (n, K), and f_c itself, (n,)."""
+def competition(energy: Energy, table: Table, question: Question) -> NDArray[Any]:
+    """R_k, how f_c was shared among the competitors, (n, K)."""
     shares = np.empty((table.n_rows, energy.n_clusters), dtype=table.dtype)
-    total = np.empty(table.n_rows)
 
     def work(space: Workspace, start: int, stop: int) -> None:
         _, h, standing = _forward(energy, table, question, space.h, space, start, stop)
@@ -156,10 +167,9 @@ def competition(energy: Energy, table: Table, question: Question) -> tuple[NDArr
         weigh(h, standing, question.rule, question.beta, weights)
         share(h, standing, weights)
         shares[start:stop] = weights
-        total[start:stop] = standing.evidence
 
     _run(work, energy, table)
-    return shares, total
+    return shares
 
 
 def _read(energy: Energy, table: Table, space: Workspace, start: int, stop: int) -> Floats:

@@ -14,11 +14,10 @@ from whycluster.frames import as_column, build_frame
 from whycluster.propagate import Codes
 from whycluster.table import Floats, Table
 
-_WORDS = np.array(["", "high", "low"])  # by direction: 0, 1, -1
 _SAME = 1e-9  # means that differ by less, relatively, differ by rounding
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Summary:
     """Per cluster (G of them) and feature (d), what defines the cluster; `print` it, or `to_frame`.
 
@@ -27,17 +26,19 @@ class Summary:
     clusters : (G,) the labels of the clusters that have members
     size : (G,) the number of members
     relevance : (G, d) their mean relevance
-    share : (G, d) relevance as a part of the cluster's total absolute relevance, from -1 to 1
+    share : (G, d) relevance as a part of the cluster's total absolute relevance, from -1 to 1; negative
+        where the feature speaks against the cluster on average
+    direction : (G, d) "high" where the cluster's mean is above those of most other clusters, "low" where it
+        is below, "middle" where they lie on both sides, "" where there is nothing to compare
     inside, outside : (G, d) the mean value of the feature in the cluster and in all other rows;
         outside is NaN where there are no other rows
-    direction : (G, d) 1 where the cluster's mean is above that of the other rows, -1 where it is below,
-        0 where they are equal or there is nothing to compare
     feature_names : the d names
     """
 
     clusters: NDArray[Any]
     size: NDArray[np.intp]
     relevance: Floats
+    direction: NDArray[np.str_]
     inside: Floats
     outside: Floats
     feature_names: list[Hashable]
@@ -50,14 +51,6 @@ class Summary:
         share = np.zeros_like(self.relevance)
         np.divide(self.relevance, total, out=share, where=total > 0)
         return share
-
-    @property
-    def direction(self) -> NDArray[np.int8]:
-        """(G, d) the sign of ``inside - outside``."""
-        apart = np.abs(self.inside - self.outside) > _SAME * np.maximum(
-            np.abs(self.inside), np.abs(self.outside)
-        )
-        return np.where(apart, np.sign(self.inside - self.outside), 0).astype(np.int8)
 
     def to_frame(self, backend: str | None = None) -> Any:
         """One row per cluster and feature, the most relevant feature of a cluster first.
@@ -77,72 +70,113 @@ class Summary:
             "feature": as_column(self.feature_names)[order].ravel(),
             "relevance": sort(self.relevance),
             "share": sort(self.share),
-            "direction": sort(_WORDS[self.direction]),
+            "direction": sort(self.direction),
             "mean_inside": sort(self.inside),
             "mean_outside": sort(self.outside),
         }
         return build_frame(columns, self._like, backend, "summary.to_frame", same_rows=False)
 
-    def __str__(self) -> str:
+    def tell(self, n_features: int = 5) -> str:
+        """The strongest features of each cluster, as text."""
+        if not len(self.clusters):
+            return "No row belongs to the cluster it is explained for, so there is nothing to average."
         heads = ["cluster", "rows", "", "feature", "share", "", "mean inside", "outside"]
-        rows = [line for group in range(len(self.clusters)) for line in self._lines(group)]
+        rows = [line for group in range(len(self.clusters)) for line in self._lines(group, n_features)]
         return console.table(heads, rows, align="<><<><>>")
 
-    def _lines(self, group: int, n_features: int = 5) -> list[list[str]]:
-        """The strongest features of a cluster, one line each."""
-        share, direction = self.share[group], self.direction[group]
+    def __str__(self) -> str:
+        return self.tell()
+
+    __repr__ = __str__  # a notebook shows the table too
+
+    def _lines(self, group: int, n_features: int) -> list[list[str]]:
+        share = self.share[group]
         strongest = np.argsort(-np.abs(share), kind="stable")[:n_features]
         return [
             [
                 str(self.clusters[group]) if rank == 0 else "",
                 str(self.size[group]) if rank == 0 else "",
-                _WORDS[direction[i]],
+                str(self.direction[group, i]),
                 str(self.feature_names[i]),
                 f"{share[i]:.0%}",
-                console.bar(share[i], np.abs(self.share).max()),
+                console.bar(share[i], float(np.abs(self.share).max())),
                 f"{self.inside[group, i]:.3g}",
-                f"{self.outside[group, i]:.3g}",
+                "" if np.isnan(self.outside[group, i]) else f"{self.outside[group, i]:.3g}",
             ]
             for rank, i in enumerate(strongest)
         ]
 
 
 def summarize(
-    table: Table, relevance: NDArray[Any], groups: Codes, labels: NDArray[Any], like: Any
+    table: Table,
+    relevance: NDArray[Any],
+    assigned: Codes,
+    explained: NDArray[np.bool_],
+    labels: NDArray[Any],
+    like: Any,
 ) -> Summary:
     """Average over the members of each cluster.
 
     Parameters
     ----------
     table, relevance : the n rows and their explanations
-    groups : (n,) the code of the cluster each row is a member of, -1 for a row that counts for none
+    assigned : (n,) the code of the cluster each row belongs to
+    explained : (n,) whether the row is explained for that cluster
     labels : (K,) the names of the codes
     like : the frame whose library `Summary.to_frame` takes
     """
-    from scipy import sparse
-
-    present, group = np.unique(groups, return_inverse=True)
-    n_groups, d = len(present), table.n_features
-    values, relevances = np.zeros((n_groups, d)), np.zeros((n_groups, d))
-    for start, block in table.blocks():
-        rows = slice(start, start + len(block))
-        member = sparse.csr_array(
-            (np.ones(len(block)), group[rows], np.arange(len(block) + 1)),
-            shape=(len(block), n_groups),
-        )
-        values += np.asarray(member.T @ block)
-        relevances += np.asarray(member.T @ relevance[rows].astype(np.float64, copy=False))
-    size = np.bincount(group, minlength=n_groups)
-    others = (len(groups) - size)[:, None]
-    outside = np.full((n_groups, d), np.nan)
-    np.divide(values.sum(axis=0) - values, others, out=outside, where=others > 0)
-    named = present >= 0
+    present, group = np.unique(assigned, return_inverse=True)
+    size = np.bincount(group)
+    inside = _sums(table, None, group, None) / size[:, None]
+    n_explained = np.bincount(group, weights=explained)
+    chosen = n_explained > 0
+    total = _sums(table, relevance, group, explained)[chosen]
     return Summary(
-        clusters=labels[present[named]],
-        size=size[named],
-        relevance=(relevances / size[:, None])[named],
-        inside=(values / size[:, None])[named],
-        outside=outside[named],
+        clusters=labels[present[chosen]],
+        size=n_explained[chosen].astype(np.intp),
+        relevance=total / n_explained[chosen, None],
+        direction=_directions(inside, size)[chosen],
+        inside=inside[chosen],
+        outside=_outside(inside, size)[chosen],
         feature_names=table.feature_names,
         _like=like,
     )
+
+
+def _sums(
+    table: Table, values: NDArray[Any] | None, group: Codes, weights: NDArray[np.bool_] | None
+) -> Floats:
+    """Sums of the values, or else of the data, over the rows of each group, (G, d)."""
+    from scipy import sparse
+
+    sums = np.zeros((group.max() + 1, table.n_features))
+    for start, block in table.blocks():
+        rows = slice(start, start + len(block))
+        counted = np.ones(len(block)) if weights is None else weights[rows].astype(np.float64)
+        member = sparse.csr_array(
+            (counted, group[rows], np.arange(len(block) + 1)), shape=(len(block), len(sums))
+        )
+        sums += np.asarray(member.T @ (block if values is None else values[rows].astype(np.float64)))
+    return sums
+
+
+def _outside(inside: Floats, size: NDArray[np.intp]) -> Floats:
+    """The mean of the rows that are not in the group, (G, d); NaN where there are none."""
+    total = size @ inside
+    others = (size.sum() - size)[:, None]
+    outside = np.full_like(inside, np.nan)
+    np.divide(total - size[:, None] * inside, others, out=outside, where=others > 0)
+    return outside
+
+
+def _directions(inside: Floats, size: NDArray[np.intp]) -> NDArray[np.str_]:
+    """Where each group's mean stands among those of the others, which count by their rows, (G, d)."""
+    words = np.full(inside.shape, "", dtype="<U6")
+    for group, mean in enumerate(inside):
+        apart = np.abs(inside - mean) > _SAME * np.maximum(np.abs(inside), np.abs(mean))
+        above = size @ (apart & (inside > mean))
+        below = size @ (apart & (inside < mean))
+        words[group][above + below > 0] = "middle"
+        words[group][below > 3 * above] = "high"
+        words[group][above > 3 * below] = "low"
+    return words

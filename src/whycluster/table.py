@@ -57,6 +57,10 @@ class Table(ABC):
     def take(self, rows: NDArray[np.intp]) -> Any:
         """The given rows in the user's own container."""
 
+    def row_name(self, row: int) -> Hashable | None:  # noqa: ARG002  # only frames have an index
+        """What the user calls a row, None if it has a position only."""
+        return None
+
     def blocks(self) -> Iterator[tuple[int, Floats]]:
         """All rows in order, as (first row, block); a block is valid until the next one."""
         size = max(1, _SCAN_VALUES // self.n_features)
@@ -124,6 +128,11 @@ class FrameTable(Table):
     def take(self, rows: NDArray[np.intp]) -> Any:
         """Rows of the frame, with their index where the library has one."""
         return self.frame[rows.tolist(), :].to_native()
+
+    def row_name(self, row: int) -> Hashable | None:
+        """The label in a pandas index."""
+        index = nw.maybe_get_index(self.frame)
+        return None if index is None else index[row]
 
 
 def open_table(
@@ -216,19 +225,26 @@ def _as_array(X: Any, where: str, name: str) -> NDArray[Any]:
             f"{int(np.sum(X.mask))} masked values. Fill or drop them."
         )
     try:
-        return np.asarray(X)
+        array = np.asarray(X)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InvalidInputError(
             f"{where}: {name} must be a table of numbers; a {type(X).__name__} could not be read as one "
             f"({error})."
         ) from error
+    if array.ndim == 0:
+        hint = " The order is explain(model, X)." if hasattr(X, "fit") else ""
+        raise InvalidInputError(
+            f"{where}: {name} must be a table of numbers; got a {type(X).__name__}.{hint}"
+        )
+    return array
 
 
 def _check_shape(shape: tuple[int, ...], where: str, name: str, n_features: int | None) -> None:
     if len(shape) != 2:
-        hint = f" For one row pass {name}.reshape(1, -1)." if len(shape) == 1 else ""
+        hint = " For a single row, select it as a table: array[[i]] or frame.iloc[[i]]."
         raise InvalidInputError(
-            f"{where}: {name} must be two-dimensional (rows, features); got shape {shape}.{hint}"
+            f"{where}: {name} must be two-dimensional (rows, features); got shape {shape}."
+            + hint * (len(shape) == 1)
         )
     if n_features is not None and shape[1] != n_features:
         raise InvalidInputError(
@@ -271,6 +287,11 @@ def _names_for(
             f"{where}: feature_names must be {n_features} different names, one per feature; "
             f"got {len(names)} names, {len(set(names))} of them different."
         )
+    if model_names is not None and names != list(model_names) and set(names) == set(model_names):
+        raise InvalidInputError(
+            f"{where}: feature_names must be in the order the model was fitted on, which begins "
+            f"{list(model_names)[:3]}; got {names[:3]}."
+        )
     return names
 
 
@@ -290,11 +311,13 @@ def _frame_table(
         more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
         raise InvalidInputError(
             f"{where}: {name} must have only numeric or boolean columns; got {listed}{more}. "
-            f"Encode them as numbers, or leave them out before clustering."
+            f"Encode them as numbers (objects that are numbers: astype(float)), or leave them out."
         )
     float32 = set(frame.schema.values()) == {nw.Float32()}
     dtype = np.dtype(np.float32 if float32 else np.float64)
-    return FrameTable(frame.to_native(), *frame.shape, list(frame.columns), dtype, where, name)
+    # A frame of its own on the same data: the user may add columns to theirs, or sort it, afterwards.
+    own = frame[: len(frame)].to_native()
+    return FrameTable(own, *frame.shape, list(frame.columns), dtype, where, name)
 
 
 def _match_names(
@@ -309,6 +332,6 @@ def _match_names(
         parts = [f"{what}: {cols[:5]}" for what, cols in (("missing", missing), ("unknown", extra)) if cols]
         raise InvalidInputError(
             f"{where}: {name} must have the {len(model_names)} columns the model was fitted on; "
-            f"{'; '.join(parts)}."
+            f"{'; '.join(parts)}. Select or rename them first."
         )
     return frame.select([nw.col(c) for c in model_names])  # type: ignore[arg-type]  # any hashable name

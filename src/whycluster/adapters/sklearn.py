@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import sklearn.exceptions
+from sklearn.base import BaseEstimator
 from sklearn.cluster import AffinityPropagation, KMeans, MeanShift, MiniBatchKMeans
 from sklearn.neighbors import NearestCentroid
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from whycluster.errors import InvalidInputError, NotFittedError, UnsupportedModelError
@@ -37,6 +39,23 @@ def _nearest_center(model: Any) -> Network:
             "Fit it with more iterations or another damping."
         )
     return _network(model, centers, np.arange(len(centers)))
+
+
+@adapt.register(BaseEstimator)
+def _other(model: Any) -> Network:
+    """An estimator of another kind, perhaps a nearest-centroid model all the same."""
+    _check_fitted(model)
+    return adapt.dispatch(object)(model)
+
+
+@adapt.register(Pipeline)
+def _pipeline(model: Any) -> Network:
+    _check_fitted(model)
+    raise UnsupportedModelError(
+        "neuralize: a Pipeline is explained by its last step, on what the steps before it make of X: "
+        "wc.explain(pipeline[-1], pipeline[:-1].transform(X), "
+        "feature_names=pipeline[:-1].get_feature_names_out())."
+    )
 
 
 @adapt.register(NearestCentroid)
