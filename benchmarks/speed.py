@@ -44,7 +44,9 @@ def against_predict(shift: float, repeats: int = 9) -> list[str]:
         explain = partial(wc.explain, model, X)
         times = side_by_side({"predict": partial(model.predict, X), "explain": explain}, repeats)
         peak, exp = peak_megabytes(explain)
-        result = (exp.relevance.nbytes + exp.evidence.nbytes + exp._own.nbytes + exp._rival.nbytes) / 2**20
+        result = (
+            exp.relevance.nbytes + exp.evidence.nbytes + exp._cluster.nbytes + exp._competitor.nbytes
+        ) / 2**20
         ratios.append(times["explain"] / times["predict"])
         lines.append(
             f"| {n_rows:,} | {d} | {n_clusters} | {times['predict'] * 1e3:.0f} | "

@@ -67,6 +67,17 @@ def test_data_far_from_zero_keep_their_explanation(clustering: tuple[Array, Any]
     assert relative_error(there.relevance, here.relevance) <= 1e-6
 
 
+@pytest.mark.parametrize("far", [1e3, 1e5, 1e7])
+def test_one_cluster_far_from_the_others_costs_no_digits(far: float) -> None:
+    rng = np.random.default_rng(0)
+    centroids, X = rng.normal(size=(6, 4)), rng.normal(size=(50, 4))
+    expected = wc.explain(centroids, X, beta=0.5)
+    centroids = np.vstack([centroids, np.full((1, 4), far)])
+    exp = wc.explain(centroids + far, X + far, beta=0.5)
+    assert relative_error(exp.relevance, expected.relevance) <= 1e-8
+    assert np.abs(exp.residual).max() <= 1e-9 * exp.evidence.max()
+
+
 @pytest.mark.parametrize("d", [1, 4, 9])
 def test_two_clusters_are_the_shapley_value(d: int) -> None:
     X, _ = make_blobs(20, d, centers=2, random_state=1)

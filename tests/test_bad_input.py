@@ -107,14 +107,34 @@ def test_masked_values_are_missing() -> None:
     )
 
 
-def test_values_near_the_float_limit() -> None:
-    assert message(with_value(1.7e308)) == (
-        "explain: X has values too large to multiply in float64; the largest is 1.7e+308 in size. "
+@pytest.mark.parametrize("rule", ["min-take-most", "joint", "contrast"])
+@pytest.mark.parametrize("value", [1.7e308, -1.7e308])
+def test_values_near_the_float_limit(value: float, rule: str) -> None:
+    assert message(with_value(value), rule=rule) == (
+        "explain: X has values too large to be squared in float64; the largest is 1.7e+308 in size. "
+        "Rescale the data and fit the model again."
+    )
+    with pytest.raises(wc.InvalidInputError, match=r"^evidence: X has values too large"):
+        wc.neuralize(CENTROIDS).evidence(with_value(value))
+
+
+@pytest.mark.parametrize("rule", ["min-take-most", "joint", "contrast"])
+def test_results_beyond_float32(rule: str) -> None:
+    """Computed in float64, but too large for the float32 they are returned in."""
+    far = np.float32(1e25)
+    assert message(ROWS.astype("f4") * far, model=CENTROIDS.astype("f4") * far, rule=rule) == (
+        "explain: X has values too large to be squared in float32; the largest is 3e+25 in size. "
         "Rescale the data and fit the model again."
     )
 
 
-@pytest.mark.parametrize("value", [1e-320, 1e-200, 1e30, 1e200, -1e300])
+def test_evidence_near_the_float_limit_is_averaged_without_overflow() -> None:
+    exp = wc.explain(np.array([[0.0], [1e153]]), np.full((50, 1), -1e153))
+    assert exp.beta == pytest.approx(1 / 3e306)
+    np.testing.assert_allclose(exp.relevance, 3e306)
+
+
+@pytest.mark.parametrize("value", [1e-320, 1e-200, 1e30, 1e200, -1e200])
 def test_values_large_and_small_that_still_work(value: float) -> None:
     exp = wc.explain(CENTROIDS, with_value(value))
     assert np.isfinite(exp.relevance).all()
@@ -236,6 +256,15 @@ def test_only_duplicate_centroids() -> None:
     assert (exp.relevance == 0).all()
 
 
+def test_duplicates_are_ties_whatever_their_columns() -> None:
+    """BLAS may sum equal columns in another order; that must tell no two clusters apart."""
+    rng = np.random.default_rng(4)
+    centroids = rng.normal(size=(7, 19))
+    exp = wc.explain(np.vstack([centroids, centroids]), rng.normal(size=(20_000, 19)))
+    assert (exp.evidence == 0).all()
+    assert (exp.cluster < 7).all()
+
+
 def test_centroids_that_are_not_finite() -> None:
     assert message(ROWS, model=with_value(np.nan)) == (
         "neuralize: centroids must be finite; centroid 1, feature 'x2' is nan."
@@ -277,6 +306,10 @@ def test_feature_names() -> None:
         "got ['c', 'b', 'a']."
     )
     assert wc.explain(model, ROWS, feature_names=["A", "B", "C"]).feature_names == ["A", "B", "C"]
+    for names in (5, "abc", [["a"], ["b"], ["c"]]):
+        assert message(ROWS, feature_names=names) == (
+            f"explain: feature_names must be a list of names; got {names!r}."
+        )
     assert message(pd.DataFrame(ROWS), feature_names=["a", "b", "c"]) == (
         "explain: feature_names is for arrays; X is a data frame with names of its own. "
         "Rename its columns instead."
@@ -285,11 +318,12 @@ def test_feature_names() -> None:
 
 @pytest.mark.parametrize("name", ["target", "against"])
 def test_clusters_that_do_not_exist(name: str) -> None:
-    for label in (3, -1, 1.5, "1", np.nan):
-        shown = repr(label) if isinstance(label, str) else str(label)
+    for label in (3, -1, 1.5, "1", np.nan, True):
         assert message(ROWS, **{name: label}) == (
-            f"explain: {name} must be one of the model's 3 clusters, 0, 1, 2; got {shown}."
+            f"explain: {name} must be one of the model's 3 clusters, 0, 1, 2; got {label!r}."
         )
+    for labels in (["a", None, 0], [True, False, True], {"a": 1}, [[0], [0, 1]]):
+        assert "must be one of the model's 3 clusters, 0, 1, 2; got " in message(ROWS, **{name: labels})
     assert message(ROWS, **{name: [0, 1]}) == (
         f"explain: {name} must be one cluster, or one for each of the 3 rows; got shape (2,)."
     )
@@ -309,7 +343,9 @@ def test_against_the_own_cluster() -> None:
     assert message(ROWS, target=1, against=1) == expected
 
 
-@pytest.mark.parametrize("beta", [0, -1.0, np.nan, -np.inf, "soft", None, True, [1.0], 1j])
+@pytest.mark.parametrize(
+    "beta", [0, -1.0, np.nan, -np.inf, "soft", None, True, [1.0], 1j, np.complex64(1), np.timedelta64(1)]
+)
 def test_beta_that_is_no_stiffness(beta: Any) -> None:
     assert message(ROWS, beta=beta) == (
         'explain: beta must be "auto" or a number above 0 (infinity: the nearest competitor takes all); '
@@ -324,7 +360,11 @@ def test_beta_of_any_kind_of_number(beta: Any) -> None:
     np.testing.assert_allclose(exp.relevance.sum(axis=1), exp.evidence)
 
 
-@pytest.mark.parametrize("rule", ["softmax", "", None, 1])
+def test_beta_beyond_all_floats_is_infinite() -> None:
+    assert wc.explain(CENTROIDS, ROWS, beta=10**400).beta == np.inf
+
+
+@pytest.mark.parametrize("rule", ["softmax", "", None, 1, ["joint"]])
 def test_an_unknown_rule(rule: Any) -> None:
     assert message(ROWS, rule=rule) == (
         f"explain: rule must be one of 'min-take-most', 'joint', 'contrast'; got {rule!r}."
@@ -449,10 +489,43 @@ def test_a_model_that_predicts_something_else() -> None:
     assert "1 of 3 rows differ, first row 2 (predicted 99, nearest 2)" in unsupported(
         Odd(np.array([0, 1, 99]))
     )
-    assert unsupported(Odd(np.array([0.5, 0.1, 0.1]))) == (
-        "explain: Odd.predict must give one whole number per row; got float64 of shape (3,) for 3 rows."
+    assert "first row 0 (predicted 0.5, nearest 0)" in unsupported(Odd(np.array([0.5, 0.1, 0.1])))
+    assert unsupported(Odd(np.array([0, 1]))) == (
+        "explain: Odd.predict must give one label per row; got shape (2,) for 3 rows."
     )
-    assert unsupported(Odd(np.array([0, 1]))).endswith("got int64 of shape (2,) for 3 rows.")
+
+
+class Slotted:
+    """A stranger without attributes to look through."""
+
+    __slots__ = ()
+
+    def predict(self, X: Any) -> Any:
+        raise NotImplementedError
+
+
+def test_a_stranger_is_unknown_and_not_unfitted() -> None:
+    assert "Supported, once fitted, are" in unsupported(Slotted())
+
+
+def test_centroids_that_are_no_table() -> None:
+    assert message(ROWS, model=[[1.0], [1.0, 2.0]]).startswith(
+        "neuralize: centroids must be a table of numbers"
+    )
+    twice = pd.DataFrame(CENTROIDS, columns=["a", "b", "a"])
+    assert message(ROWS, model=twice) == (
+        "neuralize: centroids must have unique column names; 'a' is there more than once."
+    )
+
+
+def test_labels_of_another_number_than_the_clusters() -> None:
+    energy = wc.neuralize(CENTROIDS).energy
+    with pytest.raises(wc.InvalidInputError) as error:
+        wc.Network(energy, labels=["a", "b"])
+    assert str(error.value) == "neuralize: labels must be 3 names, one per cluster; got 2."
+    with pytest.raises(wc.InvalidInputError) as error:
+        wc.Network(energy, labels=["a", "b", "a"])
+    assert str(error.value) == "neuralize: labels must be different names; got ['a', 'b', 'a']."
 
 
 def test_a_tie_may_be_predicted_either_way() -> None:

@@ -15,6 +15,8 @@ import pytest
 import scipy.sparse as sp
 import shap
 from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.neighbors import NearestCentroid
 
 import whycluster as wc
@@ -22,6 +24,14 @@ import whycluster as wc
 Array = NDArray[Any]
 NAMES = [f"column {i}" for i in range(13)]
 GOLDEN = Path(__file__).parent / "golden"
+
+
+def test_labels_may_be_any_whole_numbers(wine: Array) -> None:
+    model = NearestCentroid().fit(wine, np.array([30, -1, 7])[np.arange(178) % 3])
+    exp = wc.explain(model, wine, against=-1)
+    assert (exp.competitor == -1).all()
+    assert set(exp.cluster) == {30, -1, 7}
+    assert (wc.neuralize(model).assign(wine) == model.predict(wine)).all()
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +88,16 @@ def test_data_that_have_changed_are_noticed(name: str, use: Any, wine: Array, km
     assert str(error.value) == (
         f"{name}: the data have been changed since they were explained. Explain them again."
     )
+
+
+@pytest.mark.parametrize("load", [load_iris, load_breast_cancer, load_digits])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_data_that_have_not_changed_are_not_blamed(load: Any, dtype: str) -> None:
+    """Also row by row, where BLAS sums in another order, and at boundaries, where evidence is tiny."""
+    X = load().data[:200].astype(dtype)
+    exp = wc.explain(KMeans(5, n_init=3, random_state=0).fit(X), X)
+    for row in exp:
+        assert row.top(1).feature.shape == (1, 1)
 
 
 def test_a_frame_may_get_another_index_and_other_columns_afterwards(wine: Array, kmeans: Any) -> None:
@@ -143,7 +163,7 @@ def test_rows_are_chosen_by_position(
         np.testing.assert_allclose(part.competition, exp.competition[expected], rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("rows", [[True, False], np.zeros((2, 2), int), [0.5], "0", None])
+@pytest.mark.parametrize("rows", [[True, False], np.zeros((2, 2), int), [0.5], "0", None, True, (1, 2)])
 def test_rows_that_cannot_be_chosen(exp: wc.Explanation, rows: Any) -> None:
     with pytest.raises(wc.InvalidInputError, match="rows must be an index, a slice, a list of indices or a"):
         exp[rows]
@@ -152,6 +172,21 @@ def test_rows_that_cannot_be_chosen(exp: wc.Explanation, rows: Any) -> None:
 def test_a_row_that_is_not_there(exp: wc.Explanation) -> None:
     with pytest.raises(IndexError):
         exp[178]
+
+
+def test_no_rows_can_be_chosen(exp: wc.Explanation) -> None:
+    none = exp[exp.evidence < 0]
+    assert len(none[[]]) == 0
+    assert none.top(3).feature.shape == (0, 3)
+    assert len(none.summary().clusters) == 0
+    assert none.to_frame().shape == (0, 16)
+    assert none.competition.shape == (0, 5)
+    assert str(none) == "<Explanation of 0 rows, 13 features, 5 clusters (min-take-most, beta=0.1353)>"
+
+
+def test_the_labels_cannot_be_overwritten(exp: wc.Explanation) -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        exp.labels[0] = 99
 
 
 def test_iteration_ends(exp: wc.Explanation) -> None:
@@ -266,6 +301,14 @@ def test_summary_of_a_constant_feature_has_no_direction() -> None:
     assert summary.relevance[:, 1].tolist() == [0.0, 0.0]
 
 
+def test_summary_of_data_far_from_zero_keeps_its_digits() -> None:
+    X = np.repeat([[0.0], [0.25], [1.0], [1.25]], 5, axis=0) + 2.0**32
+    summary = wc.explain(np.array([[0.0], [1.0]]) + 2.0**32, X).summary()
+    assert summary.direction.tolist() == [["low"], ["high"]]
+    assert (summary.inside - 2.0**32).tolist() == [[0.125], [1.125]]
+    assert (summary.outside - 2.0**32).tolist() == [[1.125], [0.125]]
+
+
 def test_summary_as_a_frame(exp: wc.Explanation) -> None:
     frame = exp.summary().to_frame("pandas")
     assert list(frame.columns) == [
@@ -326,7 +369,14 @@ def test_numbered_columns_keep_their_numbers(wine: Array, kmeans: Any) -> None:
     exp = wc.explain(kmeans, pd.DataFrame(wine))
     assert list(exp.to_frame().columns) == ["cluster", "competitor", "evidence", *range(13)]
     assert list(exp.to_frame("polars").columns)[3:5] == ["0", "1"]
+    assert list(exp.to_frame("pyarrow").column_names)[3:5] == ["0", "1"]
     assert exp.summary().to_frame().feature.dtype.kind == "i"
+
+
+def test_names_that_fall_together_as_text_stay_apart() -> None:
+    X = pd.DataFrame([[0.0, 1.0]], columns=pd.Index([1, "1"], dtype=object))
+    frame = wc.explain([[0.0, 0.0], [5.0, 5.0]], X).to_frame("polars")
+    assert frame.columns == ["cluster", "competitor", "evidence", "1", "1_"]
 
 
 def test_labels_are_those_of_the_model(wine: Array) -> None:

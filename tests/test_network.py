@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from numpy.typing import NDArray
@@ -31,6 +33,12 @@ def test_beta_is_measured_on_the_background(wine: Array, kmeans: Any) -> None:
     np.testing.assert_allclose(few.relevance, whole.relevance[:3], rtol=1e-12)
     assert wc.explain(kmeans, wine[:3]).beta != whole.beta
     assert wc.explain(kmeans, wine[:3], background=wine, beta=0.5).beta == 0.5
+
+
+def test_a_background_frame_is_matched_with_the_frame_explained(wine: Array, kmeans: Any) -> None:
+    frame = pd.DataFrame(wine)
+    exp = wc.explain(kmeans, frame[:3], background=frame[frame.columns[::-1]])
+    assert exp.beta == wc.explain(kmeans, wine).beta
 
 
 def test_beta_of_a_target_is_that_of_the_assigned_clusters(wine: Array, kmeans: Any) -> None:
@@ -112,17 +120,46 @@ def test_many_rows_on_many_threads_are_as_few_on_one() -> None:
     assert many.beta == one.beta
 
 
+CONCURRENT = """
+import numpy as np, whycluster as wc
+from concurrent.futures import ThreadPoolExecutor
+from threadpoolctl import threadpool_info, threadpool_limits
+
+threadpool_limits(8)  # more threads than cores: blocks must not depend on them
+X = np.random.default_rng(3).normal(size=(100_000, 30))
+net = wc.neuralize(X[:6])
+before = [library["num_threads"] for library in threadpool_info()]
+with ThreadPoolExecutor(3) as pool:
+    results = list(pool.map(lambda _: net.explain(X), range(30)))
+expected = net.explain(X)
+for exp in results:
+    np.testing.assert_allclose(exp.relevance, expected.relevance, rtol=1e-12, atol=1e-12)
+assert [library["num_threads"] for library in threadpool_info()] == before
+print("done")
+"""
+
+
 def test_threads_of_the_user_do_not_disturb_each_other() -> None:
-    rng = np.random.default_rng(3)
-    X = rng.normal(size=(100_000, 30))
-    net = wc.neuralize(X[:6])
-    expected = net.explain(X).relevance
-    before = [library["num_threads"] for library in threadpool_info()]
-    with ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(lambda _: net.explain(X).relevance, range(8)))
-    for result in results:
-        np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12)
-    assert [library["num_threads"] for library in threadpool_info()] == before
+    """In a process of its own, where no thread has taken control of BLAS before."""
+    result = subprocess.run([sys.executable, "-c", CONCURRENT], capture_output=True, text=True, check=False)
+    assert result.stdout == "done\n", result.stderr
+
+
+def test_an_interruption_stops_all_threads() -> None:
+    """Ctrl-C in a long explanation comes through within a block, not at the end."""
+    code = (
+        "import numpy as np, whycluster as wc, signal, threading, time, os\n"
+        "X = np.broadcast_to(np.zeros((1, 200)), (3_000_000, 200))\n"
+        "net = wc.neuralize(np.eye(200)[:40])\n"
+        "threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\n"
+        "start = time.perf_counter()\n"
+        "try:\n"
+        "    net.assign(X)\n"
+        "except KeyboardInterrupt:\n"
+        "    print(time.perf_counter() - start)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert 0.9 < float(result.stdout) < 2.5, result.stderr
 
 
 def test_an_error_in_a_thread_reaches_the_caller_and_leaves_blas_as_it_was() -> None:

@@ -20,13 +20,13 @@ SOURCE = ROOT / "src" / "whycluster"
 
 # From the ground up; a module may import only from layers below its own.
 LAYERS = [
-    {"errors", "console"},
+    {"errors", "console", "arrays"},
     {"table", "frames"},
     {"energies.energy"},
     {"energies.squared"},
     {"energies"},
-    {"propagate", "blocks"},
-    {"labels", "passes", "summary", "torch_network"},
+    {"propagate", "blocks", "labels"},
+    {"passes", "summary", "torch_network"},
     {"explanation"},
     {"network"},
     {"nearest_centroid"},

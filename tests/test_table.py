@@ -76,6 +76,26 @@ def test_frames_may_mix_integers_booleans_and_floats() -> None:
         assert (wc.explain(centroids, X).relevance == expected).all()
 
 
+def test_whole_numbers_beyond_the_digits_of_a_float_are_rounded() -> None:
+    large = {"a": [2**53 + 1, 1], "b": [1, 2], "c": [0, 1]}
+    centroids = np.array([[0.0, 0, 0], [1e15, 0, 0]])
+    expected = wc.explain(centroids, np.array(list(large.values())).T).relevance
+    for X in (
+        pa.table(large),
+        pl.DataFrame(large),
+        pd.DataFrame(large),
+        pd.DataFrame(large, dtype="int64[pyarrow]"),
+    ):
+        assert (wc.explain(centroids, X).relevance == expected).all()
+
+
+def test_sparse_entries_given_twice_are_what_scipy_makes_of_them() -> None:
+    entries = (np.array([True, True]), ([0, 0], [1, 1]))
+    X = sp.csr_matrix(entries, shape=(2, 3))
+    centroids = np.array([[0.0, 0, 0], [1.0, 2, 0]])
+    assert (wc.explain(centroids, X).relevance == wc.explain(centroids, X.toarray()).relevance).all()
+
+
 def test_a_frame_of_float32_gives_float32(wine: Array, kmeans: Any) -> None:
     frame = pd.DataFrame(wine.astype("f4"), columns=NAMES)
     assert wc.explain(kmeans, frame).relevance.dtype == np.float32
@@ -111,16 +131,28 @@ def test_a_frame_of_centroids_brings_its_names(wine: Array, kmeans: Any) -> None
     exp = wc.explain(centroids, wine)
     assert exp.feature_names == NAMES
     assert (exp.relevance == wc.explain(kmeans, wine).relevance).all()
+    for other in (pl.from_pandas(centroids), pa.Table.from_pandas(centroids)):
+        assert wc.explain(other, wine).feature_names == NAMES
 
 
 @pytest.mark.parametrize("kind", CONTAINERS)
 def test_neither_data_nor_model_are_changed(kind: str, wine: Array, kmeans: Any) -> None:
-    X = CONTAINERS[kind](wine + 1e4)
-    before, state = repr(X), {name: np.copy(value) for name, value in vars(kmeans).items()}
-    exp = wc.explain(kmeans, X, against=0)
-    assert exp.competition is not None
-    assert repr(X) == before
+    X, original = CONTAINERS[kind](wine), CONTAINERS[kind](wine)
+    state = {name: np.copy(value) for name, value in vars(kmeans).items()}
+    far = wc.neuralize(kmeans.cluster_centers_ + 1e4)  # moves the rows before anything else
+    for exp in (wc.explain(kmeans, X), far.explain(X), wc.explain(kmeans, X, against=0)):
+        assert exp.competition is not None
+        assert exp.summary() is not None
+    assert (_numbers(X) == _numbers(original)).all()
     assert all(np.array_equal(value, getattr(kmeans, name)) for name, value in state.items())
+
+
+def _numbers(X: Any) -> Array:
+    if hasattr(X, "toarray"):
+        return np.asarray(X.toarray())
+    if isinstance(X, pa.Table):
+        X = X.to_pandas()
+    return np.asarray(X, dtype=np.float64)
 
 
 def test_a_network_does_not_follow_a_refit(wine: Array) -> None:
@@ -143,7 +175,7 @@ def _peak(call: Callable[[], Any]) -> tuple[float, Any]:
 
 def _size(exp: wc.Explanation) -> float:
     """Megabytes of the result."""
-    arrays = (exp.relevance, exp.evidence, exp._own, exp._rival)
+    arrays = (exp.relevance, exp.evidence, exp._cluster, exp._competitor)
     return sum(array.nbytes for array in arrays) / 2**20
 
 
@@ -175,7 +207,7 @@ def test_sparse_rows_are_never_made_dense_as_a_whole() -> None:
 def test_frames_are_converted_block_by_block() -> None:
     rng = np.random.default_rng(0)
     values = rng.normal(size=(400_000, 20))
-    frame = pl.DataFrame(values, schema=[f"c{i}" for i in range(20)])
+    frame = pa.table({f"c{i}": column for i, column in enumerate(values.T)})
     net = wc.neuralize(rng.normal(size=(5, 20)))
     peak, labels = _peak(lambda: net.assign(frame))
     assert (labels == net.assign(values)).all()

@@ -16,22 +16,29 @@ from typing import Any
 
 import numpy as np
 
-from whycluster.table import Floats
+from whycluster.arrays import Floats
+from whycluster.energies import Energy
 
 _THREAD_BYTES = 8 << 20  # measured: smaller blocks pay more for Python, larger ones miss the cache
-_TOTAL_BYTES = 48 << 20
-_FEW_CLUSTERS = 48
+_MOST_THREADS = 6  # their work arrays and temporaries stay under 64 MB
+_FEW_CLUSTERS = 48  # up to here, reductions are faster column by column
+
+_spreading = threading.Lock()
 
 
 class Workspace:
     """The arrays of one thread, for blocks of up to ``n_rows`` rows."""
 
-    def __init__(self, n_rows: int, n_features: int, n_clusters: int) -> None:
-        self.x = np.empty((n_rows, n_features))
-        self.scratch = np.empty((n_rows, n_features))
-        self.relevance = np.empty((n_rows, n_features))
+    def __init__(self, energy: Energy, n_rows: int) -> None:
+        d, n_clusters = energy.n_features, energy.n_clusters
+        self.x = np.empty((n_rows, d))
+        self.relevance = np.empty((n_rows, d))
+        self.scratch = np.empty((n_rows, energy.scratch_width))
         self.h = per_cluster(np.empty(n_rows * n_clusters), n_rows, n_clusters)
         self.weights = per_cluster(np.empty(n_rows * n_clusters), n_rows, n_clusters)
+
+
+Work = Callable[[Workspace, int, int], None]
 
 
 def per_cluster(room: Floats, n_rows: int, n_clusters: int) -> Floats:
@@ -41,43 +48,45 @@ def per_cluster(room: Floats, n_rows: int, n_clusters: int) -> Floats:
     return part.reshape(n_clusters, n_rows).T if few else part.reshape(n_rows, n_clusters)
 
 
-Work = Callable[[Workspace, int, int], None]
-
-
-def run(work: Work, n_rows: int, n_features: int, n_clusters: int) -> None:
+def run(work: Work, energy: Energy, n_rows: int) -> None:
     """Call ``work(workspace, start, stop)`` for every block of rows, on several threads.
 
-    The first error, or Ctrl-C, stops all threads after the block at hand and is raised here.
+    The blocks depend on the energy and the number of rows only, never on the threads: two passes over
+    the same rows see the same blocks. The first error, or Ctrl-C, stops all threads after the block at
+    hand and is raised here.
     """
-    n_threads = _n_threads()
-    row_bytes = 8 * (3 * n_features + 2 * n_clusters)
-    size = max(1, min(_THREAD_BYTES, _TOTAL_BYTES // n_threads) // row_bytes)
+    row_bytes = 8 * (2 * energy.n_features + energy.scratch_width + 2 * energy.n_clusters)
+    size = max(1, _THREAD_BYTES // row_bytes)
     n_blocks = -(-n_rows // size)
-    n_threads = min(n_threads, n_blocks)
     stopped = threading.Event()
 
-    def labour(thread: int) -> None:
-        workspace = Workspace(min(size, n_rows), n_features, n_clusters)
-        with np.errstate(all="ignore"):  # what overflows is found and reported by the caller
-            for block in range(thread, n_blocks, n_threads):
-                if stopped.is_set():
-                    return
-                try:
-                    work(workspace, block * size, min(n_rows, (block + 1) * size))
-                except BaseException:
-                    stopped.set()
-                    raise
-
-    if n_blocks == 1:
-        labour(0)
-        return
-    with _one_blas_thread, ThreadPoolExecutor(n_threads, "whycluster") as pool:
-        futures = [pool.submit(labour, thread) for thread in range(n_threads)]
+    def labour(thread: int, n_threads: int) -> None:
+        workspace = Workspace(energy, min(size, n_rows))
         try:
-            for future in futures:
-                future.result()
-        finally:
+            with np.errstate(all="ignore"):  # what overflows is found and reported by the passes
+                for block in range(thread, n_blocks, n_threads):
+                    if stopped.is_set():
+                        return
+                    work(workspace, block * size, min(n_rows, (block + 1) * size))
+        except BaseException:
             stopped.set()
+            raise
+
+    # One call at a time is spread over threads; calls beside it run on the thread they came on.
+    if n_blocks <= 1 or not _spreading.acquire(blocking=False):
+        labour(0, 1)
+        return
+    try:
+        n_threads = min(_blas_threads(), _MOST_THREADS, n_blocks)
+        with _blas().limit(limits=1), ThreadPoolExecutor(n_threads, "whycluster") as pool:
+            futures = [pool.submit(labour, thread, n_threads) for thread in range(n_threads)]
+            try:
+                for future in futures:
+                    future.result()
+            finally:
+                stopped.set()
+    finally:
+        _spreading.release()
 
 
 @functools.cache
@@ -87,31 +96,7 @@ def _blas() -> Any:
     return ThreadpoolController().select(user_api="blas")
 
 
-def _n_threads() -> int:
+def _blas_threads() -> int:
     """As many threads as BLAS would use now, so that its usual settings hold here too."""
     counts = [library["num_threads"] for library in _blas().info()]
     return max(counts, default=os.cpu_count() or 1)
-
-
-class _OneBlasThread:
-    """BLAS on one thread while any call is running, and as it was before once the last has ended."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users = 0
-        self._limiter: Any = None
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if self._users == 0:
-                self._limiter = _blas().limit(limits=1)
-            self._users += 1
-
-    def __exit__(self, *error: object) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                self._limiter.restore_original_limits()
-
-
-_one_blas_thread = _OneBlasThread()

@@ -11,18 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster import console, passes
+from whycluster.arrays import Codes, Floats
 from whycluster.energies import Energy
 from whycluster.errors import InvalidInputError, MissingDependencyError
 from whycluster.frames import as_column, build_frame, unique_name
-from whycluster.passes import Question
-from whycluster.propagate import CONTRAST, Codes
+from whycluster.passes import Attribution, Question
+from whycluster.propagate import CONTRAST
 from whycluster.summary import Summary, summarize
-from whycluster.table import Floats, Table, open_table
+from whycluster.table import Table
 
 _ROWS_SHOWN = 3  # when an explanation is printed
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class TopFeatures:
     """The strongest features of each row, by absolute relevance, strongest first; all (n, k).
 
@@ -77,6 +78,7 @@ class Explanation:
     residual : (n,) evidence minus the sum of relevance; rounding only, for k-means
     beta : the stiffness that was used; None for contrasts, which need none
     rule : "min-take-most", "joint" or "contrast"
+    labels : (K,) the labels of all clusters, in the order of the columns of `competition`
     data : the rows as they were given; not copied, so leave their values as they are
     feature_names : the d names
     """
@@ -85,24 +87,52 @@ class Explanation:
     evidence: NDArray[Any]
     beta: float | None
     rule: str
-    data: Any
-    feature_names: list[Hashable]
     labels: NDArray[Any]
+    _cluster: Codes
+    _competitor: Codes
     _energy: Energy
-    _own: Codes
-    _rival: Codes
-    _targeted: bool  # explained for a given cluster, so that _own need not be the assigned one
-    _rows: Sequence[int] | NDArray[np.intp]  # where each row stood in the data that were explained
+    _table: Table
+    _targeted: bool  # explained for a given cluster, so that it need not be the assigned one
+    _rows: Sequence[int] | Codes  # where each row stood in the data that were explained
+
+    @classmethod
+    def of(
+        cls, answer: Attribution, question: Question, energy: Energy, table: Table, labels: NDArray[Any]
+    ) -> Explanation:
+        """The explanation that answers a question asked of all rows of a table."""
+        return cls(
+            relevance=answer.relevance,
+            evidence=answer.evidence,
+            beta=answer.beta,
+            rule=question.rule,
+            labels=labels,
+            _cluster=answer.cluster,
+            _competitor=answer.competitor,
+            _energy=energy,
+            _table=table,
+            _targeted=question.cluster is not None,
+            _rows=range(table.n_rows),
+        )
+
+    @property
+    def data(self) -> Any:
+        """The rows as they were given, columns in the model's order; sparse matrices as CSR."""
+        return self._table.native
+
+    @property
+    def feature_names(self) -> list[Hashable]:
+        """The d names."""
+        return self._table.feature_names
 
     @cached_property
     def cluster(self) -> NDArray[Any]:
         """(n,) the cluster that is explained."""
-        return self.labels[self._own]
+        return self.labels[self._cluster]
 
     @cached_property
     def competitor(self) -> NDArray[Any]:
         """(n,) its strongest competitor."""
-        return self.labels[self._rival]
+        return self.labels[self._competitor]
 
     @property
     def residual(self) -> Floats:
@@ -117,18 +147,18 @@ class Explanation:
 
     @cached_property
     def _assigned(self) -> Codes:
-        return passes.assign(self._energy, self._table("assigned")) if self._targeted else self._own
+        return passes.assign(self._energy, self._unchanged("assigned")) if self._targeted else self._cluster
 
     @cached_property
     def competition(self) -> NDArray[Any]:
         """(n, K) R_k, computed when first asked for: with many clusters it can outweigh all the rest."""
-        return passes.competition(self._energy, self._table("competition"), self._question)
+        return passes.competition(self._energy, self._unchanged("competition"), self._question)
 
     @property
     def _question(self) -> Question:
         """What was asked of these rows."""
-        rival = self._rival if self.rule == CONTRAST else None
-        return Question(self._own, rival, self.rule, self.beta)
+        competitor = self._competitor if self.rule == CONTRAST else None
+        return Question(self._cluster, competitor, self.rule, self.beta)
 
     def __len__(self) -> int:
         return len(self.evidence)
@@ -165,12 +195,12 @@ class Explanation:
     def _claim(self) -> str:
         """What is explained of a single row, in a sentence."""
         cluster, competitor, assigned = self.cluster[0], self.competitor[0], self.assigned[0]
-        name = self._table("tell").row_name(0)
+        name = self._table.row_name(0)
         claim = f"Row {self._rows[0] if name is None else console.clean(str(name))} is "
         claim += (
             f"in cluster {cluster}" if assigned == cluster else f"in cluster {assigned}, not in {cluster}"
         )
-        if self._own[0] == self._rival[0]:
+        if self._cluster[0] == self._competitor[0]:
             return f"{claim}: nothing to explain against itself"
         if self.rule == CONTRAST or assigned != cluster:
             return f"{claim}: evidence {self.evidence[0]:.3g} for {cluster} against {competitor}"
@@ -186,9 +216,9 @@ class Explanation:
             self,
             relevance=self.relevance[chosen],
             evidence=self.evidence[chosen],
-            data=self._open("explanation").take(chosen),
-            _own=self._own[chosen],
-            _rival=self._rival[chosen],
+            _table=self._table.take(chosen),
+            _cluster=self._cluster[chosen],
+            _competitor=self._competitor[chosen],
             _rows=np.asarray(self._rows)[chosen],
         )
 
@@ -197,7 +227,7 @@ class Explanation:
         d = self.relevance.shape[1]
         if not isinstance(n, (int, np.integer)) or n < 1:
             raise InvalidInputError(f"top: n must be a whole number from 1 to {d}; got {n!r}.")
-        table = self._table("top")
+        table = self._unchanged("top")
         n = min(int(n), d)
         columns = np.empty((len(self), n), dtype=np.intp)
         value = np.empty((len(self), n))
@@ -217,8 +247,8 @@ class Explanation:
 
         A row explained for a cluster it is not in ("why not?"), or against its own, is no member.
         """
-        explained = (self._assigned == self._own) & (self._own != self._rival)
-        table = self._table("summary")
+        explained = (self._assigned == self._cluster) & (self._cluster != self._competitor)
+        table = self._unchanged("summary")
         return summarize(table, self.relevance, self._assigned, explained, self.labels, self.data)
 
     def to_frame(self, backend: str | None = None) -> Any:
@@ -235,7 +265,7 @@ class Explanation:
             unique_name("evidence", taken): self.evidence,
         }
         columns.update({name: self.relevance[:, i] for i, name in enumerate(self.feature_names)})
-        self._table("to_frame")  # are these still the rows that were explained?
+        self._unchanged("to_frame")  # are these still the rows that were explained?
         return build_frame(columns, self.data, backend, "to_frame")
 
     def to_shap(self) -> Any:
@@ -244,40 +274,37 @@ class Explanation:
             import shap
         except ImportError as error:
             raise MissingDependencyError('to_shap needs shap: pip install "whycluster[shap]"') from error
-        table = self._table("to_shap")
+        table = self._unchanged("to_shap")
         return shap.Explanation(
             values=self.relevance,
             base_values=np.zeros(len(self)),
-            data=np.concatenate([block.copy() for _, block in table.blocks()]),
+            data=table.to_array(),
             feature_names=[str(name) for name in self.feature_names],
             output_names=None,
         )
 
-    def _table(self, where: str) -> Table:
+    def _unchanged(self, where: str) -> Table:
         """The data, certainly those that were explained: their evidence is computed again."""
-        table = self._open(where)
-        evidence = passes.evidence(self._energy, table, self._question)
-        close = np.finfo(self.evidence.dtype).eps * 100
-        if not np.allclose(evidence, self.evidence, rtol=close, atol=close * np.abs(evidence).max(initial=0)):
+        if not passes.is_still(self._energy, self._table, self._question, self.evidence):
             raise InvalidInputError(
                 f"{where}: the data have been changed since they were explained. Explain them again."
             )
-        return table
-
-    def _open(self, where: str) -> Table:
-        names = self.feature_names
-        return open_table(self.data, where=where, name="data", n_features=len(names), model_names=names)
+        return self._table
 
 
 def _row_selector(rows: Any, n_rows: int) -> Any:
     """An index that NumPy takes; a mask must be as long as the explanation."""
-    if isinstance(rows, (slice, int, np.integer)):
+    if isinstance(rows, (slice, int, np.integer)) and not isinstance(rows, bool):
         return rows
     chosen = np.asarray(rows)
+    if isinstance(rows, tuple):
+        chosen = np.asarray(None)  # two axes, as NumPy would read it, are not there
     if chosen.dtype == bool and chosen.shape == (n_rows,):
         return chosen
-    if chosen.ndim == 1 and (chosen.dtype.kind in "iu" or chosen.size == 0):
+    if chosen.shape == (0,):
         return chosen.astype(np.intp)
+    if chosen.ndim == 1 and chosen.dtype.kind in "iu":
+        return chosen
     raise InvalidInputError(
         f"explanation[rows]: rows must be an index, a slice, a list of indices or a mask of length {n_rows}; "
         f"got {chosen.dtype} of shape {chosen.shape}."

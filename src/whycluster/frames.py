@@ -38,8 +38,8 @@ def build_frame(
     if not isinstance(source, nw.DataFrame):
         source = None
     chosen: Any = backend or (source.implementation if source is not None else _installed(where))
-    if chosen == "polars" or chosen == nw.Implementation.POLARS:
-        columns = {str(name): values for name, values in columns.items()}
+    if chosen not in ("pandas", nw.Implementation.PANDAS):
+        columns = _with_text_names(columns)
     try:
         frame = nw.from_dict(dict(columns), backend=chosen)  # type: ignore[arg-type]
     except ModuleNotFoundError as error:
@@ -55,6 +55,14 @@ def as_column(values: list[Hashable]) -> NDArray[Any]:
     """Names as a column: numbers stay numbers, everything else is text."""
     kinds = {type(value) for value in values}
     return np.array(values if kinds in ({int}, {str}) else [str(value) for value in values])
+
+
+def _with_text_names(columns: Mapping[Hashable, NDArray[Any]]) -> dict[Hashable, NDArray[Any]]:
+    """Only pandas has columns that are not called by text; no two names may fall together."""
+    result: dict[Hashable, NDArray[Any]] = {}
+    for name, values in columns.items():
+        result[unique_name(str(name), set(result))] = values
+    return result
 
 
 def unique_name(wanted: str, taken: set[Hashable]) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from whycluster.arrays import Codes
 from whycluster.errors import InvalidInputError
-from whycluster.propagate import Codes
 
 
 class Labels:
@@ -16,11 +16,12 @@ class Labels:
 
     Parameters
     ----------
-    names : (K,) different labels, integers or strings
+    names : (K,) different labels, such as integers or strings
     """
 
     def __init__(self, names: ArrayLike) -> None:
         self.names = np.array(names)
+        self.names.flags.writeable = False
         self._codes = {name: code for code, name in enumerate(self.names.tolist())}
         if self.names.ndim != 1 or len(self._codes) != self.names.size:
             raise InvalidInputError(f"neuralize: labels must be different names; got {self.names.tolist()}.")
@@ -32,23 +33,48 @@ class Labels:
 
     def decode(self, codes: Codes) -> NDArray[Any]:
         """Codes to labels."""
-        return self.names[codes]
+        return codes if self._plain else self.names[codes]
 
-    def encode(self, labels: ArrayLike, where: str = "explain", name: str = "labels") -> Codes:
+    def encode(self, labels: Any, where: str, name: str) -> Codes:
         """Labels, a single one or an array of them, to codes of the same shape."""
-        given = np.asarray(labels)
-        if self._plain and given.dtype.kind in "iu" and ((given >= 0) & (given < len(self))).all():
-            return given.astype(np.intp, copy=False)
-        different, inverse = np.unique(given, return_inverse=True)
-        unknown = [label for label in different.tolist() if label not in self._codes]
-        if unknown:
+        codes = self.find(labels)
+        if (codes < 0).any():
+            given = np.asarray(labels, dtype=object)
+            shown = [repr(label) for label in self.names[:10].tolist()] + ["..."] * (len(self) > 10)
             raise InvalidInputError(
-                f"{where}: {name} must be one of the model's {len(self)} clusters, {self._listed()}; "
-                f"got {unknown[0]!r}."
+                f"{where}: {name} must be one of the model's {len(self)} clusters, {', '.join(shown)}; "
+                f"got {given[codes < 0].tolist()[0]!r}."
             )
-        codes = np.array([self._codes[label] for label in different.tolist()], dtype=np.intp)
-        return codes[inverse].reshape(given.shape)
+        return codes
 
-    def _listed(self) -> str:
-        shown = [repr(name) for name in self.names[:10].tolist()]
-        return ", ".join(shown) + (", ..." if len(self) > 10 else "")
+    def find(self, labels: Any) -> Codes:
+        """Codes of labels, -1 for those that are not there."""
+        try:
+            given = np.asarray(labels)
+        except ValueError:  # lists of different lengths
+            return np.array(-1)
+        if self._plain and given.dtype.kind in "iu":
+            codes = given.astype(np.intp)
+            return (
+                codes
+                if _within(given, len(self))
+                else np.where((given >= 0) & (given < len(self)), codes, -1)
+            )
+        if given.dtype.kind == "b" and self.names.dtype.kind != "b":
+            return np.full(given.shape, -1)  # True is not cluster 1
+        # From the objects as they came: NumPy would make text of a list that mixes text and numbers.
+        objects = np.asarray(labels, dtype=object).ravel().tolist()
+        found = [self._codes.get(label, -1) if _hashable(label) else -1 for label in objects]
+        return np.array(found, dtype=np.intp).reshape(given.shape)
+
+
+def _within(given: NDArray[Any], n: int) -> bool:
+    return not given.size or (given.min() >= 0 and given.max() < n)
+
+
+def _hashable(label: Any) -> bool:
+    try:
+        hash(label)
+    except TypeError:
+        return False
+    return True

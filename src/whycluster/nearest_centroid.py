@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,11 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from whycluster import passes
+from whycluster.arrays import Codes, Floats
 from whycluster.energies import SquaredEnergy
 from whycluster.errors import InvalidInputError, UnsupportedModelError
+from whycluster.labels import Labels
 from whycluster.network import Network
-from whycluster.propagate import Codes
-from whycluster.table import Floats, Table, open_table
+from whycluster.table import Table, open_table
 
 ONLY_LABELS = (
     "Any clustering can be explained from its labels, through a stand-in: "
@@ -49,9 +51,10 @@ def nearest_centroid(
         raise InvalidInputError(
             f"neuralize: centroids must be finite; centroid {found[0]}, feature {found[1]!r} is {found[2]}."
         )
-    energy = SquaredEnergy(np.concatenate([block.copy() for _, block in table.blocks()]))
-    verify = None if predict is None else _Agreement(energy, predict, kind)
-    return Network(energy, labels=labels, feature_names=feature_names, verify=verify)
+    energy = SquaredEnergy(table.to_array())
+    names = Labels(np.arange(energy.n_clusters) if labels is None else labels)
+    verify = None if predict is None else _Agreement(energy, names, predict, feature_names is not None, kind)
+    return Network(energy, labels=names.names, feature_names=feature_names, verify=verify)
 
 
 @dataclass(frozen=True)
@@ -59,16 +62,19 @@ class _Agreement:
     """Raises if a model's own prediction is not the nearest centroid, on any row that is not a tie."""
 
     energy: SquaredEnergy
+    labels: Labels
     predict: Callable[[Any], Any]
+    knows_names: bool
     kind: str
 
     def __call__(self, table: Table) -> None:
         nearest = passes.assign(self.energy, table)
-        predicted = np.asarray(self.predict(table.native))
-        if predicted.shape != nearest.shape or predicted.dtype.kind not in "iu":
+        labels = self._predict(table)
+        predicted = self.labels.find(labels)
+        if predicted.shape != nearest.shape:
             raise UnsupportedModelError(
-                f"{table.where}: {self.kind}.predict must give one whole number per row; got "
-                f"{predicted.dtype} of shape {predicted.shape} for {table.n_rows} rows."
+                f"{table.where}: {self.kind}.predict must give one label per row; got shape "
+                f"{predicted.shape} for {table.n_rows} rows."
             )
         wrong = np.flatnonzero(predicted != nearest)
         wrong = wrong[~self._tied(table, wrong, predicted[wrong], nearest[wrong])]
@@ -77,25 +83,28 @@ class _Agreement:
             raise UnsupportedModelError(
                 f"{table.where}: {self.kind} does not predict the nearest of its cluster_centers_, so it has "
                 f"no exact network: {wrong.size} of {table.n_rows} rows differ, first row {row} (predicted "
-                f"{predicted[row]}, nearest {nearest[row]}). {ONLY_LABELS}"
+                f"{labels[row]}, nearest {self.labels.names[nearest[row]]}). {ONLY_LABELS}"
             )
+
+    def _predict(self, table: Table) -> NDArray[Any]:
+        """The model's labels; a model that was not fitted on a frame is given arrays."""
+        if self.knows_names or isinstance(table.native, np.ndarray):
+            with warnings.catch_warnings():
+                # An array is matched by position here, as said to the user; no need to be told again.
+                warnings.filterwarnings("ignore", "X does not have valid feature names")
+                return np.asarray(self.predict(table.native))
+        return np.concatenate([np.asarray(self.predict(block.copy())) for _, block in table.blocks()])
 
     def _tied(self, table: Table, rows: Codes, predicted: Codes, nearest: Codes) -> NDArray[np.bool_]:
         """Whether two clusters are as near to each row as the rounding of a prediction can tell."""
-        tied = np.zeros(len(rows), dtype=bool)
-        known = (predicted >= 0) & (predicted < self.energy.n_clusters)
-        if not known.any():
-            return tied
+        x = table.take(rows).to_array()
         centroids = self.energy.centroids
-        middle = centroids.mean(axis=0)
-        own, other = centroids[nearest[known]], centroids[predicted[known]]
-        part = open_table(table.take(rows[known]), where=table.where, name=table.name)
-        x = np.concatenate([block.copy() for _, block in part.blocks()])
+        own, other = centroids[nearest], centroids[predicted]
         gap = _squares(x - other) - _squares(x - own)
-        single, double = np.finfo(np.float32).eps, np.finfo(np.float64).eps
-        rounding = single * _squares(x - middle) + double * (_squares(x) + _squares(other))
-        tied[known] = gap <= 16 * rounding
-        return tied
+        middle = np.median(centroids, axis=0)
+        rounding = np.finfo(np.float32).eps * _squares(x - middle)
+        rounding += np.finfo(table.dtype).eps * (_squares(x) + _squares(other))
+        return np.asarray((predicted >= 0) & (gap <= 16 * rounding))
 
 
 def _squares(values: Floats) -> Floats:

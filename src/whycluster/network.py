@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from whycluster import passes
+from whycluster.arrays import Codes
 from whycluster.energies import Energy
 from whycluster.errors import InvalidInputError, MissingDependencyError
 from whycluster.explanation import Explanation
 from whycluster.labels import Labels
-from whycluster.passes import Attribution, Question
-from whycluster.propagate import CONTRAST, RULES, Codes
-from whycluster.table import Table, open_table
+from whycluster.passes import Question
+from whycluster.propagate import CONTRAST, RULES
+from whycluster.table import FrameTable, Table, open_table
 
 if TYPE_CHECKING:
     import torch
@@ -49,7 +50,17 @@ class Network:
             )
         self.energy = energy
         self.feature_names = None if feature_names is None else list(feature_names)
+        if self.feature_names is not None and len(self.feature_names) != energy.n_features:
+            raise InvalidInputError(
+                f"neuralize: the model must have a name for each of its {energy.n_features} features; "
+                f"it has {len(self.feature_names)}."
+            )
         self._labels = Labels(np.arange(energy.n_clusters) if labels is None else labels)
+        if len(self._labels) != energy.n_clusters:
+            raise InvalidInputError(
+                f"neuralize: labels must be {energy.n_clusters} names, one per cluster; "
+                f"got {len(self._labels)}."
+            )
         self._verify = verify
 
     @property
@@ -80,7 +91,7 @@ class Network:
 
     def evidence(self, X: Any) -> NDArray[Any]:
         """The evidence f_c for every cluster, (n, K): positive at the assigned one and there only."""
-        return passes.evidence_of_all(self.energy, self._open(X, "evidence"))
+        return passes.evidence_of_every_cluster(self.energy, self._open(X, "evidence"))
 
     def explain(
         self,
@@ -94,22 +105,23 @@ class Network:
         feature_names: Sequence[Hashable] | None = None,
     ) -> Explanation:
         """Explain each row; `whycluster.explain` says what the parameters mean."""
-        fixed_beta = _check_beta(beta)
+        stiffness = _check_beta(beta)
         _check_rule(rule)
         table = self._open(X, "explain", feature_names=feature_names)
-        own = self._codes(target, table.n_rows, "target")
-        rival = self._codes(against, table.n_rows, "against")
-        if rival is not None:
-            self._check_rival(table, own, rival)
-        hold = None
-        if rival is not None or rule == CONTRAST:
-            question = Question(own, rival)
+        cluster = self._codes(target, table.n_rows, "target")
+        competitor = self._codes(against, table.n_rows, "against")
+        if competitor is None and rule != CONTRAST:
+            question = Question(cluster, None, rule, stiffness)
         else:
-            if fixed_beta is None and background is None and own is None:
-                hold = self._holder(table)
-            chosen = fixed_beta or self._stiffness(table, background, hold)
-            question = Question(own, None, rule, chosen)
-        return self._answer(table, question, hold)
+            question = Question(cluster, competitor)
+        population = None if background is None else self._open_background(background, table)
+        answer = passes.attribute(self.energy, table, question, population)
+        if (answer.cluster == answer.competitor).all():
+            raise InvalidInputError(
+                "explain: against must be another cluster than the one explained; they are the same in "
+                f"every row of {table.name}."
+            )
+        return Explanation.of(answer, question, self.energy, table, self.labels)
 
     def to_torch(self, cluster: Any = None) -> torch.nn.Module:
         """The network as a `torch.nn.Module` in float64: a linear layer, then a pooling layer (Prop. 1).
@@ -128,42 +140,14 @@ class Network:
         )
         return build(self.energy, np.atleast_1d(codes))
 
-    def _answer(self, table: Table, question: Question, hold: Attribution | None) -> Explanation:
-        answer = passes.attribute(self.energy, table, question, hold)
-        return Explanation(
-            relevance=answer.relevance,
-            evidence=answer.evidence,
-            beta=question.beta,
-            rule=question.rule,
-            data=table.native,
-            feature_names=table.feature_names,
-            labels=self.labels,
-            _energy=self.energy,
-            _own=answer.own,
-            _rival=answer.rival,
-            _targeted=question.own is not None,
-            _rows=range(table.n_rows),
-        )
+    def _open_background(self, background: Any, table: Table) -> Table:
+        """Matched by name with the columns of the model, or else of the frame that is explained."""
+        names = table.feature_names if isinstance(table, FrameTable) else self.feature_names
+        return self._open(background, "explain", name="background", model_names=names)
 
-    def _holder(self, table: Table) -> Attribution | None:
-        """The answer's arrays, if they can hold h between the two passes."""
-        answer = Attribution.empty(table)
-        return answer if answer.can_hold(self.n_clusters) else None
-
-    def _stiffness(self, table: Table, background: Any, hold: Attribution | None) -> float:
-        if background is not None:
-            table = self._open(background, "explain", name="background")
-        return passes.stiffness(self.energy, table, hold)
-
-    def _open(self, X: Any, where: str, name: str = "X", **names: Any) -> Table:
-        table = open_table(
-            X,
-            where=where,
-            name=name,
-            n_features=self.n_features,
-            model_names=self.feature_names,
-            **names,
-        )
+    def _open(self, X: Any, where: str, *, name: str = "X", **names: Any) -> Table:
+        names.setdefault("model_names", self.feature_names)
+        table = open_table(X, where=where, name=name, n_features=self.n_features, **names)
         if self._verify is not None:
             self._verify(table)
         return table
@@ -178,20 +162,11 @@ class Network:
                 f"explain: {name} must be one cluster, or one for each of the {n_rows} rows; "
                 f"got shape {codes.shape}."
             )
-        return np.broadcast_to(codes, n_rows)
-
-    def _check_rival(self, table: Table, own: Codes | None, rival: Codes) -> None:
-        if own is None:
-            own = passes.assign(self.energy, table)
-        if (own == rival).all():
-            raise InvalidInputError(
-                "explain: against must be another cluster than the one explained; they are the same in "
-                f"every row of {table.name}."
-            )
+        return np.broadcast_to(codes, n_rows)  # read-only, and of no size if it is one cluster for all
 
 
 def _check_rule(rule: str) -> None:
-    if rule not in RULES:
+    if not isinstance(rule, str) or rule not in RULES:
         raise InvalidInputError(f"explain: rule must be one of {', '.join(map(repr, RULES))}; got {rule!r}.")
 
 
@@ -199,9 +174,17 @@ def _check_beta(beta: Any) -> float | None:
     """The number given, None for "auto"."""
     if isinstance(beta, str) and beta == "auto":
         return None
-    if isinstance(beta, (int, float, np.number)) and not isinstance(beta, bool) and beta > 0:
-        return float(beta)
+    real = isinstance(beta, (int, float, np.integer, np.floating))
+    if real and not isinstance(beta, (bool, np.timedelta64)) and beta > 0 and _float(beta) > 0.0:
+        return _float(beta)
     raise InvalidInputError(
         'explain: beta must be "auto" or a number above 0 (infinity: the nearest competitor takes all); '
         f"got {beta!r}."
     )
+
+
+def _float(number: Any) -> float:
+    try:
+        return float(number)
+    except OverflowError:  # a whole number of more than 308 digits
+        return float("inf")

@@ -11,7 +11,7 @@ import numpy as np
 from whycluster.errors import UnsupportedModelError
 from whycluster.nearest_centroid import ONLY_LABELS, nearest_centroid
 from whycluster.network import Network
-from whycluster.table import is_frame
+from whycluster.table import column_names
 
 _ADAPTERS = (
     "faiss",
@@ -68,8 +68,9 @@ def adapt(model: Any) -> Network:
         raise UnsupportedModelError(
             f"neuralize: model must be a fitted model; got the class {model.__name__}."
         )
-    if is_frame(model):
-        return nearest_centroid(model, feature_names=list(model.columns))
+    names = column_names(model, "neuralize", "centroids")
+    if names is not None:
+        return nearest_centroid(model, feature_names=names)
     if hasattr(model, "predict") and hasattr(model, "cluster_centers_"):
         return nearest_centroid(
             model.cluster_centers_,
@@ -90,9 +91,16 @@ def adapt(model: Any) -> Network:
 @adapt.register(list)
 @adapt.register(tuple)
 def _centroids(model: Any) -> Network:
-    if np.ndim(model) == 1:
+    if _n_dimensions(model) == 1:
         raise UnsupportedModelError(
             f"neuralize: centroids must be an array of shape (clusters, features); got shape "
             f"{np.shape(model)}. If these are labels: {ONLY_LABELS[0].lower()}{ONLY_LABELS[1:]}"
         )
     return nearest_centroid(model)
+
+
+def _n_dimensions(model: Any) -> int:
+    try:
+        return np.ndim(model)
+    except ValueError:  # lists of different lengths: refused with the centroids
+        return 2

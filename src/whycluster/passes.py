@@ -7,64 +7,71 @@ features) is ever made.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whycluster import blocks
+from whycluster.arrays import Codes, Floats
 from whycluster.blocks import Work, Workspace
 from whycluster.energies import Energy
 from whycluster.errors import InvalidInputError
-from whycluster.propagate import CONTRAST, Codes, Standing, against, compete, share, weigh
-from whycluster.table import Floats, Table
+from whycluster.propagate import CONTRAST, Standing, compete, evidence_of_all, oppose, share, weigh
+from whycluster.table import Table
 
 
 @dataclass(frozen=True)
 class Question:
     """What is asked of every row: which cluster, against which competitor, shared by which rule."""
 
-    own: Codes | None = None  # (n,) None: the assigned cluster
-    rival: Codes | None = None  # (n,) None: all competitors, or for a contrast the strongest
+    cluster: Codes | None = None  # (n,) read-only; None: the assigned cluster
+    competitor: Codes | None = None  # (n,) read-only; None: all of them, or for a contrast the strongest
     rule: str = CONTRAST
-    beta: float | None = None  # a contrast needs none
+    beta: float | None = None  # None: to be measured, or for a contrast not needed
 
     def stand(self, h: Floats, start: int, stop: int) -> Standing:
         """Turn the energies of rows start..stop into h, in place, and say how the rows stand."""
-        standing = compete(h, None if self.own is None else self.own[start:stop])
-        return standing if self.rival is None else against(h, standing, self.rival[start:stop])
+        standing = compete(h, None if self.cluster is None else self.cluster[start:stop])
+        return standing if self.competitor is None else oppose(h, standing, self.competitor[start:stop])
 
 
 @dataclass(frozen=True)
 class Attribution:
-    """The answer: relevance (n, d), and for each row f_c, c and the strongest competitor (n,)."""
+    """The answer: relevance (n, d), how each row stands (n,), and the beta that was used."""
 
     relevance: NDArray[Any]
+    cluster: Codes
+    competitor: Codes
     evidence: NDArray[Any]
-    own: Codes
-    rival: Codes
+    beta: float | None = None
 
     @classmethod
-    def empty(cls, table: Table) -> Attribution:
-        """Arrays to be filled, in the dtype of the data."""
-        n, codes = table.n_rows, np.intp
-        relevance = np.empty((n, table.n_features), table.dtype)
-        return cls(relevance, np.empty(n, table.dtype), np.empty(n, codes), np.empty(n, codes))
+    def empty(cls, table: Table, question: Question) -> Attribution:
+        """Arrays to be filled, in the dtype of the data; what the question fixes is there already."""
+        n = table.n_rows
+        return cls(
+            relevance=np.empty((n, table.n_features), table.dtype),
+            cluster=np.empty(n, np.intp) if question.cluster is None else question.cluster,
+            competitor=np.empty(n, np.intp) if question.competitor is None else question.competitor,
+            evidence=np.empty(n, table.dtype),
+        )
 
     def keep(self, standing: Standing, start: int, stop: int) -> None:
-        """Store how rows start..stop stand."""
-        self.own[start:stop], self.rival[start:stop], self.evidence[start:stop] = standing
+        """Store how rows start..stop stand, but for what the question had fixed."""
+        for values, block in zip((self.cluster, self.competitor, self.evidence), standing, strict=True):
+            if values.flags.writeable:
+                values[start:stop] = block
 
     def kept(self, start: int, stop: int) -> Standing:
         """What `keep` stored."""
         rows = slice(start, stop)
-        return Standing(self.own[rows], self.rival[rows], self.evidence[rows])
+        return Standing(self.cluster[rows], self.competitor[rows], self.evidence[rows])
 
     def can_hold(self, n_clusters: int) -> bool:
         """Whether the rows of relevance, until they are known, have room for the rows of h."""
-        n_features = self.relevance.shape[1]
-        return self.relevance.dtype == np.float64 and n_clusters <= n_features
+        return self.relevance.dtype == np.float64 and n_clusters <= self.relevance.shape[1]
 
     def held(self, start: int, stop: int, n_clusters: int) -> Floats:
         """H of rows start..stop, (b, K), lying where their relevance will be written.
@@ -76,85 +83,88 @@ class Attribution:
 
 def assign(energy: Energy, table: Table) -> Codes:
     """The cluster of least energy for each row, (n,)."""
-    own = np.empty(table.n_rows, dtype=np.intp)
+    cluster = np.empty(table.n_rows, dtype=np.intp)
 
     def work(space: Workspace, start: int, stop: int) -> None:
-        own[start:stop] = _forward(energy, table, Question(), space.h, space, start, stop)[2].own
+        h = space.h[: stop - start]
+        _energies(energy, table, space, start, stop, h)
+        cluster[start:stop] = compete(h).cluster
 
     _run(work, energy, table)
-    return own
+    return cluster
 
 
-def evidence(energy: Energy, table: Table, question: Question) -> Floats:
-    """f_c for the cluster that is asked for, (n,)."""
-    result = np.empty(table.n_rows)
+def is_still(energy: Energy, table: Table, question: Question, evidence: NDArray[Any]) -> bool:
+    """Whether the rows still give the evidence that they gave when the question was asked before.
+
+    Up to rounding: that of the energies, which one row alone may meet in another order of summation,
+    and that of the evidence to its dtype.
+    """
+    differs: list[int] = []
 
     def work(space: Workspace, start: int, stop: int) -> None:
-        standing = _forward(energy, table, question, space.h, space, start, stop)[2]
-        result[start:stop] = standing.evidence
+        h = space.h[: stop - start]
+        _energies(energy, table, space, start, stop, h)
+        close = 1e-9 * max(h.max(), -h.min())
+        now, then = question.stand(h, start, stop).evidence, evidence[start:stop]
+        if not np.allclose(now, then, rtol=100 * np.finfo(then.dtype).eps, atol=close):
+            differs.append(start)
 
     _run(work, energy, table)
-    return result
+    return not differs
 
 
-def evidence_of_all(energy: Energy, table: Table) -> NDArray[Any]:
-    """f_c for every cluster c, (n, K)."""
+def evidence_of_every_cluster(energy: Energy, table: Table) -> NDArray[Any]:
+    """f_k for every cluster k, (n, K)."""
     result = np.empty((table.n_rows, energy.n_clusters), dtype=table.dtype)
 
     def work(space: Workspace, start: int, stop: int) -> None:
-        _, h, standing = _forward(energy, table, Question(), space.h, space, start, stop)
-        # The assigned cluster is the strongest competitor of all others, so f_k = s_c - s_k there.
-        np.negative(h, out=result[start:stop], casting="same_kind")
-        result[np.arange(start, stop), standing.own] = standing.evidence
+        h = space.h[: stop - start]
+        _energies(energy, table, space, start, stop, h)
+        evidence_of_all(h, compete(h), result[start:stop])
+        _check_finite(result[start:stop])
 
     _run(work, energy, table)
     return result
-
-
-def stiffness(energy: Energy, table: Table, hold: Attribution | None = None) -> float:
-    """Beta = 1 / (mean of f_c over the rows), Eq. 3; infinite where all of them lie on boundaries.
-
-    With ``hold``, how the rows stand and their h are kept there for `attribute`.
-    """
-    sums: dict[int, float] = {}
-
-    def work(space: Workspace, start: int, stop: int) -> None:
-        h = space.h if hold is None else hold.held(start, stop, energy.n_clusters)
-        standing = _forward(energy, table, Question(), h, space, start, stop)[2]
-        sums[start] = float(standing.evidence.sum())
-        if hold is not None:
-            hold.keep(standing, start, stop)
-
-    _run(work, energy, table)
-    mean = math.fsum(sums.values()) / table.n_rows
-    return min(1.0 / mean, np.finfo(np.float64).max) if mean > 0.0 else math.inf
 
 
 def attribute(
-    energy: Energy, table: Table, question: Question, hold: Attribution | None = None
+    energy: Energy, table: Table, question: Question, background: Table | None = None
 ) -> Attribution:
-    """Relevance of every feature for every row, R = sum_k a_k (e_k - e_c)."""
-    result = hold or Attribution.empty(table)
-    direct = result.relevance.dtype == np.float64
+    """Relevance of every feature for every row, R = sum_k a_k (e_k - e_c).
+
+    Beta, where it is not given, is measured first: on ``background``, or on the table itself.
+    """
+    result = Attribution.empty(table, question)
+    held = False
+    if question.rule != CONTRAST and question.beta is None:
+        held = background is None and question.cluster is None and result.can_hold(energy.n_clusters)
+        beta = _stiffness(energy, background or table, result if held else None)
+        question = replace(question, beta=beta)
+    rounded = result.relevance.dtype != np.float64
 
     def work(space: Workspace, start: int, stop: int) -> None:
         n_rows = stop - start
-        if hold is None:
-            x, h, standing = _forward(energy, table, question, space.h, space, start, stop)
-            result.keep(standing, start, stop)
+        if held:
+            x, h = _read(energy, table, space, start, stop), result.held(start, stop, energy.n_clusters)
+            standing = result.kept(start, stop)
         else:
-            x = _read(energy, table, space, start, stop)
-            h, standing = hold.held(start, stop, energy.n_clusters), hold.kept(start, stop)
-        weights = space.weights[:n_rows]
+            h = space.h[:n_rows]
+            x = _energies(energy, table, space, start, stop, h)
+            standing = question.stand(h, start, stop)
+            result.keep(standing, start, stop)
+        weights, scratch = space.weights[:n_rows], space.scratch[:n_rows]
         weigh(h, standing, question.rule, question.beta, weights)
         rows = result.relevance[start:stop]
-        out = rows if direct else space.relevance[:n_rows]
-        energy.combine(x, weights, out, space.scratch[:n_rows])
-        if not direct:
+        out = space.relevance[:n_rows] if rounded else rows
+        energy.combine(x, weights, out, scratch)
+        if rounded:
             rows[...] = out  # terms of opposite sign were added in float64; only the sum is rounded
+            _check_finite(rows)
+            _check_finite(result.evidence[start:stop])
 
     _run(work, energy, table)
-    return result
+    return replace(result, beta=question.beta)
 
 
 def competition(energy: Energy, table: Table, question: Question) -> NDArray[Any]:
@@ -162,8 +172,9 @@ def competition(energy: Energy, table: Table, question: Question) -> NDArray[Any
     shares = np.empty((table.n_rows, energy.n_clusters), dtype=table.dtype)
 
     def work(space: Workspace, start: int, stop: int) -> None:
-        _, h, standing = _forward(energy, table, question, space.h, space, start, stop)
-        weights = space.weights[: stop - start]
+        h, weights = space.h[: stop - start], space.weights[: stop - start]
+        _energies(energy, table, space, start, stop, h)
+        standing = question.stand(h, start, stop)
         weigh(h, standing, question.rule, question.beta, weights)
         share(h, standing, weights)
         shares[start:stop] = weights
@@ -172,36 +183,50 @@ def competition(energy: Energy, table: Table, question: Question) -> NDArray[Any
     return shares
 
 
+def _stiffness(energy: Energy, table: Table, hold: Attribution | None) -> float:
+    """Beta = 1 / (mean of f_c over the rows), Eq. 3; infinite where all of them lie on boundaries.
+
+    With ``hold``, how the rows stand and their h are kept there.
+    """
+    means: dict[int, float] = {}
+
+    def work(space: Workspace, start: int, stop: int) -> None:
+        h = space.h[: stop - start] if hold is None else hold.held(start, stop, energy.n_clusters)
+        _energies(energy, table, space, start, stop, h)
+        standing = compete(h)
+        means[start] = float((standing.evidence / table.n_rows).sum())
+        if hold is not None:
+            hold.keep(standing, start, stop)
+
+    _run(work, energy, table)
+    mean = math.fsum(means.values())
+    return min(1.0 / mean, np.finfo(np.float64).max) if mean > 0.0 else math.inf
+
+
 def _read(energy: Energy, table: Table, space: Workspace, start: int, stop: int) -> Floats:
     return table.read(start, stop, energy.offset, space.x[: stop - start])
 
 
-def _forward(
-    energy: Energy,
-    table: Table,
-    question: Question,
-    room: Floats,
-    space: Workspace,
-    start: int,
-    stop: int,
-) -> tuple[Floats, Floats, Standing]:
-    """Rows start..stop as (x, h, standing); h is written into ``room``."""
-    h = room[: stop - start]
+def _energies(energy: Energy, table: Table, space: Workspace, start: int, stop: int, out: Floats) -> Floats:
+    """Read rows start..stop and write their energies; the rows are returned."""
     x = _read(energy, table, space, start, stop)
-    energy.energies(x, h)
-    standing = question.stand(h, start, stop)
-    if not np.isfinite(standing.evidence).all():
-        raise _NotFiniteError
-    return x, h, standing
+    energy.energies(x, out, space.scratch[: stop - start])
+    _check_finite(out)
+    return x
 
 
 class _NotFiniteError(Exception):
-    """Some evidence came out as NaN or infinite; the table is then searched for the reason."""
+    """Something came out as NaN or infinite; the table is then searched for the reason."""
+
+
+def _check_finite(values: NDArray[Any]) -> None:
+    if not np.isfinite(values.sum(dtype=np.float64)):  # one NaN or infinity spoils the sum
+        raise _NotFiniteError
 
 
 def _run(work: Work, energy: Energy, table: Table) -> None:
     try:
-        blocks.run(work, table.n_rows, table.n_features, energy.n_clusters)
+        blocks.run(work, energy, table.n_rows)
     except _NotFiniteError:
         raise InvalidInputError(_why_not_finite(table)) from None
 
@@ -211,8 +236,8 @@ def _why_not_finite(table: Table) -> str:
     if found is None:
         largest = max(float(np.abs(block).max()) for _, block in table.blocks())
         return (
-            f"{table.where}: {table.name} has values too large to multiply in float64; the largest is "
-            f"{largest:.3g} in size. Rescale the data and fit the model again."
+            f"{table.where}: {table.name} has values too large to be squared in {table.dtype}; the "
+            f"largest is {largest:.3g} in size. Rescale the data and fit the model again."
         )
     row, feature, value = found
     kind = "a missing value (NaN)" if math.isnan(value) else "an infinite value"

@@ -8,14 +8,12 @@ of the features is R = sum_k a_k (e_k - e_c); a rule chooses the weights a_k.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.table import Floats
-
-Codes = NDArray[np.intp]
+from whycluster.arrays import Codes, Floats
 
 # Below this, 1 / h_k may overflow and f_c / h_k is computed with care.
 _TINY_EVIDENCE = 1e-300
@@ -24,36 +22,44 @@ _TINY_EVIDENCE = 1e-300
 class Standing(NamedTuple):
     """How each row of a block stands: (b,) arrays."""
 
-    own: Codes  # the cluster c that is explained
-    rival: Codes  # its strongest competitor, the k that attains f_c
-    evidence: Floats  # f_c
+    cluster: Codes  # the cluster c that is explained
+    competitor: Codes  # its strongest competitor, the k that attains f_c
+    evidence: NDArray[Any]  # f_c
 
 
-def compete(energies: Floats, own: Codes | None = None) -> Standing:
+def compete(energies: Floats, cluster: Codes | None = None) -> Standing:
     """Evidence for each row's cluster: f_c = min over k != c of s_k - s_c (Prop. 1, layer 2).
 
     Parameters
     ----------
     energies : (b, K), turned in place into h, with +inf at the own cluster so that it never competes
-    own : (b,) the cluster to explain; by default the one of least energy, the lowest index on a tie
+    cluster : (b,) the cluster to explain; by default the one of least energy, the lowest index on a tie
 
-    Where ``own`` is not the assigned cluster, the rival is the assigned one and the evidence negative.
+    Where the cluster is not the assigned one, that one is the competitor and the evidence is negative.
     """
     rows = np.arange(len(energies))
-    if own is None:
-        own = _argmin(energies)
-    least = energies[rows, own]
-    energies[rows, own] = np.inf
-    rival = _argmin(energies)
-    energies -= least[:, None]
-    return Standing(own, rival, energies[rows, rival])
+    if cluster is None:
+        cluster = _argmin(energies)
+    own = energies[rows, cluster]
+    energies[rows, cluster] = np.inf
+    competitor = _argmin(energies)
+    energies -= own[:, None]
+    return Standing(cluster, competitor, energies[rows, competitor])
 
 
-def against(h: Floats, standing: Standing, rival: Codes) -> Standing:
+def oppose(h: Floats, standing: Standing, competitor: Codes) -> Standing:
     """The same rows with a competitor that the user chose; the evidence against oneself is 0."""
-    itself = 0.0 * standing.evidence  # not plain 0: a row with NaN must stay NaN, to be found
-    evidence = h[np.arange(len(h)), rival]
-    return Standing(standing.own, rival, np.where(rival == standing.own, itself, evidence))
+    evidence = h[np.arange(len(h)), competitor]
+    return Standing(standing.cluster, competitor, np.where(competitor == standing.cluster, 0.0, evidence))
+
+
+def evidence_of_all(h: Floats, standing: Standing, out: NDArray[Any]) -> None:
+    """f_k for every cluster k, (b, K), of rows that stand for their assigned cluster c.
+
+    That cluster is the strongest competitor of all others, so f_k = s_c - s_k there.
+    """
+    np.negative(h, out=out, casting="same_kind")
+    out[np.arange(len(h)), standing.cluster] = standing.evidence
 
 
 def weigh(h: Floats, standing: Standing, rule: str, beta: float | None, out: Floats) -> None:
@@ -62,14 +68,14 @@ def weigh(h: Floats, standing: Standing, rule: str, beta: float | None, out: Flo
     A row with negative evidence ("why not this cluster?") always gets the contrast with the cluster
     that won: between h_k of either sign, sharing would be singular.
     """
-    if rule == CONTRAST:
+    if beta is None:  # a contrast
         contrasted = np.arange(len(h))
     else:
-        _SHARING[rule](h, standing, min(beta or 0.0, np.finfo(np.float64).max), out)
+        _SHARING[rule](h, standing, min(beta, np.finfo(np.float64).max), out)
         contrasted = np.flatnonzero(standing.evidence < 0)
     out[contrasted] = 0.0
-    out[contrasted, standing.rival[contrasted]] = 1.0
-    own = np.arange(len(h)), standing.own
+    out[contrasted, standing.competitor[contrasted]] = 1.0
+    own = np.arange(len(h)), standing.cluster
     out[own] = 0.0
     out[own] = -_row_sums(out)
 
@@ -77,7 +83,7 @@ def weigh(h: Floats, standing: Standing, rule: str, beta: float | None, out: Flo
 def share(h: Floats, standing: Standing, weights: Floats) -> None:
     """R_k = a_k h_k, the evidence that each competitor was given, in place of ``weights``."""
     weights *= h
-    weights[np.arange(len(h)), standing.own] = 0.0
+    weights[np.arange(len(h)), standing.cluster] = 0.0
 
 
 def _min_take_most(h: Floats, standing: Standing, beta: float, out: Floats) -> None:
@@ -87,21 +93,19 @@ def _min_take_most(h: Floats, standing: Standing, beta: float, out: Floats) -> N
     """
     f = standing.evidence
     total = _soft_min(h, f, beta, out)
-    careful = np.flatnonzero(f < _TINY_EVIDENCE)
-    slow = out[careful] / total[careful, None]
+    careful = np.flatnonzero((f >= 0) & (f < _TINY_EVIDENCE))
+    p = out[careful] / total[careful, None]
     out /= h
     out *= (f / total)[:, None]
-    if careful.size:
-        out[careful] = slow * _ratio(f[careful, None], h[careful])
+    out[careful] = p * _ratio(f[careful, None], h[careful])
 
 
 def _joint(h: Floats, standing: Standing, beta: float, out: Floats) -> None:
     """a_k = p_k f_c / sum_j p_j h_j: one denominator for all competitors."""
-    f = standing.evidence
-    total = _soft_min(h, f, beta, out)
+    total = _soft_min(h, standing.evidence, beta, out)
     out /= total[:, None]
-    h[np.arange(len(h)), standing.own] = 0.0  # p_c h_c = 0, not 0 * inf
-    out *= _ratio(f, np.einsum("bk,bk->b", out, h))[:, None]
+    h[np.arange(len(h)), standing.cluster] = 0.0  # p_c h_c = 0, not 0 * inf
+    out *= _ratio(standing.evidence, np.einsum("bk,bk->b", out, h))[:, None]
 
 
 def _soft_min(h: Floats, f: Floats, beta: float, out: Floats) -> Floats:
@@ -134,7 +138,7 @@ def _argmin(values: Floats) -> Codes:
     least = values.min(axis=1)
     number = np.arange(n_columns, 0, -1, dtype=np.uint8)
     attained: Codes = ((values == least[:, None]) * number).max(axis=1).astype(np.intp)
-    return np.subtract(n_columns, np.maximum(attained, 1))  # NaN attains nothing
+    return np.subtract(n_columns, attained)
 
 
 _SHARING: dict[str, Callable[[Floats, Standing, float, Floats], None]] = {

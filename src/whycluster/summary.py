@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster import console
+from whycluster.arrays import Codes, Floats
 from whycluster.frames import as_column, build_frame
-from whycluster.propagate import Codes
-from whycluster.table import Floats, Table
+from whycluster.table import ArrayTable, Table
 
 _SAME = 1e-9  # means that differ by less, relatively, differ by rounding
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Summary:
     """Per cluster (G of them) and feature (d), what defines the cluster; `print` it, or `to_frame`.
 
@@ -126,46 +126,45 @@ def summarize(
     like : the frame whose library `Summary.to_frame` takes
     """
     present, group = np.unique(assigned, return_inverse=True)
-    size = np.bincount(group)
-    inside = _sums(table, None, group, None) / size[:, None]
-    n_explained = np.bincount(group, weights=explained)
+    size = np.bincount(group, minlength=len(present))
+    reference = table.take(np.arange(min(1, table.n_rows))).to_array().sum(axis=0)
+    moved = _sums(table, group, reference) / size[:, None]  # from the first row, so that no digits are lost
+    n_explained = np.bincount(group, weights=explained, minlength=len(present))
     chosen = n_explained > 0
-    total = _sums(table, relevance, group, explained)[chosen]
+    total = _sums(ArrayTable.of(relevance), group, np.zeros(table.n_features), explained)[chosen]
     return Summary(
         clusters=labels[present[chosen]],
         size=n_explained[chosen].astype(np.intp),
         relevance=total / n_explained[chosen, None],
-        direction=_directions(inside, size)[chosen],
-        inside=inside[chosen],
-        outside=_outside(inside, size)[chosen],
+        direction=_directions(moved, size)[chosen],
+        inside=(moved + reference)[chosen],
+        outside=(_outside(moved, size) + reference)[chosen],
         feature_names=table.feature_names,
         _like=like,
     )
 
 
-def _sums(
-    table: Table, values: NDArray[Any] | None, group: Codes, weights: NDArray[np.bool_] | None
-) -> Floats:
-    """Sums of the values, or else of the data, over the rows of each group, (G, d)."""
+def _sums(table: Table, group: Codes, reference: Floats, weights: NDArray[np.bool_] | None = None) -> Floats:
+    """Sums of the rows minus the reference over each group, (G, d); only of rows with a weight."""
     from scipy import sparse
 
-    sums = np.zeros((group.max() + 1, table.n_features))
+    sums = np.zeros((group.max(initial=-1) + 1, table.n_features))
     for start, block in table.blocks():
         rows = slice(start, start + len(block))
         counted = np.ones(len(block)) if weights is None else weights[rows].astype(np.float64)
         member = sparse.csr_array(
             (counted, group[rows], np.arange(len(block) + 1)), shape=(len(block), len(sums))
         )
-        sums += np.asarray(member.T @ (block if values is None else values[rows].astype(np.float64)))
+        sums += np.asarray(member.T @ (block - reference))
     return sums
 
 
 def _outside(inside: Floats, size: NDArray[np.intp]) -> Floats:
     """The mean of the rows that are not in the group, (G, d); NaN where there are none."""
-    total = size @ inside
-    others = (size.sum() - size)[:, None]
+    others = np.where(np.eye(len(size), dtype=bool), 0, size)
     outside = np.full_like(inside, np.nan)
-    np.divide(total - size[:, None] * inside, others, out=outside, where=others > 0)
+    n_others = others.sum(axis=1, keepdims=True)
+    np.divide(others @ inside, n_others, out=outside, where=n_others > 0)
     return outside
 
 

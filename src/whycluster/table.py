@@ -10,16 +10,15 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from whycluster.arrays import Codes, Floats
 from whycluster.errors import InvalidInputError
-
-Floats: TypeAlias = NDArray[np.float64]
 
 _SCAN_VALUES = 1 << 19  # values per block (4 MB) when a table is only looked through
 
@@ -30,7 +29,7 @@ class Table(ABC):
 
     Attributes
     ----------
-    native : the user's object itself, columns in the model's order
+    native : the user's object, with its columns in the model's order, and sparse matrices as CSR
     n_rows, n_features : its shape
     feature_names : one name per column, as the user had them
     dtype : the dtype of results; float32 data gives float32, everything else float64
@@ -54,8 +53,12 @@ class Table(ABC):
         """
 
     @abstractmethod
-    def take(self, rows: NDArray[np.intp]) -> Any:
+    def _select(self, rows: Codes) -> Any:
         """The given rows in the user's own container."""
+
+    def take(self, rows: Codes) -> Table:
+        """The table of the given rows only."""
+        return replace(self, native=self._select(rows), n_rows=len(rows))
 
     def row_name(self, row: int) -> Hashable | None:  # noqa: ARG002  # only frames have an index
         """What the user calls a row, None if it has a position only."""
@@ -68,6 +71,13 @@ class Table(ABC):
         for start in range(0, self.n_rows, size):
             stop = min(start + size, self.n_rows)
             yield start, self.read(start, stop, None, out[: stop - start])
+
+    def to_array(self) -> Floats:
+        """All rows as one new float64 array."""
+        whole = np.empty((self.n_rows, self.n_features))
+        for start, block in self.blocks():
+            whole[start : start + len(block)] = block
+        return whole
 
     def first_not_finite(self) -> tuple[int, Hashable, float] | None:
         """The first NaN or infinity as (row, feature name, value), or None."""
@@ -82,12 +92,17 @@ class Table(ABC):
 class ArrayTable(Table):
     """A two-dimensional NumPy array of real numbers."""
 
+    @classmethod
+    def of(cls, array: NDArray[Any]) -> ArrayTable:
+        """A table of our own numbers, without names."""
+        n_rows, n_features = array.shape
+        return cls(array, n_rows, n_features, [], array.dtype, "", "")
+
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
         """Hand out a view where nothing has to be converted."""
         return _as_float64(self.native[start:stop], offset, out)
 
-    def take(self, rows: NDArray[np.intp]) -> Any:
-        """Rows of the array."""
+    def _select(self, rows: Codes) -> Any:
         return self.native[rows]
 
 
@@ -96,13 +111,9 @@ class SparseTable(Table):
 
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
         """Densify the block into ``out``."""
-        self.native[start:stop].astype(np.float64).toarray(out=out)
-        if offset is not None:
-            out -= offset
-        return out
+        return _as_float64(self.native[start:stop].toarray(), offset, out)
 
-    def take(self, rows: NDArray[np.intp]) -> Any:
-        """Rows of the sparse matrix, sparse again."""
+    def _select(self, rows: Codes) -> Any:
         return self.native[rows]
 
 
@@ -122,11 +133,13 @@ class FrameTable(Table):
             if values.dtype.kind == "f":
                 return _as_float64(values, offset, out)
         for column, series in enumerate(block.iter_columns()):  # as a whole they would become objects
-            out[:, column] = series.cast(nw.Float64()).to_numpy()
+            numbers = series.to_numpy()
+            if numbers.dtype.kind not in "fiub":
+                numbers = series.cast(nw.Float64()).to_numpy()
+            out[:, column] = numbers
         return _as_float64(out, offset, out)
 
-    def take(self, rows: NDArray[np.intp]) -> Any:
-        """Rows of the frame, with their index where the library has one."""
+    def _select(self, rows: Codes) -> Any:
         return self.frame[rows.tolist(), :].to_native()
 
     def row_name(self, row: int) -> Hashable | None:
@@ -171,9 +184,10 @@ def open_table(
     return SparseTable(array.tocsr(), *details) if sparse else ArrayTable(array, *details)
 
 
-def is_frame(X: Any) -> bool:
-    """Whether X is a data frame in memory."""
-    return isinstance(nw.from_native(X, pass_through=True), nw.DataFrame)
+def column_names(X: Any, where: str, name: str) -> list[Hashable] | None:
+    """The names of the columns of a data frame, None for what is no data frame."""
+    frame = _as_frame(X, where, name)
+    return None if frame is None else list(frame.columns)
 
 
 def _as_float64(block: NDArray[Any], offset: Floats | None, out: Floats) -> Floats:
@@ -281,7 +295,7 @@ def _names_for(
     """Names for the columns of an array: the user's, else the model's, else x0, x1, ..."""
     if given is None:
         return list(model_names) if model_names is not None else [f"x{i}" for i in range(n_features)]
-    names = list(given)
+    names = _as_names(given, where)
     if len(names) != n_features or len(set(names)) != n_features:
         raise InvalidInputError(
             f"{where}: feature_names must be {n_features} different names, one per feature; "
@@ -292,6 +306,17 @@ def _names_for(
             f"{where}: feature_names must be in the order the model was fitted on, which begins "
             f"{list(model_names)[:3]}; got {names[:3]}."
         )
+    return names
+
+
+def _as_names(given: Any, where: str) -> list[Hashable]:
+    try:
+        names = given if isinstance(given, str) else list(given)
+        hash(tuple(names))
+    except TypeError:
+        names = None
+    if names is None or isinstance(names, str):
+        raise InvalidInputError(f"{where}: feature_names must be a list of names; got {given!r}.")
     return names
 
 

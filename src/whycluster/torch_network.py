@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from whycluster.arrays import Codes
 from whycluster.energies import Energy, SquaredEnergy
 from whycluster.errors import UnsupportedModelError
-from whycluster.propagate import Codes
 
 
 class MinPooling(torch.nn.Module):

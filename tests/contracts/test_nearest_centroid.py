@@ -7,7 +7,9 @@ from typing import Any
 
 import faiss
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.cluster import AffinityPropagation, KMeans, MeanShift, MiniBatchKMeans
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
@@ -34,6 +36,10 @@ class CarefulKMeans(KMeans):  # type: ignore[misc]  # scikit-learn has no types
     """Someone's subclass."""
 
 
+class CarefulCentroid(NearestCentroid):  # type: ignore[misc]
+    """Someone's subclass, with labels of its own."""
+
+
 def _faiss(X: Array) -> Any:
     model = faiss.Kmeans(X.shape[1], 6, seed=1, min_points_per_centroid=1)
     model.train(X)
@@ -44,7 +50,7 @@ MODELS: dict[str, Callable[[Array, Array], Any]] = {
     "KMeans": lambda X, _: KMeans(6, n_init=1, random_state=0).fit(X),
     "KMeans, elkan": lambda X, _: KMeans(6, n_init=1, algorithm="elkan", random_state=0).fit(X),
     "MiniBatchKMeans": lambda X, _: MiniBatchKMeans(6, n_init=1, random_state=0).fit(X),
-    "MeanShift": lambda X, _: MeanShift(bandwidth=float(np.sqrt(X.var(axis=0).sum()))).fit(X),
+    "MeanShift": lambda X, _: MeanShift(bandwidth=float(np.sqrt(X.var(axis=0).sum()))).fit(X[:150]),
     "AffinityPropagation": lambda X, _: AffinityPropagation(damping=0.9, max_iter=1000).fit(X[:200]),
     "NearestCentroid": lambda X, y: NearestCentroid().fit(X, y),
     "NearestCentroid, text labels": lambda X, y: NearestCentroid().fit(X, np.array(list("cab" * 4))[y]),
@@ -52,6 +58,7 @@ MODELS: dict[str, Callable[[Array, Array], Any]] = {
     "faiss.Kmeans": lambda X, _: _faiss(X),
     "unknown model": lambda X, _: Quantizer(X),
     "subclass of KMeans": lambda X, _: CarefulKMeans(6, n_init=1, random_state=0).fit(X),
+    "subclass of NearestCentroid": lambda X, y: CarefulCentroid().fit(X, np.array(list("cab" * 4))[y]),
 }
 
 
@@ -91,6 +98,34 @@ def test_rows_the_model_never_saw_are_assigned_alike(kind: str, data: tuple[Arra
     model = MODELS[kind](X, y)
     new = np.random.default_rng(5).normal(scale=2.0, size=(2000, X.shape[1]))
     assert (wc.neuralize(model).assign(new) == predict(model, new)).all()
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, sp.csr_array])
+@pytest.mark.parametrize("kind", ["unknown model", "subclass of KMeans"])
+def test_a_model_fitted_on_arrays_is_checked_with_arrays(kind: str, make: Any) -> None:
+    X = load_iris().data
+    model = MODELS[kind](X, load_iris().target)
+    assert (wc.neuralize(model).assign(make(X)) == model.predict(X)).all()
+
+
+@pytest.mark.parametrize("mean", [0.0, 10.0, 100.0])
+def test_a_checked_model_may_round_as_its_data_do(mean: float) -> None:
+    """scikit-learn predicts float32 data in float32; far from 0 that moves rows across boundaries."""
+    X = (mean + 0.1 * np.random.default_rng(0).normal(size=(5000, 2))).astype("f4")
+    model = CarefulKMeans(5, n_init=1, random_state=0).fit(X)
+    assert (wc.neuralize(model).assign(X) == model.predict(X)).mean() > 0.9
+
+
+def test_a_model_that_knows_names_is_checked_without_a_warning() -> None:
+    X = load_iris(as_frame=True).data
+    model = CarefulKMeans(3, n_init=1, random_state=0).fit(X)
+    assert (wc.neuralize(model).assign(X.to_numpy()) == model.predict(X)).all()
+
+
+def test_affinity_propagation_fitted_on_sparse_rows() -> None:
+    X = load_iris().data
+    model = AffinityPropagation(damping=0.9).fit(sp.csr_array(X))
+    assert (wc.neuralize(model).assign(X) == model.predict(X)).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int64])

@@ -33,12 +33,12 @@ def _nearest_center(model: Any) -> Network:
             f"neuralize: the {type(model).__name__} was fitted on precomputed affinities, so it has no "
             "centroids in the space of the features. Fit it on the rows themselves."
         )
-    if len(centers) == 0:
+    if centers.shape[0] == 0:
         raise InvalidInputError(
             f"neuralize: the {type(model).__name__} did not converge and has no clusters. "
             "Fit it with more iterations or another damping."
         )
-    return _network(model, centers, np.arange(len(centers)))
+    return _network(model, centers, None)
 
 
 @adapt.register(BaseEstimator)

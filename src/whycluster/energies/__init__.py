@@ -1,7 +1,8 @@
 """Energies: what a clustering model compares. One file per family of models.
 
 A model gives each point x one energy per cluster, s_k(x), and assigns x to the least. Every energy has a
-split over the features, e_k(x), which adds up to s_k(x). That is all the rest of the package needs to know.
+split over the features, e_k(x), which adds up to s_k(x) but for a constant of the cluster; no feature is
+responsible for that. More the rest of the package need not know.
 """
 
 from whycluster.energies.energy import Energy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from whycluster.table import Floats
+from whycluster.arrays import Floats
 
 
 class Energy(ABC):
@@ -18,9 +18,11 @@ class Energy(ABC):
     n_features: int
     offset: Floats | None
     """Subtracted from every row before anything else, or None where that is not needed."""
+    scratch_width: int
+    """How many numbers per row both methods need to work in: ``scratch`` is (b, scratch_width)."""
 
     @abstractmethod
-    def energies(self, x: Floats, out: Floats) -> None:
+    def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """Write s_k(x), up to one constant per row, into ``out`` of shape (b, K)."""
 
     @abstractmethod
@@ -28,5 +30,5 @@ class Energy(ABC):
         """Write sum_k weights_k e_k(x) into ``out`` of shape (b, d).
 
         ``weights`` is (b, K) and each of its rows sums to zero, since only differences of energies
-        carry evidence. ``scratch`` is a float64 (b, d) array to work in.
+        carry evidence.
         """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from whycluster.arrays import Codes, Floats
 from whycluster.energies.energy import Energy
 from whycluster.errors import InvalidInputError
-from whycluster.table import Floats
 
 # Up to this ratio of offset to spread, expanding the square costs at most three of sixteen digits.
 _HARMLESS_OFFSET = 16.0
@@ -18,7 +18,7 @@ class SquaredEnergy(Energy):
     Both are used in expanded form, without the |x|^2 that all clusters share: s_k is linear in x, and
     sum_k a_k e_k = sum_k a_k mu_k^2 - 2 x * sum_k a_k mu_k for weights that sum to zero. That makes
     three matrix products of the whole explanation. Expanding loses digits when the data lie far from 0,
-    so centroids and data are moved by the mean of the centroids where it matters.
+    so centroids and data are moved to the middle of the centroids where it matters.
 
     Parameters
     ----------
@@ -27,6 +27,7 @@ class SquaredEnergy(Energy):
 
     def __init__(self, centroids: Floats) -> None:
         self.n_clusters, self.n_features = centroids.shape
+        self.scratch_width = self.n_features
         self.centroids = np.array(centroids, dtype=np.float64)  # a copy: the model may be refitted
         with np.errstate(over="ignore", invalid="ignore"):
             self.offset = _offset(self.centroids)
@@ -34,16 +35,19 @@ class SquaredEnergy(Energy):
             self._squares = moved**2
             self._bias = self._squares.sum(axis=1)
             self._slopes = -2.0 * moved
+        self._copies, self._originals = _duplicates(self.centroids)
         if not np.isfinite(self._bias).all():
             raise InvalidInputError(
                 "neuralize: the squared distances between the centroids overflow; "
                 f"the largest centroid value is {np.abs(centroids).max():.3g}. Rescale and fit again."
             )
 
-    def energies(self, x: Floats, out: Floats) -> None:
+    def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:  # noqa: ARG002  # not needed here
         """s_k - |x|^2 = |mu_k|^2 - 2 mu_k.x."""
         np.matmul(x, self._slopes.T, out=out)
         out += self._bias
+        if self._copies.size:  # BLAS may sum equal columns in another order; a tie has to be one
+            out[:, self._copies] = out[:, self._originals]
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """sum_k a_k mu_k^2 - 2 x * sum_k a_k mu_k."""
@@ -53,15 +57,25 @@ class SquaredEnergy(Energy):
         out += scratch
 
 
-def _offset(centroids: Floats) -> Floats | None:
-    """About the mean centroid, or None if all features lie close enough to 0 as they are.
+def _duplicates(centroids: Floats) -> tuple[Codes, Codes]:
+    """The centroids that equal an earlier one, and for each the first that it equals."""
+    _, first, same = np.unique(centroids, axis=0, return_index=True, return_inverse=True)
+    original = first[same.ravel()]
+    copies = np.flatnonzero(original != np.arange(len(centroids)))
+    return copies, original[copies]
 
-    Reading the data as it is saves a copy of every block, so it is worth the question. The mean is
-    rounded to 20 binary digits: then data with few digits, such as whole numbers, are moved without
-    rounding, and points that lie exactly between two clusters stay there.
+
+def _offset(centroids: Floats) -> Floats | None:
+    """About the median centroid, or None if all features lie close enough to 0 as they are.
+
+    Medians, since a single centroid far off must neither draw the offset away from the others nor make
+    them look wide apart. Reading the data as it is saves a copy of every block, so it is worth the
+    question. The offset is rounded to 20 binary digits: then data with few digits, such as whole
+    numbers, are moved without rounding, and points that lie exactly between two clusters stay there.
     """
-    mean = centroids.mean(axis=0)
-    if not (np.abs(mean) > _HARMLESS_OFFSET * np.ptp(centroids, axis=0)).any():
+    middle = np.median(centroids, axis=0)
+    spread = np.median(np.abs(centroids - middle), axis=0)
+    if not (np.abs(middle) > _HARMLESS_OFFSET * spread).any():
         return None
-    mantissa, exponent = np.frexp(mean)
+    mantissa, exponent = np.frexp(middle)
     return np.asarray(np.ldexp(np.round(np.ldexp(mantissa, 20)), exponent - 20))
