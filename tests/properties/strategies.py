@@ -36,3 +36,15 @@ def problems(draw: st.DrawFn, min_clusters: int = 2, max_clusters: int = 7, max_
     X = draw(grid(draw(st.integers(1, 12)), d))
     centroids = draw(grid(draw(st.integers(min_clusters, max_clusters)), d))
     return Problem(X, centroids)
+
+
+@st.composite
+def rough_problems(draw: st.DrawFn) -> Problem:
+    """Real-valued rows around real-valued centroids, each feature with a scale and an offset of its own."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    d, n_clusters = draw(st.integers(1, 60)), draw(st.integers(2, 60))
+    scale = 10.0 ** rng.uniform(-3, 3, size=d)
+    offset = scale * rng.uniform(-1, 1, size=d) * 10.0 ** draw(st.integers(0, 3))
+    centroids = rng.normal(size=(n_clusters, d)) * scale + offset
+    X = rng.normal(size=(draw(st.integers(1, 30)), d)) * scale + offset
+    return Problem(X, centroids)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import whycluster as wc
-from tests.properties.strategies import Problem, problems
+from tests.properties.strategies import Problem, problems, rough_problems
 from tests.reference import neon
 from tests.reference.shapley import shapley
 
@@ -57,6 +57,18 @@ def test_competition_is_the_reference(problem: Problem, beta: float) -> None:
         neon.competition(x, problem.centroids, neon.assign(x, problem.centroids), beta) for x in problem.X
     ]
     np.testing.assert_allclose(exp.competition, expected, rtol=1e-9, atol=1e-12 * problem.scale)
+
+
+@given(rough_problems())
+def test_real_valued_data_are_the_reference(problem: Problem) -> None:
+    exp = wc.explain(problem.centroids, problem.X)
+    # More digits for the reference: far from 0, its |mu_k|^2 - |mu_c|^2 loses those that are compared.
+    X, centroids = problem.X.astype(np.longdouble), problem.centroids.astype(np.longdouble)
+    expected = neon.explain(X, centroids)
+    # A single row between two near centroids: differences of energies, which are known to their rounding.
+    rounding = 1e-14 * ((problem.X[:, None] - problem.centroids) ** 2).sum(axis=2).max()
+    assert np.abs(exp.relevance - expected).max() <= 1e-9 * np.abs(expected).max() + rounding
+    assert np.abs(exp.residual).max() <= 1e-9 * exp.evidence.max() + rounding
 
 
 @given(problems())

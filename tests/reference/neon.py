@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+Vector = NDArray[np.floating[Any]]
+Matrix = NDArray[np.floating[Any]]
 
 
 def detect(x: Vector, centroids: Matrix, c: int, k: int) -> float:
