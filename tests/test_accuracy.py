@@ -78,6 +78,20 @@ def test_one_cluster_far_from_the_others_costs_no_digits(far: float) -> None:
     assert np.abs(exp.residual).max() <= 1e-9 * exp.evidence.max()
 
 
+@pytest.mark.parametrize("far", [1e2, 1e4, 1e6, 1e8])
+@pytest.mark.parametrize("rule", ["min-take-most", "joint", "contrast"])
+def test_groups_of_clusters_far_apart_cost_no_digits(far: float, rule: str) -> None:
+    """No offset brings both groups near 0, so squares are not expanded there."""
+    rng = np.random.default_rng(0)
+    near, far_group = rng.normal(size=(4, 4)), rng.normal(size=(4, 4)) + far
+    X = near[np.arange(200) % 4] + 0.3 * rng.normal(size=(200, 4))
+    exp = wc.explain(np.vstack([near, far_group]), X, beta=0.5, rule=rule)
+    expected = wc.explain(near, X, beta=0.5, rule=rule)  # the others take no share
+    assert (exp.cluster == expected.cluster).all()
+    assert relative_error(exp.relevance, expected.relevance) <= 1e-9
+    assert np.abs(exp.residual).max() <= 1e-9 * exp.evidence.max()
+
+
 @pytest.mark.parametrize("d", [1, 4, 9])
 def test_two_clusters_are_the_shapley_value(d: int) -> None:
     X, _ = make_blobs(20, d, centers=2, random_state=1)

@@ -322,8 +322,15 @@ def test_clusters_that_do_not_exist(name: str) -> None:
         assert message(ROWS, **{name: label}) == (
             f"explain: {name} must be one of the model's 3 clusters, 0, 1, 2; got {label!r}."
         )
-    for labels in (["a", None, 0], [True, False, True], {"a": 1}, [[0], [0, 1]]):
+    for labels in (
+        ["a", None, 0],
+        [True, False, True],
+        {"a": 1},
+        [[0], [0, 1]],
+        [0, np.zeros((2, 2)), 1],
+    ):
         assert "must be one of the model's 3 clusters, 0, 1, 2; got " in message(ROWS, **{name: labels})
+    assert "must be one of" in message(ROWS, **{name: np.ma.array([0, 1, 2], mask=[False, True, False])})
     assert message(ROWS, **{name: [0, 1]}) == (
         f"explain: {name} must be one cluster, or one for each of the 3 rows; got shape (2,)."
     )
@@ -492,6 +499,25 @@ def test_a_model_that_predicts_something_else() -> None:
     assert "first row 0 (predicted 0.5, nearest 0)" in unsupported(Odd(np.array([0.5, 0.1, 0.1])))
     assert unsupported(Odd(np.array([0, 1]))) == (
         "explain: Odd.predict must give one label per row; got shape (2,) for 3 rows."
+    )
+
+
+def test_a_model_that_rounding_hides_is_refused() -> None:
+    """Far from 0, float32 cannot tell the two near centroids apart, so nothing could be verified."""
+
+    class Wrong:
+        cluster_centers_ = np.array([[0.0, 0.0], [1.0, 0.0], [1000.0, 1000.0]]) + 1e4
+
+        def predict(self, X: Array) -> Array:
+            return np.where(X[:, 0] - 1e4 > 0.5, 0, 1)
+
+    X = (np.random.default_rng(0).uniform(-0.3, 1.3, size=(2000, 2)) + 1e4).astype("f4")
+    assert "2000 of 2000 rows differ" in unsupported(Wrong(), X)
+
+
+def test_a_model_that_predicts_nothing() -> None:
+    assert unsupported(Odd(None), pd.DataFrame(ROWS)) == (
+        "explain: Odd.predict must give one label per row; got shape (1,) for 3 rows."
     )
 
 

@@ -100,6 +100,24 @@ def test_data_that_have_not_changed_are_not_blamed(load: Any, dtype: str) -> Non
         assert row.top(1).feature.shape == (1, 1)
 
 
+def test_a_row_far_off_does_not_hide_changes_of_the_others(wine: Array, kmeans: Any) -> None:
+    X = wine.copy()
+    X[0] = 1e9
+    exp = wc.explain(kmeans, X)
+    X[7] += 0.1
+    with pytest.raises(wc.InvalidInputError, match="have been changed"):
+        exp.top()
+
+
+def test_a_common_level_of_all_features_is_no_change() -> None:
+    """Rounding grows with the values of a row, even where they do not tell clusters apart."""
+    rng = np.random.default_rng(0)
+    centroids = rng.normal(size=(3, 30))
+    centroids -= centroids.mean(axis=1, keepdims=True)
+    exp = wc.explain(centroids, rng.normal(size=(20, 30)) + 1e9 * rng.normal(size=(20, 1)))
+    assert all(row.top(1) for row in exp)
+
+
 def test_a_frame_may_get_another_index_and_other_columns_afterwards(wine: Array, kmeans: Any) -> None:
     frame = pd.DataFrame(wine, columns=NAMES)
     exp = wc.explain(kmeans, frame)
@@ -309,6 +327,16 @@ def test_summary_of_data_far_from_zero_keeps_its_digits() -> None:
     assert (summary.outside - 2.0**32).tolist() == [[1.125], [0.125]]
 
 
+def test_summary_does_not_depend_on_the_order_of_rows() -> None:
+    centroids = np.array([[0.0, 0.0], [0.5, 5.0], [0.0, 10.0], [1e18, 10.0]])
+    X = np.vstack([np.repeat(centroids[:3], 50, axis=0), centroids[3]])
+    X[:150] += 0.1 * np.random.default_rng(0).normal(size=(150, 2))
+    last, first = wc.explain(centroids, X).summary(), wc.explain(centroids, X[::-1]).summary()
+    assert last.direction[:, 0].tolist() == first.direction[:, 0].tolist()
+    np.testing.assert_allclose(first.inside, last.inside, atol=1e-12)
+    np.testing.assert_allclose(last.inside[1, 0], X[50:100, 0].mean())
+
+
 def test_summary_as_a_frame(exp: wc.Explanation) -> None:
     frame = exp.summary().to_frame("pandas")
     assert list(frame.columns) == [
@@ -401,6 +429,8 @@ def test_an_explanation_is_printed_row_by_row(exp: wc.Explanation) -> None:
 def test_control_characters_in_names_are_shown_and_not_obeyed(wine: Array, kmeans: Any) -> None:
     names = ["\x1b[2J\nwiped", *NAMES[1:]]
     text = wc.explain(kmeans, wine, feature_names=names).tell(0)
+    label = np.array(["\x1b[31m", "b"])[np.arange(178) % 2]
+    text += "\n" + str(wc.explain(NearestCentroid().fit(wine, label), wine))
     assert "\x1b" not in text
     assert all(len(line) < 100 for line in text.splitlines())
 

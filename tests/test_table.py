@@ -89,6 +89,13 @@ def test_whole_numbers_beyond_the_digits_of_a_float_are_rounded() -> None:
         assert (wc.explain(centroids, X).relevance == expected).all()
 
 
+def test_wide_whole_numbers() -> None:
+    frame = pl.DataFrame({"a": [1, 5], "b": [1, 2]})
+    centroids = np.array([[0.0, 0], [4.0, 2]])
+    wide = frame.cast(pl.Int128)
+    assert (wc.explain(centroids, wide).relevance == wc.explain(centroids, frame).relevance).all()
+
+
 def test_sparse_entries_given_twice_are_what_scipy_makes_of_them() -> None:
     entries = (np.array([True, True]), ([0, 0], [1, 1]))
     X = sp.csr_matrix(entries, shape=(2, 3))

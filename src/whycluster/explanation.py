@@ -194,7 +194,8 @@ class Explanation:
 
     def _claim(self) -> str:
         """What is explained of a single row, in a sentence."""
-        cluster, competitor, assigned = self.cluster[0], self.competitor[0], self.assigned[0]
+        named = (self.cluster[0], self.competitor[0], self.assigned[0])
+        cluster, competitor, assigned = (console.clean(str(label)) for label in named)
         name = self._table.row_name(0)
         claim = f"Row {self._rows[0] if name is None else console.clean(str(name))} is "
         claim += (
@@ -284,7 +285,7 @@ class Explanation:
         )
 
     def _unchanged(self, where: str) -> Table:
-        """The data, certainly those that were explained: their evidence is computed again."""
+        """The data, if they still give the evidence that was explained; it is computed again."""
         if not passes.is_still(self._energy, self._table, self._question, self.evidence):
             raise InvalidInputError(
                 f"{where}: the data have been changed since they were explained. Explain them again."

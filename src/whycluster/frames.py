@@ -53,8 +53,8 @@ def build_frame(
 
 def as_column(values: list[Hashable]) -> NDArray[Any]:
     """Names as a column: numbers stay numbers, everything else is text."""
-    kinds = {type(value) for value in values}
-    return np.array(values if kinds in ({int}, {str}) else [str(value) for value in values])
+    whole = {type(value) for value in values} == {int} and max(map(abs, values)) < 2**63  # type: ignore[arg-type]
+    return np.array(values if whole else [str(value) for value in values])
 
 
 def _with_text_names(columns: Mapping[Hashable, NDArray[Any]]) -> dict[Hashable, NDArray[Any]]:

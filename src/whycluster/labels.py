@@ -39,11 +39,13 @@ class Labels:
         """Labels, a single one or an array of them, to codes of the same shape."""
         codes = self.find(labels)
         if (codes < 0).any():
-            given = np.asarray(labels, dtype=object)
+            first = labels
+            if codes.ndim:
+                first = np.asarray(labels, dtype=object)[codes < 0].tolist()[0]
             shown = [repr(label) for label in self.names[:10].tolist()] + ["..."] * (len(self) > 10)
             raise InvalidInputError(
                 f"{where}: {name} must be one of the model's {len(self)} clusters, {', '.join(shown)}; "
-                f"got {given[codes < 0].tolist()[0]!r}."
+                f"got {first!r}."
             )
         return codes
 
@@ -53,28 +55,21 @@ class Labels:
             given = np.asarray(labels)
         except ValueError:  # lists of different lengths
             return np.array(-1)
+        if np.ma.is_masked(labels):
+            return np.full(given.shape, -1)
         if self._plain and given.dtype.kind in "iu":
             codes = given.astype(np.intp)
-            return (
-                codes
-                if _within(given, len(self))
-                else np.where((given >= 0) & (given < len(self)), codes, -1)
-            )
-        if given.dtype.kind == "b" and self.names.dtype.kind != "b":
-            return np.full(given.shape, -1)  # True is not cluster 1
+            if given.size and not (given.min() >= 0 and given.max() < len(self)):
+                codes[(given < 0) | (given >= len(self))] = -1
+            return codes
         # From the objects as they came: NumPy would make text of a list that mixes text and numbers.
         objects = np.asarray(labels, dtype=object).ravel().tolist()
-        found = [self._codes.get(label, -1) if _hashable(label) else -1 for label in objects]
+        found = [self._codes.get(label, -1) if self._may_be_label(label) else -1 for label in objects]
         return np.array(found, dtype=np.intp).reshape(given.shape)
 
-
-def _within(given: NDArray[Any], n: int) -> bool:
-    return not given.size or (given.min() >= 0 and given.max() < n)
-
-
-def _hashable(label: Any) -> bool:
-    try:
-        hash(label)
-    except TypeError:
-        return False
-    return True
+    def _may_be_label(self, label: Any) -> bool:
+        try:
+            hash(label)
+        except TypeError:
+            return False
+        return self.names.dtype.kind == "b" or not isinstance(label, bool)  # True is not cluster 1

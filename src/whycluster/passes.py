@@ -97,17 +97,18 @@ def assign(energy: Energy, table: Table) -> Codes:
 def is_still(energy: Energy, table: Table, question: Question, evidence: NDArray[Any]) -> bool:
     """Whether the rows still give the evidence that they gave when the question was asked before.
 
-    Up to rounding: that of the energies, which one row alone may meet in another order of summation,
-    and that of the evidence to its dtype.
+    Up to rounding: that of the energies, where one row alone may be summed in another order than among
+    many, and that of the evidence to its dtype.
     """
     differs: list[int] = []
 
     def work(space: Workspace, start: int, stop: int) -> None:
         h = space.h[: stop - start]
-        _energies(energy, table, space, start, stop, h)
-        close = 1e-9 * max(h.max(), -h.min())
+        x = _energies(energy, table, space, start, stop, h)
+        rounding = 1e-9 * np.maximum(h.max(axis=1), -h.min(axis=1)) + 1e-14 * np.einsum("bd,bd->b", x, x)
         now, then = question.stand(h, start, stop).evidence, evidence[start:stop]
-        if not np.allclose(now, then, rtol=100 * np.finfo(then.dtype).eps, atol=close):
+        rounding += 100 * np.finfo(then.dtype).eps * np.abs(then)
+        if (np.abs(now - then) > rounding).any():
             differs.append(start)
 
     _run(work, energy, table)

@@ -127,8 +127,8 @@ def summarize(
     """
     present, group = np.unique(assigned, return_inverse=True)
     size = np.bincount(group, minlength=len(present))
-    reference = table.take(np.arange(min(1, table.n_rows))).to_array().sum(axis=0)
-    moved = _sums(table, group, reference) / size[:, None]  # from the first row, so that no digits are lost
+    reference = _typical(table)  # means are taken from here, so that data far from 0 keep their digits
+    moved = _sums(table, group, reference) / size[:, None]
     n_explained = np.bincount(group, weights=explained, minlength=len(present))
     chosen = n_explained > 0
     total = _sums(ArrayTable.of(relevance), group, np.zeros(table.n_features), explained)[chosen]
@@ -142,6 +142,14 @@ def summarize(
         feature_names=table.feature_names,
         _like=like,
     )
+
+
+def _typical(table: Table, n_rows: int = 1001) -> Floats:
+    """A point among the rows, (d,): the median of some of them, which no few rows far off can move."""
+    if table.n_rows == 0:
+        return np.zeros(table.n_features)
+    some = np.linspace(0, table.n_rows - 1, min(n_rows, table.n_rows)).astype(np.intp)
+    return np.asarray(np.median(table.take(some).to_array(), axis=0))
 
 
 def _sums(table: Table, group: Codes, reference: Floats, weights: NDArray[np.bool_] | None = None) -> Floats:

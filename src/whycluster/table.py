@@ -133,8 +133,9 @@ class FrameTable(Table):
             if values.dtype.kind == "f":
                 return _as_float64(values, offset, out)
         for column, series in enumerate(block.iter_columns()):  # as a whole they would become objects
-            numbers = series.to_numpy()
-            if numbers.dtype.kind not in "fiub":
+            wide = series.dtype in (nw.Int128, nw.UInt128)
+            numbers = None if wide else series.to_numpy()
+            if numbers is None or numbers.dtype.kind not in "fiub":
                 numbers = series.cast(nw.Float64()).to_numpy()
             out[:, column] = numbers
         return _as_float64(out, offset, out)

@@ -8,6 +8,10 @@ from whycluster.arrays import Codes, Floats
 from whycluster.energies.energy import Energy
 from whycluster.errors import InvalidInputError
 
+# Up to this ratio of the largest squared centroid to the least squared distance of two, expanding the
+# square keeps ten digits of every difference.
+_FAR_APART = 1e6
+
 # Up to this ratio of offset to spread, expanding the square costs at most three of sixteen digits.
 _HARMLESS_OFFSET = 16.0
 
@@ -18,7 +22,9 @@ class SquaredEnergy(Energy):
     Both are used in expanded form, without the |x|^2 that all clusters share: s_k is linear in x, and
     sum_k a_k e_k = sum_k a_k mu_k^2 - 2 x * sum_k a_k mu_k for weights that sum to zero. That makes
     three matrix products of the whole explanation. Expanding loses digits when the data lie far from 0,
-    so centroids and data are moved to the middle of the centroids where it matters.
+    so centroids and data are moved to the middle of the centroids where it matters. Where no middle helps,
+    because groups of clusters lie too far apart for what tells their members apart, nothing is expanded:
+    slower by far, but right.
 
     Parameters
     ----------
@@ -35,22 +41,36 @@ class SquaredEnergy(Energy):
             self._squares = moved**2
             self._bias = self._squares.sum(axis=1)
             self._slopes = -2.0 * moved
-        self._copies, self._originals = _duplicates(self.centroids)
+            self._copies, self._originals = _duplicates(self.centroids)
+            self._moved = moved if _is_far_apart(np.delete(moved, self._copies, axis=0)) else None
         if not np.isfinite(self._bias).all():
             raise InvalidInputError(
                 "neuralize: the squared distances between the centroids overflow; "
                 f"the largest centroid value is {np.abs(centroids).max():.3g}. Rescale and fit again."
             )
 
-    def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:  # noqa: ARG002  # not needed here
-        """s_k - |x|^2 = |mu_k|^2 - 2 mu_k.x."""
-        np.matmul(x, self._slopes.T, out=out)
-        out += self._bias
+    def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
+        """|x - mu_k|^2, or without its |x|^2: |mu_k|^2 - 2 mu_k.x."""
+        if self._moved is not None:
+            for k, centroid in enumerate(self._moved):
+                np.subtract(x, centroid, out=scratch)
+                np.einsum("bd,bd->b", scratch, scratch, out=out[:, k])
+        else:
+            np.matmul(x, self._slopes.T, out=out)
+            out += self._bias
         if self._copies.size:  # BLAS may sum equal columns in another order; a tie has to be one
             out[:, self._copies] = out[:, self._originals]
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """sum_k a_k mu_k^2 - 2 x * sum_k a_k mu_k."""
+        """sum_k a_k (x - mu_k)^2, or without its x^2: sum_k a_k mu_k^2 - 2 x * sum_k a_k mu_k."""
+        if self._moved is not None:
+            out[...] = 0.0
+            for k, centroid in enumerate(self._moved):
+                np.subtract(x, centroid, out=scratch)
+                scratch *= scratch
+                scratch *= weights[:, k, None]
+                out += scratch
+            return
         np.matmul(weights, self._slopes, out=scratch)
         scratch *= x
         np.matmul(weights, self._squares, out=out)
@@ -63,6 +83,14 @@ def _duplicates(centroids: Floats) -> tuple[Codes, Codes]:
     original = first[same.ravel()]
     copies = np.flatnonzero(original != np.arange(len(centroids)))
     return copies, original[copies]
+
+
+def _is_far_apart(centroids: Floats) -> bool:
+    """Whether two different centroids are too near to each other for their size."""
+    sizes = np.einsum("kd,kd->k", centroids, centroids)
+    distances = sizes[:, None] + sizes - 2.0 * centroids @ centroids.T
+    np.fill_diagonal(distances, np.inf)
+    return bool(sizes.max() / _FAR_APART > distances.min())
 
 
 def _offset(centroids: Floats) -> Floats | None:
