@@ -16,6 +16,7 @@ import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits
 
 import whycluster as wc
 
@@ -183,7 +184,7 @@ def _peak(call: Callable[[], Any]) -> tuple[float, Any]:
 def _size(exp: wc.Explanation) -> float:
     """Megabytes of the result."""
     arrays = (exp.relevance, exp.evidence, exp._cluster, exp._competitor)
-    return sum(array.nbytes for array in arrays) / 2**20
+    return sum(array.nbytes for array in arrays if array.strides[0]) / 2**20  # 0: one cluster for all
 
 
 @pytest.mark.parametrize(("d", "n_clusters"), [(20, 8), (4, 50), (300, 6)])
@@ -196,7 +197,8 @@ def test_memory_beyond_the_result_does_not_grow_with_the_rows(
     extra = []
     for n_rows in (4_000_000 // d, 16_000_000 // d):
         X = rng.normal(size=(n_rows, d)) + 100
-        peak, exp = _peak(partial(wc.explain, centroids, X, **question))
+        with threadpool_limits(16):  # as on a larger machine
+            peak, exp = _peak(partial(wc.explain, centroids, X, **question))
         extra.append(peak - _size(exp))
     assert max(extra) <= 64
     assert extra[1] <= extra[0] + 8  # temporaries of the threads overlap more or less

@@ -12,8 +12,8 @@ from whycluster.errors import InvalidInputError
 # square keeps ten digits of every difference.
 _FAR_APART = 1e6
 
-# Up to this ratio of offset to spread, expanding the square costs at most three of sixteen digits.
-_HARMLESS_OFFSET = 16.0
+# Up to this ratio of offset to spread, expanding the square costs at most four of sixteen digits.
+_HARMLESS_OFFSET = 64.0
 
 
 class SquaredEnergy(Energy):
