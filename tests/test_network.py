@@ -149,7 +149,7 @@ def test_an_interruption_stops_all_threads() -> None:
     """Ctrl-C in a long explanation comes through within a block, not at the end."""
     code = (
         "import numpy as np, whycluster as wc, signal, threading, time, os\n"
-        "X = np.broadcast_to(np.zeros((1, 200)), (3_000_000, 200))\n"
+        "X = np.broadcast_to(np.zeros((1, 200)), (10_000_000, 200))\n"
         "net = wc.neuralize(np.eye(200)[:40])\n"
         "threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\n"
         "start = time.perf_counter()\n"
@@ -159,7 +159,7 @@ def test_an_interruption_stops_all_threads() -> None:
         "    print(time.perf_counter() - start)\n"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert 0.9 < float(result.stdout) < 2.5, result.stderr
+    assert 0.9 < float(result.stdout) < 3.0, result.stderr
 
 
 def test_an_error_in_a_thread_reaches_the_caller_and_leaves_blas_as_it_was() -> None:

@@ -187,21 +187,20 @@ def _size(exp: wc.Explanation) -> float:
     return sum(array.nbytes for array in arrays if array.strides[0]) / 2**20  # 0: one cluster for all
 
 
-@pytest.mark.parametrize(("d", "n_clusters"), [(20, 8), (4, 50), (300, 6)])
+@pytest.mark.parametrize(
+    ("n_rows", "d", "n_clusters"), [(3_000_000, 4, 50), (800_000, 20, 8), (50_000, 300, 6)]
+)
 @pytest.mark.parametrize("question", [{}, {"against": 1}, {"target": 2}, {"beta": 0.5}])
-def test_memory_beyond_the_result_does_not_grow_with_the_rows(
-    d: int, n_clusters: int, question: dict[str, Any]
+def test_memory_beyond_the_result_is_bounded(
+    n_rows: int, d: int, n_clusters: int, question: dict[str, Any]
 ) -> None:
+    """With 3,000,000 rows, one more number per row would be 23 MB and too much."""
     rng = np.random.default_rng(0)
-    centroids = rng.normal(size=(n_clusters, d)) + 100  # an offset: blocks have to be copied
-    extra = []
-    for n_rows in (4_000_000 // d, 16_000_000 // d):
-        X = rng.normal(size=(n_rows, d)) + 100
-        with threadpool_limits(16):  # as on a larger machine
-            peak, exp = _peak(partial(wc.explain, centroids, X, **question))
-        extra.append(peak - _size(exp))
-    assert max(extra) <= 64
-    assert extra[1] <= extra[0] + 8  # temporaries of the threads overlap more or less
+    centroids = rng.normal(size=(n_clusters, d)) + 1000  # an offset: blocks have to be copied
+    X = rng.normal(size=(n_rows, d)) + 1000
+    with threadpool_limits(16):  # as on a larger machine
+        peak, exp = _peak(partial(wc.explain, centroids, X, **question))
+    assert peak - _size(exp) <= 64
 
 
 def test_sparse_rows_are_never_made_dense_as_a_whole() -> None:
