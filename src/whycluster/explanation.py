@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -93,7 +93,7 @@ class Explanation:
     _energy: Energy
     _table: Table
     _targeted: bool  # explained for a given cluster, so that it need not be the assigned one
-    _rows: Sequence[int] | Codes  # where each row stood in the data that were explained
+    _rows: Codes | None = None  # where each row stood in the data that were explained; None: where it is
 
     @classmethod
     def of(
@@ -111,7 +111,6 @@ class Explanation:
             _energy=energy,
             _table=table,
             _targeted=question.cluster is not None,
-            _rows=range(table.n_rows),
         )
 
     @property
@@ -197,7 +196,9 @@ class Explanation:
         named = (self.cluster[0], self.competitor[0], self.assigned[0])
         cluster, competitor, assigned = (console.clean(str(label)) for label in named)
         name = self._table.row_name(0)
-        claim = f"Row {self._rows[0] if name is None else console.clean(str(name))} is "
+        if name is None:
+            name = 0 if self._rows is None else self._rows[0]
+        claim = f"Row {console.clean(str(name))} is "
         claim += (
             f"in cluster {cluster}" if assigned == cluster else f"in cluster {assigned}, not in {cluster}"
         )
@@ -212,7 +213,7 @@ class Explanation:
 
     def __getitem__(self, rows: Any) -> Explanation:
         """The explanations of some rows, by position: an index, a list of them, a slice or a mask."""
-        chosen = np.atleast_1d(np.arange(len(self))[_row_selector(rows, len(self))])
+        chosen = _positions(rows, len(self))
         return replace(
             self,
             relevance=self.relevance[chosen],
@@ -220,7 +221,7 @@ class Explanation:
             _table=self._table.take(chosen),
             _cluster=self._cluster[chosen],
             _competitor=self._competitor[chosen],
-            _rows=np.asarray(self._rows)[chosen],
+            _rows=chosen if self._rows is None else self._rows[chosen],
         )
 
     def top(self, n: int = 3) -> TopFeatures:
@@ -293,19 +294,18 @@ class Explanation:
         return self._table
 
 
-def _row_selector(rows: Any, n_rows: int) -> Any:
-    """An index that NumPy takes; a mask must be as long as the explanation."""
-    if isinstance(rows, (slice, int, np.integer)) and not isinstance(rows, bool):
-        return rows
-    chosen = np.asarray(rows)
-    if isinstance(rows, tuple):
-        chosen = np.asarray(None)  # two axes, as NumPy would read it, are not there
-    if chosen.dtype == bool and chosen.shape == (n_rows,):
-        return chosen
+def _positions(rows: Any, n_rows: int) -> Codes:
+    """The positions that an index, a list of them, a slice or a mask stands for."""
+    if isinstance(rows, (int, np.integer)) and not isinstance(rows, bool):
+        return np.array([range(n_rows)[rows]])
+    if isinstance(rows, slice):
+        return np.arange(n_rows)[rows]
+    chosen = np.asarray(None if isinstance(rows, tuple) else rows)  # a tuple: there is no second axis
+    mask = chosen.dtype == bool and chosen.shape == (n_rows,)
+    if mask or (chosen.ndim == 1 and chosen.dtype.kind in "iu"):
+        return np.asarray(np.arange(n_rows)[chosen])
     if chosen.shape == (0,):
         return chosen.astype(np.intp)
-    if chosen.ndim == 1 and chosen.dtype.kind in "iu":
-        return chosen
     raise InvalidInputError(
         f"explanation[rows]: rows must be an index, a slice, a list of indices or a mask of length {n_rows}; "
         f"got {chosen.dtype} of shape {chosen.shape}."

@@ -13,10 +13,8 @@ from whycluster.nearest_centroid import ONLY_LABELS, nearest_centroid
 from whycluster.network import Network
 from whycluster.table import column_names
 
-_ADAPTERS = (
-    "faiss",
-    "sklearn",
-)  # top-level packages that have a module of the same name in adapters/
+# Top-level packages that have a module of the same name in adapters/
+_ADAPTERS = ("faiss", "sklearn")
 
 SUPPORTED = (
     "sklearn.cluster.KMeans, MiniBatchKMeans, MeanShift, AffinityPropagation",
