@@ -111,7 +111,12 @@ class SparseTable(Table):
 
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
         """Densify the block into ``out``."""
-        return _as_float64(self.native[start:stop].toarray(), offset, out)
+        block = self.native[start:stop]
+        if block.dtype == np.float64:
+            block.toarray(out=out)
+        else:
+            out[...] = block.toarray()
+        return _as_float64(out, offset, out)
 
     def _select(self, rows: Codes) -> Any:
         return self.native[rows]
