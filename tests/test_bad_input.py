@@ -351,7 +351,7 @@ def test_against_the_own_cluster() -> None:
 
 
 @pytest.mark.parametrize(
-    "beta", [0, -1.0, np.nan, -np.inf, "soft", None, True, [1.0], 1j, np.complex64(1), np.timedelta64(1)]
+    "beta", [0, -1.0, np.nan, -np.inf, "soft", None, True, [1.0], 1j, np.complex64(1), np.timedelta64(1, "s")]
 )
 def test_beta_that_is_no_stiffness(beta: Any) -> None:
     assert message(ROWS, beta=beta) == (
