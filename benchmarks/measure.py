@@ -13,6 +13,8 @@ import numpy as np
 import sklearn
 from threadpoolctl import threadpool_info
 
+import whycluster as wc
+
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -36,6 +38,12 @@ def peak_megabytes(call: Callable[[], Any]) -> tuple[float, Any]:
         return tracemalloc.get_traced_memory()[1] / 2**20, result
     finally:
         tracemalloc.stop()
+
+
+def result_megabytes(exp: wc.Explanation) -> float:
+    """The memory of an explanation; what is one cluster for all rows takes none."""
+    arrays = (exp.relevance, exp.evidence, exp._cluster, exp._competitor)
+    return sum(array.nbytes for array in arrays if array.strides[0]) / 2**20
 
 
 def geometric_mean(values: list[float]) -> float:

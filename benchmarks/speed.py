@@ -12,7 +12,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 import whycluster as wc
-from benchmarks.measure import geometric_mean, peak_megabytes, side_by_side, write
+from benchmarks.measure import geometric_mean, peak_megabytes, result_megabytes, side_by_side, write
 from tests.reference import neon
 
 GRID = [(1_000_000, 16, 8), (500_000, 64, 16), (200_000, 256, 32), (100_000, 784, 10), (50_000, 128, 1000)]
@@ -44,13 +44,10 @@ def against_predict(shift: float, repeats: int = 9) -> list[str]:
         explain = partial(wc.explain, model, X)
         times = side_by_side({"predict": partial(model.predict, X), "explain": explain}, repeats)
         peak, exp = peak_megabytes(explain)
-        result = (
-            exp.relevance.nbytes + exp.evidence.nbytes + exp._cluster.nbytes + exp._competitor.nbytes
-        ) / 2**20
         ratios.append(times["explain"] / times["predict"])
         lines.append(
             f"| {n_rows:,} | {d} | {n_clusters} | {times['predict'] * 1e3:.0f} | "
-            f"{times['explain'] * 1e3:.0f} | {ratios[-1]:.1f}x | {peak - result:.0f} |"
+            f"{times['explain'] * 1e3:.0f} | {ratios[-1]:.1f}x | {peak - result_megabytes(exp):.0f} |"
         )
     lines += ["", f"Geometric mean {geometric_mean(ratios):.2f}x, largest {max(ratios):.1f}x."]
     return lines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -19,6 +18,7 @@ from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
 import whycluster as wc
+from benchmarks.measure import peak_megabytes, result_megabytes
 
 Array = NDArray[Any]
 NAMES = [f"column {i}" for i in range(13)]
@@ -171,22 +171,6 @@ def test_a_network_does_not_follow_a_refit(wine: Array) -> None:
     assert (net.evidence(wine) == before).all()
 
 
-def _peak(call: Callable[[], Any]) -> tuple[float, Any]:
-    """Megabytes allocated at the most while the call ran, and its result."""
-    tracemalloc.start()
-    try:
-        result = call()
-        return tracemalloc.get_traced_memory()[1] / 2**20, result
-    finally:
-        tracemalloc.stop()
-
-
-def _size(exp: wc.Explanation) -> float:
-    """Megabytes of the result."""
-    arrays = (exp.relevance, exp.evidence, exp._cluster, exp._competitor)
-    return sum(array.nbytes for array in arrays if array.strides[0]) / 2**20  # 0: one cluster for all
-
-
 @pytest.mark.parametrize(
     ("n_rows", "d", "n_clusters"), [(3_000_000, 4, 50), (800_000, 20, 8), (50_000, 300, 6)]
 )
@@ -199,15 +183,15 @@ def test_memory_beyond_the_result_is_bounded(
     centroids = rng.normal(size=(n_clusters, d)) + 1000  # an offset: blocks have to be copied
     X = rng.normal(size=(n_rows, d)) + 1000
     with threadpool_limits(16):  # as on a larger machine
-        peak, exp = _peak(partial(wc.explain, centroids, X, **question))
-    assert peak - _size(exp) <= 64
+        peak, exp = peak_megabytes(partial(wc.explain, centroids, X, **question))
+    assert peak - result_megabytes(exp) <= 64
 
 
 def test_sparse_rows_are_never_made_dense_as_a_whole() -> None:
     rng = np.random.default_rng(0)
     X = sp.random(100_000, 2_000, density=0.001, format="csr", random_state=0)  # 1.5 GB if dense
     net = wc.neuralize(rng.normal(size=(5, 2_000)))
-    peak, labels = _peak(lambda: net.assign(X))
+    peak, labels = peak_megabytes(lambda: net.assign(X))
     assert labels.shape == (100_000,)
     assert peak <= 64
 
@@ -217,6 +201,6 @@ def test_frames_are_converted_block_by_block() -> None:
     values = rng.normal(size=(400_000, 20))
     frame = pa.table({f"c{i}": column for i, column in enumerate(values.T)})
     net = wc.neuralize(rng.normal(size=(5, 20)))
-    peak, labels = _peak(lambda: net.assign(frame))
+    peak, labels = peak_megabytes(lambda: net.assign(frame))
     assert (labels == net.assign(values)).all()
     assert peak <= 40  # the whole frame has 61 MB

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Hashable, Mapping
+from collections.abc import Container, Hashable, Mapping
 from typing import Any
 
 import narwhals as nw
@@ -61,11 +61,11 @@ def _with_text_names(columns: Mapping[Hashable, NDArray[Any]]) -> dict[Hashable,
     """Only pandas has columns that are not called by text; no two names may fall together."""
     result: dict[Hashable, NDArray[Any]] = {}
     for name, values in columns.items():
-        result[unique_name(str(name), set(result))] = values
+        result[unique_name(str(name), result)] = values
     return result
 
 
-def unique_name(wanted: str, taken: set[Hashable]) -> str:
+def unique_name(wanted: str, taken: Container[Hashable]) -> str:
     """``wanted``, with underscores behind it until no column is called the same."""
     while wanted in taken:
         wanted += "_"

@@ -54,9 +54,8 @@ def nearest_centroid(
             f"neuralize: centroids must be finite; centroid {found[0]}, feature {found[1]!r} is {found[2]}."
         )
     energy = SquaredEnergy(table.to_array())
-    names = Labels(np.arange(energy.n_clusters) if labels is None else labels)
-    verify = None if predict is None else _Agreement(energy, names, predict, feature_names is not None, kind)
-    return Network(energy, labels=names.names, feature_names=feature_names, verify=verify)
+    verify = None if predict is None else _Agreement(energy, predict, feature_names is not None, kind)
+    return Network(energy, labels=labels, feature_names=feature_names, verify=verify)
 
 
 @dataclass(frozen=True)
@@ -64,15 +63,14 @@ class _Agreement:
     """Raises if a model's own prediction is not the nearest centroid, on any row that is not a tie."""
 
     energy: SquaredEnergy
-    labels: Labels
     predict: Callable[[Any], Any]
     knows_names: bool
     kind: str
 
-    def __call__(self, table: Table) -> None:
+    def __call__(self, table: Table, labels: Labels) -> None:
         nearest = passes.assign(self.energy, table)
-        labels = self._predict(table)
-        predicted = self.labels.find(labels)
+        given = self._predict(table)
+        predicted = labels.find(given)
         if predicted.shape != nearest.shape:
             raise UnsupportedModelError(
                 f"{table.where}: {self.kind}.predict must give one label per row; got shape "
@@ -87,7 +85,7 @@ class _Agreement:
             raise UnsupportedModelError(
                 f"{table.where}: {self.kind} does not predict the nearest of its cluster_centers_, so it has "
                 f"no exact network: {wrong.size} of {table.n_rows} rows differ, first row {row} (predicted "
-                f"{labels[[row]].tolist()[0]!r}, nearest {self.labels.names[nearest[[row]]].tolist()[0]!r}). "
+                f"{given[[row]].tolist()[0]!r}, nearest {labels.names[nearest[[row]]].tolist()[0]!r}). "
                 f"{ONLY_LABELS}"
             )
 

@@ -32,7 +32,8 @@ class Network:
     energy : the energies s_k and their splits
     labels : (K,) the model's names for its clusters; by default 0..K-1
     feature_names : (d,) the columns the model was fitted on, where it knows them
-    verify : called with all data that comes; raises where the model would not assign it like this network
+    verify : called with all data that comes, and the labels; raises where the model would not assign it
+        like this network
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class Network:
         *,
         labels: ArrayLike | None = None,
         feature_names: Sequence[Hashable] | None = None,
-        verify: Callable[[Table], None] | None = None,
+        verify: Callable[[Table, Labels], None] | None = None,
     ) -> None:
         if energy.n_clusters < 2:
             raise InvalidInputError(
@@ -149,7 +150,7 @@ class Network:
         names.setdefault("model_names", self.feature_names)
         table = open_table(X, where=where, name=name, n_features=self.n_features, **names)
         if self._verify is not None:
-            self._verify(table)
+            self._verify(table, self._labels)
         return table
 
     def _codes(self, labels: Any, n_rows: int, name: str) -> Codes | None:

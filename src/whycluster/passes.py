@@ -74,7 +74,7 @@ class Attribution:
         return self.relevance.dtype == np.float64 and n_clusters <= self.relevance.shape[1]
 
     def held(self, start: int, stop: int, n_clusters: int) -> Floats:
-        """H of rows start..stop, (b, K), lying where their relevance will be written.
+        """The rows start..stop of h, (b, K), lying where their relevance will be written.
 
         This spares computing h twice, once for beta and once for the relevance, and takes no memory.
         """

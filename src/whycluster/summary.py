@@ -81,7 +81,13 @@ class Summary:
         if not len(self.clusters):
             return "No row belongs to the cluster it is explained for, so there is nothing to average."
         heads = ["cluster", "rows", "", "feature", "share", "", "mean inside", "outside"]
-        rows = [line for group in range(len(self.clusters)) for line in self._lines(group, n_features)]
+        shares = self.share
+        largest = float(np.abs(shares).max())
+        rows = [
+            line
+            for group, share in enumerate(shares)
+            for line in self._lines(group, share, largest, n_features)
+        ]
         return console.table(heads, rows, align="<><<><>>")
 
     def __str__(self) -> str:
@@ -89,8 +95,8 @@ class Summary:
 
     __repr__ = __str__  # a notebook shows the table too
 
-    def _lines(self, group: int, n_features: int) -> list[list[str]]:
-        share = self.share[group]
+    def _lines(self, group: int, share: Floats, largest: float, n_features: int) -> list[list[str]]:
+        """The strongest features of one cluster."""
         strongest = np.argsort(-np.abs(share), kind="stable")[:n_features]
         return [
             [
@@ -99,7 +105,7 @@ class Summary:
                 str(self.direction[group, i]),
                 str(self.feature_names[i]),
                 f"{share[i]:.0%}",
-                console.bar(share[i], float(np.abs(self.share).max())),
+                console.bar(share[i], largest),
                 f"{self.inside[group, i]:.3g}",
                 "" if np.isnan(self.outside[group, i]) else f"{self.outside[group, i]:.3g}",
             ]

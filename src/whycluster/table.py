@@ -357,8 +357,9 @@ def _match_names(
     """Columns in the order the model was fitted on; raise if the names are not the same set."""
     if frame.columns == model_names:
         return frame
-    missing = [c for c in model_names if c not in set(frame.columns)]
-    extra = [c for c in frame.columns if c not in set(model_names)]
+    given, known = set(frame.columns), set(model_names)
+    missing = [c for c in model_names if c not in given]
+    extra = [c for c in frame.columns if c not in known]
     if missing or extra:
         parts = [f"{what}: {cols[:5]}" for what, cols in (("missing", missing), ("unknown", extra)) if cols]
         raise InvalidInputError(
