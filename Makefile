@@ -5,20 +5,24 @@
 PYTHON ?= python3
 DEMO := .venv-demo
 TEST := .venv
+BIO := .venv-bio
 
 .PHONY: demo test bench golden clean
 
 demo: $(DEMO)/installed
 	$(DEMO)/bin/whycluster demo
 
-test: $(TEST)/installed
+test: $(TEST)/installed $(BIO)/installed
 	$(TEST)/bin/ruff format --check .
 	$(TEST)/bin/ruff check .
 	$(TEST)/bin/mypy
 	$(TEST)/bin/pytest
+	$(BIO)/bin/pytest --override-ini addopts= tests/bio
 
 bench: $(TEST)/installed
 	$(TEST)/bin/python -m benchmarks.speed
+	$(TEST)/bin/python -m benchmarks.kernel
+	$(TEST)/bin/python -m benchmarks.surrogate
 	$(TEST)/bin/python -m benchmarks.startup
 
 $(DEMO)/installed: pyproject.toml $(shell find src -name '*.py')
@@ -33,8 +37,14 @@ $(TEST)/installed: pyproject.toml constraints.txt
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[deep,faiss,shap,test]'
 	touch $@
 
+# anndata needs an older pandas than the other tests, so it has an environment of its own.
+$(BIO)/installed: pyproject.toml constraints-bio.txt
+	$(PYTHON) -m venv $(BIO)
+	$(BIO)/bin/pip install --quiet --constraint constraints-bio.txt --editable . anndata hypothesis leidenalg pytest
+	touch $@
+
 clean:
-	rm -rf $(DEMO) $(TEST) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(DEMO) $(TEST) $(BIO) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 golden: $(TEST)/installed
 	$(TEST)/bin/python -m tests.golden

@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from sklearn.cluster import (
     DBSCAN,
     AffinityPropagation,
-    AgglomerativeClustering,
     BisectingKMeans,
+    FeatureAgglomeration,
     KMeans,
     MeanShift,
     MiniBatchKMeans,
 )
 from sklearn.datasets import load_digits, load_iris
+from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -404,32 +405,42 @@ def unsupported(model: Any, X: Any = ROWS) -> str:
 
 
 def test_an_unknown_model_lists_what_is_supported_and_points_to_labels() -> None:
-    text = unsupported(AgglomerativeClustering(2).fit(ROWS))
+    text = unsupported(StandardScaler().fit(ROWS))
     assert text.startswith(
-        "neuralize: no exact network is known for AgglomerativeClustering. Supported, once fitted, are:\n"
-        "  - sklearn.cluster.KMeans, MiniBatchKMeans, MeanShift, AffinityPropagation\n"
-        "  - sklearn.neighbors.NearestCentroid (euclidean)\n"
-        "  - faiss.Kmeans\n"
+        "neuralize: no exact network is known for StandardScaler. Supported, once fitted, are:\n"
+        "  - whycluster.KernelKMeans, Surrogate\n"
+        "  - sklearn.cluster.KMeans, MiniBatchKMeans, BisectingKMeans, Birch, MeanShift, "
+        "AffinityPropagation\n"
     )
-    assert "can be explained from its labels" in text
-    for model in (DBSCAN().fit(ROWS), "k-means", 3, None, {"centers": 1}, print):
+    assert text.endswith(
+        "Any clustering can be explained from its labels, through a surrogate that says how well it matches "
+        "them: wc.explain(labels, X)."
+    )
+    for model in ("k-means", 3, None, {"centers": 1}, print):
         assert "Supported, once fitted, are" in unsupported(model)
     assert unsupported(KMeans) == "neuralize: model must be a fitted model; got the class KMeans."
 
 
-def test_the_way_out_for_labels_works() -> None:
-    X = load_iris().data
-    labels = AgglomerativeClustering(3).fit_predict(X)
-    stand_in = NearestCentroid().fit(X, labels)
-    assert (wc.neuralize(stand_in).assign(X) == labels).mean() > 0.9
-    assert len(wc.explain(stand_in, X)) == 150
-
-
 @pytest.mark.parametrize("make", [np.array, list, pd.Series, pl.Series])
-def test_labels_instead_of_a_model(make: Any) -> None:
-    assert unsupported(make([0, 1, 0])).startswith(
-        "neuralize: centroids must be an array of shape (clusters, features); got shape (3,). "
-        "If these are labels: any clustering can be explained from its labels, through a stand-in"
+def test_labels_have_no_network(make: Any) -> None:
+    with pytest.raises(wc.UnsupportedModelError) as error:
+        wc.neuralize(make([0, 1, 0]))
+    assert str(error.value) == (
+        "neuralize: labels say which cluster each row is in, but not why another row would be. "
+        "wc.explain(labels, X) explains them through a surrogate; "
+        "wc.Surrogate().fit(X, labels) is that surrogate, and can be neuralized."
+    )
+
+
+def test_a_model_that_has_only_labels_has_no_network() -> None:
+    with pytest.raises(wc.UnsupportedModelError, match=r"^neuralize: the labels of DBSCAN say which cluster"):
+        wc.neuralize(DBSCAN().fit(ROWS))
+
+
+def test_clusters_of_features_are_refused() -> None:
+    assert unsupported(FeatureAgglomeration(2).fit(ROWS)) == (
+        "neuralize: a FeatureAgglomeration clusters the features, not the rows, so there is no row to "
+        "explain."
     )
 
 
@@ -460,13 +471,27 @@ def test_another_kind_of_estimator_that_is_not_fitted() -> None:
         wc.explain(DBSCAN(), ROWS)
 
 
-def test_a_model_with_centers_that_does_not_predict_the_nearest() -> None:
+class Flipped(GaussianMixture):  # type: ignore[misc]  # scikit-learn has no types
+    """A subclass that predicts in its own way."""
+
+    def predict(self, X: Any) -> Any:
+        return 1 - super().predict(X)
+
+
+class Hurried(BisectingKMeans):  # type: ignore[misc]
+    """A subclass that does not go down the tree."""
+
+    def predict(self, X: Any) -> Any:
+        return ((X[:, None] - self.cluster_centers_) ** 2).sum(axis=2).argmin(axis=1)
+
+
+def test_a_subclass_that_does_not_predict_as_its_parent() -> None:
     X = load_digits().data
-    model = BisectingKMeans(10, random_state=0).fit(X)
+    model = Hurried(10, random_state=0).fit(X)
     text = unsupported(model, X)
     assert re.match(
-        r"explain: BisectingKMeans does not predict the nearest of its cluster_centers_, so it has no exact "
-        r"network: \d+ of 1797 rows differ, first row \d+ \(predicted \d+, nearest \d+\)\. Any clust",
+        r"explain: Hurried does not predict as BisectingKMeans does, so it has no exact "
+        r"network: \d+ of 1797 rows differ, first row \d+ \(predicted \d+, not \d+\)\. Any clust",
         text,
     )
     net = wc.neuralize(model)
@@ -474,6 +499,8 @@ def test_a_model_with_centers_that_does_not_predict_the_nearest() -> None:
         net.assign(X)
     with pytest.raises(wc.UnsupportedModelError, match=r"^evidence: "):
         net.evidence(X)
+    flipped = Flipped(2, random_state=0).fit(load_iris().data)
+    assert "Flipped does not predict as GaussianMixture does" in unsupported(flipped, load_iris().data)
 
 
 class Odd:
@@ -490,13 +517,9 @@ class Odd:
 
 
 def test_a_model_that_predicts_something_else() -> None:
-    assert "1 of 3 rows differ, first row 2 (predicted -1, nearest 2)" in unsupported(
-        Odd(np.array([0, 1, -1]))
-    )
-    assert "1 of 3 rows differ, first row 2 (predicted 99, nearest 2)" in unsupported(
-        Odd(np.array([0, 1, 99]))
-    )
-    assert "first row 0 (predicted 0.5, nearest 0)" in unsupported(Odd(np.array([0.5, 0.1, 0.1])))
+    assert "1 of 3 rows differ, first row 2 (predicted -1, not 2)" in unsupported(Odd(np.array([0, 1, -1])))
+    assert "1 of 3 rows differ, first row 2 (predicted 99, not 2)" in unsupported(Odd(np.array([0, 1, 99])))
+    assert "first row 0 (predicted 0.5, not 0)" in unsupported(Odd(np.array([0.5, 0.1, 0.1])))
     assert unsupported(Odd(np.array([0, 1]))) == (
         "explain: Odd.predict must give one label per row; got shape (2,) for 3 rows."
     )
@@ -578,20 +601,69 @@ def test_affinity_propagation_that_did_not_converge() -> None:
     )
 
 
-def test_nearest_centroids_that_are_not_euclidean() -> None:
+def test_manhattan_distances_with_priors_do_not_add_over_features() -> None:
     X, y = np.random.default_rng(0).normal(size=(9, 3)), [0] * 6 + [1] * 3
-    assert unsupported(NearestCentroid(metric="manhattan").fit(X, y)) == (
-        "neuralize: NearestCentroid must have metric='euclidean'; got 'manhattan'."
-    )
-    assert unsupported(NearestCentroid(priors="empirical").fit(X, y)) == (
-        "neuralize: NearestCentroid must have uniform priors; with others it does not predict the nearest "
-        "centroid. Got priors='empirical'."
-    )
-
-
-def test_spherical_faiss() -> None:
-    model = faiss.Kmeans(3, 2, spherical=True, min_points_per_centroid=1)
-    model.train(ROWS.astype("f4"))
+    model = NearestCentroid(metric="manhattan", priors="empirical").fit(X, y)
     assert unsupported(model) == (
-        "neuralize: a spherical faiss.Kmeans assigns by inner product, not to the nearest centroid."
+        "neuralize: NearestCentroid with metric='manhattan' must have uniform priors; with others it squares "
+        "the distances, which then no longer add over the features. Got priors='empirical'."
+    )
+
+
+def test_metric() -> None:
+    assert message(ROWS, metric="chebyshev") == (
+        "neuralize: metric must be one of 'euclidean', 'manhattan', 'cosine', 'dot'; got 'chebyshev'."
+    )
+    assert message(ROWS, model=DBSCAN().fit(ROWS), metric="cosine") == (
+        "neuralize: metric is for centroids, or a fitted model with cluster_centers_ and predict; got DBSCAN."
+    )
+    assert message(ROWS, metric="cosine") == (
+        'neuralize: a centroid of zeros has no direction; centroid 0 is one, so metric="cosine" is not '
+        "possible."
+    )
+
+
+@pytest.mark.parametrize("threshold", [0, 1, 0.0, 1.0, -0.5, 1.5, np.nan, "0.9", True])
+def test_a_threshold_is_a_probability(threshold: Any) -> None:
+    assert message(ROWS, metric="dot", threshold=threshold) == (
+        f"explain: threshold must be a probability between 0 and 1, both excluded; got {threshold!r}."
+    )
+
+
+def test_a_threshold_needs_probabilities() -> None:
+    assert message(ROWS, threshold=0.9) == (
+        "explain: threshold is for models that give probabilities, such as Gaussian mixtures; this one only "
+        "compares its clusters. Leave it out."
+    )
+    for option in ({"against": 1}, {"rule": "joint"}, {"beta": 2.0}):
+        assert message(ROWS, metric="dot", threshold=0.9, **option) == (
+            "explain: threshold asks about a cluster against all others together, which fixes how they "
+            "share; "
+            "against, beta and rule do not go with it."
+        )
+
+
+def test_a_collapsed_component() -> None:
+    """One on a single point is sharp but fine; one without weight is left out; a broken one is an error."""
+    X = np.concatenate([np.random.default_rng(0).normal(size=(60, 2)), [[9.0, 9.0]]])
+    model = GaussianMixture(3, means_init=[[0, 0], [1, 0], [9, 9]], random_state=0).fit(X)
+    assert (wc.neuralize(model).assign(X) == model.predict(X)).all()
+    assert np.isfinite(wc.explain(model, X).relevance).all()
+    model.weights_ = np.array([0.5, 0.0, 0.5])
+    net = wc.neuralize(model)
+    assert net.labels.tolist() == [0, 2]
+    with np.errstate(divide="ignore"):
+        assert (net.assign(X) == model.predict(X)).all()
+    model.precisions_cholesky_ = np.full_like(model.precisions_cholesky_, np.inf)
+    assert message(X, model=model) == (
+        "neuralize: the GaussianMixture has components with infinite or missing parameters: they have "
+        "collapsed. Fit it again with a larger reg_covar or fewer components."
+    )
+
+
+def test_one_cluster_in_a_tree() -> None:
+    model = BisectingKMeans(1, random_state=0).fit(ROWS)
+    assert message(ROWS, model=model) == (
+        "neuralize: the model must have at least 2 clusters, since a cluster is explained against its "
+        "competitors; got 1."
     )

@@ -8,12 +8,14 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from importlib.metadata import distribution, requires
 from pathlib import Path
 
 import pytest
 
 import whycluster as wc
+from whycluster.neuralize import SUPPORTED
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "whycluster"
@@ -21,24 +23,44 @@ SOURCE = ROOT / "src" / "whycluster"
 # From the ground up; a module may import only from layers below its own.
 LAYERS = [
     {"errors", "console", "arrays"},
-    {"table", "frames"},
+    {"table", "frames", "tree", "fidelity"},
     {"energies.energy"},
-    {"energies.squared"},
+    {"energies.additive", "energies.linear"},
+    {"energies.squared", "energies.gaussian"},
+    {"energies.softmin", "energies.descent"},
     {"energies"},
-    {"propagate", "blocks", "labels"},
+    {"propagate", "blocks", "labels", "estimators"},
     {"passes", "summary", "torch_network"},
-    {"explanation"},
+    {"explanation", "kernel_kmeans", "agreement", "kernel_fit"},
     {"network"},
-    {"nearest_centroid"},
+    {"nearest_centroid", "surrogate"},
     {"neuralize"},
-    {"adapters", "adapters.sklearn", "adapters.faiss"},
+    {
+        "adapters",
+        "adapters.sklearn",
+        "adapters.faiss",
+        "adapters.kmedoids",
+        "adapters.kmodes",
+        "adapters.whycluster",
+    },
     {"explain"},
     {"cli.demo"},
     {"cli"},
     {"", "__main__"},
 ]
 
-OPTIONAL = ["torch", "matplotlib", "pandas", "polars", "pyarrow", "shap", "faiss"]
+OPTIONAL = [
+    "torch",
+    "matplotlib",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "shap",
+    "faiss",
+    "kmedoids",
+    "kmodes",
+    "hdbscan",
+]
 
 
 def module_name(path: Path) -> str:
@@ -136,6 +158,13 @@ def test_the_core_needs_four_packages() -> None:
     assert plain_requirements("whycluster") == {"numpy", "scipy", "scikit-learn", "narwhals"}
 
 
+def test_the_page_of_models_has_every_supported_model() -> None:
+    page = (ROOT / "docs" / "models.md").read_text()
+    for line in SUPPORTED:
+        for name in re.findall(r"\b[A-Z]\w+", line):
+            assert name in page, name
+
+
 def test_public_names_are_documented_and_there() -> None:
     assert sorted(wc.__all__) == wc.__all__
     for name in wc.__all__:
@@ -146,18 +175,23 @@ def test_public_names_are_documented_and_there() -> None:
             assert path.name in listed, f"ARCHITECTURE.md says nothing of {path.name}"
 
 
-def test_the_code_in_the_readme_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore::whycluster.FidelityWarning")  # the README says that it warns
+@pytest.mark.parametrize(("page", "n_blocks"), [("README.md", 5), ("docs/models.md", 2)])
+def test_the_code_in_the_pages_runs(
+    page: str, n_blocks: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(blocks) >= 3
+    found = re.findall(r"^( *)```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+    blocks = [textwrap.dedent(block) for _, block in found]
+    assert len(blocks) >= n_blocks
     scope: dict[str, object] = {}
     for block in blocks:
         if ">>>" in block:
             parser, runner = doctest.DocTestParser(), doctest.DocTestRunner()
-            runner.run(parser.get_doctest(block, scope, "README", "README.md", 0))
+            runner.run(parser.get_doctest(block, scope, page, page, 0))
             assert runner.summarize().failed == 0
         else:
-            exec(compile(block, "README.md", "exec"), scope)
+            exec(compile(block, page, "exec"), scope)
 
 
 def test_the_readme_shows_the_demo_as_it_is() -> None:

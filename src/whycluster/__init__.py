@@ -4,7 +4,10 @@ Any clustering model is rewritten, without retraining, as a neural network that 
 model does (`neuralize`); the evidence for the cluster is then propagated back to the features (`explain`).
 """
 
+from typing import TYPE_CHECKING, Any
+
 from whycluster.errors import (
+    FidelityWarning,
     InvalidInputError,
     MissingDependencyError,
     NotFittedError,
@@ -16,16 +19,36 @@ from whycluster.explanation import Explanation
 from whycluster.network import Network
 from whycluster.neuralize import neuralize
 
+if TYPE_CHECKING:
+    from whycluster.kernel_kmeans import KernelKMeans
+    from whycluster.surrogate import Surrogate
+
 __version__ = "0.1.0"
 
 __all__ = [
     "Explanation",
+    "FidelityWarning",
     "InvalidInputError",
+    "KernelKMeans",
     "MissingDependencyError",
     "Network",
     "NotFittedError",
+    "Surrogate",
     "UnsupportedModelError",
     "WhyClusterError",
     "explain",
     "neuralize",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The estimators, when they are asked for: they need scikit-learn, which takes its time to load."""
+    if name == "KernelKMeans":
+        from whycluster.kernel_kmeans import KernelKMeans
+
+        return KernelKMeans
+    if name == "Surrogate":
+        from whycluster.surrogate import Surrogate
+
+        return Surrogate
+    raise AttributeError(f"module 'whycluster' has no attribute {name!r}")

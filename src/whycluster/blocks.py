@@ -10,8 +10,9 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -72,19 +73,37 @@ def run(work: Work, energy: Energy, n_rows: int) -> None:
             stopped.set()
             raise
 
-    # One call at a time is spread over threads; calls beside it run on the thread they came on.
-    if n_blocks <= 1 or not _spreading.acquire(blocking=False):
-        labour(0, 1)
+    with _threads(n_blocks) as (pool, n_threads):
+        if pool is None:
+            labour(0, 1)
+            return
+        futures = [pool.submit(labour, thread, n_threads) for thread in range(n_threads)]
+        try:
+            for future in futures:
+                future.result()
+        finally:
+            stopped.set()
+
+
+def each(work: Callable[[int], None], n_tasks: int) -> None:
+    """Call ``work`` with 0, 1, ..., on several threads."""
+    with _threads(n_tasks) as (pool, _):
+        list((map if pool is None else pool.map)(work, range(n_tasks)))
+
+
+@contextmanager
+def _threads(n_tasks: int) -> Iterator[tuple[ThreadPoolExecutor | None, int]]:
+    """Threads, and their number, while BLAS is held to one; None where there is no need for them.
+
+    One call at a time is spread over threads; calls beside it, or inside, run on the thread they came on.
+    """
+    if n_tasks <= 1 or not _spreading.acquire(blocking=False):
+        yield None, 1
         return
     try:
-        n_threads = min(_blas_threads(), _MOST_THREADS, n_blocks)
+        n_threads = min(_blas_threads(), _MOST_THREADS, n_tasks)
         with _blas().limit(limits=1), ThreadPoolExecutor(n_threads, "whycluster") as pool:
-            futures = [pool.submit(labour, thread, n_threads) for thread in range(n_threads)]
-            try:
-                for future in futures:
-                    future.result()
-            finally:
-                stopped.set()
+            yield pool, n_threads
     finally:
         _spreading.release()
 

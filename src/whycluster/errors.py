@@ -23,3 +23,7 @@ class NotFittedError(WhyClusterError, ValueError):
 
 class MissingDependencyError(WhyClusterError, ImportError):
     """An optional library is needed for this call."""
+
+
+class FidelityWarning(UserWarning):
+    """A surrogate matches its labels badly, so its explanations may not be those of the clustering."""

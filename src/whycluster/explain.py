@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+from numpy.typing import NDArray
+
+from whycluster import passes
 from whycluster.explanation import Explanation
-from whycluster.neuralize import neuralize
+from whycluster.network import Network
+from whycluster.neuralize import AwaitingColumns, OnlyLabels, look_into
+from whycluster.propagate import DEFAULT_RULE
+from whycluster.table import FrameTable, open_table
 
 
 def explain(
@@ -16,9 +22,12 @@ def explain(
     target: Any = None,
     against: Any = None,
     beta: float | str = "auto",
-    rule: str = "min-take-most",
+    rule: str = DEFAULT_RULE,
+    threshold: float | None = None,
     background: Any = None,
     feature_names: Sequence[Hashable] | None = None,
+    metric: str | None = None,
+    categorical: Sequence[int] | None = None,
 ) -> Explanation:
     """Explain why each row is in its cluster.
 
@@ -56,12 +65,31 @@ def explain(
     >>> exp.evidence
     array([ 8., 12.])
     """
-    return neuralize(model).explain(
+    found = look_into(model, metric)
+    if isinstance(found, AwaitingColumns):
+        found = found.seen(X) if categorical is None else found.told(categorical)
+    if isinstance(found, OnlyLabels):
+        # Each row is explained for the label it has, whether or not the surrogate would give it that.
+        found, given = _fit_surrogate(found.labels, X, feature_names)
+        target = given if target is None else target
+    return found.explain(
         X,
         target=target,
         against=against,
         beta=beta,
         rule=rule,
+        threshold=threshold,
         background=background,
         feature_names=feature_names,
     )
+
+
+def _fit_surrogate(
+    labels: Any, X: Any, feature_names: Sequence[Hashable] | None
+) -> tuple[Network, NDArray[Any]]:
+    """The network of a surrogate for these labels of these rows, and the labels by its names."""
+    from whycluster.surrogate import Surrogate  # loads scikit-learn
+
+    table = open_table(X, where="explain", feature_names=feature_names)
+    surrogate = Surrogate().fit_rows(passes.to_finite_array(table), labels, "explain")
+    return surrogate.network(table.feature_names if isinstance(table, FrameTable) else None), surrogate.given_

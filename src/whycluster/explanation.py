@@ -14,6 +14,7 @@ from whycluster import console, passes
 from whycluster.arrays import Codes, Floats
 from whycluster.energies import Energy
 from whycluster.errors import InvalidInputError, MissingDependencyError
+from whycluster.fidelity import Fidelity
 from whycluster.frames import as_column, build_frame, unique_name
 from whycluster.passes import Attribution, Question
 from whycluster.propagate import CONTRAST
@@ -21,6 +22,7 @@ from whycluster.summary import Summary, summarize
 from whycluster.table import Table
 
 _ROWS_SHOWN = 3  # when an explanation is printed
+_ROUNDING = 1e-6  # a residual below this part of the evidence is not worth a line
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -31,7 +33,7 @@ class TopFeatures:
     ----------
     feature : names
     relevance : signed relevance
-    value : the row's value of that feature
+    value : the row's value of that feature; objects where the data have categories
     """
 
     feature: NDArray[Any]
@@ -75,9 +77,13 @@ class Explanation:
     competitor : (n,) the label of its strongest competitor, or of the one it is explained against
     assigned : (n,) the label of the cluster the row is in, whatever the target
     competition : (n, K) how the evidence was shared among the competitors, R_k; 0 at the own cluster
-    residual : (n,) evidence minus the sum of relevance; rounding only, for k-means
+    residual : (n,) evidence minus the sum of relevance: what is due to no feature. For energies that add over
+        the features, such as k-means, rounding only
     beta : the stiffness that was used; None for contrasts, which need none
-    rule : "min-take-most", "joint" or "contrast"
+    rule : "min-take-most", "joint" or "contrast"; "soft" where a threshold was given
+    threshold : the probability that the cluster's was explained to exceed; None where it need only be the
+        largest
+    fidelity : how well the surrogate that is explained matches the clustering; None for exact networks
     labels : (K,) the labels of all clusters, in the order of the columns of `competition`
     data : the rows as they were given; not copied, so leave their values as they are
     feature_names : the d names
@@ -93,11 +99,19 @@ class Explanation:
     _energy: Energy
     _table: Table
     _targeted: bool  # explained for a given cluster, so that it need not be the assigned one
+    threshold: float | None = None
+    fidelity: Fidelity | None = None
     _rows: Codes | None = None  # where each row stood in the data that were explained; None: where it is
 
     @classmethod
     def of(
-        cls, answer: Attribution, question: Question, energy: Energy, table: Table, labels: NDArray[Any]
+        cls,
+        answer: Attribution,
+        question: Question,
+        energy: Energy,
+        table: Table,
+        labels: NDArray[Any],
+        fidelity: Fidelity | None = None,
     ) -> Explanation:
         """The explanation that answers a question asked of all rows of a table."""
         return cls(
@@ -111,6 +125,8 @@ class Explanation:
             _energy=energy,
             _table=table,
             _targeted=question.cluster is not None,
+            threshold=question.threshold,
+            fidelity=fidelity,
         )
 
     @property
@@ -157,7 +173,7 @@ class Explanation:
     def _question(self) -> Question:
         """What was asked of these rows."""
         competitor = self._competitor if self.rule == CONTRAST else None
-        return Question(self._cluster, competitor, self.rule, self.beta)
+        return Question(self._cluster, competitor, self.rule, self.beta, self.threshold)
 
     def __len__(self) -> int:
         return len(self.evidence)
@@ -182,13 +198,15 @@ class Explanation:
         one = self[row]
         top = one.top(n_features)
         cells = zip(top.feature[0], top.value[0], top.relevance[0], strict=True)
-        lines = [
-            [str(f), f"{v:.3g}", f"{r:.3g}", console.bar(r, np.abs(top.relevance).max())] for f, v, r in cells
-        ]
+        largest = np.abs(top.relevance).max()
+        lines = [[str(f), _shown(v), f"{r:.3g}", console.bar(r, largest)] for f, v, r in cells]
         n_left = len(self.feature_names) - len(lines)
         if n_left:
             rest = one.relevance.sum() - top.relevance.sum()
             lines.append([f"{n_left} more feature{'s' * (n_left != 1)}", "", f"{rest:.3g}", ""])
+        residual = float(one.residual[0])
+        if abs(residual) > _ROUNDING * max(largest, abs(float(one.evidence[0]))):
+            lines.append(["due to no feature", "", f"{residual:.3g}", ""])
         return one._claim() + "\n" + console.table(["feature", "value", "relevance", ""], lines, align="<>><")
 
     def _claim(self) -> str:
@@ -204,6 +222,10 @@ class Explanation:
         )
         if self._cluster[0] == self._competitor[0]:
             return f"{claim}: nothing to explain against itself"
+        if self.threshold is not None:
+            side = "above" if self.evidence[0] >= 0 else "below"
+            share = f"the probability of {cluster} is {side} {self.threshold:g}"
+            return f"{claim}: {share}, evidence {self.evidence[0]:.3g}, nearest competitor {competitor}"
         if self.rule == CONTRAST or assigned != cluster:
             return f"{claim}: evidence {self.evidence[0]:.3g} for {cluster} against {competitor}"
         return f"{claim}: evidence {self.evidence[0]:.3g}, nearest competitor {competitor}"
@@ -232,15 +254,12 @@ class Explanation:
         table = self._unchanged("top")
         n = min(int(n), d)
         columns = np.empty((len(self), n), dtype=np.intp)
-        value = np.empty((len(self), n))
-        for start, block in table.blocks():
-            rows = slice(start, start + len(block))
+        for rows in table.slices():
             columns[rows] = _largest(np.abs(self.relevance[rows]), n)
-            value[rows] = np.take_along_axis(block, columns[rows], axis=1)
         return TopFeatures(
             feature=as_column(self.feature_names)[columns],
             relevance=np.take_along_axis(self.relevance, columns, axis=1),
-            value=value,
+            value=table.pick(columns),
             _like=self.data,
         )
 
@@ -281,6 +300,7 @@ class Explanation:
             values=self.relevance,
             base_values=np.zeros(len(self)),
             data=table.to_array(),
+            display_data=table.to_objects() if table.categories else None,
             feature_names=[str(name) for name in self.feature_names],
             output_names=None,
         )
@@ -310,6 +330,12 @@ def _positions(rows: Any, n_rows: int) -> Codes:
         f"explanation[rows]: rows must be an index, a slice, a list of indices or a mask of length {n_rows}; "
         f"got {chosen.dtype} of shape {chosen.shape}."
     )
+
+
+def _shown(value: Any) -> str:
+    """A number in three digits, a category as it is."""
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    return f"{value:.3g}" if number else str(value)
 
 
 def _largest(values: NDArray[Any], n: int) -> NDArray[np.intp]:

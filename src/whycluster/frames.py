@@ -37,6 +37,7 @@ def build_frame(
     source = nw.from_native(like, eager_only=True, pass_through=True)
     if not isinstance(source, nw.DataFrame):
         source = None
+    columns = {c: _plain(v) if v.dtype == object else v for c, v in columns.items()}
     chosen: Any = backend or (source.implementation if source is not None else _installed(where))
     if chosen not in ("pandas", nw.Implementation.PANDAS):
         columns = _with_text_names(columns)
@@ -55,6 +56,12 @@ def as_column(values: list[Hashable]) -> NDArray[Any]:
     """Names as a column: numbers stay numbers, everything else is text."""
     whole = {type(value) for value in values} == {int} and max(map(abs, values)) < 2**63  # type: ignore[arg-type]
     return np.array(values if whole else [str(value) for value in values])
+
+
+def _plain(values: NDArray[Any]) -> NDArray[Any]:
+    """Objects as a column of one kind: numbers if all are, else text."""
+    kinds = {type(value) for value in values.tolist()}
+    return values.astype(np.float64) if float in kinds <= {int, float} else as_column(values.tolist())
 
 
 def _with_text_names(columns: Mapping[Hashable, NDArray[Any]]) -> dict[Hashable, NDArray[Any]]:

@@ -9,6 +9,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from whycluster.arrays import Codes
 from whycluster.errors import InvalidInputError
+from whycluster.table import is_missing
+
+NOISE = "noise"
+"""What rows that a density clustering gives to no cluster, with the label -1, are called in all output."""
+
+BY_LABELS = (
+    "Any clustering can be explained from its labels, through a surrogate that says how well it matches "
+    "them: "
+    "wc.explain(labels, X)."
+)
 
 
 class Labels:
@@ -16,7 +26,7 @@ class Labels:
 
     Parameters
     ----------
-    names : (K,) different labels, such as integers or strings
+    names : (K,) different labels, such as integers or strings; an array of objects may mix them
     """
 
     def __init__(self, names: ArrayLike) -> None:
@@ -25,6 +35,8 @@ class Labels:
         self._codes = {name: code for code, name in enumerate(self.names.tolist())}
         if self.names.ndim != 1 or len(self._codes) != self.names.size:
             raise InvalidInputError(f"neuralize: labels must be different names; got {self.names.tolist()}.")
+        if self.names.dtype == object and NOISE in self._codes:
+            self._codes.setdefault(-1, self._codes[NOISE])  # what the clustering itself calls it
         # Plain 0..K-1, the usual case, are their own codes: nothing to look up, row by row.
         self._plain = self.names.dtype.kind in "iu" and np.array_equal(self.names, np.arange(len(self)))
 
@@ -73,3 +85,62 @@ class Labels:
         except TypeError:
             return False
         return self.names.dtype.kind == "b" or not isinstance(label, bool)  # True is not cluster 1
+
+
+def read_labels(labels: Any, n_rows: int, where: str) -> tuple[Codes, NDArray[Any]]:
+    """Codes (n,) and names (K,) of the labels of a clustering, with -1 named `NOISE`, as the last cluster.
+
+    Categories keep their order, numbers are sorted, and so is text ("2" before "10").
+    """
+    values = _as_list(labels, where)
+    if len(values) != n_rows:
+        raise InvalidInputError(
+            f"{where}: labels must be one for each of the {n_rows} rows of X; got {len(values)}."
+        )
+    missing = next((row for row, value in enumerate(values) if is_missing(value)), None)
+    if missing is not None:
+        raise InvalidInputError(
+            f"{where}: labels must have no missing values; row {missing} has {values[missing]!r}. Leave such "
+            "rows out of labels and X, or give them a label, -1 for noise."
+        )
+    values = [NOISE if is_noise else value for value, is_noise in zip(values, _noise(values), strict=True)]
+    try:
+        codes = {name: code for code, name in enumerate(_in_order(set(values), labels))}
+    except TypeError as error:
+        raise InvalidInputError(f"{where}: labels must be numbers or text ({error}).") from error
+    return np.array([codes[value] for value in values], dtype=np.intp), as_labels(list(codes))
+
+
+def _as_list(labels: Any, where: str) -> list[Any]:
+    """The labels as Python objects; whole floating-point numbers become integers."""
+    values = labels.to_list() if hasattr(labels, "to_list") else np.asarray(labels, dtype=object).tolist()
+    if np.ndim(np.asarray(labels, dtype=object)) != 1:
+        raise InvalidInputError(
+            f"{where}: labels must be one-dimensional; got shape "
+            f"{np.shape(np.asarray(labels, dtype=object))}."
+        )
+    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
+    return [int(v) if isinstance(v, float) and v.is_integer() else v for v in plain]
+
+
+def _noise(values: list[Any]) -> list[bool]:
+    return [isinstance(value, int) and not isinstance(value, bool) and value == -1 for value in values]
+
+
+def _in_order(names: set[Any], labels: Any) -> list[Any]:
+    categories = getattr(getattr(labels, "cat", labels), "categories", None)  # a pandas categorical
+    order = list(names)
+    if categories is not None and hasattr(categories, "tolist"):
+        known = {name: place for place, name in enumerate(categories.tolist())}
+        order.sort(key=lambda name: known.get(name, len(known)))
+    elif all(isinstance(name, str) and (name.isdecimal() or name == NOISE) for name in names):
+        order.sort(key=lambda name: (name == NOISE, len(name), name))
+    else:
+        order.sort(key=lambda name: (isinstance(name, str), name))
+    return [name for name in order if name != NOISE] + [NOISE] * (NOISE in names)
+
+
+def as_labels(values: list[Any]) -> NDArray[Any]:
+    """An array of labels; numbers beside text stay numbers."""
+    kinds = {isinstance(value, str) for value in values}
+    return np.array(values, dtype=object if len(kinds) > 1 else None)

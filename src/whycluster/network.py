@@ -13,9 +13,10 @@ from whycluster.arrays import Codes
 from whycluster.energies import Energy
 from whycluster.errors import InvalidInputError, MissingDependencyError
 from whycluster.explanation import Explanation
+from whycluster.fidelity import Fidelity
 from whycluster.labels import Labels
 from whycluster.passes import Question
-from whycluster.propagate import CONTRAST, RULES
+from whycluster.propagate import CONTRAST, DEFAULT_RULE, RULES, SOFT
 from whycluster.table import FrameTable, Table, open_table
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ class Network:
     energy : the energies s_k and their splits
     labels : (K,) the model's names for its clusters; by default 0..K-1
     feature_names : (d,) the columns the model was fitted on, where it knows them
+    categories : for each feature its categories in the order of their codes, or None where it is a number
+    fidelity : for a surrogate, how well it matches the clustering that it stands for
     verify : called with all data that comes, and the labels; raises where the model would not assign it
         like this network
     """
@@ -42,6 +45,8 @@ class Network:
         *,
         labels: ArrayLike | None = None,
         feature_names: Sequence[Hashable] | None = None,
+        categories: Sequence[Sequence[Any] | None] | None = None,
+        fidelity: Fidelity | None = None,
         verify: Callable[[Table, Labels], None] | None = None,
     ) -> None:
         if energy.n_clusters < 2:
@@ -62,6 +67,8 @@ class Network:
                 f"neuralize: labels must be {energy.n_clusters} names, one per cluster; "
                 f"got {len(self._labels)}."
             )
+        self.fidelity = fidelity
+        self._categories = categories
         self._verify = verify
 
     @property
@@ -101,17 +108,22 @@ class Network:
         target: Any = None,
         against: Any = None,
         beta: float | str = "auto",
-        rule: str = "min-take-most",
+        rule: str = DEFAULT_RULE,
+        threshold: float | None = None,
         background: Any = None,
         feature_names: Sequence[Hashable] | None = None,
     ) -> Explanation:
         """Explain each row; `whycluster.explain` says what the parameters mean."""
         stiffness = _check_beta(beta)
         _check_rule(rule)
+        if threshold is not None:
+            self._check_threshold(threshold, rule, stiffness, against)
         table = self._open(X, "explain", feature_names=feature_names)
         cluster = self._codes(target, table.n_rows, "target")
         competitor = self._codes(against, table.n_rows, "against")
-        if competitor is None and rule != CONTRAST:
+        if threshold is not None:
+            question = Question(cluster, None, SOFT, 1.0, float(threshold))
+        elif competitor is None and rule != CONTRAST:
             question = Question(cluster, None, rule, stiffness)
         else:
             question = Question(cluster, competitor)
@@ -122,13 +134,16 @@ class Network:
                 "explain: against must be another cluster than the one explained; they are the same in "
                 f"every row of {table.name}."
             )
-        return Explanation.of(answer, question, self.energy, table, self.labels)
+        if self.fidelity is not None:
+            self.fidelity.warn_if_low()
+        return Explanation.of(answer, question, self.energy, table, self.labels, self.fidelity)
 
     def to_torch(self, cluster: Any = None) -> torch.nn.Module:
-        """The network as a `torch.nn.Module` in float64: a linear layer, then a pooling layer (Prop. 1).
+        """The network as a `torch.nn.Module` in float64: a linear layer, then pooling layers.
 
-        Its output equals `evidence`: (n, K), or (n, 1) for one ``cluster``. The linear layer has one unit for
-        each ordered pair of clusters, K (K - 1) of them.
+        For k-means and its like a minimum (Prop. 1); for kernel k-means a soft maximum and a soft minimum
+        before it (Prop. 5). The output equals `evidence`: (n, K), or (n, 1) for one ``cluster``. The linear
+        layer has one unit for each ordered pair of clusters, K (K - 1) of them, or of support vectors.
         """
         try:
             from whycluster.torch_network import build
@@ -141,6 +156,26 @@ class Network:
         )
         return build(self.energy, np.atleast_1d(codes))
 
+    def _check_threshold(self, threshold: Any, rule: str, beta: float | None, against: Any) -> None:
+        real = isinstance(threshold, (int, float, np.integer, np.floating)) and not isinstance(
+            threshold, bool
+        )
+        if not real or not 0.0 < threshold < 1.0:
+            raise InvalidInputError(
+                f"explain: threshold must be a probability between 0 and 1, both excluded; got {threshold!r}."
+            )
+        if not self.energy.gives_probabilities:
+            raise InvalidInputError(
+                "explain: threshold is for models that give probabilities, such as Gaussian mixtures; "
+                "this one only compares its clusters. Leave it out."
+            )
+        if against is not None or beta is not None or rule != DEFAULT_RULE:
+            raise InvalidInputError(
+                "explain: threshold asks about a cluster against all others together, which fixes how they "
+                "share; "
+                "against, beta and rule do not go with it."
+            )
+
     def _open_background(self, background: Any, table: Table) -> Table:
         """Matched by name with the columns of the model, or else of the frame that is explained."""
         names = table.feature_names if isinstance(table, FrameTable) else self.feature_names
@@ -148,7 +183,9 @@ class Network:
 
     def _open(self, X: Any, where: str, *, name: str = "X", **names: Any) -> Table:
         names.setdefault("model_names", self.feature_names)
-        table = open_table(X, where=where, name=name, n_features=self.n_features, **names)
+        table = open_table(
+            X, where=where, name=name, n_features=self.n_features, categories=self._categories, **names
+        )
         if self._verify is not None:
             self._verify(table, self._labels)
         return table

@@ -4,34 +4,89 @@ from __future__ import annotations
 
 import functools
 import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from whycluster.errors import UnsupportedModelError
-from whycluster.nearest_centroid import ONLY_LABELS, nearest_centroid
+from whycluster.errors import InvalidInputError, UnsupportedModelError
+from whycluster.labels import BY_LABELS
+from whycluster.nearest_centroid import nearest_centroid
 from whycluster.network import Network
-from whycluster.table import column_names
+from whycluster.table import column_names, text_columns
 
 # Top-level packages that have a module of the same name in adapters/
-_ADAPTERS = ("faiss", "sklearn")
+_ADAPTERS = ("faiss", "kmedoids", "kmodes", "sklearn", "whycluster")
 
 SUPPORTED = (
-    "sklearn.cluster.KMeans, MiniBatchKMeans, MeanShift, AffinityPropagation",
-    "sklearn.neighbors.NearestCentroid (euclidean)",
+    "whycluster.KernelKMeans, Surrogate",
+    "sklearn.cluster.KMeans, MiniBatchKMeans, BisectingKMeans, Birch, MeanShift, AffinityPropagation",
+    "sklearn.mixture.GaussianMixture, BayesianGaussianMixture",
+    "sklearn.neighbors.NearestCentroid",
     "faiss.Kmeans",
+    "kmedoids.KMedoids",
+    "kmodes.kmodes.KModes, kmodes.kprototypes.KPrototypes",
     "any fitted model with cluster_centers_ that predicts the nearest of them (checked on your data)",
     "an array of centroids, one row each",
 )
 
 
-def neuralize(model: Any) -> Network:
+@dataclass(frozen=True)
+class OnlyLabels:
+    """What is known of a clustering that cannot be neuralized: a label for each row it was fitted on."""
+
+    labels: Any  # (n,)
+    kind: str  # what gave them, for messages
+
+
+@dataclass(frozen=True)
+class AwaitingColumns:
+    """A model that has forgotten which of its columns are categories, and how to go on when that is said."""
+
+    kind: str
+    n_features: int
+    n_categorical: int
+    place: Callable[[NDArray[np.bool_]], Network]
+
+    def told(self, categorical: Sequence[int]) -> Network:
+        """The network, with the columns that the user said."""
+        given = np.asarray(categorical)
+        fits = given.shape == (self.n_categorical,) and given.dtype.kind in "iu"
+        mask = np.zeros(self.n_features, dtype=bool)
+        if fits and given.size and -self.n_features <= given.min() and given.max() < self.n_features:
+            mask[given] = True
+        if mask.sum() != self.n_categorical:
+            raise InvalidInputError(
+                f"neuralize: categorical must be the positions of the {self.n_categorical} columns, of "
+                f"{self.n_features}, that {self.kind} was fitted on as categories; got {categorical!r}."
+            )
+        return self.place(mask)
+
+    def seen(self, X: Any) -> Network:
+        """The network, if the columns of X that hold no numbers are as many as the categories."""
+        text = text_columns(X, "explain", "X")
+        if len(text) != self.n_categorical:
+            raise InvalidInputError(
+                f"explain: {self.kind} was fitted on {self.n_categorical} columns of categories and does not "
+                f"know which; X has {len(text)} columns that hold no numbers. "
+                f"Say which they are: categorical=[...], as in its fit."
+            )
+        return self.told(text)
+
+
+def neuralize(model: Any, *, metric: str | None = None, categorical: Sequence[int] | None = None) -> Network:
     """The neural network that assigns as the model does, without retraining.
 
     Parameters
     ----------
     model : a fitted clustering model, or its centroids as an array or data frame of shape (K, d), which
         are then the clusters 0..K-1
+    metric : for centroids, and models of no known class that have some, how near a row is to them:
+        "euclidean" (the default), "manhattan", "cosine" (spherical k-means) or "dot" (a soft head, whose
+        probabilities are the softmax of the products)
+    categorical : for KPrototypes, the columns that it was fitted on as categories, as in its fit
 
     Returns
     -------
@@ -46,55 +101,85 @@ def neuralize(model: Any) -> Network:
     >>> net.evidence([[1.0, 5.0]])
     array([[ 8., -8.]])
     """
+    found = look_into(model, metric)
+    if isinstance(found, AwaitingColumns):
+        return found.told(() if categorical is None else categorical)
+    if isinstance(found, OnlyLabels):
+        raise UnsupportedModelError(
+            f"neuralize: {found.kind} say which cluster each row is in, but not why another row would be. "
+            "wc.explain(labels, X) explains them through a surrogate; "
+            "wc.Surrogate().fit(X, labels) is that surrogate, and can be neuralized."
+        )
+    return found
+
+
+def look_into(model: Any, metric: str | None = None) -> Network | OnlyLabels | AwaitingColumns:
+    """The network of a model, or else what there is."""
     if isinstance(model, Network):
         return model
     for cls in type(model).__mro__:
         package = cls.__module__.partition(".")[0]
         if package in _ADAPTERS:
             importlib.import_module(f"whycluster.adapters.{package}")
-    return adapt(model)
+    return adapt(model) if metric is None else _centroids_of(model, metric)
 
 
 @functools.singledispatch
-def adapt(model: Any) -> Network:
+def adapt(model: Any) -> Network | OnlyLabels | AwaitingColumns:
     """The network of a model; adapters register their classes here.
 
     A class that none has registered is taken for a nearest-centroid model if it has ``cluster_centers_``
-    and ``predict``, and checked on all data that comes.
+    and ``predict``, and checked on all data that comes. One that has ``labels_`` can be explained from these.
     """
     if isinstance(model, type):
         raise UnsupportedModelError(
             f"neuralize: model must be a fitted model; got the class {model.__name__}."
         )
-    names = column_names(model, "neuralize", "centroids")
-    if names is not None:
-        return nearest_centroid(model, feature_names=names)
-    if hasattr(model, "predict") and hasattr(model, "cluster_centers_"):
-        return nearest_centroid(
-            model.cluster_centers_,
-            feature_names=getattr(model, "feature_names_in_", None),
-            predict=model.predict,
-            kind=type(model).__name__,
-        )
+    if column_names(model, "neuralize", "centroids") is not None:
+        return _centroids_of(model, "euclidean")
+    if _has(model, "predict") and _has(model, "cluster_centers_"):
+        return _centroids_of(model, "euclidean")
     if len(getattr(model, "shape", ())) == 1:
-        return _centroids(np.asarray(model))  # a series: says that these are labels
+        return OnlyLabels(model, "labels")  # a series
+    if _has(model, "labels_"):
+        return OnlyLabels(model.labels_, f"the labels of {type(model).__name__}")
     listed = "".join(f"\n  - {line}" for line in SUPPORTED)
     raise UnsupportedModelError(
         f"neuralize: no exact network is known for {type(model).__name__}. Supported, once fitted, are:"
-        f"{listed}\n{ONLY_LABELS}"
+        f"{listed}\n{BY_LABELS}"
     )
 
 
 @adapt.register(np.ndarray)
 @adapt.register(list)
 @adapt.register(tuple)
-def _centroids(model: Any) -> Network:
-    if _n_dimensions(model) == 1:
-        raise UnsupportedModelError(
-            f"neuralize: centroids must be an array of shape (clusters, features); got shape "
-            f"{np.shape(model)}. If these are labels: {ONLY_LABELS[0].lower()}{ONLY_LABELS[1:]}"
+def _array(model: Any) -> Network | OnlyLabels:
+    return OnlyLabels(model, "labels") if _n_dimensions(model) == 1 else _centroids_of(model, "euclidean")
+
+
+def _centroids_of(model: Any, metric: str) -> Network:
+    """The network of centroids, or of a model that has some and may predict the nearest."""
+    names = column_names(model, "neuralize", "centroids")
+    if names is not None:
+        return nearest_centroid(model, metric=metric, feature_names=names)
+    if isinstance(model, (np.ndarray, list, tuple)):
+        return nearest_centroid(model, metric=metric)
+    if not (_has(model, "predict") and _has(model, "cluster_centers_")):
+        raise InvalidInputError(
+            "neuralize: metric is for centroids, or a fitted model with cluster_centers_ and predict; "
+            f"got {type(model).__name__}."
         )
-    return nearest_centroid(model)
+    return nearest_centroid(
+        model.cluster_centers_,
+        metric=metric,
+        feature_names=getattr(model, "feature_names_in_", None),
+        predict=model.predict,
+        kind=type(model).__name__,
+    )
+
+
+def _has(model: Any, name: str) -> bool:
+    return getattr(model, name, None) is not None
 
 
 def _n_dimensions(model: Any) -> int:

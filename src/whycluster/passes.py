@@ -16,10 +16,19 @@ from numpy.typing import NDArray
 from whycluster import blocks
 from whycluster.arrays import Codes, Floats
 from whycluster.blocks import Work, Workspace
-from whycluster.energies import Energy
+from whycluster.energies import Energy, KernelEnergy
 from whycluster.errors import InvalidInputError
-from whycluster.propagate import CONTRAST, Standing, compete, evidence_of_all, oppose, share, weigh
+from whycluster.propagate import (
+    CONTRAST,
+    Standing,
+    absolute,
+    compete,
+    evidence_of_all,
+    share,
+    weigh,
+)
 from whycluster.table import Table
+from whycluster.tree import Tree
 
 
 @dataclass(frozen=True)
@@ -30,11 +39,14 @@ class Question:
     competitor: Codes | None = None  # (n,) read-only; None: all of them, or for a contrast the strongest
     rule: str = CONTRAST
     beta: float | None = None  # None: to be measured, or for a contrast not needed
+    threshold: float | None = None  # of the cluster's probability; None: it need only be the largest
 
-    def stand(self, h: Floats, start: int, stop: int) -> Standing:
+    def stand(self, h: Floats, tree: Tree | None, start: int, stop: int) -> Standing:
         """Turn the energies of rows start..stop into h, in place, and say how the rows stand."""
-        standing = compete(h, None if self.cluster is None else self.cluster[start:stop])
-        return standing if self.competitor is None else oppose(h, standing, self.competitor[start:stop])
+        cluster = None if self.cluster is None else self.cluster[start:stop]
+        competitor = None if self.competitor is None else self.competitor[start:stop]
+        standing = compete(h, tree, cluster, competitor)
+        return standing if self.threshold is None else absolute(h, standing, self.threshold)
 
 
 @dataclass(frozen=True)
@@ -81,6 +93,14 @@ class Attribution:
         return blocks.per_cluster(self.relevance[start:stop].reshape(-1), stop - start, n_clusters)
 
 
+def to_finite_array(table: Table) -> Floats:
+    """All rows as one new array; what is not finite is an error."""
+    rows = table.to_array()
+    if not np.isfinite(rows).all():
+        raise InvalidInputError(_why_not_finite(table))
+    return rows
+
+
 def assign(energy: Energy, table: Table) -> Codes:
     """The cluster of least energy for each row, (n,)."""
     cluster = np.empty(table.n_rows, dtype=np.intp)
@@ -88,10 +108,42 @@ def assign(energy: Energy, table: Table) -> Codes:
     def work(space: Workspace, start: int, stop: int) -> None:
         h = space.h[: stop - start]
         _energies(energy, table, space, start, stop, h)
-        cluster[start:stop] = compete(h).cluster
+        cluster[start:stop] = compete(h, energy.tree).cluster
 
     _run(work, energy, table)
     return cluster
+
+
+def least_energy(energy: KernelEnergy, table: Table) -> Floats:
+    """The least energy of each row, (n,), with what all clusters share."""
+    least = np.empty(table.n_rows)
+
+    def work(space: Workspace, start: int, stop: int) -> None:
+        h = space.h[: stop - start]
+        x = _energies(energy, table, space, start, stop, h)
+        least[start:stop] = h.min(axis=1) + energy.units.left_out(x, space.relevance[: stop - start])
+
+    _run(work, energy, table)
+    return least
+
+
+def mean_split(energy: KernelEnergy, table: Table, cluster: Codes) -> Floats:
+    """The split of the energies of these clusters, averaged over the rows, (d,)."""
+    sums: dict[int, Floats] = {}
+
+    def work(space: Workspace, start: int, stop: int) -> None:
+        n_rows = stop - start
+        x = _read(energy, table, space, start, stop)
+        weights, split = space.weights[:n_rows], space.relevance[:n_rows]
+        weights[...] = 0.0
+        weights[np.arange(n_rows), cluster[start:stop]] = 1.0
+        energy.combine(x, weights, split, space.scratch[:n_rows])
+        sums[start] = split.sum(axis=0)
+        energy.units.left_out(x, split)
+        sums[start] += split.sum(axis=0)
+
+    _run(work, energy, table)
+    return np.asarray(np.sum([sums[start] for start in sorted(sums)], axis=0) / table.n_rows)
 
 
 def is_still(energy: Energy, table: Table, question: Question, evidence: NDArray[Any]) -> bool:
@@ -106,7 +158,7 @@ def is_still(energy: Energy, table: Table, question: Question, evidence: NDArray
         h = space.h[: stop - start]
         x = _energies(energy, table, space, start, stop, h)
         rounding = 1e-9 * np.maximum(h.max(axis=1), -h.min(axis=1)) + 1e-14 * np.einsum("bd,bd->b", x, x)
-        now, then = question.stand(h, start, stop).evidence, evidence[start:stop]
+        now, then = question.stand(h, energy.tree, start, stop).evidence, evidence[start:stop]
         rounding += 100 * np.finfo(then.dtype).eps * np.abs(then)
         if (np.abs(now - then) > rounding).any():
             differs.append(start)
@@ -122,7 +174,7 @@ def evidence_of_every_cluster(energy: Energy, table: Table) -> NDArray[Any]:
     def work(space: Workspace, start: int, stop: int) -> None:
         h = space.h[: stop - start]
         _energies(energy, table, space, start, stop, h)
-        evidence_of_all(h, compete(h), result[start:stop])
+        evidence_of_all(h, energy.tree, result[start:stop])
         _check_finite(result[start:stop])
 
     _run(work, energy, table)
@@ -152,7 +204,7 @@ def attribute(
         else:
             h = space.h[:n_rows]
             x = _energies(energy, table, space, start, stop, h)
-            standing = question.stand(h, start, stop)
+            standing = question.stand(h, energy.tree, start, stop)
             result.keep(standing, start, stop)
         weights, scratch = space.weights[:n_rows], space.scratch[:n_rows]
         weigh(h, standing, question.rule, question.beta, weights)
@@ -175,7 +227,7 @@ def competition(energy: Energy, table: Table, question: Question) -> NDArray[Any
     def work(space: Workspace, start: int, stop: int) -> None:
         h, weights = space.h[: stop - start], space.weights[: stop - start]
         _energies(energy, table, space, start, stop, h)
-        standing = question.stand(h, start, stop)
+        standing = question.stand(h, energy.tree, start, stop)
         weigh(h, standing, question.rule, question.beta, weights)
         share(h, standing, weights)
         shares[start:stop] = weights
@@ -194,7 +246,7 @@ def _stiffness(energy: Energy, table: Table, hold: Attribution | None) -> float:
     def work(space: Workspace, start: int, stop: int) -> None:
         h = space.h[: stop - start] if hold is None else hold.held(start, stop, energy.n_clusters)
         _energies(energy, table, space, start, stop, h)
-        standing = compete(h)
+        standing = compete(h, energy.tree)
         means[start] = float((standing.evidence / table.n_rows).sum())
         if hold is not None:
             hold.keep(standing, start, stop)

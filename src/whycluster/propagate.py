@@ -14,6 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.arrays import Codes, Floats
+from whycluster.tree import Tree
+
+# The evidence against a cluster that does not compete; unlike infinity, times 0 it is 0.
+_TOO_FAR = 1e300
 
 # Below this, 1 / h_k may overflow and f_c / h_k is computed with care.
 _TINY_EVIDENCE = 1e-300
@@ -27,52 +31,92 @@ class Standing(NamedTuple):
     evidence: NDArray[Any]  # f_c
 
 
-def compete(energies: Floats, cluster: Codes | None = None) -> Standing:
-    """Evidence for each row's cluster: f_c = min over k != c of s_k - s_c (Prop. 1, layer 2).
+def compete(
+    energies: Floats, tree: Tree | None = None, cluster: Codes | None = None, competitor: Codes | None = None
+) -> Standing:
+    """Evidence for each row's cluster: f_c = min over k != c of h_k (Prop. 1, layer 2).
 
     Parameters
     ----------
     energies : (b, K), turned in place into h, with +inf at the own cluster so that it never competes
+    tree : how the energies of a tree are to be read: they are of pairs of nodes, not of clusters
     cluster : (b,) the cluster to explain; by default the one of least energy, the lowest index on a tie
+    competitor : (b,) the competitor, where the user chose it; the evidence against oneself is 0
 
     Where the cluster is not the assigned one, that one is the competitor and the evidence is negative.
     """
+    if tree is not None:
+        cluster = _go_down(energies, tree, cluster, competitor)
     rows = np.arange(len(energies))
     if cluster is None:
         cluster = _argmin(energies)
-    own = energies[rows, cluster]
+    own = 0.0 if tree is not None else energies[rows, cluster][:, None]
     energies[rows, cluster] = np.inf
-    competitor = _argmin(energies)
-    energies -= own[:, None]
-    return Standing(cluster, competitor, energies[rows, competitor])
+    strongest = _argmin(energies) if competitor is None else competitor
+    energies -= own
+    evidence = energies[rows, strongest]
+    if competitor is not None:
+        evidence[competitor == cluster] = 0.0
+    return Standing(cluster, strongest, evidence)
 
 
-def oppose(h: Floats, standing: Standing, competitor: Codes) -> Standing:
-    """The same rows with a competitor that the user chose; the evidence against oneself is 0."""
-    evidence = h[np.arange(len(h)), competitor]
-    return Standing(standing.cluster, competitor, np.where(competitor == standing.cluster, 0.0, evidence))
+def evidence_of_all(energies: Floats, tree: Tree | None, out: NDArray[Any]) -> None:
+    """f_k for every cluster k, (b, K)."""
+    if tree is not None:
+        for k, path in enumerate(tree.paths):
+            out[:, k] = np.min([turn.sign * energies[:, turn.pair] for turn in path], axis=0)
+        return
+    # The assigned cluster is the strongest competitor of all others, so f_k = s_c - s_k there.
+    standing = compete(energies)
+    np.negative(energies, out=out, casting="same_kind")
+    out[np.arange(len(energies)), standing.cluster] = standing.evidence
 
 
-def evidence_of_all(h: Floats, standing: Standing, out: NDArray[Any]) -> None:
-    """f_k for every cluster k, (b, K), of rows that stand for their assigned cluster c.
+def absolute(h: Floats, standing: Standing, threshold: float) -> Standing:
+    """The same rows, with the evidence that the cluster's probability exceeds a threshold (Prop. 7).
 
-    That cluster is the strongest competitor of all others, so f_k = s_c - s_k there.
+    f_c is the LME^-1 of h, which gets the bias -log(K - 1) + log((1 - threshold) / threshold), in place.
     """
-    np.negative(h, out=out, casting="same_kind")
-    out[np.arange(len(h)), standing.cluster] = standing.evidence
+    h += np.log1p(-threshold) - np.log(threshold) - np.log(h.shape[1] - 1)
+    least = h[np.arange(len(h)), standing.competitor]
+    total = _row_sums(np.exp(least[:, None] - h))
+    return standing._replace(evidence=least - np.log(total / (h.shape[1] - 1)))
+
+
+def _go_down(g: Floats, tree: Tree, cluster: Codes | None, competitor: Codes | None) -> Codes:
+    """The cluster of each row; g becomes h, the evidence against the competitor beyond each turn.
+
+    Beyond a turn there may be many clusters. The one that counts is the one that the row would reach there,
+    or the one that the user chose; the others are too far to compete.
+    """
+    landings = tree.landings(g)
+    if cluster is None:
+        cluster = np.where(g[:, 0] >= 0, landings[0], landings[1])
+    pairs = g.copy()
+    g[...] = _TOO_FAR
+    for c in np.unique(cluster):
+        rows = np.flatnonzero(cluster == c)
+        for turn in tree.paths[c]:
+            if competitor is None:
+                there, reached = rows, landings[turn.sibling][rows]
+            else:
+                there = rows[np.isin(competitor[rows], tree.under[turn.sibling])]
+                reached = competitor[there]
+            g[there, reached] = turn.sign * pairs[there, turn.pair]
+    return cluster
 
 
 def weigh(h: Floats, standing: Standing, rule: str, beta: float | None, out: Floats) -> None:
     """Weights a_k of the competitors, (b, K); a_c is minus their sum, so that each row sums to zero.
 
     A row with negative evidence ("why not this cluster?") always gets the contrast with the cluster
-    that won: between h_k of either sign, sharing would be singular.
+    that won: between h_k of either sign, sharing would be singular. Soft sharing never is.
     """
     if beta is None:  # a contrast
         contrasted = np.arange(len(h))
     else:
         _SHARING[rule](h, standing, min(beta, np.finfo(np.float64).max), out)
-        contrasted = np.flatnonzero(standing.evidence < 0)
+        contrasted = np.flatnonzero((standing.evidence < 0) & (rule != SOFT))
     out[contrasted] = 0.0
     out[contrasted, standing.competitor[contrasted]] = 1.0
     own = np.arange(len(h)), standing.cluster
@@ -108,6 +152,14 @@ def _joint(h: Floats, standing: Standing, beta: float, out: Floats) -> None:
     out *= _ratio(standing.evidence, np.einsum("bk,bk->b", out, h))[:, None]
 
 
+def _soft(h: Floats, standing: Standing, beta: float, out: Floats) -> None:
+    """a_k = p_k: the softmax of Eq. 2, with the stiffness of the LME.
+
+    The gate of Prop. 7, R_k <- R_k h_k / f_c, cancels both f_c and the denominator of Eq. 4.
+    """
+    out /= _soft_min(h, h[np.arange(len(h)), standing.competitor], beta, out)[:, None]
+
+
 def _soft_min(h: Floats, f: Floats, beta: float, out: Floats) -> Floats:
     """exp(-beta (h_k - f_c)) and its row sums: p_k of Eq. 2, not yet normalised and never 0/0."""
     np.subtract(h, f[:, None], out=out)
@@ -141,9 +193,12 @@ def _argmin(values: Floats) -> Codes:
     return np.subtract(n_columns, attained)
 
 
-_SHARING: dict[str, Callable[[Floats, Standing, float, Floats], None]] = {
-    "min-take-most": _min_take_most,
-    "joint": _joint,
-}
+DEFAULT_RULE = "min-take-most"
 CONTRAST = "contrast"
-RULES = (*_SHARING, CONTRAST)
+SOFT = "soft"  # for a threshold; no choice of the user's
+_SHARING: dict[str, Callable[[Floats, Standing, float, Floats], None]] = {
+    DEFAULT_RULE: _min_take_most,
+    "joint": _joint,
+    SOFT: _soft,
+}
+RULES = (DEFAULT_RULE, "joint", CONTRAST)

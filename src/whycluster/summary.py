@@ -29,9 +29,11 @@ class Summary:
     share : (G, d) relevance as a part of the cluster's total absolute relevance, from -1 to 1; negative
         where the feature speaks against the cluster on average
     direction : (G, d) "high" where the cluster's mean is above those of most other clusters, "low" where it
-        is below, "middle" where they lie on both sides, "" where there is nothing to compare
-    inside, outside : (G, d) the mean value of the feature in the cluster and in all other rows;
-        outside is NaN where there are no other rows
+        is below, "middle" where they lie on both sides, "" where there is nothing to compare; for a category,
+        the one that is most frequent in the cluster
+    inside, outside : (G, d) the mean value of the feature in the cluster and in all other rows, for a
+    category
+        how frequent that one is; outside is NaN where there are no other rows
     feature_names : the d names
     """
 
@@ -137,14 +139,24 @@ def summarize(
     moved = _sums(table, group, reference) / size[:, None]
     n_explained = np.bincount(group, weights=explained, minlength=len(present))
     chosen = n_explained > 0
+    inside, outside = moved + reference, _outside(moved, size) + reference
+    direction: NDArray[Any] = _directions(moved, size)
+    if table.categories:
+        direction = direction.astype(object)  # text of any length
+        for column, frequency in _frequencies(table, group, len(size)).items():
+            most = frequency.argmax(axis=1)
+            direction[:, column] = [str(table.categories[column][code]) for code in most]
+            inside[:, column] = frequency[np.arange(len(size)), most]
+            outside[:, column] = _outside(frequency, size)[np.arange(len(size)), most]
+        direction = direction.astype(str)
     total = _sums(ArrayTable.of(relevance), group, np.zeros(table.n_features), explained)[chosen]
     return Summary(
         clusters=labels[present[chosen]],
         size=n_explained[chosen].astype(np.intp),
         relevance=total / n_explained[chosen, None],
-        direction=_directions(moved, size)[chosen],
-        inside=(moved + reference)[chosen],
-        outside=(_outside(moved, size) + reference)[chosen],
+        direction=direction[chosen],
+        inside=inside[chosen],
+        outside=outside[chosen],
         feature_names=table.feature_names,
         _like=like,
     )
@@ -171,6 +183,18 @@ def _sums(table: Table, group: Codes, reference: Floats, weights: NDArray[np.boo
         )
         sums += np.asarray(member.T @ (block - reference))
     return sums
+
+
+def _frequencies(table: Table, group: Codes, n_groups: int) -> dict[int, Floats]:
+    """Of each column of categories how frequent they are in each group, (G, categories)."""
+    counts = {column: np.zeros((n_groups, len(names))) for column, names in table.categories.items()}
+    for start, block in table.blocks():
+        rows = group[start : start + len(block)]
+        for column, count in counts.items():
+            known = block[:, column] >= 0
+            np.add.at(count, (rows[known], block[known, column].astype(np.intp)), 1.0)
+    size = np.bincount(group, minlength=n_groups)[:, None]
+    return {column: count / size for column, count in counts.items()}
 
 
 def _outside(inside: Floats, size: NDArray[np.intp]) -> Floats:

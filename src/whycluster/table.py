@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import narwhals as nw
@@ -43,6 +44,8 @@ class Table(ABC):
     dtype: np.dtype[Any]
     where: str
     name: str
+    categories: Mapping[int, Sequence[Any]] = field(default_factory=dict, kw_only=True)
+    """Of the columns that are categories, what their codes stand for; the code of any other value is -1."""
 
     @abstractmethod
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
@@ -64,13 +67,27 @@ class Table(ABC):
         """What the user calls a row, None if it has a position only."""
         return None
 
+    def slices(self) -> Iterator[slice]:
+        """All rows in order, some at a time."""
+        size = max(1, _SCAN_VALUES // self.n_features)
+        for start in range(0, self.n_rows, size):
+            yield slice(start, min(start + size, self.n_rows))
+
     def blocks(self) -> Iterator[tuple[int, Floats]]:
         """All rows in order, as (first row, block); a block is valid until the next one."""
-        size = max(1, _SCAN_VALUES // self.n_features)
-        out = np.empty((min(size, self.n_rows), self.n_features))
-        for start in range(0, self.n_rows, size):
-            stop = min(start + size, self.n_rows)
-            yield start, self.read(start, stop, None, out[: stop - start])
+        out = np.empty((0, self.n_features))
+        for rows in self.slices():
+            n_rows = rows.stop - rows.start
+            out = out if len(out) else np.empty((n_rows, self.n_features))  # the first is the largest
+            yield rows.start, self.read(rows.start, rows.stop, None, out[:n_rows])
+
+    def pick(self, columns: Codes) -> NDArray[Any]:
+        """The values of each row, (n, k), in the columns given for it, (n, k)."""
+        value = np.empty(columns.shape)
+        for start, block in self.blocks():
+            rows = slice(start, start + len(block))
+            value[rows] = np.take_along_axis(block, columns[rows], axis=1)
+        return value
 
     def to_array(self) -> Floats:
         """All rows as one new float64 array."""
@@ -78,6 +95,10 @@ class Table(ABC):
         for start, block in self.blocks():
             whole[start : start + len(block)] = block
         return whole
+
+    def to_objects(self) -> NDArray[Any]:
+        """All values as the user knows them, (n, d)."""
+        return self.to_array()
 
     def first_not_finite(self) -> tuple[int, Hashable, float] | None:
         """The first NaN or infinity as (row, feature name, value), or None."""
@@ -122,6 +143,76 @@ class SparseTable(Table):
         return self.native[rows]
 
 
+class MixedTable(Table):
+    """A frame or an array of objects, some of whose columns are categories; these are read as codes."""
+
+    def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
+        """Look the categories up; a value that is none of them gets the code -1."""
+        for column in range(self.n_features):
+            values = self._values(column, start, stop)
+            if column in self.categories:
+                codes = self._codes[column]
+                out[:, column] = [codes.get(value, -1) for value in values]
+                missing = next((i for i, value in enumerate(values) if is_missing(value)), None)
+            else:
+                out[:, column], missing = self._numbers(values, column, start)
+            if missing is not None:
+                raise InvalidInputError(
+                    f"{self.where}: {self.name} must have no missing values; row {start + missing}, feature "
+                    f"{self.feature_names[column]!r} holds {values[missing]!r}. Drop or fill such rows first."
+                )
+        return _as_float64(out, offset, out)
+
+    def pick(self, columns: Codes) -> NDArray[Any]:
+        """The values as they are."""
+        value = np.empty(columns.shape, dtype=object)
+        for column in np.unique(columns).tolist():
+            there = columns == column
+            value[there] = self._objects(column)[there.nonzero()[0]]
+        return value
+
+    def to_objects(self) -> NDArray[Any]:
+        """Categories by their names."""
+        return np.stack([self._objects(column) for column in range(self.n_features)], axis=1)
+
+    @cached_property
+    def _codes(self) -> dict[int, dict[Any, int]]:
+        return {c: {name: i for i, name in enumerate(names)} for c, names in self.categories.items()}
+
+    def _objects(self, column: int) -> NDArray[Any]:
+        objects = np.empty(self.n_rows, dtype=object)
+        objects[:] = self._values(column, 0, self.n_rows)
+        return objects
+
+    def _values(self, column: int, start: int, stop: int) -> list[Any]:
+        if isinstance(self.native, np.ndarray):
+            return self.native[start:stop, column].tolist()  # type: ignore[no-any-return]
+        frame = nw.from_native(self.native, eager_only=True)
+        values: list[Any] = frame[:, column][start:stop].to_list()
+        return values
+
+    def _numbers(self, values: list[Any], column: int, start: int) -> tuple[NDArray[Any], int | None]:
+        try:
+            return np.array(values, dtype=np.float64), None
+        except (TypeError, ValueError):
+            bad = next(i for i, value in enumerate(values) if not _is_number(value))
+        if is_missing(values[bad]):
+            return np.zeros(len(values)), bad
+        raise InvalidInputError(
+            f"{self.where}: {self.name} must have numbers in the columns that are no categories; row "
+            f"{start + bad}, feature {self.feature_names[column]!r} holds {values[bad]!r}."
+        )
+
+    def _select(self, rows: Codes) -> Any:
+        if isinstance(self.native, np.ndarray):
+            return self.native[rows]
+        return nw.from_native(self.native, eager_only=True)[rows.tolist(), :].to_native()
+
+    def row_name(self, row: int) -> Hashable | None:
+        """The label in a pandas index."""
+        return None if isinstance(self.native, np.ndarray) else _row_name(self.native, row)
+
+
 class FrameTable(Table):
     """A data frame with numeric and boolean columns only."""
 
@@ -150,8 +241,25 @@ class FrameTable(Table):
 
     def row_name(self, row: int) -> Hashable | None:
         """The label in a pandas index."""
-        index = nw.maybe_get_index(self.frame)
-        return None if index is None else index[row]
+        return _row_name(self.native, row)
+
+
+def _row_name(frame: Any, row: int) -> Hashable | None:
+    index = nw.maybe_get_index(nw.from_native(frame, eager_only=True))
+    return None if index is None else index[row]
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN or another library's sign for nothing."""
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def open_table(
@@ -162,6 +270,7 @@ def open_table(
     n_features: int | None = None,
     model_names: Sequence[Hashable] | None = None,
     feature_names: Sequence[Hashable] | None = None,
+    categories: Sequence[Sequence[Any] | None] | None = None,
 ) -> Table:
     """Wrap and check the user's data; the values themselves are checked when they are read.
 
@@ -172,6 +281,8 @@ def open_table(
     n_features : the width the model was fitted on
     model_names : the column names the model was fitted on, if it knows them; frames are matched by name
     feature_names : names the user gives to the columns of an array
+    categories : for each column its categories in the order of their codes, None where it holds numbers; by
+        default all do
     """
     frame = _as_frame(X, where, name)
     if frame is not None:
@@ -180,12 +291,15 @@ def open_table(
                 f"{where}: feature_names is for arrays; {name} is a data frame with names of its own. "
                 f"Rename its columns instead."
             )
-        return _frame_table(frame, where, name, n_features, model_names)
+        return _frame_table(frame, where, name, n_features, model_names, categories)
     sparse = _is_sparse(X)
     array: Any = X if sparse else _as_array(X, where, name)
     _check_shape(array.shape, where, name, n_features)
-    _check_dtype(array.dtype, where, name)
+    if categories is None:
+        _check_dtype(array.dtype, where, name)
     names = _names_for(array.shape[1], feature_names, model_names, where)
+    if categories is not None:
+        return _mixed_table(array.toarray() if sparse else array, names, categories, where, name)
     details = (*array.shape, names, _result_dtype(array.dtype), where, name)
     return SparseTable(array.tocsr(), *details) if sparse else ArrayTable(array, *details)
 
@@ -194,6 +308,19 @@ def column_names(X: Any, where: str, name: str) -> list[Hashable] | None:
     """The names of the columns of a data frame, None for what is no data frame."""
     frame = _as_frame(X, where, name)
     return None if frame is None else list(frame.columns)
+
+
+def text_columns(X: Any, where: str, name: str) -> list[int]:
+    """The positions of the columns that do not hold numbers only."""
+    frame = _as_frame(X, where, name)
+    if frame is not None:
+        kinds = frame.schema.values()
+        return [i for i, kind in enumerate(kinds) if not (kind.is_numeric() or kind == nw.Boolean)]
+    array = np.atleast_2d(_as_array(X, where, name))
+    if array.dtype.kind in "fiub":
+        return []
+    columns = enumerate(array.T.tolist())
+    return [i for i, values in columns if not all(isinstance(value, (int, float)) for value in values)]
 
 
 def _as_float64(block: NDArray[Any], offset: Floats | None, out: Floats) -> Floats:
@@ -332,10 +459,14 @@ def _frame_table(
     name: str,
     n_features: int | None,
     model_names: Sequence[Hashable] | None,
-) -> FrameTable:
+    categories: Sequence[Sequence[Any] | None] | None,
+) -> Table:
     if model_names is not None:
         frame = _match_names(frame, list(model_names), where, name)
     _check_shape(frame.shape, where, name, n_features)
+    if categories is not None:
+        own = frame[: len(frame)].to_native()
+        return _mixed_table(own, list(frame.columns), categories, where, name)
     bad = {c: t for c, t in frame.schema.items() if not (t.is_numeric() or t == nw.Boolean)}
     if bad:
         listed = ", ".join(f"{c!r} ({t})" for c, t in list(bad.items())[:5])
@@ -349,6 +480,14 @@ def _frame_table(
     # A frame of its own on the same data: the user may add columns to theirs, or sort it, afterwards.
     own = frame[: len(frame)].to_native()
     return FrameTable(own, *frame.shape, list(frame.columns), dtype, where, name)
+
+
+def _mixed_table(
+    native: Any, names: list[Hashable], categories: Sequence[Sequence[Any] | None], where: str, name: str
+) -> MixedTable:
+    known = {column: values for column, values in enumerate(categories) if values is not None}
+    shape = (len(native), len(names))
+    return MixedTable(native, *shape, names, np.dtype(np.float64), where, name, categories=known)
 
 
 def _match_names(

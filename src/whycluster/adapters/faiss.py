@@ -6,7 +6,7 @@ from typing import Any
 
 from faiss import Kmeans
 
-from whycluster.errors import NotFittedError, UnsupportedModelError
+from whycluster.errors import NotFittedError
 from whycluster.nearest_centroid import nearest_centroid
 from whycluster.network import Network
 from whycluster.neuralize import adapt
@@ -16,8 +16,5 @@ from whycluster.neuralize import adapt
 def _kmeans(model: Any) -> Network:
     if model.centroids is None:
         raise NotFittedError("neuralize: the faiss.Kmeans must be trained first. Call its train method.")
-    if model.cp.spherical:
-        raise UnsupportedModelError(
-            "neuralize: a spherical faiss.Kmeans assigns by inner product, not to the nearest centroid."
-        )
-    return nearest_centroid(model.centroids)
+    # A spherical one takes the largest inner product, for its centroids of unit length the largest cosine.
+    return nearest_centroid(model.centroids, metric="cosine" if model.cp.spherical else "euclidean")

@@ -1,4 +1,4 @@
-"""scikit-learn: the models that assign to the nearest centroid."""
+"""scikit-learn: nearest centroids, mixtures, trees; and what is to be explained from its labels."""
 
 from __future__ import annotations
 
@@ -6,19 +6,49 @@ from typing import Any
 
 import numpy as np
 import sklearn.exceptions
+from scipy.special import digamma
 from sklearn.base import BaseEstimator
-from sklearn.cluster import AffinityPropagation, KMeans, MeanShift, MiniBatchKMeans
+from sklearn.cluster import (
+    AffinityPropagation,
+    Birch,
+    BisectingKMeans,
+    FeatureAgglomeration,
+    KMeans,
+    MeanShift,
+    MiniBatchKMeans,
+)
+from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from whycluster.agreement import Agreement
+from whycluster.arrays import Codes, Floats
+from whycluster.energies import (
+    DiagonalGaussianEnergy,
+    Energy,
+    GaussianEnergy,
+    KernelEnergy,
+    TreeEnergy,
+)
 from whycluster.errors import InvalidInputError, NotFittedError, UnsupportedModelError
 from whycluster.nearest_centroid import nearest_centroid
 from whycluster.network import Network
-from whycluster.neuralize import adapt
+from whycluster.neuralize import AwaitingColumns, OnlyLabels, adapt
+from whycluster.tree import Tree
 
-# These predict the nearest centroid by construction; a subclass may not, and is checked on the data.
-_KNOWN = (AffinityPropagation, KMeans, MeanShift, MiniBatchKMeans, NearestCentroid)
+# These predict as their networks do; a subclass may not, and is checked on the data.
+_KNOWN = (
+    AffinityPropagation,
+    BayesianGaussianMixture,
+    Birch,
+    BisectingKMeans,
+    GaussianMixture,
+    KMeans,
+    MeanShift,
+    MiniBatchKMeans,
+    NearestCentroid,
+)
 
 
 @adapt.register(AffinityPropagation)
@@ -42,10 +72,18 @@ def _nearest_center(model: Any) -> Network:
 
 
 @adapt.register(BaseEstimator)
-def _other(model: Any) -> Network:
-    """An estimator of another kind, perhaps a nearest-centroid model all the same."""
+def _other(model: Any) -> Network | OnlyLabels | AwaitingColumns:
+    """An estimator of another kind, perhaps a nearest-centroid model all the same, or one with labels."""
     _check_fitted(model)
     return adapt.dispatch(object)(model)
+
+
+@adapt.register(FeatureAgglomeration)
+def _feature_agglomeration(model: Any) -> Network:
+    raise UnsupportedModelError(
+        f"neuralize: a {type(model).__name__} clusters the features, not the rows, so there is no row to "
+        f"explain."
+    )
 
 
 @adapt.register(Pipeline)
@@ -61,27 +99,129 @@ def _pipeline(model: Any) -> Network:
 @adapt.register(NearestCentroid)
 def _nearest_centroid(model: Any) -> Network:
     _check_fitted(model)
+    priors = getattr(model, "class_prior_", None)  # scikit-learn 1.6 and later
+    if priors is None or np.isclose(priors, 1 / len(priors)).all():
+        return _network(model, model.centroids_, model.classes_, model.metric)
     if model.metric != "euclidean":
         raise UnsupportedModelError(
-            f"neuralize: NearestCentroid must have metric='euclidean'; got {model.metric!r}."
+            "neuralize: NearestCentroid with metric='manhattan' must have uniform priors; with others it "
+            f"squares the distances, which then no longer add over the features. Got priors={model.priors!r}."
         )
-    priors = getattr(model, "class_prior_", None)  # scikit-learn 1.6 and later
-    if priors is not None and not np.isclose(priors, 1 / len(priors)).all():
-        raise UnsupportedModelError(
-            "neuralize: NearestCentroid must have uniform priors; with others it does not predict the "
-            f"nearest centroid. Got priors={model.priors!r}."
-        )
-    return _network(model, model.centroids_, model.classes_)
+    # |x - mu|^2 / std^2 - 2 log prior, as decision_function has it
+    deviations = np.where(model.within_class_std_dev_ != 0, model.within_class_std_dev_, 1.0)
+    precisions = np.broadcast_to(2.0 / deviations**2, model.centroids_.shape)
+    energy = DiagonalGaussianEnergy(model.centroids_, precisions, 2.0 * np.log(priors))
+    return _like(model, energy, model.classes_)
 
 
-def _network(model: Any, centroids: Any, labels: Any) -> Network:
+@adapt.register(GaussianMixture)
+@adapt.register(BayesianGaussianMixture)
+def _mixture(model: Any) -> Network:
+    """A component without weight is never assigned, and left out."""
+    _check_fitted(model)
+    log_weights = _bayesian(model) if isinstance(model, BayesianGaussianMixture) else _log(model.weights_)
+    there = np.flatnonzero(log_weights > -np.inf)
+    energy = _gaussian(model, there, log_weights[there])
+    return _like(model, energy, there)
+
+
+def _gaussian(model: Any, there: Codes, log_weights: Floats) -> Energy:
+    means, roots = model.means_[there], model.precisions_cholesky_
+    if not all(np.isfinite(values).all() for values in (means, roots, log_weights)):
+        raise InvalidInputError(
+            f"neuralize: the {type(model).__name__} has components with infinite or missing parameters: they "
+            "have collapsed. Fit it again with a larger reg_covar or fewer components."
+        )
+    n_features = means.shape[1]
+    if model.covariance_type == "full":
+        return GaussianEnergy(means, roots[there], log_weights)
+    if model.covariance_type == "tied":
+        return GaussianEnergy(means, np.broadcast_to(roots, (len(there), *roots.shape)), log_weights)
+    if model.covariance_type == "spherical":
+        roots = np.broadcast_to(roots[:, None], (len(roots), n_features))
+    return DiagonalGaussianEnergy(means, roots[there] ** 2, log_weights)
+
+
+def _bayesian(model: Any) -> Floats:
+    """The expected log weights, with what a Bayesian mixture adds to the log density of each component."""
+    concentration = model.weight_concentration_
+    if model.weight_concentration_prior_type == "dirichlet_process":
+        total = digamma(concentration[0] + concentration[1])
+        sticks = np.cumsum(digamma(concentration[1]) - total)
+        log_weights = digamma(concentration[0]) - total + np.concatenate([[0.0], sticks[:-1]])
+    else:
+        log_weights = digamma(concentration) - digamma(concentration.sum())
+    d, freedom = model.means_.shape[1], model.degrees_of_freedom_
+    log_lambda = d * np.log(2.0) + digamma(0.5 * (freedom - np.arange(d)[:, None])).sum(axis=0)
+    return np.asarray(
+        log_weights - 0.5 * d * np.log(freedom) + 0.5 * (log_lambda - d / model.mean_precision_)
+    )
+
+
+def _log(weights: Floats) -> Floats:
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(weights))
+
+
+@adapt.register(Birch)
+def _birch(model: Any) -> Network:
+    """The nearest subcluster decides: a hard minimum over those of each cluster."""
+    _check_fitted(model)
+    order = np.argsort(model.subcluster_labels_, kind="stable")
+    labels, sizes = np.unique(model.subcluster_labels_, return_counts=True)
+    return _like(model, KernelEnergy(model.subcluster_centers_[order], sizes, np.inf), labels)
+
+
+@adapt.register(BisectingKMeans)
+def _bisecting(model: Any) -> Network:
+    _check_fitted(model)
+    if model._bisecting_tree.left is None:
+        raise InvalidInputError(
+            "neuralize: the model must have at least 2 clusters, since a cluster is explained against its "
+            "competitors; got 1."
+        )
+    tree, centers = _read_tree(model._bisecting_tree)
+    # The tree was grown on data moved to their mean; sparse data were not.
+    return _like(model, TreeEnergy(tree, centers + getattr(model, "_X_mean", 0.0)))
+
+
+def _read_tree(root: Any) -> tuple[Tree, Floats]:
+    """The pairs of scikit-learn's nodes, breadth first, so that a pair comes after the one above it."""
+    nodes = [root.left, root.right]
+    below, leaf = [], []
+    for node in nodes:  # grows on the way
+        if node.left is None:
+            below.append(-1)
+            leaf.append(node.label)
+        else:
+            below.append(len(nodes) // 2)
+            leaf.append(-1)
+            nodes += [node.left, node.right]
+    return Tree(np.array(below), np.array(leaf)), np.array([node.center for node in nodes])
+
+
+def _network(model: Any, centroids: Any, labels: Any, metric: str = "euclidean") -> Network:
     return nearest_centroid(
         centroids,
+        metric=metric,
         labels=labels,
-        feature_names=getattr(model, "feature_names_in_", None),
+        feature_names=_names(model),
         predict=None if type(model) in _KNOWN else model.predict,
         kind=type(model).__name__,
     )
+
+
+def _like(model: Any, energy: Energy, labels: Any = None) -> Network:
+    """The network of these energies; a subclass that no test knows is checked."""
+    verify = None
+    if type(model) not in _KNOWN:
+        kind, parent = type(model).__name__, next(c.__name__ for c in type(model).__mro__ if c in _KNOWN)
+        verify = Agreement(energy, model.predict, f"as {parent} does", kind, _names(model) is not None)
+    return Network(energy, labels=labels, feature_names=_names(model), verify=verify)
+
+
+def _names(model: Any) -> Any:
+    return getattr(model, "feature_names_in_", None)
 
 
 def _check_fitted(model: Any) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 
+import numpy as np
+
 from whycluster.arrays import Floats
+from whycluster.tree import Tree
 
 
 class Energy(ABC):
@@ -18,6 +22,10 @@ class Energy(ABC):
     n_features: int
     offset: Floats | None
     """Subtracted from every row before anything else, or None where that is not needed."""
+    gives_probabilities = False
+    """Whether softmax(-s) are the probabilities that the model gives to the clusters."""
+    tree: Tree | None = None
+    """The tree of clusters, where the columns of `energies` are pairs of its nodes."""
     scratch_width: int
     """How many numbers per row both methods need to work in: ``scratch`` is (b, scratch_width)."""
 
@@ -32,3 +40,10 @@ class Energy(ABC):
         ``weights`` is (b, K) and each of its rows sums to zero, since only differences of energies
         carry evidence.
         """
+
+
+def carve(scratch: Floats, *widths: int) -> list[Floats]:
+    """Contiguous arrays of shape (b, width), one for each width, laid side by side into a scratch."""
+    b, room = len(scratch), scratch.reshape(-1)
+    stops = np.cumsum([0, *widths]) * b
+    return [room[start:stop].reshape(b, -1) for start, stop in itertools.pairwise(stops.tolist())]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from whycluster.arrays import Codes, Floats
-from whycluster.energies.energy import Energy
+from whycluster.energies.additive import AdditiveEnergy
+from whycluster.energies.energy import carve
 from whycluster.errors import InvalidInputError
 
 # Up to this ratio of the largest squared centroid to the least squared distance of two, expanding the
@@ -16,7 +17,7 @@ _FAR_APART = 1e6
 _HARMLESS_OFFSET = 64.0
 
 
-class SquaredEnergy(Energy):
+class SquaredEnergy(AdditiveEnergy):
     """s_k = |x - mu_k|^2, split as (x - mu_k)^2 feature by feature (Prop. 1 and Eq. 4 of the paper).
 
     Both are used in expanded form, without the |x|^2 that all clusters share: s_k is linear in x, and
@@ -29,52 +30,99 @@ class SquaredEnergy(Energy):
     Parameters
     ----------
     centroids : (K, d)
+    scale : (d,) what the square of each feature is multiplied with; 1 by default
+    near : which quantile of the distances between neighbouring centroids has to be told apart. By default
+        the least: all of them. Support vectors of one cluster may lie as close as they like.
     """
 
-    def __init__(self, centroids: Floats) -> None:
-        self.n_clusters, self.n_features = centroids.shape
-        self.scratch_width = self.n_features
-        self.centroids = np.array(centroids, dtype=np.float64)  # a copy: the model may be refitted
+    def __init__(self, centroids: Floats, scale: Floats | None = None, *, near: float = 0.0) -> None:
+        super().__init__(centroids)
+        self.scale = np.ones(self.n_features) if scale is None else np.array(scale, dtype=np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
-            self.offset = _offset(self.centroids)
-            moved = self.centroids if self.offset is None else self.centroids - self.offset
-            self._squares = moved**2
+            self.offset = _offset(self.prototypes)
+            self._moved = self.prototypes if self.offset is None else self.prototypes - self.offset
+            self._squares = self._moved**2 * self.scale
             self._bias = self._squares.sum(axis=1)
-            self._slopes = -2.0 * moved
-            self._copies, self._originals = _duplicates(self.centroids)
-            self._moved = moved if _is_far_apart(np.delete(moved, self._copies, axis=0)) else None
+            self._slopes = -2.0 * self._moved * self.scale
+            self._both = np.hstack([self._slopes, self._squares])
+            self._copies, self._originals = _duplicates(self.prototypes)
+            originals = np.delete(self._moved, self._copies, axis=0)
+            self._expanded = not _is_far_apart(originals * np.sqrt(self.scale), near)
         if not np.isfinite(self._bias).all():
             raise InvalidInputError(
                 "neuralize: the squared distances between the centroids overflow; "
                 f"the largest centroid value is {np.abs(centroids).max():.3g}. Rescale and fit again."
             )
 
+    def split(self, x: Floats, k: int, out: Floats) -> None:
+        """(x - mu_k)^2, feature by feature."""
+        np.subtract(x, self._moved[k], out=out)
+        np.square(out, out=out)
+        out *= self.scale
+
+    def left_out(self, x: Floats, scratch: Floats) -> Floats:
+        """What `energies` leave out of all clusters, (b,): |x|^2 where squares are expanded.
+
+        ``scratch`` is (b, d), and then holds its split over the features.
+        """
+        if self._expanded:
+            np.square(x, out=scratch)
+            scratch *= self.scale
+        else:
+            scratch[...] = 0.0
+        return scratch @ np.ones(self.n_features)
+
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """|x - mu_k|^2, or without its |x|^2: |mu_k|^2 - 2 mu_k.x."""
-        if self._moved is not None:
-            for k, centroid in enumerate(self._moved):
-                np.subtract(x, centroid, out=scratch)
-                np.einsum("bd,bd->b", scratch, scratch, out=out[:, k])
-        else:
-            np.matmul(x, self._slopes.T, out=out)
-            out += self._bias
+        if not self._expanded:
+            super().energies(x, out, scratch)
+            return
+        np.matmul(x, self._slopes.T, out=out)
+        out += self._bias
         if self._copies.size:  # BLAS may sum equal columns in another order; a tie has to be one
             out[:, self._copies] = out[:, self._originals]
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """sum_k a_k (x - mu_k)^2, or without its x^2: sum_k a_k mu_k^2 - 2 x * sum_k a_k mu_k."""
-        if self._moved is not None:
-            out[...] = 0.0
-            for k, centroid in enumerate(self._moved):
-                np.subtract(x, centroid, out=scratch)
-                scratch *= scratch
-                scratch *= weights[:, k, None]
-                out += scratch
+        if not self._expanded:
+            super().combine(x, weights, out, scratch)
             return
         np.matmul(weights, self._slopes, out=scratch)
         scratch *= x
         np.matmul(weights, self._squares, out=out)
         out += scratch
+
+    @property
+    def mix_width(self) -> int:
+        """How many numbers per row a mixture takes; see `mix`."""
+        return 4 * self.n_features if self._expanded else self.n_features
+
+    @property
+    def lines(self) -> tuple[Floats, Floats] | None:
+        """(K, d) slopes and (K,) biases of the energies as linear functions, if squares are expanded."""
+        return (self._slopes, self._bias) if self._expanded else None
+
+    def mix(self, x: Floats, part: slice, weights: Floats, mixture: Floats) -> None:
+        """Add sum_k a_k e_k over some centroids, with weights of shape (part, b), to a mixture of zeros."""
+        if self._expanded:
+            total, some = carve(mixture, 2 * self.n_features, 2 * self.n_features)
+            np.matmul(weights.T, self._both[part], out=some)
+            total += some
+            return
+        split = np.empty_like(x)
+        for row, k in enumerate(range(part.start, part.stop)):
+            self.split(x, k, split)
+            split *= weights[row][:, None]
+            mixture += split
+
+    def unmix(self, x: Floats, mixture: Floats, out: Floats) -> None:
+        """What was mixed, into ``out`` of shape (b, d)."""
+        if not self._expanded:
+            out[...] = mixture
+            return
+        total, _ = carve(mixture, 2 * self.n_features, 2 * self.n_features)
+        np.multiply(total[:, : self.n_features], x, out=out)
+        out += total[:, self.n_features :]
 
 
 def _duplicates(centroids: Floats) -> tuple[Codes, Codes]:
@@ -85,13 +133,14 @@ def _duplicates(centroids: Floats) -> tuple[Codes, Codes]:
     return copies, original[copies]
 
 
-def _is_far_apart(centroids: Floats) -> bool:
-    """Whether two different centroids, of some two thousand, are too near to each other for their size."""
+def _is_far_apart(centroids: Floats, near: float) -> bool:
+    """Whether neighbours among the centroids, some two thousand, are too near for their size."""
     centroids = centroids[:: max(1, len(centroids) // 2048)]
     sizes = np.einsum("kd,kd->k", centroids, centroids)
     distances = sizes[:, None] + sizes - 2.0 * centroids @ centroids.T
     np.fill_diagonal(distances, np.inf)
-    return bool(sizes.max() / _FAR_APART > distances.min())
+    least = distances.min(axis=1)
+    return bool(sizes.max() / _FAR_APART > (least.min() if near == 0.0 else np.quantile(least, near)))
 
 
 def _offset(centroids: Floats) -> Floats | None:

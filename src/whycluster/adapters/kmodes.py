@@ -1,0 +1,67 @@
+"""kmodes: k-modes and k-prototypes, which explain tables of categories without encoding them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from kmodes.kmodes import KModes
+from kmodes.kprototypes import KPrototypes
+from kmodes.util.dissim import euclidean_dissim, matching_dissim, ng_dissim
+from numpy.typing import NDArray
+
+from whycluster.energies import MixedEnergy
+from whycluster.errors import NotFittedError, UnsupportedModelError
+from whycluster.labels import BY_LABELS
+from whycluster.network import Network
+from whycluster.neuralize import AwaitingColumns, adapt
+
+_MATCHING = (matching_dissim, ng_dissim)  # to predict, the second is the first
+
+
+@adapt.register(KModes)
+def _kmodes(model: Any) -> Network:
+    _check(model)
+    modes = np.asarray(model._enc_cluster_centroids, dtype=np.float64)
+    categorical = np.ones(modes.shape[1], dtype=bool)
+    return Network(MixedEnergy(modes, categorical), categories=_categories(model))
+
+
+@adapt.register(KPrototypes)
+def _kprototypes(model: Any) -> AwaitingColumns:
+    """A fitted k-prototypes no longer knows which columns were categories, only how many."""
+    _check(model)
+    if model.num_dissim is not euclidean_dissim:
+        raise UnsupportedModelError(
+            f"neuralize: KPrototypes must have num_dissim=euclidean_dissim; got {model.num_dissim!r}. "
+            f"{BY_LABELS}"
+        )
+    numbers, modes = (np.asarray(part, dtype=np.float64) for part in model._enc_cluster_centroids)
+    gamma, categories = float(model.gamma), _categories(model)
+
+    def place(categorical: NDArray[np.bool_]) -> Network:
+        prototypes = np.empty((len(modes), len(categorical)))
+        prototypes[:, categorical], prototypes[:, ~categorical] = modes, numbers
+        rest = iter(categories)
+        columns = [next(rest) if is_category else None for is_category in categorical]
+        return Network(MixedEnergy(prototypes, categorical, gamma), categories=columns)
+
+    return AwaitingColumns("KPrototypes", numbers.shape[1] + modes.shape[1], modes.shape[1], place)
+
+
+def _categories(model: Any) -> list[list[Any]]:
+    """Of each column its categories in the order of their codes."""
+    ordered = [sorted(codes, key=codes.__getitem__) for codes in model._enc_map]
+    return [[v.item() if isinstance(v, np.generic) else v for v in values] for values in ordered]
+
+
+def _check(model: Any) -> None:
+    kind = type(model).__name__
+    if not hasattr(model, "_enc_cluster_centroids"):
+        raise NotFittedError(f"neuralize: the {kind} must be fitted first. Call its fit method.")
+    if model.cat_dissim not in _MATCHING:
+        raise UnsupportedModelError(
+            f"neuralize: {kind} must have a dissimilarity that counts mismatches, matching_dissim or "
+            f"ng_dissim; "
+            f"got {model.cat_dissim!r}. {BY_LABELS}"
+        )

@@ -1,0 +1,79 @@
+"""Dissimilarities that add over the features: what a model of that kind needs is one small class."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster.arrays import Floats
+from whycluster.energies.energy import Energy
+
+
+class AdditiveEnergy(Energy):
+    """s_k = sum over the features of the dissimilarity between x and the prototype of cluster k.
+
+    A subclass says in `split` how dissimilar two values are; the rest follows. Nothing is expanded, so
+    equal prototypes are exact ties, and the cost is a few elementwise steps per cluster.
+
+    Parameters
+    ----------
+    prototypes : (K, d)
+    """
+
+    def __init__(self, prototypes: Floats) -> None:
+        self.prototypes = np.array(prototypes, dtype=np.float64)  # a copy: the model may be refitted
+        self.n_clusters, self.n_features = self.prototypes.shape
+        self.scratch_width = self.n_features
+        self.offset = None
+
+    @abstractmethod
+    def split(self, x: Floats, k: int, out: Floats) -> None:
+        """Write e_k(x), the dissimilarity to prototype k feature by feature, into ``out`` of shape (b, d)."""
+
+    def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
+        """The sum of each split."""
+        ones = np.ones(self.n_features)
+        for k in range(self.n_clusters):
+            self.split(x, k, scratch)
+            np.matmul(scratch, ones, out=out[:, k])
+
+    def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
+        """The weighted sum of the splits."""
+        out[...] = 0.0
+        for k in range(self.n_clusters):
+            self.split(x, k, scratch)
+            scratch *= weights[:, k, None]
+            out += scratch
+
+
+class ManhattanEnergy(AdditiveEnergy):
+    """s_k = sum_i |x_i - mu_ki|: k-medoids and k-medians under the Manhattan distance."""
+
+    def split(self, x: Floats, k: int, out: Floats) -> None:
+        """|x - mu_k|."""
+        np.subtract(x, self.prototypes[k], out=out)
+        np.abs(out, out=out)
+
+
+class MixedEnergy(AdditiveEnergy):
+    """Squared differences of numbers plus weighted mismatches of categories: k-modes and k-prototypes.
+
+    Parameters
+    ----------
+    prototypes : (K, d) numbers, and categories as codes
+    categorical : (d,) which features are categories
+    gamma : what one mismatch weighs
+    """
+
+    def __init__(self, prototypes: Floats, categorical: NDArray[np.bool_], gamma: float = 1.0) -> None:
+        super().__init__(prototypes)
+        self.categorical = np.array(categorical, dtype=bool)
+        self.gamma = float(gamma)
+
+    def split(self, x: Floats, k: int, out: Floats) -> None:
+        """(x - mu_k)^2, and gamma where the categories differ."""
+        np.subtract(x, self.prototypes[k], out=out)
+        np.square(out, out=out)
+        out[:, self.categorical] = self.gamma * (out[:, self.categorical] != 0.0)

@@ -1,0 +1,91 @@
+"""Gaussian mixtures: the evidence is a log-likelihood ratio."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whycluster.arrays import Floats
+from whycluster.energies.additive import AdditiveEnergy
+from whycluster.energies.energy import Energy, carve
+
+
+class DiagonalGaussianEnergy(AdditiveEnergy):
+    """s_k = -log of the weighted density, for features that are independent within a component.
+
+    Split as (x - mu_k)^2 / (2 var_k) + log(var_k) / 2, feature by feature; what is left, the weight of the
+    component, is no feature's.
+
+    Parameters
+    ----------
+    means : (K, d)
+    precisions : (K, d) 1 / var
+    log_weights : (K,) log pi_k, and whatever else a model adds to its log density
+    """
+
+    gives_probabilities = True
+
+    def __init__(self, means: Floats, precisions: Floats, log_weights: Floats) -> None:
+        super().__init__(means)
+        self.precisions = np.array(precisions, dtype=np.float64)
+        self.log_weights = log_weights
+        self._halves = self.precisions / 2
+        self._logs = -np.log(self.precisions) / 2
+
+    def split(self, x: Floats, k: int, out: Floats) -> None:
+        """(x - mu_k)^2 / (2 var_k) + log(var_k) / 2."""
+        np.subtract(x, self.prototypes[k], out=out)
+        np.square(out, out=out)
+        out *= self._halves[k]
+        out += self._logs[k]
+
+    def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
+        """-log pi_k - log N(x; mu_k, var_k), but for the constant that all components share."""
+        super().energies(x, out, scratch)
+        out -= self.log_weights
+
+
+class GaussianEnergy(Energy):
+    """s_k = -log of the weighted density, for components with a covariance S_k.
+
+    Split as (x - mu_k) * (S_k^-1 (x - mu_k)) / 2, the Shapley values of the quadratic form. Neither the
+    determinant nor the weight of the component is any feature's.
+
+    Parameters
+    ----------
+    means : (K, d)
+    roots : (K, d, d) P_k, triangular, with P_k P_k^T = S_k^-1
+    log_weights : (K,) as in `DiagonalGaussianEnergy`
+    """
+
+    gives_probabilities = True
+
+    def __init__(self, means: Floats, roots: Floats, log_weights: Floats) -> None:
+        self.n_clusters, self.n_features = means.shape
+        self.scratch_width = 2 * self.n_features
+        self.offset = None
+        self.means = np.array(means, dtype=np.float64)
+        self.roots = np.array(roots, dtype=np.float64)
+        diagonals = np.einsum("kii->ki", self.roots)
+        self.bias = -np.log(diagonals).sum(axis=1) - log_weights
+
+    def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
+        """-log pi_k + log det(S_k) / 2 + |P_k^T (x - mu_k)|^2 / 2."""
+        moved, y = carve(scratch, self.n_features, self.n_features)
+        for k, root in enumerate(self.roots):
+            np.subtract(x, self.means[k], out=moved)
+            np.matmul(moved, root, out=y)
+            np.einsum("bd,bd->b", y, y, out=out[:, k])
+        out *= 0.5
+        out += self.bias
+
+    def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
+        """sum_k a_k (x - mu_k) * (S_k^-1 (x - mu_k)) / 2."""
+        moved, y = carve(scratch, self.n_features, self.n_features)
+        out[...] = 0.0
+        for k, root in enumerate(self.roots):
+            np.subtract(x, self.means[k], out=moved)
+            np.matmul(moved, root @ root.T, out=y)
+            y *= moved
+            y *= weights[:, k, None]
+            out += y
+        out *= 0.5

@@ -1,0 +1,73 @@
+"""Scores that are products with a direction per cluster: soft heads and spherical k-means."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whycluster.arrays import Floats
+from whycluster.energies.energy import Energy
+from whycluster.errors import InvalidInputError
+
+
+class LinearEnergy(Energy):
+    """s_k = -(mu_k.x + b_k), split as -mu_k * x: the softargmax of Props. 6 and 7.
+
+    The probabilities of the clusters are softmax(mu x + b). No feature is responsible for b.
+
+    Parameters
+    ----------
+    directions : (K, d)
+    bias : (K,) b_k; 0 by default
+    """
+
+    gives_probabilities = True
+
+    def __init__(self, directions: Floats, bias: Floats | None = None) -> None:
+        self.n_clusters, self.n_features = directions.shape
+        self.scratch_width = self.n_features
+        self.offset = None
+        self.directions = np.array(directions, dtype=np.float64)
+        self.bias = np.zeros(self.n_clusters) if bias is None else np.array(bias, dtype=np.float64)
+
+    def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
+        """-(mu_k.x + b_k)."""
+        np.matmul(self._rows(x, scratch), self.directions.T, out=out)
+        out += self.bias
+        np.negative(out, out=out)
+
+    def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
+        """-x * sum_k a_k mu_k."""
+        np.matmul(weights, self.directions, out=out)
+        np.negative(out, out=out)
+        out *= self._rows(x, scratch)
+
+    def _rows(self, x: Floats, scratch: Floats) -> Floats:  # noqa: ARG002  # for subclasses
+        """The rows as they are multiplied with the directions."""
+        return x
+
+
+class CosineEnergy(LinearEnergy):
+    """s_k = -cos(x, mu_k), split as -mu_k * x / (|mu_k| |x|): spherical k-means.
+
+    The length of a row is taken for the row's own constant scale. A row of zeros has no direction: all
+    cosines are then 0, a tie.
+    """
+
+    gives_probabilities = False
+
+    def __init__(self, directions: Floats) -> None:
+        lengths = np.linalg.norm(directions, axis=1, keepdims=True)
+        if not (lengths > 0).all():
+            raise InvalidInputError(
+                f"neuralize: a centroid of zeros has no direction; centroid {int(np.argmin(lengths))} is "
+                f"one, "
+                'so metric="cosine" is not possible.'
+            )
+        super().__init__(directions / lengths)
+
+    def _rows(self, x: Floats, scratch: Floats) -> Floats:
+        """Rows of unit length."""
+        lengths = np.sqrt(np.einsum("bd,bd->b", x, x))
+        lengths[lengths == 0.0] = 1.0
+        np.divide(x, lengths[:, None], out=scratch)
+        return scratch

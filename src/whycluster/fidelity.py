@@ -1,0 +1,90 @@
+"""How well a surrogate matches the clustering that it stands for."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster import console
+from whycluster.arrays import Codes, Floats
+from whycluster.errors import FidelityWarning
+
+LOW = 0.95  # below, it is said without being asked
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Fidelity:
+    """Agreement of a surrogate with the labels it was fitted to, as shares of rows from 0 to 1.
+
+    Attributes
+    ----------
+    in_sample : of all rows, after fitting to all of them
+    cross_validated : of all rows, each foretold by a surrogate that was fitted without it
+    labels : (K,) the clusters
+    size : (K,) their rows
+    in_sample_per_cluster, cross_validated_per_cluster : (K,) of the rows of each cluster
+    """
+
+    in_sample: float
+    cross_validated: float
+    labels: NDArray[Any]
+    size: NDArray[np.intp]
+    in_sample_per_cluster: Floats
+    cross_validated_per_cluster: Floats
+
+    @classmethod
+    def of(cls, names: NDArray[Any], given: Codes, fitted: Codes, foretold: Codes) -> Fidelity:
+        """Compare the codes that were given, (n,), with those fitted, and those foretold (-1: unknown)."""
+        known = foretold >= 0
+        return cls(
+            in_sample=float((fitted == given).mean()),
+            cross_validated=float((foretold == given)[known].mean()),
+            labels=names,
+            size=np.bincount(given, minlength=len(names)),
+            in_sample_per_cluster=_per_cluster(given, fitted, len(names)),
+            cross_validated_per_cluster=_per_cluster(given[known], foretold[known], len(names)),
+        )
+
+    def warn_if_low(self) -> None:
+        """Say which clusters are badly matched, if the cross-validated agreement is below 0.95."""
+        if self.cross_validated >= LOW:
+            return
+        worst = np.argsort(self.cross_validated_per_cluster, kind="stable")
+        bad = [c for c in worst if self.cross_validated_per_cluster[c] < LOW]
+        listed = ", ".join(
+            f"{self.labels[c]!s} ({self.cross_validated_per_cluster[c]:.0%} of {self.size[c]} rows)"
+            for c in bad[:5]
+        )
+        more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
+        warnings.warn(
+            f"explain: the surrogate that is explained foretells {self.cross_validated:.1%} of the labels "
+            f"(cross-validated; {self.in_sample:.1%} of those it was fitted to). Badly matched: "
+            f"{listed}{more}.",
+            FidelityWarning,
+            stacklevel=4,
+        )
+
+    def __str__(self) -> str:
+        heads = ["cluster", "rows", "in sample", "cross-validated"]
+        cells = zip(
+            [*self.labels.tolist(), "all"],
+            [*self.size, self.size.sum()],
+            [*self.in_sample_per_cluster, self.in_sample],
+            [*self.cross_validated_per_cluster, self.cross_validated],
+            strict=True,
+        )
+        rows = [[console.clean(str(name)), str(n), f"{a:.1%}", f"{b:.1%}"] for name, n, a, b in cells]
+        return console.table(heads, rows, align="<>>>")
+
+    __repr__ = __str__  # a notebook shows the table too
+
+
+def _per_cluster(given: Codes, found: Codes, n_clusters: int) -> Floats:
+    """The share of the rows of each cluster that were found in it; NaN where there are none."""
+    size = np.bincount(given, minlength=n_clusters)
+    hits = np.bincount(given, weights=found == given, minlength=n_clusters)
+    return np.asarray(np.divide(hits, size, out=np.full(n_clusters, np.nan), where=size > 0))

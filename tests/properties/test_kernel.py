@@ -1,0 +1,101 @@
+"""Kernel k-means against the paper's network of pairs of support vectors, on random problems."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tests.reference import kernel
+from whycluster import Network
+from whycluster.energies import FloorEnergy, KernelEnergy
+
+
+@dataclass(frozen=True)
+class Problem:
+    X: NDArray[np.float64]
+    model: kernel.Kernel
+
+    @property
+    def energy(self) -> KernelEnergy:
+        support, weights = np.vstack(self.model.support).astype(float), np.hstack(self.model.weights)
+        sizes = np.array([len(u) for u in self.model.support])
+        return KernelEnergy(support, sizes, self.model.gamma, np.log(weights))
+
+    @property
+    def net(self) -> Network:
+        return Network(self.energy)
+
+
+@st.composite
+def problems(draw: st.DrawFn, weighted: bool = True) -> Problem:
+    """Clusters of up to five support vectors, sharp and soft kernels, data near 0 and far from it."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    d, n_clusters = draw(st.integers(1, 8)), draw(st.integers(2, 5))
+    offset = rng.normal(size=d) * 10.0 ** draw(st.integers(-1, 4))
+    support = [rng.normal(size=(rng.integers(1, 6), d)) + offset for _ in range(n_clusters)]
+    gamma = 10.0 ** draw(st.floats(-2, 1.5))
+    X = rng.normal(scale=1.5, size=(draw(st.integers(1, 12)), d)) + offset
+    model = kernel.Kernel.plain(support, gamma)
+    if weighted:
+        weights = [np.exp(rng.normal(size=len(u))) for u in support]
+        model = kernel.Kernel(support, weights, gamma)
+    return Problem(X, model)
+
+
+@given(problems())
+def test_the_linear_pass_equals_the_network_of_pairs(problem: Problem) -> None:
+    exp = problem.net.explain(problem.X)
+    expected = kernel.explain(problem.X, problem.model)
+    assert exp.cluster.tolist() == [kernel.assign(x, problem.model) for x in problem.X]
+    rounding = np.square(np.concatenate([problem.X, *problem.model.support])).sum(axis=1).max()
+    spread = np.ptp(np.concatenate([problem.X, *problem.model.support]), axis=0)
+    tolerance = 1e-9 * np.abs(expected).max() + 1e-13 * float(spread @ spread) + 1e-15 * rounding
+    assert np.abs(exp.relevance - expected).max() <= tolerance * problem.model.gamma + tolerance
+
+
+@given(problems())
+def test_its_torch_network_has_four_layers_and_gives_the_evidence(problem: Problem) -> None:
+    layers = problem.net.to_torch()
+    assert isinstance(layers, torch.nn.Sequential)
+    names = [type(layer).__name__ for layer in layers]
+    assert names == ["Linear", "SoftPooling", "SoftPooling", "MinPooling"]
+    found = layers(torch.from_numpy(problem.X)).detach().numpy()
+    expected = problem.net.evidence(problem.X)
+    assert np.abs(found - expected).max() <= 1e-8 * (np.abs(expected).max() + np.abs(problem.X).max() ** 2)
+
+
+@given(problems(weighted=False))
+def test_evidence_is_positive_at_the_assigned_cluster_only(problem: Problem) -> None:
+    evidence = problem.net.evidence(problem.X)
+    assigned = problem.net.assign(problem.X)
+    assert (evidence.argmax(axis=1) == assigned).all()
+    assert (np.sort(evidence, axis=1)[:, -2] <= 0).all()
+
+
+@given(problems(), st.floats(0.1, 10.0))
+def test_a_floor_is_one_more_cluster(problem: Problem, floor: float) -> None:
+    """Noise: its energy is a constant, its split the profile."""
+    d = problem.X.shape[1]
+    profile = np.arange(1.0, d + 1) / np.arange(1.0, d + 1).sum()
+    net = Network(FloorEnergy(problem.energy, floor, profile))
+    exp = net.explain(problem.X, rule="contrast")
+    size = np.square(np.concatenate([problem.X, *problem.model.support])).sum(axis=1).max()
+    for row, x in enumerate(problem.X):
+        s = [*(kernel.energy(x, problem.model, k) for k in range(problem.model.n_clusters)), floor]
+        order = np.argsort(s, kind="stable")
+        assert abs(exp.evidence[row] - (s[order[1]] - s[order[0]])) <= 1e-12 * size + 1e-9 * abs(max(s))
+        assert exp.cluster[row] == order[0] or exp.evidence[row] <= 1e-12 * size
+        if {exp.cluster[row], exp.competitor[row]} == {order[0], len(s) - 1}:
+            own = _split(x, problem.model, order[0])
+            assert np.abs(exp.relevance[row] - (floor * profile - own)).max() <= 1e-11 * size + 1e-9
+
+
+def _split(x: NDArray[np.float64], model: kernel.Kernel, k: int) -> NDArray[np.float64]:
+    squares = (x - model.support[k]) ** 2
+    q = kernel.shares(squares.sum(axis=1).tolist(), model.weights[k], -model.gamma)
+    return np.asarray(np.array(q) @ squares)

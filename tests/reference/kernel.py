@@ -1,0 +1,106 @@
+"""NEON for kernel k-means, with the paper's network: a neuron for each pair of support vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tests.reference.neon import Matrix, Vector
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The support vectors of each cluster, their weights v_j, and gamma."""
+
+    support: Sequence[Matrix]
+    weights: Sequence[Vector]
+    gamma: float
+
+    @classmethod
+    def plain(cls, support: Sequence[Matrix], gamma: float) -> Kernel:
+        """Eq. 6: the support vectors of a cluster count equally."""
+        return cls(support, [np.full(len(u), 1 / len(u)) for u in support], gamma)
+
+    @property
+    def n_clusters(self) -> int:
+        return len(self.support)
+
+
+def energy(x: Vector, model: Kernel, k: int) -> float:
+    """Eq. 6: the soft minimum of the squared distances to the support vectors of cluster k."""
+    t = [float((x - u) @ (x - u)) for u in model.support[k]]
+    least = min(t)
+    total = sum(v * math.exp(-model.gamma * (s - least)) for v, s in zip(model.weights[k], t, strict=True))
+    return least - math.log(total) / model.gamma
+
+
+def assign(x: Vector, model: Kernel) -> int:
+    s = [energy(x, model, k) for k in range(model.n_clusters)]
+    return s.index(min(s))
+
+
+def detect(x: Vector, u_i: Vector, u_j: Vector) -> float:
+    """Prop. 5, layer 1: h_ijk = w_ij.x + b_ij, w_ij = 2 (u_i - u_j), b_ij = |u_j|^2 - |u_i|^2."""
+    return float(2 * (u_i - u_j) @ x + u_j @ u_j - u_i @ u_i)
+
+
+def pool(h: list[float], weights: Vector, gamma: float) -> float:
+    """LME with weights: a soft maximum for gamma > 0, a soft minimum for gamma < 0."""
+    top = max(gamma * value for value in h)
+    return (
+        top + math.log(sum(v * math.exp(gamma * value - top) for v, value in zip(weights, h, strict=True)))
+    ) / gamma
+
+
+def shares(h: list[float], weights: Vector, gamma: float) -> list[float]:
+    """How Eq. 2 shares relevance in such a pool."""
+    top = max(gamma * value for value in h)
+    parts = [v * math.exp(gamma * value - top) for v, value in zip(weights, h, strict=True)]
+    return [part / sum(parts) for part in parts]
+
+
+def against(x: Vector, model: Kernel, c: int, k: int) -> tuple[float, list[list[float]], list[float]]:
+    """Prop. 5, layers 1 to 3, for one competitor: h_k, all h_ijk as [j][i], and all h_jk."""
+    layer1 = [[detect(x, u_i, u_j) for u_i in model.support[c]] for u_j in model.support[k]]
+    layer2 = [pool(h_j, model.weights[c], model.gamma) for h_j in layer1]
+    return pool(layer2, model.weights[k], -model.gamma), layer1, layer2
+
+
+def evidence(x: Vector, model: Kernel, c: int) -> float:
+    """Prop. 5, layer 4."""
+    return min(against(x, model, c, k)[0] for k in range(model.n_clusters) if k != c)
+
+
+def stiffness(X: Matrix, model: Kernel) -> float:
+    """Eq. 3."""
+    return 1 / (sum(evidence(x, model, assign(x, model)) for x in X) / len(X))
+
+
+def explain_row(x: Vector, model: Kernel, c: int, beta: float) -> Vector:
+    """Backwards through all four layers, with the gate of Eq. 10 on the detection layer."""
+    rivals = [k for k in range(model.n_clusters) if k != c]
+    layers = {k: against(x, model, c, k) for k in rivals}
+    f = min(h for h, _, _ in layers.values())
+    p = shares([layers[k][0] for k in rivals], np.ones(len(rivals)), -beta)
+    result = np.zeros(len(x))
+    for p_k, k in zip(p, rivals, strict=True):
+        h_k, layer1, layer2 = layers[k]
+        R_k = p_k * f
+        for j, p_j in enumerate(shares(layer2, model.weights[k], -model.gamma)):
+            for i, p_i in enumerate(shares(layer1[j], model.weights[c], model.gamma)):
+                h_ijk = layer1[j][i]
+                R_ijk = p_i * p_j * R_k * (h_ijk / h_k)  # the footnote of Section IV, then Eq. 10
+                u_i, u_j = model.support[c][i], model.support[k][j]
+                w, m = 2 * (u_i - u_j), (u_i + u_j) / 2
+                if h_ijk != 0:
+                    result += R_ijk * (x - m) * w / h_ijk  # Eq. 4
+    return result
+
+
+def explain(X: Matrix, model: Kernel, beta: float | None = None) -> Matrix:
+    """The paper's explanation of every row for its own cluster."""
+    beta = stiffness(X, model) if beta is None else beta
+    return np.array([explain_row(x, model, assign(x, model), beta) for x in X])

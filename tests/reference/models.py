@@ -1,0 +1,159 @@
+"""Energies and splits of the other models, one point and one cluster at a time. Slow and obvious."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from tests.reference.neon import Matrix, Vector
+
+Split = Callable[[Vector, int], tuple[float, Vector]]
+"""Of a point and a cluster: the energy and its split over the features."""
+
+
+def gaussian(weights: Vector, means: Matrix, covariances: Matrix) -> Split:
+    """-log pi_k - log N(x; mu_k, S_k), split as (x - mu) * (S^-1 (x - mu)) / 2."""
+
+    def split(x: Vector, k: int) -> tuple[float, Vector]:
+        S, away = covariances[k], x - means[k]
+        quadratic = away * np.linalg.solve(S, away) / 2
+        constant = 0.5 * math.log(np.linalg.det(2 * math.pi * S)) - math.log(weights[k])
+        return float(quadratic.sum() + constant), quadratic
+
+    return split
+
+
+def diagonal(weights: Vector, means: Matrix, variances: Matrix) -> Split:
+    """The same for independent features, whose log(var) / 2 belong to them."""
+
+    def split(x: Vector, k: int) -> tuple[float, Vector]:
+        parts = (x - means[k]) ** 2 / (2 * variances[k]) + np.log(variances[k]) / 2
+        constant = 0.5 * len(x) * math.log(2 * math.pi) - math.log(weights[k])
+        return float(parts.sum() + constant), parts
+
+    return split
+
+
+def manhattan(prototypes: Matrix) -> Split:
+    def split(x: Vector, k: int) -> tuple[float, Vector]:
+        parts = np.abs(x - prototypes[k])
+        return float(parts.sum()), parts
+
+    return split
+
+
+def cosine(directions: Matrix) -> Split:
+    def split(x: Vector, k: int) -> tuple[float, Vector]:
+        mu = directions[k]
+        parts = -x * mu / (np.linalg.norm(x) * np.linalg.norm(mu))
+        return float(parts.sum()), parts
+
+    return split
+
+
+def nearest_subcluster(centers: Matrix, cluster: Vector) -> Split:
+    """The hard minimum over the subclusters of a cluster."""
+
+    def split(x: Vector, k: int) -> tuple[float, Vector]:
+        squares = [(x - u) ** 2 for u, own in zip(centers, cluster, strict=True) if own == k]
+        parts = min(squares, key=lambda s: float(s.sum()))
+        return float(parts.sum()), parts
+
+    return split
+
+
+def mixed(prototypes: Matrix, categorical: Vector, gamma: float) -> Split:
+    """Squared differences of numbers, gamma for each category that differs."""
+
+    def split(x: Vector, k: int) -> tuple[float, Vector]:
+        parts = np.array(
+            [
+                gamma * (a != b) if is_category else (a - b) ** 2
+                for a, b, is_category in zip(x, prototypes[k], categorical, strict=True)
+            ]
+        )
+        return float(parts.sum()), parts
+
+    return split
+
+
+def assign(x: Vector, split: Split, n_clusters: int) -> int:
+    s = [split(x, k)[0] for k in range(n_clusters)]
+    return s.index(min(s))
+
+
+def stiffness(X: Matrix, split: Split, n_clusters: int) -> float:
+    """Eq. 3."""
+    evidence = []
+    for x in X:
+        s = sorted(split(x, k)[0] for k in range(n_clusters))
+        evidence.append(s[1] - s[0])
+    return 1 / (sum(evidence) / len(evidence))
+
+
+def explain_row(x: Vector, split: Split, n_clusters: int, c: int, beta: float) -> Vector:
+    """R = sum_k (p_k f_c / h_k) (e_k - e_c)."""
+    s_c, e_c = split(x, c)
+    rivals = [k for k in range(n_clusters) if k != c]
+    h = {k: split(x, k)[0] - s_c for k in rivals}
+    f = min(h.values())
+    exponentials = {k: math.exp(-beta * (h[k] - f)) for k in rivals}
+    result = np.zeros(len(e_c))
+    for k in rivals:
+        p_k = exponentials[k] / sum(exponentials.values())
+        result += p_k * (f / h[k] if h[k] != 0 else 1.0) * (split(x, k)[1] - e_c)
+    return result
+
+
+def explain(X: Matrix, split: Split, n_clusters: int, beta: float | None = None) -> Matrix:
+    beta = stiffness(X, split, n_clusters) if beta is None else beta
+    return np.array([explain_row(x, split, n_clusters, assign(x, split, n_clusters), beta) for x in X])
+
+
+def threshold_row(x: Vector, split: Split, n_clusters: int, c: int, threshold: float) -> tuple[float, Vector]:
+    """Prop. 7: the evidence that the probability of c exceeds a threshold, and its relevance."""
+    s_c, e_c = split(x, c)
+    rivals = [k for k in range(n_clusters) if k != c]
+    b = -math.log(n_clusters - 1) + math.log((1 - threshold) / threshold)
+    h = {k: split(x, k)[0] - s_c + b for k in rivals}
+    least = min(h.values())
+    f = least - math.log(sum(math.exp(least - h[k]) for k in rivals) / (n_clusters - 1))
+    total = sum(math.exp(least - h[k]) for k in rivals)
+    result = np.zeros(len(e_c))
+    for k in rivals:
+        R_k = math.exp(least - h[k]) / total * f  # Eq. 2 with the stiffness of the LME, 1
+        R_k *= h[k] / f  # the reassignment below Prop. 7
+        result += R_k / h[k] * (split(x, k)[1] - e_c)  # Eq. 4
+    return f, result
+
+
+Node = tuple[Vector, "Node | None", "Node | None", int]
+"""A node of a tree: its center, its left and right child, and its cluster (-1 if it has children)."""
+
+
+def path(root: Node, cluster: int) -> list[tuple[Vector, Vector]] | None:
+    """The pairs (own center, sibling's center) on the way to a cluster."""
+    _, left, right, leaf = root
+    if left is None or right is None:
+        return [] if leaf == cluster else None
+    for own, sibling in ((left, right), (right, left)):
+        rest = path(own, cluster)
+        if rest is not None:
+            return [(own[0], sibling[0]), *rest]
+    return None
+
+
+def tree_explain_row(x: Vector, root: Node, cluster: int, beta: float) -> tuple[float, Vector]:
+    """The least evidence over the pairs on the way, shared among them by Eqs. 2 and 4."""
+    pairs = path(root, cluster)
+    assert pairs is not None
+    splits = [(x - sibling) ** 2 - (x - own) ** 2 for own, sibling in pairs]
+    h = [float(split.sum()) for split in splits]
+    f = min(h)
+    exponentials = [math.exp(-beta * (value - f)) for value in h]
+    result = np.zeros(len(x))
+    for value, part, split in zip(h, exponentials, splits, strict=True):
+        result += part / sum(exponentials) * (f / value if value != 0 else 1.0) * split
+    return f, result

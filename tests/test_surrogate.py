@@ -1,0 +1,374 @@
+"""Any labels: the surrogate, its fidelity, and what is explained through it."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import hdbscan
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.cluster import (
+    DBSCAN,
+    HDBSCAN,
+    OPTICS,
+    AgglomerativeClustering,
+    KMeans,
+    SpectralClustering,
+)
+from sklearn.datasets import load_iris, make_blobs, make_circles, make_moons
+from sklearn.svm import SVC
+from sklearn.utils.estimator_checks import check_estimator
+
+import whycluster as wc
+from tests.reference import kernel
+from whycluster.kernel_fit import _Problem, _start
+
+Array = NDArray[Any]
+
+
+@pytest.fixture(scope="module")
+def moons() -> Array:
+    X: Array = make_moons(600, noise=0.05, random_state=0)[0]
+    X.flags.writeable = False
+    return X
+
+
+@pytest.fixture(scope="module")
+def noisy() -> tuple[Array, Array]:
+    """Three blobs, and rows spread all over that DBSCAN calls noise."""
+    rng = np.random.default_rng(0)
+    X, _ = make_blobs(300, centers=[[0, 0, 0], [6, 0, 0], [0, 6, 0]], cluster_std=0.7, random_state=0)
+    X = np.concatenate([X, rng.uniform(-6, 12, size=(60, 3))])
+    return X, DBSCAN(eps=0.9).fit_predict(X)
+
+
+@pytest.mark.filterwarnings("ignore:Skipping check check_array_api_input")  # array API: scikit-learn's option
+@pytest.mark.filterwarnings("ignore:.*feature names, but Surrogate was fitted")
+def test_it_is_a_scikit_learn_estimator() -> None:
+    check_estimator(wc.Surrogate())
+
+
+MODELS = {
+    "DBSCAN": lambda: DBSCAN(eps=0.2),
+    "HDBSCAN": lambda: HDBSCAN(min_cluster_size=15, copy=True),
+    "hdbscan package": lambda: hdbscan.HDBSCAN(min_cluster_size=15),
+    "OPTICS": lambda: OPTICS(min_samples=20, eps=0.2, cluster_method="dbscan"),
+    "single linkage": lambda: AgglomerativeClustering(2, linkage="single"),
+    "spectral": lambda: SpectralClustering(2, affinity="nearest_neighbors", random_state=0),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Graph is not fully connected")  # which is why there are two clusters
+@pytest.mark.parametrize("kind", MODELS)
+def test_models_that_have_only_labels(kind: str, moons: Array) -> None:
+    model = MODELS[kind]().fit(moons.copy())
+    exp = wc.explain(model, moons)
+    assert exp.fidelity is not None
+    assert exp.fidelity.cross_validated > 0.98
+    assert exp.fidelity.in_sample > 0.98
+    shown = np.where(model.labels_ == -1, "noise", model.labels_.astype(str))
+    assert [str(label) for label in exp.cluster] == shown.tolist()
+    by_labels = wc.explain(model.labels_, moons)
+    assert (by_labels.relevance == exp.relevance).all()
+
+
+@pytest.mark.parametrize("make", [make_moons, make_circles])
+def test_shapes_that_no_line_parts(make: Any) -> None:
+    options = {} if make is make_moons else {"factor": 0.5}
+    X, _ = make(2000, noise=0.05, random_state=1, **options)
+    labels = DBSCAN(eps=0.15).fit_predict(X)
+    model = wc.Surrogate().fit(X, labels)
+    assert model.fidelity_.cross_validated >= 0.98
+    assert (model.predict(X) == labels).mean() == model.fidelity_.in_sample
+
+
+@pytest.mark.parametrize("labels", ["ward", "hdbscan"])
+def test_on_wine_it_foretells_as_well_as_a_support_vector_machine(wine: Array, labels: str) -> None:
+    model = AgglomerativeClustering(6) if labels == "ward" else HDBSCAN(min_cluster_size=15, copy=True)
+    y = model.fit_predict(wine)
+    surrogate = wc.Surrogate().fit(wine, y)
+    assert surrogate.fidelity_.in_sample >= 0.97
+    fold = np.empty(len(y), dtype=int)  # stratified and shuffled
+    fold[np.lexsort((np.random.default_rng(0).random(len(y)), y))] = np.arange(len(y)) % 5
+    hits = [
+        (SVC(C=10).fit(wine[fold != f], y[fold != f]).predict(wine[fold == f]) == y[fold == f]).sum()
+        for f in range(5)
+    ]
+    assert surrogate.fidelity_.cross_validated >= sum(hits) / len(y) - 0.02
+
+
+def test_a_model_that_is_exact_is_never_sent_through_the_surrogate(
+    moons: Array, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wc.Surrogate, "fit_rows", lambda *_: pytest.fail("a surrogate was fitted"))
+    for model in (KMeans(2, n_init=1), wc.KernelKMeans(2)):
+        assert wc.explain(model.fit(moons), moons).fidelity is None
+
+
+def test_the_network_of_a_surrogate_is_the_papers(noisy: tuple[Array, Array]) -> None:
+    """Its relevance is that of the network of pairs, in the scale it chose."""
+    X, y = noisy
+    model = wc.Surrogate(n_support=4).fit(X[y >= 0], y[y >= 0])
+    root = np.sqrt(model.scale_)
+    support = [model.support_vectors_[model.support_cluster_ == k] * root for k in range(3)]
+    weights = [np.exp(model.log_weights_[model.support_cluster_ == k]) for k in range(3)]
+    slow = kernel.Kernel(support, weights, model.gamma_)
+    rows = X[y >= 0][:40]
+    net = wc.neuralize(model)
+    exp = net.explain(rows)
+    expected = kernel.explain(rows * root, slow)
+    assert np.abs(exp.relevance - expected).max() <= 1e-9 * np.abs(expected).max()
+    assert (net.assign(rows) == model.predict(rows)).all()
+
+
+def test_noise_is_named_and_explained(noisy: tuple[Array, Array]) -> None:
+    X, y = noisy
+    exp = wc.explain(y, X)
+    assert exp.labels.tolist() == [0, 1, 2, "noise"]
+    assert ((exp.cluster == "noise") == (y == -1)).all()
+    assert exp.fidelity is not None
+    assert exp.fidelity.labels.tolist() == [0, 1, 2, "noise"]
+    assert "noise" in str(exp.fidelity)
+    assert "noise" in str(exp.summary())
+    assert set(exp.to_frame()["cluster"]) == {"0", "1", "2", "noise"}
+    assert set(exp.to_frame("polars")["cluster"]) == {"0", "1", "2", "noise"}
+    one = wc.explain(y, X, target="noise")
+    assert (one.relevance == wc.explain(y, X, target=-1).relevance).all()
+    far = int(np.flatnonzero((y == -1) & (exp.assigned == "noise"))[0])
+    assert exp.tell(far).startswith(f"Row {far} is in cluster noise")
+
+
+def test_noise_as_a_floor_is_too_far_in_these_features() -> None:
+    """A row that is far from everything in one feature is noise because of that feature."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(200, 4)), rng.normal(loc=[8, 0, 0, 0], size=(200, 4))])
+    X = np.concatenate([X, rng.uniform(-20, 20, size=(60, 4))])
+    y = DBSCAN(eps=1.6).fit_predict(X)
+    model = wc.Surrogate(random_state=0).fit(X, y)
+    assert model.noise_ == "floor"
+    row = np.array([[0.0, 0.0, 15.0, 0.0]])
+    exp = wc.explain(model, row, background=X)
+    assert exp.cluster.tolist() == ["noise"]
+    assert model.predict(row).tolist() == [-1]
+    assert exp.relevance[0].argmax() == 2
+    assert exp.relevance[0, 2] > 0.9 * exp.evidence[0]
+    member = wc.explain(model, np.array([[0.0, 0.0, 0.1, 0.0]]), against="noise")
+    assert member.cluster.tolist() == [0]
+    assert member.evidence[0] > 0
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        list,
+        np.array,
+        lambda y: np.array(y, dtype=float),
+        pd.Series,
+        pl.Series,
+        lambda y: pd.Series(y, index=range(100, 100 + len(y))),
+        lambda y: pd.Series(y, dtype="category"),
+        tuple,
+    ],
+)
+def test_labels_in_any_container(make: Any, moons: Array) -> None:
+    y = DBSCAN(eps=0.2).fit_predict(moons)
+    exp = wc.explain(make(y.tolist()), moons)
+    assert exp.labels.tolist() == np.unique(y).tolist()
+    assert (exp.cluster == y).all()
+
+
+def test_labels_may_be_text(moons: Array) -> None:
+    y = np.array(["10", "2"])[DBSCAN(eps=0.2).fit_predict(moons)]
+    exp = wc.explain(pd.Series(y, dtype="category"), moons)
+    assert exp.labels.tolist() == ["10", "2"]  # the order of the categories
+    assert wc.explain(y.tolist(), moons).labels.tolist() == ["2", "10"]
+    assert (wc.Surrogate().fit(moons, y).predict(moons) == y).all()
+    edited = ["first" if label == "2" else 7 for label in y]
+    mixed = wc.explain(edited, moons)
+    assert mixed.labels.tolist() == [7, "first"]
+    assert mixed.cluster.tolist() == edited
+
+
+@pytest.mark.parametrize(
+    "make", [pd.DataFrame, pl.DataFrame, sp.csr_array, lambda X: X.astype("f4"), np.ndarray.tolist]
+)
+def test_any_table(make: Any) -> None:
+    X, y = load_iris().data, AgglomerativeClustering(3).fit_predict(load_iris().data)
+    names = None if make in (pd.DataFrame, pl.DataFrame) else list("abcd")
+    exp = wc.explain(y, make(X), feature_names=names)
+    assert (exp.cluster == y).all()
+    assert len(exp.feature_names) == 4
+    assert exp.relevance.shape == (150, 4)
+
+
+def test_frames_keep_their_names_and_order() -> None:
+    X = load_iris(as_frame=True).data
+    y = AgglomerativeClustering(3).fit_predict(X)
+    exp = wc.explain(y, X)
+    assert exp.feature_names == list(X.columns)
+    model = wc.Surrogate().fit(X, y)
+    assert (wc.explain(model, X[X.columns[::-1]]).relevance == wc.explain(model, X).relevance).all()
+
+
+def test_low_fidelity_warns_and_says_where() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    y = np.where(X[:, 0] > 1, 2, rng.integers(0, 2, size=200))
+    with pytest.warns(wc.FidelityWarning) as caught:
+        exp = wc.explain(y, X)
+    text = str(caught[0].message)
+    assert text.startswith("explain: the surrogate that is explained foretells ")
+    assert "Badly matched: " in text
+    assert exp.fidelity is not None
+    assert exp.fidelity.cross_validated < 0.8
+    assert caught[0].filename == __file__
+    with pytest.warns(wc.FidelityWarning):
+        wc.explain(wc.Surrogate().fit(X, y), X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        wc.explain((X[:, 0] > 0).astype(int), X)
+
+
+def test_rows_are_explained_for_the_label_they_have() -> None:
+    """Also where the surrogate would give another: the evidence is then negative."""
+    X, y = make_blobs(200, centers=2, cluster_std=0.5, random_state=0)
+    y[0] = 1 - y[0]  # edited by a person
+    exp = wc.explain(y, X)
+    assert exp.cluster[0] == y[0]
+    assert exp.assigned[0] != y[0]
+    assert exp.evidence[0] < 0
+    assert (exp.evidence[1:] > 0).all()
+
+
+def test_the_scale_is_chosen_by_the_labels() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2)) * [1.0, 1000.0]
+    by_small = wc.Surrogate().fit(X, (X[:, 0] > 0).astype(int))
+    assert by_small.fidelity_.cross_validated > 0.98
+    ratio = by_small.scale_[0] / by_small.scale_[1]
+    assert ratio == pytest.approx(X[:, 1].var() / X[:, 0].var())
+    moved = wc.Surrogate().fit(X + 1e6, (X[:, 0] > 0).astype(int))
+    assert moved.fidelity_.cross_validated > 0.98
+
+
+def test_more_support_vectors_only_where_they_help() -> None:
+    X, _ = make_moons(500, noise=0.05, random_state=0)
+    y = DBSCAN(eps=0.2).fit_predict(X)
+    assert wc.Surrogate().fit(X, y).n_support_ > 1
+    assert wc.Surrogate().fit(X, KMeans(2, n_init=1, random_state=0).fit_predict(X)).n_support_ == 1
+
+
+def test_it_is_the_same_every_time(noisy: tuple[Array, Array]) -> None:
+    X, y = noisy
+    first, second = wc.Surrogate().fit(X, y), wc.Surrogate().fit(X, y)
+    assert (first.support_vectors_ == second.support_vectors_).all()
+    assert first.fidelity_.cross_validated == second.fidelity_.cross_validated
+
+
+def test_many_rows_are_fitted_by_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whycluster.surrogate._MOST_ROWS", 600)
+    monkeypatch.setattr("whycluster.surrogate._CHOICE_ROWS", 300)
+    X, y = make_blobs(3000, 5, centers=4, cluster_std=0.8, random_state=0)
+    model = wc.Surrogate().fit(X, y)
+    assert model.fidelity_.size.sum() == 3000
+    assert model.fidelity_.in_sample > 0.97
+    assert 0.9 < model.fidelity_.cross_validated <= 1.0
+
+
+@pytest.mark.parametrize("floor", [False, True])
+def test_the_gradient_of_the_fit(floor: bool, noisy: tuple[Array, Array]) -> None:
+    X, y = noisy
+    rows = (X - X.mean(axis=0)) / X.std(axis=0)
+    codes = np.where(y < 0, 3, y)
+    problem = _Problem(rows, codes, _start(rows, codes, 3, 3 if floor else None, 0))
+    problem._rows = problem._rows.astype(np.float64)
+    way = np.random.default_rng(0).normal(scale=0.3, size=problem.size)
+    if not floor:
+        way[problem.n_units + 1] = 0.0
+    slope = np.random.default_rng(1).normal(size=(5, problem.size)) * (way != 0)
+    for direction in slope:
+        step = 1e-6 * direction
+        found = (problem.loss(way + step)[0] - problem.loss(way - step)[0]) / 2e-6
+        assert problem.loss(way)[1] @ direction == pytest.approx(found, rel=1e-5)
+
+
+def message(labels: Any, X: Any = None, **options: Any) -> str:
+    rows = np.eye(4) if X is None else X
+    with pytest.raises(wc.InvalidInputError) as raised:
+        wc.Surrogate(**options).fit(rows, labels) if options else wc.explain(labels, rows)
+    return str(raised.value)
+
+
+def test_labels_that_do_not_fit() -> None:
+    assert message([0, 1, 0]) == "explain: labels must be one for each of the 4 rows of X; got 3."
+    assert message(DBSCAN().fit(np.eye(3))).startswith("explain: labels must be one for each of the 4 rows")
+    missing = (
+        "explain: labels must have no missing values; row 1 has {}. Leave such rows out of labels and X, or "
+        "give them a label, -1 for noise."
+    )
+    assert message([0, None, 1, 1]) == missing.format("None")
+    assert message(np.array([0, np.nan, 1, 1])) == missing.format("nan")
+    assert message(pd.Series([0, None, 1, 1], dtype="Int64")) == missing.format("<NA>")
+    assert message(pd.Series(["a", None, "b", "b"], dtype="category")) == missing.format("nan")
+
+
+def test_one_cluster_or_noise_alone() -> None:
+    assert message([2, 2, 2, 2]) == (
+        "explain: labels must name at least 2 clusters, since a cluster is explained against its "
+        "competitors; all rows are in 2, one class."
+    )
+    assert message([-1, -1, -1, -1]) == (
+        "explain: labels must name at least 2 clusters, since a cluster is explained against its "
+        "competitors; all rows are noise."
+    )
+
+
+def test_labels_that_are_measurements() -> None:
+    assert message([0.5, 1.25, 3.75, 9.5]) == (
+        "explain: labels must name clusters; got measurements, such as 0.5. Unknown label type: continuous."
+    )
+
+
+@pytest.mark.parametrize("n_support", [0, 2.5, "many", True])
+def test_the_number_of_support_vectors(n_support: Any) -> None:
+    assert message([0, 0, 1, 1], n_support=n_support) == (
+        f'Surrogate.fit: n_support must be "auto" or a whole number of at least 1; got {n_support!r}.'
+    )
+
+
+def test_data_that_are_not_finite() -> None:
+    X = np.eye(4)
+    X[2, 1] = np.nan
+    assert message([0, 0, 1, 1], X) == (
+        "explain: X must be finite; row 2, feature 'x1' holds a missing value (NaN). "
+        "Drop or fill such rows first."
+    )
+
+
+@pytest.mark.filterwarnings("ignore::whycluster.FidelityWarning")
+def test_odd_clusters_get_an_answer() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    single = np.where(X[:, 0] > 0, 1, 0)
+    single[0] = 7
+    exp = wc.explain(single, X)  # a cluster with one member
+    assert exp.fidelity is not None
+    assert exp.fidelity.size.tolist()[-1] == 1
+    assert np.isfinite(exp.relevance).all()
+    twins = np.repeat(X[:30], 2, axis=0)
+    both = wc.explain(np.arange(60) % 2, twins)  # identical rows with different labels
+    assert both.fidelity is not None
+    assert both.fidelity.in_sample == 0.5
+    assert np.isfinite(both.relevance).all()
+    crowded = wc.Surrogate(n_support=1000).fit(X, (X[:, 0] > 0).astype(int))  # more than members
+    assert len(crowded.support_vectors_) == 60
+    assert crowded.fidelity_.in_sample > 0.97
+    constant = wc.Surrogate().fit(np.ones((20, 2)), np.arange(20) % 2)  # nothing to tell them apart
+    assert constant.fidelity_.in_sample == 0.5
+    few = wc.Surrogate().fit(X[:3], [0, 1, 2])
+    assert np.isfinite(few.support_vectors_).all()
