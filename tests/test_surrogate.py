@@ -140,7 +140,8 @@ def test_noise_is_named_and_explained(noisy: tuple[Array, Array]) -> None:
     one = wc.explain(y, X, target="noise")
     assert (one.relevance == wc.explain(y, X, target=-1).relevance).all()
     far = int(np.flatnonzero((y == -1) & (exp.assigned == "noise"))[0])
-    assert exp.tell(far).startswith(f"Row {far} is in cluster noise")
+    assert exp.tell(far).startswith(f"Row {far} is noise: evidence ")
+    assert "surrogate that foretells" in repr(exp)
 
 
 def test_noise_as_a_floor_is_too_far_in_these_features() -> None:
@@ -243,6 +244,9 @@ def test_rows_are_explained_for_the_label_they_have() -> None:
     assert exp.assigned[0] != y[0]
     assert exp.evidence[0] < 0
     assert (exp.evidence[1:] > 0).all()
+    assert exp.tell(0).startswith(
+        f"Row 0 is in cluster {1 - y[0]} to the surrogate, not in {y[0]}: evidence -"
+    )
 
 
 def test_the_scale_is_chosen_by_the_labels() -> None:

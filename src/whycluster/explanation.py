@@ -16,6 +16,7 @@ from whycluster.energies import Energy
 from whycluster.errors import InvalidInputError, MissingDependencyError
 from whycluster.fidelity import Fidelity
 from whycluster.frames import as_column, build_frame, unique_name
+from whycluster.labels import NOISE
 from whycluster.passes import Attribution, Question
 from whycluster.propagate import CONTRAST
 from whycluster.summary import Summary, summarize
@@ -181,6 +182,8 @@ class Explanation:
     def __repr__(self) -> str:
         n, d = self.relevance.shape
         how = self.rule if self.beta is None else f"{self.rule}, beta={self.beta:.4g}"
+        if self.fidelity is not None:
+            how += f"; a surrogate that foretells {self.fidelity.cross_validated:.1%} of the labels"
         counts = f"{n} row{'s' * (n != 1)}, {d} feature{'s' * (d != 1)}, {len(self.labels)} clusters"
         return f"<Explanation of {counts} ({how})>"
 
@@ -216,10 +219,10 @@ class Explanation:
         name = self._table.row_name(0)
         if name is None:
             name = 0 if self._rows is None else self._rows[0]
-        claim = f"Row {console.clean(str(name))} is "
-        claim += (
-            f"in cluster {cluster}" if assigned == cluster else f"in cluster {assigned}, not in {cluster}"
-        )
+        claim = f"Row {console.clean(str(name))} is {_place(self.assigned[0], 'in cluster')}"
+        if assigned != cluster:  # a label given to a row need not be the surrogate's
+            claim += " to the surrogate" * (self.fidelity is not None)
+            claim += f", not {_place(self.cluster[0], 'in')}"
         if self._cluster[0] == self._competitor[0]:
             return f"{claim}: nothing to explain against itself"
         if self.threshold is not None:
@@ -330,6 +333,11 @@ def _positions(rows: Any, n_rows: int) -> Codes:
         f"explanation[rows]: rows must be an index, a slice, a list of indices or a mask of length {n_rows}; "
         f"got {chosen.dtype} of shape {chosen.shape}."
     )
+
+
+def _place(label: Any, where: str) -> str:
+    """Where a row is: noise is no place to be in."""
+    return NOISE if isinstance(label, str) and label == NOISE else f"{where} {console.clean(str(label))}"
 
 
 def _shown(value: Any) -> str:
