@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,6 +94,31 @@ def test_a_floor_is_one_more_cluster(problem: Problem, floor: float) -> None:
         if {exp.cluster[row], exp.competitor[row]} == {order[0], len(s) - 1}:
             own = _split(x, problem.model, order[0])
             assert np.abs(exp.relevance[row] - (floor * profile - own)).max() <= 1e-11 * size + 1e-9
+
+
+@pytest.mark.parametrize("gamma", [0.3, np.inf])
+def test_groups_of_clusters_far_apart_keep_their_digits(gamma: float) -> None:
+    """Squares are not expanded there: two groups 1e7 apart, with clusters of some units in each."""
+    rng = np.random.default_rng(0)
+    support = [rng.normal(size=(n, 3)) + far for n, far in ((4, 0.0), (2, 0.0), (1, 1e7), (3, 1e7))]
+    sizes = np.array([len(u) for u in support])
+    X = np.concatenate([rng.normal(size=(20, 3)), rng.normal(size=(20, 3)) + 1e7])
+    net = Network(KernelEnergy(np.concatenate(support), sizes, gamma))
+    exp = net.explain(X, rule="contrast")
+    if np.isfinite(gamma):
+        model = kernel.Kernel.plain(support, gamma)
+        energies = np.array([[kernel.energy(x, model, k) for k in range(4)] for x in X])
+        splits = np.array([[_split(x, model, k) for k in range(4)] for x in X])
+    else:
+        squares = [(X[:, None] - u) ** 2 for u in support]
+        nearest = [s[np.arange(40), s.sum(axis=2).argmin(axis=1)] for s in squares]
+        splits = np.stack(nearest, axis=1)
+        energies = splits.sum(axis=2)
+    order = np.argsort(energies, axis=1)
+    rows = np.arange(40)
+    assert (exp.cluster == order[:, 0]).all()
+    expected = splits[rows, order[:, 1]] - splits[rows, order[:, 0]]
+    assert np.abs(exp.relevance - expected).max() <= 1e-8 * np.abs(expected).max()
 
 
 def _split(x: NDArray[np.float64], model: kernel.Kernel, k: int) -> NDArray[np.float64]:

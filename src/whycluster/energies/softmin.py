@@ -95,7 +95,7 @@ class KernelEnergy(Energy):
     def shares(self, x: Floats, k: int) -> Floats:
         """q_j of the support vectors of one cluster, (p, b)."""
         logits = np.empty((self.sizes[k], len(x)))
-        self._write_logits(x, self.clusters[k], logits, np.empty((len(x), self.units.mix_width)))
+        self._write_logits(x, self.clusters[k], logits)
         self._share(logits, np.ones(len(x)))
         return logits
 
@@ -116,20 +116,20 @@ class KernelEnergy(Energy):
         Units lie along the first axis, so that pooling over them runs along rows that lie side by side.
         """
         part = self._units_of(chunk)
-        t, rest = carve(scratch, part.stop - part.start, self.units.mix_width)
-        logits = t.reshape(-1, len(x))
-        self._write_logits(x, part, logits, rest)
+        (room,) = carve(scratch, part.stop - part.start)
+        logits = room.reshape(-1, len(x))
+        self._write_logits(x, part, logits)
         for k in range(chunk.start, chunk.stop):
             own = self.clusters[k]
             yield k, logits[own.start - part.start : own.stop - part.start]
 
-    def _write_logits(self, x: Floats, part: slice, logits: Floats, scratch: Floats) -> None:
+    def _write_logits(self, x: Floats, part: slice, logits: Floats) -> None:
         if self._lines is not None:
             slopes, bias = self._lines
             np.matmul(slopes[part], x.T, out=logits)
             logits += bias[part]
             return
-        (split,) = carve(scratch, self.n_features)
+        split = np.empty_like(x)
         for row, j in enumerate(range(part.start, part.stop)):
             self.units.split(x, j, split)
             np.einsum("bd->b", split, out=logits[row])
