@@ -34,7 +34,7 @@ $(DEMO)/installed: pyproject.toml $(shell find src -name '*.py')
 $(TEST)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(TEST)
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt torch
-	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[deep,faiss,shap,test]'
+	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[categories,deep,faiss,medoids,shap,test]'
 	touch $@
 
 # anndata needs an older pandas than the other tests, so it has an environment of its own.

@@ -623,6 +623,21 @@ def test_metric() -> None:
     )
 
 
+def test_parameters_that_would_do_nothing() -> None:
+    assert message(ROWS, model=wc.neuralize(CENTROIDS), metric="manhattan") == (
+        "neuralize: metric is for centroids; a Network has its energies already."
+    )
+    assert message(ROWS, categorical=[0, 1]) == (
+        "neuralize: categorical is for KPrototypes, which forgets its columns; ndarray does not."
+    )
+
+
+def test_a_row_out_of_range() -> None:
+    exp = wc.explain(CENTROIDS, ROWS)
+    with pytest.raises(IndexError, match=r"rows are chosen by position, from 0 to 2"):
+        exp.tell(500)
+
+
 @pytest.mark.parametrize("threshold", [0, 1, 0.0, 1.0, -0.5, 1.5, np.nan, "0.9", True])
 def test_a_threshold_is_a_probability(threshold: Any) -> None:
     assert message(ROWS, metric="dot", threshold=threshold) == (

@@ -73,7 +73,7 @@ def test_prototypes_are_assigned_as_predicted(people: pd.DataFrame, prototypes: 
     assert (wc.explain(prototypes, people).cluster == expected).all()
     assert (wc.neuralize(prototypes, categorical=CATEGORICAL).assign(people.to_numpy()) == expected).all()
     assert (wc.explain(prototypes, people.to_numpy()).cluster == expected).all()
-    assert (wc.explain(prototypes, pl.from_pandas(people), categorical=[2, 0]).cluster == expected).all()
+    assert (wc.explain(prototypes, pl.from_pandas(people), categorical=[0, 2]).cluster == expected).all()
 
 
 def test_prototypes_add_squares_and_mismatches(people: pd.DataFrame, prototypes: Any) -> None:
@@ -139,6 +139,26 @@ def test_number_categories() -> None:
     model = KModes(4, random_state=0, n_init=1).fit(X)
     assert (wc.neuralize(model).assign(X) == model.predict(X)).all()
     assert (wc.neuralize(model).assign(X.astype(float)) == model.predict(X)).all()
+
+
+def test_categorical_columns_in_the_order_of_the_fit(people: pd.DataFrame) -> None:
+    """k-prototypes keeps the order that it was given."""
+    model = KPrototypes(3, random_state=0, n_init=1).fit(people, categorical=[2, 0])
+    expected = model.predict(people, categorical=[2, 0])
+    assert (wc.explain(model, people, categorical=[2, 0]).cluster == expected).all()
+    assert "feature 'region' holds none of the categories" in message(lambda: wc.explain(model, people))
+
+
+def test_columns_in_another_order_are_noticed(people: pd.DataFrame, modes: Any) -> None:
+    """Kmodes keeps no names, so frames are read by position."""
+    assert message(lambda: wc.explain(modes, people[["plan", "region"]])) == (
+        "explain: X must have its columns where the model had them; feature 'plan' holds none of the "
+        "categories it "
+        "knows there, such as 'north'."
+    )
+    odd = people[["region", "plan"]].astype(object)
+    odd.iloc[3, 0] = ["a", "list"]
+    assert "feature 'region' has other objects" in message(lambda: wc.explain(modes, odd))
 
 
 def message(call: Any) -> str:

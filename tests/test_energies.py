@@ -10,7 +10,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from sklearn.cluster import Birch, BisectingKMeans
-from sklearn.mixture import GaussianMixture
+from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 from sklearn.neighbors import NearestCentroid
 
 import whycluster as wc
@@ -59,6 +59,28 @@ def test_what_no_feature_is_responsible_for_is_the_residual(wine: Array, covaria
         logdet = np.linalg.slogdet(model.covariances_)[1] / 2
         expected = expected + logdet[k] - logdet[c]
     assert np.abs(exp.residual - expected).max() < 1e-9 * exp.evidence.max()
+
+
+@pytest.mark.parametrize("kind", ["dirichlet_process", "dirichlet_distribution"])
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_bayesian_mixtures_give_their_own_probabilities(wine: Array, covariance: str, kind: str) -> None:
+    model = BayesianGaussianMixture(
+        n_components=3,
+        covariance_type=covariance,
+        weight_concentration_prior_type=kind,
+        reg_covar=0.5,
+        max_iter=500,
+        tol=0.01,
+        random_state=0,
+    ).fit(wine)
+    p = np.sort(model.predict_proba(wine), axis=1)
+    exp = wc.explain(model, wine)
+    clear = p[:, -2] > 1e-200
+    assert np.allclose(exp.evidence[clear], np.log(p[clear, -1] / p[clear, -2]), rtol=1e-6, atol=1e-6)
+    above = wc.explain(model, wine, threshold=0.9)
+    unsure = p[:, -1] < 1 - 1e-9
+    odds = np.log(p[unsure, -1] / p[unsure, :-1].sum(axis=1)) + np.log(0.1 / 0.9)
+    assert np.allclose(above.evidence[unsure], odds, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("threshold", [0.01, 0.5, 0.9, 0.999])
@@ -144,6 +166,12 @@ def test_spherical_kmeans(wine: Array) -> None:
     assert np.abs(exp.residual).max() < 1e-12
 
 
+def test_cosines_of_rows_of_any_length() -> None:
+    X = np.array([[1e200, 1.0], [1.0, 2e200], [1e-200, 0.0]])
+    net = wc.neuralize(np.eye(2), metric="cosine")
+    assert np.allclose(net.evidence(X), [[1, -1], [-1, 1], [1, -1]])
+
+
 def test_a_row_of_zeros_has_no_direction() -> None:
     exp = wc.explain([[1.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [2.0, 1.0]], metric="cosine")
     assert exp.cluster.tolist() == [0, 0]
@@ -163,6 +191,26 @@ def test_birch(wine: Array) -> None:
 def node_of(node: Any, mean: Array) -> models.Node:
     children = (None, None) if node.left is None else (node_of(node.left, mean), node_of(node.right, mean))
     return node.center + mean, *children, node.label if node.left is None else -1
+
+
+def test_birch_keeps_its_digits_where_subclusters_lie_close_far_from_others() -> None:
+    rng = np.random.default_rng(0)
+    X = np.vstack([rng.uniform(-1, 1, (60, 2)) * 1e6, rng.normal(size=(40, 2)) * 0.01 + 7e5])
+    model = Birch(threshold=0.001, n_clusters=None).fit(X)
+    centers = model.subcluster_centers_
+    nearest = ((X[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
+    assert (wc.neuralize(model).assign(X) == model.subcluster_labels_[nearest]).all()
+    grouped = Birch(threshold=0.001, n_clusters=8).fit(X)
+    groups = np.array(
+        [
+            [
+                ((x - grouped.subcluster_centers_[grouped.subcluster_labels_ == k]) ** 2).sum(axis=1).min()
+                for k in range(8)
+            ]
+            for x in X
+        ]
+    )
+    assert (wc.neuralize(grouped).assign(X) == groups.argmin(axis=1)).all()
 
 
 @pytest.mark.parametrize("n_clusters", [2, 3, 6, 15])
@@ -224,3 +272,45 @@ def test_nearest_centroid_with_priors(wine: Array) -> None:
     assert np.allclose(exp.evidence, scores[:, -1] - scores[:, -2])
     above = wc.explain(model, wine, threshold=0.6)
     assert ((above.evidence > 0) == (model.predict_proba(wine).max(axis=1) > 0.6)).all()
+
+
+def test_a_class_without_prior_is_left_out(wine: Array) -> None:
+    y = np.arange(len(wine)) % 3
+    model = NearestCentroid(priors=[0.5, 0.5, 0.0]).fit(wine + 2.0 * y[:, None], y)
+    net = wc.neuralize(model)
+    assert net.labels.tolist() == [0, 1]
+    with np.errstate(divide="ignore"):
+        assert (net.assign(wine) == model.predict(wine)).all()
+
+
+def test_a_tree_that_is_not_the_models_is_refused(wine: Array) -> None:
+    model = BisectingKMeans(4, random_state=0).fit(wine)
+    model._X_mean = model._X_mean + 1.0
+    with pytest.raises(wc.UnsupportedModelError, match="is not that of its cluster_centers_"):
+        wc.neuralize(model)
+
+
+def test_the_competitor_of_a_cluster_in_a_tree_is_beyond_its_decisive_pair(wine: Array) -> None:
+    """Why not: against the cluster that the pair with the least evidence leads to, not always the winner."""
+    model = BisectingKMeans(8, random_state=1).fit(wine)
+    exp = wc.explain(model, wine, target=3)
+    root = node_of(model._bisecting_tree, model._X_mean)
+    for row in np.flatnonzero(exp.assigned != 3):
+        f, _ = models.tree_explain_row(wine[row], root, 3, 1.0)
+        assert exp.evidence[row] == pytest.approx(f)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda X: mixture(X, "full"), lambda X: wc.KernelKMeans(3, random_state=0).fit(X)]
+)
+def test_shap_values_and_their_base_add_up(wine: Array, make: Any) -> None:
+    exp = wc.explain(make(wine), wine)
+    shown = exp.to_shap()
+    assert np.allclose(shown.base_values + shown.values.sum(axis=1), exp.evidence)
+
+
+def test_a_threshold_has_a_line_of_its_own(wine: Array) -> None:
+    exp = wc.explain(mixture(wine, "diag"), wine, threshold=0.9)
+    told = exp.tell(0)
+    assert "the threshold 0.9" in told
+    assert "-2.2" in told

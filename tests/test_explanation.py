@@ -250,17 +250,30 @@ def test_summary_averages_over_members(exp: wc.Explanation, wine: Array) -> None
 
 
 def test_summary_says_where_a_cluster_stands_among_the_others(exp: wc.Explanation, wine: Array) -> None:
-    """High if at least three quarters of the other rows are in clusters with a lower mean."""
+    """High above three quarters of the rows of clusters that are not alike, and above all others' mean."""
     summary = exp.summary()
     for group, cluster in enumerate(summary.clusters):
         for feature in range(13):
-            above = below = 0
-            for other in range(5):
-                difference = wine[exp.cluster == other, feature].mean() - summary.inside[group, feature]
-                above += (exp.cluster == other).sum() if other != cluster and difference > 0 else 0
-                below += (exp.cluster == other).sum() if other != cluster and difference < 0 else 0
-            expected = "high" if below > 3 * above else "low" if above > 3 * below else "middle"
+            mean = {k: wine[exp.cluster == k, feature].mean() for k in range(5)}
+            alike = 0.1 * np.std([mean[k] for k in exp.cluster])
+            above = sum((exp.cluster == k).sum() for k in range(5) if mean[k] - mean[cluster] > alike)
+            below = sum((exp.cluster == k).sum() for k in range(5) if mean[cluster] - mean[k] > alike)
+            rest = wine[exp.cluster != cluster, feature].mean()
+            expected = "middle" if above + below else ""
+            if below > 3 * above and mean[cluster] > rest:
+                expected = "high"
+            if above > 3 * below and mean[cluster] < rest:
+                expected = "low"
             assert summary.direction[group, feature] == expected
+
+
+def test_clusters_that_are_alike_do_not_make_a_middle() -> None:
+    """Two of three are near 0 in a feature: both are low, whichever is a little lower."""
+    rng = np.random.default_rng(0)
+    centers = np.array([[0.0, 0.0], [0.01, 5.0], [5.0, 0.02]])
+    X = np.repeat(centers, 100, axis=0) + rng.normal(scale=0.05, size=(300, 2))
+    summary = wc.explain(centers, X).summary()
+    assert summary.direction.tolist() == [["low", "low"], ["low", "high"], ["high", "low"]]
 
 
 def test_a_cluster_between_two_others_is_in_the_middle() -> None:

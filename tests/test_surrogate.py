@@ -9,6 +9,7 @@ import hdbscan
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -26,7 +27,10 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import whycluster as wc
 from tests.reference import kernel
+from whycluster.energies import FloorEnergy
+from whycluster.fidelity import Fidelity
 from whycluster.kernel_fit import _Problem, _start
+from whycluster.surrogate import _Choice, _choose, _Folds, _smallest
 
 Array = NDArray[Any]
 
@@ -223,13 +227,14 @@ def test_low_fidelity_warns_and_says_where() -> None:
     with pytest.warns(wc.FidelityWarning) as caught:
         exp = wc.explain(y, X)
     text = str(caught[0].message)
-    assert text.startswith("explain: the surrogate that is explained foretells ")
+    assert text.startswith("explain: the surrogate, which is explained in place of the labels, gives ")
     assert "Badly matched: " in text
     assert exp.fidelity is not None
     assert exp.fidelity.cross_validated < 0.8
     assert caught[0].filename == __file__
-    with pytest.warns(wc.FidelityWarning):
-        wc.explain(wc.Surrogate().fit(X, y), X)
+    with pytest.warns(wc.FidelityWarning) as again:
+        wc.neuralize(wc.Surrogate().fit(X, y)).explain(X)
+    assert again[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         wc.explain((X[:, 0] > 0).astype(int), X)
@@ -309,7 +314,11 @@ def message(labels: Any, X: Any = None, **options: Any) -> str:
 
 
 def test_labels_that_do_not_fit() -> None:
-    assert message([0, 1, 0]) == "explain: labels must be one for each of the 4 rows of X; got 3."
+    assert message([0, 1, 0]) == (
+        "explain: labels must be one for each of the 4 rows of X; got 3. Explain all rows that were "
+        "clustered, and "
+        "choose some of them then; for new rows, keep wc.Surrogate().fit(X, labels)."
+    )
     assert message(DBSCAN().fit(np.eye(3))).startswith("explain: labels must be one for each of the 4 rows")
     missing = (
         "explain: labels must have no missing values; row 1 has {}. Leave such rows out of labels and X, or "
@@ -376,3 +385,158 @@ def test_odd_clusters_get_an_answer() -> None:
     assert constant.fidelity_.in_sample == 0.5
     few = wc.Surrogate().fit(X[:3], [0, 1, 2])
     assert np.isfinite(few.support_vectors_).all()
+
+
+def test_a_rare_cluster_is_among_the_rows_that_are_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whycluster.surrogate._MOST_ROWS", 300)
+    X = np.random.default_rng(0).normal(size=(2000, 2))
+    y = np.where(X[:, 0] > 0, 0, 2)
+    X[5], y[5] = [50.0, 50.0], 1
+    model = wc.Surrogate(n_support=1).fit(X, y)
+    assert model.predict(X[[5]]).tolist() == [1]
+    assert model.fidelity_.in_sample > 0.95
+
+
+def test_a_feature_of_small_scale_counts_if_the_labels_say_so() -> None:
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=500) * 3e6, rng.uniform(size=500)])
+    assert wc.Surrogate().fit(X, (X[:, 1] > 0.5).astype(int)).fidelity_.cross_validated > 0.98
+
+
+def test_labels_of_odd_kinds(moons: Array) -> None:
+    y = DBSCAN(eps=0.2).fit_predict(moons)
+    for kinds in ([True, "a"], [(0, 1), (2, 3)], [2**70, -5], ["a", -1], [0.0, 1.0], [b"x", b"y"]):
+        labels = pd.Series([kinds[k] for k in y], dtype=object)
+        exp = wc.explain(labels, moons)
+        named = ["noise" if kind == -1 else kind for kind in kinds]
+        assert set(exp.labels.tolist()) == set(named)
+        assert [named.index(label) for label in exp.cluster.tolist()] == y.tolist()
+    text = wc.explain(["a" if k else -1 for k in y], moons, target=-1)
+    assert set(text.cluster) == {"noise"}
+    dates = np.array(["2020-01-01", "2021-01-01"], dtype="datetime64[ns]")[y]
+    assert wc.explain(dates, moons).labels.tolist()[0].startswith("2020-01-01")
+    assert wc.explain(pa.array(y), moons).labels.tolist() == [0, 1]
+    assert wc.explain(np.array(["-1", "0"])[y].tolist(), moons).labels.tolist() == ["0", "noise"]
+    masked = np.ma.array(y, mask=np.arange(600) == 7)
+    assert message(masked, moons).startswith("explain: labels must have no missing values; row 7 has None.")
+    assert message(np.where(y == 0, np.inf, 1.0), moons).startswith(
+        "explain: labels must name clusters. Input y"
+    )
+
+
+def test_labels_that_would_be_misread(moons: Array) -> None:
+    y = DBSCAN(eps=0.2).fit_predict(moons)
+    frame = pd.DataFrame(moons, columns=["a", "b"])
+    assert message(pd.Series(y).sample(frac=1, random_state=0), frame) == (
+        "explain: labels and X must be in the same order; their indexes are the same in another order. "
+        "Give labels.loc[X.index]."
+    )
+    assert message(y[:, None], moons) == (
+        "explain: model must be a model or centroids; got shape (600, 1), one column with a value for "
+        "each row of X. If these are labels, give the column itself, one-dimensional."
+    )
+    with pytest.raises(
+        wc.InvalidInputError, match=r"explain: background is for models; labels are explained"
+    ):
+        wc.explain(y[:5], moons[:5], background=moons)
+    with pytest.raises(
+        wc.InvalidInputError, match=r"metric is for centroids, or a fitted model .* got ndarray"
+    ):
+        wc.explain(y, moons, metric="cosine")
+
+
+def test_the_users_warnings_and_randomness_are_left_alone(noisy: tuple[Array, Array]) -> None:
+    X, y = noisy
+    before: Any = np.random.get_state()  # noqa: NPY002  # the user's
+    filters = list(warnings.filters)
+    wc.Surrogate(n_support=8).fit(X, y)
+    wc.KernelKMeans(3, random_state=0).fit(X)
+    after: Any = np.random.get_state()  # noqa: NPY002
+    assert warnings.filters == filters
+    assert (after[1] == before[1]).all()
+    assert after[2] == before[2]
+
+
+def test_the_limit_and_the_text_of_the_warning() -> None:
+    def fidelity(right: int) -> Fidelity:
+        """A hundred rows of two clusters, of which ``right`` are foretold; the second has all the errors."""
+        given = np.repeat([0, 1], [20, 80])
+        guess = np.where(np.arange(100) < right, given, 0)
+        return Fidelity.of(np.array(["a", "b"]), given, given, guess)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fidelity(95).warn_if_low()
+    with pytest.warns(wc.FidelityWarning) as caught:
+        fidelity(94).warn_if_low()
+    assert str(caught[0].message) == (
+        "explain: the surrogate, which is explained in place of the labels, gives 94.0% of them to rows "
+        "that it was "
+        "not fitted to (100.0% to those it was). Badly matched: b (92.5% of 80 rows). Read the "
+        "explanations of these "
+        "with care; exp.fidelity has all figures."
+    )
+    frame = fidelity(94).to_frame()
+    assert frame["cross_validated"].tolist() == [1.0, 0.925]
+
+
+def test_the_worst_matched_cluster_comes_first() -> None:
+    given = np.repeat([0, 1, 2], 10)
+    guess = np.where(np.arange(30) % 10 < np.array([8, 2, 5])[given], given, (given + 1) % 3)
+    with pytest.warns(wc.FidelityWarning, match=r"matched: 1 \(20.0% .*, 2 \(50.0% .*, 0 \(80.0%"):
+        Fidelity.of(np.arange(3), given, given, guess).warn_if_low()
+
+
+def test_noise_that_is_a_place_of_its_own_is_a_cluster() -> None:
+    """All noise in one spot between two clusters: a floor cannot say that, a cluster can."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(100, 2)) * 3 + far for far in ([-12, 0], [12, 0])])
+    X = np.concatenate([X, rng.normal(size=(60, 2)) * 0.3 + [-12, 0]])
+    y = np.repeat([0, 1, -1], [100, 100, 60])
+    model = wc.Surrogate().fit(X, y)
+    assert model.noise_ == "cluster"
+    assert (model.predict(X[200:]) == -1).mean() > 0.9
+
+
+def some_folds() -> _Folds:
+    rng = np.random.RandomState(0)  # scikit-learn's kind
+    return _Folds(np.zeros((100, 1)), np.arange(100) % 2, None, {"": np.ones(1)}, 0, rng)
+
+
+def test_the_fewest_support_vectors_that_do_as_well_are_taken() -> None:
+    data = some_folds()
+    wrong = {1: range(20), 2: range(3), 4: range(50, 52)}  # rows
+    tried = {}
+    for size, rows in wrong.items():
+        tried[_Choice("", False, size)] = np.where(np.isin(np.arange(100), rows), 1 - data.codes, data.codes)
+    assert _smallest(tried, _Choice("", False, 4), data).n_support == 2
+
+
+def test_doubling_goes_on_until_two_in_a_row_bring_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = _Folds(np.zeros((100, 1)), np.arange(100) % 2, None, {"": np.ones(1)}, 0, np.random.RandomState(0))
+    errors, asked = {1: 40, 2: 40, 4: 20, 8: 20, 16: 20, 32: 0}, []
+
+    def foretell(choice: _Choice) -> Array:
+        asked.append(choice.n_support)
+        return np.where(np.arange(100) < errors[choice.n_support], 1 - data.codes, data.codes)
+
+    monkeypatch.setattr(data, "foretell", foretell)
+    chosen, _ = _choose(data, None)
+    assert asked == [1, 2, 4, 8, 16]
+    assert chosen.n_support == 4
+
+
+def test_the_floor_is_split_as_members_are_spread() -> None:
+    """A feature that varies more within the clusters has to be farther off to speak for noise."""
+    rng = np.random.default_rng(0)
+    wide = np.array([1.0, 4.0])
+    X = np.concatenate([rng.normal(size=(200, 2)) * wide, rng.normal(size=(200, 2)) * wide + [40.0, 0.0]])
+    X = np.concatenate([X, rng.uniform(-60, 100, size=(40, 2))])
+    y = np.where(
+        np.minimum(np.abs(X[:, 0]), np.abs(X[:, 0] - 40)) + np.abs(X[:, 1]) / 4 > 6, -1, X[:, 0] > 20
+    )
+    model = wc.Surrogate().fit(X, y)
+    assert model.noise_ == "floor"
+    assert isinstance(model.energy, FloorEnergy)
+    split = model.energy.split
+    assert split[1] / split[0] == pytest.approx(16 * model.scale_[1] / model.scale_[0], rel=0.4)

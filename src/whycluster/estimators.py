@@ -1,4 +1,4 @@
-"""What the estimators share: checks as scikit-learn expects them."""
+"""What the estimators share: checks as scikit-learn expects them, and centres inside a cluster."""
 
 from __future__ import annotations
 
@@ -26,3 +26,25 @@ def check_whole(value: Any, least: int, where: str, name: str, also: str = "") -
         raise InvalidInputError(
             f"{where}: {name} must be {also}a whole number of at least {least}; got {value!r}."
         )
+
+
+def centers_inside(members: Floats, n_centers: int, max_iter: int, random_state: Any) -> Floats:
+    """Where the support vectors of a cluster start: a short k-means inside it, or its few members.
+
+    No more centres than different rows are asked for: k-means would warn, and filters of warnings belong to
+    the whole process, not to a thread.
+    """
+    if n_centers >= len(members):
+        return members
+    if n_centers == 1:
+        return np.asarray(members.mean(axis=0, keepdims=True))
+    from sklearn.cluster import KMeans
+
+    different = np.unique(members, axis=0)
+    if len(different) <= n_centers:
+        return different
+    return np.asarray(
+        KMeans(n_centers, n_init=1, max_iter=max_iter, random_state=random_state)
+        .fit(members)
+        .cluster_centers_
+    )

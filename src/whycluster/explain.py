@@ -8,9 +8,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from whycluster import passes
+from whycluster.errors import InvalidInputError
 from whycluster.explanation import Explanation
 from whycluster.network import Network
-from whycluster.neuralize import AwaitingColumns, OnlyLabels, look_into
+from whycluster.neuralize import OnlyLabels, look_into
 from whycluster.propagate import DEFAULT_RULE
 from whycluster.table import FrameTable, open_table
 
@@ -33,21 +34,29 @@ def explain(
 
     Parameters
     ----------
-    model : a fitted clustering model, an array of centroids, or a `Network` made before;
-        `neuralize` says which models
+    model : a fitted clustering model, the labels of a clustering (one for each row of X, -1 for noise), an
+        array of centroids, or a `Network` made before; `neuralize` says which models. Labels, and models
+        that have only labels, are explained through a `Surrogate`, each row for the label it has.
     X : (n, d) the rows to explain: a NumPy array, a SciPy sparse matrix, or a pandas, polars or pyarrow table
         of numbers and booleans. A frame is matched by name with the columns the model was fitted on.
     target : a cluster, or one per row. Explains why the row is in this cluster or, where it is not,
-        why not: its contrast with the cluster that won. By default the cluster of each row.
+        why not: its contrast with the cluster that won (in a tree, with the pair that speaks most against
+        it). By default the cluster of each row.
     against : a cluster, or one per row. Explains why the row is in its cluster rather than in this one.
         A row of that cluster itself has nothing to explain: its evidence and relevance are 0.
     beta : the stiffness of the soft minimum over the competitors; "auto" is 1 / (mean evidence), Eq. 3,
         infinity lets the nearest competitor take all. Contrasts (`against`, "why not") need none.
     rule : "min-take-most" (the paper's), "joint" (one denominator for all competitors) or
         "contrast" (with the strongest competitor only)
+    threshold : for models that give probabilities, such as mixtures: explains why the probability of the
+        cluster exceeds this, or why it does not (Prop. 7), instead of why it is the largest
     background : (m, d) the population that "auto" is measured on; by default X itself.
         Give it when explaining a few rows of a known table.
     feature_names : (d,) names for the columns of an array
+    metric : for centroids, how near a row is to them: "euclidean", "manhattan", "cosine" or "dot"; see
+        `neuralize`
+    categorical : for KPrototypes, the columns that it was fitted on as categories, in the order of its fit;
+        by default those of X that hold no numbers
 
     Returns
     -------
@@ -65,10 +74,16 @@ def explain(
     >>> exp.evidence
     array([ 8., 12.])
     """
-    found = look_into(model, metric)
-    if isinstance(found, AwaitingColumns):
-        found = found.seen(X) if categorical is None else found.told(categorical)
+    _check_labels(model, X)
+    found = look_into(model, metric, categorical, X)
     if isinstance(found, OnlyLabels):
+        if background is not None:
+            raise InvalidInputError(
+                "explain: background is for models; labels are explained through a surrogate that is "
+                "fitted to all "
+                "rows of X. For a few rows, explain(labels, X)[rows]; for new ones, wc.Surrogate().fit(X, "
+                "labels)."
+            )
         # Each row is explained for the label it has, whether or not the surrogate would give it that.
         found, given = _fit_surrogate(found.labels, X, feature_names)
         target = given if target is None else target
@@ -93,3 +108,23 @@ def _fit_surrogate(
     table = open_table(X, where="explain", feature_names=feature_names)
     surrogate = Surrogate().fit_rows(passes.to_finite_array(table), labels, "explain")
     return surrogate.network(table.feature_names if isinstance(table, FrameTable) else None), surrogate.given_
+
+
+def _check_labels(model: Any, X: Any) -> None:
+    """Raise for labels that would be misread: as centroids, or in another order than the rows."""
+    shape, of_rows = list(getattr(model, "shape", ())), list(getattr(X, "shape", ()))
+    if len(of_rows) == 2 and shape == [of_rows[0], 1] and of_rows[1] > 1:
+        raise InvalidInputError(
+            f"explain: model must be a model or centroids; got shape {tuple(shape)}, one column with a "
+            f"value for "
+            "each row of X. If these are labels, give the column itself, one-dimensional."
+        )
+    given: Any = getattr(model, "index", None)
+    rows: Any = getattr(X, "index", None)
+    if not (hasattr(given, "equals") and hasattr(rows, "equals")) or given.equals(rows):
+        return
+    if len(given) == len(rows) and set(given) == set(rows):
+        raise InvalidInputError(
+            "explain: labels and X must be in the same order; their indexes are the same in another order. "
+            "Give labels.loc[X.index]."
+        )

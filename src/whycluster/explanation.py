@@ -66,8 +66,9 @@ class TopFeatures:
 class Explanation:
     """How much every feature of every row spoke for the row's cluster.
 
-    Made by `whycluster.explain`. Relevance is in the units of evidence: it adds up to the evidence over
-    the features, positive for what speaks for the cluster, negative for what speaks against it.
+    Made by `whycluster.explain`. Relevance is in the units of evidence: over the features it adds up to the
+    evidence, but for the `residual`; positive for what speaks for the cluster, negative for what speaks
+    against it.
 
     Attributes
     ----------
@@ -76,7 +77,8 @@ class Explanation:
         model's energy; 0 on the boundary, negative outside the cluster
     cluster : (n,) the label of the cluster that is explained: the row's own, or the target
     competitor : (n,) the label of its strongest competitor, or of the one it is explained against
-    assigned : (n,) the label of the cluster the row is in, whatever the target
+    assigned : (n,) the label of the cluster the row is in, whatever the target; of labels, what the
+        surrogate says
     competition : (n, K) how the evidence was shared among the competitors, R_k; 0 at the own cluster
     residual : (n,) evidence minus the sum of relevance: what is due to no feature. For energies that add over
         the features, such as k-means, rounding only
@@ -202,12 +204,16 @@ class Explanation:
         top = one.top(n_features)
         cells = zip(top.feature[0], top.value[0], top.relevance[0], strict=True)
         largest = np.abs(top.relevance).max()
-        lines = [[str(f), _shown(v), f"{r:.3g}", console.bar(r, largest)] for f, v, r in cells]
+        lines = [[str(f), _shown(v), _shown(r), console.bar(r, largest)] for f, v, r in cells]
         n_left = len(self.feature_names) - len(lines)
         if n_left:
             rest = one.relevance.sum() - top.relevance.sum()
             lines.append([f"{n_left} more feature{'s' * (n_left != 1)}", "", f"{rest:.3g}", ""])
         residual = float(one.residual[0])
+        if self.threshold is not None:
+            bar = float(np.log1p(-self.threshold) - np.log(self.threshold))
+            lines.append([f"the threshold {self.threshold:g}", "", f"{bar:.3g}", ""])
+            residual -= bar
         if abs(residual) > _ROUNDING * max(largest, abs(float(one.evidence[0]))):
             lines.append(["due to no feature", "", f"{residual:.3g}", ""])
         return one._claim() + "\n" + console.table(["feature", "value", "relevance", ""], lines, align="<>><")
@@ -269,7 +275,8 @@ class Explanation:
     def summary(self) -> Summary:
         """What makes each cluster: mean relevance, share, direction and size, over its members.
 
-        A row explained for a cluster it is not in ("why not?"), or against its own, is no member.
+        A row explained for a cluster it is not in ("why not?"), or against its own, is no member; nor is, of
+        labels, one that the surrogate would put elsewhere.
         """
         explained = (self._assigned == self._cluster) & (self._cluster != self._competitor)
         table = self._unchanged("summary")
@@ -293,7 +300,11 @@ class Explanation:
         return build_frame(columns, self.data, backend, "to_frame")
 
     def to_shap(self) -> Any:
-        """A `shap.Explanation`, so that ``shap.plots`` work; its base value 0 is the decision boundary."""
+        """A `shap.Explanation`, so that ``shap.plots`` work.
+
+        Its base value is the residual, for k-means 0: values and base add up to the evidence, 0 at the
+        boundary.
+        """
         try:
             import shap
         except ImportError as error:
@@ -301,7 +312,7 @@ class Explanation:
         table = self._unchanged("to_shap")
         return shap.Explanation(
             values=self.relevance,
-            base_values=np.zeros(len(self)),
+            base_values=self.residual,
             data=table.to_array(),
             display_data=table.to_objects() if table.categories else None,
             feature_names=[str(name) for name in self.feature_names],
@@ -320,6 +331,8 @@ class Explanation:
 def _positions(rows: Any, n_rows: int) -> Codes:
     """The positions that an index, a list of them, a slice or a mask stands for."""
     if isinstance(rows, (int, np.integer)) and not isinstance(rows, bool):
+        if not -n_rows <= rows < n_rows:
+            raise IndexError(f"explanation[{rows}]: rows are chosen by position, from 0 to {n_rows - 1}.")
         return np.array([range(n_rows)[rows]])
     if isinstance(rows, slice):
         return np.arange(n_rows)[rows]
@@ -343,7 +356,7 @@ def _place(label: Any, where: str) -> str:
 def _shown(value: Any) -> str:
     """A number in three digits, a category as it is."""
     number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    return f"{value:.3g}" if number else str(value)
+    return f"{value + 0.0:.3g}" if number else str(value)
 
 
 def _largest(values: NDArray[Any], n: int) -> NDArray[np.intp]:

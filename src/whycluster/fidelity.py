@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +14,7 @@ from numpy.typing import NDArray
 from whycluster import console
 from whycluster.arrays import Codes, Floats
 from whycluster.errors import FidelityWarning
+from whycluster.frames import build_frame
 
 LOW = 0.95  # below, it is said without being asked
 
@@ -54,19 +57,32 @@ class Fidelity:
         if self.cross_validated >= LOW:
             return
         worst = np.argsort(self.cross_validated_per_cluster, kind="stable")
-        bad = [c for c in worst if self.cross_validated_per_cluster[c] < LOW]
+        bad = [c for c in worst if not self.cross_validated_per_cluster[c] >= LOW]
         listed = ", ".join(
-            f"{self.labels[c]!s} ({self.cross_validated_per_cluster[c]:.0%} of {self.size[c]} rows)"
+            f"{console.clean(str(self.labels[c]))} ({self.cross_validated_per_cluster[c]:.1%} of "
+            f"{self.size[c]} rows)"
             for c in bad[:5]
         )
         more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
         warnings.warn(
-            f"explain: the surrogate that is explained foretells {self.cross_validated:.1%} of the labels "
-            f"(cross-validated; {self.in_sample:.1%} of those it was fitted to). Badly matched: "
-            f"{listed}{more}.",
+            f"explain: the surrogate, which is explained in place of the labels, gives "
+            f"{self.cross_validated:.1%} "
+            f"of them to rows that it was not fitted to ({self.in_sample:.1%} to those it was). Badly "
+            f"matched: "
+            f"{listed}{more}. Read the explanations of these with care; exp.fidelity has all figures.",
             FidelityWarning,
-            stacklevel=4,
+            stacklevel=_level_of_the_caller(),
         )
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """One row per cluster: cluster, size, in_sample, cross_validated."""
+        columns: dict[Hashable, NDArray[Any]] = {
+            "cluster": self.labels,
+            "size": self.size,
+            "in_sample": self.in_sample_per_cluster,
+            "cross_validated": self.cross_validated_per_cluster,
+        }
+        return build_frame(columns, None, backend, "fidelity.to_frame")
 
     def __str__(self) -> str:
         heads = ["cluster", "rows", "in sample", "cross-validated"]
@@ -88,3 +104,11 @@ def _per_cluster(given: Codes, found: Codes, n_clusters: int) -> Floats:
     size = np.bincount(given, minlength=n_clusters)
     hits = np.bincount(given, weights=found == given, minlength=n_clusters)
     return np.asarray(np.divide(hits, size, out=np.full(n_clusters, np.nan), where=size > 0))
+
+
+def _level_of_the_caller() -> int:
+    """How far up the first function lies that is not of this package: the one that is to be warned."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("whycluster"):
+        frame, level = frame.f_back, level + 1
+    return level

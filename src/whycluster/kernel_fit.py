@@ -7,7 +7,6 @@ on the way from there keeps what the labels say nothing about as the mixture has
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +16,12 @@ from numpy.typing import NDArray
 from whycluster import passes
 from whycluster.arrays import Codes, Floats
 from whycluster.energies import Energy, FloorEnergy, KernelEnergy
+from whycluster.estimators import centers_inside
 from whycluster.table import ArrayTable
 
 _RIDGE = 0.3  # measured: 0.1 to 1 differ little; in units of one row's cross-entropy
 _STEPS, _FEWEST_STEPS = 100, 30  # of L-BFGS; more change no more than a few rows
-_MUCH_WORK = 2_000_000  # rows times support vectors from which on fewer steps are taken
+MUCH_WORK = 2_000_000  # rows times support vectors from which on fewer steps are taken
 _BLOCK = 1 << 17  # numbers in a block of units by rows: it stays in the cache
 _SINGLE = 1e4  # up to this gamma |z|^2, single precision rounds logits by less than about 1e-3
 _LOWEST = -60.0  # exp of less adds nothing, and denormal numbers slow products down
@@ -79,7 +79,7 @@ def fit_kernel(rows: Floats, codes: Codes, n_support: int, noise: int | None, se
     from scipy.optimize import minimize
 
     problem = _Problem(rows, codes, start)
-    steps = max(_FEWEST_STEPS, int(_STEPS * min(1.0, _MUCH_WORK / (len(rows) * problem.n_units))))
+    steps = max(_FEWEST_STEPS, int(_STEPS * min(1.0, MUCH_WORK / (len(rows) * problem.n_units))))
     options: Any = {"maxiter": steps, "ftol": 1e-7}
     found = minimize(problem.loss, np.zeros(problem.size), jac=True, method="L-BFGS-B", options=options)
     return problem.model(found.x)
@@ -92,7 +92,7 @@ def _start(rows: Floats, codes: Codes, n_support: int, noise: int | None, seed: 
     members = [rows[codes == code] for code in clusters]
     counts = np.array([len(own) for own in members])
     shares = np.maximum(1, np.rint(n_support * len(counts) * counts / counts.sum())).astype(int)
-    support = [_centers(own, int(share), seed) for own, share in zip(members, shares, strict=True)]
+    support = [centers_inside(own, int(share), 20, seed) for own, share in zip(members, shares, strict=True)]
     nearest = [_nearest(own, u) for own, u in zip(members, support, strict=True)]
     weights = [np.bincount(unit, minlength=len(u)) for (unit, _), u in zip(nearest, support, strict=True)]
     n_free = counts.sum() - sum(len(u) for u in support)  # rows that are no support vector themselves
@@ -107,20 +107,6 @@ def _start(rows: Floats, codes: Codes, n_support: int, noise: int | None, seed: 
     if noise is None or len(clusters) == len(present):
         return model
     return _with_floor(model, rows, codes == noise, noise)
-
-
-def _centers(members: Floats, n_support: int, seed: int) -> Floats:
-    if n_support >= len(members):
-        return members
-    if n_support == 1:
-        return np.asarray(members.mean(axis=0, keepdims=True))
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
-
-    with warnings.catch_warnings():  # fewer different rows than centres: some are equal, which does no harm
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model = KMeans(n_support, n_init=1, max_iter=20, random_state=seed).fit(members)
-    return np.asarray(model.cluster_centers_)
 
 
 def _nearest(rows: Floats, support: Floats) -> tuple[Codes, Floats]:
@@ -142,7 +128,7 @@ def _gaps(members: list[Floats]) -> float:
 
 def _with_floor(model: KernelModel, rows: Floats, is_noise: NDArray[np.bool_], noise: int) -> KernelModel:
     """The same with the floor that makes the fewest errors."""
-    lowest = passes.least_energy(model.clusters, ArrayTable.of(rows))
+    lowest = passes.energies_of_every_cluster(model.clusters, ArrayTable.of(rows)).min(axis=1)
     order = np.argsort(-lowest, kind="stable")
     errors: NDArray[Any] = np.cumsum(~is_noise[order]) - np.cumsum(is_noise[order])
     return KernelModel(

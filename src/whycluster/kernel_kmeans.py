@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from whycluster import blocks, passes
 from whycluster.arrays import Codes, Floats
 from whycluster.blocks import Workspace
-from whycluster.energies import KernelEnergy
+from whycluster.energies import KernelEnergy, SquaredEnergy
 from whycluster.errors import InvalidInputError
-from whycluster.estimators import check_rows, check_whole
+from whycluster.estimators import centers_inside, check_rows, check_whole
 from whycluster.labels import read_labels
 from whycluster.table import ArrayTable
 
@@ -89,7 +86,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         center = data.mean(axis=0)
         rows = data - center
         gamma, best = (None if isinstance(self.gamma, str) else float(self.gamma)), None
-        for _ in range(self.n_init):
+        for _ in range(self.n_init):  # all with the gamma of the first, or their inertias would not compare
             labels = self._initial_labels(rows, rng)
             start, gamma = _fit_inside(rows, labels, self.n_clusters, self.n_support, gamma, rng)
             found = _alternate(rows, start, self.max_iter, self.tol)
@@ -107,17 +104,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         """The energies of every cluster, (n, K)."""
         check_is_fitted(self)
         table = ArrayTable.of(check_rows(self, X, reset=False))
-        energy = self.energy
-        result = np.empty((table.n_rows, self.n_clusters))
-
-        def work(space: Workspace, start: int, stop: int) -> None:
-            n_rows = stop - start
-            x = table.read(start, stop, energy.offset, space.x[:n_rows])
-            energy.energies(x, result[start:stop], space.scratch[:n_rows])
-            result[start:stop] += energy.units.left_out(x, space.relevance[:n_rows])[:, None]
-
-        blocks.run(work, energy, table.n_rows)
-        return np.maximum(result, 0.0, out=result)
+        return np.maximum(passes.energies_of_every_cluster(self.energy, table), 0.0)
 
     def predict(self, X: ArrayLike) -> Codes:
         """The cluster of least energy of each row, (n,)."""
@@ -132,10 +119,8 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
 
     def _initial_labels(self, rows: Floats, rng: np.random.RandomState) -> Codes:
         if isinstance(self.init, str):
-            start = KMeans(self.n_clusters, n_init=1, max_iter=20, random_state=rng)
-            with warnings.catch_warnings():  # fewer different rows than clusters: the rest starts empty
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                return np.asarray(start.fit(rows).labels_, dtype=np.intp)
+            centers = centers_inside(rows, self.n_clusters, 20, rng)  # fewer rows: the rest starts empty
+            return passes.assign(SquaredEnergy(centers), ArrayTable.of(rows))
         labels = np.asarray(self.init)
         whole = labels.dtype.kind in "iu" and labels.shape == (len(rows),)
         if whole and labels.min() >= 0 and labels.max() < self.n_clusters:
@@ -151,16 +136,17 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     def _check_parameters(self, n_rows: int) -> None:
         for name, least in (("n_clusters", 1), ("n_support", 1), ("n_init", 1), ("max_iter", 0)):
             check_whole(getattr(self, name), least, "KernelKMeans.fit", name)
-        for name, may_be_zero in (("gamma", False), ("tol", True)):
-            value = getattr(self, name)
-            if name == "gamma" and isinstance(value, str) and value == "auto":
-                continue
-            if not isinstance(value, (int, float, np.number)) or not (
-                value > 0 or (may_be_zero and value == 0)
-            ):
-                what = "a number of at least 0" if may_be_zero else '"auto" or a number above 0'
-                raise InvalidInputError(f"KernelKMeans.fit: {name} must be {what}; got {value!r}.")
-        if isinstance(self.init, str) and self.init != "k-means":
+        gamma: Any = self.gamma
+        automatic = isinstance(gamma, str) and gamma == "auto"
+        if not automatic and not (_is_real(gamma) and 0 < gamma < np.inf):
+            raise InvalidInputError(
+                f'KernelKMeans.fit: gamma must be "auto" or a number above 0; got {self.gamma!r}.'
+            )
+        if not (_is_real(self.tol) and self.tol >= 0):
+            raise InvalidInputError(
+                f"KernelKMeans.fit: tol must be a number of at least 0; got {self.tol!r}."
+            )
+        if hasattr(self.init, "fit") or (isinstance(self.init, str) and self.init != "k-means"):
             raise InvalidInputError(
                 f'KernelKMeans.fit: init must be "k-means" or one label for each row; got {self.init!r}.'
             )
@@ -169,6 +155,10 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
                 f"KernelKMeans.fit: X must have at least n_clusters={self.n_clusters} rows; got "
                 f"n_samples={n_rows}."
             )
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
@@ -258,7 +248,7 @@ def _fit_inside(
     """Support vectors fitted inside the initial clusters by EM; gamma is estimated where it is None."""
     members = [rows[labels == k] for k in range(n_clusters)]
     members = [own if len(own) else _around(rows, rng.randint(len(rows)), n_support) for own in members]
-    vectors = [_centers(own, n_support, rng) for own in members]
+    vectors = [centers_inside(own, n_support, 10, rng) for own in members]
     used = _precision(rows, 0.0) if gamma is None else gamma  # to begin with, the nearest takes all
     before = np.inf
     for _ in range(_INNER_STEPS):
@@ -270,16 +260,6 @@ def _fit_inside(
             break
         before = spread
     return _Support(vectors, used), used
-
-
-def _centers(members: Floats, n_support: int, rng: np.random.RandomState) -> Floats:
-    """Where the support vectors of a cluster start: a short k-means inside it, or its members."""
-    if len(members) <= n_support:
-        return members
-    with warnings.catch_warnings():  # equal rows give equal support vectors, which do no harm
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        centers = KMeans(n_support, n_init=1, max_iter=10, random_state=rng).fit(members).cluster_centers_
-    return np.asarray(centers)
 
 
 def _precision(rows: Floats, spread: float) -> float:

@@ -30,12 +30,12 @@ class Labels:
     """
 
     def __init__(self, names: ArrayLike) -> None:
-        self.names = np.array(names)
+        self.names = np.array(names)  # objects stay objects
         self.names.flags.writeable = False
         self._codes = {name: code for code, name in enumerate(self.names.tolist())}
         if self.names.ndim != 1 or len(self._codes) != self.names.size:
             raise InvalidInputError(f"neuralize: labels must be different names; got {self.names.tolist()}.")
-        if self.names.dtype == object and NOISE in self._codes:
+        if NOISE in self._codes:
             self._codes.setdefault(-1, self._codes[NOISE])  # what the clustering itself calls it
         # Plain 0..K-1, the usual case, are their own codes: nothing to look up, row by row.
         self._plain = self.names.dtype.kind in "iu" and np.array_equal(self.names, np.arange(len(self)))
@@ -84,7 +84,8 @@ class Labels:
             hash(label)
         except TypeError:
             return False
-        return self.names.dtype.kind == "b" or not isinstance(label, bool)  # True is not cluster 1
+        # True is not cluster 1
+        return not isinstance(label, bool) or any(isinstance(name, bool) for name in self.names.tolist())
 
 
 def read_labels(labels: Any, n_rows: int, where: str) -> tuple[Codes, NDArray[Any]]:
@@ -92,10 +93,13 @@ def read_labels(labels: Any, n_rows: int, where: str) -> tuple[Codes, NDArray[An
 
     Categories keep their order, numbers are sorted, and so is text ("2" before "10").
     """
-    values = _as_list(labels, where)
+    values = as_list(labels, where)
     if len(values) != n_rows:
         raise InvalidInputError(
-            f"{where}: labels must be one for each of the {n_rows} rows of X; got {len(values)}."
+            f"{where}: labels must be one for each of the {n_rows} rows of X; got {len(values)}. Explain "
+            f"all rows "
+            "that were clustered, and choose some of them then; for new rows, keep wc.Surrogate().fit(X, "
+            "labels)."
         )
     missing = next((row for row, value in enumerate(values) if is_missing(value)), None)
     if missing is not None:
@@ -111,19 +115,27 @@ def read_labels(labels: Any, n_rows: int, where: str) -> tuple[Codes, NDArray[An
     return np.array([codes[value] for value in values], dtype=np.intp), as_labels(list(codes))
 
 
-def _as_list(labels: Any, where: str) -> list[Any]:
-    """The labels as Python objects; whole floating-point numbers become integers."""
-    values = labels.to_list() if hasattr(labels, "to_list") else np.asarray(labels, dtype=object).tolist()
-    if np.ndim(np.asarray(labels, dtype=object)) != 1:
-        raise InvalidInputError(
-            f"{where}: labels must be one-dimensional; got shape "
-            f"{np.shape(np.asarray(labels, dtype=object))}."
-        )
+def as_list(labels: Any, where: str, *, whole: bool = True) -> list[Any]:
+    """The labels as Python objects: masked ones None, dates as text, and numbers that are whole as such."""
+    for method in ("to_list", "to_pylist"):  # pandas and polars, pyarrow
+        if hasattr(labels, method):
+            values = getattr(labels, method)()
+            break
+    else:
+        array = labels if isinstance(labels, np.ndarray) else np.asarray(labels, dtype=object)
+        if array.ndim != 1:
+            raise InvalidInputError(f"{where}: labels must be one-dimensional; got shape {array.shape}.")
+        values = (array.astype(str) if array.dtype.kind in "mM" else array).tolist()
+        if np.ma.is_masked(labels):
+            values = [None if hidden else value for value, hidden in zip(values, labels.mask, strict=True)]
     plain = [value.item() if isinstance(value, np.generic) else value for value in values]
-    return [int(v) if isinstance(v, float) and v.is_integer() else v for v in plain]
+    return [int(v) if whole and isinstance(v, float) and v.is_integer() else v for v in plain]
 
 
 def _noise(values: list[Any]) -> list[bool]:
+    """Which values are -1; as text too, as after a file, if all labels are whole numbers as text."""
+    if "-1" in values and all(isinstance(v, str) and v.removeprefix("-").isdecimal() for v in values):
+        return [value == "-1" for value in values]
     return [isinstance(value, int) and not isinstance(value, bool) and value == -1 for value in values]
 
 
@@ -141,6 +153,11 @@ def _in_order(names: set[Any], labels: Any) -> list[Any]:
 
 
 def as_labels(values: list[Any]) -> NDArray[Any]:
-    """An array of labels; numbers beside text stay numbers."""
-    kinds = {isinstance(value, str) for value in values}
-    return np.array(values, dtype=object if len(kinds) > 1 else None)
+    """An array of labels; of objects, where NumPy would make something else of them."""
+    kinds = {str if isinstance(v, str) else bool if isinstance(v, bool) else type(v) for v in values}
+    small = all(abs(value) < 2**63 for value in values if isinstance(value, int))
+    if small and (kinds == {str} or kinds == {bool} or kinds <= {int, float}):
+        return np.array(values)
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from whycluster.errors import InvalidInputError, UnsupportedModelError
 from whycluster.labels import BY_LABELS
@@ -48,21 +47,19 @@ class AwaitingColumns:
     kind: str
     n_features: int
     n_categorical: int
-    place: Callable[[NDArray[np.bool_]], Network]
+    place: Callable[[list[int]], Network]  # called with the columns in the order they were fitted in
 
     def told(self, categorical: Sequence[int]) -> Network:
         """The network, with the columns that the user said."""
         given = np.asarray(categorical)
-        fits = given.shape == (self.n_categorical,) and given.dtype.kind in "iu"
-        mask = np.zeros(self.n_features, dtype=bool)
-        if fits and given.size and -self.n_features <= given.min() and given.max() < self.n_features:
-            mask[given] = True
-        if mask.sum() != self.n_categorical:
-            raise InvalidInputError(
-                f"neuralize: categorical must be the positions of the {self.n_categorical} columns, of "
-                f"{self.n_features}, that {self.kind} was fitted on as categories; got {categorical!r}."
-            )
-        return self.place(mask)
+        if given.dtype.kind in "iu" and given.shape == (self.n_categorical,):
+            columns = [range(self.n_features)[i] for i in given if -self.n_features <= i < self.n_features]
+            if len(set(columns)) == self.n_categorical:
+                return self.place(columns)
+        raise InvalidInputError(
+            f"neuralize: categorical must be the positions of the {self.n_categorical} columns, of "
+            f"{self.n_features}, that {self.kind} was fitted on as categories; got {categorical!r}."
+        )
 
     def seen(self, X: Any) -> Network:
         """The network, if the columns of X that hold no numbers are as many as the categories."""
@@ -101,9 +98,7 @@ def neuralize(model: Any, *, metric: str | None = None, categorical: Sequence[in
     >>> net.evidence([[1.0, 5.0]])
     array([[ 8., -8.]])
     """
-    found = look_into(model, metric)
-    if isinstance(found, AwaitingColumns):
-        return found.told(() if categorical is None else categorical)
+    found = look_into(model, metric, () if categorical is None else categorical)
     if isinstance(found, OnlyLabels):
         raise UnsupportedModelError(
             f"neuralize: {found.kind} say which cluster each row is in, but not why another row would be. "
@@ -113,9 +108,28 @@ def neuralize(model: Any, *, metric: str | None = None, categorical: Sequence[in
     return found
 
 
-def look_into(model: Any, metric: str | None = None) -> Network | OnlyLabels | AwaitingColumns:
-    """The network of a model, or else what there is."""
+def look_into(
+    model: Any, metric: str | None, categorical: Sequence[int] | None, X: Any = None
+) -> Network | OnlyLabels:
+    """The network of a model, or its labels where it has none.
+
+    The columns that a model has forgotten are those that are said, or else those that X shows.
+    """
+    found = _look_into(model, metric)
+    if isinstance(found, AwaitingColumns):
+        return found.seen(X) if categorical is None else found.told(categorical)
+    if categorical:
+        raise InvalidInputError(
+            f"neuralize: categorical is for KPrototypes, which forgets its columns; {type(model).__name__} "
+            f"does not."
+        )
+    return found
+
+
+def _look_into(model: Any, metric: str | None) -> Network | OnlyLabels | AwaitingColumns:
     if isinstance(model, Network):
+        if metric is not None:
+            raise InvalidInputError("neuralize: metric is for centroids; a Network has its energies already.")
         return model
     for cls in type(model).__mro__:
         package = cls.__module__.partition(".")[0]
@@ -139,8 +153,8 @@ def adapt(model: Any) -> Network | OnlyLabels | AwaitingColumns:
         return _centroids_of(model, "euclidean")
     if _has(model, "predict") and _has(model, "cluster_centers_"):
         return _centroids_of(model, "euclidean")
-    if len(getattr(model, "shape", ())) == 1:
-        return OnlyLabels(model, "labels")  # a series
+    if len(getattr(model, "shape", ())) == 1 or hasattr(model, "to_pylist"):
+        return OnlyLabels(model, "labels")  # a series, a column of pyarrow
     if _has(model, "labels_"):
         return OnlyLabels(model.labels_, f"the labels of {type(model).__name__}")
     listed = "".join(f"\n  - {line}" for line in SUPPORTED)
@@ -153,6 +167,7 @@ def adapt(model: Any) -> Network | OnlyLabels | AwaitingColumns:
 @adapt.register(np.ndarray)
 @adapt.register(list)
 @adapt.register(tuple)
+@adapt.register(range)
 def _array(model: Any) -> Network | OnlyLabels:
     return OnlyLabels(model, "labels") if _n_dimensions(model) == 1 else _centroids_of(model, "euclidean")
 
@@ -162,7 +177,7 @@ def _centroids_of(model: Any, metric: str) -> Network:
     names = column_names(model, "neuralize", "centroids")
     if names is not None:
         return nearest_centroid(model, metric=metric, feature_names=names)
-    if isinstance(model, (np.ndarray, list, tuple)):
+    if isinstance(model, (np.ndarray, list, tuple)) and _n_dimensions(model) != 1:
         return nearest_centroid(model, metric=metric)
     if not (_has(model, "predict") and _has(model, "cluster_centers_")):
         raise InvalidInputError(

@@ -114,17 +114,17 @@ def assign(energy: Energy, table: Table) -> Codes:
     return cluster
 
 
-def least_energy(energy: KernelEnergy, table: Table) -> Floats:
-    """The least energy of each row, (n,), with what all clusters share."""
-    least = np.empty(table.n_rows)
+def energies_of_every_cluster(energy: KernelEnergy, table: Table) -> Floats:
+    """s_k for every cluster k, (n, K), with what all clusters share."""
+    result = np.empty((table.n_rows, energy.n_clusters))
 
     def work(space: Workspace, start: int, stop: int) -> None:
-        h = space.h[: stop - start]
-        x = _energies(energy, table, space, start, stop, h)
-        least[start:stop] = h.min(axis=1) + energy.units.left_out(x, space.relevance[: stop - start])
+        rows = result[start:stop]
+        x = _energies(energy, table, space, start, stop, rows)
+        rows += energy.units.left_out(x, space.relevance[: stop - start])[:, None]
 
     _run(work, energy, table)
-    return least
+    return result
 
 
 def mean_split(energy: KernelEnergy, table: Table, cluster: Codes) -> Floats:

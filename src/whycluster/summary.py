@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 from whycluster import console
 from whycluster.arrays import Codes, Floats
 from whycluster.frames import as_column, build_frame
+from whycluster.labels import NOISE
 from whycluster.table import ArrayTable, Table
 
-_SAME = 1e-9  # means that differ by less, relatively, differ by rounding
+_ROUNDING = 1e-9  # means that differ by less, relatively, differ by rounding
+_ALIKE = 0.1  # and those by less than this part of their spread over the clusters are alike
+_LEAST_SHARE = 0.005  # what would be printed as 0 %
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -29,8 +32,8 @@ class Summary:
     share : (G, d) relevance as a part of the cluster's total absolute relevance, from -1 to 1; negative
         where the feature speaks against the cluster on average
     direction : (G, d) "high" where the cluster's mean is above those of most other clusters, "low" where it
-        is below, "middle" where they lie on both sides, "" where there is nothing to compare; for a category,
-        the one that is most frequent in the cluster
+        is below, "middle" where they lie on both sides, "" where there is nothing to compare; "far" for
+        noise, which is off on either side; for a category, the one that is most frequent in the cluster
     inside, outside : (G, d) the mean value of the feature in the cluster and in all other rows, for a
     category
         how frequent that one is; outside is NaN where there are no other rows
@@ -45,6 +48,7 @@ class Summary:
     outside: Floats
     feature_names: list[Hashable]
     _like: Any = None
+    _has_categories: bool = False
 
     @property
     def share(self) -> Floats:
@@ -83,6 +87,8 @@ class Summary:
         if not len(self.clusters):
             return "No row belongs to the cluster it is explained for, so there is nothing to average."
         heads = ["cluster", "rows", "", "feature", "share", "", "mean inside", "outside"]
+        if self._has_categories:
+            heads[6] = "mean or frequency inside"
         shares = self.share
         largest = float(np.abs(shares).max())
         rows = [
@@ -100,6 +106,7 @@ class Summary:
     def _lines(self, group: int, share: Floats, largest: float, n_features: int) -> list[list[str]]:
         """The strongest features of one cluster."""
         strongest = np.argsort(-np.abs(share), kind="stable")[:n_features]
+        strongest = strongest[: max(1, int((np.abs(share[strongest]) >= _LEAST_SHARE).sum()))]
         return [
             [
                 str(self.clusters[group]) if rank == 0 else "",
@@ -141,6 +148,7 @@ def summarize(
     chosen = n_explained > 0
     inside, outside = moved + reference, _outside(moved, size) + reference
     direction: NDArray[Any] = _directions(moved, size)
+    direction[[isinstance(name, str) and name == NOISE for name in labels[present].tolist()]] = "far"
     if table.categories:
         direction = direction.astype(object)  # text of any length
         for column, frequency in _frequencies(table, group, len(size)).items():
@@ -159,6 +167,7 @@ def summarize(
         outside=outside[chosen],
         feature_names=table.feature_names,
         _like=like,
+        _has_categories=bool(table.categories),
     )
 
 
@@ -209,11 +218,15 @@ def _outside(inside: Floats, size: NDArray[np.intp]) -> Floats:
 def _directions(inside: Floats, size: NDArray[np.intp]) -> NDArray[np.str_]:
     """Where each group's mean stands among those of the others, which count by their rows, (G, d)."""
     words = np.full(inside.shape, "", dtype="<U6")
+    weight = size / max(1, size.sum())
+    spread = np.sqrt(np.maximum(weight @ inside**2 - (weight @ inside) ** 2, 0.0))
+    outside = _outside(inside, size)
     for group, mean in enumerate(inside):
-        apart = np.abs(inside - mean) > _SAME * np.maximum(np.abs(inside), np.abs(mean))
+        rounding = _ROUNDING * np.maximum(np.abs(inside), np.abs(mean))
+        apart = np.abs(inside - mean) > np.maximum(rounding, _ALIKE * spread)
         above = size @ (apart & (inside > mean))
         below = size @ (apart & (inside < mean))
         words[group][above + below > 0] = "middle"
-        words[group][below > 3 * above] = "high"
-        words[group][above > 3 * below] = "low"
+        words[group][(below > 3 * above) & (mean > outside[group])] = "high"
+        words[group][(above > 3 * below) & (mean < outside[group])] = "low"
     return words

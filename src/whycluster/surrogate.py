@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from whycluster import blocks, passes
 from whycluster.arrays import Codes, Floats
@@ -19,8 +19,8 @@ from whycluster.energies import Energy, FloorEnergy, KernelEnergy
 from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_rows, check_whole
 from whycluster.fidelity import Fidelity
-from whycluster.kernel_fit import KernelModel, fit_kernel
-from whycluster.labels import NOISE, as_labels, read_labels
+from whycluster.kernel_fit import MUCH_WORK, KernelModel, fit_kernel
+from whycluster.labels import NOISE, as_labels, as_list, read_labels
 from whycluster.network import Network
 from whycluster.table import ArrayTable
 
@@ -28,7 +28,6 @@ _N_FOLDS = 5
 _CHOICE_ROWS = 3000  # rows that the size, the scale and the model of noise are chosen on
 _MOST_ROWS = 50_000  # rows that are fitted to
 _MOST_SUPPORT = 256  # support vectors in all that "auto" may spend
-_MUCH_WORK = 2_000_000  # rows times support vectors beyond which it no longer tries more than the choice was
 _AS_THEY_ARE, _STANDARDISED = "as they are", "standardised"
 _LAST_OF_ALL = 4  # up to this size all scales and models of noise are tried, beyond it the best of them
 
@@ -88,7 +87,7 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         """The energies s_k, as a network has them; noise comes last."""
         if self.floor_ is None:
             return self._clusters
-        return FloorEnergy(self._clusters, self.floor_, self._profile)
+        return FloorEnergy(self._clusters, self.floor_, self._floor_split)
 
     @property
     def _clusters(self) -> KernelEnergy:
@@ -118,14 +117,15 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
                 f"{where}: Surrogate requires y to be passed, but the target y is None. Give a label for "
                 f"each row."
             )
-        if not (isinstance(labels, (list, tuple)) or hasattr(labels, "to_list")):
-            labels = np.asarray(labels)
-            if labels.ndim == 2 and labels.shape[1] == 1:
-                labels = column_or_1d(labels, warn=True)
+        if hasattr(labels, "__array__") and np.asarray(labels).ndim == 2 and np.asarray(labels).shape[1] == 1:
+            labels = column_or_1d(np.asarray(labels), warn=True)
         codes, names = read_labels(labels, n_rows, where)
-        given = as_labels(list(labels))
-        if given.dtype.kind == "f":
-            assert_all_finite(given, input_name="y")
+        given = as_labels(as_list(labels, where, whole=False))
+        if given.dtype.kind == "f" and not np.isfinite(given).all():
+            raise InvalidInputError(
+                f"{where}: labels must name clusters. Input y contains infinity or a value too large for "
+                f"{given.dtype!r}."
+            )
         if given.dtype.kind == "f" and (given % 1 != 0).any():
             raise InvalidInputError(
                 f"{where}: labels must name clusters; got measurements, such as "
@@ -156,7 +156,8 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         self.support_vectors_ = moved + fit.center
         self._sizes = model.sizes
         self.support_cluster_ = np.repeat(self._originals[: len(model.sizes)], model.sizes)
-        self._profile = np.empty(0) if model.floor is None else _profile(rows, codes, self._clusters)
+        if model.floor is not None:
+            self._floor_split = _typical_split(rows, codes, self._clusters, model.floor)
         fitted = passes.assign(self.energy, ArrayTable.of(rows))
         self.fidelity_ = Fidelity.of(self._names, codes, fitted, fit.foretold)
 
@@ -185,10 +186,11 @@ def _search(
 ) -> _Found:
     """Choose by cross-validation, on some of the rows if they are many, then fit to all of them."""
     seed = int(rng.randint(2**31 - 1))
-    sample = _some(len(codes), _MOST_ROWS, rng)
+    sample = _some(codes, _MOST_ROWS, rng)
     center = rows[sample].mean(axis=0)
-    data = _Folds(rows[sample] - center, codes[sample], noise, seed, rng)
-    some = _some(len(sample), _CHOICE_ROWS, rng)
+    moved = rows[sample] - center
+    data = _Folds(moved, codes[sample], noise, _scales(moved, center), seed, rng)
+    some = _some(codes[sample], _CHOICE_ROWS, rng)
     choice, guess = _choose(data.of(some), n_support)
     if len(some) < len(sample):
         choice, guess = _widen(choice, data, n_support)
@@ -197,21 +199,29 @@ def _search(
     return _Found(data.fit(choice), center, data.scales[choice.scale], choice, foretold)
 
 
-def _some(n_rows: int, most: int, rng: np.random.RandomState) -> Codes:
-    """Rows to work with: all of them, or if they are many more than ``most``, as many at random."""
-    if n_rows <= most * 4 // 3:
-        return np.arange(n_rows)
-    return np.sort(rng.permutation(n_rows)[:most])
+def _some(codes: Codes, most: int, rng: np.random.RandomState) -> Codes:
+    """Rows to work with: all, or ``most`` at random if they are many more; of each cluster at least one."""
+    if len(codes) <= most * 4 // 3:
+        return np.arange(len(codes))
+    order = rng.permutation(len(codes))
+    one_of_each = order[np.unique(codes[order], return_index=True)[1]]
+    return np.unique(np.concatenate([order[:most], one_of_each]))
 
 
 class _Folds:
     """Rows, their codes, and in which fold each is left out."""
 
     def __init__(
-        self, rows: Floats, codes: Codes, noise: int | None, seed: int, rng: np.random.RandomState
+        self,
+        rows: Floats,
+        codes: Codes,
+        noise: int | None,
+        scales: dict[str, Floats],
+        seed: int,
+        rng: np.random.RandomState,
     ) -> None:
         self.rows, self.codes, self.noise, self.seed = rows, codes, noise, seed
-        self.scales = _scales(rows)
+        self.scales = scales
         # Stratified; clusters with fewer rows than folds are spread as far as they go.
         self.fold = np.empty(len(codes), dtype=np.intp)
         self.fold[np.lexsort((rng.random_sample(len(codes)), codes))] = np.arange(len(codes)) % _N_FOLDS
@@ -230,7 +240,7 @@ class _Folds:
 
     def foretell(self, choice: _Choice) -> Codes:
         """The cluster of each row, by a network that was fitted without its fold."""
-        result = np.empty(len(self.codes), dtype=np.intp)
+        result = np.full(len(self.codes), -1, dtype=np.intp)
 
         def work(fold: int) -> None:
             left_out = self.fold == fold
@@ -242,10 +252,10 @@ class _Folds:
         return result
 
 
-def _scales(rows: Floats) -> dict[str, Floats]:
+def _scales(rows: Floats, center: Floats) -> dict[str, Floats]:
     """Squared scales of the features, (d,), each with a mean variance of 1 over the features that vary."""
     variance = rows.var(axis=0)
-    varies = variance > 1e-12 * variance.max()
+    varies = variance > (8 * np.finfo(np.float64).eps * np.abs(center)) ** 2  # more than by rounding
     if not varies.any():
         return {_AS_THEY_ARE: np.ones(len(variance))}
     as_they_are = np.full(len(variance), 1 / variance[varies].mean())
@@ -287,7 +297,10 @@ def _widen(choice: _Choice, data: _Folds, n_support: int | None) -> tuple[_Choic
     """What some rows chose, and what it foretells of all; more rows may bear more support vectors."""
     guess = data.foretell(choice)
     n_clusters = len(np.unique(data.codes))
-    while n_support is None and 2 * choice.n_support * n_clusters * len(data.codes) <= _MUCH_WORK:
+    while n_support is None:
+        n_units = 2 * choice.n_support * n_clusters
+        if n_units > _MOST_SUPPORT or n_units * len(data.codes) > MUCH_WORK:
+            break
         more = choice._replace(n_support=2 * choice.n_support)
         better = data.foretell(more)
         if not _is_behind(guess, better, data):
@@ -313,9 +326,16 @@ def _is_behind(guess: Codes, other: Codes, data: _Folds) -> bool:
     return bool(gap.mean() > gap.std() / np.sqrt(len(gap)))
 
 
-def _profile(rows: Floats, codes: Codes, clusters: KernelEnergy) -> Floats:
-    """How the energy of a typical member splits over the features, as shares, (d,)."""
+def _typical_split(rows: Floats, codes: Codes, clusters: KernelEnergy, floor: float) -> Floats:
+    """The floor split over the features as the energy of a typical member is, (d,).
+
+    What is no feature's in the energy of a member, the weights of its support vectors, is none's in the
+    floor.
+    """
     members = np.flatnonzero(codes < clusters.n_clusters)
-    split = passes.mean_split(clusters, ArrayTable.of(rows[members]), codes[members])
+    table, own = ArrayTable.of(rows[members]), codes[members]
+    split = passes.mean_split(clusters, table, own)
+    energies = passes.energies_of_every_cluster(clusters, table)[np.arange(len(own)), own]
     total = float(split.sum())
-    return split / total if total > 0.0 else np.full(rows.shape[1], 1 / rows.shape[1])
+    due = max(floor - (float(energies.mean()) - total), 0.0)
+    return split * (due / total) if total > 0.0 else np.full(len(split), due / len(split))

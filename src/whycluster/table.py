@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from whycluster.arrays import Codes, Floats
 from whycluster.errors import InvalidInputError
 
+_ENOUGH = 10  # rows to tell from that columns stand in another order
 _SCAN_VALUES = 1 << 19  # values per block (4 MB) when a table is only looked through
 
 
@@ -151,8 +152,7 @@ class MixedTable(Table):
         for column in range(self.n_features):
             values = self._values(column, start, stop)
             if column in self.categories:
-                codes = self._codes[column]
-                out[:, column] = [codes.get(value, -1) for value in values]
+                out[:, column] = self._look_up(values, column)
                 missing = next((i for i, value in enumerate(values) if is_missing(value)), None)
             else:
                 out[:, column], missing = self._numbers(values, column, start)
@@ -162,6 +162,28 @@ class MixedTable(Table):
                     f"{self.feature_names[column]!r} holds {values[missing]!r}. Drop or fill such rows first."
                 )
         return _as_float64(out, offset, out)
+
+    def _look_up(self, values: list[Any], column: int) -> list[int]:
+        codes = self._codes[column]
+        try:
+            return [codes.get(value, -1) for value in values]
+        except TypeError as error:
+            raise InvalidInputError(
+                f"{self.where}: {self.name} must have text, numbers or the like in its columns of "
+                f"categories; "
+                f"feature {self.feature_names[column]!r} has other objects ({error})."
+            ) from error
+
+    def check_known(self) -> None:
+        """Raise if a column of categories, of ten rows or more, holds none that the model knows."""
+        for column, names in self.categories.items():
+            codes = self._look_up(self._values(column, 0, self.n_rows), column)
+            if self.n_rows >= _ENOUGH and max(codes) < 0:
+                raise InvalidInputError(
+                    f"{self.where}: {self.name} must have its columns where the model had them; feature "
+                    f"{self.feature_names[column]!r} holds none of the categories it knows there, such as "
+                    f"{next(iter(names))!r}."
+                )
 
     def pick(self, columns: Codes) -> NDArray[Any]:
         """The values as they are."""
@@ -251,7 +273,12 @@ def _row_name(frame: Any, row: int) -> Hashable | None:
 
 def is_missing(value: Any) -> bool:
     """Whether a value is None, NaN or another library's sign for nothing."""
-    return value is None or type(value).__name__ == "NAType" or bool(value != value)
+    if value is None or type(value).__name__ == "NAType":
+        return True
+    try:
+        return bool(value != value)
+    except (TypeError, ValueError):  # an array, which is no single value
+        return False
 
 
 def _is_number(value: Any) -> bool:
@@ -487,7 +514,9 @@ def _mixed_table(
 ) -> MixedTable:
     known = {column: values for column, values in enumerate(categories) if values is not None}
     shape = (len(native), len(names))
-    return MixedTable(native, *shape, names, np.dtype(np.float64), where, name, categories=known)
+    table = MixedTable(native, *shape, names, np.dtype(np.float64), where, name, categories=known)
+    table.check_known()
+    return table
 
 
 def _match_names(

@@ -144,6 +144,7 @@ def test_the_network_assigns_as_the_model(kind: str, data: tuple[Array, Array]) 
     assert net.n_clusters >= 2
     assert (net.assign(X) == expected).all()
     exp = wc.explain(model, X)
+    assert exp.fidelity is None  # no surrogate
     assert (exp.cluster == expected).all()
     assert (exp.evidence >= 0).all()
     assert (net.labels[net.evidence(X).argmax(axis=1)] == expected).all()

@@ -83,7 +83,7 @@ def test_a_floor_is_one_more_cluster(problem: Problem, floor: float) -> None:
     """Noise: its energy is a constant, its split the profile."""
     d = problem.X.shape[1]
     profile = np.arange(1.0, d + 1) / np.arange(1.0, d + 1).sum()
-    net = Network(FloorEnergy(problem.energy, floor, profile))
+    net = Network(FloorEnergy(problem.energy, floor, floor * profile))
     exp = net.explain(problem.X, rule="contrast")
     size = np.square(np.concatenate([problem.X, *problem.model.support])).sum(axis=1).max()
     for row, x in enumerate(problem.X):

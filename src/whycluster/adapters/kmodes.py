@@ -8,7 +8,6 @@ import numpy as np
 from kmodes.kmodes import KModes
 from kmodes.kprototypes import KPrototypes
 from kmodes.util.dissim import euclidean_dissim, matching_dissim, ng_dissim
-from numpy.typing import NDArray
 
 from whycluster.energies import MixedEnergy
 from whycluster.errors import NotFittedError, UnsupportedModelError
@@ -39,14 +38,18 @@ def _kprototypes(model: Any) -> AwaitingColumns:
     numbers, modes = (np.asarray(part, dtype=np.float64) for part in model._enc_cluster_centroids)
     gamma, categories = float(model.gamma), _categories(model)
 
-    def place(categorical: NDArray[np.bool_]) -> Network:
-        prototypes = np.empty((len(modes), len(categorical)))
-        prototypes[:, categorical], prototypes[:, ~categorical] = modes, numbers
-        rest = iter(categories)
-        columns = [next(rest) if is_category else None for is_category in categorical]
-        return Network(MixedEnergy(prototypes, categorical, gamma), categories=columns)
+    n_features = numbers.shape[1] + modes.shape[1]
 
-    return AwaitingColumns("KPrototypes", numbers.shape[1] + modes.shape[1], modes.shape[1], place)
+    def place(columns: list[int]) -> Network:
+        is_category = np.isin(np.arange(n_features), columns)
+        prototypes = np.empty((len(modes), n_features))
+        prototypes[:, columns], prototypes[:, ~is_category] = modes, numbers
+        known = dict(zip(columns, categories, strict=True))
+        return Network(
+            MixedEnergy(prototypes, is_category, gamma), categories=[known.get(i) for i in range(n_features)]
+        )
+
+    return AwaitingColumns("KPrototypes", n_features, modes.shape[1], place)
 
 
 def _categories(model: Any) -> list[list[Any]]:

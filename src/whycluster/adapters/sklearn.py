@@ -29,9 +29,11 @@ from whycluster.energies import (
     Energy,
     GaussianEnergy,
     KernelEnergy,
+    SquaredEnergy,
     TreeEnergy,
 )
 from whycluster.errors import InvalidInputError, NotFittedError, UnsupportedModelError
+from whycluster.labels import BY_LABELS
 from whycluster.nearest_centroid import nearest_centroid
 from whycluster.network import Network
 from whycluster.neuralize import AwaitingColumns, OnlyLabels, adapt
@@ -108,10 +110,12 @@ def _nearest_centroid(model: Any) -> Network:
             f"squares the distances, which then no longer add over the features. Got priors={model.priors!r}."
         )
     # |x - mu|^2 / std^2 - 2 log prior, as decision_function has it
+    there = np.flatnonzero(priors > 0)  # a class without prior is never predicted
     deviations = np.where(model.within_class_std_dev_ != 0, model.within_class_std_dev_, 1.0)
-    precisions = np.broadcast_to(2.0 / deviations**2, model.centroids_.shape)
-    energy = DiagonalGaussianEnergy(model.centroids_, precisions, 2.0 * np.log(priors))
-    return _like(model, energy, model.classes_)
+    centroids = model.centroids_[there]
+    precisions = np.broadcast_to(2.0 / deviations**2, centroids.shape)
+    energy = DiagonalGaussianEnergy(centroids, precisions, 2.0 * np.log(priors[there]))
+    return _like(model, energy, model.classes_[there])
 
 
 @adapt.register(GaussianMixture)
@@ -136,7 +140,7 @@ def _gaussian(model: Any, there: Codes, log_weights: Floats) -> Energy:
     if model.covariance_type == "full":
         return GaussianEnergy(means, roots[there], log_weights)
     if model.covariance_type == "tied":
-        return GaussianEnergy(means, np.broadcast_to(roots, (len(there), *roots.shape)), log_weights)
+        return GaussianEnergy(means, roots[None], log_weights)
     if model.covariance_type == "spherical":
         roots = np.broadcast_to(roots[:, None], (len(roots), n_features))
     return DiagonalGaussianEnergy(means, roots[there] ** 2, log_weights)
@@ -169,7 +173,10 @@ def _birch(model: Any) -> Network:
     _check_fitted(model)
     order = np.argsort(model.subcluster_labels_, kind="stable")
     labels, sizes = np.unique(model.subcluster_labels_, return_counts=True)
-    return _like(model, KernelEnergy(model.subcluster_centers_[order], sizes, np.inf), labels)
+    centers = model.subcluster_centers_[order]
+    single = len(labels) == len(order)  # each subcluster is a cluster
+    energy = SquaredEnergy(centers) if single else KernelEnergy(centers, sizes, np.inf)
+    return _like(model, energy, labels)
 
 
 @adapt.register(BisectingKMeans)
@@ -181,8 +188,16 @@ def _bisecting(model: Any) -> Network:
             "competitors; got 1."
         )
     tree, centers = _read_tree(model._bisecting_tree)
-    # The tree was grown on data moved to their mean; sparse data were not.
-    return _like(model, TreeEnergy(tree, centers + getattr(model, "_X_mean", 0.0)))
+    centers += getattr(
+        model, "_X_mean", 0.0
+    )  # it was grown on data moved to their mean; sparse data were not
+    leaves = np.argsort(np.where(tree.leaf >= 0, tree.leaf, tree.leaf.max() + 1), kind="stable")
+    if not np.allclose(centers[leaves[: tree.n_clusters]], model.cluster_centers_):
+        raise UnsupportedModelError(
+            f"neuralize: the tree of this {type(model).__name__} is not that of its cluster_centers_. "
+            f"{BY_LABELS}"
+        )
+    return _like(model, TreeEnergy(tree, centers))
 
 
 def _read_tree(root: Any) -> tuple[Tree, Floats]:

@@ -53,7 +53,7 @@ class GaussianEnergy(Energy):
     Parameters
     ----------
     means : (K, d)
-    roots : (K, d, d) P_k, triangular, with P_k P_k^T = S_k^-1
+    roots : (K, d, d) P_k, triangular, with P_k P_k^T = S_k^-1; or (1, d, d), one for all
     log_weights : (K,) as in `DiagonalGaussianEnergy`
     """
 
@@ -65,15 +65,16 @@ class GaussianEnergy(Energy):
         self.offset = None
         self.means = np.array(means, dtype=np.float64)
         self.roots = np.array(roots, dtype=np.float64)
+        self._precisions = self.roots @ self.roots.transpose(0, 2, 1)
         diagonals = np.einsum("kii->ki", self.roots)
         self.bias = -np.log(diagonals).sum(axis=1) - log_weights
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """-log pi_k + log det(S_k) / 2 + |P_k^T (x - mu_k)|^2 / 2."""
         moved, y = carve(scratch, self.n_features, self.n_features)
-        for k, root in enumerate(self.roots):
-            np.subtract(x, self.means[k], out=moved)
-            np.matmul(moved, root, out=y)
+        for k, mean in enumerate(self.means):
+            np.subtract(x, mean, out=moved)
+            np.matmul(moved, self.roots[k % len(self.roots)], out=y)
             np.einsum("bd,bd->b", y, y, out=out[:, k])
         out *= 0.5
         out += self.bias
@@ -82,9 +83,9 @@ class GaussianEnergy(Energy):
         """sum_k a_k (x - mu_k) * (S_k^-1 (x - mu_k)) / 2."""
         moved, y = carve(scratch, self.n_features, self.n_features)
         out[...] = 0.0
-        for k, root in enumerate(self.roots):
-            np.subtract(x, self.means[k], out=moved)
-            np.matmul(moved, root @ root.T, out=y)
+        for k, mean in enumerate(self.means):
+            np.subtract(x, mean, out=moved)
+            np.matmul(moved, self._precisions[k % len(self.roots)], out=y)
             y *= moved
             y *= weights[:, k, None]
             out += y

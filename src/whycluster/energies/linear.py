@@ -67,7 +67,10 @@ class CosineEnergy(LinearEnergy):
 
     def _rows(self, x: Floats, scratch: Floats) -> Floats:
         """Rows of unit length."""
-        lengths = np.sqrt(np.einsum("bd,bd->b", x, x))
+        largest = np.maximum(x.max(axis=1), -x.min(axis=1))  # first, so that no square overflows or vanishes
+        largest[largest == 0.0] = 1.0
+        np.divide(x, largest[:, None], out=scratch)
+        lengths = np.sqrt(np.einsum("bd,bd->b", scratch, scratch))
         lengths[lengths == 0.0] = 1.0
-        np.divide(x, lengths[:, None], out=scratch)
+        scratch /= lengths[:, None]
         return scratch

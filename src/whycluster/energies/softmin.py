@@ -39,9 +39,12 @@ class KernelEnergy(Energy):
         log_weights: Floats | None = None,
         scale: Floats | None = None,
     ) -> None:
-        self.units = SquaredEnergy(support, scale, near=0.5)
         self.sizes = np.array(sizes)
         self.gamma = float(gamma)
+        # A soft minimum may have some neighbours of other clusters as close as it likes; a hard one compares
+        # them.
+        near = 0.0 if np.isinf(self.gamma) else 0.1
+        self.units = SquaredEnergy(support, scale, near=near, groups=self.unit_cluster)
         self.n_clusters, self.n_features = len(self.sizes), self.units.n_features
         self.offset = self.units.offset
         if log_weights is None:
@@ -67,7 +70,7 @@ class KernelEnergy(Energy):
     @property
     def unit_cluster(self) -> Codes:
         """(P,) the cluster of each support vector."""
-        return np.repeat(np.arange(self.n_clusters), self.sizes)
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """The soft minimum of the support vectors of each cluster."""
@@ -158,21 +161,21 @@ def _column_sums(values: Floats) -> Floats:
 class FloorEnergy(Energy):
     """One cluster more, of constant energy: a row falls back to it where all others are farther.
 
-    That is what noise is to a density clustering: too far from everything. The floor is split over the
-    features as the energy of a typical member is, so a feature speaks for noise if the row is farther
-    off in it than members are.
+    That is what noise is to a density clustering: too far from everything. It is split over the features as
+    the energy of a typical member is, so a feature speaks for noise if the row is farther off in it than
+    members are.
 
     Parameters
     ----------
     clusters : the energies of the K clusters that are no noise
     floor : the constant
-    profile : (d,) its split, as shares that add up to 1
+    split : (d,) its split over the features; what it does not add up to is due to none
     """
 
-    def __init__(self, clusters: KernelEnergy, floor: float, profile: Floats) -> None:
+    def __init__(self, clusters: KernelEnergy, floor: float, split: Floats) -> None:
         self.clusters = clusters
         self.floor = float(floor)
-        self.profile = np.array(profile, dtype=np.float64)
+        self.split = np.array(split, dtype=np.float64)
         self.n_clusters, self.n_features = clusters.n_clusters + 1, clusters.n_features
         self.offset = clusters.offset
         self.scratch_width = max(clusters.scratch_width, self.n_features)
@@ -190,4 +193,4 @@ class FloorEnergy(Energy):
         self.clusters.units.left_out(x, common)
         common *= floor
         out -= common
-        out += (floor * self.floor) * self.profile
+        out += floor * self.split

@@ -32,10 +32,18 @@ class SquaredEnergy(AdditiveEnergy):
     centroids : (K, d)
     scale : (d,) what the square of each feature is multiplied with; 1 by default
     near : which quantile of the distances between neighbouring centroids has to be told apart. By default
-        the least: all of them. Support vectors of one cluster may lie as close as they like.
+        the least: all of them
+    groups : (K,) which centroids make one cluster; these may lie as close as they like
     """
 
-    def __init__(self, centroids: Floats, scale: Floats | None = None, *, near: float = 0.0) -> None:
+    def __init__(
+        self,
+        centroids: Floats,
+        scale: Floats | None = None,
+        *,
+        near: float = 0.0,
+        groups: Codes | None = None,
+    ) -> None:
         super().__init__(centroids)
         self.scale = np.ones(self.n_features) if scale is None else np.array(scale, dtype=np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -46,8 +54,12 @@ class SquaredEnergy(AdditiveEnergy):
             self._slopes = -2.0 * self._moved * self.scale
             self._both = np.hstack([self._slopes, self._squares])
             self._copies, self._originals = _duplicates(self.prototypes)
-            originals = np.delete(self._moved, self._copies, axis=0)
-            self._expanded = not _is_far_apart(originals * np.sqrt(self.scale), near)
+            different = np.delete(np.arange(self.n_clusters), self._copies)
+            self._expanded = not _is_far_apart(
+                self._moved[different] * np.sqrt(self.scale),
+                near,
+                None if groups is None else groups[different],
+            )
         if not np.isfinite(self._bias).all():
             raise InvalidInputError(
                 "neuralize: the squared distances between the centroids overflow; "
@@ -133,12 +145,15 @@ def _duplicates(centroids: Floats) -> tuple[Codes, Codes]:
     return copies, original[copies]
 
 
-def _is_far_apart(centroids: Floats, near: float) -> bool:
+def _is_far_apart(centroids: Floats, near: float, groups: Codes | None) -> bool:
     """Whether neighbours among the centroids, some two thousand, are too near for their size."""
-    centroids = centroids[:: max(1, len(centroids) // 2048)]
+    some = slice(None, None, max(1, len(centroids) // 2048))
+    centroids = centroids[some]
     sizes = np.einsum("kd,kd->k", centroids, centroids)
     distances = sizes[:, None] + sizes - 2.0 * centroids @ centroids.T
     np.fill_diagonal(distances, np.inf)
+    if groups is not None:
+        distances[groups[some][:, None] == groups[some]] = np.inf
     least = distances.min(axis=1)
     return bool(sizes.max() / _FAR_APART > (least.min() if near == 0.0 else np.quantile(least, near)))
 
