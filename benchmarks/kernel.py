@@ -108,8 +108,7 @@ def against_pairs(p: int = 100, n_rows: int = 1000) -> str:
     )
     return (
         f"p = {p}, n = {n_rows}: {times['pairs']:.2f} s with p^2 units per competitor, in blocks of matrix "
-        f"products, "
-        f"{times['explain'] * 1e3:.0f} ms with `explain` (beta included): "
+        f"products, {times['explain'] * 1e3:.0f} ms with `explain` (beta included): "
         f"{times['pairs'] / times['explain']:.0f}x faster."
     )
 
@@ -125,8 +124,7 @@ def fitting(n_iter: int = 20, repeats: int = 5) -> str:
     return (
         f"20,000 x 50, K = 10, p = 10: `KMeans(n_init=1)` {times['KMeans'] * 1e3:.0f} ms for {plain.n_iter_} "
         f"iterations, `KernelKMeans` {times['KernelKMeans'] * 1e3:.0f} ms for {kernel.n_iter_}, its start "
-        f"included: "
-        f"{times['KernelKMeans'] / times['KMeans']:.1f}x, with ten times the centres."
+        f"included: {times['KernelKMeans'] / times['KMeans']:.1f}x, with ten times the centres."
     )
 
 

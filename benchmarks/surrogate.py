@@ -67,8 +67,7 @@ def fidelity(cases: Iterator[tuple[str, Array, Array]], *, beside_svc: bool) -> 
     """One row per labelling."""
     lines = [
         "| labels | clusters | noise | in sample | cross-validated | outside, shuffled | SVC | outside, in "
-        "order | SVC "
-        "| support vectors | seconds |",
+        "order | SVC | support vectors | seconds |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name, X, y in cases:

@@ -653,8 +653,7 @@ def test_a_threshold_needs_probabilities() -> None:
     for option in ({"against": 1}, {"rule": "joint"}, {"beta": 2.0}):
         assert message(ROWS, metric="dot", threshold=0.9, **option) == (
             "explain: threshold asks about a cluster against all others together, which fixes how they "
-            "share; "
-            "against, beta and rule do not go with it."
+            "share; against, beta and rule do not go with it."
         )
 
 

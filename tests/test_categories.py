@@ -153,8 +153,7 @@ def test_columns_in_another_order_are_noticed(people: pd.DataFrame, modes: Any) 
     """Kmodes keeps no names, so frames are read by position."""
     assert message(lambda: wc.explain(modes, people[["plan", "region"]])) == (
         "explain: X must have its columns where the model had them; feature 'plan' holds none of the "
-        "categories it "
-        "knows there, such as 'north'."
+        "categories it knows there, such as 'north'."
     )
     odd = people[["region", "plan"]].astype(object)
     odd.iloc[3, 0] = ["a", "list"]

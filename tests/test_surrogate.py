@@ -316,8 +316,7 @@ def message(labels: Any, X: Any = None, **options: Any) -> str:
 def test_labels_that_do_not_fit() -> None:
     assert message([0, 1, 0]) == (
         "explain: labels must be one for each of the 4 rows of X; got 3. Explain all rows that were "
-        "clustered, and "
-        "choose some of them then; for new rows, keep wc.Surrogate().fit(X, labels)."
+        "clustered, and choose some of them then; for new rows, keep wc.Surrogate().fit(X, labels)."
     )
     assert message(DBSCAN().fit(np.eye(3))).startswith("explain: labels must be one for each of the 4 rows")
     missing = (
@@ -471,10 +470,8 @@ def test_the_limit_and_the_text_of_the_warning() -> None:
         fidelity(94).warn_if_low()
     assert str(caught[0].message) == (
         "explain: the surrogate, which is explained in place of the labels, gives 94.0% of them to rows "
-        "that it was "
-        "not fitted to (100.0% to those it was). Badly matched: b (92.5% of 80 rows). Read the "
-        "explanations of these "
-        "with care; exp.fidelity has all figures."
+        "that it was not fitted to (100.0% to those it was). Badly matched: b (92.5% of 80 rows). Read the "
+        "explanations of these with care; exp.fidelity has all figures."
     )
     frame = fidelity(94).to_frame()
     assert frame["cross_validated"].tolist() == [1.0, 0.925]

@@ -80,9 +80,8 @@ def explain(
         if background is not None:
             raise InvalidInputError(
                 "explain: background is for models; labels are explained through a surrogate that is "
-                "fitted to all "
-                "rows of X. For a few rows, explain(labels, X)[rows]; for new ones, wc.Surrogate().fit(X, "
-                "labels)."
+                "fitted to all rows of X. For a few rows, explain(labels, X)[rows]; for new ones, "
+                "wc.Surrogate().fit(X, labels)."
             )
         # Each row is explained for the label it has, whether or not the surrogate would give it that.
         found, given = _fit_surrogate(found.labels, X, feature_names)
@@ -116,8 +115,7 @@ def _check_labels(model: Any, X: Any) -> None:
     if len(of_rows) == 2 and shape == [of_rows[0], 1] and of_rows[1] > 1:
         raise InvalidInputError(
             f"explain: model must be a model or centroids; got shape {tuple(shape)}, one column with a "
-            f"value for "
-            "each row of X. If these are labels, give the column itself, one-dimensional."
+            f"value for each row of X. If these are labels, give the column itself, one-dimensional."
         )
     given: Any = getattr(model, "index", None)
     rows: Any = getattr(X, "index", None)

@@ -66,10 +66,9 @@ class Fidelity:
         more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
         warnings.warn(
             f"explain: the surrogate, which is explained in place of the labels, gives "
-            f"{self.cross_validated:.1%} "
-            f"of them to rows that it was not fitted to ({self.in_sample:.1%} to those it was). Badly "
-            f"matched: "
-            f"{listed}{more}. Read the explanations of these with care; exp.fidelity has all figures.",
+            f"{self.cross_validated:.1%} of them to rows that it was not fitted to ({self.in_sample:.1%} to "
+            f"those it was). Badly matched: {listed}{more}. Read the explanations of these with care; "
+            f"exp.fidelity has all figures.",
             FidelityWarning,
             stacklevel=_level_of_the_caller(),
         )

@@ -16,8 +16,7 @@ NOISE = "noise"
 
 BY_LABELS = (
     "Any clustering can be explained from its labels, through a surrogate that says how well it matches "
-    "them: "
-    "wc.explain(labels, X)."
+    "them: wc.explain(labels, X)."
 )
 
 
@@ -97,9 +96,8 @@ def read_labels(labels: Any, n_rows: int, where: str) -> tuple[Codes, NDArray[An
     if len(values) != n_rows:
         raise InvalidInputError(
             f"{where}: labels must be one for each of the {n_rows} rows of X; got {len(values)}. Explain "
-            f"all rows "
-            "that were clustered, and choose some of them then; for new rows, keep wc.Surrogate().fit(X, "
-            "labels)."
+            f"all rows that were clustered, and choose some of them then; for new rows, keep "
+            f"wc.Surrogate().fit(X, labels)."
         )
     missing = next((row for row, value in enumerate(values) if is_missing(value)), None)
     if missing is not None:

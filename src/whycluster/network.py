@@ -172,8 +172,7 @@ class Network:
         if against is not None or beta is not None or rule != DEFAULT_RULE:
             raise InvalidInputError(
                 "explain: threshold asks about a cluster against all others together, which fixes how they "
-                "share; "
-                "against, beta and rule do not go with it."
+                "share; against, beta and rule do not go with it."
             )
 
     def _open_background(self, background: Any, table: Table) -> Table:

@@ -170,8 +170,7 @@ class MixedTable(Table):
         except TypeError as error:
             raise InvalidInputError(
                 f"{self.where}: {self.name} must have text, numbers or the like in its columns of "
-                f"categories; "
-                f"feature {self.feature_names[column]!r} has other objects ({error})."
+                f"categories; feature {self.feature_names[column]!r} has other objects ({error})."
             ) from error
 
     def check_known(self) -> None:

@@ -65,6 +65,5 @@ def _check(model: Any) -> None:
     if model.cat_dissim not in _MATCHING:
         raise UnsupportedModelError(
             f"neuralize: {kind} must have a dissimilarity that counts mismatches, matching_dissim or "
-            f"ng_dissim; "
-            f"got {model.cat_dissim!r}. {BY_LABELS}"
+            f"ng_dissim; got {model.cat_dissim!r}. {BY_LABELS}"
         )
