@@ -1,6 +1,6 @@
-"""The two kinds of arrays that all modules exchange."""
+"""The two kinds of arrays that all modules exchange, and what is a number."""
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,3 +9,9 @@ Floats: TypeAlias = NDArray[np.float64]
 
 Codes: TypeAlias = NDArray[np.intp]
 """Clusters as 0..K-1, in the order of their energies."""
+
+
+def is_real(value: Any) -> bool:
+    """Whether a value is a real number; True and a duration are none, whatever they inherit from."""
+    real = isinstance(value, (int, float, np.integer, np.floating))
+    return real and not isinstance(value, (bool, np.timedelta64))

@@ -1,14 +1,30 @@
-"""What the estimators share: checks as scikit-learn expects them, and centres inside a cluster."""
+"""What has to do with scikit-learn's estimators, ours and others': checks, and centres inside a cluster."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from sklearn import exceptions
 from sklearn.utils import validation
 
 from whycluster.arrays import Floats
-from whycluster.errors import InvalidInputError
+from whycluster.errors import InvalidInputError, NotFittedError
+
+
+def check_fitted(model: Any) -> None:
+    """Raise unless an estimator has been fitted."""
+    try:
+        validation.check_is_fitted(model)
+    except exceptions.NotFittedError:
+        raise NotFittedError(
+            f"neuralize: the {type(model).__name__} must be fitted first. Call its fit method."
+        ) from None
+
+
+def names_of(model: Any) -> Any:
+    """The columns that an estimator was fitted on, None where it does not know them."""
+    return getattr(model, "feature_names_in_", None)
 
 
 def check_rows(estimator: Any, X: Any, *, reset: bool = True) -> Floats:

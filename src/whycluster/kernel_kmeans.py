@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from whycluster import blocks, passes
-from whycluster.arrays import Codes, Floats
+from whycluster.arrays import Codes, Floats, is_real
 from whycluster.blocks import Workspace
 from whycluster.energies import KernelEnergy, SquaredEnergy
 from whycluster.errors import InvalidInputError
@@ -138,11 +138,11 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             check_whole(getattr(self, name), least, "KernelKMeans.fit", name)
         gamma: Any = self.gamma
         automatic = isinstance(gamma, str) and gamma == "auto"
-        if not automatic and not (_is_real(gamma) and 0 < gamma < np.inf):
+        if not automatic and not (is_real(gamma) and 0 < gamma < np.inf):
             raise InvalidInputError(
                 f'KernelKMeans.fit: gamma must be "auto" or a number above 0; got {self.gamma!r}.'
             )
-        if not (_is_real(self.tol) and self.tol >= 0):
+        if not (is_real(self.tol) and self.tol >= 0):
             raise InvalidInputError(
                 f"KernelKMeans.fit: tol must be a number of at least 0; got {self.tol!r}."
             )
@@ -155,10 +155,6 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
                 f"KernelKMeans.fit: X must have at least n_clusters={self.n_clusters} rows; got "
                 f"n_samples={n_rows}."
             )
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from whycluster import passes
-from whycluster.arrays import Codes
+from whycluster.arrays import Codes, is_real
 from whycluster.energies import Energy
 from whycluster.errors import InvalidInputError, MissingDependencyError
 from whycluster.explanation import Explanation
@@ -157,10 +157,7 @@ class Network:
         return build(self.energy, np.atleast_1d(codes))
 
     def _check_threshold(self, threshold: Any, rule: str, beta: float | None, against: Any) -> None:
-        real = isinstance(threshold, (int, float, np.integer, np.floating)) and not isinstance(
-            threshold, bool
-        )
-        if not real or not 0.0 < threshold < 1.0:
+        if not is_real(threshold) or not 0.0 < threshold < 1.0:
             raise InvalidInputError(
                 f"explain: threshold must be a probability between 0 and 1, both excluded; got {threshold!r}."
             )
@@ -211,8 +208,7 @@ def _check_beta(beta: Any) -> float | None:
     """The number given, None for "auto"."""
     if isinstance(beta, str) and beta == "auto":
         return None
-    real = isinstance(beta, (int, float, np.integer, np.floating))
-    if real and not isinstance(beta, (bool, np.timedelta64)) and beta > 0 and _float(beta) > 0.0:
+    if is_real(beta) and beta > 0 and _float(beta) > 0.0:
         return _float(beta)
     raise InvalidInputError(
         'explain: beta must be "auto" or a number above 0 (infinity: the nearest competitor takes all); '

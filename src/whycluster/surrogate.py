@@ -117,8 +117,9 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
                 f"{where}: Surrogate requires y to be passed, but the target y is None. Give a label for "
                 f"each row."
             )
-        if hasattr(labels, "__array__") and np.asarray(labels).ndim == 2 and np.asarray(labels).shape[1] == 1:
-            labels = column_or_1d(np.asarray(labels), warn=True)
+        column: NDArray[Any] = np.asarray(labels) if hasattr(labels, "__array__") else np.empty(0)
+        if column.ndim == 2 and column.shape[1] == 1:
+            labels = column_or_1d(column, warn=True)
         codes, names = read_labels(labels, n_rows, where)
         given = as_labels(as_list(labels, where, whole=False))
         if given.dtype.kind == "f" and not np.isfinite(given).all():

@@ -175,9 +175,13 @@ class MixedTable(Table):
 
     def check_known(self) -> None:
         """Raise if a column of categories, of ten rows or more, holds none that the model knows."""
+        if self.n_rows < _ENOUGH:
+            return
         for column, names in self.categories.items():
-            codes = self._look_up(self._values(column, 0, self.n_rows), column)
-            if self.n_rows >= _ENOUGH and max(codes) < 0:
+            parts = (self._values(column, rows.start, rows.stop) for rows in self.slices())
+            if not any(
+                max(self._look_up(values, column)) >= 0 for values in parts
+            ):  # mostly, one part is enough
                 raise InvalidInputError(
                     f"{self.where}: {self.name} must have its columns where the model had them; feature "
                     f"{self.feature_names[column]!r} holds none of the categories it knows there, such as "

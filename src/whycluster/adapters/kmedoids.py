@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from kmedoids import KMedoids
 
-from whycluster.errors import NotFittedError, UnsupportedModelError
+from whycluster.errors import UnsupportedModelError
+from whycluster.estimators import check_fitted
 from whycluster.labels import BY_LABELS
 from whycluster.nearest_centroid import nearest_centroid
 from whycluster.network import Network
@@ -27,8 +28,7 @@ _METRICS = {
 
 @adapt.register(KMedoids)
 def _kmedoids(model: Any) -> Network | OnlyLabels:
-    if not hasattr(model, "labels_"):
-        raise NotFittedError("neuralize: the KMedoids must be fitted first. Call its fit method.")
+    check_fitted(model)
     if model.cluster_centers_ is None:  # fitted on precomputed distances: where the medoids lie is not known
         return OnlyLabels(model.labels_, "the labels of KMedoids")
     if model.metric not in _METRICS or model.metric_params:

@@ -10,7 +10,8 @@ from kmodes.kprototypes import KPrototypes
 from kmodes.util.dissim import euclidean_dissim, matching_dissim, ng_dissim
 
 from whycluster.energies import MixedEnergy
-from whycluster.errors import NotFittedError, UnsupportedModelError
+from whycluster.errors import UnsupportedModelError
+from whycluster.estimators import check_fitted
 from whycluster.labels import BY_LABELS
 from whycluster.network import Network
 from whycluster.neuralize import AwaitingColumns, adapt
@@ -59,9 +60,8 @@ def _categories(model: Any) -> list[list[Any]]:
 
 
 def _check(model: Any) -> None:
+    check_fitted(model)
     kind = type(model).__name__
-    if not hasattr(model, "_enc_cluster_centroids"):
-        raise NotFittedError(f"neuralize: the {kind} must be fitted first. Call its fit method.")
     if model.cat_dissim not in _MATCHING:
         raise UnsupportedModelError(
             f"neuralize: {kind} must have a dissimilarity that counts mismatches, matching_dissim or "

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import sklearn.exceptions
 from scipy.special import digamma
 from sklearn.base import BaseEstimator
 from sklearn.cluster import (
@@ -20,7 +19,6 @@ from sklearn.cluster import (
 from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
 
 from whycluster.agreement import Agreement
 from whycluster.arrays import Codes, Floats
@@ -32,7 +30,8 @@ from whycluster.energies import (
     SquaredEnergy,
     TreeEnergy,
 )
-from whycluster.errors import InvalidInputError, NotFittedError, UnsupportedModelError
+from whycluster.errors import InvalidInputError, UnsupportedModelError
+from whycluster.estimators import check_fitted, names_of
 from whycluster.labels import BY_LABELS
 from whycluster.nearest_centroid import nearest_centroid
 from whycluster.network import Network
@@ -58,7 +57,7 @@ _KNOWN = (
 @adapt.register(MeanShift)
 @adapt.register(MiniBatchKMeans)
 def _nearest_center(model: Any) -> Network:
-    _check_fitted(model)
+    check_fitted(model)
     centers = getattr(model, "cluster_centers_", None)
     if centers is None:
         raise UnsupportedModelError(
@@ -76,7 +75,7 @@ def _nearest_center(model: Any) -> Network:
 @adapt.register(BaseEstimator)
 def _other(model: Any) -> Network | OnlyLabels | AwaitingColumns:
     """An estimator of another kind, perhaps a nearest-centroid model all the same, or one with labels."""
-    _check_fitted(model)
+    check_fitted(model)
     return adapt.dispatch(object)(model)
 
 
@@ -90,7 +89,7 @@ def _feature_agglomeration(model: Any) -> Network:
 
 @adapt.register(Pipeline)
 def _pipeline(model: Any) -> Network:
-    _check_fitted(model)
+    check_fitted(model)
     raise UnsupportedModelError(
         "neuralize: a Pipeline is explained by its last step, on what the steps before it make of X: "
         "wc.explain(pipeline[-1], pipeline[:-1].transform(X), "
@@ -100,7 +99,7 @@ def _pipeline(model: Any) -> Network:
 
 @adapt.register(NearestCentroid)
 def _nearest_centroid(model: Any) -> Network:
-    _check_fitted(model)
+    check_fitted(model)
     priors = getattr(model, "class_prior_", None)  # scikit-learn 1.6 and later
     if priors is None or np.isclose(priors, 1 / len(priors)).all():
         return _network(model, model.centroids_, model.classes_, model.metric)
@@ -122,7 +121,7 @@ def _nearest_centroid(model: Any) -> Network:
 @adapt.register(BayesianGaussianMixture)
 def _mixture(model: Any) -> Network:
     """A component without weight is never assigned, and left out."""
-    _check_fitted(model)
+    check_fitted(model)
     log_weights = _bayesian(model) if isinstance(model, BayesianGaussianMixture) else _log(model.weights_)
     there = np.flatnonzero(log_weights > -np.inf)
     energy = _gaussian(model, there, log_weights[there])
@@ -170,7 +169,7 @@ def _log(weights: Floats) -> Floats:
 @adapt.register(Birch)
 def _birch(model: Any) -> Network:
     """The nearest subcluster decides: a hard minimum over those of each cluster."""
-    _check_fitted(model)
+    check_fitted(model)
     order = np.argsort(model.subcluster_labels_, kind="stable")
     labels, sizes = np.unique(model.subcluster_labels_, return_counts=True)
     centers = model.subcluster_centers_[order]
@@ -181,16 +180,15 @@ def _birch(model: Any) -> Network:
 
 @adapt.register(BisectingKMeans)
 def _bisecting(model: Any) -> Network:
-    _check_fitted(model)
+    check_fitted(model)
     if model._bisecting_tree.left is None:
         raise InvalidInputError(
             "neuralize: the model must have at least 2 clusters, since a cluster is explained against its "
             "competitors; got 1."
         )
     tree, centers = _read_tree(model._bisecting_tree)
-    centers += getattr(
-        model, "_X_mean", 0.0
-    )  # it was grown on data moved to their mean; sparse data were not
+    # It was grown on data moved to their mean; sparse data were not moved.
+    centers += getattr(model, "_X_mean", 0.0)
     leaves = np.argsort(np.where(tree.leaf >= 0, tree.leaf, tree.leaf.max() + 1), kind="stable")
     if not np.allclose(centers[leaves[: tree.n_clusters]], model.cluster_centers_):
         raise UnsupportedModelError(
@@ -220,7 +218,7 @@ def _network(model: Any, centroids: Any, labels: Any, metric: str = "euclidean")
         centroids,
         metric=metric,
         labels=labels,
-        feature_names=_names(model),
+        feature_names=names_of(model),
         predict=None if type(model) in _KNOWN else model.predict,
         kind=type(model).__name__,
     )
@@ -231,18 +229,5 @@ def _like(model: Any, energy: Energy, labels: Any = None) -> Network:
     verify = None
     if type(model) not in _KNOWN:
         kind, parent = type(model).__name__, next(c.__name__ for c in type(model).__mro__ if c in _KNOWN)
-        verify = Agreement(energy, model.predict, f"as {parent} does", kind, _names(model) is not None)
-    return Network(energy, labels=labels, feature_names=_names(model), verify=verify)
-
-
-def _names(model: Any) -> Any:
-    return getattr(model, "feature_names_in_", None)
-
-
-def _check_fitted(model: Any) -> None:
-    try:
-        check_is_fitted(model)
-    except sklearn.exceptions.NotFittedError:
-        raise NotFittedError(
-            f"neuralize: the {type(model).__name__} must be fitted first. Call its fit method."
-        ) from None
+        verify = Agreement(energy, model.predict, f"as {parent} does", kind, names_of(model) is not None)
+    return Network(energy, labels=labels, feature_names=names_of(model), verify=verify)

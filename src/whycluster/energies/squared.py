@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from whycluster.arrays import Codes, Floats
@@ -52,7 +54,6 @@ class SquaredEnergy(AdditiveEnergy):
             self._squares = self._moved**2 * self.scale
             self._bias = self._squares.sum(axis=1)
             self._slopes = -2.0 * self._moved * self.scale
-            self._both = np.hstack([self._slopes, self._squares])
             self._copies, self._originals = _duplicates(self.prototypes)
             different = np.delete(np.arange(self.n_clusters), self._copies)
             self._expanded = not _is_far_apart(
@@ -103,6 +104,11 @@ class SquaredEnergy(AdditiveEnergy):
         scratch *= x
         np.matmul(weights, self._squares, out=out)
         out += scratch
+
+    @cached_property
+    def _both(self) -> Floats:
+        """Slopes and squares side by side: a mixture is one matrix product."""
+        return np.hstack([self._slopes, self._squares])
 
     @property
     def mix_width(self) -> int:
