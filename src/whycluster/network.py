@@ -101,6 +101,24 @@ class Network:
         """The evidence f_c for every cluster, (n, K): positive at the assigned one and there only."""
         return passes.evidence_of_every_cluster(self.energy, self._open(X, "evidence"))
 
+    def gradient(self, X: Any, target: Any = None) -> NDArray[Any]:
+        """The gradient of the evidence f_c of each row, (n, d): where to move a row for more of it.
+
+        It is a formula for every model, not a difference of two evidences. f_c is the least over the
+        competitors, so the gradient is that against the strongest, the first on a tie. A category has no
+        slope: 0.
+
+        Parameters
+        ----------
+        X : (n, d) the rows, as in `explain`
+        target : the cluster c, or one per row; by default the cluster of each row. Of a row that is not
+            in it, the strongest competitor is the cluster that won (in a tree, the one beyond the pair that
+            speaks most against the target).
+        """
+        table = self._open(X, "gradient")
+        cluster = self._codes(target, table.n_rows, "target", "gradient")
+        return passes.gradient(self.energy, table, cluster)
+
     def explain(
         self,
         X: Any,
@@ -186,14 +204,14 @@ class Network:
             self._verify(table, self._labels)
         return table
 
-    def _codes(self, labels: Any, n_rows: int, name: str) -> Codes | None:
+    def _codes(self, labels: Any, n_rows: int, name: str, where: str = "explain") -> Codes | None:
         """Codes of ``target`` or ``against``: one cluster for all rows, or one for each."""
         if labels is None:
             return None
-        codes = self._labels.encode(labels, "explain", name)
+        codes = self._labels.encode(labels, where, name)
         if codes.shape not in ((), (n_rows,)):
             raise InvalidInputError(
-                f"explain: {name} must be one cluster, or one for each of the {n_rows} rows; "
+                f"{where}: {name} must be one cluster, or one for each of the {n_rows} rows; "
                 f"got shape {codes.shape}."
             )
         return np.broadcast_to(codes, n_rows)  # read-only, and of no size if it is one cluster for all

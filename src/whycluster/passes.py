@@ -220,6 +220,31 @@ def attribute(
     return replace(result, beta=question.beta)
 
 
+def gradient(energy: Energy, table: Table, cluster: Codes | None = None) -> NDArray[Any]:
+    """The gradient of f_c for every row, (n, d), by default of the cluster it is assigned to.
+
+    f_c is the least of the h_k, so its gradient is that of the strongest competitor's.
+    """
+    question = Question(cluster)
+    result = np.empty((table.n_rows, table.n_features), table.dtype)
+    rounded = result.dtype != np.float64
+
+    def work(space: Workspace, start: int, stop: int) -> None:
+        n_rows = stop - start
+        h, weights = space.h[:n_rows], space.weights[:n_rows]
+        x = _energies(energy, table, space, start, stop, h)
+        weigh(h, question.stand(h, energy.tree, start, stop), CONTRAST, None, weights)
+        rows = result[start:stop]
+        out = space.relevance[:n_rows] if rounded else rows
+        energy.differentiate(x, weights, out, space.scratch[:n_rows])
+        if rounded:
+            rows[...] = out
+            _check_finite(rows)
+
+    _run(work, energy, table)
+    return result
+
+
 def competition(energy: Energy, table: Table, question: Question) -> NDArray[Any]:
     """R_k, how f_c was shared among the competitors, (n, K)."""
     shares = np.empty((table.n_rows, energy.n_clusters), dtype=table.dtype)

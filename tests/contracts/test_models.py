@@ -161,6 +161,20 @@ def test_rows_the_model_never_saw_are_assigned_alike(kind: str, data: tuple[Arra
     assert (wc.neuralize(model).assign(new) == predict(model, new)).all()
 
 
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_gradient_is_the_limit_of_differences(kind: str) -> None:
+    X, y = load_wine(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    net = wc.neuralize(MODELS[kind](X, y))
+    x = X[::25] + 0.05 * np.random.default_rng(5).normal(size=X[::25].shape)
+    rows, step = np.arange(len(x)), 1e-5
+    for cluster in range(min(net.n_clusters, 9)):
+        moves = step * np.eye(X.shape[1])
+        rises = [(net.evidence(x + move) - net.evidence(x - move))[rows, cluster] for move in moves]
+        found = net.gradient(x, target=net.labels[cluster])
+        assert np.abs(found - np.stack(rises, axis=1) / (2 * step)).max() <= 1e-6 * np.abs(found).max()
+
+
 def test_spherical_kmeans_is_said_by_the_user(data: tuple[Array, Array]) -> None:
     X, _ = data
     model = SphericalKMeans(X)

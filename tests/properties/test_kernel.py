@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tests.reference import kernel
 from whycluster import Network
-from whycluster.energies import FloorEnergy, KernelEnergy
+from whycluster.energies import Energy, FloorEnergy, KernelEnergy
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,27 @@ def test_a_floor_is_one_more_cluster(problem: Problem, floor: float) -> None:
             assert np.abs(exp.relevance[row] - (floor * profile - own)).max() <= 1e-11 * size + 1e-9
 
 
+@given(problems(), st.one_of(st.none(), st.floats(0.1, 10.0)), st.data())
+def test_the_gradient_is_the_mean_over_the_support_vectors(
+    problem: Problem, floor: float | None, data: st.DataObject
+) -> None:
+    """grad s_k = 2 sum_j q_j (x - u_j), and 0 of a floor."""
+    energy: Energy = problem.energy
+    if isinstance(energy, KernelEnergy) and floor is not None:
+        energy = FloorEnergy(energy, floor, np.zeros(energy.n_features))
+    target = data.draw(st.integers(0, energy.n_clusters - 1))
+    net, size = Network(energy), np.abs(np.concatenate([problem.X, *problem.model.support])).max()
+    evidence, found = net.evidence(problem.X), net.gradient(problem.X, target)
+    for row, x in enumerate(problem.X):
+        slopes = [_slope(x, problem.model, k) for k in range(problem.model.n_clusters)] + [0 * x]
+        others = np.delete(np.arange(energy.n_clusters), target)
+        rival = others[evidence[row, others].argmax()]  # the assigned cluster, or the second
+        expected = slopes[rival] - slopes[target]
+        near = np.abs(x - np.concatenate(problem.model.support)).max()
+        rounding = 1e-12 * near + 1e-14 * size * (1 + problem.model.gamma * near * size)
+        assert np.abs(found[row] - expected).max() <= rounding
+
+
 @pytest.mark.parametrize("gamma", [0.3, np.inf])
 def test_groups_of_clusters_far_apart_keep_their_digits(gamma: float) -> None:
     """Squares are not expanded there: two groups 1e7 apart, with clusters of some units in each."""
@@ -125,3 +146,9 @@ def _split(x: NDArray[np.float64], model: kernel.Kernel, k: int) -> NDArray[np.f
     squares = (x - model.support[k]) ** 2
     q = kernel.shares(squares.sum(axis=1).tolist(), model.weights[k], -model.gamma)
     return np.asarray(np.array(q) @ squares)
+
+
+def _slope(x: NDArray[np.float64], model: kernel.Kernel, k: int) -> NDArray[np.float64]:
+    distances = ((x - model.support[k]) ** 2).sum(axis=1)
+    q = kernel.shares(distances.tolist(), model.weights[k], -model.gamma)
+    return np.asarray(2 * np.array(q) @ (x - model.support[k]))

@@ -189,6 +189,19 @@ def test_why_not_is_the_contrast_with_the_winner(problem: Problem, data: st.Data
             np.testing.assert_allclose(relevance, expected, rtol=1e-9, atol=1e-11 * problem.scale)
 
 
+@given(problems(), st.data())
+def test_the_gradient_is_that_of_the_strongest_competitor(problem: Problem, data: st.DataObject) -> None:
+    """w_k = 2 (mu_c - mu_k) of Prop. 1, the first k on a tie."""
+    target = data.draw(st.one_of(st.none(), st.integers(0, len(problem.centroids) - 1)))
+    found = wc.neuralize(problem.centroids).gradient(problem.X, target)
+    for x, gradient in zip(problem.X, found, strict=True):
+        s = ((x - problem.centroids) ** 2).sum(axis=1)
+        c = int(s.argmin()) if target is None else target
+        s[c] = np.inf
+        expected = 2 * (problem.centroids[c] - problem.centroids[s.argmin()])
+        np.testing.assert_allclose(gradient, expected, rtol=1e-12, atol=1e-13 * problem.scale**0.5)
+
+
 @settings(max_examples=30)
 @given(problems())
 def test_to_torch_gives_the_evidence(problem: Problem) -> None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.arrays import Floats
 from whycluster.energies.energy import Energy
+from whycluster.errors import UnsupportedModelError
 
 
 class AdditiveEnergy(Energy):
     """s_k = sum over the features of the dissimilarity between x and the prototype of cluster k.
 
-    A subclass says in `split` how dissimilar two values are; the rest follows. Nothing is expanded, so
-    equal prototypes are exact ties, and the cost is a few elementwise steps per cluster.
+    A subclass says in `split` how dissimilar two values are; the rest follows, but for gradients, which need
+    its derivative, `slope`. Nothing is expanded, so equal prototypes are exact ties, and the cost is a few
+    elementwise steps per cluster.
 
     Parameters
     ----------
@@ -32,6 +35,13 @@ class AdditiveEnergy(Energy):
     def split(self, x: Floats, k: int, out: Floats) -> None:
         """Write e_k(x), the dissimilarity to prototype k feature by feature, into ``out`` of shape (b, d)."""
 
+    def slope(self, x: Floats, k: int, out: Floats) -> None:  # noqa: ARG002  # for those that have one
+        """Write the derivative of `split`, feature by feature, into ``out`` of shape (b, d)."""
+        raise UnsupportedModelError(
+            f"gradient: {type(self).__name__} must have slope(x, k, out), the derivative of its split; "
+            "it has none. To explain rows it needs none."
+        )
+
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """The sum of each split."""
         ones = np.ones(self.n_features)
@@ -41,11 +51,22 @@ class AdditiveEnergy(Energy):
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """The weighted sum of the splits."""
-        out[...] = 0.0
-        for k in range(self.n_clusters):
-            self.split(x, k, scratch)
-            scratch *= weights[:, k, None]
-            out += scratch
+        _add_up(self.split, x, weights, out, scratch)
+
+    def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
+        """The weighted sum of the slopes: each feature has a term of its own."""
+        _add_up(self.slope, x, weights, out, scratch)
+
+
+def _add_up(
+    write: Callable[[Floats, int, Floats], None], x: Floats, weights: Floats, out: Floats, scratch: Floats
+) -> None:
+    """The weighted sum of what is written for each cluster."""
+    out[...] = 0.0
+    for k in range(weights.shape[1]):
+        write(x, k, scratch)
+        scratch *= weights[:, k, None]
+        out += scratch
 
 
 class ManhattanEnergy(AdditiveEnergy):
@@ -55,6 +76,11 @@ class ManhattanEnergy(AdditiveEnergy):
         """|x - mu_k|."""
         np.subtract(x, self.prototypes[k], out=out)
         np.abs(out, out=out)
+
+    def slope(self, x: Floats, k: int, out: Floats) -> None:
+        """The sign of x - mu_k; 0 at the prototype, between the two."""
+        np.subtract(x, self.prototypes[k], out=out)
+        np.sign(out, out=out)
 
 
 class MixedEnergy(AdditiveEnergy):
@@ -77,3 +103,8 @@ class MixedEnergy(AdditiveEnergy):
         np.subtract(x, self.prototypes[k], out=out)
         np.square(out, out=out)
         out[:, self.categorical] = self.gamma * (out[:, self.categorical] != 0.0)
+
+    def slope(self, x: Floats, k: int, out: Floats) -> None:
+        """2 (x - mu_k); 0 for categories, which no small step changes."""
+        np.subtract(x, self.prototypes[k], out=out)
+        out *= np.where(self.categorical, 0.0, 2.0)

@@ -42,8 +42,19 @@ class TreeEnergy(Energy):
         out[:, -1] = 0.0
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """The weights of all competitors beyond a turn, on its sibling and, negative, on its own node."""
+        """The weighted sum of the splits of the nodes."""
         w, rest = carve(scratch, self.nodes.n_clusters, self.nodes.scratch_width)
+        self._to_nodes(weights, w)
+        self.nodes.combine(x, w, out, rest)
+
+    def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
+        """The weighted sum of the gradients of the nodes."""
+        w, rest = carve(scratch, self.nodes.n_clusters, self.nodes.scratch_width)
+        self._to_nodes(weights, w)
+        self.nodes.differentiate(x, w, out, rest)
+
+    def _to_nodes(self, weights: Floats, w: Floats) -> None:
+        """The weights of all competitors beyond a turn, on its sibling and, negative, on its own node."""
         w[...] = 0.0
         explained = weights.argmin(axis=1)  # the one weight that is negative
         for c in np.unique(explained):
@@ -52,4 +63,3 @@ class TreeEnergy(Energy):
                 beyond = weights[np.ix_(rows, self.tree.under[turn.sibling])].sum(axis=1)
                 w[rows, turn.sibling] = beyond
                 w[rows, turn.own] = -beyond
-        self.nodes.combine(x, w, out, rest)

@@ -27,7 +27,7 @@ class Energy(ABC):
     tree: Tree | None = None
     """The tree of clusters, where the columns of `energies` are pairs of its nodes."""
     scratch_width: int
-    """How many numbers per row both methods need to work in: ``scratch`` is (b, scratch_width)."""
+    """How many numbers per row the methods need to work in: ``scratch`` is (b, scratch_width)."""
 
     @abstractmethod
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
@@ -40,6 +40,10 @@ class Energy(ABC):
         ``weights`` is (b, K) and each of its rows sums to zero, since only differences of energies
         carry evidence.
         """
+
+    @abstractmethod
+    def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
+        """Write sum_k weights_k grad s_k(x) into ``out`` of shape (b, d); ``weights`` as in `combine`."""
 
 
 def carve(scratch: Floats, *widths: int) -> list[Floats]:

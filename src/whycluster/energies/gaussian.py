@@ -38,6 +38,11 @@ class DiagonalGaussianEnergy(AdditiveEnergy):
         out *= self._halves[k]
         out += self._logs[k]
 
+    def slope(self, x: Floats, k: int, out: Floats) -> None:
+        """(x - mu_k) / var_k."""
+        np.subtract(x, self.prototypes[k], out=out)
+        out *= self.precisions[k]
+
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """-log pi_k - log N(x; mu_k, var_k), but for the constant that all components share."""
         super().energies(x, out, scratch)
@@ -90,3 +95,13 @@ class GaussianEnergy(Energy):
             y *= weights[:, k, None]
             out += y
         out *= 0.5
+
+    def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
+        """sum_k a_k S_k^-1 (x - mu_k)."""
+        moved, y = carve(scratch, self.n_features, self.n_features)
+        out[...] = 0.0
+        for k, mean in enumerate(self.means):
+            np.subtract(x, mean, out=moved)
+            moved *= weights[:, k, None]
+            np.matmul(moved, self._precisions[k % len(self.roots)], out=y)
+            out += y

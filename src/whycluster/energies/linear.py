@@ -41,6 +41,11 @@ class LinearEnergy(Energy):
         np.negative(out, out=out)
         out *= self._rows(x, scratch)
 
+    def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:  # noqa: ARG002  # linear
+        """-sum_k a_k mu_k."""
+        np.matmul(weights, self.directions, out=out)
+        np.negative(out, out=out)
+
     def _rows(self, x: Floats, scratch: Floats) -> Floats:  # noqa: ARG002  # for subclasses
         """The rows as they are multiplied with the directions."""
         return x
@@ -49,8 +54,9 @@ class LinearEnergy(Energy):
 class CosineEnergy(LinearEnergy):
     """s_k = -cos(x, mu_k), split as -mu_k * x / (|mu_k| |x|): spherical k-means.
 
-    The length of a row is taken for the row's own constant scale. A row of zeros has no direction: all
-    cosines are then 0, a tie.
+    To split it, the length of a row is taken for the row's own constant scale; its gradient knows that the
+    length changes with the row. A row of zeros has no direction: all cosines are then 0, a tie, and so is
+    the gradient.
     """
 
     gives_probabilities = False
@@ -65,12 +71,31 @@ class CosineEnergy(LinearEnergy):
             )
         super().__init__(directions / lengths)
 
+    def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
+        """-sum_k a_k mu_k, without its part along the row, over |x|."""
+        super().differentiate(x, weights, out, scratch)
+        largest, rest = _normalize(x, scratch)
+        scratch *= np.einsum("bd,bd->b", out, scratch)[:, None]
+        out -= scratch
+        out /= rest[:, None]
+        out /= largest[:, None]
+
     def _rows(self, x: Floats, scratch: Floats) -> Floats:
         """Rows of unit length."""
-        largest = np.maximum(x.max(axis=1), -x.min(axis=1))  # first, so that no square overflows or vanishes
-        largest[largest == 0.0] = 1.0
-        np.divide(x, largest[:, None], out=scratch)
-        lengths = np.sqrt(np.einsum("bd,bd->b", scratch, scratch))
-        lengths[lengths == 0.0] = 1.0
-        scratch /= lengths[:, None]
+        _normalize(x, scratch)
         return scratch
+
+
+def _normalize(x: Floats, out: Floats) -> tuple[Floats, Floats]:
+    """Write rows of unit length into ``out``; a row of zeros stays.
+
+    Returns two factors of the lengths, (b,): the largest value of each row, which goes first so that no
+    square overflows or vanishes, and the rest. A row of zeros is as one without end: nothing moves it.
+    """
+    largest = np.maximum(x.max(axis=1), -x.min(axis=1))
+    largest[largest == 0.0] = np.inf
+    np.divide(x, largest[:, None], out=out)
+    rest = np.sqrt(np.einsum("bd,bd->b", out, out))
+    rest[rest == 0.0] = 1.0
+    out /= rest[:, None]
+    return largest, rest

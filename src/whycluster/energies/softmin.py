@@ -95,6 +95,20 @@ class KernelEnergy(Energy):
             self.units.mix(x, self._units_of(chunk), q.reshape(-1, len(x)), mixture)
         self.units.unmix(x, mixture, out)
 
+    def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
+        """sum_k a_k sum_j q_j grad |x - u_j|^2: a soft minimum is as steep as its units on average.
+
+        Without the 2 x that all units share.
+        """
+        _, some = carve(scratch, self._widest, self.n_features)
+        out[...] = 0.0
+        for chunk in self._chunks:
+            for k, logits in self._logits(x, chunk, scratch):
+                self._share(logits, weights[:, k])
+            (q,) = carve(scratch, int(self.sizes[chunk].sum()))
+            np.matmul(q.reshape(-1, len(x)).T, self.units.slopes[self._units_of(chunk)], out=some)
+            out += some
+
     def shares(self, x: Floats, k: int) -> Floats:
         """q_j of the support vectors of one cluster, (p, b)."""
         logits = np.empty((self.sizes[k], len(x)))
@@ -194,3 +208,11 @@ class FloorEnergy(Energy):
         common *= floor
         out -= common
         out += floor * self.split
+
+    def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
+        """The gradients of the clusters; the 2 x that these leave out no longer cancels."""
+        self.clusters.differentiate(x, weights[:, :-1], out, *carve(scratch, self.clusters.scratch_width))
+        (common,) = carve(scratch, self.n_features)
+        np.multiply(x, 2.0 * self.clusters.units.scale, out=common)
+        common *= weights[:, -1, None]
+        out -= common

@@ -53,7 +53,7 @@ class SquaredEnergy(AdditiveEnergy):
             self._moved = self.prototypes if self.offset is None else self.prototypes - self.offset
             self._squares = self._moved**2 * self.scale
             self._bias = self._squares.sum(axis=1)
-            self._slopes = -2.0 * self._moved * self.scale
+            self.slopes = -2.0 * self._moved * self.scale
             self._copies, self._originals = _duplicates(self.prototypes)
             different = np.delete(np.arange(self.n_clusters), self._copies)
             self._expanded = not _is_far_apart(
@@ -66,6 +66,9 @@ class SquaredEnergy(AdditiveEnergy):
                 "neuralize: the squared distances between the centroids overflow; "
                 f"the largest centroid value is {np.abs(centroids).max():.3g}. Rescale and fit again."
             )
+
+    slopes: Floats
+    """(K, d) the gradients of the energies, -2 mu_k, without the 2 x that all clusters share."""
 
     def split(self, x: Floats, k: int, out: Floats) -> None:
         """(x - mu_k)^2, feature by feature."""
@@ -90,7 +93,7 @@ class SquaredEnergy(AdditiveEnergy):
         if not self._expanded:
             super().energies(x, out, scratch)
             return
-        np.matmul(x, self._slopes.T, out=out)
+        np.matmul(x, self.slopes.T, out=out)
         out += self._bias
         if self._copies.size:  # BLAS may sum equal columns in another order; a tie has to be one
             out[:, self._copies] = out[:, self._originals]
@@ -100,15 +103,19 @@ class SquaredEnergy(AdditiveEnergy):
         if not self._expanded:
             super().combine(x, weights, out, scratch)
             return
-        np.matmul(weights, self._slopes, out=scratch)
+        np.matmul(weights, self.slopes, out=scratch)
         scratch *= x
         np.matmul(weights, self._squares, out=out)
         out += scratch
 
+    def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:  # noqa: ARG002  # x cancels
+        """-2 sum_k a_k mu_k, whether squares are expanded or not: x cancels, and no square is computed."""
+        np.matmul(weights, self.slopes, out=out)
+
     @cached_property
     def _both(self) -> Floats:
         """Slopes and squares side by side: a mixture is one matrix product."""
-        return np.hstack([self._slopes, self._squares])
+        return np.hstack([self.slopes, self._squares])
 
     @property
     def mix_width(self) -> int:
@@ -118,7 +125,7 @@ class SquaredEnergy(AdditiveEnergy):
     @property
     def lines(self) -> tuple[Floats, Floats] | None:
         """(K, d) slopes and (K,) biases of the energies as linear functions, if squares are expanded."""
-        return (self._slopes, self._bias) if self._expanded else None
+        return (self.slopes, self._bias) if self._expanded else None
 
     def mix(self, x: Floats, part: slice, weights: Floats, mixture: Floats) -> None:
         """Add sum_k a_k e_k over some centroids, with weights of shape (part, b), to a mixture of zeros."""
