@@ -157,11 +157,17 @@ class Network:
         return Explanation.of(answer, question, self.energy, table, self.labels, self.fidelity)
 
     def to_torch(self, cluster: Any = None) -> torch.nn.Module:
-        """The network as a `torch.nn.Module` in float64: a linear layer, then pooling layers.
+        """The network as a `torch.nn.Module` in float64; it takes rows, (n, d), as a tensor of float64.
 
-        For k-means and its like a minimum (Prop. 1); for kernel k-means a soft maximum and a soft minimum
-        before it (Prop. 5). The output equals `evidence`: (n, K), or (n, 1) for one ``cluster``. The linear
-        layer has one unit for each ordered pair of clusters, K (K - 1) of them, or of support vectors.
+        The output equals `evidence`: (n, K), or (n, 1) for one ``cluster``; autograd gives `gradient`.
+
+        - k-means and its like, soft heads: a linear layer with a unit for each ordered pair of clusters,
+          K (K - 1) of them, then a minimum (Props. 1 and 6). Cosines have rows of unit length before it.
+        - Kernel k-means: a unit for each pair of support vectors, a soft maximum and a soft minimum, then
+          the minimum (Prop. 5).
+        - Trees: a linear unit for each pair of nodes, then the minimum over the way to each cluster.
+        - All others, which are not linear: the energies, their differences, the minimum. Categories come in
+          as codes, from 0 in the order of the model's encoding; any other number matches no cluster.
         """
         try:
             from whycluster.torch_network import build

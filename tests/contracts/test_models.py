@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+import torch
 from numpy.typing import NDArray
 from sklearn.cluster import AffinityPropagation, Birch, BisectingKMeans, KMeans, MeanShift, MiniBatchKMeans
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
@@ -159,6 +160,25 @@ def test_rows_the_model_never_saw_are_assigned_alike(kind: str, data: tuple[Arra
     model = MODELS[kind](X, y)
     new = np.random.default_rng(5).normal(scale=2.0, size=(2000, X.shape[1]))
     assert (wc.neuralize(model).assign(new) == predict(model, new)).all()
+
+
+@pytest.mark.parametrize("data", ["wine", "iris", "cancer"], indirect=True)  # pairs of 1000 units fill 2 GB
+@pytest.mark.parametrize("kind", MODELS)
+def test_torch_gives_the_evidence_and_its_gradient(kind: str, data: tuple[Array, Array]) -> None:
+    X, y = data
+    net = wc.neuralize(MODELS[kind](X, y))
+    x = X[::25] + 0.05 * np.random.default_rng(5).normal(size=X[::25].shape)  # not on any prototype
+    rows, expected = np.arange(len(x)), net.evidence(x)
+    module, own = net.to_torch(), expected.argmax(axis=1)
+    for cluster in (own, (own + 1) % net.n_clusters):  # the assigned, and one that did not win
+        point = torch.tensor(x, requires_grad=True)
+        evidence = module(point)
+        assert np.abs(evidence.detach().numpy() - expected).max() <= 1e-10 * np.abs(expected).max()
+        evidence[rows, cluster].sum().backward()
+        assert point.grad is not None
+        gradient = net.gradient(x, target=net.labels[cluster])
+        assert np.abs(gradient - point.grad.numpy()).max() <= 1e-10 * np.abs(gradient).max()
+    assert (net.gradient(x) == net.gradient(x, target=net.labels[own])).all()
 
 
 @pytest.mark.parametrize("kind", MODELS)
