@@ -20,6 +20,7 @@ from whycluster.network import Network
 from whycluster.neuralize import neuralize
 
 if TYPE_CHECKING:
+    from whycluster import evaluation
     from whycluster.kernel_kmeans import KernelKMeans
     from whycluster.surrogate import Surrogate
 
@@ -36,13 +37,18 @@ __all__ = [
     "Surrogate",
     "UnsupportedModelError",
     "WhyClusterError",
+    "evaluation",
     "explain",
     "neuralize",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """The estimators, when they are asked for: they need scikit-learn, which takes its time to load."""
+    """What needs scikit-learn, which takes its time to load, when it is asked for."""
+    if name == "evaluation":
+        import importlib
+
+        return importlib.import_module("whycluster.evaluation")
     if name == "KernelKMeans":
         from whycluster.kernel_kmeans import KernelKMeans
 

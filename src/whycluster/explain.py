@@ -44,13 +44,17 @@ def explain(
         it). By default the cluster of each row.
     against : a cluster, or one per row. Explains why the row is in its cluster rather than in this one.
         A row of that cluster itself has nothing to explain: its evidence and relevance are 0.
-    beta : the stiffness of the soft minimum over the competitors; "auto" is 1 / (mean evidence), Eq. 3,
-        infinity lets the nearest competitor take all. Contrasts (`against`, "why not") need none.
-    rule : "min-take-most" (the paper's), "joint" (one denominator for all competitors) or
-        "contrast" (with the strongest competitor only)
+    beta : the stiffness of the soft minimum over the competitors; "auto" is 1 / (mean evidence), Eq. 3, and
+        four times that for the sequential rule; infinity lets the nearest competitor take all. Contrasts
+        (`against`, "why not") need none.
+    rule : "min-take-most" (the paper's), "joint" (one denominator for all competitors), "sequential"
+        (features one after another, each by what it adds to those before it: the most faithful order, with
+        fewer features, but it may jump where the order changes) or "contrast" (with the strongest competitor
+        only)
     threshold : for models that give probabilities, such as mixtures: explains why the probability of the
         cluster exceeds this, or why it does not (Prop. 7), instead of why it is the largest
-    background : (m, d) the population that "auto" is measured on; by default X itself.
+    background : (m, d) the population that "auto", and the sizes of clusters for the sequential rule, are
+        measured on; by default X itself.
         Give it when explaining a few rows of a known table.
     feature_names : (d,) names for the columns of an array
     metric : for centroids, how near a row is to them: "euclidean", "manhattan", "cosine" or "dot"; see

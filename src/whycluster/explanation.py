@@ -83,7 +83,7 @@ class Explanation:
     residual : (n,) evidence minus the sum of relevance: what is due to no feature. For energies that add over
         the features, such as k-means, rounding only
     beta : the stiffness that was used; None for contrasts, which need none
-    rule : "min-take-most", "joint" or "contrast"; "soft" where a threshold was given
+    rule : "min-take-most", "joint", "sequential" or "contrast"; "soft" where a threshold was given
     threshold : the probability that the cluster's was explained to exceed; None where it need only be the
         largest
     fidelity : how well the surrogate that is explained matches the clustering; None for exact networks

@@ -38,7 +38,7 @@ def build_frame(
     if not isinstance(source, nw.DataFrame):
         source = None
     columns = {c: _plain(v) if v.dtype == object else v for c, v in columns.items()}
-    chosen: Any = backend or (source.implementation if source is not None else _installed(where))
+    chosen: Any = backend or (source.implementation if source is not None else installed(where))
     if chosen not in ("pandas", nw.Implementation.PANDAS):
         columns = _with_text_names(columns)
     try:
@@ -79,7 +79,8 @@ def unique_name(wanted: str, taken: Container[Hashable]) -> str:
     return wanted
 
 
-def _installed(where: str) -> str:
+def installed(where: str) -> str:
+    """The first library of data frames that is there."""
     for name in BACKENDS:
         if importlib.util.find_spec(name) is not None:
             return name

@@ -95,11 +95,11 @@ class Network:
 
         On an exact tie the cluster that comes first in `labels` wins.
         """
-        return self._labels.decode(passes.assign(self.energy, self._open(X, "assign")))
+        return self._labels.decode(passes.assign(self.energy, self.open(X, "assign")))
 
     def evidence(self, X: Any) -> NDArray[Any]:
         """The evidence f_c for every cluster, (n, K): positive at the assigned one and there only."""
-        return passes.evidence_of_every_cluster(self.energy, self._open(X, "evidence"))
+        return passes.evidence_of_every_cluster(self.energy, self.open(X, "evidence"))
 
     def gradient(self, X: Any, target: Any = None) -> NDArray[Any]:
         """The gradient of the evidence f_c of each row, (n, d): where to move a row for more of it.
@@ -115,7 +115,7 @@ class Network:
             in it, the strongest competitor is the cluster that won (in a tree, the one beyond the pair that
             speaks most against the target).
         """
-        table = self._open(X, "gradient")
+        table = self.open(X, "gradient")
         cluster = self._codes(target, table.n_rows, "target", "gradient")
         return passes.gradient(self.energy, table, cluster)
 
@@ -136,7 +136,7 @@ class Network:
         _check_rule(rule)
         if threshold is not None:
             self._check_threshold(threshold, rule, stiffness, against)
-        table = self._open(X, "explain", feature_names=feature_names)
+        table = self.open(X, "explain", feature_names=feature_names)
         cluster = self._codes(target, table.n_rows, "target")
         competitor = self._codes(against, table.n_rows, "against")
         if threshold is not None:
@@ -199,9 +199,10 @@ class Network:
     def _open_background(self, background: Any, table: Table) -> Table:
         """Matched by name with the columns of the model, or else of the frame that is explained."""
         names = table.feature_names if isinstance(table, FrameTable) else self.feature_names
-        return self._open(background, "explain", name="background", model_names=names)
+        return self.open(background, "explain", name="background", model_names=names)
 
-    def _open(self, X: Any, where: str, *, name: str = "X", **names: Any) -> Table:
+    def open(self, X: Any, where: str, *, name: str = "X", **names: Any) -> Table:
+        """The user's rows as a table with the columns of this network, checked with the model if need be."""
         names.setdefault("model_names", self.feature_names)
         table = open_table(
             X, where=where, name=name, n_features=self.n_features, categories=self._categories, **names

@@ -20,6 +20,7 @@ from whycluster.energies import Energy, KernelEnergy
 from whycluster.errors import InvalidInputError
 from whycluster.propagate import (
     CONTRAST,
+    SEQUENTIAL,
     Standing,
     absolute,
     compete,
@@ -27,8 +28,11 @@ from whycluster.propagate import (
     share,
     weigh,
 )
+from whycluster.sequence import STIFFER, redistribute
 from whycluster.table import Table
 from whycluster.tree import Tree
+
+_CONTRAST_BYTES = 4 << 20  # of all pairs of clusters and features of some rows, which only one rule needs
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ class Question:
     rule: str = CONTRAST
     beta: float | None = None  # None: to be measured, or for a contrast not needed
     threshold: float | None = None  # of the cluster's probability; None: it need only be the largest
+    log_prior: Floats | None = None  # (K,) of all rows, log of the part in each cluster; for sequential
 
     def stand(self, h: Floats, tree: Tree | None, start: int, stop: int) -> Standing:
         """Turn the energies of rows start..stop into h, in place, and say how the rows stand."""
@@ -190,10 +195,9 @@ def attribute(
     """
     result = Attribution.empty(table, question)
     held = False
-    if question.rule != CONTRAST and question.beta is None:
+    if question.rule == SEQUENTIAL or (question.rule != CONTRAST and question.beta is None):
         held = background is None and question.cluster is None and result.can_hold(energy.n_clusters)
-        beta = _stiffness(energy, background or table, result if held else None)
-        question = replace(question, beta=beta)
+        question = _measured(question, energy, background or table, result if held else None)
     rounded = result.relevance.dtype != np.float64
 
     def work(space: Workspace, start: int, stop: int) -> None:
@@ -211,6 +215,8 @@ def attribute(
         rows = result.relevance[start:stop]
         out = space.relevance[:n_rows] if rounded else rows
         energy.combine(x, weights, out, scratch)
+        if question.log_prior is not None:
+            _redistribute(energy, x, standing, question, out, scratch)
         if rounded:
             rows[...] = out  # terms of opposite sign were added in float64; only the sum is rounded
             _check_finite(rows)
@@ -261,24 +267,55 @@ def competition(energy: Energy, table: Table, question: Question) -> NDArray[Any
     return shares
 
 
-def _stiffness(energy: Energy, table: Table, hold: Attribution | None) -> float:
-    """Beta = 1 / (mean of f_c over the rows), Eq. 3; infinite where all of them lie on boundaries.
+def _redistribute(
+    energy: Energy, x: Floats, standing: Standing, question: Question, out: Floats, scratch: Floats
+) -> None:
+    """Share the relevance of rows of no negative evidence in sequence; these are taken some at a time."""
+    assert question.log_prior is not None
+    assert question.beta is not None
+    size = max(1, _CONTRAST_BYTES // (8 * energy.n_clusters * energy.n_features))
+    for start in range(0, len(x), size):
+        part = slice(start, start + size)
+        rows = start + np.flatnonzero(standing.evidence[part] >= 0)
+        contrasts = np.empty((len(rows), energy.n_clusters, energy.n_features))
+        own, relevance = standing.cluster[rows], out[rows]
+        energy.contrasts(x[rows], own, contrasts, scratch[: len(rows)])
+        redistribute(contrasts, own, question.log_prior, question.beta, relevance)
+        out[rows] = relevance
+
+
+def _measured(question: Question, energy: Energy, table: Table, hold: Attribution | None) -> Question:
+    """The question with what it needs to know of all rows: beta, and for sequential their clusters."""
+    mean, sizes = _population(energy, table, hold)
+    beta = min(1.0 / mean, np.finfo(np.float64).max) if mean > 0.0 else math.inf
+    if question.rule != SEQUENTIAL:
+        return replace(question, beta=beta)
+    beta = STIFFER * beta if question.beta is None else question.beta
+    log_prior = np.log(
+        np.maximum(sizes, 1) / sizes.sum()
+    )  # a cluster without rows is as one with a single one
+    return replace(question, beta=beta, log_prior=log_prior)
+
+
+def _population(energy: Energy, table: Table, hold: Attribution | None) -> tuple[float, Codes]:
+    """The mean of f_c over the rows, of which beta is the inverse (Eq. 3), and how many are in each cluster.
 
     With ``hold``, how the rows stand and their h are kept there.
     """
     means: dict[int, float] = {}
+    sizes: dict[int, Codes] = {}
 
     def work(space: Workspace, start: int, stop: int) -> None:
         h = space.h[: stop - start] if hold is None else hold.held(start, stop, energy.n_clusters)
         _energies(energy, table, space, start, stop, h)
         standing = compete(h, energy.tree)
         means[start] = float((standing.evidence / table.n_rows).sum())
+        sizes[start] = np.bincount(standing.cluster, minlength=energy.n_clusters)
         if hold is not None:
             hold.keep(standing, start, stop)
 
     _run(work, energy, table)
-    mean = math.fsum(means.values())
-    return min(1.0 / mean, np.finfo(np.float64).max) if mean > 0.0 else math.inf
+    return math.fsum(means.values()), np.sum(list(sizes.values()), axis=0)
 
 
 def _read(energy: Energy, table: Table, space: Workspace, start: int, stop: int) -> Floats:

@@ -195,10 +195,12 @@ def _argmin(values: Floats) -> Codes:
 
 DEFAULT_RULE = "min-take-most"
 CONTRAST = "contrast"
+SEQUENTIAL = "sequential"  # the total of the joint rule, shared anew by `whycluster.sequence`
 SOFT = "soft"  # for a threshold; no choice of the user's
 _SHARING: dict[str, Callable[[Floats, Standing, float, Floats], None]] = {
     DEFAULT_RULE: _min_take_most,
     "joint": _joint,
+    SEQUENTIAL: _joint,
     SOFT: _soft,
 }
-RULES = (DEFAULT_RULE, "joint", CONTRAST)
+RULES = (DEFAULT_RULE, "joint", SEQUENTIAL, CONTRAST)

@@ -14,6 +14,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--debug", action="store_true", help="show the whole traceback of an error")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     commands.add_parser("demo", help="cluster and explain the wine data that ships with scikit-learn")
+    add_evaluate(commands.add_parser("evaluate", help="measure how faithful explanations of a table are"))
     options = parser.parse_args(arguments)
     if options.version:
         from whycluster import __version__
@@ -26,12 +27,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _run(options)
 
 
+def add_evaluate(parser: argparse.ArgumentParser) -> None:
+    """The options of ``evaluate``; here, so that a look at the help loads no library."""
+    parser.add_argument("file", help="a table: .csv, .tsv or .parquet")
+    clusters = parser.add_mutually_exclusive_group(required=True)
+    clusters.add_argument("--k", type=int, help="cluster the rows with k-means into so many clusters")
+    clusters.add_argument("--labels", metavar="COLUMN", help="take the clusters from this column")
+    parser.add_argument("--ignore", nargs="+", default=[], metavar="COLUMN", help="columns to leave out")
+    parser.add_argument("--methods", nargs="+", metavar="NAME", help="which to compare; by default all")
+    parser.add_argument("--repeats", type=int, default=10, help="draws at each step (10)")
+    parser.add_argument("--rows", type=int, default=2000, help="evaluate at most so many rows (2000)")
+    parser.add_argument("--checks", action="store_true", help="also run the sanity checks")
+    parser.add_argument("--seed", type=int, default=0, help="of all that is random (0)")
+
+
 def _run(options: argparse.Namespace) -> int:
-    from whycluster.cli.demo import demo
     from whycluster.errors import WhyClusterError
 
     try:
-        print(demo())
+        if options.command == "demo":
+            from whycluster.cli.demo import demo
+
+            print(demo())
+        else:
+            from whycluster.cli.evaluate import evaluate
+
+            print(evaluate(options))
     except WhyClusterError as error:
         if options.debug:
             raise

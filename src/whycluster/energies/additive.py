@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.arrays import Floats
+from whycluster.arrays import Codes, Floats
 from whycluster.energies.energy import Energy
 from whycluster.errors import UnsupportedModelError
 
@@ -52,6 +52,13 @@ class AdditiveEnergy(Energy):
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """The weighted sum of the splits."""
         _add_up(self.split, x, weights, out, scratch)
+
+    def contrasts(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
+        """The splits, minus that of the own cluster."""
+        for k in range(self.n_clusters):
+            self.split(x, k, scratch)
+            out[:, k] = scratch
+        out -= out[np.arange(len(x)), cluster][:, None]
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """The weighted sum of the slopes: each feature has a term of its own."""

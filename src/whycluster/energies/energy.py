@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from whycluster.arrays import Floats
+from whycluster.arrays import Codes, Floats
 from whycluster.tree import Tree
 
 
@@ -44,6 +44,18 @@ class Energy(ABC):
     @abstractmethod
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """Write sum_k weights_k grad s_k(x) into ``out`` of shape (b, d); ``weights`` as in `combine`."""
+
+    def contrasts(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
+        """Write e_k - e_c for every cluster k into ``out`` of shape (b, K, d); c is given for each row."""
+        rows = np.arange(len(x))
+        weights = np.zeros((len(x), self.n_clusters))
+        split = np.empty_like(x)
+        for k in range(self.n_clusters):
+            weights[:, k] = 1.0
+            weights[rows, cluster] -= 1.0
+            self.combine(x, weights, split, scratch)
+            out[:, k] = split
+            weights[...] = 0.0
 
 
 def carve(scratch: Floats, *widths: int) -> list[Floats]:

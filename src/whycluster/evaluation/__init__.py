@@ -1,0 +1,19 @@
+"""How faithful is an explanation? Algorithm 1 of the paper, methods to compare, and sanity checks."""
+
+from whycluster.evaluation import checks
+from whycluster.evaluation.comparison import Comparison, compare
+from whycluster.evaluation.flipping import Flipping, flipping_auc
+from whycluster.evaluation.methods import METHODS, Method, shapley_values
+from whycluster.evaluation.samplers import ConditionalKDE
+
+__all__ = [
+    "METHODS",
+    "Comparison",
+    "ConditionalKDE",
+    "Flipping",
+    "Method",
+    "checks",
+    "compare",
+    "flipping_auc",
+    "shapley_values",
+]

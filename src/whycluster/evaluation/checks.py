@@ -1,0 +1,280 @@
+"""Sanity checks of explanations: do they behave as explanations should?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+from whycluster import console, passes
+from whycluster.arrays import Floats
+from whycluster.errors import InvalidInputError
+from whycluster.estimators import check_whole
+from whycluster.evaluation.methods import METHODS, Method
+from whycluster.evaluation.subject import Subject
+from whycluster.neuralize import neuralize
+from whycluster.passes import Question
+from whycluster.propagate import DEFAULT_RULE
+from whycluster.table import ArrayTable
+
+_GRID = 33  # points of a way that is searched for a jump
+_HALVINGS = 30
+_PAIRS = 100
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a check found.
+
+    Attributes
+    ----------
+    name : of the check
+    value : what was measured
+    limit : what it must not exceed, or for stability not fall below
+    holds : whether the explanation behaves
+    meaning : the value in words
+    """
+
+    name: str
+    value: float
+    limit: float
+    holds: bool
+    meaning: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {'holds' if self.holds else 'FAILS'} ({self.meaning})"
+
+
+@dataclass(frozen=True)
+class Checks:
+    """All checks; `print` it."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def hold(self) -> bool:
+        """Whether all do."""
+        return all(check.holds for check in self.checks)
+
+    def __str__(self) -> str:
+        rows = [
+            [c.name, "holds" if c.holds else "FAILS", f"{c.value:.3g}", f"{c.limit:g}"] for c in self.checks
+        ]
+        table = console.table(["check", "", "value", "limit"], rows, "<<>>")
+        return "\n".join([table, "", *(f"{c.name}: {c.meaning}" for c in self.checks)])
+
+
+def run(model: Any, X: Any, *, rule: str = DEFAULT_RULE, random_state: int = 0) -> Checks:
+    """All checks of a fitted model's explanations; stability only if the model can be fitted again.
+
+    Parameters
+    ----------
+    model : anything that `neuralize` takes
+    X : (n, d) rows
+    rule : as in `explain`
+    random_state : seed
+    """
+    found = [
+        conservation(model, X, rule=rule),
+        continuity(model, X, rule=rule, random_state=random_state),
+        randomisation(model, X, method=_RULES[rule], random_state=random_state),
+    ]
+    if _can_be_fitted(model):
+        found.append(stability(model, X, rule=rule, random_state=random_state))
+    return Checks(tuple(found))
+
+
+def conservation(model: Any, X: Any, *, rule: str = DEFAULT_RULE) -> Check:
+    """Whether the relevances of a row add up to its evidence.
+
+    The value is the largest difference over all rows, as a part of the mean evidence. It is 0 but for
+    rounding where all of the evidence is the features'; weights of mixture components, and what soft minima
+    dissipate, is not.
+    """
+    subject = Subject(model, X, "conservation")
+    answer = _explain(subject, subject.rows, rule)
+    gap = np.abs(answer.relevance.sum(axis=1) - answer.evidence)
+    value = float(gap.max() / max(np.abs(answer.evidence).mean(), np.finfo(float).tiny))
+    meaning = f"relevance and evidence differ by {value:.2g} of the mean evidence at most"
+    return Check("conservation", value, 1e-9, value <= 1e-9, meaning)
+
+
+def continuity(model: Any, X: Any, *, rule: str = DEFAULT_RULE, random_state: int = 0) -> Check:
+    """Whether a small move of a row changes its relevance only a little, as long as it stays in its cluster.
+
+    On straight ways between rows of a cluster, the largest jump is searched by halving: what is left of it on
+    a way a billion times shorter is a discontinuity. The value is the largest found, as a part of the mean
+    absolute relevance of a row.
+    """
+    subject = Subject(model, X, "continuity")
+    answer = _explain(subject, subject.rows, rule)
+    size = max(np.abs(answer.relevance).sum(axis=1).mean(), np.finfo(float).tiny)
+
+    def relevance(rows: Floats) -> Floats:
+        return np.asarray(_explain(subject, rows, rule, answer.beta).relevance)
+
+    start, stop = _ways(subject, random_state)
+    if not len(start):
+        raise InvalidInputError(
+            "continuity: X must have two rows of one cluster with nothing but that cluster between them; "
+            "there are none. Give more rows."
+        )
+    jump = _search_jumps(relevance, start, stop)
+    value = float(jump.max() / size)
+    meaning = f"a tiny move changes the relevance by {value:.2g} of its usual size at most"
+    return Check("continuity", value, 1e-3, value <= 1e-3, meaning)
+
+
+def randomisation(
+    model: Any, X: Any, *, method: str | Method = "neon", shuffles: int = 10, random_state: int = 0
+) -> Check:
+    """Whether the relevance is that of this model: it must change when the centroids are shuffled.
+
+    Their coordinates, in standard deviations, are dealt out to other features, and half of them mirrored.
+    The value is the mean rank correlation, row by row, of the relevance before and after; about 0 is right,
+    1 means that the model does not matter.
+    """
+    check_whole(shuffles, 1, "randomisation", "shuffles")
+    subject = Subject(model, X, "randomisation")
+    _check_numbers(subject)
+    if subject.n_features < 2:
+        raise InvalidInputError("randomisation: X must have at least 2 features to be shuffled; got 1.")
+    chosen = METHODS[method] if isinstance(method, str) else method
+    before = chosen.of(subject, random_state)
+    rng = np.random.default_rng(random_state)
+    mean, scale = subject.rows.mean(axis=0), subject.rows.std(axis=0)
+    scale[scale == 0.0] = 1.0
+    correlations = []
+    for _ in range(shuffles):
+        order, sign = _derangement(subject.n_features, rng), _half_mirrored(subject.n_features, rng)
+        factor = sign * scale / scale[order]
+        after = chosen.of(subject.shuffled(order, factor, mean - factor * mean[order]), random_state)
+        correlations.append(_rank_correlation(before, after).mean())
+    value = float(np.mean(correlations))
+    meaning = f"after shuffling the centroids, rank correlation with the relevance before is {value:.2f}"
+    return Check("randomisation", value, 0.5, value <= 0.5, meaning)
+
+
+def stability(
+    model: Any, X: Any, *, rule: str = DEFAULT_RULE, refits: int = 20, random_state: int = 0
+) -> Check:
+    """Whether the ranking of features would be the same had other rows of the same kind been clustered.
+
+    The model is fitted again to bootstrap samples of X. The value is the rank correlation of the features'
+    relevance in each cluster, before and after, averaged over clusters and refits, with clusters counting as
+    often as they have members.
+    """
+    check_whole(refits, 1, "stability", "refits")
+    if not _can_be_fitted(model):
+        raise InvalidInputError(
+            f"stability: model must be an estimator that can be fitted again; got {type(model).__name__}."
+        )
+    from sklearn.base import clone
+
+    subject = Subject(model, X, "stability")
+    _check_numbers(subject)
+    before = _cluster_means(subject, _explain(subject, subject.rows, rule).relevance)
+    sizes = np.bincount(subject.cluster, minlength=len(before))
+    rng = np.random.default_rng(random_state)
+    values = []
+    for _ in range(refits):
+        sample = rng.integers(subject.n_rows, size=subject.n_rows)
+        fitted = clone(model).fit(subject.rows[sample])
+        energy = neuralize(fitted).energy
+        relevance = passes.attribute(energy, ArrayTable.of(subject.rows), Question(rule=rule)).relevance
+        after = _cluster_means(subject, relevance)
+        there = sizes > 0
+        values.append(np.average(_rank_correlation(before[there], after[there]), weights=sizes[there]))
+    value = float(np.mean(values))
+    meaning = f"fitted again to resampled rows, features keep their rank with a correlation of {value:.2f}"
+    return Check("stability", value, 0.7, value >= 0.7, meaning)
+
+
+_RULES = {
+    DEFAULT_RULE: "neon",
+    "joint": "neon joint",
+    "sequential": "neon sequential",
+    "contrast": "nearest centroid",
+}
+
+
+def _explain(subject: Subject, rows: Floats, rule: str, beta: float | None = None) -> passes.Attribution:
+    if subject.network is None:
+        raise InvalidInputError(f"{subject.where}: model must be one that `neuralize` takes, no function.")
+    if rule not in _RULES:
+        raise InvalidInputError(
+            f"{subject.where}: rule must be one of {', '.join(map(repr, _RULES))}; got {rule!r}."
+        )
+    return passes.attribute(subject.network.energy, ArrayTable.of(rows), Question(rule=rule, beta=beta))
+
+
+def _check_numbers(subject: Subject) -> None:
+    if subject.categorical.any():
+        name = subject.table.feature_names[int(np.argmax(subject.categorical))]
+        raise InvalidInputError(
+            f"{subject.where}: X must hold numbers only for this check; {name!r} holds categories."
+        )
+
+
+def _ways(subject: Subject, random_state: int) -> tuple[Floats, Floats]:
+    """Straight ways between rows of one cluster that do not leave it, (p, d) starts and stops."""
+    rng = np.random.default_rng(random_state)
+    first = rng.integers(subject.n_rows, size=10 * _PAIRS)
+    second = rng.integers(subject.n_rows, size=10 * _PAIRS)
+    pairs = np.flatnonzero((subject.cluster[first] == subject.cluster[second]) & (first != second))[:_PAIRS]
+    start, stop = subject.rows[first[pairs]], subject.rows[second[pairs]]
+    part = np.linspace(0.0, 1.0, _GRID)[:, None, None]
+    inside = subject.stays(start + part * (stop - start), subject.cluster[first[pairs]]).all(axis=0)
+    return start[inside], stop[inside]
+
+
+def _search_jumps(relevance: Callable[[Floats], Floats], start: Floats, stop: Floats) -> Floats:
+    """The jump of the relevance that is left of each way when it is halved again and again, (p,)."""
+    d = start.shape[1]
+    part = np.linspace(0.0, 1.0, _GRID)[:, None, None]
+    points = start + part * (stop - start)
+    values = relevance(points.reshape(-1, d)).reshape(points.shape)
+    steepest = np.abs(np.diff(values, axis=0)).sum(axis=2).argmax(axis=0)
+    at = np.arange(len(start))
+    (a, b), (at_a, at_b) = [(of[steepest, at].copy(), of[steepest + 1, at].copy()) for of in (points, values)]
+    for _ in range(_HALVINGS):
+        middle = (a + b) / 2
+        at_middle = relevance(middle)
+        first = np.abs(at_middle - at_a).sum(axis=1) >= np.abs(at_b - at_middle).sum(axis=1)
+        b[first], at_b[first] = middle[first], at_middle[first]
+        a[~first], at_a[~first] = middle[~first], at_middle[~first]
+    return np.asarray(np.abs(at_b - at_a).sum(axis=1))
+
+
+def _derangement(n: int, rng: np.random.Generator) -> Any:
+    """An order in which nothing stays where it is."""
+    order = rng.permutation(n)
+    result = np.empty(n, dtype=np.intp)
+    result[order] = np.roll(order, 1)
+    return result
+
+
+def _half_mirrored(n: int, rng: np.random.Generator) -> Floats:
+    return rng.permutation(np.where(np.arange(n) % 2 == 0, -1.0, 1.0))
+
+
+def _rank_correlation(a: Floats, b: Floats) -> Floats:
+    """Spearman's correlation, row by row, (n,); 0 where a row has only ties."""
+    a, b = rankdata(a, axis=1), rankdata(b, axis=1)
+    a, b = a - a.mean(axis=1, keepdims=True), b - b.mean(axis=1, keepdims=True)
+    size = np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))
+    return np.asarray((a * b).sum(axis=1) / np.where(size > 0, size, 1.0))
+
+
+def _cluster_means(subject: Subject, relevance: Floats) -> Floats:
+    """Mean relevance over the members of each cluster, (K, d)."""
+    sums = np.zeros((subject.cluster.max() + 1, subject.n_features))
+    np.add.at(sums, subject.cluster, relevance)
+    return sums / np.maximum(np.bincount(subject.cluster), 1)[:, None]
+
+
+def _can_be_fitted(model: Any) -> bool:
+    return all(hasattr(model, name) for name in ("fit", "get_params")) and not isinstance(model, type)

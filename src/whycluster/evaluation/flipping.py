@@ -1,0 +1,223 @@
+"""Algorithm 1 of the paper: do the features that are called relevant suffice to hold a row in its cluster?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster.arrays import Codes, Floats
+from whycluster.errors import InvalidInputError
+from whycluster.estimators import check_whole
+from whycluster.evaluation import samplers
+from whycluster.evaluation.samplers import ConditionalKDE, Known, Sampler
+from whycluster.evaluation.subject import Subject
+from whycluster.explanation import Explanation
+from whycluster.progress import Progress
+
+_BLOCK_VALUES = 1 << 20  # numbers in the completions of a block of rows (8 MB)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Flipping:
+    """How well an order of the features holds rows in their clusters, while features are added.
+
+    Attributes
+    ----------
+    curves : (n, d + 1) of each row the share of completions that were in its cluster, with 0, 1, ..., d of
+        its features known
+    """
+
+    curves: Floats
+
+    @property
+    def per_row(self) -> Floats:
+        """(n,) the area under each row's curve, from 0 to 100: trapezoids, the empty start included."""
+        steps = (self.curves[:, 1:] + self.curves[:, :-1]) / 2
+        return np.asarray(100.0 * steps.mean(axis=1))
+
+    @property
+    def auc(self) -> float:
+        """The mean area; higher is better."""
+        return float(self.per_row.mean())
+
+    @property
+    def standard_error(self) -> float:
+        """Of the mean over the rows: that they differ, and that completions are drawn, makes it uncertain."""
+        if len(self.curves) < 2:
+            return float("nan")
+        return float(self.per_row.std(ddof=1) / np.sqrt(len(self.curves)))
+
+    @property
+    def curve(self) -> Floats:
+        """(d + 1,) the mean curve."""
+        return np.asarray(self.curves.mean(axis=0))
+
+    def __repr__(self) -> str:
+        n_rows, steps = self.curves.shape
+        auc = f"{self.auc:.2f} +- {self.standard_error:.2f}"
+        return f"<Flipping: AUC {auc}, {n_rows} rows, {steps - 1} features>"
+
+
+def flipping_auc(
+    model: Any,
+    X: Any,
+    relevance: Any,
+    *,
+    sampler: Any = "kde",
+    repeats: int = 10,
+    random_state: int = 0,
+) -> Flipping:
+    """The area under the flipping curve of an explanation (Algorithm 1 of the paper).
+
+    Of each row nothing is known at first. Its features are added from the most to the least relevant, the
+    missing ones are drawn, and it is recorded whether the row is in its cluster. The sooner it stays there,
+    the larger the area.
+
+    Parameters
+    ----------
+    model : anything that `neuralize` takes, or a function that gives the labels of rows, such as the
+        ``predict`` of any model
+    X : (n, d) rows
+    relevance : (n, d) an explanation of these rows, or an `Explanation`; only the order within each row
+        counts, and ties are broken at random
+    sampler : how missing features are drawn: "kde" (`ConditionalKDE` of X), "zero", or a function
+        ``sampler(rows, known, rng)`` that completes (b, d) rows of which ``known`` is True, such as a
+        `ConditionalKDE` of other rows
+    repeats : how many completions are drawn at each step
+    random_state : seed; the same seed draws alike for every relevance, so that methods can be compared
+
+    Returns
+    -------
+    Flipping
+
+    Examples
+    --------
+    >>> from sklearn.cluster import KMeans
+    >>> from sklearn.datasets import load_iris
+    >>> import whycluster as wc
+    >>> from whycluster.evaluation import flipping_auc
+    >>> X = load_iris().data
+    >>> model = KMeans(3, n_init=1, random_state=0).fit(X)
+    >>> relevant = flipping_auc(model, X, wc.explain(model, X))
+    >>> useless = flipping_auc(model, X, -wc.explain(model, X).relevance)
+    >>> relevant.auc > useless.auc + 10
+    True
+    """
+    check_whole(repeats, 1, "flipping_auc", "repeats")
+    subject = Subject(model, X, "flipping_auc")
+    return flip(
+        subject, read_relevance(relevance, subject), open_sampler(sampler, subject), repeats, random_state
+    )
+
+
+def flip(subject: Subject, relevance: Floats, sampler: Sampler, repeats: int, random_state: int) -> Flipping:
+    """The same, of a subject that is open."""
+    n_rows, d = relevance.shape
+    curves = np.empty((n_rows, d + 1))
+    starts, seeds = row_blocks(subject, repeats, random_state)
+
+    def work(block: int) -> None:
+        rng = np.random.default_rng(seeds[block])
+        rows = slice(starts[block], starts[block + 1])
+        z, cluster = subject.rows[rows], subject.cluster[rows]
+        place = _places(relevance[rows], rng)
+        for step in range(d + 1):
+            completed = complete(sampler, z, place < step, repeats, rng)
+            curves[rows, step] = subject.stays(completed, cluster).mean(axis=0)
+            bar.step()
+
+    with Progress("flipping", (len(starts) - 1) * (d + 1)) as bar:
+        subject.each(work, len(starts) - 1)
+    return Flipping(curves)
+
+
+def row_blocks(
+    subject: Subject, per_row: int, random_state: int
+) -> tuple[list[int], list[np.random.SeedSequence]]:
+    """Where blocks of rows begin, and the last ends; and a seed for each, whatever thread it runs on."""
+    size = max(1, min(_BLOCK_VALUES // (subject.n_features * per_row), -(-subject.n_rows // 4)))
+    starts = [*range(0, subject.n_rows, size), subject.n_rows]
+    return starts, np.random.SeedSequence(random_state).spawn(len(starts) - 1)
+
+
+def complete(sampler: Sampler, z: Floats, known: Known, repeats: int, rng: np.random.Generator) -> Floats:
+    """Completions of rows, (repeats, b, d)."""
+    if isinstance(sampler, ConditionalKDE):  # draws many at the cost of one
+        return sampler.draw(z, known, repeats, rng)
+    if sampler is samplers.zero:  # all alike
+        return sampler(z, known, rng)[None]
+    drawn = np.empty((repeats, *z.shape))
+    for repeat in range(repeats):
+        one = np.asarray(sampler(z.copy(), known.copy(), rng))
+        if one.shape != z.shape:
+            raise InvalidInputError(
+                f"flipping_auc: sampler must give rows of shape {z.shape} for rows of that shape; got "
+                f"{one.shape}."
+            )
+        if not np.isfinite(one).all() or (one[known] != z[known]).any():
+            raise InvalidInputError(
+                "flipping_auc: sampler must give finite numbers and leave what is known as it is; "
+                + ("it changed known features." if np.isfinite(one).all() else "it gave NaN or infinity.")
+            )
+        drawn[repeat] = one
+    return drawn
+
+
+def _places(relevance: Floats, rng: np.random.Generator) -> Codes:
+    """Of each feature its place in the row's order, 0 for the most relevant; ties fall at random."""
+    order = np.lexsort((rng.random(relevance.shape), -relevance), axis=1)
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.arange(relevance.shape[1])[None, :], axis=1)
+    return place
+
+
+def read_relevance(relevance: Any, subject: Subject) -> Floats:
+    """The numbers of an explanation, checked."""
+    given = relevance.relevance if isinstance(relevance, Explanation) else relevance
+    try:
+        values: NDArray[Any] = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"{subject.where}: relevance must be an array of numbers, one for each row and feature ({error})."
+        ) from error
+    if values.shape != subject.rows.shape:
+        raise InvalidInputError(
+            f"{subject.where}: relevance must have the shape of X, {subject.rows.shape}; got {values.shape}."
+        )
+    bad = np.argwhere(np.isnan(values))
+    if len(bad):
+        row, column = bad[0].tolist()
+        raise InvalidInputError(
+            f"{subject.where}: relevance must have no missing values (NaN); row {row}, feature "
+            f"{subject.table.feature_names[column]!r} is one ({len(bad)} in all)."
+        )
+    return values
+
+
+def open_sampler(sampler: Any, subject: Subject) -> Sampler:
+    """The sampler that was asked for by name, or the user's own."""
+    if isinstance(sampler, ConditionalKDE) and sampler.rows.shape[1] != subject.n_features:
+        raise InvalidInputError(
+            f"{subject.where}: sampler must be made of rows with the {subject.n_features} features of X; its "
+            f"rows have {sampler.rows.shape[1]}."
+        )
+    if callable(sampler):
+        return sampler  # type: ignore[no-any-return]
+    if sampler not in ("kde", "zero"):
+        raise InvalidInputError(
+            f'{subject.where}: sampler must be "kde", "zero" or a function sampler(rows, known, rng); got '
+            f"{sampler!r}."
+        )
+    if (subject.cluster == subject.cluster[0]).all():
+        raise InvalidInputError(
+            f"{subject.where}: X must have rows of at least 2 clusters, since the rows that missing features "
+            f"are drawn from must be able to leave a cluster; all {subject.n_rows} rows are in one. Give all "
+            "rows, or sampler=ConditionalKDE(all_rows)."
+        )
+    if sampler == "zero":
+        return samplers.zero
+    names = subject.table.feature_names
+    return ConditionalKDE(subject.rows, categorical=subject.categorical, feature_names=names)

@@ -1,0 +1,182 @@
+"""Ways to explain an assignment, each a function of a clustering and rows: the paper's, ours, and others'."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from whycluster import passes
+from whycluster.arrays import Floats
+from whycluster.errors import InvalidInputError, MissingDependencyError
+from whycluster.estimators import check_whole
+from whycluster.evaluation import samplers, shapley
+from whycluster.evaluation.flipping import complete, open_sampler, row_blocks
+from whycluster.evaluation.samplers import Sampler
+from whycluster.evaluation.subject import Subject
+from whycluster.passes import Question
+from whycluster.progress import Progress
+from whycluster.table import ArrayTable
+
+_PERMUTATIONS = 100
+_PDA_DRAWS = 10
+_IG_STEPS = 10
+_TREES = 100
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to explain: ``method(network, X)`` gives the relevance of each feature for each row.
+
+    Attributes
+    ----------
+    title : what it is, in a few words
+    needs : what of the clustering it needs: "nothing", its "labels" for rows, or its "energies"
+    """
+
+    title: str
+    needs: str
+    _explain: Callable[[Subject, int], Floats]
+
+    def __call__(self, network: Any, X: Any, *, random_state: int = 0) -> Floats:
+        """The relevance of each feature for each row, (n, d)."""
+        return self.of(Subject(network, X, "evaluation"), random_state)
+
+    def of(self, subject: Subject, random_state: int) -> Floats:
+        """The same, of a subject that is open."""
+        if not self.suits(subject):
+            raise InvalidInputError(
+                f'{subject.where}: "{self.title}" needs the energies of a model; a function of rows has only '
+                f"labels. Give the model itself, or methods that need labels only."
+            )
+        return self._explain(subject, random_state)
+
+    def suits(self, subject: Subject) -> bool:
+        """Whether what it needs is there."""
+        return self.needs != "energies" or subject.network is not None
+
+
+def shapley_values(
+    model: Any, X: Any, *, permutations: int | str = _PERMUTATIONS, random_state: int = 0
+) -> Floats:
+    """Shapley values of the assignment, (n, d).
+
+    The value of a set of features is the probability that the row stays in its cluster when all others are
+    those of a random row of X.
+
+    Parameters
+    ----------
+    model : anything that `neuralize` takes, or a function that gives the labels of rows
+    X : (n, d) rows
+    permutations : how many orders of the features are tried, half of them the reverse of the others; or
+        "exact": all sets of at most 12 features, with every row of X
+    random_state : seed
+    """
+    subject = Subject(model, X, "shapley_values")
+    if isinstance(permutations, str) and permutations == "exact":
+        return shapley.exact(subject)
+    check_whole(permutations, 1, "shapley_values", "permutations", '"exact" or ')
+    return shapley.sampled(subject, int(permutations), random_state)
+
+
+def _random(subject: Subject, random_state: int) -> Floats:
+    return np.random.default_rng(random_state).random(subject.rows.shape)
+
+
+def _squared_features(subject: Subject, random_state: int) -> Floats:  # noqa: ARG001  # as all methods
+    return subject.rows**2
+
+
+def _pda_zero(subject: Subject, random_state: int) -> Floats:
+    return _without_each(subject, samplers.zero, random_state)
+
+
+def _pda_kde(subject: Subject, random_state: int) -> Floats:
+    return _without_each(subject, open_sampler("kde", subject), random_state)
+
+
+def _without_each(subject: Subject, sampler: Sampler, random_state: int) -> Floats:
+    """Prediction difference analysis: how often the row leaves its cluster when one feature is missing."""
+    result = np.empty_like(subject.rows)
+    starts, seeds = row_blocks(subject, _PDA_DRAWS, random_state)
+
+    def work(block: int) -> None:
+        rng = np.random.default_rng(seeds[block])
+        rows = slice(starts[block], starts[block + 1])
+        z = subject.rows[rows]
+        for i in range(subject.n_features):
+            known = np.ones(z.shape, dtype=bool)
+            known[:, i] = False
+            completed = complete(sampler, z, known, _PDA_DRAWS, rng)
+            result[rows, i] = 1.0 - subject.stays(completed, subject.cluster[rows]).mean(axis=0)
+            bar.step()
+
+    with Progress("PDA", len(seeds) * subject.n_features) as bar:
+        subject.each(work, len(seeds))
+    return result
+
+
+def _gradient(subject: Subject, rows: Floats) -> Floats:
+    """Of f_c at other rows, with c the cluster of the row at hand."""
+    assert subject.network is not None
+    return passes.gradient(subject.network.energy, ArrayTable.of(rows), subject.cluster)
+
+
+def _squared_gradient(subject: Subject, random_state: int) -> Floats:  # noqa: ARG001
+    return _gradient(subject, subject.rows) ** 2
+
+
+def _integrated_gradients(subject: Subject, random_state: int) -> Floats:  # noqa: ARG001
+    """The gradient along the straight way from the origin, at the middle of each of ten parts, times x."""
+    total = np.zeros_like(subject.rows)
+    for step in range(_IG_STEPS):
+        total += _gradient(subject, subject.rows * ((step + 0.5) / _IG_STEPS))
+    return total * subject.rows / _IG_STEPS
+
+
+def _by_rule(rule: str) -> Callable[[Subject, int], Floats]:
+    def explain(subject: Subject, random_state: int) -> Floats:  # noqa: ARG001
+        assert subject.network is not None
+        table = ArrayTable.of(subject.rows)
+        return passes.attribute(subject.network.energy, table, Question(rule=rule)).relevance
+
+    return explain
+
+
+def _shapley(subject: Subject, random_state: int) -> Floats:
+    return shapley.sampled(subject, _PERMUTATIONS, random_state)
+
+
+def _forest(subject: Subject, random_state: int) -> Floats:
+    """A random forest learns the clusters, and TreeSHAP explains the forest."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    try:
+        import shap
+    except ImportError as error:
+        raise MissingDependencyError('"forest" needs shap: pip install "whycluster[shap]"') from error
+    forest = RandomForestClassifier(_TREES, random_state=random_state).fit(subject.rows, subject.cluster)
+    values = shap.TreeExplainer(forest).shap_values(subject.rows)  # (n, d, clusters)
+    column = np.searchsorted(forest.classes_, subject.cluster)
+    return np.asarray(values)[np.arange(subject.n_rows), :, column]
+
+
+METHODS: dict[str, Method] = {
+    "random": Method("random order", "nothing", _random),
+    "squared features": Method("x^2", "nothing", _squared_features),
+    "pda-zero": Method("prediction difference, zeros", "labels", _pda_zero),
+    "pda-kde": Method("prediction difference, KDE", "labels", _pda_kde),
+    "squared gradient": Method("squared gradient of the evidence", "energies", _squared_gradient),
+    "ig-10": Method("integrated gradients from the origin, 10 steps", "energies", _integrated_gradients),
+    "nearest centroid": Method(
+        "contrast with the nearest competitor (NCA)", "energies", _by_rule("contrast")
+    ),
+    "neon": Method("NEON, the paper's rule", "energies", _by_rule("min-take-most")),
+    "neon joint": Method("NEON, joint rule", "energies", _by_rule("joint")),
+    "neon sequential": Method("NEON, features one after another", "energies", _by_rule("sequential")),
+    "shapley": Method("Shapley values of the assignment, 100 permutations", "labels", _shapley),
+    "forest": Method("random forest with TreeSHAP", "labels", _forest),
+}
+"""All methods by name."""

@@ -1,0 +1,87 @@
+"""Shapley values of the assignment: the strongest baseline, at a hundred times the cost.
+
+The value of a set S of features is the probability that a row stays in its cluster when the other features
+are those of a random row of the data.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from whycluster.arrays import Floats
+from whycluster.errors import InvalidInputError
+from whycluster.evaluation.flipping import row_blocks
+from whycluster.evaluation.subject import Subject
+from whycluster.progress import Progress
+
+MOST_ENUMERATED = 12  # features, of which all sets are tried
+_MOST_COALITIONS = 1 << 17  # rows that are assigned at once
+
+
+def sampled(subject: Subject, permutations: int, random_state: int) -> Floats:
+    """By antithetic sampling: each order of the features is followed from its front and from its back.
+
+    On the way features are taken over from the row into a random one, and each is credited with what its
+    arrival changed.
+    """
+    n_pairs, d = -(-permutations // 2), subject.n_features
+    total = np.zeros_like(subject.rows)
+    starts, seeds = row_blocks(subject, d + 1, random_state)
+
+    def work(block: int) -> None:
+        rng = np.random.default_rng(seeds[block])
+        rows = slice(starts[block], starts[block + 1])
+        x = subject.rows[rows]
+        for _ in range(n_pairs):
+            z = subject.rows[rng.integers(subject.n_rows, size=len(x))]
+            place = rng.permuted(np.tile(np.arange(d), (len(x), 1)), axis=1)
+            for way in (place, d - 1 - place):
+                steps = np.arange(d + 1)[:, None, None]
+                stays = subject.stays(np.where(way < steps, x, z), subject.cluster[rows])
+                total[rows] += np.take_along_axis(np.diff(stays, axis=0).T, way, axis=1)
+            bar.step()
+
+    with Progress("Shapley values", n_pairs * len(seeds)) as bar:
+        subject.each(work, len(seeds))
+    return total / (2 * n_pairs)
+
+
+def exact(subject: Subject) -> Floats:
+    """From all 2^d sets of features, and all rows in place of the random one."""
+    d = subject.n_features
+    if d > MOST_ENUMERATED:
+        raise InvalidInputError(
+            f"{subject.where}: Shapley values are enumerated for at most {MOST_ENUMERATED} features, since "
+            f"every set of them is tried; X has {d}. Give permutations=100."
+        )
+    value = _values(subject)
+    sets = np.arange(2**d)
+    sizes = np.array([bin(one).count("1") for one in range(2**d)])
+    result = np.empty_like(subject.rows)
+    for i in range(d):
+        without = sets[(sets >> i) & 1 == 0]
+        weight = np.array([1.0 / (d * math.comb(d - 1, size)) for size in sizes[without]])
+        result[:, i] = (value[:, without | 1 << i] - value[:, without]) @ weight
+    return result
+
+
+def _values(subject: Subject) -> Floats:
+    """The value of every set for every row, (n, 2^d); feature i is bit i."""
+    d, n_rows = subject.n_features, subject.n_rows
+    known = (np.arange(2**d)[:, None] >> np.arange(d)) & 1 == 1
+    value = np.zeros((n_rows, 2**d))
+    size = max(1, _MOST_COALITIONS // 2**d)
+    starts = range(0, n_rows, size)
+
+    def work(row: int) -> None:
+        for start in starts:
+            others = subject.rows[start : start + size]
+            mixed = np.where(known[:, None], subject.rows[row], others)
+            value[row] += subject.stays(mixed, subject.cluster[[row]]).sum(axis=1)
+        bar.step()
+
+    with Progress("Shapley values", n_rows) as bar:
+        subject.each(work, n_rows)
+    return np.asarray(value / n_rows)

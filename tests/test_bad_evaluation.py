@@ -1,0 +1,140 @@
+"""Bad input to the evaluation gets a message: where, what was expected, what came, what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+import whycluster as wc
+from whycluster.evaluation import ConditionalKDE, compare, flipping_auc, shapley_values
+
+Array = NDArray[Any]
+
+
+def message(
+    model: Any, X: Any, relevance: Any = None, kind: type[Exception] = wc.InvalidInputError, **options: Any
+) -> str:
+    with pytest.raises(kind) as error:
+        flipping_auc(model, X, np.zeros(np.shape(X)) if relevance is None else relevance, **options)
+    return str(error.value)
+
+
+def test_relevance_of_another_shape(wine: Array, kmeans: Any) -> None:
+    text = message(kmeans, wine, np.zeros((178, 12)))
+    assert text == "flipping_auc: relevance must have the shape of X, (178, 13); got (178, 12)."
+    assert "got (13,)" in message(kmeans, wine, np.zeros(13))
+
+
+def test_nan_in_relevance(wine: Array, kmeans: Any) -> None:
+    relevance = np.zeros_like(wine)
+    relevance[3, 2] = relevance[7, 1] = np.nan
+    assert "relevance must have no missing values (NaN); row 3, feature 'x2' is one (2 in all)" in message(
+        kmeans, wine, relevance
+    )
+
+
+def test_relevance_of_text(wine: Array, kmeans: Any) -> None:
+    assert "relevance must be an array of numbers" in message(kmeans, wine, np.full(wine.shape, "a"))
+
+
+def test_constant_features(wine: Array) -> None:
+    X = wine.copy()
+    X[:, 4] = 7.0
+    text = message(X[:3], X)
+    assert "every feature of X must vary" in text
+    assert "'x4' is constant (1 of 13 are). Leave such features out" in text
+    frame = pd.DataFrame(X, columns=[f"column {i}" for i in range(13)])
+    assert "'column 4' is constant" in message(frame[:3], frame)
+    flipping_auc(X[:3], X, np.zeros_like(X), sampler="zero")  # nothing is drawn there
+
+
+def test_duplicate_rows_give_no_bandwidth(wine: Array, kmeans: Any) -> None:
+    text = message(kmeans, np.vstack([wine, wine]))
+    assert "the bandwidth of the density is 0, since every row of X has a duplicate" in text
+    some = np.vstack([wine, wine[:50]])
+    assert np.isfinite(flipping_auc(kmeans, some, np.zeros_like(some), repeats=1).auc)
+    kde = ConditionalKDE(np.vstack([wine, wine]), bandwidth=0.5)
+    assert np.isfinite(flipping_auc(kmeans, wine, np.zeros_like(wine), sampler=kde, repeats=1).auc)
+
+
+def test_one_cluster(wine: Array, kmeans: Any) -> None:
+    own = wine[kmeans.labels_ == 0]
+    text = message(kmeans, own)
+    assert "X must have rows of at least 2 clusters" in text
+    assert f"all {len(own)} rows are in one" in text
+    assert "sampler=ConditionalKDE(all_rows)" in text
+    found = flipping_auc(kmeans, own, np.zeros_like(own), sampler=ConditionalKDE(wine), repeats=1)
+    assert 0 < found.auc < 100
+    assert "at least 2 clusters" in message(lambda X: np.zeros(len(X)), wine)
+
+
+@pytest.mark.parametrize("repeats", [0, -1, 2.5, True, "3", None])
+def test_repeats(wine: Array, kmeans: Any, repeats: Any) -> None:
+    text = message(kmeans, wine, repeats=repeats)
+    assert text == f"flipping_auc: repeats must be a whole number of at least 1; got {repeats!r}."
+
+
+def test_samplers_that_give_something_else(wine: Array, kmeans: Any) -> None:
+    text = message(kmeans, wine, sampler=lambda rows, _, __: rows[:, :3])
+    assert "sampler must give rows of shape" in text
+    text = message(kmeans, wine, sampler=lambda rows, _, __: rows + 1.0)
+    assert "leave what is known as it is; it changed known features" in text
+    text = message(kmeans, wine, sampler=lambda rows, known, _: np.where(known, rows, np.nan))
+    assert "it gave NaN or infinity" in text
+    assert '"kde", "zero" or a function' in message(kmeans, wine, sampler="mean")
+    assert "its rows have 5" in message(kmeans, wine, sampler=ConditionalKDE(wine[:, :5]))
+
+
+def test_functions_that_give_something_else(wine: Array) -> None:
+    text = message(lambda X: np.zeros((len(X), 2)), wine)
+    assert (
+        text == "flipping_auc: model must give one label for each row; for 178 rows it gave shape (178, 2)."
+    )
+
+
+def test_models_that_have_only_labels(wine: Array) -> None:
+    text = message([0, 1] * 89, wine, kind=wc.UnsupportedModelError)
+    assert "wc.Surrogate().fit(X, labels)" in text
+
+
+def test_missing_values_and_single_rows(wine: Array, kmeans: Any) -> None:
+    X = wine.copy()
+    X[5, 1] = np.nan
+    assert "row 5, feature 'x1' holds a missing value" in message(kmeans, X)
+    assert "at least 2 clusters" in message(kmeans, wine[:1])
+    with pytest.raises(wc.InvalidInputError, match="at least 2 rows; got 1"):
+        ConditionalKDE(wine[:1])
+
+
+def test_the_density(wine: Array) -> None:
+    for bandwidth in (0.0, -1.0, np.nan, np.inf, "wide", True):
+        with pytest.raises(wc.InvalidInputError, match="bandwidth must be a finite number above 0"):
+            ConditionalKDE(wine, bandwidth=bandwidth)  # type: ignore[arg-type]
+    with pytest.raises(wc.InvalidInputError, match="categorical must be 13 booleans, one per feature"):
+        ConditionalKDE(wine, categorical=[True, False])
+
+
+def test_the_comparison(wine: Array, kmeans: Any) -> None:
+    with pytest.raises(wc.InvalidInputError, match=r"methods must be among 'random', .*; got 'magic'"):
+        compare(kmeans, wine, ["magic"])
+    with pytest.raises(wc.InvalidInputError, match="at least one method"):
+        compare(kmeans, wine, [])
+    with pytest.raises(wc.InvalidInputError, match="oracle must be True, False or \"auto\"; got 'yes'"):
+        compare(kmeans, wine, ["random"], oracle="yes")
+    with pytest.raises(wc.InvalidInputError, match="compare: repeats must be"):
+        compare(kmeans, wine, ["random"], repeats=0)
+    with pytest.raises(wc.InvalidInputError, match="compare: relevance must have the shape of X"):
+        compare(kmeans, wine, {"mine": np.zeros(3)})
+
+
+def test_shapley_values(wine: Array, kmeans: Any) -> None:
+    with pytest.raises(wc.InvalidInputError, match=r"at most 12 features.*X has 13. Give permutations=100"):
+        shapley_values(kmeans, wine, permutations="exact")
+    with pytest.raises(
+        wc.InvalidInputError, match='permutations must be "exact" or a whole number of at least 1'
+    ):
+        shapley_values(kmeans, wine, permutations=0)

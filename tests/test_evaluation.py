@@ -1,0 +1,464 @@
+"""How faithfulness is measured: Algorithm 1, its density, the methods, the oracle, the comparison."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kmodes.kmodes import KModes
+from numpy.typing import NDArray
+from sklearn.cluster import DBSCAN, BisectingKMeans, KMeans
+from sklearn.datasets import load_iris
+from sklearn.mixture import GaussianMixture
+from sklearn.preprocessing import StandardScaler
+
+import whycluster as wc
+from tests.reference import flipping as reference
+from tests.reference.shapley import shapley
+from whycluster.evaluation import METHODS, ConditionalKDE, Flipping, compare, flipping_auc, shapley_values
+from whycluster.evaluation.comparison import ORACLE
+
+Array = NDArray[Any]
+
+
+@pytest.fixture(scope="module")
+def iris() -> Array:
+    return np.asarray(StandardScaler().fit_transform(load_iris().data))
+
+
+@pytest.fixture(scope="module")
+def iris_model(iris: Array) -> Any:
+    return KMeans(4, n_init=3, random_state=0).fit(iris)
+
+
+def one_row(model: Any) -> Callable[[Array], int]:
+    return lambda x: int(model.predict(x[None])[0])
+
+
+# --- Algorithm 1
+
+
+def test_curves_are_those_of_algorithm_1(iris: Array, iris_model: Any) -> None:
+    """With missing features set to something fixed, nothing is random and every curve must agree."""
+    relevance = wc.explain(iris_model, iris).relevance
+    found = flipping_auc(
+        iris_model, iris, relevance, sampler=lambda rows, known, _: np.where(known, rows, 0.3), repeats=2
+    )
+
+    def complete(z: Array, known: list[int], _: Any) -> Array:
+        filled = np.full_like(z, 0.3)
+        filled[known] = z[known]
+        return filled
+
+    rng = np.random.default_rng(0)
+    curves = [
+        reference.curve(one_row(iris_model), z, r, complete, rng)
+        for z, r in zip(iris, relevance, strict=True)
+    ]
+    assert np.array_equal(found.curves, curves)
+    areas = [reference.area(values) for values in curves]
+    assert found.per_row == pytest.approx(areas)
+    assert found.auc == pytest.approx(np.mean(areas))
+    assert found.standard_error == pytest.approx(np.std(areas, ddof=1) / np.sqrt(len(areas)))
+    assert found.curve == pytest.approx(np.mean(curves, axis=0))
+
+
+def test_with_the_density_it_agrees_up_to_the_error_of_the_draws(iris: Array, iris_model: Any) -> None:
+    X = iris[::4]
+    relevance = wc.explain(iris_model, X).relevance
+    kde = ConditionalKDE(X)
+    standard = (X - X.mean(axis=0)) / X.std(axis=0)
+    draw = reference.density(standard, kde.bandwidth**2)
+
+    def complete(z: Array, known: list[int], rng: np.random.Generator) -> Array:
+        scaled = draw((z - X.mean(axis=0)) / X.std(axis=0), known, rng) * X.std(axis=0) + X.mean(axis=0)
+        scaled[known] = z[known]
+        return np.asarray(scaled)
+
+    rng = np.random.default_rng(0)
+    repeats = 40
+    slow = np.array(
+        [
+            [
+                reference.area(reference.curve(one_row(iris_model), z, r, complete, rng))
+                for _ in range(repeats)
+            ]
+            for z, r in zip(X, relevance, strict=True)
+        ]
+    )
+    error = np.sqrt((slow.var(axis=1, ddof=1) / repeats).sum()) / len(X)
+    fast = flipping_auc(iris_model, X, relevance, repeats=200).auc
+    assert abs(fast - slow.mean()) < 4 * error
+    assert error < 0.5
+
+
+def test_good_orders_beat_random_ones_and_these_beat_reversed_ones(wine: Array, kmeans: Any) -> None:
+    relevance = wc.explain(kmeans, wine).relevance
+    good, bad = flipping_auc(kmeans, wine, relevance), flipping_auc(kmeans, wine, -relevance)
+    random = flipping_auc(kmeans, wine, np.random.default_rng(0).random(wine.shape))
+    assert good.auc > random.auc + 5 > bad.auc + 10
+    assert (good.curves[:, -1] == 1.0).all()  # all is known
+    assert "AUC" in repr(good)
+
+
+def test_only_the_order_counts_and_the_seed_fixes_the_draws(iris: Array, iris_model: Any) -> None:
+    relevance = wc.explain(iris_model, iris).relevance
+    first = flipping_auc(iris_model, iris, relevance, repeats=3)
+    assert np.array_equal(first.curves, flipping_auc(iris_model, iris, relevance * 7 + 1, repeats=3).curves)
+    assert np.array_equal(
+        first.curves, flipping_auc(iris_model, iris, wc.explain(iris_model, iris), repeats=3).curves
+    )
+    other = flipping_auc(iris_model, iris, relevance, repeats=3, random_state=1)
+    assert not np.array_equal(first.curves, other.curves)
+
+
+def test_ties_fall_at_random_not_by_the_order_of_columns(wine: Array, kmeans: Any) -> None:
+    relevance = wc.explain(kmeans, wine).relevance
+    by_use = np.argsort(-np.abs(relevance).mean(axis=0))
+    flat = np.zeros_like(wine)
+    first = flipping_auc(KMeans(5, n_init=3, random_state=0).fit(wine[:, by_use]), wine[:, by_use], flat)
+    last = flipping_auc(
+        KMeans(5, n_init=3, random_state=0).fit(wine[:, by_use[::-1]]), wine[:, by_use[::-1]], flat
+    )
+    assert abs(first.auc - last.auc) < 4  # in the order of the columns they differ by 15
+
+
+def test_any_function_of_rows_that_gives_labels(iris: Array, iris_model: Any) -> None:
+    relevance = wc.explain(iris_model, iris).relevance
+    by_model = flipping_auc(iris_model, iris, relevance)
+    by_function = flipping_auc(iris_model.predict, iris, relevance)
+    assert np.array_equal(by_model.curves, by_function.curves)
+    named = flipping_auc(lambda X: np.array(list("abcd"))[iris_model.predict(X)], iris, relevance)
+    assert np.array_equal(by_model.curves, named.curves)
+
+
+def test_a_function_is_given_the_kind_of_frame_that_the_user_has(iris: Array, iris_model: Any) -> None:
+    seen = set()
+
+    def predict(frame: pl.DataFrame) -> Array:
+        seen.add((type(frame), tuple(frame.columns)))
+        return np.asarray(iris_model.predict(frame.to_numpy()))
+
+    frame = pl.DataFrame(iris, schema=["a", "b", "c", "d"])
+    flipping_auc(predict, frame, wc.explain(iris_model, iris).relevance, repeats=1)
+    assert seen == {(pl.DataFrame, ("a", "b", "c", "d"))}
+
+
+def test_a_function_is_called_on_one_thread_only(iris: Array, iris_model: Any) -> None:
+    threads = set()
+
+    def predict(rows: Array) -> Array:
+        threads.add(threading.get_ident())
+        return np.asarray(iris_model.predict(rows))
+
+    flipping_auc(predict, iris, wc.explain(iris_model, iris).relevance, repeats=1)
+    assert threads == {threading.get_ident()}
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda X: GaussianMixture(3, random_state=0).fit(X),
+        lambda X: BisectingKMeans(4, random_state=0).fit(X),
+        lambda X: wc.KernelKMeans(3, random_state=0).fit(X),
+        lambda X: wc.Surrogate().fit(X, DBSCAN(eps=0.9).fit_predict(X)),
+        lambda X: X[::40],
+    ],
+    ids=["mixture", "tree", "kernel", "surrogate", "centroids"],
+)
+def test_every_kind_of_model(iris: Array, model: Any) -> None:
+    fitted = model(iris)
+    backwards = -METHODS["neon"](fitted, iris)
+    found = compare(fitted, iris, {**METHODS, "backwards": backwards}, repeats=2, oracle=False)
+    assert set(found.methods) == {*METHODS, "backwards"}
+    assert found.flipping["neon"].auc > found.flipping["backwards"].auc + 0.5
+
+
+def test_categories_are_drawn_as_they_are(iris: Array) -> None:
+    kinds = pd.DataFrame(iris).apply(lambda column: pd.qcut(column, 3, labels=list("abc")).astype(str))
+    kinds.columns = list("wxyz")
+    model = KModes(3, n_init=2, random_state=0).fit(kinds)
+    exp = wc.explain(model, kinds)
+    good = flipping_auc(model, kinds, exp, repeats=3)
+    assert good.auc > flipping_auc(model, kinds, -exp.relevance, repeats=3).auc + 3
+    codes = np.random.default_rng(0).integers(4, size=(200, 2)).astype(float)
+    kde = ConditionalKDE(codes, categorical=[True, True])
+    known = np.tile([True, False], (200, 1))
+    drawn = kde(codes, known, np.random.default_rng(0))
+    assert set(np.unique(drawn)) <= {0.0, 1.0, 2.0, 3.0}
+
+
+def test_the_model_and_the_data_are_left_as_they_were(iris: Array, iris_model: Any) -> None:
+    before, centers = iris.copy(), iris_model.cluster_centers_.copy()
+    compare(iris_model, iris, repeats=1)
+    assert np.array_equal(iris, before)
+    assert np.array_equal(iris_model.cluster_centers_, centers)
+
+
+# --- the density
+
+
+def test_the_bandwidth_is_the_fixed_point_of_the_leave_one_out_likelihood(iris: Array) -> None:
+    X = iris[::3]
+    variance = ConditionalKDE(X).bandwidth ** 2
+    standard = (X - X.mean(axis=0)) / X.std(axis=0)
+    assert reference.next_variance(standard, variance) == pytest.approx(variance, rel=1e-3)
+    for factor in (0.5, 2.0):  # and no other is
+        assert abs(reference.next_variance(standard, factor * variance) / (factor * variance) - 1) > 0.1
+
+
+def test_rows_are_drawn_with_the_weights_of_the_density(iris: Array) -> None:
+    X, z, known = iris[::5], iris[1], [0, 2]
+    kde = ConditionalKDE(X)
+    mask = np.isin(np.arange(4), known)[None]
+    n_draws = 20_000
+    drawn = kde.draw(z[None], mask, n_draws, np.random.default_rng(0))[:, 0]
+    assert (drawn[:, known] == z[known]).all()
+    standard, at = (X - X.mean(axis=0)) / X.std(axis=0), (z - X.mean(axis=0)) / X.std(axis=0)
+    p = reference.weights(standard, at, known, kde.bandwidth**2)
+    for i in (1, 3):  # mixtures of normal distributions around the rows
+        mean = p @ X[:, i]
+        variance = p @ (X[:, i] - mean) ** 2 + (kde.bandwidth * X[:, i].std()) ** 2
+        assert drawn[:, i].mean() == pytest.approx(mean, abs=5 * np.sqrt(variance / n_draws))
+        assert drawn[:, i].var() == pytest.approx(variance, rel=0.05)
+
+
+def test_nothing_known_draws_from_the_whole_data(iris: Array) -> None:
+    kde = ConditionalKDE(iris)
+    drawn = kde.draw(iris[:1], np.zeros((1, 4), bool), 20_000, np.random.default_rng(0))[:, 0]
+    assert drawn.mean(axis=0) == pytest.approx(iris.mean(axis=0), abs=0.05)
+    assert drawn.var(axis=0) == pytest.approx(iris.var(axis=0) * (1 + kde.bandwidth**2), rel=0.05)
+
+
+def test_units_do_not_matter_to_the_density(iris: Array, iris_model: Any) -> None:
+    scale, shift = np.array([1e-3, 1.0, 1e3, 1e6]), np.array([5.0, 0.0, -1e4, 1e7])
+    moved = iris * scale + shift
+    assert ConditionalKDE(moved).bandwidth == pytest.approx(ConditionalKDE(iris).bandwidth, rel=1e-3)
+    relevance = wc.explain(iris_model, iris).relevance
+    here = flipping_auc(iris_model, iris, relevance, repeats=2)
+    there = flipping_auc(lambda X: iris_model.predict((X - shift) / scale), moved, relevance, repeats=2)
+    assert np.abs(here.curves - there.curves).mean() < 1e-3
+
+
+def test_a_large_table_is_sampled_and_memory_stays_bounded() -> None:
+    import tracemalloc
+
+    X = np.random.default_rng(0).normal(size=(30_000, 4))
+    tracemalloc.start()
+    kde = ConditionalKDE(X)
+    kde(X[:3000], np.tile([True, False, True, False], (3000, 1)), np.random.default_rng(0))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(kde.rows) == 10_000
+    assert peak < 250e6  # 30,000 x 30,000 distances would take 7.2 GB
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(3, 30))
+def test_what_is_known_is_kept_and_the_rest_is_finite(seed: int, d: int, n: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) * 10.0 ** rng.integers(-6, 6)
+    z, known = rng.normal(size=(5, d)), rng.random((5, d)) < 0.5
+    drawn = ConditionalKDE(X).draw(z, known, 3, rng)
+    assert drawn.shape == (3, 5, d)
+    assert np.isfinite(drawn).all()
+    assert (drawn[:, known] == z[known]).all()
+
+
+# --- the methods
+
+
+def test_every_method_gives_a_relevance_for_every_row_and_feature(iris: Array, iris_model: Any) -> None:
+    network = wc.neuralize(iris_model)
+    for name, method in METHODS.items():
+        relevance = method(network, iris)
+        assert relevance.shape == iris.shape, name
+        assert np.isfinite(relevance).all(), name
+
+
+def test_the_rules_are_those_of_explain(iris: Array, iris_model: Any) -> None:
+    for name, rule in (("neon", "min-take-most"), ("neon joint", "joint"), ("nearest centroid", "contrast")):
+        assert METHODS[name](iris_model, iris) == pytest.approx(
+            wc.explain(iris_model, iris, rule=rule).relevance
+        )
+
+
+def test_nearest_centroid_analysis_is_the_difference_of_squared_distances(
+    iris: Array, iris_model: Any
+) -> None:
+    centers = iris_model.cluster_centers_
+    distances = ((iris[:, None] - centers) ** 2).sum(axis=2)
+    nearest, second = np.argsort(distances, axis=1)[:, :2].T
+    expected = (iris - centers[second]) ** 2 - (iris - centers[nearest]) ** 2
+    assert METHODS["nearest centroid"](iris_model, iris) == pytest.approx(expected)
+
+
+def test_prediction_difference_with_zeros(iris: Array, iris_model: Any) -> None:
+    expected = [reference.without_each(one_row(iris_model), z) for z in iris]
+    assert np.array_equal(METHODS["pda-zero"](iris_model, iris), expected)
+
+
+def test_prediction_difference_with_draws(iris: Array, iris_model: Any) -> None:
+    """A feature that the clustering does not use can be missing."""
+    X = np.column_stack([iris, np.random.default_rng(0).normal(size=len(iris))])
+    found = METHODS["pda-kde"](lambda rows: iris_model.predict(rows[:, :4]), X)
+    assert (found[:, 4] == 0.0).all()
+    assert found[:, :4].max() > 0.5
+
+
+def test_integrated_gradients_add_up_to_the_gain_over_the_origin(iris: Array) -> None:
+    """Of two clusters the evidence is linear in x, so that ten steps are as good as infinitely many."""
+    model = KMeans(2, n_init=1, random_state=0).fit(iris)
+    network = wc.neuralize(model)
+    own = model.predict(iris)
+    gain = network.evidence(iris) - network.evidence(np.zeros((1, 4)))
+    assert METHODS["ig-10"](network, iris).sum(axis=1) == pytest.approx(gain[np.arange(len(iris)), own])
+
+
+def test_integrated_gradients_are_a_mean_along_the_way(iris: Array, iris_model: Any) -> None:
+    network = wc.neuralize(iris_model)
+    found = METHODS["ig-10"](network, iris)
+    for row in (3, 70, 140):
+        own = iris_model.predict(iris[[row]])
+        expected = reference.integrated_gradients(
+            lambda z, own=own: network.gradient(z[None], target=own[0])[0],  # type: ignore[misc]
+            iris[row],
+        )
+        assert found[row] == pytest.approx(expected)
+
+
+def test_exact_shapley_values_are_those_of_all_coalitions(iris: Array, iris_model: Any) -> None:
+    X = iris[::15]
+    found = shapley_values(iris_model, X, permutations="exact")
+    for row, x in enumerate(X):
+        cluster = one_row(iris_model)(x)
+        slow = [
+            shapley(lambda point, c=cluster: float(one_row(iris_model)(point) == c), x, other)  # type: ignore[misc]
+            for other in X
+        ]
+        assert found[row] == pytest.approx(np.mean(slow, axis=0))
+
+
+def test_sampled_shapley_values_come_close_to_the_exact_ones(iris: Array, iris_model: Any) -> None:
+    exact = shapley_values(iris_model, iris, permutations="exact")
+    errors = [np.abs(shapley_values(iris_model, iris, permutations=n) - exact).mean() for n in (10, 1000)]
+    assert errors[1] < 0.01
+    assert errors[0] > 4 * errors[1]  # a hundred times the permutations, a tenth of the error
+
+
+def test_shapley_values_add_up_to_what_the_row_gains(iris: Array, iris_model: Any) -> None:
+    """From the share of all rows that are in the cluster to certainty."""
+    own = iris_model.predict(iris)
+    expected = 1.0 - np.bincount(own)[own] / len(iris)
+    assert shapley_values(iris_model, iris, permutations="exact").sum(axis=1) == pytest.approx(expected)
+    sampled = shapley_values(iris_model, iris, permutations=100).sum(axis=1)
+    assert sampled.mean() == pytest.approx(expected.mean(), abs=0.02)
+
+
+def test_the_forest_finds_what_the_clusters_are_made_of(iris: Array) -> None:
+    X = np.column_stack([iris, np.random.default_rng(0).normal(size=(len(iris), 2))])
+    relevance = METHODS["forest"](lambda rows: (rows[:, 2] > 0).astype(int), X)
+    assert (relevance.argmax(axis=1) == 2).mean() > 0.9
+
+
+# --- the oracle and the comparison
+
+
+def test_the_oracle_adds_at_each_step_what_holds_the_row_best(iris: Array, iris_model: Any) -> None:
+    """With zeros for what is missing the chance is 0 or 1, and the order can be followed."""
+    relevance = compare(iris_model, iris, ["random"], sampler="zero", oracle=True).flipping[ORACLE]
+    best = np.zeros(len(iris))
+    for row, z in enumerate(iris):
+        values, known = [], np.zeros(4, bool)
+        cluster = one_row(iris_model)(z)
+        values.append(float(one_row(iris_model)(np.zeros(4)) == cluster))
+        for step in range(4):
+            chances = {}
+            for i in np.flatnonzero(~known):
+                tried = known.copy()
+                tried[i] = True
+                chances[i] = float(one_row(iris_model)(np.where(tried, z, 0.0)) == cluster)
+            assert relevance.curves[row, step + 1] <= 1.0
+            chosen = max(chances, key=lambda i: chances[i])
+            known[chosen] = True
+            values.append(chances[chosen])
+        best[row] = values[1]
+    assert np.array_equal(relevance.curves[:, 1], best)  # the first step has no history that could differ
+
+
+def test_the_oracle_is_a_ceiling(wine: Array, kmeans: Any) -> None:
+    found = compare(kmeans, wine, ["random", "neon", "neon joint", "shapley"], repeats=5, oracle=True)
+    assert found.methods[0] == ORACLE
+    assert found.share(ORACLE) == 1.0
+    assert found.share("random") == 0.0
+    assert 0.5 < found.share("neon") < 1.0
+    gap, error = found.difference(ORACLE, "neon")
+    assert gap > 2 * error > 0.0
+    assert gap == pytest.approx(found.flipping[ORACLE].auc - found.flipping["neon"].auc)
+
+
+def test_the_comparison_is_a_table(iris: Array) -> None:
+    frame = pd.DataFrame(iris, columns=list("abcd"))
+    found = compare(KMeans(4, n_init=3, random_state=0).fit(frame), frame, repeats=2)
+    table = found.to_frame()
+    assert isinstance(table, pd.DataFrame)
+    assert list(table.columns) == ["method", "auc", "standard_error", "share", "seconds"]
+    assert set(table["method"]) == {*METHODS, ORACLE}
+    assert table["auc"].is_monotonic_decreasing
+    assert isinstance(found.to_frame("polars"), pl.DataFrame)
+    printed = str(found)
+    for name in METHODS:
+        assert name in printed
+    assert found.methods[0] in repr(found)
+
+
+def test_methods_of_ones_own(iris: Array, iris_model: Any) -> None:
+    exp = wc.explain(iris_model, iris, rule="joint")
+    found = compare(
+        iris_model,
+        iris,
+        {"mine": lambda model, X: wc.explain(model, X, rule="joint"), "stored": exp.relevance},
+        repeats=2,
+        oracle=False,
+    )
+    assert np.array_equal(found.flipping["mine"].curves, found.flipping["stored"].curves)
+    assert np.isnan(found.share("mine"))
+    same = flipping_auc(iris_model, iris, exp, repeats=2)
+    assert np.array_equal(found.flipping["mine"].curves, same.curves)
+
+
+def test_of_a_function_only_what_needs_no_energies_is_compared(iris: Array, iris_model: Any) -> None:
+    found = compare(iris_model.predict, iris, repeats=1, oracle=False)
+    assert "shapley" in found.methods
+    assert "neon" not in found.methods
+    assert "left out: neon (it needs the energies of a model)" in str(found)
+    with pytest.raises(wc.InvalidInputError, match="needs the energies of a model"):
+        compare(iris_model.predict, iris, ["neon"])
+
+
+def test_without_shap_the_forest_is_left_out_and_said(
+    iris: Array, iris_model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import importlib.util
+
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *a: None if name == "shap" else find(name, *a)
+    )
+    monkeypatch.setitem(__import__("sys").modules, "shap", None)
+    found = compare(iris_model, iris, repeats=1, oracle=False)
+    assert "forest" not in found.methods
+    assert "pip install" in found.left_out["forest"]
+    with pytest.raises(wc.MissingDependencyError, match="shap"):
+        compare(iris_model, iris, ["forest"])
+
+
+def test_a_single_row_has_no_standard_error() -> None:
+    assert np.isnan(Flipping(np.ones((1, 3))).standard_error)
+    assert Flipping(np.array([[0.0, 1.0, 1.0]])).auc == pytest.approx(75.0)

@@ -1,0 +1,189 @@
+"""The sequential rule: features one after another, by what each adds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kmodes.kmodes import KModes
+from numpy.typing import NDArray
+from sklearn.cluster import DBSCAN, BisectingKMeans, KMeans
+from sklearn.mixture import GaussianMixture
+
+import whycluster as wc
+from tests.reference import sequence as reference
+from whycluster.evaluation import checks, compare
+from whycluster.sequence import redistribute
+
+Array = NDArray[Any]
+
+
+def expected(X: Array, centers: Array, prior: Array, beta: float) -> Array:
+    """The rule for k-means, row by row."""
+    rows = []
+    for x in X:
+        splits = (x - centers) ** 2
+        own = int(splits.sum(axis=1).argmin())
+        gain = reference.gains(splits - splits[own], own, prior, beta)
+        evidence = np.delete(splits.sum(axis=1) - splits[own].sum(), own).min()
+        rows.append(gain * evidence / gain.sum())
+    return np.array(rows)
+
+
+def test_it_is_what_is_written(wine: Array, kmeans: Any) -> None:
+    exp = wc.explain(kmeans, wine, rule="sequential")
+    prior = np.bincount(kmeans.labels_) / len(wine)
+    plain = wc.explain(kmeans, wine)
+    assert plain.beta is not None
+    assert exp.beta is not None
+    assert exp.beta == pytest.approx(4.0 * plain.beta)
+    assert exp.relevance == pytest.approx(expected(wine, kmeans.cluster_centers_, prior, exp.beta))
+    assert np.array_equal(exp.evidence, plain.evidence)
+    assert exp.rule == "sequential"
+    assert "sequential" in repr(exp)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.integers(1, 12), st.floats(0.05, 3.0))
+def test_it_is_what_is_written_whatever_the_numbers(seed: int, n_clusters: int, d: int, beta: float) -> None:
+    rng = np.random.default_rng(seed)
+    centers, X = rng.normal(size=(n_clusters, d)), rng.normal(size=(7, d))
+    exp = wc.explain(centers, X, rule="sequential", beta=beta)
+    sizes = np.maximum(np.bincount(exp.cluster, minlength=n_clusters), 1)
+    assert exp.relevance == pytest.approx(expected(X, centers, sizes / 7, beta), rel=1e-6, abs=1e-9)
+    assert exp.relevance.sum(axis=1) == pytest.approx(exp.evidence)
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        lambda X: GaussianMixture(4, covariance_type="full", reg_covar=0.1, random_state=0).fit(X),
+        lambda X: GaussianMixture(4, covariance_type="diag", random_state=0).fit(X),
+        lambda X: BisectingKMeans(5, random_state=0).fit(X),
+        lambda X: wc.KernelKMeans(4, random_state=0).fit(X),
+        lambda X: wc.Surrogate().fit(X, DBSCAN(eps=2.6).fit_predict(X)),
+        lambda X: wc.neuralize(X[::30], metric="cosine"),
+        lambda X: wc.neuralize(X[::30], metric="manhattan"),
+    ],
+    ids=["full mixture", "diagonal mixture", "tree", "kernel", "floor", "cosine", "manhattan"],
+)
+def test_every_energy_bears_as_much_as_under_the_joint_rule(wine: Array, fit: Any) -> None:
+    model = fit(wine)
+    exp = wc.explain(model, wine, rule="sequential", beta=0.7)
+    joint = wc.explain(model, wine, rule="joint", beta=0.7)
+    assert exp.residual == pytest.approx(joint.residual, abs=1e-8)
+    assert not np.allclose(exp.relevance, joint.relevance)
+
+
+def test_contrasts_of_every_energy_are_its_contrasts(wine: Array) -> None:
+    """Those of all pairs at once are those of `against`."""
+    for model in (
+        GaussianMixture(3, random_state=0, reg_covar=0.1).fit(wine),
+        BisectingKMeans(4, random_state=0).fit(wine),
+        wc.KernelKMeans(3, random_state=0).fit(wine),
+        wc.neuralize(wine[::40], metric="manhattan"),
+        KMeans(4, n_init=1, random_state=0).fit(wine + 1e6),
+    ):
+        network = wc.neuralize(model)
+        energy, offset = network.energy, network.energy.offset
+        rows = wine + 1e6 if isinstance(model, KMeans) else wine
+        own = np.searchsorted(network.labels, network.assign(rows))
+        out = np.empty((len(rows), energy.n_clusters, 13))
+        moved = rows if offset is None else rows - offset
+        energy.contrasts(np.ascontiguousarray(moved), own, out, np.empty((len(rows), energy.scratch_width)))
+        for k, label in enumerate(network.labels):
+            other = np.flatnonzero(own != k)
+            against = wc.explain(network, rows[other], against=label).relevance
+            assert out[other, k] == pytest.approx(against, abs=1e-7)
+            assert (out[own == k, k] == 0.0).all()
+
+
+def test_what_was_said_already_adds_nothing() -> None:
+    """Two copies of one feature: the joint rule gives both the same, here the second gets little."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(-3, 1, 100), rng.normal(3, 1, 100)])
+    other = np.tile([-1.5, 1.5], 100) + rng.normal(scale=0.3, size=200)
+    X = np.column_stack([x, x, other])
+    model = KMeans(4, n_init=5, random_state=0).fit(X)
+    joint = wc.explain(model, X, rule="joint").relevance
+    sequential = wc.explain(model, X, rule="sequential").relevance
+    assert np.allclose(joint[:, 0], joint[:, 1])
+    first, second = np.sort(sequential[:, :2], axis=1)[:, ::-1].T
+    assert np.median(second / first) < 0.2
+
+
+def test_it_is_more_faithful(wine: Array, kmeans: Any) -> None:
+    found = compare(kmeans, wine, ["random", "neon", "neon joint", "neon sequential", "shapley"], repeats=20)
+    for rival in ("neon", "neon joint", "shapley"):
+        gap, error = found.difference("neon sequential", rival)
+        assert gap > 2 * error, rival
+    assert found.share("neon sequential") > 0.9
+
+
+def test_but_it_jumps(wine: Array, kmeans: Any) -> None:
+    assert checks.conservation(kmeans, wine, rule="sequential").holds
+    assert checks.randomisation(kmeans, wine, method="neon sequential").holds
+    assert not checks.continuity(kmeans, wine, rule="sequential").holds
+
+
+def test_why_not_is_a_contrast_as_ever(wine: Array, kmeans: Any) -> None:
+    exp = wc.explain(kmeans, wine, rule="sequential", target=2)
+    plain = wc.explain(kmeans, wine, target=2)
+    other = np.flatnonzero(kmeans.labels_ != 2)
+    assert exp.relevance[other] == pytest.approx(plain.relevance[other])
+    own = np.flatnonzero(kmeans.labels_ == 2)
+    assert exp.relevance[own] == pytest.approx(wc.explain(kmeans, wine, rule="sequential").relevance[own])
+
+
+def test_a_few_rows_are_explained_as_among_all(wine: Array, kmeans: Any) -> None:
+    whole = wc.explain(kmeans, wine, rule="sequential")
+    few = wc.explain(kmeans, wine[5:9], rule="sequential", background=wine)
+    assert few.relevance == pytest.approx(whole.relevance[5:9])
+    assert whole[5].relevance == pytest.approx(whole.relevance[[5]])
+    alone = wc.explain(kmeans, wine[5:9], rule="sequential")
+    assert not np.allclose(alone.relevance, few.relevance)
+
+
+def test_blocks_and_dtypes() -> None:
+    """Many clusters and features: contrasts are made for some rows at a time."""
+    rng = np.random.default_rng(0)
+    X, centers = rng.normal(size=(700, 80)), rng.normal(size=(60, 80))
+    exp = wc.explain(centers, X, rule="sequential")
+    for row in (0, 350, 699):
+        alone = wc.explain(centers, X[[row]], rule="sequential", background=X)
+        assert alone.relevance[0] == pytest.approx(exp.relevance[row])
+    single = wc.explain(centers, X.astype(np.float32), rule="sequential")
+    assert single.relevance.dtype == np.float32
+    close = np.isclose(single.relevance, exp.relevance, rtol=1e-3, atol=1e-3).all(axis=1)
+    assert close.mean() > 0.95  # an order that hangs by a thread may change
+
+
+def test_extremes(wine: Array, kmeans: Any) -> None:
+    for scale in (1e-120, 1e-3, 1e3, 1e120):
+        exp = wc.explain(kmeans.cluster_centers_ * scale, wine * scale, rule="sequential")
+        assert exp.relevance / scale**2 == pytest.approx(
+            wc.explain(kmeans.cluster_centers_, wine, rule="sequential").relevance, abs=1e-6
+        )
+    hard = wc.explain(kmeans, wine, rule="sequential", beta=np.inf)
+    assert np.isfinite(hard.relevance).all()
+    assert hard.relevance.sum(axis=1) == pytest.approx(hard.evidence)
+    same = wc.explain([[0.0, 1.0], [0.0, 1.0]], [[0.5, 0.5]], rule="sequential")
+    assert (same.relevance == 0.0).all()
+
+
+def test_rows_that_constants_hold_in_their_cluster_stay_as_they_are() -> None:
+    """A weight that outweighs all features: there is no gain to share."""
+    contrasts = np.array([[[0.0, 0.0], [-1.0, -2.0]]])
+    relevance = np.array([[-1.0, -2.0]])
+    redistribute(contrasts, np.array([0]), np.log([0.5, 0.5]), 1.0, relevance)
+    assert relevance.tolist() == [[-1.0, -2.0]]
+
+
+def test_categories() -> None:
+    frame = pd.DataFrame({"a": list("xyxyxyzz"), "b": list("uuvvuvuv"), "c": list("pppqqqqp")})
+    model = KModes(3, n_init=2, random_state=0).fit(frame)
+    exp = wc.explain(model, frame, rule="sequential")
+    assert exp.relevance.sum(axis=1) == pytest.approx(exp.evidence)
