@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import whycluster as wc
-from whycluster.evaluation import ConditionalKDE, compare, flipping_auc, shapley_values
+from whycluster.evaluation import METHODS, ConditionalKDE, checks, compare, flipping_auc, shapley_values
 
 Array = NDArray[Any]
 
@@ -116,6 +116,25 @@ def test_the_density(wine: Array) -> None:
             ConditionalKDE(wine, bandwidth=bandwidth)  # type: ignore[arg-type]
     with pytest.raises(wc.InvalidInputError, match="categorical must be 13 booleans, one per feature"):
         ConditionalKDE(wine, categorical=[True, False])
+
+
+@pytest.mark.parametrize("seed", [-1, None, 0.5, "0"])
+def test_seeds(wine: Array, kmeans: Any, seed: Any) -> None:
+    """The same seed draws alike for all methods, so there has to be one."""
+    told = f"random_state must be a whole number of at least 0; got {seed!r}"
+    for call in (
+        lambda: flipping_auc(kmeans, wine, wine, random_state=seed),
+        lambda: compare(kmeans, wine, ["random"], random_state=seed),
+        lambda: shapley_values(kmeans, wine, random_state=seed),
+        lambda: METHODS["random"](kmeans, wine, random_state=seed),
+        lambda: ConditionalKDE(wine, random_state=seed),
+        lambda: checks.run(kmeans, wine, random_state=seed),
+        lambda: checks.randomisation(kmeans, wine, random_state=seed),
+        lambda: checks.stability(kmeans, wine, random_state=seed),
+    ):
+        with pytest.raises(wc.InvalidInputError) as error:
+            call()
+        assert told in str(error.value)
 
 
 def test_the_comparison(wine: Array, kmeans: Any) -> None:

@@ -18,7 +18,7 @@ from whycluster.arrays import Codes, Floats
 STIFFER = 4.0
 """How much stiffer than 1 / (mean evidence); chosen on half of the data sets of ``benchmarks.rules``."""
 
-_SINGLE = 3  # so many features are taken one by one; then half as many more in each round as before
+_SINGLE = 3
 _MOST = 300.0  # exponents are cut here, so that a product of two neither overflows nor vanishes
 
 
@@ -40,14 +40,18 @@ def redistribute(
     """
     contrasts *= min(beta, np.finfo(np.float64).max)
     np.clip(contrasts, -_MOST, _MOST, out=contrasts)
-    gain = _gains(contrasts, cluster, log_prior)
+    gain = gains(contrasts, cluster, log_prior)
     whole, total = gain.sum(axis=1), relevance.sum(axis=1)
     rows = np.flatnonzero((whole > 0) & (total >= 0))
     relevance[rows] = gain[rows] * (total[rows] / whole[rows])[:, None]
 
 
-def _gains(nats: Floats, cluster: Codes, log_prior: Floats) -> Floats:
-    """The gain of each feature, (b, d), at its place in the row's order."""
+def gains(nats: Floats, cluster: Codes, log_prior: Floats, single: int = _SINGLE) -> Floats:
+    """The gain of each feature, (b, d), at its place in the row's order; ``nats`` is beta (e_k - e_c).
+
+    The first ``single`` features are taken one by one, each the best then; after that, half as many more in
+    each round as before, the best of the round first.
+    """
     n_rows, _, d = nats.shape
     rows = np.arange(n_rows)
     odds = log_prior - log_prior[cluster][:, None]  # log of pi_k / pi_c, then of what is left of it
@@ -58,10 +62,13 @@ def _gains(nats: Floats, cluster: Codes, log_prior: Floats) -> Floats:
     before = _log_chance(odds)
     done = 0
     while done < d:
-        size = min(d - done, 1 if done < _SINGLE else -(-done // 2))
+        size = min(d - done, 1 if done < single else -(-done // 2))
         left = np.einsum("bk,bkd->bd", np.exp(np.clip(odds, -_MOST, _MOST)) * np.isfinite(odds), factor)
         left[~free] = np.inf
-        taken = np.argsort(left, axis=1, kind="stable")[:, :size]
+        if size == 1:
+            taken = left.argmin(axis=1)[:, None]
+        else:
+            taken = np.argsort(left, axis=1, kind="stable")[:, :size]
         parts = np.take_along_axis(nats, taken[:, None, :], axis=2)
         after = odds[:, :, None] - np.cumsum(parts, axis=2)
         chances = np.column_stack([before, _log_chance(after)])

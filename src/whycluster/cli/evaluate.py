@@ -38,6 +38,8 @@ def evaluate(options: argparse.Namespace) -> str:
     if len(rows) < 2:
         raise InvalidInputError(f"evaluate: {file.name} has {len(rows)} rows without missing values.")
     X = StandardScaler().fit_transform(rows)
+    if options.rows < 2:
+        raise InvalidInputError(f"evaluate: --rows must be at least 2; got {options.rows}.")
     model, what = _cluster(X, chosen, options)
     if len(X) > options.rows:
         said.append(f"{options.rows} of {len(X)} rows are evaluated, chosen at random.")

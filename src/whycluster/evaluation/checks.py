@@ -109,6 +109,7 @@ def continuity(model: Any, X: Any, *, rule: str = DEFAULT_RULE, random_state: in
     a way a billion times shorter is a discontinuity. The value is the largest found, as a part of the mean
     absolute relevance of a row.
     """
+    check_whole(random_state, 0, "continuity", "random_state")
     subject = Subject(model, X, "continuity")
     answer = _explain(subject, subject.rows, rule)
     size = max(np.abs(answer.relevance).sum(axis=1).mean(), np.finfo(float).tiny)
@@ -138,6 +139,7 @@ def randomisation(
     1 means that the model does not matter.
     """
     check_whole(shuffles, 1, "randomisation", "shuffles")
+    check_whole(random_state, 0, "randomisation", "random_state")
     subject = Subject(model, X, "randomisation")
     _check_numbers(subject)
     if subject.n_features < 2:
@@ -168,6 +170,7 @@ def stability(
     often as they have members.
     """
     check_whole(refits, 1, "stability", "refits")
+    check_whole(random_state, 0, "stability", "random_state")
     if not _can_be_fitted(model):
         raise InvalidInputError(
             f"stability: model must be an estimator that can be fitted again; got {type(model).__name__}."

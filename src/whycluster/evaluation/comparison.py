@@ -116,6 +116,7 @@ def compare(
     Comparison
     """
     check_whole(repeats, 1, "compare", "repeats")
+    check_whole(random_state, 0, "compare", "random_state")
     subject = Subject(model, X, "compare")
     chosen, left_out = _choose(methods, subject, model, X)
     drawer = open_sampler(sampler, subject)

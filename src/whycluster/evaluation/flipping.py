@@ -107,6 +107,7 @@ def flipping_auc(
     True
     """
     check_whole(repeats, 1, "flipping_auc", "repeats")
+    check_whole(random_state, 0, "flipping_auc", "random_state")
     subject = Subject(model, X, "flipping_auc")
     return flip(
         subject, read_relevance(relevance, subject), open_sampler(sampler, subject), repeats, random_state

@@ -42,6 +42,7 @@ class Method:
 
     def __call__(self, network: Any, X: Any, *, random_state: int = 0) -> Floats:
         """The relevance of each feature for each row, (n, d)."""
+        check_whole(random_state, 0, "evaluation", "random_state")
         return self.of(Subject(network, X, "evaluation"), random_state)
 
     def of(self, subject: Subject, random_state: int) -> Floats:
@@ -74,6 +75,7 @@ def shapley_values(
         "exact": all sets of at most 12 features, with every row of X
     random_state : seed
     """
+    check_whole(random_state, 0, "shapley_values", "random_state")
     subject = Subject(model, X, "shapley_values")
     if isinstance(permutations, str) and permutations == "exact":
         return shapley.exact(subject)

@@ -15,6 +15,7 @@ from scipy.optimize import brentq
 
 from whycluster.arrays import Codes, Floats, is_real
 from whycluster.errors import InvalidInputError
+from whycluster.estimators import check_whole
 from whycluster.passes import to_finite_array
 from whycluster.table import open_table
 
@@ -55,6 +56,7 @@ class ConditionalKDE:
         feature_names: Sequence[Hashable] | None = None,
         random_state: int = 0,
     ) -> None:
+        check_whole(random_state, 0, "ConditionalKDE", "random_state")
         table = open_table(X, where="ConditionalKDE", feature_names=feature_names)
         rows = to_finite_array(table)
         if len(rows) < 2:

@@ -1,0 +1,96 @@
+"""AUC over the stiffness beta, with the heuristic marked: ``python -m benchmarks.beta --data DIR``.
+
+The first two rows of the paper's figure: k-means above, kernel k-means below.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import whycluster as wc
+from benchmarks import draw
+from benchmarks.datasets import data_folder
+from benchmarks.measure import write
+from benchmarks.table1 import BASELINES, ROWS, Row, models
+from whycluster.evaluation import compare
+
+FACTORS = tuple(2.0**power for power in range(-6, 7))
+RULES = {"min-take-most": "NEON", "joint": "joint", "sequential": "sequential"}
+SHOWN = ["buddy", "hepac", "seeds", "winer", "trpad", "sales, normalized", "water", "whlsl, logarithms"]
+Curves = dict[str, list[float]]
+
+
+def measure(row: Row, folder: Path) -> tuple[Curves, float]:
+    """Of each rule the AUC for all factors on its own heuristic; and that of the best baseline."""
+    X, fitted = models(row, folder)
+    model = fitted[0]
+    methods: dict[str, Any] = {}
+    for rule in RULES:
+        heuristic = wc.explain(model, X, rule=rule).beta
+        assert heuristic is not None
+        for factor in FACTORS:
+            methods[f"{rule} {factor}"] = wc.explain(model, X, rule=rule, beta=factor * heuristic)
+    found = compare(model, X, methods, repeats=10, oracle=False).flipping
+    rivals = [name for name in BASELINES if not (row.kind == "kernel" and name == "nearest centroid")]
+    others = compare(model, X, rivals, repeats=10, oracle=False).flipping
+    curves = {rule: [found[f"{rule} {factor}"].auc for factor in FACTORS] for rule in RULES}
+    return curves, max(one.auc for one in others.values())
+
+
+def main() -> None:
+    """Into results/beta.md and beta.png."""
+    folder = data_folder(__doc__)
+    found: dict[str, tuple[Curves, float]] = {}
+    missing = []
+    for row in ROWS:
+        if row.data in SHOWN:
+            try:
+                found[row.data] = measure(row, folder)
+            except FileNotFoundError as error:
+                missing.append(f"- {row.data}: not measured, {error.filename} is missing")
+    heads = ["data", "rule", *(f"{factor:g}" for factor in FACTORS), "lost", "best baseline"]
+    table = [f"| {' | '.join(heads)} |", "|---|---|" + "---:|" * (len(heads) - 2)]
+    at = FACTORS.index(1.0)
+    for name, (curves, rival) in found.items():
+        for rule, values in curves.items():
+            cells = [f"**{v:.1f}**" if v == max(values) else f"{v:.1f}" for v in values]
+            lost = max(values) - values[at]
+            table.append(f"| {name} | {RULES[rule]} | {' | '.join(cells)} | {lost:.2f} | {rival:.1f} |")
+    lines = [
+        "# AUC over beta",
+        "",
+        "Columns: beta as a multiple of the heuristic, which is 1 / (mean evidence) for NEON and the joint",
+        "rule and 4 / (mean evidence) for the sequential one. Bold: the best of the row. lost: what the",
+        "heuristic misses of it. One k-means or kernel k-means model each; 10 draws per step.",
+        "",
+        "![AUC over beta](beta.png)",
+        "",
+        *table,
+        "",
+        *missing,
+    ]
+    if found:
+        _plot(found)
+    write("beta", "python -m benchmarks.beta --data DIR", lines)
+
+
+def _plot(found: dict[str, tuple[Curves, float]]) -> None:
+    figure, axes = draw.panels(-(-len(found) // 4), 4)
+    style = draw.styles(list(RULES.values()))
+    for axis, (name, (curves, rival)) in zip(axes.flat, found.items(), strict=False):
+        for rule, values in curves.items():
+            look = {**style[RULES[rule]], "marker": ""}
+            axis.plot(FACTORS, values, **look)
+            axis.plot(1.0, values[FACTORS.index(1.0)], **{**style[RULES[rule]], "label": "", "markersize": 7})
+        axis.axhline(rival, color="0.4", linestyle=":", label="best of the paper's baselines")
+        axis.set_xscale("log", base=2)
+        axis.set_title(name, fontsize=9)
+        axis.set_xlabel("beta / heuristic")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("AUC")
+    draw.save(figure, "beta", axes[0, 0])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,358 @@
+"""Which rule is most faithful, at what cost? ``python -m benchmarks.rules --data DIR``.
+
+The sequential rule and its stiffness were chosen on the first half of the data sets; the second half was
+looked at afterwards. Here both are measured, beside everything else that was tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+
+from benchmarks.datasets import NOTES, data_folder, load
+from benchmarks.measure import write
+from whycluster.evaluation import METHODS, Comparison, ConditionalKDE, compare
+from whycluster.sequence import STIFFER, gains
+
+Array = NDArray[np.float64]
+
+# Data: number of clusters. Where the paper has one, it is the paper's.
+TUNED = {
+    "hepac": 8,
+    "trpad": 9,
+    "whlsl": 8,
+    "whlsl, logarithms": 8,
+    "iris": 4,
+    "cancer": 5,
+    "digits": 10,
+    "star98": 6,
+    "fair": 8,
+}
+REPORTED = {
+    "buddy": 7,
+    "seeds": 6,
+    "winer": 6,
+    "sales, normalized": 6,
+    "water": 5,
+    "diabetes": 6,
+    "penguins": 4,
+    "cars": 6,
+}
+SEEDS = range(3)
+MOST_ROWS = 300  # that are explained; clusters and densities are of all rows
+MAIN = ["neon", "neon joint", "neon sequential", "shapley", "forest", "greedy oracle"]
+
+
+@dataclass
+class Case:
+    """A k-means model, rows, and those that it was fitted to, with what the candidates are made of."""
+
+    model: Any
+    X: Array
+    fitted: Array
+
+    @cached_property
+    def own(self) -> NDArray[np.intp]:
+        """The cluster of each row."""
+        return np.asarray(self.model.predict(self.X), dtype=np.intp)
+
+    @cached_property
+    def splits(self) -> Array:
+        """(n, K, d) e_k."""
+        return np.asarray((self.X[:, None] - self.model.cluster_centers_) ** 2)
+
+    @cached_property
+    def contrasts(self) -> Array:
+        """(n, K, d) e_k - e_c."""
+        return np.asarray(self.splits - self.splits[np.arange(len(self.X)), self.own][:, None])
+
+    @cached_property
+    def h(self) -> Array:
+        """(n, K), infinite at the own cluster."""
+        h = self.contrasts.sum(axis=2)
+        h[np.arange(len(h)), self.own] = np.inf
+        return np.asarray(h)
+
+    @property
+    def f(self) -> Array:
+        """(n,) the evidence."""
+        return np.asarray(self.h.min(axis=1))
+
+    @property
+    def beta(self) -> float:
+        """The heuristic."""
+        return float(1.0 / self.f.mean())
+
+    @property
+    def sizes(self) -> Array:
+        """(K,) the part of the training rows in each cluster."""
+        return np.asarray(
+            np.bincount(self.model.labels_, minlength=self.h.shape[1]) / len(self.model.labels_)
+        )
+
+    def weighed(self, weights: Array) -> Array:
+        """R by weights on the competitors, one denominator for all."""
+        weights[np.arange(len(weights)), self.own] = 0.0
+        relevance = np.einsum("nk,nkd->nd", weights, self.contrasts)
+        return np.asarray(relevance / np.abs(relevance.sum(axis=1, keepdims=True)))
+
+    def soft(self, beta: Any, power: float) -> Array:
+        """The joint rule with another stiffness, and competitors also weighted by a power of their size."""
+        return self.weighed(np.exp(-beta * (self.h - self.f[:, None])) * self.sizes**power)
+
+    def sequential(
+        self, nats: Array | None = None, factor: float = STIFFER, power: float = 1.0, single: int = 3
+    ) -> Array:
+        """The sequential rule with other evidence, stiffness, sizes or rounds."""
+        used = np.clip(factor * self.beta * self.contrasts if nats is None else nats, -300, 300)
+        return gains(used, self.own, power * np.log(np.maximum(self.sizes, 1e-9)), single)
+
+    def single(self) -> Array:
+        """What each feature gains when it is the first."""
+        odds = np.log(np.maximum(self.sizes, 1e-9)) - np.log(self.sizes[self.own])[:, None]
+        odds[np.arange(len(odds)), self.own] = -np.inf
+        left = np.logaddexp.reduce(odds[:, :, None] - STIFFER * self.beta * self.contrasts, axis=1)
+        return np.asarray(-np.logaddexp(0.0, left))
+
+    def softest(self) -> Array:
+        """A soft minimum over the competitors in each feature on its own."""
+        with np.errstate(over="ignore"):
+            scaled = -self.beta * self.contrasts
+            scaled[np.arange(len(scaled)), self.own] = -np.inf
+            return np.asarray(-np.logaddexp.reduce(scaled, axis=1))
+
+    def from_mean(self) -> Array:
+        """The joint rule with the population mean in place of the midpoint as reference."""
+        p = np.exp(-self.beta * (self.h - self.f[:, None]))
+        p[np.arange(len(p)), self.own] = 0.0
+        p /= p.sum(axis=1, keepdims=True)
+        centers = self.model.cluster_centers_
+        return np.asarray(2.0 * (centers[self.own] - p @ centers) * (self.X - self.X.mean(axis=0)))
+
+    def correlated(self) -> Array:
+        """The same, where a known feature also moves the expectation of those that correlate with it."""
+        p = np.exp(-self.beta * (self.h - self.f[:, None]))
+        p[np.arange(len(p)), self.own] = 0.0
+        p /= p.sum(axis=1, keepdims=True)
+        centers, covariance = self.model.cluster_centers_, np.cov(self.X.T)
+        slope = 2.0 * (centers[self.own] - p @ centers)
+        return np.asarray(slope @ (covariance / np.diag(covariance)) * (self.X - self.X.mean(axis=0)))
+
+    def naive_bayes(self) -> Array:
+        """Log-likelihood ratios with each feature's variance in each cluster, drawn to the pooled one."""
+        labels, n_clusters = self.model.labels_, self.h.shape[1]
+        pooled = np.mean((self.fitted - self.model.cluster_centers_[labels]) ** 2, axis=0)
+        variance = np.empty((n_clusters, self.X.shape[1]))
+        for k in range(n_clusters):
+            members = self.fitted[labels == k]
+            squares = ((members - self.model.cluster_centers_[k]) ** 2).sum(axis=0)
+            variance[k] = (squares + 100 * pooled) / (len(members) + 100)
+        log_density = -self.splits / (2 * variance) - np.log(variance) / 2
+        return self.sequential(log_density[np.arange(len(self.X)), self.own][:, None] - log_density)
+
+
+def _joint(factor: float, power: float) -> Callable[[Case], Array]:
+    return lambda case: case.soft(factor * case.beta, power)
+
+
+CANDIDATES: dict[str, Callable[[Case], Array]] = {
+    **{
+        f"joint, beta x {factor:g}, sizes^{power:g}": _joint(factor, power)
+        for factor in (0.5, 1, 2, 4)
+        for power in (0, 0.5, 1)
+    },
+    "joint, beta = 1 / evidence of the row, sizes^0.5": lambda case: case.soft(1 / case.f[:, None], 0.5),
+    "joint, weights sizes^0.5 / h": lambda case: case.weighed(case.sizes**0.5 / np.maximum(case.h, 1e-12)),
+    "soft minimum in each feature": Case.softest,
+    "reference: population mean": Case.from_mean,
+    "correlation-aware": Case.correlated,
+    "gain as the first feature": Case.single,
+    "sequential, beta x 2": lambda case: case.sequential(factor=2.0),
+    "sequential, beta x 8": lambda case: case.sequential(factor=8.0),
+    "sequential, without sizes": lambda case: case.sequential(power=0.0),
+    "sequential, sizes^0.5": lambda case: case.sequential(power=0.5),
+    "sequential, one by one": lambda case: case.sequential(single=case.X.shape[1]),
+    "sequential, naive Bayes": Case.naive_bayes,
+}
+
+
+@dataclass
+class Result:
+    """Of one data set, for each k-means seed: the comparison of Table I, and two that ask otherwise."""
+
+    plain: list[Comparison]
+    independent: list[Comparison]  # missing features are those of a random row, whatever is known
+    reversed: list[Comparison]  # the least relevant features first
+
+
+def measure(name: str, n_clusters: int, folder: Path) -> Result:
+    """One comparison of each kind for each k-means seed."""
+    X = load(name, folder)
+    kde = ConditionalKDE(X)
+    found = Result([], [], [])
+
+    def any_row(rows: Array, known: NDArray[np.bool_], rng: np.random.Generator) -> Array:
+        return np.where(known, rows, X[rng.integers(len(X), size=len(rows))])
+
+    for seed in SEEDS:
+        model = KMeans(n_clusters, n_init=10, random_state=seed).fit(X)
+        rows = X[np.random.default_rng(seed).permutation(len(X))[:MOST_ROWS]]
+        case = Case(model, rows, X)
+        methods: dict[str, Any] = {method: METHODS[method] for method in ("random", *MAIN[:-1])}
+        methods |= {candidate: make(case) for candidate, make in CANDIDATES.items()}
+        found.plain.append(compare(model, rows, methods, sampler=kde, oracle=True, random_state=seed))
+        given = {method: METHODS[method](model, rows, random_state=seed) for method in ("random", *MAIN[:-1])}
+        backwards = {method: -relevance for method, relevance in given.items()}
+        found.independent.append(
+            compare(model, rows, given, sampler=any_row, oracle=False, random_state=seed)
+        )
+        found.reversed.append(compare(model, rows, backwards, sampler=kde, oracle=False, random_state=seed))
+    return found
+
+
+def above_random(found: list[Comparison], method: str) -> float:
+    """Mean over the seeds."""
+    return float(np.mean([one.flipping[method].auc - one.flipping["random"].auc for one in found]))
+
+
+def row_of(name: str, n_clusters: int, found: list[Comparison]) -> str:
+    """AUC of the methods that matter, and by how much the sequential rule exceeds the others."""
+    n_rows, steps = found[0].flipping["random"].curves.shape
+    auc = [np.mean([one.flipping[method].auc for one in found]) for method in ("random", *MAIN)]
+    cells = [name, f"{n_rows} x {steps - 1}", str(n_clusters), *(f"{value:.2f}" for value in auc)]
+    for rival in ("neon", "neon joint", "shapley", "forest"):
+        gaps = np.array([one.difference("neon sequential", rival) for one in found])
+        cells.append(f"{gaps[:, 0].mean():+.2f} ({_pooled(gaps[:, 1]):.2f})")
+    return f"| {' | '.join(cells)} |"
+
+
+def _pooled(errors: Array) -> float:
+    """The standard error of a mean of independent means."""
+    return float(np.sqrt((errors**2).sum()) / len(errors))
+
+
+def wins(results: dict[str, list[Comparison]], method: str, rival: str) -> str:
+    """On how many sets a method is ahead, or behind, by more than two standard errors."""
+    gaps = [np.array([one.difference(method, rival) for one in found]) for found in results.values()]
+    scores = [gap[:, 0].mean() / max(_pooled(gap[:, 1]), 1e-12) for gap in gaps]
+    ahead, behind = sum(score > 2 for score in scores), sum(score < -2 for score in scores)
+    return f"{ahead} : {behind}"
+
+
+def main() -> None:
+    """Into results/rules.md."""
+    folder = data_folder(__doc__)
+    lines = [*_INTRODUCTION]
+    halves: dict[str, dict[str, Result]] = {}
+    missing = []
+    for half, sets in (("chosen on", TUNED), ("reported", REPORTED)):
+        results = halves[half] = {}
+        for name, n_clusters in sets.items():
+            try:
+                results[name] = measure(name, n_clusters, folder)
+            except (FileNotFoundError, ModuleNotFoundError) as error:
+                missing.append(f"- {name}: not measured ({error})")
+                continue
+            print(row_of(name, n_clusters, results[name].plain), flush=True)
+        heads = ["data", "size", "K", "random", *MAIN]
+        heads += [f"sequential minus {rival}" for rival in ("neon", "joint", "shapley", "forest")]
+        lines += [
+            "",
+            f"## Half {half}",
+            "",
+            f"| {' | '.join(heads)} |",
+            "|---|---|" + "---:|" * (len(heads) - 2),
+        ]
+        lines += [row_of(name, sets[name], found.plain) for name, found in results.items()]
+    both = {**halves["chosen on"], **halves["reported"]}
+    lines += ["", "## Asked otherwise", "", *_otherwise(both)]
+    lines += ["", "## Everything that was tried", "", *_tried(halves), "", *_notes(), *missing]
+    write("rules", "python -m benchmarks.rules --data DIR", lines)
+
+
+def _otherwise(results: dict[str, Result]) -> list[str]:
+    """AUC above random over all sets, for the three questions."""
+    kinds = {
+        "Table I": {name: found.plain for name, found in results.items()},
+        "independent draws": {name: found.independent for name, found in results.items()},
+        "least relevant first": {name: found.reversed for name, found in results.items()},
+    }
+    lines = [
+        "AUC above random, mean over all sets, and on how many of them ahead : behind Shapley values by two",
+        "standard errors. Independent draws: missing features are those of a random row, whatever is known",
+        "of this one. Least relevant first: the order is reversed, and the lower the AUC the better.",
+        "",
+        "| method | Table I | | independent draws | | least relevant first | |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for method in MAIN[:-1]:
+        cells = []
+        for kind, found in kinds.items():
+            mean = np.mean([above_random(one, method) for one in found.values()])
+            won = wins(found, method, "shapley") if method != "shapley" else ""
+            if kind == "least relevant first":  # lower is better
+                won = " : ".join(reversed(won.split(" : ")))
+            cells += [f"{mean:.2f}", won]
+        lines.append(f"| {method} | {' | '.join(cells)} |")
+    return lines
+
+
+def _tried(halves: dict[str, dict[str, Result]]) -> list[str]:
+    """AUC above random, averaged over the sets of each half, the best of the reported half first."""
+    chosen, reported = (
+        {name: found.plain for name, found in halves[half].items()} for half in ("chosen on", "reported")
+    )
+    names = [*MAIN, *CANDIDATES]
+    mean = {
+        name: [
+            float(np.mean([above_random(found, name) for found in half.values()]))
+            for half in (chosen, reported)
+        ]
+        for name in names
+    }
+    both = {**chosen, **reported}
+    heads = [
+        "method",
+        "chosen on",
+        "reported",
+        "of the oracle",
+        "against Shapley",
+        "microseconds per row",
+    ]
+    lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
+    for name in sorted(names, key=lambda name: -mean[name][1]):
+        share = mean[name][1] / mean["greedy oracle"][1]
+        seconds = [
+            one.seconds[name] / len(one.flipping[name].curves) for found in both.values() for one in found
+        ]
+        cost = f"{1e6 * np.median(seconds):.3g}" if name in MAIN else ""
+        won = "" if name == "shapley" else wins(both, name, "shapley")
+        lines.append(f"| {name} | {mean[name][0]:.2f} | {mean[name][1]:.2f} | {share:.0%} | {won} | {cost} |")
+    return lines
+
+
+def _notes() -> list[str]:
+    return [f"- {name}: {NOTES[name]}" for name in (*TUNED, *REPORTED) if name in NOTES]
+
+
+_INTRODUCTION = [
+    "# Which rule is most faithful?",
+    "",
+    f"AUC of Algorithm 1, mean over {len(SEEDS)} k-means seeds (`n_init=10`), up to {MOST_ROWS} rows of each",
+    "set; in brackets the standard error of a difference, row by row. Shapley values: of the assignment,",
+    "100 antithetic permutations. The greedy oracle estimates chances from 50 draws, so that a rule can come",
+    "out above it. The sequential rule, its stiffness and its use of the clusters' sizes were chosen on the",
+    "first half; the second half was looked at afterwards. against Shapley: on how many of all sets the",
+    "method is ahead : behind by more than two standard errors.",
+]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""What every method costs as rows, features, clusters and support vectors grow.
+
+``python -m benchmarks.runtime``. Table II of the paper says how; here times are measured and their slopes
+fitted, on a doubly logarithmic scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from benchmarks import draw
+from benchmarks.measure import side_by_side, write
+from whycluster.energies import KernelEnergy, SquaredEnergy
+from whycluster.evaluation import METHODS, flipping_auc, shapley_values
+from whycluster.evaluation.subject import Subject
+from whycluster.network import Network
+
+REPEATS = 3
+
+# How time must grow with d, K and p by Table II of the paper; "" where the paper does not have the method
+PAPER = {
+    "squared features": ("1", "0", "0"),
+    "pda-zero": ("2", "1", "1"),
+    "pda-kde": ("2", "1", "1"),
+    "squared gradient": ("1", "1", "1"),
+    "ig-10": ("1", "1", "1"),
+    "nearest centroid": ("1", "1", ""),
+    "neon": ("1", "1", "2"),
+}
+COSTLY = ["pda-zero", "pda-kde", "shapley", "forest"]
+
+
+@dataclass(frozen=True)
+class Size:
+    """The size of a problem; p = 0 is k-means."""
+
+    n: int
+    d: int
+    K: int
+    p: int = 0
+
+
+def axes_of(method: str) -> dict[str, list[Size]]:
+    """Of each quantity the sizes at which it is doubled, large enough for it to matter."""
+    costly = method in COSTLY
+    base = Size(256, 32, 16) if costly else Size(4096, 64, 32)
+    kernel = Size(128, 16, 4, 8) if costly else Size(1024, 32, 8, 16)
+    grown: dict[str, list[Size]] = {
+        "n": [replace(base, n=base.n << i) for i in range(4)],
+        "d": [replace(base, d=base.d << i) for i in range(4)],
+        "K": [replace(base, K=base.K << i) for i in range(4)],
+        "p": [replace(kernel, p=kernel.p << i) for i in range(4)],
+    }
+    return grown
+
+
+def problem(size: Size) -> Subject:
+    """Random rows and random centroids, or support vectors."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(size.n, size.d))
+    if not size.p:
+        return Subject(Network(SquaredEnergy(rng.normal(size=(size.K, size.d)))), X, "runtime")
+    support = rng.normal(size=(size.K * size.p, size.d))
+    return Subject(Network(KernelEnergy(support, np.full(size.K, size.p), 0.5)), X, "runtime")
+
+
+def measure(method: str) -> dict[str, tuple[list[int], list[float]]]:
+    """Of each quantity its values and the seconds at each."""
+    found = {}
+    for quantity, sizes in axes_of(method).items():
+        subjects = {getattr(size, quantity): problem(size) for size in sizes}
+        calls: dict[str, Callable[[], Any]] = {
+            str(value): (lambda subject=subject: METHODS[method].of(subject, 0))  # type: ignore[misc]
+            for value, subject in subjects.items()
+        }
+        times = side_by_side(calls, REPEATS)
+        found[quantity] = list(subjects), list(times.values())
+        print(method, quantity, [f"{seconds:.3g}" for seconds in times.values()], flush=True)
+    return found
+
+
+def slope(values: list[int], seconds: list[float]) -> float:
+    """The exponent, fitted to the upper three sizes, where constants matter least."""
+    return float(np.polyfit(np.log(values[-3:]), np.log(seconds[-3:]), 1)[0])
+
+
+def main() -> None:
+    """Into results/runtime.md and runtime.png."""
+    names = [name for name in METHODS if name != "random"]
+    found = {name: measure(name) for name in names}
+    heads = ["method", "n", "d", "K", "p", "paper: d", "K", "p", "microseconds per row"]
+    table = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
+    for name in names:
+        exponents = [f"{slope(*found[name][quantity]):.2f}" for quantity in "ndKp"]
+        values, seconds = found[name]["d"]
+        size = axes_of(name)["d"][values.index(64)]
+        each = 1e6 * seconds[values.index(64)] / size.n
+        cells = [*exponents, *PAPER.get(name, ("", "", "")), f"{each:.3g} (K = {size.K})"]
+        table.append(f"| {name} | {' | '.join(cells)} |")
+    lines = [
+        "# What every method costs",
+        "",
+        "Exponents of the time in the number of rows n, features d, clusters K and support vectors per",
+        "cluster p, fitted to the upper three of four sizes, each twice the one before; beside them those of",
+        f"Table II of the paper. Median of {REPEATS} runs. The last column is at d = 64. The paper's network",
+        "for kernel k-means is quadratic in p; ours is exact and linear. Matrix products use the machine",
+        "better the larger they are, so that measured exponents lie below those of the operations, until",
+        "these fill it.",
+        "",
+        "![Seconds over n, d, K and p](runtime.png)",
+        "",
+        *table,
+    ]
+    _plot(found)
+    lines += ["", *_limits()]
+    write("runtime", "python -m benchmarks.runtime", lines)
+
+
+def _limits() -> list[str]:
+    """The two times that the project promises, on 2,000 x 30 with K = 8."""
+    subject = problem(Size(2000, 30, 8))
+    relevance = METHODS["neon"].of(subject, 0)
+    calls: dict[str, Callable[[], Any]] = {
+        "`flipping_auc`, 5 repeats": lambda: flipping_auc(
+            subject.network, subject.rows, relevance, repeats=5
+        ),
+        "`shapley_values`, 100 permutations": lambda: shapley_values(subject.network, subject.rows),
+    }
+    times = side_by_side(calls, REPEATS)
+    return ["2,000 x 30, K = 8:", "", *(f"- {name}: {seconds:.1f} s" for name, seconds in times.items())]
+
+
+def _plot(found: dict[str, dict[str, tuple[list[int], list[float]]]]) -> None:
+    figure, axes = draw.panels(1, 4)
+    names = ["neon", "neon joint", "neon sequential", "shapley"]
+    names += [name for name in found if name not in names]
+    style = draw.styles(names)
+    labels = {"n": "rows n", "d": "features d", "K": "clusters K", "p": "support vectors per cluster p"}
+    for axis, (quantity, label) in zip(axes[0], labels.items(), strict=True):
+        for name in names:
+            values, seconds = found[name][quantity]
+            sizes = axes_of(name)[quantity]
+            each = [1e6 * time / size.n for time, size in zip(seconds, sizes, strict=True)]
+            axis.plot(values, each, **style[name])
+        axis.set_xscale("log", base=2)
+        axis.set_yscale("log")
+        axis.set_xlabel(label)
+    axes[0, 0].set_ylabel("microseconds per row")
+    draw.save(figure, "runtime", axes[0, 0], 6)
+
+
+if __name__ == "__main__":
+    main()

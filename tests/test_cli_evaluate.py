@@ -1,0 +1,140 @@
+"""``whycluster evaluate``, run as people run it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_iris
+
+from tests.test_cli import run
+from whycluster import cli
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Iris with a name, a constant, a gap and a species."""
+    iris = load_iris(as_frame=True)
+    frame = iris.data.copy()
+    frame.columns = ["sepal length", "sepal width", "petal length", "petal width"]
+    frame["who"] = [f"flower {i}" for i in range(150)]
+    frame["year"] = 1936
+    frame["species"] = iris.target_names[iris.target]
+    frame.loc[3, "petal width"] = np.nan
+    path = tmp_path_factory.mktemp("evaluate") / "iris.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+def evaluate(capsys: pytest.CaptureFixture[str], *arguments: Any) -> tuple[int, str, str]:
+    code = cli.main(["evaluate", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_a_file_is_clustered_and_methods_compared(table: Path) -> None:
+    result = run("evaluate", str(table), "--k", "3", "--repeats", "2", "--checks")
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    out = result.stdout
+    assert "149 rows, 4 columns, standardised; k-means with 3 clusters." in out
+    assert "who (String), year (constant), species (String)" in out
+    assert "1 of 150 rows have missing values and are left out." in out
+    for name in ("greedy oracle", "neon sequential", "shapley", "random", "conservation", "stability"):
+        assert name in out
+    assert out.index("greedy oracle") < out.index("neon") < out.index("random")
+
+
+def test_labels_of_a_column(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = evaluate(
+        capsys, table, "--labels", "species", "--methods", "neon", "random", "--repeats", 2
+    )
+    assert code == 0
+    assert "a surrogate of 'species' that foretells" in out
+    assert "shapley" not in out
+
+
+def test_other_kinds_of_files(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frame = pd.read_csv(table)
+    frame.to_parquet(tmp_path / "iris.parquet")
+    frame.to_csv(tmp_path / "iris.tsv", sep="\t", index=False)
+    options = ("--k", 3, "--methods", "neon", "random", "--repeats", 1, "--seed", 5)
+    expected = _tables(evaluate(capsys, table, *options)[1])
+    for name in ("iris.parquet", "iris.tsv"):
+        assert _tables(evaluate(capsys, tmp_path / name, *options)[1]) == expected
+
+
+def _tables(out: str) -> list[list[str]]:
+    """Methods and AUC, without the seconds."""
+    return [line.split()[:-1] for line in out.splitlines() if line.startswith(("neon", "random", "greedy"))]
+
+
+def test_many_rows_are_sampled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    X = np.random.default_rng(0).normal(size=(500, 3))
+    pd.DataFrame(X, columns=list("abc")).to_csv(tmp_path / "t.csv", index=False)
+    code, out, _ = evaluate(
+        capsys, tmp_path / "t.csv", "--k", 4, "--rows", 100, "--methods", "random", "--repeats", 1
+    )
+    assert code == 0
+    assert "100 of 500 rows are evaluated, chosen at random." in out
+
+
+def test_columns_can_be_ignored(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = evaluate(
+        capsys,
+        table,
+        "--k",
+        3,
+        "--ignore",
+        "sepal width",
+        "year",
+        "who",
+        "--methods",
+        "random",
+        "--repeats",
+        1,
+    )
+    assert code == 0
+    assert "3 columns, standardised" in out
+    assert "year" not in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["nothing.csv", "--k", 3], "there is no file nothing.csv"),
+        (["TABLE", "--k", 1], "--k must be from 2 to the number of rows, 149; got 1"),
+        (
+            ["TABLE", "--labels", "kind"],
+            "--labels must name columns of the table, sepal length, .*; got 'kind'",
+        ),
+        (["TABLE", "--k", 3, "--ignore", "kind"], "--ignore must name columns of the table.*got 'kind'"),
+        (["TABLE", "--k", 3, "--methods", "magic"], "methods must be among 'random'.*; got 'magic'"),
+        (["TABLE", "--k", 3, "--repeats", 0], "repeats must be a whole number of at least 1; got 0"),
+        (["TABLE", "--k", 3, "--rows", 0], "--rows must be at least 2; got 0"),
+    ],
+)
+def test_mistakes_are_one_line(
+    table: Path, capsys: pytest.CaptureFixture[str], arguments: list[Any], told: str
+) -> None:
+    given = [table if argument == "TABLE" else argument for argument in arguments]
+    code, out, err = evaluate(capsys, *given)
+    assert code == 2
+    assert out == ""
+    assert re.search(told, err), err
+    assert err.count("\n") == 1
+
+
+def test_files_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "broken.parquet").write_bytes(b"no parquet at all")
+    assert "broken.parquet cannot be read" in evaluate(capsys, tmp_path / "broken.parquet", "--k", 2)[2]
+    (tmp_path / "table.xls").write_bytes(b"")
+    assert "must be .csv, .tsv or .parquet" in evaluate(capsys, tmp_path / "table.xls", "--k", 2)[2]
+    (tmp_path / "words.csv").write_text("a,b\nx,y\nz,w\n")
+    assert "columns of numbers that vary" in evaluate(capsys, tmp_path / "words.csv", "--k", 2)[2]
+    (tmp_path / "gaps.csv").write_text("a,b\n1,\n2,\n,3\n,4\n")
+    assert "0 rows without missing values" in evaluate(capsys, tmp_path / "gaps.csv", "--k", 2)[2]
