@@ -12,7 +12,7 @@ import whycluster as wc
 from benchmarks import draw
 from benchmarks.datasets import data_folder
 from benchmarks.measure import write
-from benchmarks.table1 import BASELINES, ROWS, Row, models
+from benchmarks.table1 import BASELINES, ROWS, Row, case_of
 from whycluster.evaluation import compare
 
 FACTORS = tuple(2.0**power for power in range(-6, 7))
@@ -23,8 +23,8 @@ Curves = dict[str, list[float]]
 
 def measure(row: Row, folder: Path) -> tuple[Curves, float]:
     """Of each rule the AUC for all factors on its own heuristic; and that of the best baseline."""
-    X, fitted = models(row, folder)
-    model = fitted[0]
+    case = case_of(row, folder)
+    X, model = case.X, case.models[0]
     methods: dict[str, Any] = {}
     for rule in RULES:
         heuristic = wc.explain(model, X, rule=rule).beta

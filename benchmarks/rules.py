@@ -111,8 +111,10 @@ class Case:
         self, nats: Array | None = None, factor: float = STIFFER, power: float = 1.0, single: int = 3
     ) -> Array:
         """The sequential rule with other evidence, stiffness, sizes or rounds."""
-        used = np.clip(factor * self.beta * self.contrasts if nats is None else nats, -300, 300)
-        return gains(used, self.own, power * np.log(np.maximum(self.sizes, 1e-9)), single)
+        used = factor * self.beta * self.splits if nats is None else nats
+        used = np.minimum(used - used.min(axis=1, keepdims=True), 300.0)
+        own = self.own[:, None] == np.arange(len(self.sizes))
+        return gains(used, own, power * np.log(np.maximum(self.sizes, 1e-9)), single)
 
     def single(self) -> Array:
         """What each feature gains when it is the first."""
@@ -155,7 +157,7 @@ class Case:
             squares = ((members - self.model.cluster_centers_[k]) ** 2).sum(axis=0)
             variance[k] = (squares + 100 * pooled) / (len(members) + 100)
         log_density = -self.splits / (2 * variance) - np.log(variance) / 2
-        return self.sequential(log_density[np.arange(len(self.X)), self.own][:, None] - log_density)
+        return self.sequential(-log_density)
 
 
 def _joint(factor: float, power: float) -> Callable[[Case], Array]:

@@ -28,7 +28,7 @@ def expected(X: Array, centers: Array, prior: Array, beta: float) -> Array:
     for x in X:
         splits = (x - centers) ** 2
         own = int(splits.sum(axis=1).argmin())
-        gain = reference.gains(splits - splits[own], own, prior, beta)
+        gain = reference.gains(splits, list(range(len(centers))), own, prior, beta)
         evidence = np.delete(splits.sum(axis=1) - splits[own].sum(), own).min()
         rows.append(gain * evidence / gain.sum())
     return np.array(rows)
@@ -78,12 +78,39 @@ def test_every_energy_bears_as_much_as_under_the_joint_rule(wine: Array, fit: An
     assert not np.allclose(exp.relevance, joint.relevance)
 
 
-def test_contrasts_of_every_energy_are_its_contrasts(wine: Array) -> None:
-    """Those of all pairs at once are those of `against`."""
+def test_kernels_are_taken_apart_into_their_support_vectors(wine: Array) -> None:
+    model = wc.KernelKMeans(3, n_support=4, random_state=0).fit(wine)
+    exp = wc.explain(model, wine, rule="sequential")
+    assert exp.beta == model.gamma_  # at which the density of a cluster is a mixture
+    energy = wc.neuralize(model).energy
+    cluster_of, log_weight = energy.parts
+    prior = np.bincount(model.predict(wine)) / len(wine)
+    total = wc.explain(model, wine, rule="joint", beta=exp.beta).relevance.sum(axis=1)
+    support = model.support_vectors_
+    for row in range(0, len(wine), 9):
+        terms = (wine[row] - support) ** 2
+        own, weights = int(exp.cluster[row]), np.exp(log_weight) * prior[cluster_of]
+        gain = reference.gains(terms, cluster_of.tolist(), own, weights, exp.beta)
+        if gain.sum() > 0:
+            assert exp.relevance[row] == pytest.approx(gain * total[row] / gain.sum(), abs=1e-6)
+
+
+def test_mixtures_have_a_stiffness_of_their_own(wine: Array) -> None:
+    mixture = GaussianMixture(3, covariance_type="diag", random_state=0).fit(wine)
+    assert wc.explain(mixture, wine, rule="sequential").beta == 1.0
+    head = wc.neuralize(wine[::50], metric="dot")
+    assert wc.explain(head, wine, rule="sequential").beta == 1.0
+    cosine = wc.neuralize(wine[::50], metric="cosine")
+    plain = wc.explain(cosine, wine).beta
+    assert plain is not None
+    assert wc.explain(cosine, wine, rule="sequential").beta == pytest.approx(4.0 * plain)
+
+
+def test_terms_of_every_energy_are_its_contrasts(wine: Array) -> None:
+    """But for what all clusters share, those of all clusters at once are those of `against`."""
     for model in (
         GaussianMixture(3, random_state=0, reg_covar=0.1).fit(wine),
         BisectingKMeans(4, random_state=0).fit(wine),
-        wc.KernelKMeans(3, random_state=0).fit(wine),
         wc.neuralize(wine[::40], metric="manhattan"),
         KMeans(4, n_init=1, random_state=0).fit(wine + 1e6),
     ):
@@ -93,7 +120,8 @@ def test_contrasts_of_every_energy_are_its_contrasts(wine: Array) -> None:
         own = np.searchsorted(network.labels, network.assign(rows))
         out = np.empty((len(rows), energy.n_clusters, 13))
         moved = rows if offset is None else rows - offset
-        energy.contrasts(np.ascontiguousarray(moved), own, out, np.empty((len(rows), energy.scratch_width)))
+        energy.terms(np.ascontiguousarray(moved), own, out, np.empty((len(rows), energy.scratch_width)))
+        out -= out[np.arange(len(rows)), own][:, None]
         for k, label in enumerate(network.labels):
             other = np.flatnonzero(own != k)
             against = wc.explain(network, rows[other], against=label).relevance
@@ -176,9 +204,9 @@ def test_extremes(wine: Array, kmeans: Any) -> None:
 
 def test_rows_that_constants_hold_in_their_cluster_stay_as_they_are() -> None:
     """A weight that outweighs all features: there is no gain to share."""
-    contrasts = np.array([[[0.0, 0.0], [-1.0, -2.0]]])
+    terms = np.array([[[0.0, 0.0], [-1.0, -2.0]]])
     relevance = np.array([[-1.0, -2.0]])
-    redistribute(contrasts, np.array([0]), np.log([0.5, 0.5]), 1.0, relevance)
+    redistribute(terms, np.array([[True, False]]), np.log([0.5, 0.5]), 1.0, relevance)
     assert relevance.tolist() == [[-1.0, -2.0]]
 
 

@@ -44,9 +44,9 @@ def explain(
         it). By default the cluster of each row.
     against : a cluster, or one per row. Explains why the row is in its cluster rather than in this one.
         A row of that cluster itself has nothing to explain: its evidence and relevance are 0.
-    beta : the stiffness of the soft minimum over the competitors; "auto" is 1 / (mean evidence), Eq. 3, and
-        four times that for the sequential rule; infinity lets the nearest competitor take all. Contrasts
-        (`against`, "why not") need none.
+    beta : the stiffness of the soft minimum over the competitors; "auto" is 1 / (mean evidence), Eq. 3; for
+        the sequential rule that of the model's own probabilities, or else four times as much; infinity lets
+        the nearest competitor take all. Contrasts (`against`, "why not") need none.
     rule : "min-take-most" (the paper's), "joint" (one denominator for all competitors), "sequential"
         (features one after another, each by what it adds to those before it: the most faithful order, with
         fewer features, but it may jump where the order changes) or "contrast" (with the strongest competitor

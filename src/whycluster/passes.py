@@ -32,7 +32,7 @@ from whycluster.sequence import STIFFER, redistribute
 from whycluster.table import Table
 from whycluster.tree import Tree
 
-_CONTRAST_BYTES = 4 << 20  # of all pairs of clusters and features of some rows, which only one rule needs
+_TERMS_BYTES = 4 << 20  # for what all clusters say of all features of some rows, which only one rule needs
 
 
 @dataclass(frozen=True)
@@ -273,14 +273,16 @@ def _redistribute(
     """Share the relevance of rows of no negative evidence in sequence; these are taken some at a time."""
     assert question.log_prior is not None
     assert question.beta is not None
-    size = max(1, _CONTRAST_BYTES // (8 * energy.n_clusters * energy.n_features))
+    parts = energy.parts
+    log_weight = parts.log_weight + question.log_prior[parts.cluster]
+    size = max(1, _TERMS_BYTES // (8 * len(log_weight) * energy.n_features))
     for start in range(0, len(x), size):
         part = slice(start, start + size)
         rows = start + np.flatnonzero(standing.evidence[part] >= 0)
-        contrasts = np.empty((len(rows), energy.n_clusters, energy.n_features))
-        own, relevance = standing.cluster[rows], out[rows]
-        energy.contrasts(x[rows], own, contrasts, scratch[: len(rows)])
-        redistribute(contrasts, own, question.log_prior, question.beta, relevance)
+        terms = np.empty((len(rows), len(log_weight), energy.n_features))
+        cluster, relevance = standing.cluster[rows], out[rows]
+        energy.terms(x[rows], cluster, terms, scratch[: len(rows)])
+        redistribute(terms, parts.cluster == cluster[:, None], log_weight, question.beta, relevance)
         out[rows] = relevance
 
 
@@ -290,7 +292,10 @@ def _measured(question: Question, energy: Energy, table: Table, hold: Attributio
     beta = min(1.0 / mean, np.finfo(np.float64).max) if mean > 0.0 else math.inf
     if question.rule != SEQUENTIAL:
         return replace(question, beta=beta)
-    beta = STIFFER * beta if question.beta is None else question.beta
+    if question.beta is not None:
+        beta = question.beta
+    else:
+        beta = STIFFER * beta if energy.stiffness is None else energy.stiffness
     log_prior = np.log(
         np.maximum(sizes, 1) / sizes.sum()
     )  # a cluster without rows is as one with a single one

@@ -53,12 +53,11 @@ class AdditiveEnergy(Energy):
         """The weighted sum of the splits."""
         _add_up(self.split, x, weights, out, scratch)
 
-    def contrasts(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
-        """The splits, minus that of the own cluster."""
+    def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:  # noqa: ARG002
+        """The splits as they are."""
         for k in range(self.n_clusters):
             self.split(x, k, scratch)
             out[:, k] = scratch
-        out -= out[np.arange(len(x)), cluster][:, None]
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """The weighted sum of the slopes: each feature has a term of its own."""

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import numpy as np
 
 from whycluster.arrays import Codes, Floats
 from whycluster.tree import Tree
+
+
+class Parts(NamedTuple):
+    """What clusters are made of: of each part its cluster, and the log of its weight there."""
+
+    cluster: Codes
+    log_weight: Floats
 
 
 class Energy(ABC):
@@ -45,8 +53,19 @@ class Energy(ABC):
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """Write sum_k weights_k grad s_k(x) into ``out`` of shape (b, d); ``weights`` as in `combine`."""
 
-    def contrasts(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
-        """Write e_k - e_c for every cluster k into ``out`` of shape (b, K, d); c is given for each row."""
+    stiffness: float | None = None
+    """The beta at which exp(-beta s) are probabilities, where the model has one."""
+
+    @property
+    def parts(self) -> Parts:
+        """What `terms` are of: the clusters themselves, unless these are made of several parts."""
+        return Parts(np.arange(self.n_clusters), np.zeros(self.n_clusters))
+
+    def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
+        """Write the split of every part into ``out`` of shape (b, P, d), up to a term that all of them share.
+
+        ``cluster`` is (b,), the cluster of each row: here what is written is e_k - e_c.
+        """
         rows = np.arange(len(x))
         weights = np.zeros((len(x), self.n_clusters))
         split = np.empty_like(x)

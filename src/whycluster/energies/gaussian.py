@@ -23,6 +23,7 @@ class DiagonalGaussianEnergy(AdditiveEnergy):
     """
 
     gives_probabilities = True
+    stiffness = 1.0
 
     def __init__(self, means: Floats, precisions: Floats, log_weights: Floats) -> None:
         super().__init__(means)
@@ -63,6 +64,7 @@ class GaussianEnergy(Energy):
     """
 
     gives_probabilities = True
+    stiffness = 1.0
 
     def __init__(self, means: Floats, roots: Floats, log_weights: Floats) -> None:
         self.n_clusters, self.n_features = means.shape

@@ -21,6 +21,7 @@ class LinearEnergy(Energy):
     """
 
     gives_probabilities = True
+    stiffness: float | None = 1.0
 
     def __init__(self, directions: Floats, bias: Floats | None = None) -> None:
         self.n_clusters, self.n_features = directions.shape
@@ -60,6 +61,7 @@ class CosineEnergy(LinearEnergy):
     """
 
     gives_probabilities = False
+    stiffness = None
 
     def __init__(self, directions: Floats) -> None:
         lengths = np.linalg.norm(directions, axis=1, keepdims=True)

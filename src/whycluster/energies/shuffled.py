@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from whycluster.arrays import Codes, Floats
-from whycluster.energies.energy import Energy, carve
+from whycluster.energies.energy import Energy, Parts, carve
 
 
 class ShuffledEnergy(Energy):
@@ -26,6 +26,7 @@ class ShuffledEnergy(Energy):
         self.shift = shift if energy.offset is None else shift - energy.offset
         self.n_clusters, self.n_features = energy.n_clusters, energy.n_features
         self.gives_probabilities, self.tree = energy.gives_probabilities, energy.tree
+        self.stiffness = energy.stiffness
         self.offset = None
         self.scratch_width = 2 * self.n_features + energy.scratch_width
 
@@ -39,6 +40,18 @@ class ShuffledEnergy(Energy):
         moved, split, rest = self._move(x, scratch)
         self.energy.combine(moved, weights, split, rest)
         out[:, self.order] = split
+
+    @property
+    def parts(self) -> Parts:
+        """Those of the energy."""
+        return self.energy.parts
+
+    def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
+        """Those of the moved rows, each given to the feature that it came from."""
+        moved, _, rest = self._move(x, scratch)
+        terms = np.empty_like(out)
+        self.energy.terms(moved, cluster, terms, rest)
+        out[:, :, self.order] = terms
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """The chain rule."""

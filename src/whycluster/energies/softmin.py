@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from whycluster.arrays import Codes, Floats
-from whycluster.energies.energy import Energy, carve
+from whycluster.energies.energy import Energy, Parts, carve
 from whycluster.energies.squared import SquaredEnergy
 
 _FEW_UNITS = 64  # matrix products with fewer rows are slow
@@ -109,6 +109,20 @@ class KernelEnergy(Energy):
             np.matmul(q.reshape(-1, len(x)).T, self.units.slopes[self._units_of(chunk)], out=some)
             out += some
 
+    @property
+    def stiffness(self) -> float | None:  # type: ignore[override]
+        """Gamma: the density of a cluster is then the mixture of its support vectors."""
+        return None if self._hard else self.gamma
+
+    @property
+    def parts(self) -> Parts:
+        """The support vectors."""
+        return Parts(self.unit_cluster, self._constants[:, 0])
+
+    def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
+        """(x - u_j)^2."""
+        self.units.terms(x, cluster, out, *carve(scratch, self.units.scratch_width))
+
     def shares(self, x: Floats, k: int) -> Floats:
         """q_j of the support vectors of one cluster, (p, b)."""
         logits = np.empty((self.sizes[k], len(x)))
@@ -193,6 +207,23 @@ class FloorEnergy(Energy):
         self.n_clusters, self.n_features = clusters.n_clusters + 1, clusters.n_features
         self.offset = clusters.offset
         self.scratch_width = max(clusters.scratch_width, self.n_features)
+
+    @property
+    def stiffness(self) -> float | None:  # type: ignore[override]
+        """That of the clusters."""
+        return self.clusters.stiffness
+
+    @property
+    def parts(self) -> Parts:
+        """Those of the clusters, then the floor, with what of it is no feature's as its weight."""
+        cluster, log_weight = self.clusters.parts
+        rest = -(self.stiffness or 0.0) * (self.floor - self.split.sum())
+        return Parts(np.append(cluster, self.n_clusters - 1), np.append(log_weight, rest))
+
+    def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
+        """Those of the clusters, then the split of the floor."""
+        self.clusters.terms(x, cluster, out[:, :-1], *carve(scratch, self.clusters.scratch_width))
+        out[:, -1] = self.split
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """Those of the clusters, then the constant; both without what the units leave out."""
