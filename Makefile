@@ -1,11 +1,12 @@
 # make demo   a first look: installs the package and explains the wine data
 # make test   everything: format, lint, types, doctests, README, tests
-# make bench  the speed figures, measured again (by hand; takes some minutes)
+# make bench  all figures, measured again (by hand; takes an hour or two; DATA is the folder of data sets)
 
 PYTHON ?= python3
 DEMO := .venv-demo
 TEST := .venv
 BIO := .venv-bio
+DATA ?= ../shared/data
 
 .PHONY: demo test bench golden clean
 
@@ -24,6 +25,12 @@ bench: $(TEST)/installed
 	$(TEST)/bin/python -m benchmarks.kernel
 	$(TEST)/bin/python -m benchmarks.surrogate
 	$(TEST)/bin/python -m benchmarks.startup
+	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	$(TEST)/bin/python -m benchmarks.table1 --data $(DATA)
+	$(TEST)/bin/python -m benchmarks.rules --data $(DATA)
+	$(TEST)/bin/python -m benchmarks.beta --data $(DATA)
+	$(TEST)/bin/python -m benchmarks.varying
+	$(TEST)/bin/python -m benchmarks.runtime
 
 $(DEMO)/installed: pyproject.toml $(shell find src -name '*.py')
 	$(PYTHON) -m venv $(DEMO)

@@ -185,8 +185,8 @@ _INTRODUCTION = [
 
 
 _ABOUT_NEWS = (
-    "news: 250 of the 1,938 messages of the mini subset, of which neither the model nor the density has seen "
-    "one; vectors as they are, two seeds, 2 draws per step. The paper has more messages and older word vectors"
+    "news: 250 of the 1,938 messages of the mini subset, of which neither model nor density has seen one; "
+    "vectors as they are, two seeds, 2 draws per step. The paper has more messages and older word vectors"
 )
 
 

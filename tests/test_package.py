@@ -191,7 +191,9 @@ def test_every_parameter_is_documented(function: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::whycluster.FidelityWarning")  # the README says that it warns
-@pytest.mark.parametrize(("page", "n_blocks"), [("README.md", 5), ("docs/models.md", 2)])
+@pytest.mark.parametrize(
+    ("page", "n_blocks"), [("README.md", 6), ("docs/models.md", 2), ("docs/faithfulness.md", 2)]
+)
 def test_the_code_in_the_pages_runs(
     page: str, n_blocks: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -215,6 +217,16 @@ def test_the_readme_shows_the_demo_as_it_is() -> None:
     shown = re.findall(r"```text\n(.*?)```", readme, re.DOTALL)
     assert len(shown) == 2
     assert all(part in demo for part in shown)
+
+
+def test_tables_in_the_pages_are_those_that_were_measured() -> None:
+    """A figure in the documentation is one that a benchmark wrote."""
+    page = (ROOT / "docs" / "faithfulness.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("|")]
+    measured = "\n".join(path.read_text() for path in (ROOT / "benchmarks" / "results").glob("*.md"))
+    assert len(rows) > 20
+    for row in rows:
+        assert row in measured, row
 
 
 def test_versions_agree() -> None:

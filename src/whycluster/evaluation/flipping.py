@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +16,6 @@ from whycluster.evaluation import samplers
 from whycluster.evaluation.samplers import ConditionalKDE, Known, Sampler
 from whycluster.evaluation.subject import Subject
 from whycluster.explanation import Explanation
-from whycluster.progress import Progress
-
-_BLOCK_VALUES = 1 << 20  # numbers in the completions of a block of rows (8 MB)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -116,32 +114,19 @@ def flipping_auc(
 
 def flip(subject: Subject, relevance: Floats, sampler: Sampler, repeats: int, random_state: int) -> Flipping:
     """The same, of a subject that is open."""
-    n_rows, d = relevance.shape
-    curves = np.empty((n_rows, d + 1))
-    starts, seeds = row_blocks(subject, repeats, random_state)
+    d = relevance.shape[1]
+    curves = np.empty((len(relevance), d + 1))
 
-    def work(block: int) -> None:
-        rng = np.random.default_rng(seeds[block])
-        rows = slice(starts[block], starts[block + 1])
+    def work(rows: slice, rng: np.random.Generator, step: Callable[[], None]) -> None:
         z, cluster = subject.rows[rows], subject.cluster[rows]
         place = _places(relevance[rows], rng)
-        for step in range(d + 1):
-            completed = complete(sampler, z, place < step, repeats, rng)
-            curves[rows, step] = subject.stays(completed, cluster).mean(axis=0)
-            bar.step()
+        for n_known in range(d + 1):
+            completed = complete(sampler, z, place < n_known, repeats, rng)
+            curves[rows, n_known] = subject.stays(completed, cluster).mean(axis=0)
+            step()
 
-    with Progress("flipping", (len(starts) - 1) * (d + 1)) as bar:
-        subject.each(work, len(starts) - 1)
+    subject.in_blocks(work, "flipping", d + 1, repeats, random_state)
     return Flipping(curves)
-
-
-def row_blocks(
-    subject: Subject, per_row: int, random_state: int
-) -> tuple[list[int], list[np.random.SeedSequence]]:
-    """Where blocks of rows begin, and the last ends; and a seed for each, whatever thread it runs on."""
-    size = max(1, min(_BLOCK_VALUES // (subject.n_features * per_row), -(-subject.n_rows // 4)))
-    starts = [*range(0, subject.n_rows, size), subject.n_rows]
-    return starts, np.random.SeedSequence(random_state).spawn(len(starts) - 1)
 
 
 def complete(sampler: Sampler, z: Floats, known: Known, repeats: int, rng: np.random.Generator) -> Floats:

@@ -13,11 +13,10 @@ from whycluster.arrays import Floats
 from whycluster.errors import InvalidInputError, MissingDependencyError
 from whycluster.estimators import check_whole
 from whycluster.evaluation import samplers, shapley
-from whycluster.evaluation.flipping import complete, open_sampler, row_blocks
+from whycluster.evaluation.flipping import complete, open_sampler
 from whycluster.evaluation.samplers import Sampler
 from whycluster.evaluation.subject import Subject
 from whycluster.passes import Question
-from whycluster.progress import Progress
 from whycluster.table import ArrayTable
 
 _PERMUTATIONS = 100
@@ -102,21 +101,17 @@ def _pda_kde(subject: Subject, random_state: int) -> Floats:
 def _without_each(subject: Subject, sampler: Sampler, random_state: int) -> Floats:
     """Prediction difference analysis: how often the row leaves its cluster when one feature is missing."""
     result = np.empty_like(subject.rows)
-    starts, seeds = row_blocks(subject, _PDA_DRAWS, random_state)
 
-    def work(block: int) -> None:
-        rng = np.random.default_rng(seeds[block])
-        rows = slice(starts[block], starts[block + 1])
+    def work(rows: slice, rng: np.random.Generator, step: Callable[[], None]) -> None:
         z = subject.rows[rows]
         for i in range(subject.n_features):
             known = np.ones(z.shape, dtype=bool)
             known[:, i] = False
             completed = complete(sampler, z, known, _PDA_DRAWS, rng)
             result[rows, i] = 1.0 - subject.stays(completed, subject.cluster[rows]).mean(axis=0)
-            bar.step()
+            step()
 
-    with Progress("PDA", len(seeds) * subject.n_features) as bar:
-        subject.each(work, len(seeds))
+    subject.in_blocks(work, "PDA", subject.n_features, _PDA_DRAWS, random_state)
     return result
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from whycluster.arrays import Floats
-from whycluster.evaluation.flipping import complete, row_blocks
+from whycluster.evaluation.flipping import complete
 from whycluster.evaluation.samplers import Sampler
 from whycluster.evaluation.subject import Subject
-from whycluster.progress import Progress
 
 _DRAWS = 50  # completions that a feature's chance is estimated from
 
@@ -21,28 +22,24 @@ def greedy(subject: Subject, sampler: Sampler, random_state: int) -> Floats:
     """
     d = subject.n_features
     relevance = np.empty_like(subject.rows)
-    starts, seeds = row_blocks(subject, d * _DRAWS, random_state)
 
-    def work(block: int) -> None:
-        rng = np.random.default_rng(seeds[block])
-        rows = slice(starts[block], starts[block + 1])
+    def work(rows: slice, rng: np.random.Generator, step: Callable[[], None]) -> None:
         z, cluster = subject.rows[rows], subject.cluster[rows]
         at = np.arange(len(z))
         known = np.zeros(z.shape, dtype=bool)
-        for step in range(d):
+        for n_left in range(d, 0, -1):
             # One more feature each, in every row: (b, left, d)
-            left = np.nonzero(~known)[1].reshape(len(z), d - step)
-            tried = np.repeat(known[:, None], d - step, axis=1)
-            tried[at[:, None], np.arange(d - step), left] = True
-            many, owner = np.repeat(z, d - step, axis=0), np.repeat(cluster, d - step)
+            left = np.nonzero(~known)[1].reshape(len(z), n_left)
+            tried = np.repeat(known[:, None], n_left, axis=1)
+            tried[at[:, None], np.arange(n_left), left] = True
+            many, owner = np.repeat(z, n_left, axis=0), np.repeat(cluster, n_left)
             completed = complete(sampler, many, tried.reshape(-1, d), _DRAWS, rng)
-            chance = subject.stays(completed, owner).mean(axis=0).reshape(len(z), d - step)
+            chance = subject.stays(completed, owner).mean(axis=0).reshape(len(z), n_left)
             chance += rng.random(chance.shape) / (2 * _DRAWS)  # ties fall at random
             best = left[at, chance.argmax(axis=1)]
             known[at, best] = True
-            relevance[rows][at, best] = d - step
-            bar.step()
+            relevance[rows][at, best] = n_left
+            step()
 
-    with Progress("greedy oracle", d * len(seeds)) as bar:
-        subject.each(work, len(seeds))
+    subject.in_blocks(work, "greedy oracle", d, d * _DRAWS, random_state)
     return relevance

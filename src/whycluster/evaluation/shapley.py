@@ -7,14 +7,13 @@ are those of a random row of the data.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from whycluster.arrays import Floats
 from whycluster.errors import InvalidInputError
-from whycluster.evaluation.flipping import row_blocks
 from whycluster.evaluation.subject import Subject
-from whycluster.progress import Progress
 
 MOST_ENUMERATED = 12  # features, of which all sets are tried
 _MOST_COALITIONS = 1 << 17  # rows that are assigned at once
@@ -28,23 +27,19 @@ def sampled(subject: Subject, permutations: int, random_state: int) -> Floats:
     """
     n_pairs, d = -(-permutations // 2), subject.n_features
     total = np.zeros_like(subject.rows)
-    starts, seeds = row_blocks(subject, d + 1, random_state)
 
-    def work(block: int) -> None:
-        rng = np.random.default_rng(seeds[block])
-        rows = slice(starts[block], starts[block + 1])
+    def work(rows: slice, rng: np.random.Generator, step: Callable[[], None]) -> None:
         x = subject.rows[rows]
         for _ in range(n_pairs):
             z = subject.rows[rng.integers(subject.n_rows, size=len(x))]
             place = rng.permuted(np.tile(np.arange(d), (len(x), 1)), axis=1)
             for way in (place, d - 1 - place):
-                steps = np.arange(d + 1)[:, None, None]
-                stays = subject.stays(np.where(way < steps, x, z), subject.cluster[rows])
+                n_known = np.arange(d + 1)[:, None, None]
+                stays = subject.stays(np.where(way < n_known, x, z), subject.cluster[rows])
                 total[rows] += np.take_along_axis(np.diff(stays, axis=0).T, way, axis=1)
-            bar.step()
+            step()
 
-    with Progress("Shapley values", n_pairs * len(seeds)) as bar:
-        subject.each(work, len(seeds))
+    subject.in_blocks(work, "Shapley values", n_pairs, d + 1, random_state)
     return total / (2 * n_pairs)
 
 
@@ -73,15 +68,14 @@ def _values(subject: Subject) -> Floats:
     known = (np.arange(2**d)[:, None] >> np.arange(d)) & 1 == 1
     value = np.zeros((n_rows, 2**d))
     size = max(1, _MOST_COALITIONS // 2**d)
-    starts = range(0, n_rows, size)
 
-    def work(row: int) -> None:
-        for start in starts:
-            others = subject.rows[start : start + size]
-            mixed = np.where(known[:, None], subject.rows[row], others)
-            value[row] += subject.stays(mixed, subject.cluster[[row]]).sum(axis=1)
-        bar.step()
+    def work(rows: slice, rng: np.random.Generator, step: Callable[[], None]) -> None:  # noqa: ARG001  # no chance
+        for row in range(rows.start, rows.stop):
+            for start in range(0, n_rows, size):
+                others = subject.rows[start : start + size]
+                mixed = np.where(known[:, None], subject.rows[row], others)
+                value[row] += subject.stays(mixed, subject.cluster[[row]]).sum(axis=1)
+        step()
 
-    with Progress("Shapley values", n_rows) as bar:
-        subject.each(work, n_rows)
+    subject.in_blocks(work, "Shapley values", 1, 2**d, 0)
     return np.asarray(value / n_rows)

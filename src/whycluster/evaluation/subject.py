@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,7 +15,12 @@ from whycluster.errors import InvalidInputError
 from whycluster.frames import build_frame
 from whycluster.network import Network
 from whycluster.neuralize import neuralize
+from whycluster.progress import Progress
 from whycluster.table import ArrayTable, Table, open_table
+
+_BLOCK_VALUES = 1 << 20
+
+Work: TypeAlias = Callable[[slice, np.random.Generator, Callable[[], None]], None]
 
 
 class Subject:
@@ -66,8 +71,32 @@ class Subject:
         assigned = self.assign(rows.reshape(-1, self.n_features)).reshape(rows.shape[:-1])
         return np.asarray(assigned == cluster, dtype=np.float64)
 
-    def each(self, work: Callable[[int], None], n_tasks: int) -> None:
-        """Call ``work`` with 0, 1, ...: on several threads, unless a user's function is part of it."""
+    def in_blocks(self, work: Work, title: str, n_steps: int, per_row: int, random_state: int) -> None:
+        """Call ``work(rows, rng, step)`` for blocks of rows that have no more than 8 MB of numbers to hold.
+
+        On several threads, unless a user's function is part of it. What is drawn depends on the seed and the
+        blocks only, never on the threads.
+
+        Parameters
+        ----------
+        work : gets a slice of rows, a generator, and a function to be called after each step
+        title, n_steps : for the progress bar; the steps are those of one block
+        per_row : how many times a row's features it holds for each row
+        random_state : seed
+        """
+        most = max(1, _BLOCK_VALUES // (self.n_features * per_row))
+        size = min(most, -(-self.n_rows // 4))  # small data too are for more than one thread
+        starts = range(0, self.n_rows, size)
+        seeds = np.random.SeedSequence(random_state).spawn(len(starts))
+
+        def one(block: int) -> None:
+            rows = slice(starts[block], min(starts[block] + size, self.n_rows))
+            work(rows, np.random.default_rng(seeds[block]), bar.step)
+
+        with Progress(title, n_steps * len(starts)) as bar:
+            self._each(one, len(starts))
+
+    def _each(self, work: Callable[[int], None], n_tasks: int) -> None:
         if self.network is not None:
             blocks.each(work, n_tasks)
             return

@@ -1,0 +1,79 @@
+"""The benchmarks of faithfulness, on what every installation has: they run, and say what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+
+from benchmarks import beta, datasets, draw, measure, rules, runtime, table1, varying
+from whycluster.evaluation import METHODS
+
+
+@pytest.fixture(autouse=True)
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Nothing that was measured is overwritten."""
+    monkeypatch.setattr(measure, "RESULTS", tmp_path)
+    monkeypatch.setattr(draw, "RESULTS", tmp_path)
+    monkeypatch.setattr("sys.argv", ["benchmark", "--data", str(tmp_path / "nowhere")])
+    return tmp_path
+
+
+def test_table_1_says_what_is_missing(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table1, "SEEDS", range(1))
+    monkeypatch.setattr(table1, "REPEATS", 2)
+    table1.main()
+    page = (results / "table1.md").read_text()
+    assert "| winer | 178 x 13 | 6 | kmeans | paper | 78.36 |" in page
+    assert "first" in page
+    for name in ("buddy", "hepac", "seeds", "news", "trpad", "sales", "water", "whlsl"):
+        assert f"- {name}: not measured" in page
+
+
+def test_rules_say_what_is_missing(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "SEEDS", range(1))
+    monkeypatch.setattr(rules, "MOST_ROWS", 60)
+    monkeypatch.setattr(rules, "TUNED", {"iris": 3, "hepac": 8})
+    monkeypatch.setattr(rules, "REPORTED", {"winer": 3})
+    rules.main()
+    page = (results / "rules.md").read_text()
+    assert "| winer | 60 x 13 | 3 |" in page
+    assert "- hepac: not measured" in page
+    assert all(f"| {name} |" in page for name in (*rules.MAIN, *rules.CANDIDATES))
+
+
+def test_candidates_are_what_they_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of them are rules of the package, written another way."""
+    monkeypatch.setattr(rules, "SEEDS", range(1))
+    X = datasets.load("winer", Path("nowhere"))
+    model = KMeans(5, n_init=1, random_state=0).fit(X)
+    case = rules.Case(model, X, X)
+    for candidate, method in (("joint, beta x 1, sizes^0", "neon joint"), ("sequential", "neon sequential")):
+        made = case.sequential() if candidate == "sequential" else rules.CANDIDATES[candidate](case)
+        expected = METHODS[method](model, X)
+        for row in range(0, len(X), 20):
+            assert np.corrcoef(made[row], expected[row])[0, 1] == pytest.approx(1.0)
+
+
+def test_figures_are_drawn(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(varying, "FEATURES", (2, 3))
+    monkeypatch.setattr(varying, "CLUSTERS", (2, 3, 4, 5, 6, 7))
+    monkeypatch.setattr(varying, "SEEDS", range(1))
+    monkeypatch.setattr(varying, "METHODS", varying.METHODS[:6])
+    varying.main()
+    monkeypatch.setattr(beta, "FACTORS", (0.5, 1.0, 2.0))
+    monkeypatch.setattr(table1, "SEEDS", range(1))
+    beta.main()
+    for name in ("varying", "beta"):
+        assert (results / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert "![" in (results / f"{name}.md").read_text()
+    assert "- hepac: not measured" in (results / "beta.md").read_text()
+
+
+def test_slopes_are_exponents() -> None:
+    assert runtime.slope([1, 2, 4, 8], [5.0, 3.0, 12.0, 48.0]) == pytest.approx(2.0)
+    sizes = runtime.axes_of("neon")
+    assert [size.p for size in sizes["p"]] == [16, 32, 64, 128]
+    assert runtime.problem(sizes["p"][0]).rows.shape == (1024, 32)
