@@ -7,7 +7,6 @@ vectors.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import re
@@ -25,6 +24,7 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from sklearn.metrics import adjusted_rand_score
 
 import whycluster as wc
+from benchmarks.datasets import data_folder
 from benchmarks.measure import write
 
 Documents = tuple[NDArray[np.float64], NDArray[np.intp]]
@@ -77,9 +77,7 @@ def agreement(X: NDArray[np.float64], y: NDArray[np.intp], seed: int) -> tuple[f
 
 def main() -> None:
     """Into results/news.md."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    data = parser.parse_args().data
+    data = data_folder(__doc__)
     if not (data / "news").is_dir() or not (data / "spacy_md").is_dir():
         raise SystemExit(f"news and spacy_md are not in {data}; say where they are with --data")
     means = WordMeans(data / "spacy_md")

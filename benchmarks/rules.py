@@ -19,6 +19,7 @@ from sklearn.cluster import KMeans
 from benchmarks.datasets import NOTES, data_folder, load
 from benchmarks.measure import write
 from whycluster.evaluation import METHODS, Comparison, ConditionalKDE, compare
+from whycluster.evaluation.flipping import standard_error
 from whycluster.sequence import STIFFER, gains
 
 Array = NDArray[np.float64]
@@ -112,9 +113,8 @@ class Case:
     ) -> Array:
         """The sequential rule with other evidence, stiffness, sizes or rounds."""
         used = factor * self.beta * self.splits if nats is None else nats
-        used = np.minimum(used - used.min(axis=1, keepdims=True), 300.0)
         own = self.own[:, None] == np.arange(len(self.sizes))
-        return gains(used, own, power * np.log(np.maximum(self.sizes, 1e-9)), single)
+        return gains(used.copy(), own, power * np.log(np.maximum(self.sizes, 1e-9)), 1.0, single)
 
     def single(self) -> Array:
         """What each feature gains when it is the first."""
@@ -132,20 +132,20 @@ class Case:
 
     def from_mean(self) -> Array:
         """The joint rule with the population mean in place of the midpoint as reference."""
+        return np.asarray(self._slope() * (self.X - self.X.mean(axis=0)))
+
+    def _slope(self) -> Array:
+        """2 (mu_c - mu_k), averaged over the competitors by the joint rule."""
         p = np.exp(-self.beta * (self.h - self.f[:, None]))
         p[np.arange(len(p)), self.own] = 0.0
         p /= p.sum(axis=1, keepdims=True)
         centers = self.model.cluster_centers_
-        return np.asarray(2.0 * (centers[self.own] - p @ centers) * (self.X - self.X.mean(axis=0)))
+        return np.asarray(2.0 * (centers[self.own] - p @ centers))
 
     def correlated(self) -> Array:
         """The same, where a known feature also moves the expectation of those that correlate with it."""
-        p = np.exp(-self.beta * (self.h - self.f[:, None]))
-        p[np.arange(len(p)), self.own] = 0.0
-        p /= p.sum(axis=1, keepdims=True)
-        centers, covariance = self.model.cluster_centers_, np.cov(self.X.T)
-        slope = 2.0 * (centers[self.own] - p @ centers)
-        return np.asarray(slope @ (covariance / np.diag(covariance)) * (self.X - self.X.mean(axis=0)))
+        covariance = np.cov(self.X.T)
+        return np.asarray(self._slope() @ (covariance / np.diag(covariance)) * (self.X - self.X.mean(axis=0)))
 
     def naive_bayes(self) -> Array:
         """Log-likelihood ratios with each feature's variance in each cluster, drawn to the pooled one."""
@@ -199,23 +199,22 @@ def measure(name: str, n_clusters: int, folder: Path) -> Result:
     X = load(name, folder)
     kde = ConditionalKDE(X)
     found = Result([], [], [])
+    rows = X[np.random.default_rng(0).permutation(len(X))[:MOST_ROWS]]
 
     def any_row(rows: Array, known: NDArray[np.bool_], rng: np.random.Generator) -> Array:
         return np.where(known, rows, X[rng.integers(len(X), size=len(rows))])
 
     for seed in SEEDS:
         model = KMeans(n_clusters, n_init=10, random_state=seed).fit(X)
-        rows = X[np.random.default_rng(seed).permutation(len(X))[:MOST_ROWS]]
         case = Case(model, rows, X)
         methods: dict[str, Any] = {method: METHODS[method] for method in ("random", *MAIN[:-1])}
         methods |= {candidate: make(case) for candidate, make in CANDIDATES.items()}
-        found.plain.append(compare(model, rows, methods, sampler=kde, oracle=True, random_state=seed))
-        given = {method: METHODS[method](model, rows, random_state=seed) for method in ("random", *MAIN[:-1])}
+        options: dict[str, Any] = {"background": X, "random_state": seed}
+        found.plain.append(compare(model, rows, methods, sampler=kde, oracle=True, **options))
+        given = {method: METHODS[method](model, rows, **options) for method in ("random", *MAIN[:-1])}
         backwards = {method: -relevance for method, relevance in given.items()}
-        found.independent.append(
-            compare(model, rows, given, sampler=any_row, oracle=False, random_state=seed)
-        )
-        found.reversed.append(compare(model, rows, backwards, sampler=kde, oracle=False, random_state=seed))
+        found.independent.append(compare(model, rows, given, sampler=any_row, oracle=False, **options))
+        found.reversed.append(compare(model, rows, backwards, sampler=kde, oracle=False, **options))
     return found
 
 
@@ -230,20 +229,21 @@ def row_of(name: str, n_clusters: int, found: list[Comparison]) -> str:
     auc = [np.mean([one.flipping[method].auc for one in found]) for method in ("random", *MAIN)]
     cells = [name, f"{n_rows} x {steps - 1}", str(n_clusters), *(f"{value:.2f}" for value in auc)]
     for rival in ("neon", "neon joint", "shapley", "forest"):
-        gaps = np.array([one.difference("neon sequential", rival) for one in found])
-        cells.append(f"{gaps[:, 0].mean():+.2f} ({_pooled(gaps[:, 1]):.2f})")
+        gap, error = difference(found, "neon sequential", rival)
+        cells.append(f"{gap:+.2f} ({error:.2f})")
     return f"| {' | '.join(cells)} |"
 
 
-def _pooled(errors: Array) -> float:
-    """The standard error of a mean of independent means."""
-    return float(np.sqrt((errors**2).sum()) / len(errors))
+def difference(found: list[Comparison], method: str, rival: str) -> tuple[float, float]:
+    """By how much a method exceeds another, and the standard error: of rows, each averaged over the seeds."""
+    gap = np.mean([one.flipping[method].per_row - one.flipping[rival].per_row for one in found], axis=0)
+    return float(gap.mean()), standard_error(gap)
 
 
 def wins(results: dict[str, list[Comparison]], method: str, rival: str) -> str:
     """On how many sets a method is ahead, or behind, by more than two standard errors."""
-    gaps = [np.array([one.difference(method, rival) for one in found]) for found in results.values()]
-    scores = [gap[:, 0].mean() / max(_pooled(gap[:, 1]), 1e-12) for gap in gaps]
+    gaps = [difference(found, method, rival) for found in results.values()]
+    scores = [gap / max(error, 1e-12) for gap, error in gaps]
     ahead, behind = sum(score > 2 for score in scores), sum(score < -2 for score in scores)
     return f"{ahead} : {behind}"
 
@@ -348,11 +348,11 @@ _INTRODUCTION = [
     "# Which rule is most faithful?",
     "",
     f"AUC of Algorithm 1, mean over {len(SEEDS)} k-means seeds (`n_init=10`), up to {MOST_ROWS} rows of each",
-    "set; in brackets the standard error of a difference, row by row. Shapley values: of the assignment,",
-    "100 antithetic permutations. The greedy oracle estimates chances from 50 draws, so that a rule can come",
-    "out above it. The sequential rule, its stiffness and its use of the clusters' sizes were chosen on the",
-    "first half; the second half was looked at afterwards. against Shapley: on how many of all sets the",
-    "method is ahead : behind by more than two standard errors.",
+    "set; in brackets the standard error of a difference, over the rows, each averaged over the seeds.",
+    "Shapley values: of the assignment, 100 antithetic permutations. The greedy oracle estimates chances",
+    "from 50 draws, so that a rule can come out above it. The sequential rule, its stiffness and its use of",
+    "the clusters' sizes were chosen on the first half; the second half was looked at afterwards. against",
+    "Shapley: on how many of all sets the method is ahead : behind by more than two standard errors.",
 ]
 
 

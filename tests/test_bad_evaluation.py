@@ -13,13 +13,14 @@ import whycluster as wc
 from whycluster.evaluation import METHODS, ConditionalKDE, checks, compare, flipping_auc, shapley_values
 
 Array = NDArray[Any]
+ZEROS = object()
 
 
 def message(
-    model: Any, X: Any, relevance: Any = None, kind: type[Exception] = wc.InvalidInputError, **options: Any
+    model: Any, X: Any, relevance: Any = ZEROS, kind: type[Exception] = wc.InvalidInputError, **options: Any
 ) -> str:
     with pytest.raises(kind) as error:
-        flipping_auc(model, X, np.zeros(np.shape(X)) if relevance is None else relevance, **options)
+        flipping_auc(model, X, np.zeros(np.shape(X)) if relevance is ZEROS else relevance, **options)
     return str(error.value)
 
 
@@ -37,8 +38,14 @@ def test_nan_in_relevance(wine: Array, kmeans: Any) -> None:
     )
 
 
+def test_relevance_that_is_no_numbers(wine: Array, kmeans: Any) -> None:
+    masked = np.ma.masked_greater(wine, 1.0)
+    for relevance in (masked, wine + 1j, wine.astype("m8[s]"), wine.astype(str), [[1], [1, 2]]):
+        assert "must be an array of real numbers" in message(kmeans, wine, relevance=relevance)
+
+
 def test_relevance_of_text(wine: Array, kmeans: Any) -> None:
-    assert "relevance must be an array of numbers" in message(kmeans, wine, np.full(wine.shape, "a"))
+    assert "relevance must be an array of real numbers" in message(kmeans, wine, np.full(wine.shape, "a"))
 
 
 def test_constant_features(wine: Array) -> None:
@@ -66,7 +73,7 @@ def test_one_cluster(wine: Array, kmeans: Any) -> None:
     text = message(kmeans, own)
     assert "X must have rows of at least 2 clusters" in text
     assert f"all {len(own)} rows are in one" in text
-    assert "sampler=ConditionalKDE(all_rows)" in text
+    assert "background=all_rows" in text
     found = flipping_auc(kmeans, own, np.zeros_like(own), sampler=ConditionalKDE(wine), repeats=1)
     assert 0 < found.auc < 100
     assert "at least 2 clusters" in message(lambda X: np.zeros(len(X)), wine)
@@ -85,7 +92,11 @@ def test_samplers_that_give_something_else(wine: Array, kmeans: Any) -> None:
     assert "leave what is known as it is; it changed known features" in text
     text = message(kmeans, wine, sampler=lambda rows, known, _: np.where(known, rows, np.nan))
     assert "it gave NaN or infinity" in text
-    assert '"kde", "zero" or a function' in message(kmeans, wine, sampler="mean")
+    for sampler in ("mean", None, wine, ConditionalKDE):
+        assert '"kde", "zero" or a function' in message(kmeans, wine, sampler=sampler)
+    for given in ([[1.0], [1.0, 2.0]], "text"):
+        text = message(kmeans, wine, sampler=lambda *_, given=given: given)
+        assert "what sampler gives must be an array of real numbers" in text
     assert "its rows have 5" in message(kmeans, wine, sampler=ConditionalKDE(wine[:, :5]))
 
 
@@ -94,6 +105,26 @@ def test_functions_that_give_something_else(wine: Array) -> None:
     assert (
         text == "flipping_auc: model must give one label for each row; for 178 rows it gave shape (178, 2)."
     )
+
+
+def test_labels_that_are_missing_or_none(wine: Array, kmeans: Any) -> None:
+    nan = np.array([np.nan, 1, 2, 3, 4])
+    assert "must give a label for each row; it gave nan" in message(lambda X: nan[kmeans.predict(X)], wine)
+    nothing = [None, 1, 2, 3, 4]
+    assert "it gave None" in message(lambda X: [nothing[c] for c in kmeans.predict(X)], wine)
+    assert "numbers or text" in message(lambda X: [{c} for c in kmeans.predict(X)], wine)
+    assert "labels must be one-dimensional" in message(lambda X: [[1, 2]] * len(X), wine)
+
+
+def test_default_methods_that_cannot_be_had_are_said(wine: Array, kmeans: Any) -> None:
+    X = np.column_stack([wine, np.ones(len(wine))])
+    centers = np.column_stack([kmeans.cluster_centers_, np.ones(5)])
+    found = compare(centers, X, sampler="zero", repeats=1)
+    assert "every feature of X must vary" in found.left_out["pda-kde"]
+    assert "shapley" in found.methods
+    one = wine[kmeans.labels_ == 0]
+    with pytest.raises(wc.InvalidInputError, match="Give background=all_rows"):
+        METHODS["forest"](kmeans, one)
 
 
 def test_models_that_have_only_labels(wine: Array) -> None:
@@ -112,10 +143,18 @@ def test_missing_values_and_single_rows(wine: Array, kmeans: Any) -> None:
 
 def test_the_density(wine: Array) -> None:
     for bandwidth in (0.0, -1.0, np.nan, np.inf, "wide", True):
-        with pytest.raises(wc.InvalidInputError, match="bandwidth must be a finite number above 0"):
+        with pytest.raises(
+            wc.InvalidInputError, match="bandwidth must be a number of standard deviations, from 1e-6 to 1e6"
+        ):
             ConditionalKDE(wine, bandwidth=bandwidth)  # type: ignore[arg-type]
-    with pytest.raises(wc.InvalidInputError, match="categorical must be 13 booleans, one per feature"):
-        ConditionalKDE(wine, categorical=[True, False])
+    for categorical in ([True, False], [np.nan] * 13):
+        with pytest.raises(wc.InvalidInputError, match="categorical must be 13 booleans, one per feature"):
+            ConditionalKDE(wine, categorical=categorical)
+    kde, rng = ConditionalKDE(wine), np.random.default_rng(0)
+    with pytest.raises(wc.InvalidInputError, match=r"shape \(b, 13\); got \(13,\) and \(13,\)"):
+        kde(wine[0], wine[0] > 0, rng)
+    with pytest.raises(wc.InvalidInputError, match="known must be of booleans; got dtype float64"):
+        kde(wine, wine, rng)
 
 
 @pytest.mark.parametrize("seed", [-1, None, 0.5, "0"])
@@ -140,8 +179,16 @@ def test_seeds(wine: Array, kmeans: Any, seed: Any) -> None:
 def test_the_comparison(wine: Array, kmeans: Any) -> None:
     with pytest.raises(wc.InvalidInputError, match=r"methods must be among 'random', .*; got 'magic'"):
         compare(kmeans, wine, ["magic"])
-    with pytest.raises(wc.InvalidInputError, match="at least one method"):
-        compare(kmeans, wine, [])
+    wrong: tuple[Any, ...] = ([], {"greedy oracle": wine}, {3: wine})
+    for methods in wrong:
+        with pytest.raises(
+            wc.InvalidInputError, match="at least one method, called by text, and none called"
+        ):
+            compare(kmeans, wine, methods)
+    with pytest.raises(wc.InvalidInputError, match="a list of names, or a dict; got 3"):
+        compare(kmeans, wine, 3)  # type: ignore[arg-type]
+    with pytest.raises(wc.InvalidInputError, match="oracle must be"):
+        compare(kmeans, wine, ["random"], oracle=np.zeros(2))  # type: ignore[arg-type]
     with pytest.raises(wc.InvalidInputError, match="oracle must be True, False or \"auto\"; got 'yes'"):
         compare(kmeans, wine, ["random"], oracle="yes")
     with pytest.raises(wc.InvalidInputError, match="compare: repeats must be"):

@@ -9,14 +9,17 @@ import pandas as pd
 import pytest
 from kmodes.kmodes import KModes
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
+from sklearn.cluster import BisectingKMeans, KMeans
 from sklearn.mixture import GaussianMixture
+from sklearn.neighbors import NearestCentroid
 
 import whycluster as wc
 from whycluster import passes
 from whycluster.energies import SquaredEnergy
 from whycluster.evaluation import METHODS, checks
+from whycluster.evaluation.checks import _half_mirrored
 from whycluster.evaluation.subject import Subject
+from whycluster.network import Network
 from whycluster.passes import Question
 from whycluster.table import ArrayTable
 
@@ -43,13 +46,57 @@ def test_k_means_passes_all(wine: Array, three: Any) -> None:
     assert str(found.checks[0]).startswith("conservation: holds")
 
 
-def test_what_is_no_features_is_not_conserved(wine: Array) -> None:
-    mixture = GaussianMixture(3, covariance_type="diag", random_state=0).fit(wine)
-    found = checks.conservation(mixture, wine)
-    exp = wc.explain(mixture, wine)
+def test_conservation_applies_where_every_energy_is_its_features(wine: Array) -> None:
+    for model in (
+        GaussianMixture(3, covariance_type="diag", random_state=0).fit(wine),
+        GaussianMixture(3, reg_covar=0.1, random_state=0).fit(wine),
+        wc.KernelKMeans(3, random_state=0).fit(wine),
+        wc.Surrogate().fit(wine, KMeans(3, n_init=1, random_state=0).fit_predict(wine)),
+    ):
+        assert np.abs(wc.explain(model, wine).residual).max() > 1e-6
+        with pytest.raises(wc.InvalidInputError, match="a part of the evidence is due to no feature"):
+            checks.conservation(model, wine)
+        found = checks.run(model, wine)
+        assert "conservation" in found.left_out
+        assert "left out: conservation" in str(found)
+    for model in (BisectingKMeans(4, random_state=0).fit(wine), wc.neuralize(wine[:4], metric="manhattan")):
+        assert checks.conservation(model, wine).holds
+
+
+def test_conservation_can_fail(wine: Array, three: Any) -> None:
+    class Leaking(SquaredEnergy):
+        def combine(self, x: Array, weights: Array, out: Array, scratch: Array) -> None:
+            super().combine(x, weights, out, scratch)
+            out[:, 0] *= 0.9
+
+    found = checks.conservation(Network(Leaking(three.cluster_centers_)), wine)
     assert not found.holds
     assert "FAILS" in str(found)
-    assert found.value == pytest.approx(np.abs(exp.residual).max() / exp.evidence.mean())
+
+
+def test_what_needs_more_than_rows_is_not_fitted_again(wine: Array, three: Any) -> None:
+    """Nor is what starts from something for each row: it would be that of other rows."""
+    supervised = NearestCentroid().fit(wine, three.labels_)
+    started = wc.KernelKMeans(3, init=three.labels_, random_state=0).fit(wine)
+    surrogate = wc.Surrogate().fit(wine, three.labels_)
+    for model, told in (
+        (supervised, "also needs y"),
+        (started, "also needs init"),
+        (surrogate, "also needs"),
+    ):
+        with pytest.raises(wc.InvalidInputError, match=told):
+            checks.stability(model, wine)
+        assert "stability" in checks.run(model, wine).left_out
+
+
+def test_mirroring_matters() -> None:
+    """Of features that all say the same, shuffling alone would change nothing."""
+    rng = np.random.default_rng(0)
+    X = np.tile(np.repeat([-3.0, 0.0, 3.0], 30)[:, None], (1, 6)) + rng.normal(scale=0.2, size=(90, 6))
+    X *= np.linspace(1, 2, 6)
+    model = KMeans(3, n_init=3, random_state=0).fit(X)
+    assert checks.randomisation(model, X).value < 0.6
+    assert (_half_mirrored(6, rng) == 1).sum() == 3
 
 
 def test_the_nearest_competitor_alone_is_not_continuous(wine: Array, kmeans: Any) -> None:
@@ -119,6 +166,7 @@ def test_stability_leaves_the_model_as_it_was(wine: Array, three: Any) -> None:
 def test_centroids_are_checked_but_not_fitted_again(wine: Array, three: Any) -> None:
     found = checks.run(three.cluster_centers_, wine)
     assert [check.name for check in found.checks] == ["conservation", "continuity", "randomisation"]
+    assert "stability" in found.left_out
     with pytest.raises(wc.InvalidInputError, match="an estimator that can be fitted again; got ndarray"):
         checks.stability(three.cluster_centers_, wine)
 
@@ -128,6 +176,8 @@ def test_bad_input_is_told(wine: Array, three: Any) -> None:
         checks.conservation(three, wine, rule="most")
     with pytest.raises(wc.InvalidInputError, match="model must be one that `neuralize` takes, no function"):
         checks.conservation(three.predict, wine)
+    with pytest.raises(wc.InvalidInputError, match=r"methods must be among .*; got 'magic'"):
+        checks.randomisation(three, wine, method="magic")
     with pytest.raises(wc.InvalidInputError, match="at least 2 features"):
         checks.randomisation([[0.0], [1.0]], [[0.1], [0.9]])
     with pytest.raises(wc.InvalidInputError, match="shuffles must be a whole number of at least 1; got 0"):
@@ -144,3 +194,6 @@ def test_categories_cannot_be_mirrored() -> None:
     assert checks.conservation(model, frame).holds
     with pytest.raises(wc.InvalidInputError, match="numbers only for this check; 'a' holds categories"):
         checks.randomisation(model, frame)
+    found = checks.run(model, frame)
+    assert found.checks[0].name == "conservation"
+    assert {"randomisation", "stability"} <= set(found.left_out)

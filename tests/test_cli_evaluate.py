@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +45,7 @@ def test_a_file_is_clustered_and_methods_compared(table: Path) -> None:
     assert result.stderr == ""
     out = result.stdout
     assert "149 rows, 4 columns, standardised; k-means with 3 clusters." in out
-    assert "who (String), year (constant), species (String)" in out
+    assert "no numbers that vary: who (String), species (String), year (constant)." in out
     assert "1 of 150 rows have missing values and are left out." in out
     for name in ("greedy oracle", "neon sequential", "shapley", "random", "conservation", "stability"):
         assert name in out
@@ -106,7 +109,9 @@ def test_columns_can_be_ignored(table: Path, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["nothing.csv", "--k", 3], "there is no file nothing.csv"),
+        (["nothing.csv", "--k", 3], "nothing.csv is not there"),
+        ([".", "--k", 3], "is a folder"),
+        (["TABLE", "--k", 3, "--seed", -1], "--seed must be from 0 to 4294967295; got -1"),
         (["TABLE", "--k", 1], "--k must be from 2 to the number of rows, 149; got 1"),
         (
             ["TABLE", "--labels", "kind"],
@@ -136,5 +141,76 @@ def test_files_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "must be .csv, .tsv or .parquet" in evaluate(capsys, tmp_path / "table.xls", "--k", 2)[2]
     (tmp_path / "words.csv").write_text("a,b\nx,y\nz,w\n")
     assert "columns of numbers that vary" in evaluate(capsys, tmp_path / "words.csv", "--k", 2)[2]
+    (tmp_path / "semicolons.csv").write_text("a;b\n1,5;2,5\n3,5;4,5\n5,5;7,5\n")
+    told = evaluate(capsys, tmp_path / "semicolons.csv", "--k", 2)[2]
+    assert "must be separated by commas (.csv) or tabs (.tsv); one is called 'a;b'" in told
+    (tmp_path / "large.csv").write_text("a,b\n" + "\n".join(f"{i},{i}e300" for i in range(1, 20)))
+    assert (
+        "column 'b' has values too large to be squared"
+        in evaluate(capsys, tmp_path / "large.csv", "--k", 2)[2]
+    )
     (tmp_path / "gaps.csv").write_text("a,b\n1,\n2,\n,3\n,4\n")
-    assert "0 rows without missing values" in evaluate(capsys, tmp_path / "gaps.csv", "--k", 2)[2]
+    assert "of 4 rows 0 have none missing" in evaluate(capsys, tmp_path / "gaps.csv", "--k", 2)[2]
+
+
+def test_labels_are_checked_too_and_may_be_missing(
+    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = pd.read_csv(table)
+    frame.loc[:4, "species"] = None
+    frame.to_csv(tmp_path / "gaps.csv", index=False)
+    code, out, _ = evaluate(
+        capsys,
+        tmp_path / "gaps.csv",
+        "--labels",
+        "species",
+        "--methods",
+        "random",
+        "--repeats",
+        1,
+        "--checks",
+    )
+    assert code == 0
+    assert "5 of 150 rows have missing values" in out  # one of them has two
+    assert "left out: stability" in out
+    assert "randomisation" in out
+
+
+def test_columns_have_their_names_in_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One that varies in all rows, but not in those that are evaluated, is none the less fine."""
+    X = np.random.default_rng(0).normal(size=(400, 3)).round(3)
+    frame = pd.DataFrame(X, columns=["a", "b", "seldom"])
+    frame["seldom"] = 0.0
+    frame.loc[0, "seldom"] = 1.0
+    frame.to_csv(tmp_path / "seldom.csv", index=False)
+    code, out, err = evaluate(
+        capsys, tmp_path / "seldom.csv", "--k", 3, "--rows", 50, "--methods", "neon", "--repeats", 1
+    )
+    assert (code, err) == (0, "")
+    assert "3 columns" in out
+
+
+def test_a_reader_that_leaves_early_and_a_console_of_few_characters(table: Path, tmp_path: Path) -> None:
+    command = f"{sys.executable} -m whycluster evaluate {table} --k 3 --methods random --repeats 1"
+    left = subprocess.run(f"{command} | true", shell=True, capture_output=True, text=True, check=False)
+    assert left.stderr == ""
+    pd.read_csv(table).rename(columns={"who": "wér"}).to_csv(tmp_path / "odd.csv", index=False)
+    told = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "whycluster",
+            "evaluate",
+            tmp_path / "odd.csv",
+            "--k",
+            "3",
+            "--methods",
+            "random",
+        ],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    assert r"w\xe9r" in told.stdout

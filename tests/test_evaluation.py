@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from kmodes.kmodes import KModes
@@ -18,12 +21,23 @@ from sklearn.cluster import DBSCAN, BisectingKMeans, KMeans
 from sklearn.datasets import load_iris
 from sklearn.mixture import GaussianMixture
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
 
 import whycluster as wc
 from tests.reference import flipping as reference
 from tests.reference.shapley import shapley
-from whycluster.evaluation import METHODS, ConditionalKDE, Flipping, compare, flipping_auc, shapley_values
+from whycluster.evaluation import (
+    METHODS,
+    ConditionalKDE,
+    Flipping,
+    compare,
+    flipping_auc,
+    samplers,
+    shapley_values,
+)
 from whycluster.evaluation.comparison import ORACLE
+from whycluster.evaluation.oracle import greedy
+from whycluster.evaluation.subject import Subject
 
 Array = NDArray[Any]
 
@@ -168,7 +182,7 @@ def test_a_function_is_called_on_one_thread_only(iris: Array, iris_model: Any) -
         lambda X: GaussianMixture(3, random_state=0).fit(X),
         lambda X: BisectingKMeans(4, random_state=0).fit(X),
         lambda X: wc.KernelKMeans(3, random_state=0).fit(X),
-        lambda X: wc.Surrogate().fit(X, DBSCAN(eps=0.9).fit_predict(X)),
+        lambda X: wc.Surrogate().fit(X, DBSCAN(eps=0.5).fit_predict(X)),
         lambda X: X[::40],
     ],
     ids=["mixture", "tree", "kernel", "surrogate", "centroids"],
@@ -178,7 +192,8 @@ def test_every_kind_of_model(iris: Array, model: Any) -> None:
     backwards = -METHODS["neon"](fitted, iris)
     found = compare(fitted, iris, {**METHODS, "backwards": backwards}, repeats=2, oracle=False)
     assert set(found.methods) == {*METHODS, "backwards"}
-    assert found.flipping["neon"].auc > found.flipping["backwards"].auc + 0.5
+    gap, error = found.difference("neon", "backwards")
+    assert gap > 2 * error
 
 
 def test_categories_are_drawn_as_they_are(iris: Array) -> None:
@@ -283,7 +298,12 @@ def test_every_method_gives_a_relevance_for_every_row_and_feature(iris: Array, i
 
 
 def test_the_rules_are_those_of_explain(iris: Array, iris_model: Any) -> None:
-    for name, rule in (("neon", "min-take-most"), ("neon joint", "joint"), ("nearest centroid", "contrast")):
+    for name, rule in (
+        ("neon", "min-take-most"),
+        ("neon joint", "joint"),
+        ("neon sequential", "sequential"),
+        ("nearest centroid", "contrast"),
+    ):
         assert METHODS[name](iris_model, iris) == pytest.approx(
             wc.explain(iris_model, iris, rule=rule).relevance
         )
@@ -348,7 +368,7 @@ def test_exact_shapley_values_are_those_of_all_coalitions(iris: Array, iris_mode
 def test_sampled_shapley_values_come_close_to_the_exact_ones(iris: Array, iris_model: Any) -> None:
     exact = shapley_values(iris_model, iris, permutations="exact")
     errors = [np.abs(shapley_values(iris_model, iris, permutations=n) - exact).mean() for n in (10, 1000)]
-    assert errors[1] < 0.01
+    assert errors[1] < 0.015
     assert errors[0] > 4 * errors[1]  # a hundred times the permutations, a tenth of the error
 
 
@@ -371,25 +391,19 @@ def test_the_forest_finds_what_the_clusters_are_made_of(iris: Array) -> None:
 
 
 def test_the_oracle_adds_at_each_step_what_holds_the_row_best(iris: Array, iris_model: Any) -> None:
-    """With zeros for what is missing the chance is 0 or 1, and the order can be followed."""
-    relevance = compare(iris_model, iris, ["random"], sampler="zero", oracle=True).flipping[ORACLE]
-    best = np.zeros(len(iris))
-    for row, z in enumerate(iris):
-        values, known = [], np.zeros(4, bool)
-        cluster = one_row(iris_model)(z)
-        values.append(float(one_row(iris_model)(np.zeros(4)) == cluster))
-        for step in range(4):
+    """With zeros for what is missing nothing is random but ties, and its order can be followed."""
+    relevance = greedy(Subject(iris_model, iris, "test"), samplers.zero, 0)
+    assert (np.sort(relevance, axis=1) == [1, 2, 3, 4]).all()
+    for z, order in zip(iris, np.argsort(-relevance, axis=1), strict=True):
+        cluster, known = one_row(iris_model)(z), np.zeros(4, bool)
+        for chosen in order:
             chances = {}
             for i in np.flatnonzero(~known):
                 tried = known.copy()
                 tried[i] = True
-                chances[i] = float(one_row(iris_model)(np.where(tried, z, 0.0)) == cluster)
-            assert relevance.curves[row, step + 1] <= 1.0
-            chosen = max(chances, key=lambda i: chances[i])
+                chances[i] = one_row(iris_model)(np.where(tried, z, 0.0)) == cluster
+            assert chances[chosen] == max(chances.values())
             known[chosen] = True
-            values.append(chances[chosen])
-        best[row] = values[1]
-    assert np.array_equal(relevance.curves[:, 1], best)  # the first step has no history that could differ
 
 
 def test_the_oracle_is_a_ceiling(wine: Array, kmeans: Any) -> None:
@@ -437,7 +451,7 @@ def test_of_a_function_only_what_needs_no_energies_is_compared(iris: Array, iris
     found = compare(iris_model.predict, iris, repeats=1, oracle=False)
     assert "shapley" in found.methods
     assert "neon" not in found.methods
-    assert "left out: neon (it needs the energies of a model)" in str(found)
+    assert 'left out: neon ("NEON, the paper\'s rule" needs the energies of a model' in str(found)
     with pytest.raises(wc.InvalidInputError, match="needs the energies of a model"):
         compare(iris_model.predict, iris, ["neon"])
 
@@ -451,7 +465,6 @@ def test_without_shap_the_forest_is_left_out_and_said(
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *a: None if name == "shap" else find(name, *a)
     )
-    monkeypatch.setitem(__import__("sys").modules, "shap", None)
     found = compare(iris_model, iris, repeats=1, oracle=False)
     assert "forest" not in found.methods
     assert "pip install" in found.left_out["forest"]
@@ -462,3 +475,137 @@ def test_without_shap_the_forest_is_left_out_and_said(
 def test_a_single_row_has_no_standard_error() -> None:
     assert np.isnan(Flipping(np.ones((1, 3))).standard_error)
     assert Flipping(np.array([[0.0, 1.0, 1.0]])).auc == pytest.approx(75.0)
+
+
+# --- seeds, threads, populations
+
+
+def test_a_seed_reaches_the_methods(iris: Array, iris_model: Any) -> None:
+    """Also those that draw themselves; and what they draw is not what the curves are drawn with."""
+    curves = [
+        compare(iris_model, iris, ["random"], sampler="zero", random_state=seed).flipping["random"].curves
+        for seed in (0, 0, 1)
+    ]
+    assert np.array_equal(curves[0], curves[1])
+    assert not np.array_equal(curves[0], curves[2])
+    for name in ("shapley", "pda-kde", "forest"):
+        first, again, other = (METHODS[name](iris_model, iris, random_state=seed) for seed in (0, 0, 1))
+        assert np.array_equal(first, again), name
+        assert not np.array_equal(first, other), name
+
+
+def test_threads_change_nothing(wine: Array, kmeans: Any) -> None:
+    relevance = wc.explain(kmeans, wine).relevance
+    with threadpool_limits(1):
+        alone = flipping_auc(kmeans, wine, relevance).curves, shapley_values(kmeans, wine, permutations=10)
+    together = flipping_auc(kmeans, wine, relevance).curves, shapley_values(kmeans, wine, permutations=10)
+    for one, two in zip(alone, together, strict=True):
+        assert np.array_equal(one, two)
+
+
+def test_a_sampler_is_called_on_one_thread_only(iris: Array, iris_model: Any) -> None:
+    threads = set()
+
+    def sampler(rows: Array, known: Array, _: Any) -> Array:
+        threads.add(threading.get_ident())
+        return np.where(known, rows, 0.0)
+
+    compare(iris_model, iris, ["random"], sampler=sampler, repeats=1)
+    assert threads == {threading.get_ident()}
+
+
+def test_the_first_error_ends_the_work(wine: Array, kmeans: Any) -> None:
+    """Whatever the number of blocks and threads."""
+    subject = Subject(kmeans, wine, "test")
+    steps = []
+
+    def work(rows: slice, _: Any, step: Any) -> None:
+        if rows.start == 0:
+            raise ZeroDivisionError
+        for _ in range(1000):
+            time.sleep(0.001)
+            step()
+            steps.append(rows.start)
+
+    with pytest.raises(ZeroDivisionError):
+        subject.in_blocks(work, "test", 1000, 1, 0)
+    assert len(steps) < 500  # of 3000
+
+
+def test_a_few_rows_of_a_population(wine: Array, kmeans: Any) -> None:
+    """Everything that is drawn, measured or learned is then of the population."""
+    few = wine[kmeans.labels_ == 0][:10]
+    network = wc.neuralize(kmeans)
+    whole = wc.explain(kmeans, few, background=wine, rule="sequential").relevance
+    assert METHODS["neon sequential"](network, few, background=wine) == pytest.approx(whole)
+    found = compare(kmeans, few, background=wine, repeats=2)
+    assert set(found.methods) == {*METHODS, ORACLE}
+    assert not found.left_out
+    exact = shapley_values(network, few[:, :], permutations=500, background=wine)
+    own = (kmeans.labels_ == 0).mean()
+    assert exact.sum(axis=1).mean() == pytest.approx(1.0 - own, abs=0.05)
+    given = ConditionalKDE(wine)
+    relevance = wc.explain(kmeans, few, background=wine).relevance
+    one = flipping_auc(kmeans, few, relevance, background=wine)
+    assert np.array_equal(one.curves, flipping_auc(kmeans, few, relevance, sampler=given).curves)
+
+
+def test_columns_are_matched_by_name(iris: Array) -> None:
+    frame = pd.DataFrame(iris, columns=list("abcd"))
+    turned = frame[list("dcba")]
+    model = KMeans(4, n_init=3, random_state=0).fit(frame)
+    exp = wc.explain(model, frame)
+    expected = flipping_auc(model, frame, exp).curves
+    relevance = exp.to_frame()[list("dcba")]
+    for X, background in ((frame, turned), (turned, frame), (turned, None)):
+        found = flipping_auc(model, X, relevance, background=background)
+        assert np.array_equal(found.curves, expected)
+    with pytest.raises(wc.InvalidInputError, match="in their order, which begins"):
+        flipping_auc(model, frame, exp, sampler=ConditionalKDE(turned))
+    seen = flipping_auc(lambda X: model.predict(X[list("abcd")]), turned, relevance, background=frame)
+    assert seen.auc == pytest.approx(flipping_auc(model, frame, exp).auc, abs=3)
+
+
+def test_labels_of_any_kind_from_a_function(iris: Array, iris_model: Any) -> None:
+    relevance = wc.explain(iris_model, iris).relevance
+    expected = flipping_auc(iris_model, iris, relevance).curves
+    for name in (
+        lambda code: "noise" if code == 0 else int(code),  # a list that mixes text and numbers
+        lambda code: float(code) / 2,
+        lambda code: bytes([code]),
+        lambda code: (int(code), "tuple")[0],
+    ):
+        found = flipping_auc(lambda X, name=name: [name(c) for c in iris_model.predict(X)], iris, relevance)
+        assert np.array_equal(found.curves, expected)
+    series = flipping_auc(lambda X: pd.Series(iris_model.predict(X)).astype("category"), iris, relevance)
+    assert np.array_equal(series.curves, expected)
+
+
+def test_a_function_of_sparse_rows_is_given_sparse_rows(iris: Array, iris_model: Any) -> None:
+    kinds = set()
+
+    def predict(rows: Any) -> Array:
+        kinds.add(type(rows))
+        return np.asarray(iris_model.predict(rows.toarray()))
+
+    X = sp.csr_array(iris)
+    flipping_auc(predict, X, iris, repeats=1)
+    assert kinds == {sp.csr_array}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("scale", [1e-250, 1e-160, 1e120])
+def test_scales(iris: Array, iris_model: Any, scale: float) -> None:
+    """Squares of such numbers vanish or overflow; the density takes none."""
+    relevance = wc.explain(iris_model, iris).relevance
+    found = flipping_auc(lambda X: iris_model.predict(X / scale), iris * scale, relevance, repeats=2)
+    assert found.auc == pytest.approx(flipping_auc(iris_model, iris, relevance, repeats=2).auc, abs=1.0)
+
+
+def test_results_can_be_kept(iris: Array, iris_model: Any) -> None:
+    found = compare(iris_model, iris, ["neon", "random"], repeats=1)
+    again = pickle.loads(pickle.dumps(found))
+    assert str(again) == str(found)
+    assert pickle.loads(pickle.dumps(METHODS["neon"])).title == METHODS["neon"].title
+    with pytest.raises(ValueError, match="read-only"):
+        found.flipping["neon"].curves[0] = 0.0

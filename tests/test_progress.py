@@ -18,6 +18,7 @@ class Terminal(io.StringIO):
 def written(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, patience: float) -> str:
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setattr(progress, "_PATIENCE", patience)
+    monkeypatch.setattr(progress, "_PAUSE", 0.0)
     with Progress("counting", 4) as bar:
         for _ in range(4):
             bar.step()
@@ -32,6 +33,16 @@ def test_a_terminal_sees_how_far_it_is_and_an_empty_line_at_the_end(monkeypatch:
     last = text.split("\r")[-2]
     assert last.strip() == ""
     assert len(last) >= max(len(part) for part in text.split("\r"))
+
+
+def test_it_is_not_written_more_often_than_anyone_can_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    with Progress("counting", 1000) as bar:
+        for _ in range(1000):
+            bar.step()
+    assert stream.getvalue().count("counting") < 20
 
 
 def test_a_file_sees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

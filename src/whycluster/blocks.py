@@ -11,7 +11,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from typing import Any
 
@@ -85,10 +85,33 @@ def run(work: Work, energy: Energy, n_rows: int) -> None:
             stopped.set()
 
 
-def each(work: Callable[[int], None], n_tasks: int) -> None:
-    """Call ``work`` with 0, 1, ..., on several threads."""
+def each(work: Callable[[int], None], n_tasks: int, stopped: threading.Event | None = None) -> None:
+    """Call ``work`` with 0, 1, ..., on several threads.
+
+    The first error, or Ctrl-C, sets ``stopped``; tasks that look at it may end early, others are not begun.
+    """
+    stopped = stopped or threading.Event()
+
+    def unless_stopped(task: int) -> None:
+        if stopped.is_set():
+            return
+        try:
+            work(task)
+        except BaseException:
+            stopped.set()
+            raise
+
     with _threads(n_tasks) as (pool, _):
-        list((map if pool is None else pool.map)(work, range(n_tasks)))
+        if pool is None:
+            for task in range(n_tasks):
+                work(task)
+            return
+        futures = [pool.submit(unless_stopped, task) for task in range(n_tasks)]
+        try:
+            for future in as_completed(futures):
+                future.result()
+        finally:
+            stopped.set()
 
 
 @contextmanager

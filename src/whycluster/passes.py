@@ -1,12 +1,13 @@
 """The passes over all rows: forward for labels, evidence and beta; forward and backward for relevance.
 
-Clusters are codes 0..K-1 here. Rows are read block by block and nothing of shape (rows, clusters,
-features) is ever made.
+Clusters are codes 0..K-1 here. Rows are read block by block, and nothing of shape (rows, clusters, features)
+is made, but for a few rows at a time by the sequential rule.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -274,11 +275,15 @@ def _redistribute(
     assert question.log_prior is not None
     assert question.beta is not None
     parts = energy.parts
-    log_weight = parts.log_weight + question.log_prior[parts.cluster]
+    log_weight = parts.log_weight
+    if not energy.gives_probabilities:  # which has weights of its own
+        log_weight = log_weight + question.log_prior[parts.cluster]
     size = max(1, _TERMS_BYTES // (8 * len(log_weight) * energy.n_features))
     for start in range(0, len(x), size):
         part = slice(start, start + size)
         rows = start + np.flatnonzero(standing.evidence[part] >= 0)
+        if not rows.size:
+            continue
         terms = np.empty((len(rows), len(log_weight), energy.n_features))
         cluster, relevance = standing.cluster[rows], out[rows]
         energy.terms(x[rows], cluster, terms, scratch[: len(rows)])
@@ -289,7 +294,7 @@ def _redistribute(
 def _measured(question: Question, energy: Energy, table: Table, hold: Attribution | None) -> Question:
     """The question with what it needs to know of all rows: beta, and for sequential their clusters."""
     mean, sizes = _population(energy, table, hold)
-    beta = min(1.0 / mean, np.finfo(np.float64).max) if mean > 0.0 else math.inf
+    beta = min(1.0 / mean, sys.float_info.max) if mean > 0.0 else math.inf
     if question.rule != SEQUENTIAL:
         return replace(question, beta=beta)
     if question.beta is not None:

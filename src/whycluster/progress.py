@@ -8,6 +8,7 @@ import time
 from types import TracebackType
 
 _PATIENCE = 2.0  # seconds without a bar
+_PAUSE = 0.1  # seconds between two looks of it
 _WIDTH = 30
 
 
@@ -24,6 +25,7 @@ class Progress:
         self._title, self._n_steps = title, n_steps
         self._done = 0
         self._shown = False
+        self._next = 0.0
         self._start = time.monotonic()
         self._lock = threading.Lock()
         self._terminal = sys.stderr is not None and sys.stderr.isatty()
@@ -36,8 +38,9 @@ class Progress:
         with self._lock:
             self._done += 1
             taken = time.monotonic() - self._start
-            if self._terminal and taken > _PATIENCE:
+            if self._terminal and taken > max(_PATIENCE, self._next):
                 self._show(taken)
+                self._next = taken + _PAUSE
 
     def _show(self, taken: float) -> None:
         part = self._done / self._n_steps

@@ -23,7 +23,9 @@ STIFFER = 4.0
 Chosen on half of the data sets of ``benchmarks.rules``."""
 
 _SINGLE = 3
-_MOST = 300.0  # exponents are cut here, so that a product of two neither overflows nor vanishes
+_MOST = 300.0  # nats; up to here a product of two exponentials neither overflows nor vanishes
+_HARD = 1e6  # nats that are as good as any number of them
+_MOST_TIMES = 10.0  # how much larger than by the joint rule the relevance of a row may get
 
 
 def redistribute(
@@ -31,8 +33,8 @@ def redistribute(
 ) -> None:
     """Share the total relevance of each row anew, by the gains of its features, in place.
 
-    Rows of which the features, taken together, speak against their cluster stay as they are: there, constants
-    that are due to no feature decide.
+    Rows stay as they are if their features, taken together, gain nothing, or so little that sharing would be
+    out of proportion: there, constants that are due to no feature decide.
 
     Parameters
     ----------
@@ -42,63 +44,81 @@ def redistribute(
     beta : the stiffness
     relevance : (b, d) by another rule
     """
-    terms -= terms.min(axis=1, keepdims=True)
-    terms *= min(beta, np.finfo(np.float64).max)
-    np.minimum(terms, _MOST, out=terms)
-    gain = gains(terms, own, log_weight)
+    gain = gains(terms, own, log_weight, beta)
     whole, total = gain.sum(axis=1), relevance.sum(axis=1)
-    rows = np.flatnonzero((whole > 0) & (total >= 0))
+    before, after = np.abs(relevance).sum(axis=1), np.abs(gain).sum(axis=1)
+    rows = np.flatnonzero((whole > 0) & (total >= 0) & (total * after <= _MOST_TIMES * before * whole))
     relevance[rows] = gain[rows] * (total[rows] / whole[rows])[:, None]
 
 
-def gains(nats: Floats, own: NDArray[np.bool_], log_weight: Floats, single: int = _SINGLE) -> Floats:
-    """The gain of each feature, (b, d), at its place in the row's order; ``nats`` is beta times the terms.
+def gains(
+    terms: Floats, own: NDArray[np.bool_], log_weight: Floats, beta: float, single: int = _SINGLE
+) -> Floats:
+    """The gain of each feature, (b, d), at its place in the row's order; parameters as in `redistribute`.
 
     The first ``single`` features are taken one by one, each the best then; after that, half as many more in
     each round as before, the best of the round first.
     """
+    nats = _to_nats(terms, beta)
     n_rows, _, d = nats.shape
     rows = np.arange(n_rows)[:, None]
-    factor = np.exp(-nats)
+    factor = np.exp(-nats) if nats.max() <= _MOST else None
     left = np.tile(log_weight, (n_rows, 1))  # log of what is left of the weight of each part
-    before = _log_chance(left, own)
+    before = _log_odds(left, own)
     gain = np.empty((n_rows, d))
     free = np.ones((n_rows, d), dtype=bool)
     done = 0
     while done < d:
         size = min(d - done, 1 if done < single else -(-done // 2))
-        taken = _best(_chances(left, own, factor, free), size)
+        odds = _odds(left, own, factor) if factor is not None else _log_odds(left[:, :, None] - nats, own)
+        taken = _best(np.where(free, odds, -np.inf), size)
         parts = np.take_along_axis(nats, taken[:, None, :], axis=2)
         after = left[:, :, None] - np.cumsum(parts, axis=2)
-        chance = np.column_stack([before, _log_chance(after, own[:, :, None])])
+        chance = _log_chance(np.column_stack([before, _log_odds(after, own)]))
         gain[rows, taken] = np.diff(chance, axis=1)
         free[rows, taken] = False
-        left, before = after[:, :, -1], chance[:, -1]
+        left, before = after[:, :, -1], _log_odds(after[:, :, -1], own)
         done += size
     return gain
 
 
-def _chances(left: Floats, own: NDArray[np.bool_], factor: Floats, free: NDArray[np.bool_]) -> Floats:
-    """P(c) with each feature more, (b, d); -1 for those that are taken."""
+def _to_nats(terms: Floats, beta: float) -> Floats:
+    """Beta times the terms, in their place, with 0 for the least of each feature."""
+    terms -= terms.min(axis=1, keepdims=True)
+    largest = terms.max(initial=0.0)
+    terms *= min(beta, _HARD / largest if largest > 0 else beta)
+    return terms
+
+
+def _odds(left: Floats, own: NDArray[np.bool_], factor: Floats) -> Floats:
+    """Of P(c) with each feature more, (b, d): they tell chances apart that all round to 1."""
     weight = np.exp(np.maximum(left - left.max(axis=1, keepdims=True), -_MOST))
     others = np.einsum("bj,bjd->bd", np.where(own, 0.0, weight), factor)
     mine = np.einsum("bj,bjd->bd", np.where(own, weight, 0.0), factor)
-    # Odds tell chances near 1 apart, which all round to 1.
-    return np.where(free, mine / np.maximum(others, np.finfo(np.float64).tiny), -1.0)
+    return np.asarray(mine / np.maximum(others, np.finfo(np.float64).tiny))
 
 
-def _best(chances: Floats, size: int) -> NDArray[np.intp]:
-    """The features of the highest chances, the highest first, (b, size)."""
+def _log_odds(log_weight: Floats, own: NDArray[np.bool_]) -> Floats:
+    """The same from logarithms of weights, along the second axis of (b, P) or (b, P, n)."""
+    mine = own if log_weight.ndim == 2 else own[:, :, None]
+    return _log_sum(np.where(mine, log_weight, -np.inf)) - _log_sum(np.where(mine, -np.inf, log_weight))
+
+
+def _log_sum(values: Floats) -> Floats:
+    """Log of the sum of exponentials along the second axis, -inf where there is nothing to add."""
+    top = values.max(axis=1, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0.0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(top[:, 0] + np.log(np.exp(values - top).sum(axis=1)))
+
+
+def _log_chance(log_odds: Floats) -> Floats:
+    """Log P = -log(1 + 1 / odds)."""
+    return np.asarray(-np.logaddexp(0.0, -log_odds))
+
+
+def _best(odds: Floats, size: int) -> NDArray[np.intp]:
+    """The features of the highest odds, the highest first, (b, size)."""
     if size == 1:
-        return np.asarray(chances.argmax(axis=1)[:, None])
-    return np.asarray(np.argsort(-chances, axis=1, kind="stable")[:, :size])
-
-
-def _log_chance(log_weight: Floats, own: NDArray[np.bool_]) -> Floats:
-    """Log P(c), from the logarithms of the weights along the second axis."""
-    top = log_weight.max(axis=1, keepdims=True)
-    weight = np.exp(log_weight - top)
-    mine = np.where(own, log_weight, -np.inf)
-    least = mine.max(axis=1, keepdims=True)
-    part = np.exp(mine - least).sum(axis=1)
-    return np.asarray((least - top)[:, 0] + np.log(part) - np.log(weight.sum(axis=1)))
+        return np.asarray(odds.argmax(axis=1)[:, None])
+    return np.asarray(np.argsort(-odds, axis=1, kind="stable")[:, :size])

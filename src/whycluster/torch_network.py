@@ -38,7 +38,8 @@ class MinPooling(torch.nn.Module):
 
     def forward(self, h: torch.Tensor) -> torch.Tensor:
         """Pool the units of each cluster."""
-        return h.reshape(*h.shape[:-1], -1, self.n_competitors).amin(dim=-1)
+        n_clusters = h.shape[-1] // self.n_competitors  # said, so that a batch may be empty
+        return h.reshape(*h.shape[:-1], n_clusters, self.n_competitors).amin(dim=-1)
 
     def extra_repr(self) -> str:
         """Shown by print."""

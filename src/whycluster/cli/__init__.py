@@ -45,17 +45,32 @@ def _run(options: argparse.Namespace) -> int:
     from whycluster.errors import WhyClusterError
 
     try:
-        if options.command == "demo":
-            from whycluster.cli.demo import demo
-
-            print(demo())
-        else:
-            from whycluster.cli.evaluate import evaluate
-
-            print(evaluate(options))
+        _write(_text(options))
     except WhyClusterError as error:
         if options.debug:
             raise
         print(f"whycluster: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("whycluster: stopped", file=sys.stderr)
+        return 130
     return 0
+
+
+def _text(options: argparse.Namespace) -> str:
+    if options.command == "demo":
+        from whycluster.cli.demo import demo
+
+        return demo()
+    from whycluster.cli.evaluate import evaluate
+
+    return evaluate(options)
+
+
+def _write(text: str) -> None:
+    """Print it; what the console has no characters for is escaped, and a reader may leave early."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+    except BrokenPipeError:
+        sys.stdout = None  # there is nothing left to flush at the end

@@ -13,7 +13,11 @@ from whycluster.tree import Tree
 
 
 class Parts(NamedTuple):
-    """What clusters are made of: of each part its cluster, and the log of its weight there."""
+    """What clusters are made of: of each part its cluster, and the log of its weight.
+
+    The weights of a model that gives probabilities are those that it gives before any feature is known; of
+    others, the parts that make up a cluster have weights in it.
+    """
 
     cluster: Codes
     log_weight: Floats
@@ -54,7 +58,12 @@ class Energy(ABC):
         """Write sum_k weights_k grad s_k(x) into ``out`` of shape (b, d); ``weights`` as in `combine`."""
 
     stiffness: float | None = None
-    """The beta at which exp(-beta s) are probabilities, where the model has one."""
+    """The beta at which exp(-beta s) are densities or probabilities, where the model has one."""
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether all of every energy is some feature's, so that relevance adds up to evidence."""
+        return True
 
     @property
     def parts(self) -> Parts:

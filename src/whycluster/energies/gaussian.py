@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from whycluster.arrays import Floats
+from whycluster.arrays import Codes, Floats
 from whycluster.energies.additive import AdditiveEnergy
-from whycluster.energies.energy import Energy, carve
+from whycluster.energies.energy import Energy, Parts, carve
 
 
 class DiagonalGaussianEnergy(AdditiveEnergy):
@@ -38,6 +38,13 @@ class DiagonalGaussianEnergy(AdditiveEnergy):
         np.square(out, out=out)
         out *= self._halves[k]
         out += self._logs[k]
+
+    adds_up = False
+
+    @property
+    def parts(self) -> Parts:
+        """The components, with their weights."""
+        return Parts(np.arange(self.n_clusters), self.log_weights)
 
     def slope(self, x: Floats, k: int, out: Floats) -> None:
         """(x - mu_k) / var_k."""
@@ -73,8 +80,22 @@ class GaussianEnergy(Energy):
         self.means = np.array(means, dtype=np.float64)
         self.roots = np.array(roots, dtype=np.float64)
         self._precisions = self.roots @ self.roots.transpose(0, 2, 1)
-        diagonals = np.einsum("kii->ki", self.roots)
-        self.bias = -np.log(diagonals).sum(axis=1) - log_weights
+        self.log_weights = np.array(log_weights, dtype=np.float64)
+        self._log_det = -np.log(np.einsum("kii->ki", self.roots)).sum(axis=1)  # of S_k, half of it
+        self.bias = self._log_det - self.log_weights
+
+    adds_up = False
+
+    @property
+    def parts(self) -> Parts:
+        """The components, with their weights."""
+        return Parts(np.arange(self.n_clusters), self.log_weights)
+
+    def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
+        """The splits; here each feature has an equal part of the determinant, which is none's alone."""
+        super().terms(x, cluster, out, scratch)
+        log_det = np.broadcast_to(self._log_det, self.n_clusters)
+        out += (log_det - log_det[cluster][:, None])[:, :, None] / self.n_features
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """-log pi_k + log det(S_k) / 2 + |P_k^T (x - mu_k)|^2 / 2."""

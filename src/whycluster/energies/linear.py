@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from whycluster.arrays import Floats
-from whycluster.energies.energy import Energy
+from whycluster.energies.energy import Energy, Parts
 from whycluster.errors import InvalidInputError
 
 
@@ -29,6 +29,16 @@ class LinearEnergy(Energy):
         self.offset = None
         self.directions = np.array(directions, dtype=np.float64)
         self.bias = np.zeros(self.n_clusters) if bias is None else np.array(bias, dtype=np.float64)
+
+    @property
+    def adds_up(self) -> bool:
+        """Without a bias."""
+        return not self.bias.any()
+
+    @property
+    def parts(self) -> Parts:
+        """The clusters, with the bias as their weight."""
+        return Parts(np.arange(self.n_clusters), self.bias)
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """-(mu_k.x + b_k)."""

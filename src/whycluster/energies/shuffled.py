@@ -42,6 +42,11 @@ class ShuffledEnergy(Energy):
         out[:, self.order] = split
 
     @property
+    def adds_up(self) -> bool:
+        """Like the energy."""
+        return self.energy.adds_up
+
+    @property
     def parts(self) -> Parts:
         """Those of the energy."""
         return self.energy.parts

@@ -109,6 +109,8 @@ class KernelEnergy(Energy):
             np.matmul(q.reshape(-1, len(x)).T, self.units.slopes[self._units_of(chunk)], out=some)
             out += some
 
+    adds_up = False
+
     @property
     def stiffness(self) -> float | None:  # type: ignore[override]
         """Gamma: the density of a cluster is then the mixture of its support vectors."""
@@ -208,6 +210,8 @@ class FloorEnergy(Energy):
         self.offset = clusters.offset
         self.scratch_width = max(clusters.scratch_width, self.n_features)
 
+    adds_up = False
+
     @property
     def stiffness(self) -> float | None:  # type: ignore[override]
         """That of the clusters."""
@@ -215,15 +219,14 @@ class FloorEnergy(Energy):
 
     @property
     def parts(self) -> Parts:
-        """Those of the clusters, then the floor, with what of it is no feature's as its weight."""
+        """Those of the clusters, then the floor."""
         cluster, log_weight = self.clusters.parts
-        rest = -(self.stiffness or 0.0) * (self.floor - self.split.sum())
-        return Parts(np.append(cluster, self.n_clusters - 1), np.append(log_weight, rest))
+        return Parts(np.append(cluster, self.n_clusters - 1), np.append(log_weight, 0.0))
 
     def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
-        """Those of the clusters, then the split of the floor."""
+        """Those of the clusters, then the split of the floor, with an equal part of what is no feature's."""
         self.clusters.terms(x, cluster, out[:, :-1], *carve(scratch, self.clusters.scratch_width))
-        out[:, -1] = self.split
+        out[:, -1] = self.split + (self.floor - self.split.sum()) / self.n_features
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """Those of the clusters, then the constant; both without what the units leave out."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,20 +10,23 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from whycluster import console, passes
+from whycluster import console
 from whycluster.arrays import Floats
 from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
-from whycluster.evaluation.methods import METHODS, Method
+from whycluster.evaluation.methods import METHODS, Method, named
 from whycluster.evaluation.subject import Subject
-from whycluster.neuralize import neuralize
-from whycluster.passes import Question
 from whycluster.propagate import DEFAULT_RULE
-from whycluster.table import ArrayTable
 
 _GRID = 33  # points of a way that is searched for a jump
 _HALVINGS = 30
 _PAIRS = 100
+_SHUFFLES = 10
+_REFITS = 20
+
+
+class DoesNotApplyError(InvalidInputError):
+    """A check that cannot be made of this model and these rows."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +54,16 @@ class Check:
 
 @dataclass(frozen=True)
 class Checks:
-    """All checks; `print` it."""
+    """All checks; `print` it.
+
+    Attributes
+    ----------
+    checks : those that could be made
+    left_out : those that could not, and why
+    """
 
     checks: tuple[Check, ...]
+    left_out: dict[str, str]
 
     @property
     def hold(self) -> bool:
@@ -64,11 +75,13 @@ class Checks:
             [c.name, "holds" if c.holds else "FAILS", f"{c.value:.3g}", f"{c.limit:g}"] for c in self.checks
         ]
         table = console.table(["check", "", "value", "limit"], rows, "<<>>")
-        return "\n".join([table, "", *(f"{c.name}: {c.meaning}" for c in self.checks)])
+        told = [f"{check.name}: {check.meaning}" for check in self.checks]
+        told += [f"left out: {name} ({why})" for name, why in self.left_out.items()]
+        return "\n".join([table, "", *told])
 
 
 def run(model: Any, X: Any, *, rule: str = DEFAULT_RULE, random_state: int = 0) -> Checks:
-    """All checks of a fitted model's explanations; stability only if the model can be fitted again.
+    """All checks of a model's explanations that can be made; the others are said.
 
     Parameters
     ----------
@@ -77,14 +90,22 @@ def run(model: Any, X: Any, *, rule: str = DEFAULT_RULE, random_state: int = 0) 
     rule : as in `explain`
     random_state : seed
     """
-    found = [
-        conservation(model, X, rule=rule),
-        continuity(model, X, rule=rule, random_state=random_state),
-        randomisation(model, X, method=_RULES[rule], random_state=random_state),
-    ]
-    if _can_be_fitted(model):
-        found.append(stability(model, X, rule=rule, random_state=random_state))
-    return Checks(tuple(found))
+    _check_rule(rule, "checks.run")
+    check_whole(random_state, 0, "checks.run", "random_state")
+    subject = Subject(model, X, "checks.run")
+    calls: dict[str, Callable[[], Check]] = {
+        "conservation": lambda: _conservation(subject, rule),
+        "continuity": lambda: _continuity(subject, rule, random_state),
+        "randomisation": lambda: _randomisation(subject, METHODS[_RULES[rule]], _SHUFFLES, random_state),
+        "stability": lambda: _stability(subject, model, rule, _REFITS, random_state),
+    }
+    found, left_out = [], {}
+    for name, call in calls.items():
+        try:
+            found.append(call())
+        except DoesNotApplyError as error:  # noqa: PERF203  # four times
+            left_out[name] = str(error)
+    return Checks(tuple(found), left_out)
 
 
 def conservation(model: Any, X: Any, *, rule: str = DEFAULT_RULE) -> Check:
@@ -92,10 +113,20 @@ def conservation(model: Any, X: Any, *, rule: str = DEFAULT_RULE) -> Check:
 
     The value is the largest difference over all rows, as a part of the mean evidence. It is 0 but for
     rounding where all of the evidence is the features'; weights of mixture components, and what soft minima
-    dissipate, is not.
+    dissipate, is not, and then the check does not apply.
     """
-    subject = Subject(model, X, "conservation")
-    answer = _explain(subject, subject.rows, rule)
+    _check_rule(rule, "conservation")
+    return _conservation(Subject(model, X, "conservation"), rule)
+
+
+def _conservation(subject: Subject, rule: str) -> Check:
+    answer = subject.explain(rule)
+    assert subject.network is not None
+    if not subject.network.energy.adds_up:
+        raise DoesNotApplyError(
+            f"{subject.where}: of this model a part of the evidence is due to no feature, so that relevance "
+            "need not add up to it; see Explanation.residual."
+        )
     gap = np.abs(answer.relevance.sum(axis=1) - answer.evidence)
     value = float(gap.max() / max(np.abs(answer.evidence).mean(), np.finfo(float).tiny))
     meaning = f"relevance and evidence differ by {value:.2g} of the mean evidence at most"
@@ -109,19 +140,23 @@ def continuity(model: Any, X: Any, *, rule: str = DEFAULT_RULE, random_state: in
     a way a billion times shorter is a discontinuity. The value is the largest found, as a part of the mean
     absolute relevance of a row.
     """
+    _check_rule(rule, "continuity")
     check_whole(random_state, 0, "continuity", "random_state")
-    subject = Subject(model, X, "continuity")
-    answer = _explain(subject, subject.rows, rule)
+    return _continuity(Subject(model, X, "continuity"), rule, random_state)
+
+
+def _continuity(subject: Subject, rule: str, random_state: int) -> Check:
+    answer = subject.explain(rule)
     size = max(np.abs(answer.relevance).sum(axis=1).mean(), np.finfo(float).tiny)
 
     def relevance(rows: Floats) -> Floats:
-        return np.asarray(_explain(subject, rows, rule, answer.beta).relevance)
+        return subject.explain(rule, rows, answer.beta).relevance
 
     start, stop = _ways(subject, random_state)
     if not len(start):
-        raise InvalidInputError(
-            "continuity: X must have two rows of one cluster with nothing but that cluster between them; "
-            "there are none. Give more rows."
+        raise DoesNotApplyError(
+            f"{subject.where}: X must have two rows of one cluster with nothing but that cluster between "
+            "them; there are none. Give more rows."
         )
     jump = _search_jumps(relevance, start, stop)
     value = float(jump.max() / size)
@@ -130,7 +165,7 @@ def continuity(model: Any, X: Any, *, rule: str = DEFAULT_RULE, random_state: in
 
 
 def randomisation(
-    model: Any, X: Any, *, method: str | Method = "neon", shuffles: int = 10, random_state: int = 0
+    model: Any, X: Any, *, method: str | Method = "neon", shuffles: int = _SHUFFLES, random_state: int = 0
 ) -> Check:
     """Whether the relevance is that of this model: it must change when the centroids are shuffled.
 
@@ -140,11 +175,14 @@ def randomisation(
     """
     check_whole(shuffles, 1, "randomisation", "shuffles")
     check_whole(random_state, 0, "randomisation", "random_state")
-    subject = Subject(model, X, "randomisation")
+    chosen = named(method, "randomisation")
+    return _randomisation(Subject(model, X, "randomisation"), chosen, shuffles, random_state)
+
+
+def _randomisation(subject: Subject, chosen: Method, shuffles: int, random_state: int) -> Check:
     _check_numbers(subject)
     if subject.n_features < 2:
-        raise InvalidInputError("randomisation: X must have at least 2 features to be shuffled; got 1.")
-    chosen = METHODS[method] if isinstance(method, str) else method
+        raise DoesNotApplyError(f"{subject.where}: X must have at least 2 features to be shuffled; got 1.")
     before = chosen.of(subject, random_state)
     rng = np.random.default_rng(random_state)
     mean, scale = subject.rows.mean(axis=0), subject.rows.std(axis=0)
@@ -161,7 +199,7 @@ def randomisation(
 
 
 def stability(
-    model: Any, X: Any, *, rule: str = DEFAULT_RULE, refits: int = 20, random_state: int = 0
+    model: Any, X: Any, *, rule: str = DEFAULT_RULE, refits: int = _REFITS, random_state: int = 0
 ) -> Check:
     """Whether the ranking of features would be the same had other rows of the same kind been clustered.
 
@@ -169,27 +207,26 @@ def stability(
     relevance in each cluster, before and after, averaged over clusters and refits, with clusters counting as
     often as they have members.
     """
+    _check_rule(rule, "stability")
     check_whole(refits, 1, "stability", "refits")
     check_whole(random_state, 0, "stability", "random_state")
-    if not _can_be_fitted(model):
-        raise InvalidInputError(
-            f"stability: model must be an estimator that can be fitted again; got {type(model).__name__}."
-        )
+    return _stability(Subject(model, X, "stability"), model, rule, refits, random_state)
+
+
+def _stability(subject: Subject, model: Any, rule: str, refits: int, random_state: int) -> Check:
+    _check_numbers(subject)
+    _check_can_be_fitted(model, subject)
     from sklearn.base import clone
 
-    subject = Subject(model, X, "stability")
-    _check_numbers(subject)
-    before = _cluster_means(subject, _explain(subject, subject.rows, rule).relevance)
+    before = _cluster_means(subject, subject.explain(rule).relevance)
     sizes = np.bincount(subject.cluster, minlength=len(before))
+    there = sizes > 0
     rng = np.random.default_rng(random_state)
     values = []
     for _ in range(refits):
         sample = rng.integers(subject.n_rows, size=subject.n_rows)
-        fitted = clone(model).fit(subject.rows[sample])
-        energy = neuralize(fitted).energy
-        relevance = passes.attribute(energy, ArrayTable.of(subject.rows), Question(rule=rule)).relevance
-        after = _cluster_means(subject, relevance)
-        there = sizes > 0
+        again = Subject(clone(model).fit(subject.rows[sample]), subject.rows, subject.where)
+        after = _cluster_means(subject, again.explain(rule).relevance)
         values.append(np.average(_rank_correlation(before[there], after[there]), weights=sizes[there]))
     value = float(np.mean(values))
     meaning = f"fitted again to resampled rows, features keep their rank with a correlation of {value:.2f}"
@@ -204,20 +241,15 @@ _RULES = {
 }
 
 
-def _explain(subject: Subject, rows: Floats, rule: str, beta: float | None = None) -> passes.Attribution:
-    if subject.network is None:
-        raise InvalidInputError(f"{subject.where}: model must be one that `neuralize` takes, no function.")
-    if rule not in _RULES:
-        raise InvalidInputError(
-            f"{subject.where}: rule must be one of {', '.join(map(repr, _RULES))}; got {rule!r}."
-        )
-    return passes.attribute(subject.network.energy, ArrayTable.of(rows), Question(rule=rule, beta=beta))
+def _check_rule(rule: Any, where: str) -> None:
+    if not isinstance(rule, str) or rule not in _RULES:
+        raise InvalidInputError(f"{where}: rule must be one of {', '.join(map(repr, _RULES))}; got {rule!r}.")
 
 
 def _check_numbers(subject: Subject) -> None:
     if subject.categorical.any():
         name = subject.table.feature_names[int(np.argmax(subject.categorical))]
-        raise InvalidInputError(
+        raise DoesNotApplyError(
             f"{subject.where}: X must hold numbers only for this check; {name!r} holds categories."
         )
 
@@ -279,5 +311,17 @@ def _cluster_means(subject: Subject, relevance: Floats) -> Floats:
     return sums / np.maximum(np.bincount(subject.cluster), 1)[:, None]
 
 
-def _can_be_fitted(model: Any) -> bool:
-    return all(hasattr(model, name) for name in ("fit", "get_params")) and not isinstance(model, type)
+def _check_can_be_fitted(model: Any, subject: Subject) -> None:
+    """Raise unless a copy of the model can be fitted to other rows, and to nothing but rows."""
+    if isinstance(model, type) or not all(hasattr(model, name) for name in ("fit", "get_params")):
+        raise DoesNotApplyError(
+            f"{subject.where}: model must be an estimator that can be fitted again; got "
+            f"{type(model).__name__}."
+        )
+    more = [p for p in list(inspect.signature(model.fit).parameters.values())[1:] if p.default is p.empty]
+    per_row = [name for name, value in model.get_params().items() if np.shape(value)[:1] == (subject.n_rows,)]
+    if any(p.kind is p.POSITIONAL_OR_KEYWORD for p in more) or per_row:
+        raise DoesNotApplyError(
+            f"{subject.where}: model must be fitted to rows alone, so that it can be to other rows; "
+            f"{type(model).__name__} also needs {', '.join([p.name for p in more] + per_row)}."
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -11,18 +10,17 @@ from typing import Any
 import numpy as np
 
 from whycluster import console
-from whycluster.arrays import Floats
-from whycluster.errors import InvalidInputError
+from whycluster.errors import InvalidInputError, WhyClusterError
 from whycluster.estimators import check_whole
-from whycluster.evaluation.flipping import Flipping, flip, open_sampler, read_relevance
-from whycluster.evaluation.methods import METHODS, Method
+from whycluster.evaluation.flipping import Flipping, flip, open_sampler, read_relevance, standard_error
+from whycluster.evaluation.methods import METHODS, Method, named
 from whycluster.evaluation.oracle import greedy
 from whycluster.evaluation.subject import Subject
 from whycluster.frames import build_frame
 
 ORACLE = "greedy oracle"
 RANDOM = "random"
-_SMALL = 1 << 28  # rows times features squared: up to here the oracle is asked without being told to
+_SMALL = 1 << 28  # rows x rows of the population x features squared: up to here the oracle is asked anyway
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -39,7 +37,7 @@ class Comparison:
     flipping: dict[str, Flipping]
     seconds: dict[str, float]
     left_out: dict[str, str]
-    _random: Flipping
+    _floor: float | None
     _like: Any
 
     @property
@@ -49,15 +47,15 @@ class Comparison:
 
     def share(self, method: str) -> float:
         """How much of the way from a random order to the greedy oracle a method goes; NaN without one."""
-        if ORACLE not in self.flipping:
+        if self._floor is None:
             return float("nan")
-        way = self.flipping[ORACLE].auc - self._random.auc
-        return (self.flipping[method].auc - self._random.auc) / way if way > 0 else float("nan")
+        way = self.flipping[ORACLE].auc - self._floor
+        return (self.flipping[method].auc - self._floor) / way if way > 0 else float("nan")
 
     def difference(self, method: str, other: str) -> tuple[float, float]:
         """By how much the AUC of one method exceeds another's, and the standard error, row by row."""
         gap = self.flipping[method].per_row - self.flipping[other].per_row
-        return float(gap.mean()), float(gap.std(ddof=1) / np.sqrt(len(gap)))
+        return float(gap.mean()), standard_error(gap)
 
     def to_frame(self, backend: str | None = None) -> Any:
         """One row per method: method, auc, standard_error, share, seconds."""
@@ -96,6 +94,7 @@ def compare(
     *,
     sampler: Any = "kde",
     repeats: int = 10,
+    background: Any = None,
     oracle: bool | str = "auto",
     random_state: int = 0,
 ) -> Comparison:
@@ -106,8 +105,10 @@ def compare(
     model : anything that `neuralize` takes, or a function that gives the labels of rows
     X : (n, d) rows
     methods : names from `METHODS`, or names of your own with, for each, a function ``method(model, X)`` or
-        its (n, d) relevance; by default all of `METHODS` that the model and the installed packages allow
+        its (n, d) relevance; by default all of `METHODS` that can be had
     sampler, repeats, random_state : as in `flipping_auc`; all methods see the same draws
+    background : (m, d) the population that missing features are drawn from, and that methods measure or learn
+        on whatever they need; by default X
     oracle : whether to ask the greedy oracle, the practical ceiling, whose cost grows with the square of the
         number of features; "auto" does where the data are small
 
@@ -117,64 +118,58 @@ def compare(
     """
     check_whole(repeats, 1, "compare", "repeats")
     check_whole(random_state, 0, "compare", "random_state")
-    subject = Subject(model, X, "compare")
-    chosen, left_out = _choose(methods, subject, model, X)
+    subject = Subject(model, X, "compare", background)
     drawer = open_sampler(sampler, subject)
-    if oracle is True or (
-        oracle == "auto" and subject.n_rows * subject.n_features**2 * subject.n_rows < _SMALL
-    ):
-        chosen[ORACLE] = lambda: greedy(subject, drawer, random_state + 1)
-    elif oracle not in (False, "auto"):
-        raise InvalidInputError(f'compare: oracle must be True, False or "auto"; got {oracle!r}.')
-
-    def measure(relevance: Floats) -> Flipping:
-        return flip(subject, relevance, drawer, repeats, random_state)
-
-    flipping, seconds = {}, {}
+    chosen = {
+        name: _relevance_of(method, subject, model, X, random_state) for name, method in _named(methods)
+    }
+    if _wants_oracle(oracle, subject):
+        chosen[ORACLE] = lambda: greedy(subject, drawer, random_state)
+    flipping, seconds, left_out = {}, {}, {}
     for name, explain in chosen.items():
         start = time.perf_counter()
-        relevance = read_relevance(explain(), subject)
+        try:
+            relevance = read_relevance(explain(), subject)
+        except WhyClusterError as error:
+            if methods is not None:
+                raise
+            left_out[name] = str(error).removeprefix("compare: ")
+            continue
         seconds[name] = time.perf_counter() - start
-        flipping[name] = measure(relevance)
-    random = flipping.get(RANDOM) or measure(METHODS[RANDOM].of(subject, random_state))
-    return Comparison(flipping, seconds, left_out, random, subject.table.native)
+        flipping[name] = flip(subject, relevance, drawer, repeats, random_state)
+    floor = None
+    if ORACLE in flipping:
+        floor = flip(subject, METHODS[RANDOM].of(subject, random_state), drawer, repeats, random_state).auc
+    return Comparison(flipping, seconds, left_out, floor, subject.table.native)
 
 
-def _choose(
-    methods: Iterable[str] | Mapping[str, Any] | None, subject: Subject, model: Any, X: Any
-) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
-    """Of each method what gives its relevance; and what was left out, and why."""
+def _wants_oracle(oracle: Any, subject: Subject) -> bool:
+    if isinstance(oracle, bool):
+        return oracle
+    if not isinstance(oracle, str) or oracle != "auto":
+        raise InvalidInputError(f'compare: oracle must be True, False or "auto"; got {oracle!r}.')
+    return bool(subject.n_rows * len(subject.population) * subject.n_features**2 < _SMALL)
+
+
+def _named(methods: Any) -> list[tuple[str, Any]]:
+    """Methods and their names."""
     if methods is None:
-        left_out = {name: why for name in METHODS if (why := _missing(name, METHODS[name], subject))}
-        methods = [name for name in METHODS if name not in left_out]
-    else:
-        left_out = {}
+        return list(METHODS.items())
     if isinstance(methods, str):
         methods = [methods]
-    given = methods if isinstance(methods, Mapping) else {name: _named(name) for name in methods}
-    if not given:
-        raise InvalidInputError("compare: methods must have at least one method.")
-    return {name: _relevance_of(given[name], subject, model, X) for name in given}, left_out
-
-
-def _named(name: Any) -> Method:
-    if not isinstance(name, str) or name not in METHODS:
+    if not isinstance(methods, Iterable):
+        raise InvalidInputError(f"compare: methods must be a list of names, or a dict; got {methods!r}.")
+    if not isinstance(methods, Mapping):
+        methods = {name: named(name, "compare") for name in methods}
+    if not methods or ORACLE in methods or not all(isinstance(name, str) for name in methods):
         raise InvalidInputError(
-            f"compare: methods must be among {', '.join(map(repr, METHODS))}; got {name!r}."
+            "compare: methods must have at least one method, called by text, and none called "
+            f"{ORACLE!r}; got {list(methods)}."
         )
-    return METHODS[name]
+    return list(methods.items())
 
 
-def _relevance_of(method: Any, subject: Subject, model: Any, X: Any) -> Callable[[], Any]:
+def _relevance_of(method: Any, subject: Subject, model: Any, X: Any, random_state: int) -> Callable[[], Any]:
     if isinstance(method, Method):
-        return lambda: method.of(subject, 0)
+        return lambda: method.of(subject, random_state)
     return (lambda: method(model, X)) if callable(method) else (lambda: method)
-
-
-def _missing(name: str, method: Method, subject: Subject) -> str:
-    """Why a method cannot be had, or nothing."""
-    if not method.suits(subject):
-        return "it needs the energies of a model"
-    if name == "forest" and importlib.util.find_spec("shap") is None:
-        return 'it needs shap: pip install "whycluster[shap]"'
-    return ""

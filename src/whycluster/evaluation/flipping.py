@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from whycluster.arrays import Codes, Floats
 from whycluster.errors import InvalidInputError
@@ -16,6 +15,7 @@ from whycluster.evaluation import samplers
 from whycluster.evaluation.samplers import ConditionalKDE, Known, Sampler
 from whycluster.evaluation.subject import Subject
 from whycluster.explanation import Explanation
+from whycluster.table import column_names
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -44,9 +44,7 @@ class Flipping:
     @property
     def standard_error(self) -> float:
         """Of the mean over the rows: that they differ, and that completions are drawn, makes it uncertain."""
-        if len(self.curves) < 2:
-            return float("nan")
-        return float(self.per_row.std(ddof=1) / np.sqrt(len(self.curves)))
+        return standard_error(self.per_row)
 
     @property
     def curve(self) -> Floats:
@@ -59,6 +57,11 @@ class Flipping:
         return f"<Flipping: AUC {auc}, {n_rows} rows, {steps - 1} features>"
 
 
+def standard_error(values: Floats) -> float:
+    """Of their mean; NaN of a single one."""
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+
+
 def flipping_auc(
     model: Any,
     X: Any,
@@ -66,6 +69,7 @@ def flipping_auc(
     *,
     sampler: Any = "kde",
     repeats: int = 10,
+    background: Any = None,
     random_state: int = 0,
 ) -> Flipping:
     """The area under the flipping curve of an explanation (Algorithm 1 of the paper).
@@ -79,12 +83,15 @@ def flipping_auc(
     model : anything that `neuralize` takes, or a function that gives the labels of rows, such as the
         ``predict`` of any model
     X : (n, d) rows
-    relevance : (n, d) an explanation of these rows, or an `Explanation`; only the order within each row
-        counts, and ties are broken at random
+    relevance : (n, d) an explanation of these rows, or an `Explanation`, with the features in the order of
+        the model, or a frame with their names; only the order within each row counts, and ties are broken at
+        random
     sampler : how missing features are drawn: "kde" (`ConditionalKDE` of X), "zero", or a function
         ``sampler(rows, known, rng)`` that completes (b, d) rows of which ``known`` is True, such as a
         `ConditionalKDE` of other rows
     repeats : how many completions are drawn at each step
+    background : (m, d) the population that missing features are drawn from; by default X itself. Give it when
+        evaluating a few rows of a known table
     random_state : seed; the same seed draws alike for every relevance, so that methods can be compared
 
     Returns
@@ -106,7 +113,7 @@ def flipping_auc(
     """
     check_whole(repeats, 1, "flipping_auc", "repeats")
     check_whole(random_state, 0, "flipping_auc", "random_state")
-    subject = Subject(model, X, "flipping_auc")
+    subject = Subject(model, X, "flipping_auc", background)
     return flip(
         subject, read_relevance(relevance, subject), open_sampler(sampler, subject), repeats, random_state
     )
@@ -126,26 +133,27 @@ def flip(subject: Subject, relevance: Floats, sampler: Sampler, repeats: int, ra
             step()
 
     subject.in_blocks(work, "flipping", d + 1, repeats, random_state)
+    curves.flags.writeable = False
     return Flipping(curves)
 
 
 def complete(sampler: Sampler, z: Floats, known: Known, repeats: int, rng: np.random.Generator) -> Floats:
-    """Completions of rows, (repeats, b, d)."""
+    """Completions of rows, (repeats, b, d), by a sampler that `open_sampler` gave."""
     if isinstance(sampler, ConditionalKDE):  # draws many at the cost of one
         return sampler.draw(z, known, repeats, rng)
     if sampler is samplers.zero:  # all alike
         return sampler(z, known, rng)[None]
     drawn = np.empty((repeats, *z.shape))
     for repeat in range(repeats):
-        one = np.asarray(sampler(z.copy(), known.copy(), rng))
+        one = _as_numbers(sampler(z.copy(), known.copy(), rng), "evaluation", "what sampler gives")
         if one.shape != z.shape:
             raise InvalidInputError(
-                f"flipping_auc: sampler must give rows of shape {z.shape} for rows of that shape; got "
+                f"evaluation: sampler must give rows of shape {z.shape} for rows of that shape; got "
                 f"{one.shape}."
             )
         if not np.isfinite(one).all() or (one[known] != z[known]).any():
             raise InvalidInputError(
-                "flipping_auc: sampler must give finite numbers and leave what is known as it is; "
+                "evaluation: sampler must give finite numbers and leave what is known as it is; "
                 + ("it changed known features." if np.isfinite(one).all() else "it gave NaN or infinity.")
             )
         drawn[repeat] = one
@@ -163,12 +171,11 @@ def _places(relevance: Floats, rng: np.random.Generator) -> Codes:
 def read_relevance(relevance: Any, subject: Subject) -> Floats:
     """The numbers of an explanation, checked."""
     given = relevance.relevance if isinstance(relevance, Explanation) else relevance
-    try:
-        values: NDArray[Any] = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"{subject.where}: relevance must be an array of numbers, one for each row and feature ({error})."
-        ) from error
+    names = column_names(given, subject.where, "relevance")
+    values = _as_numbers(given, subject.where, "relevance")
+    features = subject.table.feature_names
+    if names is not None and names != features and set(names) == set(features):
+        values = values[:, [names.index(feature) for feature in features]]
     if values.shape != subject.rows.shape:
         raise InvalidInputError(
             f"{subject.where}: relevance must have the shape of X, {subject.rows.shape}; got {values.shape}."
@@ -178,32 +185,68 @@ def read_relevance(relevance: Any, subject: Subject) -> Floats:
         row, column = bad[0].tolist()
         raise InvalidInputError(
             f"{subject.where}: relevance must have no missing values (NaN); row {row}, feature "
-            f"{subject.table.feature_names[column]!r} is one ({len(bad)} in all)."
+            f"{features[column]!r} is one ({len(bad)} in all)."
         )
     return values
 
 
+def _as_numbers(given: Any, where: str, name: str) -> Floats:
+    """An array of real numbers; nothing is guessed of what is none."""
+    try:
+        values = np.asarray(given)
+        kind = values.dtype.kind
+        if kind in "fiub" or kind == "O":
+            values = values.astype(np.float64)
+    except (TypeError, ValueError):
+        kind = "O"
+        values = np.empty(0, dtype=object)
+    if values.dtype != np.float64 or np.ma.is_masked(given):
+        raise InvalidInputError(
+            f"{where}: {name} must be an array of real numbers, one for each row and feature; got "
+            f"{type(given).__name__} of {'masked values' if np.ma.is_masked(given) else values.dtype}."
+        )
+    return np.asarray(values)
+
+
 def open_sampler(sampler: Any, subject: Subject) -> Sampler:
     """The sampler that was asked for by name, or the user's own."""
-    if isinstance(sampler, ConditionalKDE) and sampler.rows.shape[1] != subject.n_features:
-        raise InvalidInputError(
-            f"{subject.where}: sampler must be made of rows with the {subject.n_features} features of X; its "
-            f"rows have {sampler.rows.shape[1]}."
-        )
-    if callable(sampler):
+    if isinstance(sampler, ConditionalKDE):
+        _check_density(sampler, subject)
+        subject.density = sampler
+        return sampler
+    if callable(sampler) and not isinstance(sampler, type):
+        subject.on_threads = False
         return sampler  # type: ignore[no-any-return]
-    if sampler not in ("kde", "zero"):
+    if not isinstance(sampler, str) or sampler not in ("kde", "zero"):
         raise InvalidInputError(
             f'{subject.where}: sampler must be "kde", "zero" or a function sampler(rows, known, rng); got '
             f"{sampler!r}."
         )
-    if (subject.cluster == subject.cluster[0]).all():
+    alone = subject.population is subject.rows and (subject.cluster == subject.cluster[0]).all()
+    if alone:
         raise InvalidInputError(
             f"{subject.where}: X must have rows of at least 2 clusters, since the rows that missing features "
             f"are drawn from must be able to leave a cluster; all {subject.n_rows} rows are in one. Give all "
-            "rows, or sampler=ConditionalKDE(all_rows)."
+            "rows, or background=all_rows."
         )
-    if sampler == "zero":
-        return samplers.zero
+    return samplers.zero if sampler == "zero" else subject.density
+
+
+def _check_density(density: ConditionalKDE, subject: Subject) -> None:
+    if density.rows.shape[1] != subject.n_features:
+        raise InvalidInputError(
+            f"{subject.where}: sampler must be made of rows with the {subject.n_features} features of X; its "
+            f"rows have {density.rows.shape[1]}."
+        )
     names = subject.table.feature_names
-    return ConditionalKDE(subject.rows, categorical=subject.categorical, feature_names=names)
+    if density.feature_names is not None and list(density.feature_names) != names:
+        raise InvalidInputError(
+            f"{subject.where}: sampler must be made of rows with the model's columns in their order, which "
+            f"begins {names[:3]}; its columns begin {list(density.feature_names)[:3]}. Give background=... "
+            "instead, which is matched by name."
+        )
+    if not np.array_equal(density.categorical, subject.categorical):
+        raise InvalidInputError(
+            f"{subject.where}: sampler must know which features are categories; give background=... instead, "
+            "or ConditionalKDE(codes, categorical=...)."
+        )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,10 +15,9 @@ from whycluster.arrays import Floats
 from whycluster.errors import InvalidInputError, MissingDependencyError
 from whycluster.estimators import check_whole
 from whycluster.evaluation import samplers, shapley
-from whycluster.evaluation.flipping import complete, open_sampler
+from whycluster.evaluation.flipping import complete
 from whycluster.evaluation.samplers import Sampler
 from whycluster.evaluation.subject import Subject
-from whycluster.passes import Question
 from whycluster.table import ArrayTable
 
 _PERMUTATIONS = 100
@@ -33,49 +34,70 @@ class Method:
     ----------
     title : what it is, in a few words
     needs : what of the clustering it needs: "nothing", its "labels" for rows, or its "energies"
+    requires : a package that must be installed, and the extra that brings it, or ""
     """
 
     title: str
     needs: str
     _explain: Callable[[Subject, int], Floats]
+    requires: str = ""
 
-    def __call__(self, network: Any, X: Any, *, random_state: int = 0) -> Floats:
-        """The relevance of each feature for each row, (n, d)."""
+    def __call__(self, network: Any, X: Any, *, background: Any = None, random_state: int = 0) -> Floats:
+        """The relevance of each feature for each row, (n, d).
+
+        ``background`` is the population that whatever is drawn or measured comes from; by default X.
+        """
         check_whole(random_state, 0, "evaluation", "random_state")
-        return self.of(Subject(network, X, "evaluation"), random_state)
+        return self.of(Subject(network, X, "evaluation", background), random_state)
 
     def of(self, subject: Subject, random_state: int) -> Floats:
         """The same, of a subject that is open."""
-        if not self.suits(subject):
+        if self.needs == "energies" and subject.network is None:
             raise InvalidInputError(
                 f'{subject.where}: "{self.title}" needs the energies of a model; a function of rows has only '
                 f"labels. Give the model itself, or methods that need labels only."
             )
+        if self.requires and importlib.util.find_spec(self.requires) is None:
+            raise MissingDependencyError(
+                f'{subject.where}: "{self.title}" needs {self.requires}: pip install '
+                f'"whycluster[{self.requires}]"'
+            )
         return self._explain(subject, random_state)
 
-    def suits(self, subject: Subject) -> bool:
-        """Whether what it needs is there."""
-        return self.needs != "energies" or subject.network is not None
+
+def named(name: Any, where: str) -> Method:
+    """The method of this name."""
+    if isinstance(name, Method):
+        return name
+    if isinstance(name, str) and name in METHODS:
+        return METHODS[name]
+    raise InvalidInputError(f"{where}: methods must be among {', '.join(map(repr, METHODS))}; got {name!r}.")
 
 
 def shapley_values(
-    model: Any, X: Any, *, permutations: int | str = _PERMUTATIONS, random_state: int = 0
+    model: Any,
+    X: Any,
+    *,
+    permutations: int | str = _PERMUTATIONS,
+    background: Any = None,
+    random_state: int = 0,
 ) -> Floats:
     """Shapley values of the assignment, (n, d).
 
     The value of a set of features is the probability that the row stays in its cluster when all others are
-    those of a random row of X.
+    those of a random row of the population.
 
     Parameters
     ----------
     model : anything that `neuralize` takes, or a function that gives the labels of rows
     X : (n, d) rows
     permutations : how many orders of the features are tried, half of them the reverse of the others; or
-        "exact": all sets of at most 12 features, with every row of X
+        "exact": all sets of at most 12 features, with every row of the population
+    background : (m, d) the population; by default X
     random_state : seed
     """
     check_whole(random_state, 0, "shapley_values", "random_state")
-    subject = Subject(model, X, "shapley_values")
+    subject = Subject(model, X, "shapley_values", background)
     if isinstance(permutations, str) and permutations == "exact":
         return shapley.exact(subject)
     check_whole(permutations, 1, "shapley_values", "permutations", '"exact" or ')
@@ -83,7 +105,7 @@ def shapley_values(
 
 
 def _random(subject: Subject, random_state: int) -> Floats:
-    return np.random.default_rng(random_state).random(subject.rows.shape)
+    return np.random.default_rng([random_state, 1]).random(subject.rows.shape)
 
 
 def _squared_features(subject: Subject, random_state: int) -> Floats:  # noqa: ARG001  # as all methods
@@ -95,7 +117,7 @@ def _pda_zero(subject: Subject, random_state: int) -> Floats:
 
 
 def _pda_kde(subject: Subject, random_state: int) -> Floats:
-    return _without_each(subject, open_sampler("kde", subject), random_state)
+    return _without_each(subject, subject.density, random_state)
 
 
 def _without_each(subject: Subject, sampler: Sampler, random_state: int) -> Floats:
@@ -133,13 +155,12 @@ def _integrated_gradients(subject: Subject, random_state: int) -> Floats:  # noq
     return total * subject.rows / _IG_STEPS
 
 
-def _by_rule(rule: str) -> Callable[[Subject, int], Floats]:
-    def explain(subject: Subject, random_state: int) -> Floats:  # noqa: ARG001
-        assert subject.network is not None
-        table = ArrayTable.of(subject.rows)
-        return passes.attribute(subject.network.energy, table, Question(rule=rule)).relevance
+def _by_rule(subject: Subject, random_state: int, rule: str) -> Floats:  # noqa: ARG001
+    return subject.explain(rule).relevance
 
-    return explain
+
+def _rule(rule: str) -> Callable[[Subject, int], Floats]:
+    return partial(_by_rule, rule=rule)  # which can be pickled
 
 
 def _shapley(subject: Subject, random_state: int) -> Floats:
@@ -148,16 +169,20 @@ def _shapley(subject: Subject, random_state: int) -> Floats:
 
 def _forest(subject: Subject, random_state: int) -> Floats:
     """A random forest learns the clusters, and TreeSHAP explains the forest."""
+    import shap
     from sklearn.ensemble import RandomForestClassifier
 
-    try:
-        import shap
-    except ImportError as error:
-        raise MissingDependencyError('"forest" needs shap: pip install "whycluster[shap]"') from error
-    forest = RandomForestClassifier(_TREES, random_state=random_state).fit(subject.rows, subject.cluster)
+    learned = subject.assign(subject.population)
+    names = np.unique(learned)
+    if len(names) < 2 or not np.isin(subject.cluster, names).all():
+        raise InvalidInputError(
+            f"{subject.where}: a forest can only tell clusters apart that have rows: the population must "
+            "have rows of at least 2 clusters, and of all that X has. Give background=all_rows."
+        )
+    forest = RandomForestClassifier(_TREES, random_state=random_state).fit(subject.population, learned)
     values = shap.TreeExplainer(forest).shap_values(subject.rows)  # (n, d, clusters)
-    column = np.searchsorted(forest.classes_, subject.cluster)
-    return np.asarray(values)[np.arange(subject.n_rows), :, column]
+    column = np.searchsorted(names, subject.cluster)
+    return np.asarray(np.asarray(values)[np.arange(subject.n_rows), :, column])
 
 
 METHODS: dict[str, Method] = {
@@ -167,13 +192,11 @@ METHODS: dict[str, Method] = {
     "pda-kde": Method("prediction difference, KDE", "labels", _pda_kde),
     "squared gradient": Method("squared gradient of the evidence", "energies", _squared_gradient),
     "ig-10": Method("integrated gradients from the origin, 10 steps", "energies", _integrated_gradients),
-    "nearest centroid": Method(
-        "contrast with the nearest competitor (NCA)", "energies", _by_rule("contrast")
-    ),
-    "neon": Method("NEON, the paper's rule", "energies", _by_rule("min-take-most")),
-    "neon joint": Method("NEON, joint rule", "energies", _by_rule("joint")),
-    "neon sequential": Method("NEON, features one after another", "energies", _by_rule("sequential")),
+    "nearest centroid": Method("contrast with the nearest competitor (NCA)", "energies", _rule("contrast")),
+    "neon": Method("NEON, the paper's rule", "energies", _rule("min-take-most")),
+    "neon joint": Method("NEON, joint rule", "energies", _rule("joint")),
+    "neon sequential": Method("NEON, features one after another", "energies", _rule("sequential")),
     "shapley": Method("Shapley values of the assignment, 100 permutations", "labels", _shapley),
-    "forest": Method("random forest with TreeSHAP", "labels", _forest),
+    "forest": Method("random forest with TreeSHAP", "labels", _forest, requires="shap"),
 }
 """All methods by name."""

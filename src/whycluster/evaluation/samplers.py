@@ -17,14 +17,15 @@ from whycluster.arrays import Codes, Floats, is_real
 from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
 from whycluster.passes import to_finite_array
-from whycluster.table import open_table
+from whycluster.table import column_names, open_table
 
 Known: TypeAlias = NDArray[np.bool_]
 Sampler: TypeAlias = Callable[[Floats, Known, np.random.Generator], Floats]
 
 MOST_ROWS = 10_000  # that a density is made of
+_MOST_LEFT_OUT = 1 << 22  # pairs of rows that the bandwidth is chosen by (32 MB)
 _SHARP = 0.25  # a bandwidth at which a category that differs rules a row out: exp(-16) at least
-_MOST_PAIRS = 1 << 22  # of distances that are held at once (32 MB)
+_MOST_PAIRS = 1 << 20  # of distances that are held at once (8 MB, two or three times)
 
 
 class ConditionalKDE:
@@ -65,15 +66,15 @@ class ConditionalKDE:
         if len(rows) > MOST_ROWS:
             rows = rows[np.sort(rng.choice(len(rows), MOST_ROWS, replace=False))]
         self.rows = rows
+        self.feature_names = column_names(X, "ConditionalKDE", "X")  # None where it has none
         d = rows.shape[1]
-        self.categorical = np.zeros(d, bool) if categorical is None else np.array(categorical, dtype=bool)
-        if self.categorical.shape != (d,):
+        self.categorical = np.zeros(d, bool) if categorical is None else np.array(categorical)
+        if self.categorical.shape != (d,) or self.categorical.dtype != bool:
             raise InvalidInputError(
-                f"ConditionalKDE: categorical must be {d} booleans, one per feature; got shape "
-                f"{self.categorical.shape}."
+                f"ConditionalKDE: categorical must be {d} booleans, one per feature; got {categorical!r}."
             )
         _check_varying(rows, table.feature_names)
-        self.scale = np.where(self.categorical, 0.0, rows.std(axis=0))
+        self.scale = np.where(self.categorical, 0.0, _deviations(rows))
         self._source, self._code = _columns(rows, self.categorical)
         self._center, self._factor = _standard(rows, self.categorical, self._source)
         self._points = self._widen(rows)
@@ -81,7 +82,15 @@ class ConditionalKDE:
         self.bandwidth = self._choose_bandwidth(bandwidth, rng)
 
     def __call__(self, rows: Floats, known: Known, rng: np.random.Generator) -> Floats:
-        """One completion of each row."""
+        """One completion of each row; ``rows`` and ``known`` are (b, d), ``known`` of booleans."""
+        rows, known = np.asarray(rows, dtype=np.float64), np.asarray(known)
+        if rows.ndim != 2 or rows.shape[1] != self.rows.shape[1] or known.shape != rows.shape:
+            raise InvalidInputError(
+                f"ConditionalKDE: rows and known must both have shape (b, {self.rows.shape[1]}); got "
+                f"{rows.shape} and {known.shape}."
+            )
+        if known.dtype != bool:
+            raise InvalidInputError(f"ConditionalKDE: known must be of booleans; got dtype {known.dtype}.")
         return np.asarray(self.draw(rows, known, 1, rng)[0])
 
     def draw(self, rows: Floats, known: Known, repeats: int, rng: np.random.Generator) -> Floats:
@@ -133,14 +142,17 @@ class ConditionalKDE:
     def _choose_bandwidth(self, given: Any, rng: np.random.Generator) -> float:
         if given is None:
             return self._likeliest(rng)
-        if is_real(given) and 0.0 < given < np.inf:
+        if is_real(given) and 1e-6 <= given <= 1e6:
             return float(given)
-        raise InvalidInputError(f"ConditionalKDE: bandwidth must be a finite number above 0; got {given!r}.")
+        raise InvalidInputError(
+            "ConditionalKDE: bandwidth must be a number of standard deviations, from 1e-6 to 1e6; got "
+            f"{given!r}."
+        )
 
     def _likeliest(self, rng: np.random.Generator) -> float:
         """The bandwidth of greatest leave-one-out likelihood; of many rows, only some are left out."""
         n_rows = len(self.rows)
-        left_out = rng.permutation(n_rows)[: max(1, _MOST_PAIRS // n_rows)]
+        left_out = rng.permutation(n_rows)[: max(1, _MOST_LEFT_OUT // n_rows)]
         points = self._points[left_out]
         distances = np.einsum("bd,bd->b", points, points)[:, None] - 2.0 * points @ self._points.T
         distances += self._squares.sum(axis=1)
@@ -174,7 +186,8 @@ class ConditionalKDE:
 
 
 def _check_varying(rows: Floats, names: Sequence[Hashable]) -> None:
-    constant = np.flatnonzero(np.ptp(rows, axis=0) <= 1e-12 * np.abs(rows).max(axis=0))
+    rounding = 8 * np.finfo(np.float64).eps * np.abs(rows).max(axis=0)
+    constant = np.flatnonzero(np.ptp(rows, axis=0) <= rounding)
     if constant.size:
         raise InvalidInputError(
             f"ConditionalKDE: every feature of X must vary, since a constant one has no density; "
@@ -194,13 +207,19 @@ def _columns(rows: Floats, categorical: Known) -> tuple[Codes, Floats]:
     return np.array(source), np.array(code)
 
 
+def _deviations(rows: Floats) -> Floats:
+    """Standard deviations, without squares that overflow or vanish."""
+    span = np.ptp(rows, axis=0)
+    return np.asarray(span * ((rows - rows[0]) / span).std(axis=0))
+
+
 def _standard(rows: Floats, categorical: Known, source: Codes) -> tuple[Floats, Floats]:
     """What is subtracted from each wide column, and what it is then multiplied with.
 
     Two rows are on average at a squared distance of 2 in each feature: so are numbers of variance 1, and
     categories if one that differs counts 2 over the share of pairs of rows that differ in it.
     """
-    center, factor = rows.mean(axis=0), 1.0 / rows.std(axis=0)
+    center, factor = rows.mean(axis=0), 1.0 / _deviations(rows)
     for i in np.flatnonzero(categorical):
         share = np.unique(rows[:, i], return_counts=True)[1] / len(rows)
         center[i], factor[i] = 0.0, (1.0 - (share**2).sum()) ** -0.5

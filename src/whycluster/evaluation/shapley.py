@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whycluster.arrays import Floats
 from whycluster.errors import InvalidInputError
@@ -31,7 +32,7 @@ def sampled(subject: Subject, permutations: int, random_state: int) -> Floats:
     def work(rows: slice, rng: np.random.Generator, step: Callable[[], None]) -> None:
         x = subject.rows[rows]
         for _ in range(n_pairs):
-            z = subject.rows[rng.integers(subject.n_rows, size=len(x))]
+            z = subject.population[rng.integers(len(subject.population), size=len(x))]
             place = rng.permuted(np.tile(np.arange(d), (len(x), 1)), axis=1)
             for way in (place, d - 1 - place):
                 n_known = np.arange(d + 1)[:, None, None]
@@ -51,31 +52,30 @@ def exact(subject: Subject) -> Floats:
             f"{subject.where}: Shapley values are enumerated for at most {MOST_ENUMERATED} features, since "
             f"every set of them is tried; X has {d}. Give permutations=100."
         )
-    value = _values(subject)
     sets = np.arange(2**d)
-    sizes = np.array([bin(one).count("1") for one in range(2**d)])
+    known = (sets[:, None] >> np.arange(d)) & 1 == 1  # feature i is bit i
+    sizes = known.sum(axis=1)
+    without = [sets[~known[:, i]] for i in range(d)]
+    weight = np.array([1.0 / (d * math.comb(d - 1, size)) for size in range(d)])
     result = np.empty_like(subject.rows)
-    for i in range(d):
-        without = sets[(sets >> i) & 1 == 0]
-        weight = np.array([1.0 / (d * math.comb(d - 1, size)) for size in sizes[without]])
-        result[:, i] = (value[:, without | 1 << i] - value[:, without]) @ weight
-    return result
 
-
-def _values(subject: Subject) -> Floats:
-    """The value of every set for every row, (n, 2^d); feature i is bit i."""
-    d, n_rows = subject.n_features, subject.n_rows
-    known = (np.arange(2**d)[:, None] >> np.arange(d)) & 1 == 1
-    value = np.zeros((n_rows, 2**d))
-    size = max(1, _MOST_COALITIONS // 2**d)
-
-    def work(rows: slice, rng: np.random.Generator, step: Callable[[], None]) -> None:  # noqa: ARG001  # no chance
+    def work(rows: slice, rng: np.random.Generator, step: Callable[[], None]) -> None:  # noqa: ARG001
         for row in range(rows.start, rows.stop):
-            for start in range(0, n_rows, size):
-                others = subject.rows[start : start + size]
-                mixed = np.where(known[:, None], subject.rows[row], others)
-                value[row] += subject.stays(mixed, subject.cluster[[row]]).sum(axis=1)
+            value = _values(subject, row, known)
+            for i, some in enumerate(without):
+                result[row, i] = (value[some | 1 << i] - value[some]) @ weight[sizes[some]]
         step()
 
     subject.in_blocks(work, "Shapley values", 1, 2**d, 0)
-    return np.asarray(value / n_rows)
+    return result
+
+
+def _values(subject: Subject, row: int, known: NDArray[np.bool_]) -> Floats:
+    """The value of every set for one row, (2^d,)."""
+    value = np.zeros(len(known))
+    size = max(1, _MOST_COALITIONS // len(known))
+    for start in range(0, len(subject.population), size):
+        others = subject.population[start : start + size]
+        mixed = np.where(known[:, None], subject.rows[row], others)
+        value += subject.stays(mixed, subject.cluster[[row]]).sum(axis=1)
+    return np.asarray(value / len(subject.population))

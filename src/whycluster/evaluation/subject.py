@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import threading
+import zlib
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,28 +15,36 @@ from whycluster import blocks, passes
 from whycluster.arrays import Codes, Floats
 from whycluster.energies.shuffled import ShuffledEnergy
 from whycluster.errors import InvalidInputError
+from whycluster.evaluation.samplers import ConditionalKDE
 from whycluster.frames import build_frame
+from whycluster.labels import as_list
 from whycluster.network import Network
-from whycluster.neuralize import neuralize
+from whycluster.neuralize import OnlyLabels, look_into, neuralize
+from whycluster.passes import Attribution, Question
 from whycluster.progress import Progress
-from whycluster.table import ArrayTable, Table, open_table
+from whycluster.table import ArrayTable, SparseTable, Table, is_missing, open_table
 
 _BLOCK_VALUES = 1 << 20
 
 Work: TypeAlias = Callable[[slice, np.random.Generator, Callable[[], None]], None]
 
 
+class _StoppedError(Exception):
+    """Ends the work of a thread when that of another is lost anyway."""
+
+
 class Subject:
-    """A clustering, and rows with the cluster of each.
+    """A clustering, rows with the cluster of each, and the population that they are from.
 
     Parameters
     ----------
     model : anything that `neuralize` takes, or a function that gives the labels of rows
     X : (n, d) rows
     where : the function that was called, for messages
+    background : (m, d) the population; by default X
     """
 
-    def __init__(self, model: Any, X: Any, where: str) -> None:
+    def __init__(self, model: Any, X: Any, where: str, background: Any = None) -> None:
         self.where = where
         self.network: Network | None = None
         self._function: Callable[[Any], Any] | None = None
@@ -41,14 +52,45 @@ class Subject:
         self._move: Callable[[Floats], Floats] = np.copy  # what is done to rows before the function sees them
         if _is_function(model):
             self._function = model
-            self.table: Table = open_table(X, where=where)
         else:
-            self.network = neuralize(model)
-            self.table = self.network.open(X, where)
+            found = look_into(model, None, None, X)
+            self.network = (
+                neuralize(model) if isinstance(found, OnlyLabels) else found
+            )  # which says what to do
+        self.on_threads = self.network is not None  # a user's function is called on the thread it came on
+        self.table = self._open(X, "X")
         self.rows: Floats = passes.to_finite_array(self.table)
         self.n_rows, self.n_features = self.rows.shape
         self.categorical = np.isin(np.arange(self.n_features), list(self.table.categories))
         self.cluster = self.assign(self.rows)
+        self.population = self.rows
+        if background is not None:
+            self.population = passes.to_finite_array(self._open(background, "background"))
+
+    def _open(self, X: Any, name: str) -> Table:
+        if self.network is not None:
+            return self.network.open(X, self.where, name=name)
+        names = self.table.feature_names if name != "X" and self._has_names(self.table) else None
+        n_features = None if name == "X" else self.n_features
+        return open_table(X, where=self.where, name=name, n_features=n_features, model_names=names)
+
+    @staticmethod
+    def _has_names(table: Table) -> bool:
+        return not isinstance(table, (ArrayTable, SparseTable))
+
+    @cached_property
+    def density(self) -> ConditionalKDE:
+        """Of the population."""
+        names = self.table.feature_names
+        return ConditionalKDE(self.population, categorical=self.categorical, feature_names=names)
+
+    def explain(self, rule: str, rows: Floats | None = None, beta: float | None = None) -> Attribution:
+        """The relevance of rows, by default of all, by a rule; what it has to measure, on the population."""
+        if self.network is None:
+            raise InvalidInputError(f"{self.where}: model must be one that `neuralize` takes, no function.")
+        table = ArrayTable.of(self.rows if rows is None else rows)
+        population = ArrayTable.of(self.population)
+        return passes.attribute(self.network.energy, table, Question(rule=rule, beta=beta), population)
 
     def shuffled(self, order: Codes, factor: Floats, shift: Floats) -> Subject:
         """The same rows under the model whose features were dealt out anew, as `ShuffledEnergy` has it."""
@@ -72,10 +114,10 @@ class Subject:
         return np.asarray(assigned == cluster, dtype=np.float64)
 
     def in_blocks(self, work: Work, title: str, n_steps: int, per_row: int, random_state: int) -> None:
-        """Call ``work(rows, rng, step)`` for blocks of rows that have no more than 8 MB of numbers to hold.
+        """Call ``work(rows, rng, step)`` for blocks of rows, so that what is held for one is about 8 MB.
 
-        On several threads, unless a user's function is part of it. What is drawn depends on the seed and the
-        blocks only, never on the threads.
+        On several threads, unless a user's function is part of it. What is drawn depends on the seed, the
+        title and the blocks only, never on the threads.
 
         Parameters
         ----------
@@ -87,38 +129,59 @@ class Subject:
         most = max(1, _BLOCK_VALUES // (self.n_features * per_row))
         size = min(most, -(-self.n_rows // 4))  # small data too are for more than one thread
         starts = range(0, self.n_rows, size)
-        seeds = np.random.SeedSequence(random_state).spawn(len(starts))
+        seeds = np.random.SeedSequence([random_state, zlib.crc32(title.encode())]).spawn(len(starts))
+
+        stopped = threading.Event()
+
+        def step() -> None:
+            if stopped.is_set():  # another block failed, or Ctrl-C
+                raise _StoppedError
+            bar.step()
 
         def one(block: int) -> None:
             rows = slice(starts[block], min(starts[block] + size, self.n_rows))
-            work(rows, np.random.default_rng(seeds[block]), bar.step)
+            work(rows, np.random.default_rng(seeds[block]), step)
 
         with Progress(title, n_steps * len(starts)) as bar:
-            self._each(one, len(starts))
-
-    def _each(self, work: Callable[[int], None], n_tasks: int) -> None:
-        if self.network is not None:
-            blocks.each(work, n_tasks)
-            return
-        for task in range(n_tasks):
-            work(task)
+            if self.on_threads:
+                blocks.each(one, len(starts), stopped)
+            else:
+                for block in range(len(starts)):
+                    one(block)
 
     def _ask(self, rows: Floats) -> Codes:
         """The user's function is given rows as the user has them, and may give any labels."""
-        given: Any = self._move(rows)
-        if not isinstance(self.table, ArrayTable):
-            columns = dict(zip(self.table.feature_names, given.T, strict=True))
-            given = build_frame(columns, self.table.native, None, self.where, same_rows=False)
         assert self._function is not None
-        labels = np.asarray(self._function(given))
+        labels = self._function(self._as_given(self._move(rows)))
+        plain = isinstance(labels, np.ndarray) and labels.dtype.kind in "iufbU"
+        if not plain:  # as Python objects: NumPy would make text of a list that mixes text and numbers
+            objects = as_list(labels, self.where)
+            labels = np.empty(len(objects), dtype=object)
+            labels[:] = objects
         if labels.shape != (len(rows),):
             raise InvalidInputError(
                 f"{self.where}: model must give one label for each row; for {len(rows)} rows it gave shape "
                 f"{labels.shape}."
             )
-        names, inverse = np.unique(labels, return_inverse=True)
-        codes = [self._codes.setdefault(name, len(self._codes)) for name in names.tolist()]
-        return np.array(codes, dtype=np.intp)[inverse]
+        names, inverse = np.unique(labels, return_inverse=True) if plain else (labels, slice(None))
+        return np.array([self._code(name) for name in names.tolist()], dtype=np.intp)[inverse]
+
+    def _code(self, label: Any) -> int:
+        if is_missing(label):
+            raise InvalidInputError(f"{self.where}: model must give a label for each row; it gave {label!r}.")
+        try:
+            return self._codes.setdefault(label, len(self._codes))
+        except TypeError as error:
+            raise InvalidInputError(f"{self.where}: model must give numbers or text ({error}).") from error
+
+    def _as_given(self, rows: Floats) -> Any:
+        """Rows in the kind of container that X is."""
+        if isinstance(self.table, SparseTable):
+            return type(self.table.native)(rows)
+        if not self._has_names(self.table):
+            return rows
+        columns = dict(zip(self.table.feature_names, rows.T, strict=True))
+        return build_frame(columns, self.table.native, None, self.where, same_rows=False)
 
 
 def _is_function(model: Any) -> bool:
