@@ -46,9 +46,11 @@ class Size:
 
 def axes_of(method: str) -> dict[str, list[Size]]:
     """Of each quantity the sizes at which it is doubled, large enough for it to matter."""
-    costly = method in COSTLY
-    base = Size(256, 32, 16) if costly else Size(4096, 64, 32)
-    kernel = Size(128, 16, 4, 8) if costly else Size(1024, 32, 8, 16)
+    base, kernel = Size(4096, 64, 32), Size(1024, 32, 8, 16)
+    if method in COSTLY:
+        base, kernel = Size(256, 32, 16), Size(128, 16, 4, 8)
+    if method == "forest":
+        base, kernel = Size(64, 16, 4), Size(64, 16, 4, 4)
     grown: dict[str, list[Size]] = {
         "n": [replace(base, n=base.n << i) for i in range(4)],
         "d": [replace(base, d=base.d << i) for i in range(4)],

@@ -33,7 +33,7 @@ from whycluster.sequence import STIFFER, redistribute
 from whycluster.table import Table
 from whycluster.tree import Tree
 
-_TERMS_BYTES = 4 << 20  # for what all clusters say of all features of some rows, which only one rule needs
+_TERMS_BYTES = 1 << 20  # for what all clusters say of all features of some rows, which only one rule needs
 
 
 @dataclass(frozen=True)

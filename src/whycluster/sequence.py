@@ -74,10 +74,10 @@ def gains(
         taken = _best(np.where(free, odds, -np.inf), size)
         parts = np.take_along_axis(nats, taken[:, None, :], axis=2)
         after = left[:, :, None] - np.cumsum(parts, axis=2)
-        chance = _log_chance(np.column_stack([before, _log_odds(after, own)]))
-        gain[rows, taken] = np.diff(chance, axis=1)
+        log_odds = np.column_stack([before, _log_odds(after, own)])
+        gain[rows, taken] = np.diff(_log_chance(log_odds), axis=1)
         free[rows, taken] = False
-        left, before = after[:, :, -1], _log_odds(after[:, :, -1], own)
+        left, before = after[:, :, -1], log_odds[:, -1]
         done += size
     return gain
 
@@ -93,13 +93,17 @@ def _to_nats(terms: Floats, beta: float) -> Floats:
 def _odds(left: Floats, own: NDArray[np.bool_], factor: Floats) -> Floats:
     """Of P(c) with each feature more, (b, d): they tell chances apart that all round to 1."""
     weight = np.exp(np.maximum(left - left.max(axis=1, keepdims=True), -_MOST))
-    others = np.einsum("bj,bjd->bd", np.where(own, 0.0, weight), factor)
-    mine = np.einsum("bj,bjd->bd", np.where(own, weight, 0.0), factor)
-    return np.asarray(mine / np.maximum(others, np.finfo(np.float64).tiny))
+    both = np.matmul(np.stack([np.where(own, weight, 0.0), np.where(own, 0.0, weight)], axis=1), factor)
+    return np.asarray(both[:, 0] / np.maximum(both[:, 1], np.finfo(np.float64).tiny))
 
 
 def _log_odds(log_weight: Floats, own: NDArray[np.bool_]) -> Floats:
     """The same from logarithms of weights, along the second axis of (b, P) or (b, P, n)."""
+    weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True))
+    both = np.matmul(np.stack([own, ~own], axis=1).astype(np.float64), weight.reshape(*own.shape, -1))
+    both = both.reshape(len(own), 2, *log_weight.shape[2:])
+    if both.min() > 0.0:
+        return np.asarray(np.log(both[:, 0]) - np.log(both[:, 1]))
     mine = own if log_weight.ndim == 2 else own[:, :, None]
     return _log_sum(np.where(mine, log_weight, -np.inf)) - _log_sum(np.where(mine, -np.inf, log_weight))
 

@@ -1,6 +1,6 @@
 """How faithful is an explanation? Algorithm 1 of the paper, methods to compare, and sanity checks."""
 
-from whycluster.evaluation import checks, samplers
+from whycluster.evaluation import checks
 from whycluster.evaluation.comparison import Comparison, compare
 from whycluster.evaluation.flipping import Flipping, flipping_auc
 from whycluster.evaluation.methods import METHODS, Method, shapley_values
@@ -15,6 +15,5 @@ __all__ = [
     "checks",
     "compare",
     "flipping_auc",
-    "samplers",
     "shapley_values",
 ]
