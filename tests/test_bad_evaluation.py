@@ -185,6 +185,12 @@ def test_the_comparison(wine: Array, kmeans: Any) -> None:
             wc.InvalidInputError, match="at least one method, called by text, and none called"
         ):
             compare(kmeans, wine, methods)
+    with pytest.raises(wc.InvalidInputError, match=r"got 'joint'. Did you mean 'neon joint'\?"):
+        compare(kmeans, wine, ["neon", "joint"])
+    with pytest.raises(wc.InvalidInputError) as error:
+        compare(kmeans, wine, ["neon", wine])  # type: ignore[list-item]
+    assert str(error.value).endswith("One of your own is given by name, {name: relevance}.")
+    assert len(str(error.value)) < 600
     with pytest.raises(wc.InvalidInputError, match="a list of names, or a dict; got 3"):
         compare(kmeans, wine, 3)  # type: ignore[arg-type]
     with pytest.raises(wc.InvalidInputError, match="oracle must be"):

@@ -43,6 +43,9 @@ def test_k_means_passes_all(wine: Array, three: Any) -> None:
     ]
     printed = str(found)
     assert printed.count("holds") == 4
+    assert printed.startswith("rule 'min-take-most'")
+    assert "> 0.7" in printed
+    assert "< 0.5" in printed
     assert str(found.checks[0]).startswith("conservation: holds")
 
 
@@ -155,6 +158,7 @@ def test_clusters_of_pure_noise_are_not_stable(wine: Array, three: Any) -> None:
     found = checks.stability(KMeans(8, n_init=1, random_state=None).fit(noise), noise, refits=5)
     assert not found.holds
     assert found.value < 0.5
+    assert "too many clusters, or none" in found.meaning
 
 
 def test_stability_leaves_the_model_as_it_was(wine: Array, three: Any) -> None:

@@ -76,6 +76,17 @@ def _tables(out: str) -> list[list[str]]:
     return [line.split()[:-1] for line in out.splitlines() if line.startswith(("neon", "random", "greedy"))]
 
 
+def test_a_surrogate_that_does_not_match_is_said(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frame = pd.read_csv(table)
+    frame["any"] = np.random.default_rng(0).integers(3, size=len(frame))
+    frame.to_csv(table.with_name("any.csv"), index=False)
+    options = ("--labels", "any", "--methods", "random", "--repeats", 1, "--checks", "--rule", "joint")
+    code, out, _ = evaluate(capsys, table.with_name("any.csv"), *options)
+    assert code == 0
+    assert "too few: what follows is about the surrogate, not about the labels" in out
+    assert "rule 'joint'" in out
+
+
 def test_many_rows_are_sampled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     X = np.random.default_rng(0).normal(size=(500, 3))
     pd.DataFrame(X, columns=list("abc")).to_csv(tmp_path / "t.csv", index=False)
@@ -172,7 +183,8 @@ def test_labels_are_checked_too_and_may_be_missing(
     )
     assert code == 0
     assert "5 of 150 rows have missing values" in out  # one of them has two
-    assert "left out: stability" in out
+    assert "left out:" in out
+    assert "stability (" in out
     assert "randomisation" in out
 
 

@@ -437,11 +437,16 @@ def test_methods_of_ones_own(iris: Array, iris_model: Any) -> None:
     found = compare(
         iris_model,
         iris,
-        {"mine": lambda model, X: wc.explain(model, X, rule="joint"), "stored": exp.relevance},
+        {
+            "mine": lambda model, X: wc.explain(model, X, rule="joint"),
+            "stored": exp.relevance,
+            "named": "neon joint",
+        },
         repeats=2,
         oracle=False,
     )
     assert np.array_equal(found.flipping["mine"].curves, found.flipping["stored"].curves)
+    assert np.array_equal(found.flipping["mine"].curves, found.flipping["named"].curves)
     assert np.isnan(found.share("mine"))
     same = flipping_auc(iris_model, iris, exp, repeats=2)
     assert np.array_equal(found.flipping["mine"].curves, same.curves)
@@ -451,8 +456,10 @@ def test_of_a_function_only_what_needs_no_energies_is_compared(iris: Array, iris
     found = compare(iris_model.predict, iris, repeats=1, oracle=False)
     assert "shapley" in found.methods
     assert "neon" not in found.methods
-    assert 'left out: neon ("NEON, the paper\'s rule" needs the energies of a model' in str(found)
-    with pytest.raises(wc.InvalidInputError, match="needs the energies of a model"):
+    printed = str(found)
+    assert "neon, neon joint, neon sequential (the energies of a model are needed" in printed
+    assert printed.count("left out:") == 1
+    with pytest.raises(wc.InvalidInputError, match="the energies of a model are needed"):
         compare(iris_model.predict, iris, ["neon"])
 
 

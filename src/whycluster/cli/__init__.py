@@ -37,7 +37,8 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--methods", nargs="+", metavar="NAME", help="which to compare; by default all")
     parser.add_argument("--repeats", type=int, default=10, help="draws at each step (10)")
     parser.add_argument("--rows", type=int, default=2000, help="evaluate at most so many rows (2000)")
-    parser.add_argument("--checks", action="store_true", help="also run the sanity checks")
+    parser.add_argument("--checks", action="store_true", help="also run the sanity checks (takes its time)")
+    parser.add_argument("--rule", default="min-take-most", help="which rule is checked (min-take-most)")
     parser.add_argument("--seed", type=int, default=0, help="of all that is random (0)")
 
 

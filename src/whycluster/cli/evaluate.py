@@ -16,6 +16,7 @@ from whycluster import console
 from whycluster.arrays import Floats
 from whycluster.errors import InvalidInputError
 from whycluster.evaluation import checks, compare
+from whycluster.fidelity import LOW
 from whycluster.frames import build_frame, installed
 from whycluster.labels import as_list
 from whycluster.surrogate import Surrogate
@@ -59,7 +60,7 @@ def evaluate(options: argparse.Namespace) -> str:
         LEGEND,
     ]
     if options.checks:
-        found = checks.run(model, table, random_state=options.seed)
+        found = checks.run(model, table, rule=options.rule, random_state=options.seed)
         parts += [console.heading("Sanity checks"), str(found)]
     return "\n\n".join(parts)
 
@@ -170,7 +171,10 @@ def _cluster(X: NDArray[Any], labels: list[Any] | None, options: argparse.Namesp
     if labels is not None:
         surrogate = Surrogate(random_state=options.seed).fit(X, labels)
         right = surrogate.fidelity_.cross_validated
-        return surrogate, f"a surrogate of {options.labels!r} that foretells {right:.1%} of its labels"
+        what = f"a surrogate of {options.labels!r} that foretells {right:.1%} of its labels"
+        if right < LOW:
+            what += ", too few: what follows is about the surrogate, not about the labels"
+        return surrogate, what
     if not 2 <= options.k <= len(X):
         raise InvalidInputError(
             f"evaluate: --k must be from 2 to the number of rows, {len(X)}; got {options.k}."

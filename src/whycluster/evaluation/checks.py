@@ -23,6 +23,7 @@ _HALVINGS = 30
 _PAIRS = 100
 _SHUFFLES = 10
 _REFITS = 20
+_STABLE = 0.7
 
 
 class DoesNotApplyError(InvalidInputError):
@@ -37,16 +38,20 @@ class Check:
     ----------
     name : of the check
     value : what was measured
-    limit : what it must not exceed, or for stability not fall below
-    holds : whether the explanation behaves
+    limit : what it must not exceed, or with ``at_least`` not fall below
     meaning : the value in words
     """
 
     name: str
     value: float
     limit: float
-    holds: bool
     meaning: str
+    at_least: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether the explanation behaves."""
+        return self.value >= self.limit if self.at_least else self.value <= self.limit
 
     def __str__(self) -> str:
         return f"{self.name}: {'holds' if self.holds else 'FAILS'} ({self.meaning})"
@@ -58,10 +63,12 @@ class Checks:
 
     Attributes
     ----------
+    rule : that was checked
     checks : those that could be made
     left_out : those that could not, and why
     """
 
+    rule: str
     checks: tuple[Check, ...]
     left_out: dict[str, str]
 
@@ -72,9 +79,15 @@ class Checks:
 
     def __str__(self) -> str:
         rows = [
-            [c.name, "holds" if c.holds else "FAILS", f"{c.value:.3g}", f"{c.limit:g}"] for c in self.checks
+            [
+                c.name,
+                "holds" if c.holds else "FAILS",
+                f"{c.value:.3g}",
+                f"{'>' if c.at_least else '<'} {c.limit:g}",
+            ]
+            for c in self.checks
         ]
-        table = console.table(["check", "", "value", "limit"], rows, "<<>>")
+        table = console.table([f"rule {self.rule!r}", "", "value", "must be"], rows, "<<>>")
         told = [f"{check.name}: {check.meaning}" for check in self.checks]
         told += [f"left out: {name} ({why})" for name, why in self.left_out.items()]
         return "\n".join([table, "", *told])
@@ -105,7 +118,7 @@ def run(model: Any, X: Any, *, rule: str = DEFAULT_RULE, random_state: int = 0) 
             found.append(call())
         except DoesNotApplyError as error:  # noqa: PERF203  # four times
             left_out[name] = str(error)
-    return Checks(tuple(found), left_out)
+    return Checks(rule, tuple(found), left_out)
 
 
 def conservation(model: Any, X: Any, *, rule: str = DEFAULT_RULE) -> Check:
@@ -130,7 +143,7 @@ def _conservation(subject: Subject, rule: str) -> Check:
     gap = np.abs(answer.relevance.sum(axis=1) - answer.evidence)
     value = float(gap.max() / max(np.abs(answer.evidence).mean(), np.finfo(float).tiny))
     meaning = f"relevance and evidence differ by {value:.2g} of the mean evidence at most"
-    return Check("conservation", value, 1e-9, value <= 1e-9, meaning)
+    return Check("conservation", value, 1e-9, meaning)
 
 
 def continuity(model: Any, X: Any, *, rule: str = DEFAULT_RULE, random_state: int = 0) -> Check:
@@ -161,7 +174,7 @@ def _continuity(subject: Subject, rule: str, random_state: int) -> Check:
     jump = _search_jumps(relevance, start, stop)
     value = float(jump.max() / size)
     meaning = f"a tiny move changes the relevance by {value:.2g} of its usual size at most"
-    return Check("continuity", value, 1e-3, value <= 1e-3, meaning)
+    return Check("continuity", value, 1e-3, meaning)
 
 
 def randomisation(
@@ -194,8 +207,8 @@ def _randomisation(subject: Subject, chosen: Method, shuffles: int, random_state
         after = chosen.of(subject.shuffled(order, factor, mean - factor * mean[order]), random_state)
         correlations.append(_rank_correlation(before, after).mean())
     value = float(np.mean(correlations))
-    meaning = f"after shuffling the centroids, rank correlation with the relevance before is {value:.2f}"
-    return Check("randomisation", value, 0.5, value <= 0.5, meaning)
+    meaning = f"after shuffling the model, rank correlation with the relevance before is {value:.2f}"
+    return Check("randomisation", value, 0.5, meaning)
 
 
 def stability(
@@ -230,7 +243,9 @@ def _stability(subject: Subject, model: Any, rule: str, refits: int, random_stat
         values.append(np.average(_rank_correlation(before[there], after[there]), weights=sizes[there]))
     value = float(np.mean(values))
     meaning = f"fitted again to resampled rows, features keep their rank with a correlation of {value:.2f}"
-    return Check("stability", value, 0.7, value >= 0.7, meaning)
+    if value < _STABLE:
+        meaning += "; there may be too many clusters, or none"
+    return Check("stability", value, _STABLE, meaning, at_least=True)
 
 
 _RULES = {

@@ -19,6 +19,7 @@ from whycluster.evaluation.subject import Subject
 from whycluster.frames import build_frame
 
 ORACLE = "greedy oracle"
+_WELL_ABOVE = 1.05
 RANDOM = "random"
 _SMALL = 1 << 28  # rows x rows of the population x features squared: up to here the oracle is asked anyway
 
@@ -81,7 +82,15 @@ class Comparison:
             for name in self.methods
         ]
         table = console.table(["method", "AUC", "+-", "share", "seconds"], rows, "<>>>>")
-        return "\n".join([table, *(f"left out: {name} ({why})" for name, why in self.left_out.items())])
+        said = []
+        if any(self.share(name) > _WELL_ABOVE for name in self.methods):
+            said.append(
+                "share above 100%: the oracle is greedy, and misses features that only tell together."
+            )
+        for why in dict.fromkeys(self.left_out.values()):
+            names = [name for name, reason in self.left_out.items() if reason == why]
+            said.append(f"left out: {', '.join(names)} ({why})")
+        return "\n".join([table, *said])
 
     def __repr__(self) -> str:
         return f"<Comparison of {len(self.flipping)} methods, best: {self.methods[0]}>"
@@ -104,8 +113,8 @@ def compare(
     ----------
     model : anything that `neuralize` takes, or a function that gives the labels of rows
     X : (n, d) rows
-    methods : names from `METHODS`, or names of your own with, for each, a function ``method(model, X)`` or
-        its (n, d) relevance; by default all of `METHODS` that can be had
+    methods : names from `METHODS`; or a dict of names of your own, each with an (n, d) relevance, a function
+        ``method(model, X)`` that gives one, or a name from `METHODS`. By default all of these that can be had
     sampler, repeats, random_state : as in `flipping_auc`; all methods see the same draws
     background : (m, d) the population that missing features are drawn from, and that methods measure or learn
         on whatever they need; by default X
@@ -160,7 +169,8 @@ def _named(methods: Any) -> list[tuple[str, Any]]:
     if not isinstance(methods, Iterable):
         raise InvalidInputError(f"compare: methods must be a list of names, or a dict; got {methods!r}.")
     if not isinstance(methods, Mapping):
-        methods = {name: named(name, "compare") for name in methods}
+        methods = {m if isinstance(m, str) else named(m, "compare").title: m for m in methods}
+    methods = {name: named(m, "compare") if isinstance(m, str) else m for name, m in methods.items()}
     if not methods or ORACLE in methods or not all(isinstance(name, str) for name in methods):
         raise InvalidInputError(
             "compare: methods must have at least one method, called by text, and none called "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
+import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -54,8 +56,8 @@ class Method:
         """The same, of a subject that is open."""
         if self.needs == "energies" and subject.network is None:
             raise InvalidInputError(
-                f'{subject.where}: "{self.title}" needs the energies of a model; a function of rows has only '
-                f"labels. Give the model itself, or methods that need labels only."
+                f"{subject.where}: the energies of a model are needed; a function of rows has only labels. "
+                "Give the model itself (of a pipeline, pipeline[-1] with pipeline[:-1].transform(X))."
             )
         if self.requires and importlib.util.find_spec(self.requires) is None:
             raise MissingDependencyError(
@@ -71,7 +73,11 @@ def named(name: Any, where: str) -> Method:
         return name
     if isinstance(name, str) and name in METHODS:
         return METHODS[name]
-    raise InvalidInputError(f"{where}: methods must be among {', '.join(map(repr, METHODS))}; got {name!r}.")
+    near = difflib.get_close_matches(str(name), METHODS, 1, 0.5) if isinstance(name, str) else []
+    raise InvalidInputError(
+        f"{where}: methods must be among {', '.join(map(repr, METHODS))}; got {reprlib.repr(name)}. "
+        + (f"Did you mean {near[0]!r}?" if near else "One of your own is given by name, {name: relevance}.")
+    )
 
 
 def shapley_values(
