@@ -569,6 +569,9 @@ def test_columns_are_matched_by_name(iris: Array) -> None:
         assert np.array_equal(found.curves, expected)
     with pytest.raises(wc.InvalidInputError, match="in their order, which begins"):
         flipping_auc(model, frame, exp, sampler=ConditionalKDE(turned))
+    unnamed = KMeans(4, n_init=3, random_state=0).fit(iris)  # nothing to match by
+    by_position = flipping_auc(unnamed, iris, exp.relevance, sampler=ConditionalKDE(frame))
+    assert np.array_equal(by_position.curves, expected)
     seen = flipping_auc(lambda X: model.predict(X[list("abcd")]), turned, relevance, background=frame)
     assert seen.auc == pytest.approx(flipping_auc(model, frame, exp).auc, abs=3)
 

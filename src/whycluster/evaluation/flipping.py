@@ -86,9 +86,9 @@ def flipping_auc(
     relevance : (n, d) an explanation of these rows, or an `Explanation`, with the features in the order of
         the model, or a frame with their names; only the order within each row counts, and ties are broken at
         random
-    sampler : how missing features are drawn: "kde" (`ConditionalKDE` of X), "zero", or a function
-        ``sampler(rows, known, rng)`` that completes (b, d) rows of which ``known`` is True, such as a
-        `ConditionalKDE` of other rows
+    sampler : how missing features are drawn: "kde" (`ConditionalKDE` of the background), "zero", or a
+        function ``sampler(rows, known, rng)`` that completes (b, d) rows of which ``known`` is True, such as
+        a `ConditionalKDE` of other rows
     repeats : how many completions are drawn at each step
     background : (m, d) the population that missing features are drawn from; by default X itself. Give it when
         evaluating a few rows of a known table
@@ -194,18 +194,15 @@ def _as_numbers(given: Any, where: str, name: str) -> Floats:
     """An array of real numbers; nothing is guessed of what is none."""
     try:
         values = np.asarray(given)
-        kind = values.dtype.kind
-        if kind in "fiub" or kind == "O":
-            values = values.astype(np.float64)
-    except (TypeError, ValueError):
-        kind = "O"
-        values = np.empty(0, dtype=object)
-    if values.dtype != np.float64 or np.ma.is_masked(given):
-        raise InvalidInputError(
-            f"{where}: {name} must be an array of real numbers, one for each row and feature; got "
-            f"{type(given).__name__} of {'masked values' if np.ma.is_masked(given) else values.dtype}."
-        )
-    return np.asarray(values)
+        if values.dtype.kind in "fiubO" and not np.ma.is_masked(given):
+            return np.asarray(values, dtype=np.float64)
+        what = "masked values" if np.ma.is_masked(given) else str(values.dtype)
+    except (TypeError, ValueError) as error:  # rows of different lengths, objects that are no numbers
+        what = str(error)
+    raise InvalidInputError(
+        f"{where}: {name} must be an array of real numbers, one for each row and feature; got "
+        f"{type(given).__name__} ({what})."
+    )
 
 
 def open_sampler(sampler: Any, subject: Subject) -> Sampler:
@@ -238,12 +235,12 @@ def _check_density(density: ConditionalKDE, subject: Subject) -> None:
             f"{subject.where}: sampler must be made of rows with the {subject.n_features} features of X; its "
             f"rows have {density.rows.shape[1]}."
         )
-    names = subject.table.feature_names
-    if density.feature_names is not None and list(density.feature_names) != names:
+    names = subject.names
+    if None not in (names, density.feature_names) and density.feature_names != names:
         raise InvalidInputError(
             f"{subject.where}: sampler must be made of rows with the model's columns in their order, which "
-            f"begins {names[:3]}; its columns begin {list(density.feature_names)[:3]}. Give background=... "
-            "instead, which is matched by name."
+            f"begins {(names or [])[:3]}; its columns begin {(density.feature_names or [])[:3]}. Give "
+            "background=... instead, which is matched by name."
         )
     if not np.array_equal(density.categorical, subject.categorical):
         raise InvalidInputError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -70,9 +70,16 @@ class Subject:
     def _open(self, X: Any, name: str) -> Table:
         if self.network is not None:
             return self.network.open(X, self.where, name=name)
-        names = self.table.feature_names if name != "X" and self._has_names(self.table) else None
-        n_features = None if name == "X" else self.n_features
-        return open_table(X, where=self.where, name=name, n_features=n_features, model_names=names)
+        if name == "X":
+            return open_table(X, where=self.where)
+        names = self.names
+        return open_table(X, where=self.where, name=name, n_features=self.n_features, model_names=names)
+
+    @property
+    def names(self) -> list[Hashable] | None:
+        """Of the features, None where neither the model nor X has any."""
+        known = self.network is not None and self.network.feature_names is not None
+        return self.table.feature_names if known or self._has_names(self.table) else None
 
     @staticmethod
     def _has_names(table: Table) -> bool:
