@@ -27,6 +27,7 @@ AUC: features of a row are added, the most relevant first; the area under the sh
 is then in its cluster, from 0 to 100. +-: its standard error. share: of the way from a random order to the
 greedy oracle, which is told what is measured. seconds: to explain all rows."""
 
+_LARGEST = 1e150
 _MOST_SEED = 2**32 - 1  # that scikit-learn takes
 
 
@@ -37,11 +38,12 @@ def evaluate(options: argparse.Namespace) -> str:
     frame = _read(file)
     labels = None if options.labels is None else _labels_of(frame, options.labels)
     columns, said = _numbers(frame, {*options.ignore, options.labels} - {None}, labels)
-    with np.errstate(all="ignore"):  # what overflows is said below
-        X = StandardScaler().fit_transform(np.column_stack(list(columns.values())))
-    if not np.isfinite(X).all():
-        worst = list(columns)[int(np.argmin(np.isfinite(X).all(axis=0)))]
-        raise InvalidInputError(f"evaluate: column {worst!r} has values too large to be squared. Rescale it.")
+    for name, values in columns.items():
+        if np.abs(values).max() > _LARGEST:
+            raise InvalidInputError(
+                f"evaluate: column {name!r} has values too large to be squared. Rescale it."
+            )
+    X = StandardScaler().fit_transform(np.column_stack(list(columns.values())))
     named = {name: X[:, i] for i, name in enumerate(columns)}
     table = build_frame(named, frame.to_native(), None, "evaluate", same_rows=False)  # type: ignore[arg-type]
     model, what = _cluster(X, labels, options)
@@ -82,7 +84,7 @@ def _read(file: Path) -> nw.DataFrame[Any]:
         if kind == ".parquet":
             return nw.read_parquet(str(file), backend=backend)
         if kind in (".csv", ".tsv"):
-            frame = nw.read_csv(str(file), backend=backend, separator="\t" if kind == ".tsv" else ",")
+            frame = _read_separated(file, backend, "\t" if kind == ".tsv" else ",")
             _check_separated(frame, file)
             return frame
     except InvalidInputError:
@@ -90,6 +92,15 @@ def _read(file: Path) -> nw.DataFrame[Any]:
     except Exception as error:
         raise InvalidInputError(f"evaluate: {file.name} cannot be read: {error}") from error
     raise InvalidInputError(f"evaluate: the file must be .csv, .tsv or .parquet; got {file.name}.")
+
+
+def _read_separated(file: Path, backend: Any, separator: str) -> nw.DataFrame[Any]:
+    if separator == ",":
+        return nw.read_csv(str(file), backend=backend)
+    try:
+        return nw.read_csv(str(file), backend=backend, separator=separator)
+    except TypeError:  # early versions of narwhals hand options on, and pandas has another name for this one
+        return nw.read_csv(str(file), backend=backend, sep=separator)
 
 
 def _check_separated(frame: nw.DataFrame[Any], file: Path) -> None:
