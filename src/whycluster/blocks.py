@@ -63,26 +63,17 @@ def run(work: Work, energy: Energy, n_rows: int) -> None:
 
     def labour(thread: int, n_threads: int) -> None:
         workspace = Workspace(energy, min(size, n_rows))
-        try:
-            with np.errstate(all="ignore"):  # what overflows is found and reported by the passes
-                for block in range(thread, n_blocks, n_threads):
-                    if stopped.is_set():
-                        return
-                    work(workspace, block * size, min(n_rows, (block + 1) * size))
-        except BaseException:
-            stopped.set()
-            raise
+        with np.errstate(all="ignore"):  # what overflows is found and reported by the passes
+            for block in range(thread, n_blocks, n_threads):
+                if stopped.is_set():
+                    return
+                work(workspace, block * size, min(n_rows, (block + 1) * size))
 
     with _threads(n_blocks) as (pool, n_threads):
         if pool is None:
             labour(0, 1)
-            return
-        futures = [pool.submit(labour, thread, n_threads) for thread in range(n_threads)]
-        try:
-            for future in futures:
-                future.result()
-        finally:
-            stopped.set()
+        else:
+            _spread(pool, lambda thread: labour(thread, n_threads), n_threads, stopped)
 
 
 def each(work: Callable[[int], None], n_tasks: int, stopped: threading.Event | None = None) -> None:
@@ -93,25 +84,35 @@ def each(work: Callable[[int], None], n_tasks: int, stopped: threading.Event | N
     stopped = stopped or threading.Event()
 
     def unless_stopped(task: int) -> None:
-        if stopped.is_set():
-            return
+        if not stopped.is_set():
+            work(task)
+
+    with _threads(n_tasks) as (pool, _):
+        if pool is None:
+            for task in range(n_tasks):
+                work(task)
+        else:
+            _spread(pool, unless_stopped, n_tasks, stopped)
+
+
+def _spread(
+    pool: ThreadPoolExecutor, work: Callable[[int], None], n_tasks: int, stopped: threading.Event
+) -> None:
+    """Call ``work`` with 0, 1, ...; the first error, or Ctrl-C, sets ``stopped`` and is raised here."""
+
+    def guarded(task: int) -> None:
         try:
             work(task)
         except BaseException:
             stopped.set()
             raise
 
-    with _threads(n_tasks) as (pool, _):
-        if pool is None:
-            for task in range(n_tasks):
-                work(task)
-            return
-        futures = [pool.submit(unless_stopped, task) for task in range(n_tasks)]
-        try:
-            for future in as_completed(futures):
-                future.result()
-        finally:
-            stopped.set()
+    futures = [pool.submit(guarded, task) for task in range(n_tasks)]
+    try:
+        for future in as_completed(futures):
+            future.result()
+    finally:
+        stopped.set()
 
 
 @contextmanager

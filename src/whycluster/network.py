@@ -133,7 +133,7 @@ class Network:
     ) -> Explanation:
         """Explain each row; `whycluster.explain` says what the parameters mean."""
         stiffness = _check_beta(beta)
-        _check_rule(rule)
+        check_rule(rule, "explain")
         if threshold is not None:
             self._check_threshold(threshold, rule, stiffness, against)
         table = self.open(X, "explain", feature_names=feature_names)
@@ -224,9 +224,10 @@ class Network:
         return np.broadcast_to(codes, n_rows)  # read-only, and of no size if it is one cluster for all
 
 
-def _check_rule(rule: str) -> None:
+def check_rule(rule: Any, where: str) -> None:
+    """Raise unless it is the name of a rule."""
     if not isinstance(rule, str) or rule not in RULES:
-        raise InvalidInputError(f"explain: rule must be one of {', '.join(map(repr, RULES))}; got {rule!r}.")
+        raise InvalidInputError(f"{where}: rule must be one of {', '.join(map(repr, RULES))}; got {rule!r}.")
 
 
 def _check_beta(beta: Any) -> float | None:

@@ -38,6 +38,10 @@ class Energy(ABC):
     """Whether softmax(-s) are the probabilities that the model gives to the clusters."""
     tree: Tree | None = None
     """The tree of clusters, where the columns of `energies` are pairs of its nodes."""
+    stiffness: float | None = None
+    """The beta at which exp(-beta s) are densities or probabilities, where the model has one."""
+    adds_up: bool = True
+    """Whether all of every energy is some feature's, so that relevance adds up to evidence."""
     scratch_width: int
     """How many numbers per row the methods need to work in: ``scratch`` is (b, scratch_width)."""
 
@@ -56,14 +60,6 @@ class Energy(ABC):
     @abstractmethod
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """Write sum_k weights_k grad s_k(x) into ``out`` of shape (b, d); ``weights`` as in `combine`."""
-
-    stiffness: float | None = None
-    """The beta at which exp(-beta s) are densities or probabilities, where the model has one."""
-
-    @property
-    def adds_up(self) -> bool:
-        """Whether all of every energy is some feature's, so that relevance adds up to evidence."""
-        return True
 
     @property
     def parts(self) -> Parts:

@@ -24,6 +24,7 @@ class DiagonalGaussianEnergy(AdditiveEnergy):
 
     gives_probabilities = True
     stiffness = 1.0
+    adds_up = False
 
     def __init__(self, means: Floats, precisions: Floats, log_weights: Floats) -> None:
         super().__init__(means)
@@ -38,8 +39,6 @@ class DiagonalGaussianEnergy(AdditiveEnergy):
         np.square(out, out=out)
         out *= self._halves[k]
         out += self._logs[k]
-
-    adds_up = False
 
     @property
     def parts(self) -> Parts:
@@ -72,6 +71,7 @@ class GaussianEnergy(Energy):
 
     gives_probabilities = True
     stiffness = 1.0
+    adds_up = False
 
     def __init__(self, means: Floats, roots: Floats, log_weights: Floats) -> None:
         self.n_clusters, self.n_features = means.shape
@@ -83,8 +83,6 @@ class GaussianEnergy(Energy):
         self.log_weights = np.array(log_weights, dtype=np.float64)
         self._log_det = -np.log(np.einsum("kii->ki", self.roots)).sum(axis=1)  # of S_k, half of it
         self.bias = self._log_det - self.log_weights
-
-    adds_up = False
 
     @property
     def parts(self) -> Parts:

@@ -29,11 +29,7 @@ class LinearEnergy(Energy):
         self.offset = None
         self.directions = np.array(directions, dtype=np.float64)
         self.bias = np.zeros(self.n_clusters) if bias is None else np.array(bias, dtype=np.float64)
-
-    @property
-    def adds_up(self) -> bool:
-        """Without a bias."""
-        return not self.bias.any()
+        self.adds_up = not self.bias.any()
 
     @property
     def parts(self) -> Parts:

@@ -26,7 +26,7 @@ class ShuffledEnergy(Energy):
         self.shift = shift if energy.offset is None else shift - energy.offset
         self.n_clusters, self.n_features = energy.n_clusters, energy.n_features
         self.gives_probabilities, self.tree = energy.gives_probabilities, energy.tree
-        self.stiffness = energy.stiffness
+        self.stiffness, self.adds_up = energy.stiffness, energy.adds_up
         self.offset = None
         self.scratch_width = 2 * self.n_features + energy.scratch_width
 
@@ -40,11 +40,6 @@ class ShuffledEnergy(Energy):
         moved, split, rest = self._move(x, scratch)
         self.energy.combine(moved, weights, split, rest)
         out[:, self.order] = split
-
-    @property
-    def adds_up(self) -> bool:
-        """Like the energy."""
-        return self.energy.adds_up
 
     @property
     def parts(self) -> Parts:

@@ -31,6 +31,8 @@ class KernelEnergy(Energy):
     scale : (d,) what the square of each feature is multiplied with; 1 by default
     """
 
+    adds_up = False
+
     def __init__(
         self,
         support: Floats,
@@ -51,12 +53,14 @@ class KernelEnergy(Energy):
             log_weights = np.repeat(-np.log(self.sizes), self.sizes)
         self.log_weights = np.array(log_weights, dtype=np.float64)
         self._hard = np.isinf(self.gamma)
-        self._stiffness = 1.0 if self._hard else self.gamma
+        # At gamma, the density of a cluster is the mixture of its support vectors.
+        self.stiffness = None if self._hard else self.gamma
+        self._slope = 1.0 if self._hard else self.gamma
         self._constants = np.zeros((len(support), 1)) if self._hard else self.log_weights[:, None]
         self._lines = None
         if self.units.lines is not None:  # gamma and the weights are then part of the matrix product
             slopes, bias = self.units.lines
-            self._lines = -self._stiffness * slopes, self._constants - self._stiffness * bias[:, None]
+            self._lines = -self._slope * slopes, self._constants - self._slope * bias[:, None]
         stops = np.cumsum(self.sizes)
         self.clusters = [slice(stop - size, stop) for stop, size in zip(stops, self.sizes, strict=True)]
         self._chunks = _chunks(self.sizes, max(_FEW_UNITS, len(support) // 8))
@@ -109,13 +113,6 @@ class KernelEnergy(Energy):
             np.matmul(q.reshape(-1, len(x)).T, self.units.slopes[self._units_of(chunk)], out=some)
             out += some
 
-    adds_up = False
-
-    @property
-    def stiffness(self) -> float | None:  # type: ignore[override]
-        """Gamma: the density of a cluster is then the mixture of its support vectors."""
-        return None if self._hard else self.gamma
-
     @property
     def parts(self) -> Parts:
         """The support vectors."""
@@ -166,7 +163,7 @@ class KernelEnergy(Energy):
         for row, j in enumerate(range(part.start, part.stop)):
             self.units.split(x, j, split)
             np.einsum("bd->b", split, out=logits[row])
-        logits *= -self._stiffness
+        logits *= -self._slope
         logits += self._constants[part]
 
     def _units_of(self, chunk: slice) -> slice:
@@ -202,20 +199,15 @@ class FloorEnergy(Energy):
     split : (d,) its split over the features; what it does not add up to is due to none
     """
 
+    adds_up = False
+
     def __init__(self, clusters: KernelEnergy, floor: float, split: Floats) -> None:
         self.clusters = clusters
         self.floor = float(floor)
         self.split = np.array(split, dtype=np.float64)
         self.n_clusters, self.n_features = clusters.n_clusters + 1, clusters.n_features
-        self.offset = clusters.offset
+        self.offset, self.stiffness = clusters.offset, clusters.stiffness
         self.scratch_width = max(clusters.scratch_width, self.n_features)
-
-    adds_up = False
-
-    @property
-    def stiffness(self) -> float | None:  # type: ignore[override]
-        """That of the clusters."""
-        return self.clusters.stiffness
 
     @property
     def parts(self) -> Parts:

@@ -14,8 +14,9 @@ from whycluster import console
 from whycluster.arrays import Floats
 from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
-from whycluster.evaluation.methods import METHODS, Method, named
+from whycluster.evaluation.methods import Method, named
 from whycluster.evaluation.subject import Subject
+from whycluster.network import check_rule
 from whycluster.propagate import DEFAULT_RULE
 
 _GRID = 33  # points of a way that is searched for a jump
@@ -103,13 +104,17 @@ def run(model: Any, X: Any, *, rule: str = DEFAULT_RULE, random_state: int = 0) 
     rule : as in `explain`
     random_state : seed
     """
-    _check_rule(rule, "checks.run")
+    check_rule(rule, "checks.run")
     check_whole(random_state, 0, "checks.run", "random_state")
     subject = Subject(model, X, "checks.run")
+
+    def by_rule(of: Subject) -> Floats:
+        return of.explain(rule).relevance
+
     calls: dict[str, Callable[[], Check]] = {
         "conservation": lambda: _conservation(subject, rule),
         "continuity": lambda: _continuity(subject, rule, random_state),
-        "randomisation": lambda: _randomisation(subject, METHODS[_RULES[rule]], _SHUFFLES, random_state),
+        "randomisation": lambda: _randomisation(subject, by_rule, _SHUFFLES, random_state),
         "stability": lambda: _stability(subject, model, rule, _REFITS, random_state),
     }
     found, left_out = [], {}
@@ -128,7 +133,7 @@ def conservation(model: Any, X: Any, *, rule: str = DEFAULT_RULE) -> Check:
     rounding where all of the evidence is the features'; weights of mixture components, and what soft minima
     dissipate, is not, and then the check does not apply.
     """
-    _check_rule(rule, "conservation")
+    check_rule(rule, "conservation")
     return _conservation(Subject(model, X, "conservation"), rule)
 
 
@@ -153,7 +158,7 @@ def continuity(model: Any, X: Any, *, rule: str = DEFAULT_RULE, random_state: in
     a way a billion times shorter is a discontinuity. The value is the largest found, as a part of the mean
     absolute relevance of a row.
     """
-    _check_rule(rule, "continuity")
+    check_rule(rule, "continuity")
     check_whole(random_state, 0, "continuity", "random_state")
     return _continuity(Subject(model, X, "continuity"), rule, random_state)
 
@@ -189,14 +194,17 @@ def randomisation(
     check_whole(shuffles, 1, "randomisation", "shuffles")
     check_whole(random_state, 0, "randomisation", "random_state")
     chosen = named(method, "randomisation")
-    return _randomisation(Subject(model, X, "randomisation"), chosen, shuffles, random_state)
+    subject = Subject(model, X, "randomisation")
+    return _randomisation(subject, lambda of: chosen.of(of, random_state), shuffles, random_state)
 
 
-def _randomisation(subject: Subject, chosen: Method, shuffles: int, random_state: int) -> Check:
+def _randomisation(
+    subject: Subject, explain: Callable[[Subject], Floats], shuffles: int, random_state: int
+) -> Check:
     _check_numbers(subject)
     if subject.n_features < 2:
         raise DoesNotApplyError(f"{subject.where}: X must have at least 2 features to be shuffled; got 1.")
-    before = chosen.of(subject, random_state)
+    before = explain(subject)
     rng = np.random.default_rng(random_state)
     mean, scale = subject.rows.mean(axis=0), subject.rows.std(axis=0)
     scale[scale == 0.0] = 1.0
@@ -204,7 +212,7 @@ def _randomisation(subject: Subject, chosen: Method, shuffles: int, random_state
     for _ in range(shuffles):
         order, sign = _derangement(subject.n_features, rng), _half_mirrored(subject.n_features, rng)
         factor = sign * scale / scale[order]
-        after = chosen.of(subject.shuffled(order, factor, mean - factor * mean[order]), random_state)
+        after = explain(subject.shuffled(order, factor, mean - factor * mean[order]))
         correlations.append(_rank_correlation(before, after).mean())
     value = float(np.mean(correlations))
     meaning = f"after shuffling the model, rank correlation with the relevance before is {value:.2f}"
@@ -220,7 +228,7 @@ def stability(
     relevance in each cluster, before and after, averaged over clusters and refits, with clusters counting as
     often as they have members.
     """
-    _check_rule(rule, "stability")
+    check_rule(rule, "stability")
     check_whole(refits, 1, "stability", "refits")
     check_whole(random_state, 0, "stability", "random_state")
     return _stability(Subject(model, X, "stability"), model, rule, refits, random_state)
@@ -246,19 +254,6 @@ def _stability(subject: Subject, model: Any, rule: str, refits: int, random_stat
     if value < _STABLE:
         meaning += "; there may be too many clusters, or none"
     return Check("stability", value, _STABLE, meaning, at_least=True)
-
-
-_RULES = {
-    DEFAULT_RULE: "neon",
-    "joint": "neon joint",
-    "sequential": "neon sequential",
-    "contrast": "nearest centroid",
-}
-
-
-def _check_rule(rule: Any, where: str) -> None:
-    if not isinstance(rule, str) or rule not in _RULES:
-        raise InvalidInputError(f"{where}: rule must be one of {', '.join(map(repr, _RULES))}; got {rule!r}.")
 
 
 def _check_numbers(subject: Subject) -> None:

@@ -19,8 +19,8 @@ from whycluster.evaluation.subject import Subject
 from whycluster.frames import build_frame
 
 ORACLE = "greedy oracle"
-_WELL_ABOVE = 1.05
 RANDOM = "random"
+_WELL_ABOVE = 1.05
 _SMALL = 1 << 28  # rows x rows of the population x features squared: up to here the oracle is asked anyway
 
 
@@ -129,9 +129,8 @@ def compare(
     check_whole(random_state, 0, "compare", "random_state")
     subject = Subject(model, X, "compare", background)
     drawer = open_sampler(sampler, subject)
-    chosen = {
-        name: _relevance_of(method, subject, model, X, random_state) for name, method in _named(methods)
-    }
+    asked = _named(methods)
+    chosen = {name: _relevance_of(asked[name], subject, model, X, random_state) for name in asked}
     if _wants_oracle(oracle, subject):
         chosen[ORACLE] = lambda: greedy(subject, drawer, random_state)
     flipping, seconds, left_out = {}, {}, {}
@@ -148,7 +147,9 @@ def compare(
         flipping[name] = flip(subject, relevance, drawer, repeats, random_state)
     floor = None
     if ORACLE in flipping:
-        floor = flip(subject, METHODS[RANDOM].of(subject, random_state), drawer, repeats, random_state).auc
+        random = METHODS[RANDOM]
+        known = flipping[RANDOM] if asked.get(RANDOM) is random else None  # a user may call anything random
+        floor = (known or flip(subject, random.of(subject, random_state), drawer, repeats, random_state)).auc
     return Comparison(flipping, seconds, left_out, floor, subject.table.native)
 
 
@@ -160,10 +161,10 @@ def _wants_oracle(oracle: Any, subject: Subject) -> bool:
     return bool(subject.n_rows * len(subject.population) * subject.n_features**2 < _SMALL)
 
 
-def _named(methods: Any) -> list[tuple[str, Any]]:
-    """Methods and their names."""
+def _named(methods: Any) -> dict[str, Any]:
+    """Methods by their names."""
     if methods is None:
-        return list(METHODS.items())
+        return METHODS
     if isinstance(methods, str):
         methods = [methods]
     if not isinstance(methods, Iterable):
@@ -176,7 +177,7 @@ def _named(methods: Any) -> list[tuple[str, Any]]:
             "compare: methods must have at least one method, called by text, and none called "
             f"{ORACLE!r}; got {list(methods)}."
         )
-    return list(methods.items())
+    return dict(methods)
 
 
 def _relevance_of(method: Any, subject: Subject, model: Any, X: Any, random_state: int) -> Callable[[], Any]:

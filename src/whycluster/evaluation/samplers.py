@@ -74,9 +74,11 @@ class ConditionalKDE:
                 f"ConditionalKDE: categorical must be {d} booleans, one per feature; got {categorical!r}."
             )
         _check_varying(rows, table.feature_names)
-        self.scale = np.where(self.categorical, 0.0, _deviations(rows))
+        deviations = _deviations(rows)
+        self.scale = np.where(self.categorical, 0.0, deviations)
         self._source, self._code = _columns(rows, self.categorical)
-        self._center, self._factor = _standard(rows, self.categorical, self._source)
+        center, factor = _standard(rows, self.categorical, deviations)
+        self._center, self._factor = center[self._source], factor[self._source]
         self._points = self._widen(rows)
         self._squares = self._points**2
         self.bandwidth = self._choose_bandwidth(bandwidth, rng)
@@ -213,17 +215,17 @@ def _deviations(rows: Floats) -> Floats:
     return np.asarray(span * ((rows - rows[0]) / span).std(axis=0))
 
 
-def _standard(rows: Floats, categorical: Known, source: Codes) -> tuple[Floats, Floats]:
-    """What is subtracted from each wide column, and what it is then multiplied with.
+def _standard(rows: Floats, categorical: Known, deviations: Floats) -> tuple[Floats, Floats]:
+    """What is subtracted from the columns of each feature, and what they are then multiplied with.
 
     Two rows are on average at a squared distance of 2 in each feature: so are numbers of variance 1, and
     categories if one that differs counts 2 over the share of pairs of rows that differ in it.
     """
-    center, factor = rows.mean(axis=0), 1.0 / _deviations(rows)
+    center, factor = rows.mean(axis=0), 1.0 / deviations
     for i in np.flatnonzero(categorical):
         share = np.unique(rows[:, i], return_counts=True)[1] / len(rows)
         center[i], factor[i] = 0.0, (1.0 - (share**2).sum()) ** -0.5
-    return center[source], factor[source]
+    return center, factor
 
 
 def zero(rows: Floats, known: Known, rng: np.random.Generator) -> Floats:  # noqa: ARG001  # a sampler

@@ -6,6 +6,7 @@ import copy
 import threading
 import zlib
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -54,9 +55,8 @@ class Subject:
             self._function = model
         else:
             found = look_into(model, None, None, X)
-            self.network = (
-                neuralize(model) if isinstance(found, OnlyLabels) else found
-            )  # which says what to do
+            # Of labels alone there is no network; neuralize says what to do then.
+            self.network = neuralize(model) if isinstance(found, OnlyLabels) else found
         self.on_threads = self.network is not None  # a user's function is called on the thread it came on
         self.table = self._open(X, "X")
         self.rows: Floats = passes.to_finite_array(self.table)
@@ -95,9 +95,10 @@ class Subject:
         """The relevance of rows, by default of all, by a rule; what it has to measure, on the population."""
         if self.network is None:
             raise InvalidInputError(f"{self.where}: model must be one that `neuralize` takes, no function.")
-        table = ArrayTable.of(self.rows if rows is None else rows)
-        population = ArrayTable.of(self.population)
-        return passes.attribute(self.network.energy, table, Question(rule=rule, beta=beta), population)
+        rows = self.rows if rows is None else rows
+        population = None if rows is self.population else ArrayTable.of(self.population)
+        question = Question(rule=rule, beta=beta)
+        return passes.attribute(self.network.energy, ArrayTable.of(rows), question, population)
 
     def shuffled(self, order: Codes, factor: Floats, shift: Floats) -> Subject:
         """The same rows under the model whose features were dealt out anew, as `ShuffledEnergy` has it."""
@@ -137,7 +138,6 @@ class Subject:
         size = min(most, -(-self.n_rows // 4))  # small data too are for more than one thread
         starts = range(0, self.n_rows, size)
         seeds = np.random.SeedSequence([random_state, zlib.crc32(title.encode())]).spawn(len(starts))
-
         stopped = threading.Event()
 
         def step() -> None:
@@ -147,7 +147,8 @@ class Subject:
 
         def one(block: int) -> None:
             rows = slice(starts[block], min(starts[block] + size, self.n_rows))
-            work(rows, np.random.default_rng(seeds[block]), step)
+            with suppress(_StoppedError):  # the error that stopped it is the one to be raised
+                work(rows, np.random.default_rng(seeds[block]), step)
 
         with Progress(title, n_steps * len(starts)) as bar:
             if self.on_threads:
