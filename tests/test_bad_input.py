@@ -26,7 +26,6 @@ from sklearn.cluster import (
 from sklearn.datasets import load_digits, load_iris
 from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import NearestCentroid
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
@@ -442,22 +441,6 @@ def test_clusters_of_features_are_refused() -> None:
         "neuralize: a FeatureAgglomeration clusters the features, not the rows, so there is no row to "
         "explain."
     )
-
-
-def test_a_pipeline_is_explained_by_its_last_step() -> None:
-    X = pd.DataFrame(load_iris().data, columns=list("abcd"))
-    pipeline = make_pipeline(StandardScaler(), KMeans(3, n_init=1, random_state=0)).fit(X)
-    text = unsupported(pipeline, X)
-    assert text == (
-        "neuralize: a Pipeline is explained by its last step, on what the steps before it make of X: "
-        "wc.explain(pipeline[-1], pipeline[:-1].transform(X), "
-        "feature_names=pipeline[:-1].get_feature_names_out())."
-    )
-    exp = eval(text[text.index("wc.explain") : -1])
-    assert exp.feature_names == list("abcd")
-    assert (exp.cluster == pipeline.predict(X)).all()
-    with pytest.raises(wc.NotFittedError):
-        wc.explain(make_pipeline(StandardScaler(), KMeans(3)), X)
 
 
 def test_arguments_in_the_wrong_order() -> None:

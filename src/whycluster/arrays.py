@@ -1,5 +1,6 @@
-"""The two kinds of arrays that all modules exchange, and what is a number."""
+"""The two kinds of arrays that all modules exchange, and what is a number or a sparse matrix."""
 
+import sys
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,3 +16,9 @@ def is_real(value: Any) -> bool:
     """Whether a value is a real number; True and a duration are none, whatever they inherit from."""
     real = isinstance(value, (int, float, np.integer, np.floating))
     return real and not isinstance(value, (bool, np.timedelta64))
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether it is a matrix or an array of scipy.sparse."""
+    sparse = sys.modules.get("scipy.sparse")  # not loaded: then X cannot be one
+    return sparse is not None and bool(sparse.issparse(X))

@@ -32,7 +32,7 @@ class Workspace:
 
     def __init__(self, energy: Energy, n_rows: int) -> None:
         d, n_clusters = energy.n_features, energy.n_clusters
-        self.x = np.empty((n_rows, d))
+        self.x = np.empty((n_rows, energy.n_inputs))
         self.relevance = np.empty((n_rows, d))
         self.scratch = np.empty((n_rows, energy.scratch_width))
         self.h = per_cluster(np.empty(n_rows * n_clusters), n_rows, n_clusters)
@@ -56,7 +56,7 @@ def run(work: Work, energy: Energy, n_rows: int) -> None:
     the same rows see the same blocks. The first error, or Ctrl-C, stops all threads after the block at
     hand and is raised here.
     """
-    row_bytes = 8 * (2 * energy.n_features + energy.scratch_width + 2 * energy.n_clusters)
+    row_bytes = 8 * (energy.n_inputs + energy.n_features + energy.scratch_width + 2 * energy.n_clusters)
     size = max(1, _THREAD_BYTES // row_bytes)
     n_blocks = -(-n_rows // size)
     stopped = threading.Event()

@@ -37,6 +37,7 @@ class Network:
     fidelity : for a surrogate, how well it matches the clustering that it stands for
     verify : called with all data that comes, and the labels; raises where the model would not assign it
         like this network
+    opener : makes a table of the user's rows, as `open_table` does
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Network:
         categories: Sequence[Sequence[Any] | None] | None = None,
         fidelity: Fidelity | None = None,
         verify: Callable[[Table, Labels], None] | None = None,
+        opener: Callable[..., Table] = open_table,
     ) -> None:
         if energy.n_clusters < 2:
             raise InvalidInputError(
@@ -68,13 +70,19 @@ class Network:
                 f"got {len(self._labels)}."
             )
         self.fidelity = fidelity
-        self._categories = categories
+        self.categories = categories
         self._verify = verify
+        self._opener = opener
 
     @property
     def labels(self) -> NDArray[Any]:
         """(K,) the clusters' labels, in the order of the columns of `evidence`."""
         return self._labels.names
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether all rows that come are compared with the model's own prediction."""
+        return self._verify is not None
 
     @property
     def n_clusters(self) -> int:
@@ -204,8 +212,8 @@ class Network:
     def open(self, X: Any, where: str, *, name: str = "X", **names: Any) -> Table:
         """The user's rows as a table with the columns of this network, checked with the model if need be."""
         names.setdefault("model_names", self.feature_names)
-        table = open_table(
-            X, where=where, name=name, n_features=self.n_features, categories=self._categories, **names
+        table = self._opener(
+            X, where=where, name=name, n_features=self.n_features, categories=self.categories, **names
         )
         if self._verify is not None:
             self._verify(table, self._labels)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -196,9 +196,13 @@ def attribute(
     """
     result = Attribution.empty(table, question)
     held = False
-    if question.rule == SEQUENTIAL or (question.rule != CONTRAST and question.beta is None):
-        held = background is None and question.cluster is None and result.can_hold(energy.n_clusters)
-        question = _measured(question, energy, background or table, result if held else None)
+    asks = question.rule == SEQUENTIAL or (question.rule != CONTRAST and question.beta is None)
+    if asks or energy.needs_means:
+        asks_all = question.cluster is None and question.rule != CONTRAST and question.threshold is None
+        held = background is None and asks_all and result.can_hold(energy.n_clusters)
+        population = _population(energy, background or table, result if held else None)
+        question = _measured(question, energy, population)
+        energy = energy.with_means(population.means, population.sizes)
     rounded = result.relevance.dtype != np.float64
 
     def work(space: Workspace, start: int, stop: int) -> None:
@@ -291,12 +295,14 @@ def _redistribute(
         out[rows] = relevance
 
 
-def _measured(question: Question, energy: Energy, table: Table, hold: Attribution | None) -> Question:
+def _measured(question: Question, energy: Energy, population: _Population) -> Question:
     """The question with what it needs to know of all rows: beta, and for sequential their clusters."""
-    mean, sizes = _population(energy, table, hold)
+    if question.rule == CONTRAST:
+        return question
+    mean, sizes = population.evidence, population.sizes
     beta = min(1.0 / mean, sys.float_info.max) if mean > 0.0 else math.inf
     if question.rule != SEQUENTIAL:
-        return replace(question, beta=beta)
+        return question if question.beta is not None else replace(question, beta=beta)
     if question.beta is not None:
         beta = question.beta
     else:
@@ -307,29 +313,49 @@ def _measured(question: Question, energy: Energy, table: Table, hold: Attributio
     return replace(question, beta=beta, log_prior=log_prior)
 
 
-def _population(energy: Energy, table: Table, hold: Attribution | None) -> tuple[float, Codes]:
-    """The mean of f_c over the rows, of which beta is the inverse (Eq. 3), and how many are in each cluster.
+class _Population(NamedTuple):
+    """What is measured on all rows."""
+
+    evidence: float  # the mean of f_c, of which beta is the inverse (Eq. 3)
+    sizes: Codes  # (K,) how many are in each cluster
+    means: Floats  # (K, n_inputs) their mean, where the energy needs it
+
+
+def _population(energy: Energy, table: Table, hold: Attribution | None) -> _Population:
+    """How all rows stand.
 
     With ``hold``, how the rows stand and their h are kept there.
     """
     means: dict[int, float] = {}
     sizes: dict[int, Codes] = {}
+    sums: dict[int, Floats] = {}
 
     def work(space: Workspace, start: int, stop: int) -> None:
         h = space.h[: stop - start] if hold is None else hold.held(start, stop, energy.n_clusters)
-        _energies(energy, table, space, start, stop, h)
+        x = _energies(energy, table, space, start, stop, h)
         standing = compete(h, energy.tree)
         means[start] = float((standing.evidence / table.n_rows).sum())
         sizes[start] = np.bincount(standing.cluster, minlength=energy.n_clusters)
+        if energy.needs_means:
+            sums[start] = _sums(x, standing.cluster, energy.n_clusters)
         if hold is not None:
             hold.keep(standing, start, stop)
 
     _run(work, energy, table)
-    return math.fsum(means.values()), np.sum(list(sizes.values()), axis=0)
+    size = np.sum(list(sizes.values()), axis=0)
+    total = np.sum([sums[start] for start in sorted(sums)], axis=0) if sums else np.zeros((len(size), 0))
+    return _Population(math.fsum(means.values()), size, total / np.maximum(size, 1)[:, None])
+
+
+def _sums(x: Floats, cluster: Codes, n_clusters: int) -> Floats:
+    """The sum of the rows of each cluster, (K, d)."""
+    member = np.zeros((n_clusters, len(x)))
+    member[cluster, np.arange(len(x))] = 1.0
+    return member @ x
 
 
 def _read(energy: Energy, table: Table, space: Workspace, start: int, stop: int) -> Floats:
-    return table.read(start, stop, energy.offset, space.x[: stop - start])
+    return table.inputs(start, stop, energy.offset, space.x[: stop - start])
 
 
 def _energies(energy: Energy, table: Table, space: Workspace, start: int, stop: int, out: Floats) -> Floats:

@@ -7,10 +7,12 @@ memory needed does not grow with the number of rows.
 
 from __future__ import annotations
 
-import sys
+import datetime as dt
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +20,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.arrays import Codes, Floats
+from whycluster.arrays import Codes, Floats, is_sparse
 from whycluster.errors import InvalidInputError
 
 _ENOUGH = 10  # rows to tell from that columns stand in another order
@@ -55,6 +57,10 @@ class Table(ABC):
         ``out`` is written only where a conversion is needed: the result may be a view of the
         user's data and must not be changed.
         """
+
+    def inputs(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
+        """What a network takes of these rows, minus ``offset``: mostly what `read` gives."""
+        return self.read(start, stop, offset, out)
 
     @abstractmethod
     def _select(self, rows: Codes) -> Any:
@@ -157,11 +163,14 @@ class MixedTable(Table):
             else:
                 out[:, column], missing = self._numbers(values, column, start)
             if missing is not None:
-                raise InvalidInputError(
-                    f"{self.where}: {self.name} must have no missing values; row {start + missing}, feature "
-                    f"{self.feature_names[column]!r} holds {values[missing]!r}. Drop or fill such rows first."
-                )
+                self._tell_missing(start + missing, column, values[missing])
         return _as_float64(out, offset, out)
+
+    def _tell_missing(self, row: int, column: int, value: Any) -> None:
+        raise InvalidInputError(
+            f"{self.where}: {self.name} must have no missing values; row {row}, feature "
+            f"{self.feature_names[column]!r} holds {value!r}. Drop or fill such rows first."
+        )
 
     def _look_up(self, values: list[Any], column: int) -> list[int]:
         codes = self._codes[column]
@@ -238,6 +247,20 @@ class MixedTable(Table):
         return None if isinstance(self.native, np.ndarray) else _row_name(self.native, row)
 
 
+class RawTable(MixedTable):
+    """Columns of any kind, with missing values, as a pipeline takes them; of no use to a network as they are.
+
+    What is no number is a category, whose code is -1 where it is missing; a missing number is NaN; a date is
+    the days since 1970.
+    """
+
+    def _numbers(self, values: list[Any], column: int, start: int) -> tuple[NDArray[Any], int | None]:  # noqa: ARG002
+        return np.array([_as_number(value) for value in values], dtype=np.float64), None
+
+    def _tell_missing(self, row: int, column: int, value: Any) -> None:
+        """The steps of the pipeline say what they cannot take."""
+
+
 class FrameTable(Table):
     """A data frame with numeric and boolean columns only."""
 
@@ -284,6 +307,19 @@ def is_missing(value: Any) -> bool:
         return False
 
 
+def _as_number(value: Any) -> float:
+    """A number, a date as days since 1970, a duration in days, NaN for what is missing."""
+    if is_missing(value):
+        return math.nan
+    if isinstance(value, dt.timedelta):
+        return value / dt.timedelta(days=1)
+    if isinstance(value, dt.datetime):
+        return (value.replace(tzinfo=None) - dt.datetime(1970, 1, 1)) / dt.timedelta(days=1)
+    if isinstance(value, dt.date):
+        return float((value - dt.date(1970, 1, 1)).days)
+    return float(value)
+
+
 def _is_number(value: Any) -> bool:
     try:
         float(value)
@@ -301,6 +337,7 @@ def open_table(
     model_names: Sequence[Hashable] | None = None,
     feature_names: Sequence[Hashable] | None = None,
     categories: Sequence[Sequence[Any] | None] | None = None,
+    any_kind: bool = False,
 ) -> Table:
     """Wrap and check the user's data; the values themselves are checked when they are read.
 
@@ -313,6 +350,7 @@ def open_table(
     feature_names : names the user gives to the columns of an array
     categories : for each column its categories in the order of their codes, None where it holds numbers; by
         default all do
+    any_kind : columns may hold anything, and values may be missing: what makes numbers of them comes after
     """
     frame = _as_frame(X, where, name)
     if frame is not None:
@@ -321,15 +359,18 @@ def open_table(
                 f"{where}: feature_names is for arrays; {name} is a data frame with names of its own. "
                 f"Rename its columns instead."
             )
-        return _frame_table(frame, where, name, n_features, model_names, categories)
-    sparse = _is_sparse(X)
+        return _frame_table(frame, where, name, n_features, model_names, categories, any_kind)
+    sparse = is_sparse(X)
     array: Any = X if sparse else _as_array(X, where, name)
     _check_shape(array.shape, where, name, n_features)
-    if categories is None:
+    any_kind = any_kind and not sparse and array.dtype.kind in "OUS"
+    if categories is None and not any_kind:
         _check_dtype(array.dtype, where, name)
     names = _names_for(array.shape[1], feature_names, model_names, where)
     if categories is not None:
         return _mixed_table(array.toarray() if sparse else array, names, categories, where, name)
+    if any_kind:
+        return _raw_table(array, names, where, name)
     details = (*array.shape, names, _result_dtype(array.dtype), where, name)
     return SparseTable(array.tocsr(), *details) if sparse else ArrayTable(array, *details)
 
@@ -367,11 +408,6 @@ def _as_float64(block: NDArray[Any], offset: Floats | None, out: Floats) -> Floa
 def _result_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     small = dtype.kind == "f" and dtype.itemsize <= 4
     return np.dtype(np.float32 if small else np.float64)
-
-
-def _is_sparse(X: Any) -> bool:
-    sparse = sys.modules.get("scipy.sparse")  # not loaded: then X cannot be one
-    return sparse is not None and bool(sparse.issparse(X))
 
 
 def _as_frame(X: Any, where: str, name: str) -> nw.DataFrame[Any] | None:
@@ -490,6 +526,7 @@ def _frame_table(
     n_features: int | None,
     model_names: Sequence[Hashable] | None,
     categories: Sequence[Sequence[Any] | None] | None,
+    any_kind: bool,
 ) -> Table:
     if model_names is not None:
         frame = _match_names(frame, list(model_names), where, name)
@@ -498,6 +535,8 @@ def _frame_table(
         own = frame[: len(frame)].to_native()
         return _mixed_table(own, list(frame.columns), categories, where, name)
     bad = {c: t for c, t in frame.schema.items() if not (t.is_numeric() or t == nw.Boolean)}
+    if bad and any_kind:
+        return _raw_table(frame[: len(frame)].to_native(), list(frame.columns), where, name)
     if bad:
         listed = ", ".join(f"{c!r} ({t})" for c, t in list(bad.items())[:5])
         more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
@@ -520,6 +559,27 @@ def _mixed_table(
     table = MixedTable(native, *shape, names, np.dtype(np.float64), where, name, categories=known)
     table.check_known()
     return table
+
+
+def _raw_table(native: Any, names: list[Hashable], where: str, name: str) -> RawTable:
+    """With the categories that are there."""
+    shape = (len(native), len(names))
+    table = RawTable(native, *shape, names, np.dtype(np.float64), where, name)
+    found = {column: _categories(table._values(column, 0, table.n_rows)) for column in range(len(names))}
+    return replace(
+        table, categories={column: values for column, values in found.items() if values is not None}
+    )
+
+
+def _categories(values: list[Any]) -> list[Any] | None:
+    """The different values of a column, None if they are numbers or dates."""
+    there = [value for value in values if not is_missing(value)]
+    if all(isinstance(value, (int, float, np.number, Decimal, dt.date, dt.timedelta)) for value in there):
+        return None
+    try:
+        return sorted(set(there), key=lambda value: (type(value).__name__, value))
+    except TypeError:  # lists, or what has no order
+        return sorted({str(value) for value in there})
 
 
 def _match_names(

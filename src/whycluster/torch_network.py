@@ -282,7 +282,7 @@ def _diagonal_gaussian(energy: DiagonalGaussianEnergy, clusters: Codes) -> torch
 
 @build.register
 def _gaussian(energy: GaussianEnergy, clusters: Codes) -> torch.nn.Module:
-    return _compare(energy, clusters, QuadraticForms(energy.means, energy.roots, energy.bias))
+    return _compare(energy, clusters, QuadraticForms(energy.centers, energy.roots, energy.bias))
 
 
 def _compare(energy: Energy, clusters: Codes, *layers: torch.nn.Module) -> torch.nn.Module:

@@ -35,7 +35,7 @@ from whycluster.estimators import check_fitted, names_of
 from whycluster.labels import BY_LABELS
 from whycluster.nearest_centroid import nearest_centroid
 from whycluster.network import Network
-from whycluster.neuralize import AwaitingColumns, OnlyLabels, adapt
+from whycluster.neuralize import AwaitingColumns, OnlyLabels, adapt, look_into
 from whycluster.tree import Tree
 
 # These predict as their networks do; a subclass may not, and is checked on the data.
@@ -88,13 +88,16 @@ def _feature_agglomeration(model: Any) -> Network:
 
 
 @adapt.register(Pipeline)
-def _pipeline(model: Any) -> Network:
+def _pipeline(model: Any) -> Network | OnlyLabels:
+    """Its last step, behind the others."""
+    from whycluster.frontends.pipeline import network_behind
+
     check_fitted(model)
-    raise UnsupportedModelError(
-        "neuralize: a Pipeline is explained by its last step, on what the steps before it make of X: "
-        "wc.explain(pipeline[-1], pipeline[:-1].transform(X), "
-        "feature_names=pipeline[:-1].get_feature_names_out())."
-    )
+    last = look_into(model.steps[-1][1], None, ())
+    if isinstance(last, OnlyLabels):
+        return last
+    n_columns = getattr(model, "n_features_in_", last.n_features)
+    return network_behind(model.steps[:-1], last, n_columns, names_of(model))
 
 
 @adapt.register(NearestCentroid)

@@ -6,15 +6,19 @@ responsible for that. More the rest of the package need not know, but for trees:
 """
 
 from whycluster.energies.additive import AdditiveEnergy, ManhattanEnergy, MixedEnergy
+from whycluster.energies.columns import ColumnsEnergy
 from whycluster.energies.descent import TreeEnergy
 from whycluster.energies.energy import Energy
 from whycluster.energies.gaussian import DiagonalGaussianEnergy, GaussianEnergy
 from whycluster.energies.linear import CosineEnergy, LinearEnergy
+from whycluster.energies.mixing import BentEnergy, through
 from whycluster.energies.softmin import FloorEnergy, KernelEnergy
 from whycluster.energies.squared import SquaredEnergy
 
 __all__ = [
     "AdditiveEnergy",
+    "BentEnergy",
+    "ColumnsEnergy",
     "CosineEnergy",
     "DiagonalGaussianEnergy",
     "Energy",
@@ -26,4 +30,5 @@ __all__ = [
     "MixedEnergy",
     "SquaredEnergy",
     "TreeEnergy",
+    "through",
 ]

@@ -44,16 +44,16 @@ class TreeEnergy(Energy):
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """The weighted sum of the splits of the nodes."""
         w, rest = carve(scratch, self.nodes.n_clusters, self.nodes.scratch_width)
-        self._to_nodes(weights, w)
+        self.to_nodes(weights, w)
         self.nodes.combine(x, w, out, rest)
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """The weighted sum of the gradients of the nodes."""
         w, rest = carve(scratch, self.nodes.n_clusters, self.nodes.scratch_width)
-        self._to_nodes(weights, w)
+        self.to_nodes(weights, w)
         self.nodes.differentiate(x, w, out, rest)
 
-    def _to_nodes(self, weights: Floats, w: Floats) -> None:
+    def to_nodes(self, weights: Floats, w: Floats) -> None:
         """The weights of all competitors beyond a turn, on its sibling and, negative, on its own node."""
         w[...] = 0.0
         explained = weights.argmin(axis=1)  # the one weight that is negative

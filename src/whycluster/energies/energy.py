@@ -26,8 +26,8 @@ class Parts(NamedTuple):
 class Energy(ABC):
     """One energy per cluster and its split over the features.
 
-    Everything works on blocks: ``x`` is (b, d), rows minus `offset`; results go into arrays given by the
-    caller, so that a pass over millions of rows allocates nothing.
+    Everything works on blocks: ``x`` is (b, n_inputs), mostly (b, d), rows minus `offset`; results go into
+    arrays given by the caller, so that a pass over millions of rows allocates nothing.
     """
 
     n_clusters: int
@@ -42,8 +42,22 @@ class Energy(ABC):
     """The beta at which exp(-beta s) are densities or probabilities, where the model has one."""
     adds_up: bool = True
     """Whether all of every energy is some feature's, so that relevance adds up to evidence."""
+    needs_means = False
+    """Whether its split depends on the means of the clusters' members; see `with_means`."""
     scratch_width: int
     """How many numbers per row the methods need to work in: ``scratch`` is (b, scratch_width)."""
+
+    @property
+    def n_inputs(self) -> int:
+        """How many numbers there are for each row, where these are not the features."""
+        return self.n_features
+
+    def with_means(self, means: Floats, sizes: Codes) -> Energy:  # noqa: ARG002  # for those that need them
+        """The same energies, with a split that knows the mean of the members of each cluster, as x.
+
+        ``means`` is (K, n_inputs), of clusters without members anything; ``sizes`` is (K,).
+        """
+        return self
 
     @abstractmethod
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:

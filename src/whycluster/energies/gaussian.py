@@ -33,6 +33,11 @@ class DiagonalGaussianEnergy(AdditiveEnergy):
         self._halves = self.precisions / 2
         self._logs = -np.log(self.precisions) / 2
 
+    @property
+    def centers(self) -> Floats:
+        """(K, d) the means."""
+        return self.prototypes
+
     def split(self, x: Floats, k: int, out: Floats) -> None:
         """(x - mu_k)^2 / (2 var_k) + log(var_k) / 2."""
         np.subtract(x, self.prototypes[k], out=out)
@@ -77,7 +82,7 @@ class GaussianEnergy(Energy):
         self.n_clusters, self.n_features = means.shape
         self.scratch_width = 2 * self.n_features
         self.offset = None
-        self.means = np.array(means, dtype=np.float64)
+        self.centers = np.array(means, dtype=np.float64)
         self.roots = np.array(roots, dtype=np.float64)
         self._precisions = self.roots @ self.roots.transpose(0, 2, 1)
         self.log_weights = np.array(log_weights, dtype=np.float64)
@@ -98,7 +103,7 @@ class GaussianEnergy(Energy):
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """-log pi_k + log det(S_k) / 2 + |P_k^T (x - mu_k)|^2 / 2."""
         moved, y = carve(scratch, self.n_features, self.n_features)
-        for k, mean in enumerate(self.means):
+        for k, mean in enumerate(self.centers):
             np.subtract(x, mean, out=moved)
             np.matmul(moved, self.roots[k % len(self.roots)], out=y)
             np.einsum("bd,bd->b", y, y, out=out[:, k])
@@ -109,7 +114,7 @@ class GaussianEnergy(Energy):
         """sum_k a_k (x - mu_k) * (S_k^-1 (x - mu_k)) / 2."""
         moved, y = carve(scratch, self.n_features, self.n_features)
         out[...] = 0.0
-        for k, mean in enumerate(self.means):
+        for k, mean in enumerate(self.centers):
             np.subtract(x, mean, out=moved)
             np.matmul(moved, self._precisions[k % len(self.roots)], out=y)
             y *= moved
@@ -121,8 +126,12 @@ class GaussianEnergy(Energy):
         """sum_k a_k S_k^-1 (x - mu_k)."""
         moved, y = carve(scratch, self.n_features, self.n_features)
         out[...] = 0.0
-        for k, mean in enumerate(self.means):
+        for k, mean in enumerate(self.centers):
             np.subtract(x, mean, out=moved)
             moved *= weights[:, k, None]
             np.matmul(moved, self._precisions[k % len(self.roots)], out=y)
             out += y
+
+    def slope(self, x: Floats, k: int, out: Floats) -> None:
+        """S_k^-1 (x - mu_k)."""
+        np.matmul(x - self.centers[k], self._precisions[k % len(self.roots)], out=out)

@@ -1,0 +1,435 @@
+"""Energies behind a linear map: relevance in the features that were mixed, not in what they were mixed to.
+
+Here z = A x + o are the features that a model knows, such as principal components, and x those that they
+were made of. Given how the evidence is shared, the explanation of a row is a linear function of z, and so
+one of x: with weights A^T w in place of w, and as its reference a point between the two clusters in the
+space of x. A cluster's point there is the mean of its members; moved, where it does not map onto what the
+model compares with, by the shortest step that makes it so. Then the relevances add up as they did.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+
+from whycluster.arrays import Codes, Floats, is_sparse
+from whycluster.energies.descent import TreeEnergy
+from whycluster.energies.energy import Energy, Parts, carve
+from whycluster.energies.gaussian import DiagonalGaussianEnergy, GaussianEnergy
+from whycluster.energies.softmin import KernelEnergy
+from whycluster.energies.squared import SquaredEnergy
+
+_LARGE = 1 << 22  # a matrix of more values is not decomposed
+
+
+def through(energy: Energy, matrix: Any, shift: Floats, offset: Floats | None) -> Energy:
+    """The energies of z = A x + o, split over the features of x.
+
+    Parameters
+    ----------
+    energy : of z
+    matrix, shift : (m, D) A, dense or sparse, and (m,) o
+    offset : (D,) what is subtracted from rows to give x
+    """
+    kinds: tuple[tuple[Any, type[MixingEnergy]], ...] = (
+        (SquaredEnergy, MixedSquaresEnergy),
+        (KernelEnergy, MixedKernelEnergy),
+        (TreeEnergy, MixedTreeEnergy),
+        ((DiagonalGaussianEnergy, GaussianEnergy), MixedGaussianEnergy),
+    )
+    kind = next((mixed for known, mixed in kinds if isinstance(energy, known)), SharedEnergy)
+    return kind(energy, matrix, shift, offset)
+
+
+def lift(matrix: Any, target: Floats) -> Floats:
+    """The shortest x with A x = target, or as near as it gets: (m,) to (D,), (k, m) to (k, D)."""
+    if is_sparse(matrix) and matrix.shape[0] * matrix.shape[1] > _LARGE:
+        from scipy.sparse.linalg import lsqr
+
+        found = [lsqr(matrix, row, atol=1e-15, btol=1e-15)[0] for row in np.atleast_2d(target)]
+        return np.asarray(found).reshape(*target.shape[:-1], matrix.shape[1])
+    dense = matrix.toarray() if is_sparse(matrix) else matrix
+    return np.asarray(np.linalg.lstsq(dense, target.T, rcond=None)[0].T)
+
+
+class MixingEnergy(Energy):
+    """s_k(A x + o), for an energy s_k of what features were mixed to; subclasses know how to split it.
+
+    Parameters
+    ----------
+    energy : s_k
+    matrix, shift : (m, D) A and (m,) o
+    offset : (D,) subtracted from the rows to give x
+    means : (K, D) the means of the members of each cluster, as x; by default the shortest points that map
+        onto what stands for the clusters
+    """
+
+    needs_means = True
+
+    def __init__(
+        self, energy: Energy, matrix: Any, shift: Floats, offset: Floats | None, means: Floats | None = None
+    ) -> None:
+        self.energy, self.matrix, self.shift, self.offset = energy, matrix, shift, offset
+        self.n_clusters, (n_outputs, self.n_features) = energy.n_clusters, matrix.shape
+        self.gives_probabilities, self.tree = energy.gives_probabilities, energy.tree
+        self.stiffness, self.adds_up = energy.stiffness, energy.adds_up
+        self._moved = shift if energy.offset is None else shift - energy.offset
+        self._n_outputs = n_outputs
+        self.scratch_width = n_outputs + max(energy.scratch_width, self.work_width)
+        self.prepare(np.zeros((self.n_clusters, self.n_features)) if means is None else means)
+
+    @property
+    @abstractmethod
+    def work_width(self) -> int:
+        """How many numbers per row `combine` needs beside z."""
+
+    @abstractmethod
+    def prepare(self, means: Floats) -> None:
+        """Compute what `combine` needs, from a point in the space of x for each cluster."""
+
+    def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
+        """Those of z."""
+        z, rest = carve(scratch, self._n_outputs, self.energy.scratch_width)
+        self._map(x, z)
+        self.energy.energies(z, out, rest)
+
+    @property
+    def parts(self) -> Parts:
+        """The clusters; with the weights that the model gives them, if it does."""
+        known = self.energy.parts
+        return known if len(known.cluster) == self.n_clusters else super().parts
+
+    def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
+        """The chain rule."""
+        z, rest = carve(scratch, self._n_outputs, self.energy.scratch_width)
+        self._map(x, z)
+        slope = np.empty_like(z)
+        self.energy.differentiate(z, weights, slope, rest)
+        self._pull(slope, out)
+
+    def with_means(self, means: Floats, sizes: Codes) -> Energy:
+        """With the means of the members of each cluster; one that has none keeps its shortest point."""
+        means = np.where(sizes[:, None] > 0, means, 0.0)
+        return type(self)(self.energy, self.matrix, self.shift, self.offset, means)
+
+    def lifted(self, points: Floats, starts: Floats) -> Floats:
+        """Points of z, (k, m), as the points of x that map onto them, nearest to ``starts``, (k, D)."""
+        missed = points - (self.matrix @ starts.T).T - self._moved
+        return np.asarray(starts + lift(self.matrix, missed))
+
+    def _map(self, x: Floats, z: Floats) -> None:
+        """A x + o, as the energy takes it."""
+        if is_sparse(self.matrix):
+            z[...] = (self.matrix @ x.T).T
+        else:
+            np.matmul(x, self.matrix.T, out=z)
+        z += self._moved
+
+    def _pull(self, slope: Floats, out: Floats) -> None:
+        """A^T w of each row."""
+        if is_sparse(self.matrix):
+            out[...] = (self.matrix.T @ slope.T).T
+        else:
+            np.matmul(slope, self.matrix, out=out)
+
+
+class _Prototypes:
+    """Prototypes u of z and points v of x that map onto them: g = u A, v and g v, (P, D) each."""
+
+    def __init__(self, energy: MixingEnergy, squares: SquaredEnergy, starts: Floats) -> None:
+        moved = squares.prototypes if squares.offset is None else squares.prototypes - squares.offset
+        self.slopes = np.asarray((energy.matrix.T @ (moved * squares.scale).T).T)
+        self.points = energy.lifted(moved, starts)
+        self.all = np.hstack([self.slopes, self.points, self.slopes * self.points])
+
+
+def _assemble(x: Floats, total: Floats, own_slopes: Floats, own_points: Floats, out: Floats) -> None:
+    """The sum of a_k (g_c - g_k) * (2 x - v_c - v_k), with g = u A, from sums of g_k, v_k and g_k v_k.
+
+    ``total`` is (b, 3 D), with weights that sum to zero over all prototypes, those of c among them. It, and
+    what is given of the own cluster, is overwritten.
+    """
+    slopes, points, products = np.split(total, 3, axis=1)
+    np.multiply(x, -2.0, out=out)
+    out += own_points
+    out *= slopes
+    out += products
+    own_slopes *= points
+    out -= own_slopes
+
+
+class MixedSquaresEnergy(MixingEnergy):
+    """|z - mu_k|^2 for z = A x + o; with g_k = A^T mu_k and points v_k that map onto mu_k,
+
+    e_k - e_c = (g_c - g_k) * (2 x - v_c - v_k): Eq. 4 with the weights of x, and a reference in the space of
+    x.
+    """
+
+    energy: SquaredEnergy
+
+    @property
+    def work_width(self) -> int:
+        """Sums over the clusters, and what is the own cluster's."""
+        return 5 * self.n_features
+
+    def prepare(self, means: Floats) -> None:
+        """g_k and v_k."""
+        self._prototypes = _Prototypes(self, self.energy, means)
+
+    def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
+        """One matrix product, and rows of the own cluster."""
+        total, slopes, points = carve(scratch, 3 * self.n_features, self.n_features, self.n_features)
+        own = weights.argmin(axis=1)  # the one weight that is negative
+        np.matmul(weights, self._prototypes.all, out=total)
+        np.take(self._prototypes.slopes, own, axis=0, out=slopes)
+        np.take(self._prototypes.points, own, axis=0, out=points)
+        _assemble(x, total, slopes, points, out)
+
+
+class MixedKernelEnergy(MixingEnergy):
+    """The soft minimum of |z - u_j|^2; each pair of support vectors is split as two centroids are."""
+
+    energy: KernelEnergy
+
+    @property
+    def work_width(self) -> int:
+        """Sums over the support vectors, twice, and what is the own cluster's."""
+        return 8 * self.n_features
+
+    def prepare(self, means: Floats) -> None:
+        """Of each support vector its g and its v, near the mean of its cluster."""
+        self._prototypes = _Prototypes(self, self.energy.units, means[self.energy.unit_cluster])
+
+    def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
+        """Averages over the support vectors of each cluster, by their shares."""
+        d = self.n_features
+        z, total, some, slopes, points = carve(scratch, self._n_outputs, 3 * d, 3 * d, d, d)
+        self._map(x, z)
+        own = weights.argmin(axis=1)
+        total[...] = 0.0
+        for k, units in enumerate(self.energy.clusters):
+            shares = self.energy.shares(z, k).T
+            np.matmul(shares, self._prototypes.all[units], out=some)
+            mine = np.flatnonzero(own == k)
+            slopes[mine], points[mine] = some[mine, :d], some[mine, d : 2 * d]
+            some *= weights[:, k, None]
+            total += some
+        _assemble(x, total, slopes, points, out)
+
+
+class MixedTreeEnergy(MixingEnergy):
+    """Pairs of nodes, each split as two centroids are."""
+
+    energy: TreeEnergy
+
+    @property
+    def work_width(self) -> int:
+        """The weights of the nodes, and a sum."""
+        return int(self.energy.nodes.n_clusters) + self.n_features
+
+    def prepare(self, means: Floats) -> None:
+        """Of each node its g and its v, near the mean of the clusters under it; of each pair g v crossed."""
+        starts = np.array([means[under].mean(axis=0) for under in self.energy.tree.under])
+        nodes = _Prototypes(self, self.energy.nodes, starts)
+        g, v = nodes.slopes, nodes.points
+        self._slopes, self._products = g, g * v
+        self._crossed = g[::2] * v[1::2] - g[1::2] * v[::2]
+
+    def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
+        """The nodes as centroids; a pair is always of the same two."""
+        w, some = carve(scratch, self.energy.nodes.n_clusters, self.n_features)
+        self.energy.to_nodes(weights, w)
+        np.matmul(w, self._slopes, out=out)
+        out *= x
+        out *= -2.0
+        np.matmul(w, self._products, out=some)
+        out += some
+        np.matmul(w[:, ::2], self._crossed, out=some)
+        out += some
+
+
+class MixedGaussianEnergy(MixingEnergy):
+    """Components with covariances: h_k is quadratic, so over a way it is on average as steep as halfway.
+
+    The reference m lies on the line between the two means, where these are equally far off in units of their
+    covariances. Determinants and weights are no feature's.
+    """
+
+    energy: DiagonalGaussianEnergy | GaussianEnergy
+    adds_up = False
+
+    @property
+    def work_width(self) -> int:
+        """Slopes of the own component, of another, and what they are multiplied with."""
+        return 4 * int(self._n_outputs) + 2 * self.n_features
+
+    def prepare(self, means: Floats) -> None:
+        """Where on the line from c to k the reference lies, and how steep h_k is there, (K, K, m)."""
+        centers, n = self.energy.centers, self.n_clusters
+        self._points = self.lifted(centers, means)
+        slopes = np.empty((n, n, self._n_outputs))  # of component k, at the mean of c
+        for k in range(n):
+            self.energy.slope(centers, k, slopes[:, k])
+        # |mu_c - mu_k| in units of the covariance of k: how far c is off for it
+        far = np.sqrt(np.maximum(np.einsum("ckm,ckm->ck", slopes, centers[:, None] - centers[None]), 0.0))
+        total = far + far.T
+        self._part = np.divide(far, total, out=np.full((n, n), 0.5), where=total > 0)  # 0 at c, 1 at k
+        # Slopes are linear: at the reference, that of k is (1 - part) of that at c; that of c, part of that
+        # at k.
+        self._halfway = (1 - self._part)[:, :, None] * slopes
+        self._halfway -= self._part[:, :, None] * slopes.transpose(1, 0, 2)
+
+    def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
+        """sum_k a_k A^T w_k * (x - m_k), with w_k the mean of the slopes of h_k at z and at the reference."""
+        d, m = self.n_features, self._n_outputs
+        z, mine, slope, total, near, pulled, points = carve(scratch, m, m, m, m, m, d, d)
+        self._map(x, z)
+        own = weights.argmin(axis=1)
+        for c in np.unique(own).tolist():
+            rows = np.flatnonzero(own == c)
+            there = np.empty((len(rows), m))
+            self.energy.slope(z[rows], c, there)
+            mine[rows] = there
+        total[...], near[...], out[...] = 0.0, 0.0, 0.0
+        for k in range(self.n_clusters):
+            self.energy.slope(z, k, slope)
+            slope -= mine
+            slope += self._halfway[own, k]
+            slope *= np.where(own == k, 0.0, 0.5 * weights[:, k])[:, None]
+            total += slope
+            part = self._part[own, k][:, None]
+            self._pull(slope * part, pulled)
+            pulled *= self._points[k]
+            out -= pulled
+            slope *= 1.0 - part
+            near += slope
+        self._pull(total, pulled)
+        pulled *= x
+        out += pulled
+        self._pull(near, pulled)
+        np.take(self._points, own, axis=0, out=points)
+        pulled *= points
+        out -= pulled
+
+
+class SharedEnergy(MixingEnergy):
+    """Any other energy: what each feature of z bears is shared among those of x by how much they moved it.
+
+    By |A_ji (x_i - v_i)|, with v the mean of all rows: never negative, so that nothing is divided by almost
+    nothing.
+    """
+
+    @property
+    def work_width(self) -> int:
+        """The relevance of z, and what moved it."""
+        return self.energy.scratch_width + int(self._n_outputs) + self.n_features
+
+    def prepare(self, means: Floats) -> None:
+        """The mean."""
+        self._shares = Shares(self.matrix, means.mean(axis=0))
+
+    def with_means(self, means: Floats, sizes: Codes) -> Energy:
+        """With the mean of all rows."""
+        return super().with_means(
+            np.broadcast_to(sizes @ means / sizes.sum(), means.shape), np.ones_like(sizes)
+        )
+
+    def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
+        """The split over z, then shared."""
+        z, split, moved, rest = carve(
+            scratch, self._n_outputs, self._n_outputs, self.n_features, self.energy.scratch_width
+        )
+        self._map(x, z)
+        self.energy.combine(z, weights, split, rest)
+        self._shares.share(x, split, out, moved)
+
+
+class Shares:
+    """The relevance of features that others were mixed to, shared among these by how much each moved them.
+
+    Parameters
+    ----------
+    matrix : (m, D) A, by which they were mixed
+    middle : (D,) where nothing is moved
+    """
+
+    def __init__(self, matrix: Any, middle: Floats) -> None:
+        self.size = abs(matrix)
+        self.middle = middle
+        self._alike = np.asarray(self.size.sum(axis=1)).ravel()  # as if each were moved by 1
+
+    def share(self, x: Floats, relevance: Floats, out: Floats, moved: Floats) -> None:
+        """(b, m) to (b, D), both given. What nothing moved is shared by |A| alone."""
+        np.subtract(x, self.middle, out=moved)
+        np.abs(moved, out=moved)
+        total = np.asarray((self.size @ moved.T).T)
+        per_unit = np.divide(relevance, total, out=np.zeros_like(total), where=total > 0.0)
+        out[...] = (self.size.T @ per_unit.T).T
+        out *= moved
+        still = (total == 0.0) & (relevance != 0.0) & (self._alike > 0.0)
+        if still.any():
+            alike = np.divide(relevance, self._alike, out=np.zeros_like(total), where=still)
+            out += (self.size.T @ alike.T).T
+
+
+class BentEnergy(Energy):
+    """s_k of features y, each made in some way of one feature u = A x + o that others were mixed to.
+
+    What u_j is found to bear is shared among the x by how much each moved it, as `SharedEnergy` has it. The
+    rows that come are y and x side by side.
+
+    Parameters
+    ----------
+    energy : of y, split over u
+    matrix : (m, D) A
+    middle : (D,) where nothing is moved; by default 0
+    """
+
+    needs_means = True
+
+    def __init__(self, energy: Energy, matrix: Any, middle: Floats | None = None) -> None:
+        self.energy, self.matrix = energy, matrix
+        self.n_clusters, self.n_features = energy.n_clusters, matrix.shape[1]
+        self.gives_probabilities, self.tree = energy.gives_probabilities, energy.tree
+        self.stiffness, self.adds_up = energy.stiffness, energy.adds_up
+        self.offset = None
+        if energy.offset is not None:
+            self.offset = np.concatenate([energy.offset, np.zeros(self.n_features)])
+        self._shares = Shares(matrix, np.zeros(self.n_features) if middle is None else middle)
+        self._widths = (energy.n_inputs, energy.n_features, self.n_features, energy.scratch_width)
+        self.scratch_width = sum(self._widths)
+
+    @property
+    def n_inputs(self) -> int:
+        """Y and x."""
+        return self.energy.n_inputs + self.n_features
+
+    @property
+    def parts(self) -> Parts:
+        """Those of the energy."""
+        return self.energy.parts if len(self.energy.parts.cluster) == self.n_clusters else super().parts
+
+    def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
+        """Those of y."""
+        y, _, _, rest = carve(scratch, *self._widths)
+        y[...] = x[:, : self.energy.n_inputs]
+        self.energy.energies(y, out, rest)
+
+    def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
+        """The split over u, shared."""
+        y, split, moved, rest = carve(scratch, *self._widths)
+        y[...] = x[:, : self.energy.n_inputs]
+        self.energy.combine(y, weights, split, rest)
+        self._shares.share(x[:, self.energy.n_inputs :], split, out, moved)
+
+    def differentiate(self, *_: Floats) -> None:
+        """Not known: see `ColumnsEnergy`, which stands before this."""
+        raise NotImplementedError
+
+    def with_means(self, means: Floats, sizes: Codes) -> Energy:
+        """With the mean of all rows as the middle."""
+        n = self.energy.n_inputs
+        middle = sizes @ means[:, n:] / sizes.sum()
+        return BentEnergy(self.energy.with_means(means[:, :n], sizes), self.matrix, middle)

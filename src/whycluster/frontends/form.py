@@ -1,0 +1,288 @@
+"""What the steps of a pipeline make of the columns, in a form that relevance can be followed through.
+
+Whatever the steps are, what they give is z = A (t - c) + o, where each *atom* in t comes from one column
+only: a scaled number, a power of it, one of the columns that a category fans out to. How an atom is computed
+need not be known, since its relevance is its column's; only what mixes columns, A, has to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from scipy import sparse
+
+from whycluster.arrays import Codes, Floats, is_sparse
+from whycluster.energies.mixing import lift
+
+Run: TypeAlias = Callable[[Any], Any]
+"""From some of the user's rows, in their own container, to what the steps make of them."""
+
+Matrix: TypeAlias = Any
+"""A dense array, or a sparse one."""
+
+NO_COLUMN = -1
+
+
+@dataclass(frozen=True)
+class Form:
+    """z = A (t - c) + o: m outputs, of D atoms, of some columns.
+
+    Attributes
+    ----------
+    run : the steps themselves, which give z
+    source : (D,) the column that each atom comes from, or `NO_COLUMN` for what depends on none
+    matrix : (m, D) A; None where the outputs are the atoms
+    atoms : what gives t; where the outputs are the atoms, `run` does
+    center, shift : (D,) c and (m,) o
+    below : where mixed features were bent (a power of a principal component), what they were mixed of: the
+        "columns" here are its outputs
+    """
+
+    run: Run
+    source: Codes
+    matrix: Matrix | None = None
+    atoms: Run | None = None
+    center: Floats | None = None
+    shift: Floats | None = None
+    below: Form | None = None
+
+    @classmethod
+    def of_columns(cls, n_columns: int) -> Form:
+        """The columns as they are."""
+        return cls(run=_same, source=np.arange(n_columns))
+
+    @property
+    def n_outputs(self) -> int:
+        """m, how many features the steps give."""
+        return len(self.source) if self.matrix is None else int(self.matrix.shape[0])
+
+    @cached_property
+    def owner(self) -> Codes:
+        """(m,) the column that each output comes from, `NO_COLUMN` if it comes from several or none."""
+        if self.matrix is None:
+            return self.source
+        rows = sparse.csr_array(self.matrix)
+        rows.eliminate_zeros()
+        owner = np.full(self.n_outputs, NO_COLUMN)
+        used = np.flatnonzero(np.diff(rows.indptr))
+        if used.size:
+            columns = self.source[rows.indices]
+            first = np.minimum.reduceat(columns, rows.indptr[used])
+            last = np.maximum.reduceat(columns, rows.indptr[used])
+            owner[used] = np.where(first == last, first, NO_COLUMN)
+        return owner
+
+    @property
+    def mixes(self) -> bool:
+        """Whether an output comes from several columns."""
+        return self.matrix is not None and bool((self.owner == NO_COLUMN).any())
+
+    def settled(self) -> Form:
+        """The same, with the outputs as atoms where each comes from one column."""
+        return self if self.mixes else Form(run=self.run, source=self.owner, below=self.below)
+
+    def bend(self, run: Run, origin: Codes | None = None) -> Form:
+        """After a step each of whose outputs comes from one of these, in whatever way.
+
+        Parameters
+        ----------
+        run : the step
+        origin : which output each new one comes from; by default they are as many, in the same order
+        """
+        after = then(self.run, run)
+        origin = np.arange(self.n_outputs) if origin is None else origin
+        if not self.mixes:
+            return Form(run=after, source=self.owner[origin], below=self.below)
+        if self.below is not None:
+            raise TwiceBentError
+        return Form(run=after, source=origin, below=self)
+
+    def map(
+        self, run: Run, matrix: Matrix, center: Floats | None = None, shift: Floats | None = None
+    ) -> Form:
+        """After a step that gives matrix (z - center) + shift."""
+        first = self.matrix is None
+        mine = 0.0 if self.shift is None else self.shift
+        offset = np.zeros(matrix.shape[0]) if shift is None else np.array(shift, dtype=np.float64)
+        if not first:
+            # Not A c: the center of data far from 0 is subtracted from the rows, never from sums of them.
+            moved = np.asarray(mine - (0.0 if center is None else center))
+            offset += matrix @ np.broadcast_to(moved, self.n_outputs)
+        return replace(
+            self,
+            run=then(self.run, run),
+            matrix=matrix if first else matrix @ self.matrix,
+            atoms=self.run if first else self.atoms,
+            center=center if first else self.center,
+            shift=offset,
+        )
+
+    def scale(
+        self, run: Run, factor: Floats, center: Floats | None = None, shift: Floats | None = None
+    ) -> Form:
+        """After a step that gives factor * (z - center) + shift, feature by feature."""
+        return self.map(run, sparse.diags_array(factor, dtype=np.float64).tocsr(), center, shift)
+
+    def select(self, run: Run, chosen: Codes) -> Form:
+        """Some of the outputs."""
+        after = then(self.run, run)
+        if self.matrix is None:
+            return Form(run=after, source=self.source[chosen], below=self.below)
+        shift = None if self.shift is None else self.shift[chosen]
+        return replace(self, run=after, matrix=self.matrix[chosen], shift=shift)
+
+    def rescale(self, run: Run, length: Callable[[Floats], Floats]) -> Form:
+        """After a step that divides each row by its length, which is taken for the row's own constant.
+
+        Parameters
+        ----------
+        run : the step
+        length : of each row of z, (b,)
+        """
+        if not self.mixes:
+            return self.bend(run)
+        # z / |z| = A s (t - c - t0) with s = 1 / |z| and t0 such that A t0 = -o. What of o no t0 reaches
+        # becomes # an atom that is no column's.
+        assert self.matrix is not None
+        shift = np.zeros(self.n_outputs) if self.shift is None else self.shift
+        start = lift(self.matrix, -shift)
+        left = shift + self.matrix @ start
+        atoms, matrix, source = _Rescaled(self, start, length), self.matrix, self.source
+        if np.abs(left).max(initial=0.0) > _ROUNDING * np.abs(shift).max(initial=0.0):
+            atoms = replace(atoms, constant=True)
+            source = np.append(source, NO_COLUMN)
+            matrix = sparse.hstack([sparse.csr_array(matrix), sparse.csr_array(left[:, None])]).tocsr()
+        return Form(then(self.run, run), source, matrix, atoms, below=self.below)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the atoms are the columns as they are."""
+        return (self.atoms or self.run) is _same
+
+    def read_floats(self, rows: Any) -> Floats:
+        """T - c of some of the user's rows."""
+        t = to_floats((self.atoms or self.run)(rows))
+        return t if self.center is None else t - self.center
+
+
+_ROUNDING = 1e-10
+
+
+class TwiceBentError(Exception):
+    """Features were mixed, bent, mixed and bent again."""
+
+
+@dataclass(frozen=True)
+class _Rescaled:
+    """s (t - c - t0), with s the inverse of the length of z; and s itself, where it is asked for."""
+
+    form: Form
+    start: Floats
+    length: Callable[[Floats], Floats]
+    constant: bool = False
+
+    def __call__(self, rows: Any) -> Floats:
+        t = self.form.read_floats(rows)
+        z = np.asarray((self.form.matrix @ t.T).T)
+        if self.form.shift is not None:
+            z = z + self.form.shift
+        s = 1.0 / self.length(z)
+        moved = (t - self.start) * s[:, None]
+        return np.column_stack([moved, s]) if self.constant else moved
+
+
+def join(forms: Sequence[Form], run: Run) -> Form:
+    """The outputs of several forms side by side, which ``run`` gives too."""
+    if any(form.below is not None for form in forms):
+        return _join_bent(forms, run)
+    if not any(form.mixes for form in forms):
+        return Form(run=run, source=np.concatenate([form.owner for form in forms]))
+    return Form(
+        run=run,
+        source=np.concatenate([form.source for form in forms]),
+        matrix=_side_by_side([_matrix(form) for form in forms]),
+        atoms=_Beside([form.read_floats for form in forms]),
+        shift=np.concatenate(
+            [np.zeros(form.n_outputs) if form.shift is None else form.shift for form in forms]
+        ),
+    )
+
+
+def _join_bent(forms: Sequence[Form], run: Run) -> Form:
+    """Forms of which some were bent: those that were not stand on the columns as they are."""
+    lower = [form.below or _columns_of(form) for form in forms]
+    starts = np.cumsum([0, *(below.n_outputs for below in lower)])
+    upper = [
+        replace(form, source=_within(form) + start, below=None)
+        for form, start in zip(forms, starts, strict=False)
+    ]
+    return replace(join(upper, run), below=join(lower, _Beside([below.run for below in lower])))
+
+
+def _columns_of(form: Form) -> Form:
+    """The columns that a form uses; what they hold does not matter, since nothing was mixed of them."""
+    used = np.unique(form.source)
+    return Form(run=_Zeros(len(used)), source=used)
+
+
+def _within(form: Form) -> Codes:
+    """The source of each atom, as one of the outputs below."""
+    return form.source if form.below is not None else np.searchsorted(np.unique(form.source), form.source)
+
+
+@dataclass(frozen=True)
+class _Zeros:
+    n_columns: int
+
+    def __call__(self, rows: Any) -> Floats:
+        return np.zeros((rows.shape[0], self.n_columns))
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """What several functions give, side by side and dense."""
+
+    runs: list[Run]
+
+    def __call__(self, rows: Any) -> Floats:
+        return np.column_stack([to_floats(run(rows)) for run in self.runs])
+
+
+def to_floats(values: Any) -> Floats:
+    """What a step gave, as a dense array of float64."""
+    dense = values.toarray() if is_sparse(values) else values
+    if hasattr(dense, "to_numpy"):
+        dense = dense.to_numpy()
+    return np.asarray(dense, dtype=np.float64)
+
+
+def _matrix(form: Form) -> Matrix:
+    return sparse.eye_array(form.n_outputs).tocsr() if form.matrix is None else form.matrix
+
+
+def _side_by_side(matrices: Sequence[Matrix]) -> Matrix:
+    return sparse.block_diag([sparse.csr_array(matrix) for matrix in matrices], format="csr")
+
+
+def _same(rows: Any) -> Any:
+    return rows
+
+
+@dataclass(frozen=True)
+class _Then:
+    """One function after another."""
+
+    first: Run
+    second: Run
+
+    def __call__(self, rows: Any) -> Any:
+        return self.second(self.first(rows))
+
+
+def then(first: Run, second: Run) -> Run:
+    """One function after another."""
+    return second if first is _same else _Then(first, second)

@@ -1,0 +1,199 @@
+"""A network behind the steps of a pipeline: rows as the user has them, relevance by their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster.arrays import Codes, Floats, is_sparse
+from whycluster.energies import BentEnergy, ColumnsEnergy, Energy, through
+from whycluster.errors import InvalidInputError
+from whycluster.frontends.form import NO_COLUMN, Form, to_floats
+from whycluster.frontends.steps import StepError, follow
+from whycluster.labels import Labels
+from whycluster.network import Network
+from whycluster.table import Table, open_table
+
+
+def network_behind(
+    steps: Sequence[tuple[str, Any]], last: Network, n_columns: int, names: Sequence[Hashable] | None
+) -> Network:
+    """The network of a pipeline.
+
+    Parameters
+    ----------
+    steps : its fitted steps but the last, with their names
+    last : the network of the last one
+    n_columns : how many columns it was fitted on
+    names : what these are called, if it was fitted on a frame
+    """
+    form = follow(steps, Form.of_columns(n_columns)).settled()
+    if form.n_outputs != last.n_features:
+        raise InvalidInputError(
+            f"neuralize: the steps of the pipeline give {form.n_outputs} features, but its last step was "
+            f"fitted on {last.n_features}. Fit the pipeline as a whole."
+        )
+    opener = _Opener(form, last, None if names is None else list(names))
+    return Network(
+        _energy(form, last.energy, n_columns),
+        labels=last.labels,
+        feature_names=names,
+        fidelity=last.fidelity,
+        verify=opener.verify if last.is_checked else None,
+        opener=opener,
+    )
+
+
+def _energy(form: Form, energy: Energy, n_columns: int) -> Energy:
+    """The energies of the atoms, split over the columns."""
+    if form.matrix is not None:
+        shift = np.zeros(form.n_outputs) if form.shift is None else form.shift
+        energy = through(energy, form.matrix, shift, form.center)
+    if form.below is None:
+        return ColumnsEnergy(energy, form.source, n_columns)
+    below = form.below
+    bent = ColumnsEnergy(energy, form.source, below.n_outputs)
+    assert below.matrix is not None
+    return ColumnsEnergy(BentEnergy(bent, below.matrix), below.source, n_columns)
+
+
+@dataclass(frozen=True)
+class _Opener:
+    """Opens rows for a network behind steps; stands in for `open_table`."""
+
+    form: Form
+    last: Network
+    names: list[Hashable] | None
+
+    def __call__(self, X: Any, **options: Any) -> StagedTable:
+        """The user's rows, as they are, with the steps that they are to go through."""
+        options.pop("categories")
+        raw = open_table(X, any_kind=True, **options)
+        return StagedTable(
+            raw.native,
+            raw.n_rows,
+            raw.n_features,
+            raw.feature_names,
+            raw.dtype,
+            raw.where,
+            raw.name,
+            categories=raw.categories,
+            raw=raw,
+            stages=self,
+        )
+
+    def verify(self, table: Table, labels: Labels) -> None:  # noqa: ARG002  # the last network has the same
+        """Let the network of the last step check itself, on what comes to it."""
+        assert isinstance(table, StagedTable)
+        for rows in table.slices():
+            self.last.open(table.transformed(rows.start, rows.stop, self.form.run), table.where)
+
+    def to_numbers(self, values: Any, where: str) -> Floats:
+        """What the steps give, as numbers: categories, where the last step takes these, by their codes."""
+        if self.last.categories is None:
+            return to_floats(values)
+        table = open_table(values, where=where, categories=self.last.categories)
+        return table.to_array()
+
+
+@dataclass(frozen=True)
+class StagedTable(Table):
+    """Rows as the user has them, and the steps that they go through before the network sees them.
+
+    Attributes
+    ----------
+    raw : the rows, for people: values, names, categories
+    stages : the steps, for the network
+    """
+
+    raw: Table
+    stages: _Opener
+
+    def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
+        """The columns as they are."""
+        return self.raw.read(start, stop, offset, out)
+
+    def inputs(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
+        """What the steps make of them."""
+        form = self.stages.form
+        lower = 0 if form.below is None else len(form.below.source)
+        upper = out[:, : out.shape[1] - lower]
+        if form.is_plain and not lower and not self.categories:
+            return self.raw.read(start, stop, offset, out)
+        np.copyto(upper, self._upper(form, start, stop))
+        if form.below is not None:
+            np.copyto(out[:, upper.shape[1] :], self.transformed(start, stop, form.below.read_floats))
+        if offset is not None:
+            out -= offset
+        return out
+
+    def _upper(self, form: Form, start: int, stop: int) -> Floats:
+        atoms = form.atoms or form.run
+        values = self.transformed(start, stop, atoms)
+        if form.matrix is not None:
+            return to_floats(values)
+        return self.stages.to_numbers(values, self.where)
+
+    def transformed(self, start: int, stop: int, run: Any) -> Any:
+        """What a function makes of some rows."""
+        try:
+            return run(self._rows(start, stop))
+        except StepError as error:
+            raise InvalidInputError(
+                f"{self.where}: {self.name}, in rows {start} to {stop - 1}: {error}"
+            ) from error
+
+    def _rows(self, start: int, stop: int) -> Any:
+        """Some rows as the steps take them: frames if they know names, else arrays; always a copy."""
+        native, names = self.native, self.stages.names
+        if isinstance(native, np.ndarray) or is_sparse(native):
+            rows = native[start:stop].copy()
+            if names is None or is_sparse(native):
+                return rows
+            return nw.from_dict(
+                {str(name): rows[:, i] for i, name in enumerate(names)}, backend="pandas"
+            ).to_native()
+        frame = nw.from_native(native, eager_only=True)[start:stop]
+        if names is None:
+            return np.array(frame.to_numpy())
+        if frame.implementation.is_pandas():
+            return frame.to_native().copy()
+        return frame.to_native() if frame.implementation.is_polars() else frame.to_pandas()
+
+    def _select(self, rows: Codes) -> Any:
+        return self.raw._select(rows)
+
+    def take(self, rows: Codes) -> Table:
+        """The table of the given rows only."""
+        raw = self.raw.take(rows)
+        return replace(self, raw=raw, native=raw.native, n_rows=raw.n_rows)
+
+    def row_name(self, row: int) -> Hashable | None:
+        """As the user's container has it."""
+        return self.raw.row_name(row)
+
+    def pick(self, columns: Codes) -> NDArray[Any]:
+        """The values as they are."""
+        return self.raw.pick(columns)
+
+    def to_objects(self) -> NDArray[Any]:
+        """The values as they are."""
+        return self.raw.to_objects()
+
+    def first_not_finite(self) -> tuple[int, Hashable, float] | None:
+        """The first value that the steps leave missing or infinite, in the column that it comes from."""
+        form = self.stages.form
+        for rows in self.slices():
+            values = to_floats(self._upper(form, rows.start, rows.stop))
+            bad = np.argwhere(~np.isfinite(values))
+            if len(bad):
+                row, atom = bad[0]
+                column = form.source[atom] if form.below is None else NO_COLUMN
+                name = self.feature_names[column] if column >= 0 else "made of several"
+                return rows.start + int(row), name, float(values[row, atom])
+        return None

@@ -1,0 +1,350 @@
+"""The transformers of scikit-learn: what each makes of the features that come to it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import NMF, PCA, FastICA, IncrementalPCA, MiniBatchNMF, TruncatedSVD
+from sklearn.feature_extraction.text import (
+    CountVectorizer,
+    HashingVectorizer,
+    TfidfTransformer,
+    TfidfVectorizer,
+)
+from sklearn.feature_selection import SelectorMixin
+from sklearn.impute import MissingIndicator, SimpleImputer
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import (
+    Binarizer,
+    FunctionTransformer,
+    KBinsDiscretizer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+    TargetEncoder,
+)
+from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
+
+from whycluster.arrays import Codes, Floats, is_sparse
+from whycluster.errors import UnsupportedModelError
+from whycluster.estimators import check_fitted
+from whycluster.frontends.form import Form, TwiceBentError, join, then
+
+SUPPORTED = (
+    "StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler",
+    "PowerTransformer, QuantileTransformer, KBinsDiscretizer, Binarizer",
+    "FunctionTransformer of a NumPy ufunc, or of a function marked with wc.elementwise",
+    "SimpleImputer, MissingIndicator",
+    "OneHotEncoder, OrdinalEncoder, TargetEncoder",
+    "VarianceThreshold, SelectKBest, SelectFromModel and the other selectors",
+    "PCA, IncrementalPCA, TruncatedSVD, FastICA, GaussianRandomProjection, SparseRandomProjection",
+    "Normalizer",
+    "CountVectorizer, TfidfVectorizer, HashingVectorizer, TfidfTransformer, wc.text.WordVectors",
+    "ColumnTransformer, FeatureUnion, Pipeline, 'passthrough', 'drop'",
+)
+
+WAY_OUT = (
+    "The clustering itself can be explained in the columns as they are, through a surrogate that says how "
+    "well it matches: wc.explain(pipeline.predict(X), X), or wc.explain(labels, X)."
+)
+
+
+class StepError(Exception):
+    """A step could not take some rows: which step, and what it said."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A fitted transformer, under the name that its pipeline has for it."""
+
+    name: str
+    transformer: Any
+
+    def __call__(self, rows: Any) -> Any:
+        """What it makes of rows."""
+        try:
+            return self.transformer.transform(rows)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise StepError(f"{self} could not transform it: {error}") from error
+
+    def __str__(self) -> str:
+        return f"step {self.name!r} ({type(self.transformer).__name__})"
+
+
+def follow(steps: Sequence[tuple[str, Any]], form: Form, prefix: str = "") -> Form:
+    """What the steps make of the features of a form, one after another."""
+    for name, transformer in steps:
+        form = _follow_one(Step(prefix + name, transformer), form)
+    return form
+
+
+def _follow_one(step: Step, form: Form) -> Form:
+    if step.transformer is None or _is(step.transformer, "passthrough"):
+        return form
+    check_fitted(step.transformer)
+    try:
+        return _after(step.transformer, step, form)
+    except TwiceBentError:
+        raise UnsupportedModelError(
+            f"neuralize: {step} bends features that were mixed, bent and mixed again before, which relevance "
+            f"cannot be followed through. {WAY_OUT}"
+        ) from None
+
+
+def _is(transformer: Any, word: str) -> bool:
+    return isinstance(transformer, str) and transformer == word
+
+
+@functools.singledispatch
+def _after(transformer: Any, step: Step, form: Form) -> Form:
+    """The form after a step; a class that is not registered here is refused."""
+    told = getattr(transformer, "whycluster_form", None)  # our own transformers say it themselves
+    if told is not None:
+        return told(step, form)  # type: ignore[no-any-return]
+    listed = "".join(f"\n  - {line}" for line in SUPPORTED)
+    raise UnsupportedModelError(
+        f"neuralize: it is not known how {step} makes its features of those before it. Known are:{listed}\n"
+        f"{WAY_OUT}"
+    )
+
+
+@_after.register(StandardScaler)
+def _standard(scaler: Any, step: Step, form: Form) -> Form:
+    return form.scale(step, _inverse(scaler.scale_, form), scaler.mean_ if scaler.with_mean else None)
+
+
+@_after.register(RobustScaler)
+def _robust(scaler: Any, step: Step, form: Form) -> Form:
+    return form.scale(step, _inverse(scaler.scale_, form), scaler.center_)
+
+
+@_after.register(MaxAbsScaler)
+def _max_abs(scaler: Any, step: Step, form: Form) -> Form:
+    if getattr(scaler, "clip", False):  # scikit-learn 1.7 and later
+        return form.bend(step)
+    return form.scale(step, _inverse(scaler.scale_, form))
+
+
+@_after.register(MinMaxScaler)
+def _min_max(scaler: Any, step: Step, form: Form) -> Form:
+    if scaler.clip:
+        return form.bend(step)
+    shift = np.full(form.n_outputs, scaler.feature_range[0], dtype=np.float64)
+    return form.scale(step, scaler.scale_, scaler.data_min_, shift)
+
+
+def _inverse(scale: Floats | None, form: Form) -> Floats:
+    return np.ones(form.n_outputs) if scale is None else 1.0 / scale
+
+
+@_after.register(Binarizer)
+@_after.register(OrdinalEncoder)
+@_after.register(PowerTransformer)
+@_after.register(QuantileTransformer)
+def _one_by_one(transformer: Any, step: Step, form: Form) -> Form:  # noqa: ARG001  # the class says it all
+    return form.bend(step)
+
+
+@_after.register(FunctionTransformer)
+def _function(transformer: Any, step: Step, form: Form) -> Form:
+    function = transformer.func
+    if function is None:
+        return form
+    if not isinstance(function, np.ufunc) and not getattr(function, "whycluster_elementwise", False):
+        raise UnsupportedModelError(
+            f"neuralize: {step} must be of a NumPy ufunc, or of a function that makes each feature of the "
+            f"one in its place alone; nothing says so of {function!r}. If it does, say it: "
+            f"wc.elementwise(function). {WAY_OUT}"
+        )
+    return form.bend(step)
+
+
+@_after.register(SimpleImputer)
+def _imputer(imputer: Any, step: Step, form: Form) -> Form:
+    # A column without any value is left out, unless it is to be kept.
+    there = [not _is_nan(value) or imputer.keep_empty_features for value in imputer.statistics_.tolist()]
+    origin = np.flatnonzero(there)
+    if imputer.indicator_ is not None:
+        origin = np.concatenate([origin, imputer.indicator_.features_])
+    return form.bend(step, origin)
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and value != value
+
+
+@_after.register(MissingIndicator)
+def _indicator(indicator: Any, step: Step, form: Form) -> Form:
+    return form.bend(step, np.asarray(indicator.features_))
+
+
+@_after.register(OneHotEncoder)
+def _one_hot(encoder: Any, step: Step, form: Form) -> Form:
+    return form.bend(step, np.repeat(np.arange(form.n_outputs), encoder._n_features_outs))
+
+
+@_after.register(KBinsDiscretizer)
+def _bins(discretizer: Any, step: Step, form: Form) -> Form:
+    counts = 1 if discretizer.encode == "ordinal" else discretizer.n_bins_
+    return form.bend(step, np.repeat(np.arange(form.n_outputs), counts))
+
+
+@_after.register(TargetEncoder)
+def _target(encoder: Any, step: Step, form: Form) -> Form:
+    count = len(encoder.classes_) if encoder.target_type_ == "multiclass" else 1
+    return form.bend(step, np.repeat(np.arange(form.n_outputs), count))
+
+
+@_after.register(SelectorMixin)
+def _selector(selector: Any, step: Step, form: Form) -> Form:
+    return form.select(step, selector.get_support(indices=True))
+
+
+@_after.register(PCA)
+@_after.register(IncrementalPCA)
+def _pca(pca: Any, step: Step, form: Form) -> Form:
+    matrix = pca.components_
+    if pca.whiten:
+        deviation = np.sqrt(pca.explained_variance_)
+        least = np.finfo(deviation.dtype).eps  # as scikit-learn has it
+        matrix = matrix / np.where(deviation < least, least, deviation)[:, None]
+    return form.map(step, np.asarray(matrix, dtype=np.float64), pca.mean_)
+
+
+@_after.register(FastICA)
+def _ica(ica: Any, step: Step, form: Form) -> Form:
+    return form.map(step, np.asarray(ica.components_, dtype=np.float64), ica.mean_ if ica.whiten else None)
+
+
+@_after.register(TruncatedSVD)
+@_after.register(GaussianRandomProjection)
+@_after.register(SparseRandomProjection)
+def _projection(transformer: Any, step: Step, form: Form) -> Form:
+    matrix = transformer.components_
+    return form.map(step, sparse.csr_array(matrix) if is_sparse(matrix) else np.asarray(matrix, np.float64))
+
+
+@_after.register(NMF)
+@_after.register(MiniBatchNMF)
+def _factors(transformer: Any, step: Step, form: Form) -> Form:  # noqa: ARG001  # always refused
+    raise UnsupportedModelError(
+        f"neuralize: {step} solves a problem of its own for each row, so what it gives is no linear function "
+        f"of the columns. {WAY_OUT}"
+    )
+
+
+@_after.register(Normalizer)
+def _normalizer(normalizer: Any, step: Step, form: Form) -> Form:
+    return form.rescale(step, _LENGTHS[normalizer.norm])
+
+
+def _length(order: float) -> Callable[[Floats], Floats]:
+    """Of the rows of an array; a row of zeros keeps its length."""
+
+    def length(z: Floats) -> Floats:
+        lengths = np.asarray(np.linalg.norm(z, ord=order, axis=1))
+        lengths[lengths == 0.0] = 1.0
+        return lengths
+
+    return length
+
+
+_LENGTHS = {"l1": _length(1), "l2": _length(2), "max": _length(np.inf)}
+
+
+@_after.register(TfidfTransformer)
+def _tfidf(transformer: Any, step: Step, form: Form) -> Form:  # noqa: ARG001
+    """Elementwise, but for the length of the row, which is taken for its own constant."""
+    return form.bend(step)
+
+
+@_after.register(CountVectorizer)
+@_after.register(TfidfVectorizer)
+@_after.register(HashingVectorizer)
+def _vectorizer(vectorizer: Any, step: Step, form: Form) -> Form:
+    """Of one column of text: as many features as there are words, all of them the column's."""
+    if isinstance(vectorizer, HashingVectorizer):
+        n_words = vectorizer.n_features
+    else:
+        n_words = len(vectorizer.vocabulary_)
+    return form.bend(step, np.zeros(n_words, dtype=np.intp))
+
+
+@_after.register(Pipeline)
+def _pipeline(pipeline: Any, step: Step, form: Form) -> Form:
+    return follow(pipeline.steps, form, f"{step.name}.")
+
+
+@_after.register(FeatureUnion)
+def _union(union: Any, step: Step, form: Form) -> Form:
+    weights = union.transformer_weights or {}
+    branches = [
+        _weighted(_follow_one(Step(f"{step.name}.{name}", transformer), form), weights.get(name))
+        for name, transformer in union.transformer_list
+        if not _is(transformer, "drop")
+    ]
+    return _joined(branches, step, form)
+
+
+@_after.register(ColumnTransformer)
+def _columns(transformer: Any, step: Step, form: Form) -> Form:
+    weights = transformer.transformer_weights or {}
+    branches = []
+    for name, inner, columns in transformer.transformers_:
+        chosen = np.asarray(transformer._transformer_to_input_indices[name], dtype=np.intp)
+        if _is(inner, "drop") or not chosen.size:
+            continue
+        part = form.select(Columns(chosen, np.isscalar(columns)), chosen)
+        branch = _follow_one(Step(f"{step.name}.{name}", inner), part)
+        branches.append(_weighted(branch, weights.get(name)))
+    return _joined(branches, step, form)
+
+
+def _weighted(form: Form, weight: float | None) -> Form:
+    """With the weight that a union gives to a branch."""
+    if weight is None:
+        return form
+    return form.scale(_Times(weight), np.full(form.n_outputs, float(weight)))
+
+
+def _joined(branches: Sequence[Form], step: Step, form: Form) -> Form:
+    if not branches:
+        raise UnsupportedModelError(f"neuralize: {step} leaves no feature over.")
+    return join(branches, then(form.run, step))
+
+
+@dataclass(frozen=True)
+class _Times:
+    weight: float
+
+    def __call__(self, rows: Any) -> Any:
+        return rows * self.weight
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Some of the columns of rows, by position; a single one as it is, if that is asked for."""
+
+    chosen: Codes
+    single: bool = False
+
+    def __call__(self, rows: Any) -> Any:
+        """The columns, in the container of the rows."""
+        which: Any = int(self.chosen[0]) if self.single else self.chosen
+        if hasattr(rows, "iloc"):
+            return rows.iloc[:, which]
+        if isinstance(rows, np.ndarray) or is_sparse(rows):
+            return rows[:, which]
+        return rows[:, which if self.single else self.chosen.tolist()]  # polars
