@@ -163,10 +163,14 @@ class Form:
         """Whether the atoms are the columns as they are."""
         return (self.atoms or self.run) is _same
 
+    def read(self, rows: Any) -> Any:
+        """T - c of some of the user's rows; sparse where t is, and nothing is subtracted."""
+        t = (self.atoms or self.run)(rows)
+        return t if self.center is None else to_floats(t) - self.center
+
     def read_floats(self, rows: Any) -> Floats:
         """T - c of some of the user's rows."""
-        t = to_floats((self.atoms or self.run)(rows))
-        return t if self.center is None else t - self.center
+        return to_floats(self.read(rows))
 
 
 _ROUNDING = 1e-10
@@ -185,13 +189,16 @@ class _Rescaled:
     length: Callable[[Floats], Floats]
     constant: bool = False
 
-    def __call__(self, rows: Any) -> Floats:
-        t = self.form.read_floats(rows)
-        z = np.asarray((self.form.matrix @ t.T).T)
+    def __call__(self, rows: Any) -> Any:
+        t = self.form.read(rows)
+        t = t if is_sparse(t) else to_floats(t)
+        z = to_floats((self.form.matrix @ t.T).T)
         if self.form.shift is not None:
             z = z + self.form.shift
         s = 1.0 / self.length(z)
-        moved = (t - self.start) * s[:, None]
+        if is_sparse(t) and not self.start.any() and not self.constant:
+            return sparse.diags_array(s) @ t
+        moved = (to_floats(t) - self.start) * s[:, None]
         return np.column_stack([moved, s]) if self.constant else moved
 
 
