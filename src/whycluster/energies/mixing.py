@@ -142,16 +142,23 @@ class _Prototypes:
         moved = squares.prototypes if squares.offset is None else squares.prototypes - squares.offset
         self.slopes = np.asarray((energy.matrix.T @ (moved * squares.scale).T).T)
         self.points = energy.lifted(moved, starts)
-        self.all = np.hstack([self.slopes, self.points, self.slopes * self.points])
+        self.products = self.slopes * self.points
 
 
-def _assemble(x: Floats, total: Floats, own_slopes: Floats, own_points: Floats, out: Floats) -> None:
-    """The sum of a_k (g_c - g_k) * (2 x - v_c - v_k), with g = u A, from sums of g_k, v_k and g_k v_k.
+def _assemble(
+    x: Floats,
+    slopes: Floats,
+    points: Floats,
+    products: Floats,
+    own_slopes: Floats,
+    own_points: Floats,
+    out: Floats,
+) -> None:
+    """The sum of a_k (g_c - g_k) * (2 x - v_c - v_k), with g = u A, into ``out``; all arrays are (b, D).
 
-    ``total`` is (b, 3 D), with weights that sum to zero over all prototypes, those of c among them. It, and
-    what is given of the own cluster, is overwritten.
+    Given are the sums of a_k g_k, a_k v_k and a_k g_k v_k, with weights that sum to zero over all prototypes,
+    those of c among them; and g_c and v_c, the first of which is overwritten.
     """
-    slopes, points, products = np.split(total, 3, axis=1)
     np.multiply(x, -2.0, out=out)
     out += own_points
     out *= slopes
@@ -177,15 +184,32 @@ class MixedSquaresEnergy(MixingEnergy):
     def prepare(self, means: Floats) -> None:
         """g_k and v_k."""
         self._prototypes = _Prototypes(self, self.energy, means)
+        self._lines = None
+        if self.energy.lines is not None:
+            slopes, bias = self.energy.lines
+            self._lines = np.asarray((self.matrix.T @ slopes.T).T), bias + slopes @ self._moved
+
+    def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
+        """Linear in z, and so in x: z itself is not needed."""
+        if self._lines is None:
+            super().energies(x, out, scratch)
+            return
+        slopes, bias = self._lines
+        np.matmul(x, slopes.T, out=out)
+        out += bias
+        self.energy.keep_ties(out)
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """One matrix product, and rows of the own cluster."""
-        total, slopes, points = carve(scratch, 3 * self.n_features, self.n_features, self.n_features)
+        """Three matrix products, and rows of the own cluster."""
+        sums = carve(scratch, *[self.n_features] * 5)
         own = weights.argmin(axis=1)  # the one weight that is negative
-        np.matmul(weights, self._prototypes.all, out=total)
-        np.take(self._prototypes.slopes, own, axis=0, out=slopes)
-        np.take(self._prototypes.points, own, axis=0, out=points)
-        _assemble(x, total, slopes, points, out)
+        known = self._prototypes
+        for prototypes, total in zip((known.slopes, known.points, known.products), sums, strict=False):
+            np.matmul(weights, prototypes, out=total)
+        for prototypes, mine in zip((known.slopes, known.points), sums[3:], strict=True):
+            np.take(prototypes, own, axis=0, out=mine, mode="clip")  # otherwise NumPy fills a copy first
+        slopes, points, products, own_slopes, own_points = sums
+        _assemble(x, slopes, points, products, own_slopes, own_points, out)
 
 
 class MixedKernelEnergy(MixingEnergy):
@@ -195,8 +219,8 @@ class MixedKernelEnergy(MixingEnergy):
 
     @property
     def work_width(self) -> int:
-        """Sums over the support vectors, twice, and what is the own cluster's."""
-        return 8 * self.n_features
+        """Sums over the support vectors, what is the own cluster's, and one more."""
+        return 6 * self.n_features
 
     def prepare(self, means: Floats) -> None:
         """Of each support vector its g and its v, near the mean of its cluster."""
@@ -204,19 +228,21 @@ class MixedKernelEnergy(MixingEnergy):
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """Averages over the support vectors of each cluster, by their shares."""
-        d = self.n_features
-        z, total, some, slopes, points = carve(scratch, self._n_outputs, 3 * d, 3 * d, d, d)
+        z, some, *sums = carve(scratch, self._n_outputs, *[self.n_features] * 6)
         self._map(x, z)
-        own = weights.argmin(axis=1)
-        total[...] = 0.0
+        own, known = weights.argmin(axis=1), self._prototypes
+        for total in sums:
+            total[...] = 0.0
         for k, units in enumerate(self.energy.clusters):
-            shares = self.energy.shares(z, k).T
-            np.matmul(shares, self._prototypes.all[units], out=some)
-            mine = np.flatnonzero(own == k)
-            slopes[mine], points[mine] = some[mine, :d], some[mine, d : 2 * d]
-            some *= weights[:, k, None]
-            total += some
-        _assemble(x, total, slopes, points, out)
+            shares, mine = self.energy.shares(z, k).T, np.flatnonzero(own == k)
+            for i, prototypes in enumerate((known.slopes, known.points, known.products)):
+                np.matmul(shares, prototypes[units], out=some)
+                if i < 2:
+                    sums[3 + i][mine] = some[mine]
+                some *= weights[:, k, None]
+                sums[i] += some
+        slopes, points, products, own_slopes, own_points = sums
+        _assemble(x, slopes, points, products, own_slopes, own_points, out)
 
 
 class MixedTreeEnergy(MixingEnergy):
@@ -309,7 +335,7 @@ class MixedGaussianEnergy(MixingEnergy):
         pulled *= x
         out += pulled
         self._pull(near, pulled)
-        np.take(self._points, own, axis=0, out=points)
+        np.take(self._points, own, axis=0, out=points, mode="clip")
         pulled *= points
         out -= pulled
 

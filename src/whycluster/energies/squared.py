@@ -95,8 +95,12 @@ class SquaredEnergy(AdditiveEnergy):
             return
         np.matmul(x, self.slopes.T, out=out)
         out += self._bias
-        if self._copies.size:  # BLAS may sum equal columns in another order; a tie has to be one
-            out[:, self._copies] = out[:, self._originals]
+        self.keep_ties(out)
+
+    def keep_ties(self, energies: Floats) -> None:
+        """Make equal what BLAS may have summed in another order: a tie has to be one."""
+        if self._copies.size:
+            energies[:, self._copies] = energies[:, self._originals]
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """sum_k a_k (x - mu_k)^2, or without its x^2: sum_k a_k mu_k^2 - 2 x * sum_k a_k mu_k."""
