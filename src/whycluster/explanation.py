@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,7 +21,7 @@ from whycluster.labels import NOISE
 from whycluster.passes import Attribution, Question
 from whycluster.propagate import CONTRAST
 from whycluster.summary import Summary, summarize
-from whycluster.table import Table
+from whycluster.table import Table, is_missing
 
 _ROWS_SHOWN = 3  # when an explanation is printed
 _ROUNDING = 1e-6  # a residual below this part of the evidence is not worth a line
@@ -354,7 +355,11 @@ def _place(label: Any, where: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A number in three digits, a category as it is."""
+    """A number in three digits, a category as it is, a day without its midnight."""
+    if is_missing(value):
+        return "missing"
+    if isinstance(value, dt.datetime) and value.time() == dt.time():
+        value = value.date()
     number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
     return f"{value + 0.0:.3g}" if number else str(value)
 

@@ -33,10 +33,11 @@ class Summary:
         where the feature speaks against the cluster on average
     direction : (G, d) "high" where the cluster's mean is above those of most other clusters, "low" where it
         is below, "middle" where they lie on both sides, "" where there is nothing to compare; "far" for
-        noise, which is off on either side; for a category, the one that is most frequent in the cluster
-    inside, outside : (G, d) the mean value of the feature in the cluster and in all other rows, for a
-    category
-        how frequent that one is; outside is NaN where there are no other rows
+        noise, which is off on either side; for a category, the one that is most frequent in the cluster;
+        "missing" where most of the cluster's values are, and more often than elsewhere
+    inside, outside : (G, d) the mean value of the feature in the cluster and in all other rows, without those
+        that are missing; for a category how frequent that one is; for a date in days since 1970. NaN where
+        there is nothing to average
     feature_names : the d names
     """
 
@@ -49,6 +50,7 @@ class Summary:
     feature_names: list[Hashable]
     _like: Any = None
     _has_categories: bool = False
+    _dates: frozenset[int] = frozenset()
 
     @property
     def share(self) -> Floats:
@@ -115,11 +117,16 @@ class Summary:
                 str(self.feature_names[i]),
                 f"{share[i]:.0%}",
                 console.bar(share[i], largest),
-                f"{self.inside[group, i]:.3g}",
-                "" if np.isnan(self.outside[group, i]) else f"{self.outside[group, i]:.3g}",
+                self._shown(self.inside[group, i], int(i)),
+                self._shown(self.outside[group, i], int(i)),
             ]
             for rank, i in enumerate(strongest)
         ]
+
+    def _shown(self, mean: float, column: int) -> str:
+        if np.isnan(mean):
+            return ""
+        return f"{np.datetime64(round(mean), 'D')}" if column in self._dates else f"{mean:.3g}"
 
 
 def summarize(
@@ -143,11 +150,11 @@ def summarize(
     present, group = np.unique(assigned, return_inverse=True)
     size = np.bincount(group, minlength=len(present))
     reference = _typical(table)  # means are taken from here, so that data far from 0 keep their digits
-    moved = _sums(table, group, reference) / size[:, None]
+    moved, count = _means(table, group, reference)
     n_explained = np.bincount(group, weights=explained, minlength=len(present))
     chosen = n_explained > 0
-    inside, outside = moved + reference, _outside(moved, size) + reference
-    direction: NDArray[Any] = _directions(moved, size)
+    inside, outside = moved + reference, _outside(moved, count) + reference
+    direction: NDArray[Any] = _directions(moved, count)
     direction[[isinstance(name, str) and name == NOISE for name in labels[present].tolist()]] = "far"
     if table.categories:
         direction = direction.astype(object)  # text of any length
@@ -155,9 +162,12 @@ def summarize(
             most = frequency.argmax(axis=1)
             direction[:, column] = [str(table.categories[column][code]) for code in most]
             inside[:, column] = frequency[np.arange(len(size)), most]
-            outside[:, column] = _outside(frequency, size)[np.arange(len(size)), most]
+            outside[:, column] = _outside(frequency, size[:, None])[np.arange(len(size)), most]
+            count[:, column] = frequency.sum(axis=1) * size
         direction = direction.astype(str)
-    total = _sums(ArrayTable.of(relevance), group, np.zeros(table.n_features), explained)[chosen]
+    missing = 1.0 - count / size[:, None]
+    direction = np.where((missing > 0.5) & (missing > _outside(missing, size[:, None])), "missing", direction)
+    total = _sums(relevance, group, explained)[chosen]
     return Summary(
         clusters=labels[present[chosen]],
         size=n_explained[chosen].astype(np.intp),
@@ -168,6 +178,7 @@ def summarize(
         feature_names=table.feature_names,
         _like=like,
         _has_categories=bool(table.categories),
+        _dates=table.dates,
     )
 
 
@@ -176,22 +187,45 @@ def _typical(table: Table, n_rows: int = 1001) -> Floats:
     if table.n_rows == 0:
         return np.zeros(table.n_features)
     some = np.linspace(0, table.n_rows - 1, min(n_rows, table.n_rows)).astype(np.intp)
-    return np.asarray(np.median(table.take(some).to_array(), axis=0))
+    values = table.take(some).to_array()
+    values[:, np.isnan(values).all(axis=0)] = 0.0  # nothing to take the median of
+    return np.asarray(np.nanmedian(values, axis=0))
 
 
-def _sums(table: Table, group: Codes, reference: Floats, weights: NDArray[np.bool_] | None = None) -> Floats:
-    """Sums of the rows minus the reference over each group, (G, d); only of rows with a weight."""
+def _means(table: Table, group: Codes, reference: Floats) -> tuple[Floats, Floats]:
+    """Means of the rows minus the reference over each group, (G, d), and of how many values each is.
+
+    Missing values do not count; where all are, the mean is NaN.
+    """
+    n_groups = group.max(initial=-1) + 1
+    sums = np.zeros((n_groups, table.n_features))
+    count = np.repeat(np.bincount(group, minlength=n_groups)[:, None], table.n_features, axis=1).astype(float)
+    for start, block in table.blocks():
+        member, moved = _members(group[start : start + len(block)], n_groups), block - reference
+        missing = np.isnan(moved)
+        if missing.any():
+            count -= member.T @ missing
+            moved[missing] = 0.0
+        sums += member.T @ moved
+    return np.divide(sums, count, out=np.full_like(sums, np.nan), where=count > 0), count
+
+
+def _sums(relevance: NDArray[Any], group: Codes, explained: NDArray[np.bool_]) -> Floats:
+    """Sums of relevance over each group, (G, d); only of rows that are explained."""
+    n_groups = group.max(initial=-1) + 1
+    sums = np.zeros((n_groups, relevance.shape[1]))
+    for start, block in ArrayTable.of(relevance).blocks():
+        rows = slice(start, start + len(block))
+        sums += _members(group[rows], n_groups, explained[rows]).T @ block
+    return sums
+
+
+def _members(group: Codes, n_groups: int, counted: NDArray[np.bool_] | None = None) -> Any:
+    """(b, G) 1 where a row is in a group and counts, as a sparse matrix."""
     from scipy import sparse
 
-    sums = np.zeros((group.max(initial=-1) + 1, table.n_features))
-    for start, block in table.blocks():
-        rows = slice(start, start + len(block))
-        counted = np.ones(len(block)) if weights is None else weights[rows].astype(np.float64)
-        member = sparse.csr_array(
-            (counted, group[rows], np.arange(len(block) + 1)), shape=(len(block), len(sums))
-        )
-        sums += np.asarray(member.T @ (block - reference))
-    return sums
+    ones = np.ones(len(group)) if counted is None else counted.astype(np.float64)
+    return sparse.csr_array((ones, group, np.arange(len(group) + 1)), shape=(len(group), n_groups))
 
 
 def _frequencies(table: Table, group: Codes, n_groups: int) -> dict[int, Floats]:
@@ -206,26 +240,26 @@ def _frequencies(table: Table, group: Codes, n_groups: int) -> dict[int, Floats]
     return {column: count / size for column, count in counts.items()}
 
 
-def _outside(inside: Floats, size: NDArray[np.intp]) -> Floats:
-    """The mean of the rows that are not in the group, (G, d); NaN where there are none."""
-    others = np.where(np.eye(len(size), dtype=bool), 0, size)
+def _outside(inside: Floats, count: NDArray[Any]) -> Floats:
+    """The mean of the rows that are not in the group, (G, d), from means of ``count`` values each."""
+    others = 1.0 - np.eye(len(count))
     outside = np.full_like(inside, np.nan)
-    n_others = others.sum(axis=1, keepdims=True)
-    np.divide(others @ inside, n_others, out=outside, where=n_others > 0)
+    n_others = others @ np.broadcast_to(count, inside.shape)
+    np.divide(others @ (count * np.nan_to_num(inside)), n_others, out=outside, where=n_others > 0)
     return outside
 
 
-def _directions(inside: Floats, size: NDArray[np.intp]) -> NDArray[np.str_]:
-    """Where each group's mean stands among those of the others, which count by their rows, (G, d)."""
+def _directions(inside: Floats, count: Floats) -> NDArray[np.str_]:
+    """Where each group's mean stands among those of the others, which count by their values, (G, d)."""
     words = np.full(inside.shape, "", dtype="<U6")
-    weight = size / max(1, size.sum())
-    spread = np.sqrt(np.maximum(weight @ inside**2 - (weight @ inside) ** 2, 0.0))
-    outside = _outside(inside, size)
+    weight, known = count / np.maximum(1.0, count.sum(axis=0)), np.nan_to_num(inside)
+    spread = np.sqrt(np.maximum((weight * known**2).sum(axis=0) - (weight * known).sum(axis=0) ** 2, 0.0))
+    outside = _outside(inside, count)
     for group, mean in enumerate(inside):
         rounding = _ROUNDING * np.maximum(np.abs(inside), np.abs(mean))
         apart = np.abs(inside - mean) > np.maximum(rounding, _ALIKE * spread)
-        above = size @ (apart & (inside > mean))
-        below = size @ (apart & (inside < mean))
+        above = (count * (apart & (inside > mean))).sum(axis=0)
+        below = (count * (apart & (inside < mean))).sum(axis=0)
         words[group][above + below > 0] = "middle"
         words[group][(below > 3 * above) & (mean > outside[group])] = "high"
         words[group][(above > 3 * below) & (mean < outside[group])] = "low"

@@ -49,6 +49,8 @@ class Table(ABC):
     name: str
     categories: Mapping[int, Sequence[Any]] = field(default_factory=dict, kw_only=True)
     """Of the columns that are categories, what their codes stand for; the code of any other value is -1."""
+    dates: frozenset[int] = field(default=frozenset(), kw_only=True)
+    """The columns that are dates, read as days since 1970."""
 
     @abstractmethod
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
@@ -565,17 +567,18 @@ def _raw_table(native: Any, names: list[Hashable], where: str, name: str) -> Raw
     """With the categories that are there."""
     shape = (len(native), len(names))
     table = RawTable(native, *shape, names, np.dtype(np.float64), where, name)
-    found = {column: _categories(table._values(column, 0, table.n_rows)) for column in range(len(names))}
-    return replace(
-        table, categories={column: values for column, values in found.items() if values is not None}
-    )
+    categories, dates = {}, set()
+    for column in range(len(names)):
+        there = [value for value in table._values(column, 0, table.n_rows) if not is_missing(value)]
+        if there and all(isinstance(value, dt.date) for value in there):
+            dates.add(column)
+        elif not all(isinstance(value, (int, float, np.number, Decimal, dt.timedelta)) for value in there):
+            categories[column] = _different(there)
+    return replace(table, categories=categories, dates=frozenset(dates))
 
 
-def _categories(values: list[Any]) -> list[Any] | None:
-    """The different values of a column, None if they are numbers or dates."""
-    there = [value for value in values if not is_missing(value)]
-    if all(isinstance(value, (int, float, np.number, Decimal, dt.date, dt.timedelta)) for value in there):
-        return None
+def _different(there: list[Any]) -> list[Any]:
+    """The different values of a column, in order."""
     try:
         return sorted(set(there), key=lambda value: (type(value).__name__, value))
     except TypeError:  # lists, or what has no order

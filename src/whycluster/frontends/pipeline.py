@@ -83,6 +83,7 @@ class _Opener:
             raw.where,
             raw.name,
             categories=raw.categories,
+            dates=raw.dates,
             raw=raw,
             stages=self,
         )
