@@ -48,6 +48,7 @@ class AwaitingColumns:
     n_features: int
     n_categorical: int
     place: Callable[[list[int]], Network]  # called with the columns in the order they were fitted in
+    transform: Callable[[Any], Any] | None = None  # what comes before the model, in a pipeline
 
     def told(self, categorical: Sequence[int]) -> Network:
         """The network, with the columns that the user said."""
@@ -63,7 +64,7 @@ class AwaitingColumns:
 
     def seen(self, X: Any) -> Network:
         """The network, if the columns of X that hold no numbers are as many as the categories."""
-        text = text_columns(X, "explain", "X")
+        text = text_columns(X if self.transform is None else self.transform(X), "explain", "X")
         if len(text) != self.n_categorical:
             raise InvalidInputError(
                 f"explain: {self.kind} was fitted on {self.n_categorical} columns of categories and does not "
@@ -115,7 +116,7 @@ def look_into(
 
     The columns that a model has forgotten are those that are said, or else those that X shows.
     """
-    found = _look_into(model, metric)
+    found = first_look(model, metric)
     if isinstance(found, AwaitingColumns):
         return found.seen(X) if categorical is None else found.told(categorical)
     if categorical:
@@ -126,7 +127,8 @@ def look_into(
     return found
 
 
-def _look_into(model: Any, metric: str | None) -> Network | OnlyLabels | AwaitingColumns:
+def first_look(model: Any, metric: str | None = None) -> Network | OnlyLabels | AwaitingColumns:
+    """What is known of a model before anything is said of its columns."""
     if isinstance(model, Network):
         if metric is not None:
             raise InvalidInputError("neuralize: metric is for centroids; a Network has its energies already.")

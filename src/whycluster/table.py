@@ -256,8 +256,26 @@ class RawTable(MixedTable):
     the days since 1970.
     """
 
+    def look(self, column: int) -> tuple[str, list[Any]]:
+        """Whether a column is of numbers, dates or categories; and, of these, all different values."""
+        if not isinstance(self.native, np.ndarray):
+            series = nw.from_native(self.native, eager_only=True)[:, column]
+            if series.dtype.is_numeric() or series.dtype in (nw.Boolean, nw.Duration):
+                return "number", []
+            if series.dtype in (nw.Date, nw.Datetime):
+                return "date", []
+            if series.dtype != nw.Object:
+                return "category", [value for value in series.unique().to_list() if not is_missing(value)]
+        there = [value for value in self._values(column, 0, self.n_rows) if not is_missing(value)]
+        if all(isinstance(value, (int, float, np.number, Decimal, dt.timedelta)) for value in there):
+            return "number", there
+        return "date" if all(isinstance(value, dt.date) for value in there) else "category", there
+
     def _numbers(self, values: list[Any], column: int, start: int) -> tuple[NDArray[Any], int | None]:  # noqa: ARG002
-        return np.array([_as_number(value) for value in values], dtype=np.float64), None
+        try:
+            return np.array(values, dtype=np.float64), None
+        except (TypeError, ValueError):
+            return np.array([_as_number(value) for value in values], dtype=np.float64), None
 
     def _tell_missing(self, row: int, column: int, value: Any) -> None:
         """The steps of the pipeline say what they cannot take."""
@@ -569,11 +587,11 @@ def _raw_table(native: Any, names: list[Hashable], where: str, name: str) -> Raw
     table = RawTable(native, *shape, names, np.dtype(np.float64), where, name)
     categories, dates = {}, set()
     for column in range(len(names)):
-        there = [value for value in table._values(column, 0, table.n_rows) if not is_missing(value)]
-        if there and all(isinstance(value, dt.date) for value in there):
+        kind, values = table.look(column)
+        if kind == "date":
             dates.add(column)
-        elif not all(isinstance(value, (int, float, np.number, Decimal, dt.timedelta)) for value in there):
-            categories[column] = _different(there)
+        elif kind == "category":
+            categories[column] = _different(values)
     return replace(table, categories=categories, dates=frozenset(dates))
 
 

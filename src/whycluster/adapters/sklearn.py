@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ from whycluster.estimators import check_fitted, names_of
 from whycluster.labels import BY_LABELS
 from whycluster.nearest_centroid import nearest_centroid
 from whycluster.network import Network
-from whycluster.neuralize import AwaitingColumns, OnlyLabels, adapt, look_into
+from whycluster.neuralize import AwaitingColumns, OnlyLabels, adapt, first_look
 from whycluster.tree import Tree
 
 # These predict as their networks do; a subclass may not, and is checked on the data.
@@ -88,16 +89,23 @@ def _feature_agglomeration(model: Any) -> Network:
 
 
 @adapt.register(Pipeline)
-def _pipeline(model: Any) -> Network | OnlyLabels:
+def _pipeline(model: Any) -> Network | OnlyLabels | AwaitingColumns:
     """Its last step, behind the others."""
     from whycluster.frontends.pipeline import network_behind
 
     check_fitted(model)
-    last = look_into(model.steps[-1][1], None, ())
+    last = first_look(model.steps[-1][1])
     if isinstance(last, OnlyLabels):
         return last
     n_columns = getattr(model, "n_features_in_", last.n_features)
-    return network_behind(model.steps[:-1], last, n_columns, names_of(model))
+
+    def behind(network: Network) -> Network:
+        return network_behind(model.steps[:-1], network, n_columns, names_of(model))
+
+    if isinstance(last, AwaitingColumns):
+        place = last.place
+        return replace(last, place=lambda columns: behind(place(columns)), transform=model[:-1].transform)
+    return behind(last)
 
 
 @adapt.register(NearestCentroid)
