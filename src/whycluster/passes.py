@@ -282,7 +282,8 @@ def _redistribute(
     log_weight = parts.log_weight
     if not energy.gives_probabilities:  # which has weights of its own
         log_weight = log_weight + question.log_prior[parts.cluster]
-    size = max(1, _TERMS_BYTES // (8 * len(log_weight) * energy.n_features))
+    width = max(energy.n_features, energy.n_inputs)  # behind a pipeline, terms are first of what it makes
+    size = max(1, _TERMS_BYTES // (8 * len(log_weight) * width))
     for start in range(0, len(x), size):
         part = slice(start, start + size)
         rows = start + np.flatnonzero(standing.evidence[part] >= 0)

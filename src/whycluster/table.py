@@ -52,6 +52,9 @@ class Table(ABC):
     dates: frozenset[int] = field(default=frozenset(), kw_only=True)
     """The columns that are dates, read as days since 1970."""
 
+    goes_through_steps = False
+    """Whether a pipeline stands between these rows and what the network takes."""
+
     @abstractmethod
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
         """Rows start..stop minus ``offset`` as C-ordered float64, shape (stop - start, d).

@@ -87,7 +87,7 @@ class Energy(ABC):
         """
         rows = np.arange(len(x))
         weights = np.zeros((len(x), self.n_clusters))
-        split = np.empty_like(x)
+        split = np.empty((len(x), self.n_features))
         for k in range(self.n_clusters):
             weights[:, k] = 1.0
             weights[rows, cluster] -= 1.0

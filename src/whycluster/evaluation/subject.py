@@ -15,7 +15,7 @@ import numpy as np
 from whycluster import blocks, passes
 from whycluster.arrays import Codes, Floats
 from whycluster.energies.shuffled import ShuffledEnergy
-from whycluster.errors import InvalidInputError
+from whycluster.errors import InvalidInputError, UnsupportedModelError
 from whycluster.evaluation.samplers import ConditionalKDE
 from whycluster.frames import build_frame
 from whycluster.labels import as_list
@@ -59,6 +59,12 @@ class Subject:
             self.network = neuralize(model) if isinstance(found, OnlyLabels) else found
         self.on_threads = self.network is not None  # a user's function is called on the thread it came on
         self.table = self._open(X, "X")
+        if self.table.goes_through_steps:
+            raise UnsupportedModelError(
+                f"{where}: model must take numbers as they are, no pipeline: rows of which some features are "
+                f"unknown are drawn from a density of numbers. Evaluate its last step on what comes to it: "
+                f"{where}(pipeline[-1], pipeline[:-1].transform(X), ...)."
+            )
         self.rows: Floats = passes.to_finite_array(self.table)
         self.n_rows, self.n_features = self.rows.shape
         self.categorical = np.isin(np.arange(self.n_features), list(self.table.categories))

@@ -114,6 +114,7 @@ class StagedTable(Table):
 
     raw: Table
     stages: _Opener
+    goes_through_steps = True
 
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
         """The columns as they are."""
