@@ -61,8 +61,8 @@ class Subject:
         self.table = self._open(X, "X")
         if self.table.goes_through_steps:
             raise UnsupportedModelError(
-                f"{where}: model must take numbers as they are, no pipeline: rows of which some features are "
-                f"unknown are drawn from a density of numbers. Evaluate its last step on what comes to it: "
+                f"{where}: model must take numbers as they are, no pipeline. Evaluate what it predicts, "
+                f"flipping_auc(pipeline.predict, X, exp.relevance), or its last step on what comes to it, "
                 f"{where}(pipeline[-1], pipeline[:-1].transform(X), ...)."
             )
         self.rows: Floats = passes.to_finite_array(self.table)
