@@ -26,7 +26,7 @@ SOURCE = ROOT / "src" / "whycluster"
 LAYERS = [
     {"errors", "console", "arrays", "progress"},
     {"table", "frames", "tree", "elementwise"},
-    {"energies.energy", "fidelity"},
+    {"energies.energy", "fidelity", "columns"},
     {"energies.additive", "energies.linear", "energies.shuffled"},
     {"energies.squared", "energies.gaussian"},
     {"energies.softmin", "energies.descent"},

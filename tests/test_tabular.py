@@ -28,6 +28,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import whycluster as wc
 from whycluster import tabular
+from whycluster.columns import as_days, as_numbers, as_text
 from whycluster.tabular import encoder, pipeline
 
 HALF = math.sqrt(0.5)
@@ -300,7 +301,7 @@ def as_frame(series: Any) -> Any:
 @pytest.mark.parametrize("series", NUMBERS.values(), ids=NUMBERS)
 def test_every_kind_of_number_is_read(series: Any) -> None:
     frame = as_frame(series)
-    np.testing.assert_array_equal(tabular.as_numbers(frame), [[1.0], [np.nan], [3.0]])
+    np.testing.assert_array_equal(as_numbers(frame), [[1.0], [np.nan], [3.0]])
     columns = encoded(frame)
     np.testing.assert_array_equal(columns["numbers__x"], [-1.0, 0.0, 1.0])
     np.testing.assert_array_equal(columns["numbers__missingindicator_x"], [0.0, 1.0, 0.0])
@@ -308,14 +309,14 @@ def test_every_kind_of_number_is_read(series: Any) -> None:
 
 @pytest.mark.parametrize("series", BOOLEANS.values(), ids=BOOLEANS)
 def test_booleans_are_numbers(series: Any) -> None:
-    np.testing.assert_array_equal(tabular.as_numbers(as_frame(series)), [[0.0], [np.nan], [1.0]])
+    np.testing.assert_array_equal(as_numbers(as_frame(series)), [[0.0], [np.nan], [1.0]])
     assert list(encoded(as_frame(series))) == ["numbers__x", "numbers__missingindicator_x"]
 
 
 @pytest.mark.parametrize("series", DATES.values(), ids=DATES)
 def test_every_kind_of_date_is_days_since_1970(series: Any) -> None:
     frame = as_frame(series)
-    np.testing.assert_array_equal(tabular.as_days(frame), [[18262.5], [np.nan], [18264.5]])
+    np.testing.assert_array_equal(as_days(frame), [[18262.5], [np.nan], [18264.5]])
     assert list(encoded(frame)) == ["dates__x", "dates__missingindicator_x"]
 
 
@@ -331,7 +332,7 @@ def test_every_kind_of_date_is_days_since_1970(series: Any) -> None:
     ],
 )
 def test_dates_durations_and_times_are_days(series: Any, days: list[float]) -> None:
-    np.testing.assert_array_equal(tabular.as_days(as_frame(series))[:, 0], days)
+    np.testing.assert_array_equal(as_days(as_frame(series))[:, 0], days)
     assert list(encoded(as_frame(series))) == ["dates__x", "dates__missingindicator_x"]
 
 
@@ -344,7 +345,7 @@ def test_every_kind_of_text_is_categories(series: Any) -> None:
 
 def test_text_and_numbers_in_one_column_are_categories() -> None:
     frame = pd.DataFrame({"x": [1, "a", 1.0, "1", 2.5, True, None]})
-    assert list(tabular.as_text(frame)[:-1, 0]) == ["1", "a", "1", "1", "2.5", "True"]
+    assert list(as_text(frame)[:-1, 0]) == ["1", "a", "1", "1", "2.5", "True"]
     assert list(encoded(frame)) == [f"categories__x_{name}" for name in ("1", "2.5", "True", "a", "missing")]
     assert (encoder(frame).transform(pd.DataFrame({"x": [1, 1]})) > 0).sum() == 2  # a batch of numbers alone
 
@@ -387,9 +388,9 @@ def test_values_missing_for_the_first_time_are_filled() -> None:
 
 def test_functions_take_arrays_too() -> None:
     array = np.array([["a", 1, date(1970, 1, 2)], [None, 2.5, None]], dtype=object)
-    assert tabular.as_text(array[:, :1])[0, 0] == "a"
-    np.testing.assert_array_equal(tabular.as_numbers(array[:, 1:2]), [[1.0], [2.5]])
-    np.testing.assert_array_equal(tabular.as_days(array[:, 2:]), [[1.0], [np.nan]])
+    assert as_text(array[:, :1])[0, 0] == "a"
+    np.testing.assert_array_equal(as_numbers(array[:, 1:2]), [[1.0], [2.5]])
+    np.testing.assert_array_equal(as_days(array[:, 2:]), [[1.0], [np.nan]])
 
 
 # What is left out
