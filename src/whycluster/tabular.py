@@ -168,10 +168,7 @@ def _fit_encoder(
             chosen.setdefault(kind, []).append(column.name if by_name else position)
     _tell(left_out, len(columns), where)
     branches = _branches(category_weight, max_categories)
-    # Dense, whatever the share of zeros: the numbers are anyway.
-    result = ColumnTransformer(
-        [(kind, branches[kind], chosen[kind]) for kind in branches if kind in chosen], sparse_threshold=0.0
-    )
+    result = ColumnTransformer([(kind, branches[kind], chosen[kind]) for kind in branches if kind in chosen])
     X = result.fit_transform(native)
     result.left_out_ = left_out
     return result, X
@@ -330,7 +327,7 @@ def _inertias(X: Floats, max_clusters: int, random_state: Any) -> dict[int, floa
     with Progress("choosing the number of clusters", len(sizes)) as bar:
         for size in sizes:
             found = KMeans(size, n_init=_CURVE_STARTS, random_state=random_state).fit(X)
-            result[size] = min(float(found.inertia_), result[size - 1])  # more clusters are never worse
+            result[size] = float(found.inertia_)
             bar.step()
     return result
 
