@@ -41,7 +41,7 @@ $(DEMO)/installed: pyproject.toml $(shell find src -name '*.py')
 $(TEST)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(TEST)
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt torch
-	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[categories,deep,faiss,medoids,shap,test]'
+	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[categories,deep,faiss,medoids,shap,tabular,test]'
 	touch $@
 
 # anndata needs an older pandas than the other tests, so it has an environment of its own.

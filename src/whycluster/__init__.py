@@ -6,9 +6,11 @@ model does (`neuralize`); the evidence for the cluster is then propagated back t
 
 from typing import TYPE_CHECKING, Any
 
+from whycluster.elementwise import elementwise
 from whycluster.errors import (
     FidelityWarning,
     InvalidInputError,
+    LeftOutWarning,
     MissingDependencyError,
     NotFittedError,
     UnsupportedModelError,
@@ -20,7 +22,7 @@ from whycluster.network import Network
 from whycluster.neuralize import neuralize
 
 if TYPE_CHECKING:
-    from whycluster import evaluation
+    from whycluster import evaluation, tabular
     from whycluster.kernel_kmeans import KernelKMeans
     from whycluster.surrogate import Surrogate
 
@@ -31,24 +33,27 @@ __all__ = [
     "FidelityWarning",
     "InvalidInputError",
     "KernelKMeans",
+    "LeftOutWarning",
     "MissingDependencyError",
     "Network",
     "NotFittedError",
     "Surrogate",
     "UnsupportedModelError",
     "WhyClusterError",
+    "elementwise",
     "evaluation",
     "explain",
     "neuralize",
+    "tabular",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """What needs scikit-learn, which takes its time to load, when it is asked for."""
-    if name == "evaluation":
+    if name in ("evaluation", "tabular"):
         import importlib
 
-        return importlib.import_module("whycluster.evaluation")
+        return importlib.import_module(f"whycluster.{name}")
     if name == "KernelKMeans":
         from whycluster.kernel_kmeans import KernelKMeans
 

@@ -27,3 +27,7 @@ class MissingDependencyError(WhyClusterError, ImportError):
 
 class FidelityWarning(UserWarning):
     """A surrogate matches its labels badly, so its explanations may not be those of the clustering."""
+
+
+class LeftOutWarning(UserWarning):
+    """Some columns of a table were left out of the clustering; the message names them and says why."""

@@ -1,0 +1,252 @@
+"""What the columns of a table hold: numbers, dates or categories, read as such; or nothing of use, and why.
+
+A column is judged by its type, and by its values where that says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster.arrays import Floats
+from whycluster.elementwise import elementwise
+from whycluster.errors import InvalidInputError
+from whycluster.table import is_missing
+
+LIKE_IDENTIFIER = "like an identifier"
+_OTHERWISE = "It did when the columns were told apart."
+_ENOUGH = 10  # values to tell an identifier from
+_NEARLY_ALL = 0.9
+_LARGEST = 1e150  # beyond it, squares overflow
+_DAY = 86_400e6  # microseconds
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_NUMBERS = (Real, Decimal, np.bool_)
+
+
+@elementwise
+def as_numbers(X: Any) -> Floats:
+    """Every column as float64, what is missing as NaN."""
+    return _read(X, _numbers, np.float64, "as_numbers")
+
+
+@elementwise
+def as_days(X: Any) -> Floats:
+    """Every column of dates or durations as days, since 1970 in UTC or in length; what is missing as NaN."""
+    return _read(X, _days, np.float64, "as_days")
+
+
+@elementwise
+def as_text(X: Any) -> NDArray[Any]:
+    """Every column as objects that are text, what is missing as NaN; whole numbers are written as such."""
+    return _read(X, _texts, object, "as_text")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column as its values are read: from a series of any library, or from an array."""
+
+    name: Hashable
+    series: nw.Series[Any] | None
+    values: Callable[[], list[Any]]
+    where: str
+
+    def error(self, kind: str, row: int, value: Any, advice: str) -> InvalidInputError:
+        """What to raise where a value is not of the kind that the column must hold."""
+        return InvalidInputError(
+            f"{self.where}: column {self.name!r} must hold {kind}; row {row} holds {value!r}. {advice}"
+        )
+
+
+def columns_of(X: Any, where: str) -> Iterator[Column]:
+    """The columns of a frame, or of an array, in order; ``where`` is for messages."""
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        for name, series in zip(frame.columns, frame.iter_columns(), strict=True):
+            yield Column(name, series, series.to_list, where)
+    else:
+        for position, values in enumerate(np.asarray(X, dtype=object).T):
+            yield Column(f"x{position}", None, values.tolist, where)
+
+
+def _read(X: Any, reader: Callable[[Column], NDArray[Any]], dtype: Any, where: str) -> NDArray[Any]:
+    columns = [reader(column) for column in columns_of(X, where)]
+    return np.stack(columns, axis=1).astype(dtype, copy=False)
+
+
+def _numbers(column: Column) -> NDArray[Any]:
+    series = column.series
+    numbers = np.empty(0, dtype=object)
+    if series is not None and (series.dtype.is_numeric() or series.dtype == nw.Boolean):
+        numbers = series.cast(nw.Float64()).to_numpy()
+    if numbers.dtype != np.float64:  # objects, or pandas' own sign for what is missing
+        numbers = _one_by_one(column, "numbers", _NUMBERS, float)
+    large = np.abs(numbers) > _LARGEST  # False for NaN
+    if large.any():
+        row = int(large.argmax())
+        advice = "Replace it, or make it a missing value."
+        raise column.error(
+            f"finite numbers, of at most {_LARGEST:g} in size", row, float(numbers[row]), advice
+        )
+    return numbers
+
+
+def _days(column: Column) -> NDArray[Any]:
+    series = column.series
+    days = np.empty(0, dtype=object)
+    if series is not None and series.dtype in (nw.Date, nw.Datetime):
+        days = series.dt.timestamp("us").cast(nw.Float64()).to_numpy()
+    elif series is not None and series.dtype == nw.Duration:
+        days = series.dt.total_microseconds().cast(nw.Float64()).to_numpy()
+    if days.dtype == np.float64:
+        return days / _DAY
+    return _one_by_one(column, "dates or durations", (date, time, timedelta), _day)
+
+
+def _day(value: date | time | timedelta) -> float:
+    if isinstance(value, timedelta):
+        return value.total_seconds() / 86_400
+    if isinstance(value, time):
+        return (value.hour + (value.minute + (value.second + value.microsecond / 1e6) / 60) / 60) / 24
+    if not isinstance(value, datetime):
+        return float(value.toordinal() - _EPOCH.toordinal())
+    if value.tzinfo is None:
+        value = value.replace(tzinfo=timezone.utc)
+    return (value - _EPOCH).total_seconds() / 86_400
+
+
+def _one_by_one(
+    column: Column, kind: str, types: tuple[type, ...], convert: Callable[[Any], float]
+) -> NDArray[Any]:
+    result = np.full(len(values := column.values()), np.nan)
+    for row, value in enumerate(values):
+        if is_missing(value):
+            continue
+        if not isinstance(value, types):
+            raise column.error(kind, row, value, _OTHERWISE)
+        result[row] = convert(value)
+    return result
+
+
+def _texts(column: Column) -> NDArray[Any]:
+    values = column.values()
+    result = np.empty(len(values), dtype=object)
+    for row, value in enumerate(values):
+        if not isinstance(value, str) and not isinstance(value, Hashable):
+            raise column.error("categories", row, value, _OTHERWISE)
+        result[row] = _text(value)
+    return result
+
+
+def _text(value: Any) -> Any:
+    """A category by its name: 1 and 1.0 are the same, as parts of a file may be read either way."""
+    if isinstance(value, str):
+        return value
+    if is_missing(value):
+        return np.nan
+    whole = isinstance(value, (float, np.floating)) and float(value).is_integer()
+    return str(int(value) if whole else value)
+
+
+_READERS = {"numbers": _numbers, "dates": _days, "categories": _texts}
+
+
+def judge(column: Column, kept: bool) -> tuple[str, str]:
+    """What a column holds, and the reason to leave it out, empty if there is none."""
+    kind = _kind(column)
+    if kind is None:
+        return "", f"{_what(column)}, neither numbers, categories nor dates"
+    values = _READERS[kind](column)
+    present = values[values == values]
+    if len(present) == 0:
+        return kind, "all values are missing"
+    different = set(present.tolist())
+    reason = "" if kept else _like_identifier(column, kind, len(present), different)
+    if not reason and len(different) == 1 and len(present) == len(values):
+        reason = "all values are the same"
+    return kind, reason
+
+
+def _kind(column: Column) -> str | None:
+    """By the type of the column, or of its values if that says nothing."""
+    assert column.series is not None
+    dtype = column.series.dtype
+    if dtype.is_numeric() or dtype == nw.Boolean:
+        return "numbers"
+    if dtype in (nw.Date, nw.Datetime, nw.Duration, nw.Time):
+        return "dates"
+    if dtype in (nw.String, nw.Categorical, nw.Enum):
+        return "categories"
+    if dtype not in (nw.Object, nw.Unknown):
+        return None
+    types = _types(column)
+    for kind, allowed in (
+        ("numbers", _NUMBERS),
+        ("dates", (date,)),
+        ("dates", (timedelta,)),
+        ("dates", (time,)),
+        ("categories", (str, *_NUMBERS)),
+    ):
+        if all(issubclass(found, allowed) for found in types):
+            return kind
+    return None
+
+
+def _types(column: Column) -> list[type]:
+    """The types of the values that are not missing, in the order in which they come."""
+    return list(dict.fromkeys(type(value) for value in column.values() if not is_missing(value)))
+
+
+def _what(column: Column) -> str:
+    assert column.series is not None
+    dtype = column.series.dtype
+    if dtype in (nw.Object, nw.Unknown):
+        return "values of type " + ", ".join(found.__name__ for found in _types(column)[:3])
+    return f"values of type {type(dtype).__name__}"
+
+
+def _like_identifier(column: Column, kind: str, n_values: int, different: set[Any]) -> str:
+    """Why a column looks like one of identifiers, empty if it does not."""
+    if kind == "categories" and n_values >= _ENOUGH and len(different) > _NEARLY_ALL * n_values:
+        return f"{LIKE_IDENTIFIER}, {len(different)} of {n_values} values are different{_advice(different)}"
+    assert column.series is not None
+    if kind != "numbers" or not column.series.dtype.is_integer():
+        return ""
+    if _named_like_identifier(column.name):
+        return f"{LIKE_IDENTIFIER}, whole numbers of that name"
+    whole = column.series.drop_nulls()  # as floats, large ones would fall together
+    places = int(whole.max()) - int(whole.min()) + 1
+    if n_values >= _ENOUGH and whole.n_unique() == n_values >= _NEARLY_ALL * places:
+        return f"{LIKE_IDENTIFIER}, whole numbers that are consecutive"
+    return ""
+
+
+def _named_like_identifier(name: Hashable) -> bool:
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", str(name))
+    ends = {word.lower() for word in words[:1] + words[-1:]}
+    return bool(ends & {"id", "uuid", "guid"}) or str(name).lower() in ("index", "unnamed: 0")
+
+
+def _advice(texts: set[str]) -> str:
+    """What to do about text that is something else, as it often is in files."""
+    some = sorted(texts)[:100]
+    for what, convert in (("numbers", float), ("dates", datetime.fromisoformat)):
+        if sum(_converts(text, convert) for text in some) > len(some) / 2:
+            return f" (most read as {what}: convert them first)"
+    return ""
+
+
+def _converts(text: str, convert: Callable[[str], Any]) -> bool:
+    try:
+        convert(text)
+    except ValueError:
+        return False
+    return True
