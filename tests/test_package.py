@@ -211,7 +211,13 @@ def test_every_parameter_is_documented(function: Any) -> None:
 @pytest.mark.filterwarnings("ignore::whycluster.LeftOutWarning")  # docs/tables.md says so
 @pytest.mark.parametrize(
     ("page", "n_blocks"),
-    [("README.md", 6), ("docs/models.md", 2), ("docs/faithfulness.md", 2), ("docs/tables.md", 5)],
+    [
+        ("README.md", 7),
+        ("docs/models.md", 2),
+        ("docs/faithfulness.md", 2),
+        ("docs/tables.md", 6),
+        ("docs/pipelines.md", 2),
+    ],
 )
 def test_the_code_in_the_pages_runs(
     page: str, n_blocks: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from whycluster.arrays import Floats
 from whycluster.elementwise import elementwise
 from whycluster.errors import InvalidInputError
-from whycluster.table import is_missing
+from whycluster.table import is_missing, to_days
 
 LIKE_IDENTIFIER = "like an identifier"
 _OTHERWISE = "It did when the columns were told apart."
@@ -28,7 +28,6 @@ _ENOUGH = 10  # values to tell an identifier from
 _NEARLY_ALL = 0.9
 _LARGEST = 1e150  # beyond it, squares overflow
 _DAY = 86_400e6  # microseconds
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _NUMBERS = (Real, Decimal, np.bool_)
 
 
@@ -108,19 +107,7 @@ def _days(column: Column) -> NDArray[Any]:
         days = series.dt.total_microseconds().cast(nw.Float64()).to_numpy()
     if days.dtype == np.float64:
         return days / _DAY
-    return _one_by_one(column, "dates or durations", (date, time, timedelta), _day)
-
-
-def _day(value: date | time | timedelta) -> float:
-    if isinstance(value, timedelta):
-        return value.total_seconds() / 86_400
-    if isinstance(value, time):
-        return (value.hour + (value.minute + (value.second + value.microsecond / 1e6) / 60) / 60) / 24
-    if not isinstance(value, datetime):
-        return float(value.toordinal() - _EPOCH.toordinal())
-    if value.tzinfo is None:
-        value = value.replace(tzinfo=timezone.utc)
-    return (value - _EPOCH).total_seconds() / 86_400
+    return _one_by_one(column, "dates or durations", (date, time, timedelta), to_days)
 
 
 def _one_by_one(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from whycluster import passes
@@ -13,7 +14,7 @@ from whycluster.explanation import Explanation
 from whycluster.network import Network
 from whycluster.neuralize import OnlyLabels, look_into
 from whycluster.propagate import DEFAULT_RULE
-from whycluster.table import FrameTable, open_table
+from whycluster.table import RawTable, Table, column_names, open_table
 
 
 def explain(
@@ -35,10 +36,12 @@ def explain(
     Parameters
     ----------
     model : a fitted clustering model, the labels of a clustering (one for each row of X, -1 for noise), an
-        array of centroids, or a `Network` made before; `neuralize` says which models. Labels, and models
-        that have only labels, are explained through a `Surrogate`, each row for the label it has.
+        array of centroids, or a `Network` made before; `neuralize` says which models. A pipeline is explained
+        in the columns that it was given. Labels, and models that have only labels, are explained through a
+        `Surrogate`, each row for the label it has.
     X : (n, d) the rows to explain: a NumPy array, a SciPy sparse matrix, or a pandas, polars or pyarrow table
-        of numbers and booleans. A frame is matched by name with the columns the model was fitted on.
+        of numbers and booleans; for pipelines whatever these take, for labels frames with categories, dates
+        and missing values too. A frame is matched by name with the columns the model was fitted on.
     target : a cluster, or one per row. Explains why the row is in this cluster or, where it is not,
         why not: its contrast with the cluster that won (in a tree, with the pair that speaks most against
         it). By default the cluster of each row.
@@ -108,9 +111,25 @@ def _fit_surrogate(
     """The network of a surrogate for these labels of these rows, and the labels by its names."""
     from whycluster.surrogate import Surrogate  # loads scikit-learn
 
-    table = open_table(X, where="explain", feature_names=feature_names)
+    names = column_names(X, "explain", "X")
+    table = open_table(X, where="explain", feature_names=feature_names, any_kind=names is not None)
+    if isinstance(table, RawTable) or (names is not None and table.has_missing()):
+        return _fit_behind_encoder(labels, table)
     surrogate = Surrogate().fit_rows(passes.to_finite_array(table), labels, "explain")
-    return surrogate.network(table.feature_names if isinstance(table, FrameTable) else None), surrogate.given_
+    return surrogate.network(names), surrogate.given_
+
+
+def _fit_behind_encoder(labels: Any, table: Table) -> tuple[Network, NDArray[Any]]:
+    """The same for a frame with categories, dates or missing values, which are encoded first."""
+    from whycluster.frontends.pipeline import network_behind
+    from whycluster.surrogate import Surrogate
+    from whycluster.tabular import encode
+
+    columns, rows = encode(table.native, "explain")
+    surrogate = Surrogate().fit_rows(np.ascontiguousarray(rows), labels, "explain")
+    names = table.feature_names if all(isinstance(name, str) for name in table.feature_names) else None
+    network = network_behind([("columns", columns)], surrogate.network(None), table.n_features, names)
+    return network, surrogate.given_
 
 
 def _check_labels(model: Any, X: Any) -> None:

@@ -208,7 +208,7 @@ class Explanation:
         lines = [[str(f), _shown(v), _shown(r), console.bar(r, largest)] for f, v, r in cells]
         n_left = len(self.feature_names) - len(lines)
         if n_left:
-            rest = one.relevance.sum() - top.relevance.sum()
+            rest = np.delete(one.relevance[0], _largest(np.abs(one.relevance), len(lines))[0]).sum()
             lines.append([f"{n_left} more feature{'s' * (n_left != 1)}", "", f"{rest:.3g}", ""])
         residual = float(one.residual[0])
         if self.threshold is not None:

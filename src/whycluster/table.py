@@ -24,6 +24,8 @@ from whycluster.arrays import Codes, Floats, is_sparse
 from whycluster.errors import InvalidInputError
 
 _ENOUGH = 10  # rows to tell from that columns stand in another order
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+_DAY = dt.timedelta(days=1)
 _SCAN_VALUES = 1 << 19  # values per block (4 MB) when a table is only looked through
 
 
@@ -111,6 +113,10 @@ class Table(ABC):
     def to_objects(self) -> NDArray[Any]:
         """All values as the user knows them, (n, d)."""
         return self.to_array()
+
+    def has_missing(self) -> bool:
+        """Whether a value is NaN."""
+        return any(np.isnan(block).any() for _, block in self.blocks())
 
     def first_not_finite(self) -> tuple[int, Hashable, float] | None:
         """The first NaN or infinity as (row, feature name, value), or None."""
@@ -330,17 +336,22 @@ def is_missing(value: Any) -> bool:
         return False
 
 
+def to_days(value: dt.date | dt.time | dt.timedelta) -> float:
+    """A date as days since 1970, in UTC; a time of day or a duration as days."""
+    if isinstance(value, dt.timedelta):
+        return value / _DAY
+    if isinstance(value, dt.time):
+        return (dt.datetime.combine(_EPOCH, value, tzinfo=dt.timezone.utc) - _EPOCH) / _DAY
+    if not isinstance(value, dt.datetime):
+        return float(value.toordinal() - _EPOCH.toordinal())
+    return ((value if value.tzinfo else value.replace(tzinfo=dt.timezone.utc)) - _EPOCH) / _DAY
+
+
 def _as_number(value: Any) -> float:
-    """A number, a date as days since 1970, a duration in days, NaN for what is missing."""
+    """A number, a date or duration in days, NaN for what is missing."""
     if is_missing(value):
         return math.nan
-    if isinstance(value, dt.timedelta):
-        return value / dt.timedelta(days=1)
-    if isinstance(value, dt.datetime):
-        return (value.replace(tzinfo=None) - dt.datetime(1970, 1, 1)) / dt.timedelta(days=1)
-    if isinstance(value, dt.date):
-        return float((value - dt.date(1970, 1, 1)).days)
-    return float(value)
+    return to_days(value) if isinstance(value, (dt.date, dt.timedelta)) else float(value)
 
 
 def _is_number(value: Any) -> bool:

@@ -105,7 +105,7 @@ def pipeline(
     _check_model(model, n_clusters)
     check_whole(max_clusters, 2, where, "max_clusters")
     find_elbow = _load_kneedle() if model is None and n_clusters is None else None
-    columns, X = _fit_encoder(frame, category_weight, max_categories, keep, where)
+    columns, X = encode(frame, where, category_weight, max_categories, keep)
     inertias: dict[int, float] = {}
     if find_elbow is not None:
         inertias = _inertias(np.asarray(X), max_clusters, random_state)
@@ -135,7 +135,7 @@ def encoder(
     -------
     encoder : fitted ``ColumnTransformer``, with the attribute ``left_out_``
     """
-    return _fit_encoder(frame, category_weight, max_categories, keep, "encoder")[0]
+    return encode(frame, "encoder", category_weight, max_categories, keep)[0]
 
 
 @elementwise
@@ -144,10 +144,10 @@ def weigh(X: Any, weight: float) -> Any:
     return X * weight
 
 
-def _fit_encoder(
-    frame: Any, category_weight: float, max_categories: int | None, keep: Any, where: str
+def encode(
+    frame: Any, where: str, category_weight: float = 1.0, max_categories: int | None = 50, keep: Any = ()
 ) -> tuple[ColumnTransformer, Any]:
-    """The encoder, fitted, and the rows that it makes; warn of what it leaves out."""
+    """What `encoder` gives, and the rows that it makes; warn of what it leaves out."""
     if not _is_number(category_weight) or not 0 < category_weight < np.inf:
         raise InvalidInputError(
             f"{where}: category_weight must be a number above 0; got {category_weight!r}."

@@ -31,8 +31,8 @@ def demo() -> str:
         row = int(by_evidence[rank])
         parts.append(f"The {kind} wine. {exp.tell(row)}")
     parts.append(
-        "evidence: squared distance to the nearest competing centroid minus that to the own one, in standard\n"
-        "deviations; 0 on the boundary. relevance: what each feature brings to it, + for the cluster,\n"
-        "- against it. The relevances of a wine add up to its evidence."
+        "evidence: squared distance to the nearest competing centroid minus that to the own one, in\n"
+        "standard deviations; 0 on the boundary. relevance: what each feature brings to it, + for the\n"
+        "cluster, - against it. The relevances of a wine add up to its evidence."
     )
     return "\n\n".join(parts)
