@@ -22,6 +22,7 @@ from whycluster.energies.softmin import KernelEnergy
 from whycluster.energies.squared import SquaredEnergy
 
 _LARGE = 1 << 22  # a matrix of more values is not decomposed
+_FEW_PAIRS = 1 << 20  # values for all pairs of clusters
 
 
 def through(energy: Energy, matrix: Any, shift: Floats, offset: Floats | None) -> Energy:
@@ -77,8 +78,8 @@ class MixingEnergy(Energy):
         self.stiffness, self.adds_up = energy.stiffness, energy.adds_up
         self._moved = shift if energy.offset is None else shift - energy.offset
         self._n_outputs = n_outputs
-        self.scratch_width = n_outputs + max(energy.scratch_width, self.work_width)
         self.prepare(np.zeros((self.n_clusters, self.n_features)) if means is None else means)
+        self.scratch_width = n_outputs + max(energy.scratch_width, self.work_width)
 
     @property
     @abstractmethod
@@ -145,20 +146,13 @@ class _Prototypes:
         self.products = self.slopes * self.points
 
 
-def _assemble(
-    x: Floats,
-    slopes: Floats,
-    points: Floats,
-    products: Floats,
-    own_slopes: Floats,
-    own_points: Floats,
-    out: Floats,
-) -> None:
+def _assemble(x: Floats, *sums: Floats, out: Floats) -> None:
     """The sum of a_k (g_c - g_k) * (2 x - v_c - v_k), with g = u A, into ``out``; all arrays are (b, D).
 
     Given are the sums of a_k g_k, a_k v_k and a_k g_k v_k, with weights that sum to zero over all prototypes,
-    those of c among them; and g_c and v_c, the first of which is overwritten.
+    those of c among them; and g_c and v_c. The one before the last is overwritten.
     """
+    slopes, points, products, own_slopes, own_points = sums
     np.multiply(x, -2.0, out=out)
     out += own_points
     out *= slopes
@@ -179,11 +173,16 @@ class MixedSquaresEnergy(MixingEnergy):
     @property
     def work_width(self) -> int:
         """Sums over the clusters, and what is the own cluster's."""
-        return 5 * self.n_features
+        return (5 if self._pairs is None else 3) * self.n_features
 
     def prepare(self, means: Floats) -> None:
         """g_k and v_k."""
         self._prototypes = _Prototypes(self, self.energy, means)
+        self._pairs = None
+        if self.n_clusters**2 * self.n_features <= _FEW_PAIRS:
+            g, v = self._prototypes.slopes, self._prototypes.points
+            apart = g[:, None] - g
+            self._pairs = 2.0 * apart, apart * (v[:, None] + v)
         self._lines = None
         if self.energy.lines is not None:
             slopes, bias = self.energy.lines
@@ -200,16 +199,33 @@ class MixedSquaresEnergy(MixingEnergy):
         self.energy.keep_ties(out)
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """Three matrix products, and rows of the own cluster."""
-        sums = carve(scratch, *[self.n_features] * 5)
+        """Three matrix products, and rows of the own cluster; or two, of each cluster by itself."""
         own = weights.argmin(axis=1)  # the one weight that is negative
+        if self._pairs is not None:
+            self._combine_by_cluster(x, weights, own, out, scratch)
+            return
+        sums = carve(scratch, *[self.n_features] * 5)
         known = self._prototypes
         for prototypes, total in zip((known.slopes, known.points, known.products), sums, strict=False):
             np.matmul(weights, prototypes, out=total)
         for prototypes, mine in zip((known.slopes, known.points), sums[3:], strict=True):
             np.take(prototypes, own, axis=0, out=mine, mode="clip")  # otherwise NumPy fills a copy first
-        slopes, points, products, own_slopes, own_points = sums
-        _assemble(x, slopes, points, products, own_slopes, own_points, out)
+        _assemble(x, *sums, out=out)
+
+    def _combine_by_cluster(
+        self, x: Floats, weights: Floats, own: Codes, out: Floats, scratch: Floats
+    ) -> None:
+        """Of few clusters, what their pairs have in common is known; a third faster."""
+        assert self._pairs is not None
+        for c, (slopes, products) in enumerate(zip(*self._pairs, strict=True)):
+            rows = np.flatnonzero(own == c)
+            mine, split, rest = (part[: len(rows)] for part in carve(scratch, *[self.n_features] * 3))
+            np.take(x, rows, axis=0, out=mine, mode="clip")
+            np.matmul(weights[rows], slopes, out=split)
+            split *= mine
+            np.matmul(weights[rows], products, out=rest)
+            split -= rest
+            out[rows] = split
 
 
 class MixedKernelEnergy(MixingEnergy):
@@ -241,8 +257,7 @@ class MixedKernelEnergy(MixingEnergy):
                     sums[3 + i][mine] = some[mine]
                 some *= weights[:, k, None]
                 sums[i] += some
-        slopes, points, products, own_slopes, own_points = sums
-        _assemble(x, slopes, points, products, own_slopes, own_points, out)
+        _assemble(x, *sums, out=out)
 
 
 class MixedTreeEnergy(MixingEnergy):
