@@ -22,6 +22,7 @@ test: $(TEST)/installed $(BIO)/installed
 
 bench: $(TEST)/installed
 	$(TEST)/bin/python -m benchmarks.speed
+	$(TEST)/bin/python -m benchmarks.pipelines
 	$(TEST)/bin/python -m benchmarks.kernel
 	$(TEST)/bin/python -m benchmarks.surrogate
 	$(TEST)/bin/python -m benchmarks.startup
