@@ -104,7 +104,13 @@ class Form:
     def map(
         self, run: Run, matrix: Matrix, center: Floats | None = None, shift: Floats | None = None
     ) -> Form:
-        """After a step that gives matrix (z - center) + shift."""
+        """After a step that gives matrix (z - center) + shift.
+
+        What was only scaled before is atoms as it is: which point is near does not depend on the units that
+        columns came in.
+        """
+        if self.matrix is not None and not self.mixes:
+            return self.settled().map(run, matrix, center, shift)
         first = self.matrix is None
         mine = 0.0 if self.shift is None else self.shift
         offset = np.zeros(matrix.shape[0]) if shift is None else np.array(shift, dtype=np.float64)
@@ -146,7 +152,7 @@ class Form:
         if not self.mixes:
             return self.bend(run)
         # z / |z| = A s (t - c - t0) with s = 1 / |z| and t0 such that A t0 = -o. What of o no t0 reaches
-        # becomes # an atom that is no column's.
+        # becomes an atom that is no column's.
         assert self.matrix is not None
         shift = np.zeros(self.n_outputs) if self.shift is None else self.shift
         start = lift(self.matrix, -shift)
@@ -206,8 +212,9 @@ def join(forms: Sequence[Form], run: Run) -> Form:
     """The outputs of several forms side by side, which ``run`` gives too."""
     if any(form.below is not None for form in forms):
         return _join_bent(forms, run)
+    forms = [form.settled() for form in forms]
     if not any(form.mixes for form in forms):
-        return Form(run=run, source=np.concatenate([form.owner for form in forms]))
+        return Form(run=run, source=np.concatenate([form.source for form in forms]))
     return Form(
         run=run,
         source=np.concatenate([form.source for form in forms]),
