@@ -64,12 +64,19 @@ class MixingEnergy(Energy):
     offset : (D,) subtracted from the rows to give x
     means : (K, D) the means of the members of each cluster, as x; by default the shortest points that map
         onto what stands for the clusters
+    sizes : (K,) how many members these are
     """
 
     needs_means = True
 
     def __init__(
-        self, energy: Energy, matrix: Any, shift: Floats, offset: Floats | None, means: Floats | None = None
+        self,
+        energy: Energy,
+        matrix: Any,
+        shift: Floats,
+        offset: Floats | None,
+        means: Floats | None = None,
+        sizes: Codes | None = None,
     ) -> None:
         self.energy, self.matrix, self.shift, self.offset = energy, matrix, shift, offset
         self.n_clusters, (n_outputs, self.n_features) = energy.n_clusters, matrix.shape
@@ -78,6 +85,7 @@ class MixingEnergy(Energy):
         self._moved = shift if energy.offset is None else shift - energy.offset
         self._n_outputs = n_outputs
         self.scratch_width = n_outputs + max(energy.scratch_width, self.work_width)
+        self.sizes = np.zeros(self.n_clusters, dtype=np.intp) if sizes is None else sizes
         self.prepare(np.zeros((self.n_clusters, self.n_features)) if means is None else means)
 
     @property
@@ -112,7 +120,7 @@ class MixingEnergy(Energy):
     def with_means(self, means: Floats, sizes: Codes) -> Energy:
         """With the means of the members of each cluster; one that has none keeps its shortest point."""
         means = np.where(sizes[:, None] > 0, means, 0.0)
-        return type(self)(self.energy, self.matrix, self.shift, self.offset, means)
+        return type(self)(self.energy, self.matrix, self.shift, self.offset, means, sizes)
 
     def lifted(self, points: Floats, starts: Floats) -> Floats:
         """Points of z, (k, m), as the points of x that map onto them, nearest to ``starts``, (k, D)."""
@@ -230,8 +238,14 @@ class MixedTreeEnergy(MixingEnergy):
         return int(self.energy.nodes.n_clusters) + self.n_features
 
     def prepare(self, means: Floats) -> None:
-        """Of each node its g and its v, near the mean of the clusters under it; of each pair g v crossed."""
-        starts = np.array([means[under].mean(axis=0) for under in self.energy.tree.under])
+        """Of each node its g and its v, near the mean of all members under it; of each pair g v crossed."""
+        sizes = [self.sizes[under] for under in self.energy.tree.under]
+        starts = np.array(
+            [
+                n @ means[under] / max(1, n.sum())
+                for n, under in zip(sizes, self.energy.tree.under, strict=True)
+            ]
+        )
         nodes = _Prototypes(self, self.energy.nodes, starts)
         g, v = nodes.slopes, nodes.points
         self._slopes, self._products = g, g * v
