@@ -143,11 +143,11 @@ def summarize(
     present, group = np.unique(assigned, return_inverse=True)
     size = np.bincount(group, minlength=len(present))
     reference = _typical(table)  # means are taken from here, so that data far from 0 keep their digits
-    moved = _sums(table, group, reference) / size[:, None]
+    moved, there = _means(table, group, reference)
     n_explained = np.bincount(group, weights=explained, minlength=len(present))
     chosen = n_explained > 0
-    inside, outside = moved + reference, _outside(moved, size) + reference
-    direction: NDArray[Any] = _directions(moved, size)
+    inside, outside = moved + reference, _outside(moved, there) + reference
+    direction: NDArray[Any] = _directions(moved, there)
     direction[[isinstance(name, str) and name == NOISE for name in labels[present].tolist()]] = "far"
     if table.categories:
         direction = direction.astype(object)  # text of any length
@@ -155,9 +155,9 @@ def summarize(
             most = frequency.argmax(axis=1)
             direction[:, column] = [str(table.categories[column][code]) for code in most]
             inside[:, column] = frequency[np.arange(len(size)), most]
-            outside[:, column] = _outside(frequency, size)[np.arange(len(size)), most]
+            outside[:, column] = _outside(frequency, size[:, None])[np.arange(len(size)), most]
         direction = direction.astype(str)
-    total = _sums(ArrayTable.of(relevance), group, np.zeros(table.n_features), explained)[chosen]
+    total = _sums(ArrayTable.of(relevance), group, explained)[chosen]
     return Summary(
         clusters=labels[present[chosen]],
         size=n_explained[chosen].astype(np.intp),
@@ -176,21 +176,40 @@ def _typical(table: Table, n_rows: int = 1001) -> Floats:
     if table.n_rows == 0:
         return np.zeros(table.n_features)
     some = np.linspace(0, table.n_rows - 1, min(n_rows, table.n_rows)).astype(np.intp)
-    return np.asarray(np.median(table.take(some).to_array(), axis=0))
+    rows = table.take(some).to_array()
+    rows[:, np.isnan(rows).all(axis=0)] = 0.0  # a column without any value
+    return np.asarray(np.nanmedian(rows, axis=0))
 
 
-def _sums(table: Table, group: Codes, reference: Floats, weights: NDArray[np.bool_] | None = None) -> Floats:
-    """Sums of the rows minus the reference over each group, (G, d); only of rows with a weight."""
+def _means(table: Table, group: Codes, reference: Floats) -> tuple[Floats, Floats]:
+    """Of each group the mean of the rows minus the reference, over the values that are there; and how many.
+
+    Both (G, d); NaN where there is none.
+    """
+    sums = np.zeros((group.max(initial=-1) + 1, table.n_features))
+    there = np.zeros_like(sums)
+    for start, block in table.blocks():
+        rows = slice(start, start + len(block))
+        member = _members(group[rows], np.ones(len(block)), len(sums))
+        known = ~np.isnan(block)
+        sums += np.asarray(member.T @ np.where(known, block - reference, 0.0))
+        there += np.asarray(member.T @ known.astype(np.float64))
+    return np.divide(sums, there, out=np.full_like(sums, np.nan), where=there > 0), there
+
+
+def _members(group: Codes, weights: Floats, n_groups: int) -> Any:
+    """(n, G) the weight of each row, in the column of its group."""
     from scipy import sparse
 
+    return sparse.csr_array((weights, group, np.arange(len(group) + 1)), shape=(len(group), n_groups))
+
+
+def _sums(table: Table, group: Codes, weights: NDArray[np.bool_]) -> Floats:
+    """Sums of the rows that have a weight over each group, (G, d)."""
     sums = np.zeros((group.max(initial=-1) + 1, table.n_features))
     for start, block in table.blocks():
         rows = slice(start, start + len(block))
-        counted = np.ones(len(block)) if weights is None else weights[rows].astype(np.float64)
-        member = sparse.csr_array(
-            (counted, group[rows], np.arange(len(block) + 1)), shape=(len(block), len(sums))
-        )
-        sums += np.asarray(member.T @ (block - reference))
+        sums += np.asarray(_members(group[rows], weights[rows].astype(np.float64), len(sums)).T @ block)
     return sums
 
 
@@ -206,27 +225,36 @@ def _frequencies(table: Table, group: Codes, n_groups: int) -> dict[int, Floats]
     return {column: count / size for column, count in counts.items()}
 
 
-def _outside(inside: Floats, size: NDArray[np.intp]) -> Floats:
-    """The mean of the rows that are not in the group, (G, d); NaN where there are none."""
-    others = np.where(np.eye(len(size), dtype=bool), 0, size)
+def _outside(inside: Floats, size: NDArray[Any]) -> Floats:
+    """The mean of the rows that are not in the group, (G, d); NaN where there are none.
+
+    ``size`` is how many rows count in each group, (G, d) or (G, 1).
+    """
+    other = 1.0 - np.eye(len(size))
+    total, n_others = other @ (size * _or_zero(inside)), other @ size
     outside = np.full_like(inside, np.nan)
-    n_others = others.sum(axis=1, keepdims=True)
-    np.divide(others @ inside, n_others, out=outside, where=n_others > 0)
+    np.divide(total, n_others, out=outside, where=n_others > 0)
     return outside
 
 
-def _directions(inside: Floats, size: NDArray[np.intp]) -> NDArray[np.str_]:
+def _directions(inside: Floats, size: Floats) -> NDArray[np.str_]:
     """Where each group's mean stands among those of the others, which count by their rows, (G, d)."""
     words = np.full(inside.shape, "", dtype="<U6")
-    weight = size / max(1, size.sum())
-    spread = np.sqrt(np.maximum(weight @ inside**2 - (weight @ inside) ** 2, 0.0))
+    weight, mean_or_zero = size / np.maximum(1, size.sum(axis=0)), _or_zero(inside)
+    square = (weight * mean_or_zero**2).sum(axis=0)
+    spread = np.sqrt(np.maximum(square - (weight * mean_or_zero).sum(axis=0) ** 2, 0.0))
     outside = _outside(inside, size)
     for group, mean in enumerate(inside):
         rounding = _ROUNDING * np.maximum(np.abs(inside), np.abs(mean))
         apart = np.abs(inside - mean) > np.maximum(rounding, _ALIKE * spread)
-        above = size @ (apart & (inside > mean))
-        below = size @ (apart & (inside < mean))
+        above = (size * (apart & (inside > mean))).sum(axis=0)
+        below = (size * (apart & (inside < mean))).sum(axis=0)
         words[group][above + below > 0] = "middle"
         words[group][(below > 3 * above) & (mean > outside[group])] = "high"
         words[group][(above > 3 * below) & (mean < outside[group])] = "low"
     return words
+
+
+def _or_zero(means: Floats) -> Floats:
+    """Groups without a value count for nothing."""
+    return np.where(np.isnan(means), 0.0, means)
