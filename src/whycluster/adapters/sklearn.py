@@ -91,13 +91,20 @@ def _feature_agglomeration(model: Any) -> Network:
 def _pipeline(model: Any) -> Network | OnlyLabels:
     """Its last step, behind the others."""
     from whycluster.frontends.pipeline import network_behind
+    from whycluster.frontends.steps import first_to_see
 
     check_fitted(model)
-    last = look_into(model.steps[-1][1], None, ())
+    end = model.steps[-1][1]
+    if end is None or isinstance(end, str):
+        raise UnsupportedModelError(
+            f"neuralize: the last step of the pipeline must be a clustering model; got {end!r}."
+        )
+    last = look_into(end, None, ())
     if isinstance(last, OnlyLabels):
         return last
-    n_columns = getattr(model, "n_features_in_", last.n_features)
-    return network_behind(model.steps[:-1], last, n_columns, names_of(model))
+    first = first_to_see(model)
+    n_columns = getattr(first, "n_features_in_", last.n_features)
+    return network_behind(model.steps[:-1], last, n_columns, names_of(first))
 
 
 @adapt.register(NearestCentroid)
