@@ -92,15 +92,22 @@ def _feature_agglomeration(model: Any) -> Network:
 def _pipeline(model: Any) -> Network | OnlyLabels | AwaitingColumns:
     """Its last step, behind the others."""
     from whycluster.frontends.pipeline import network_behind
+    from whycluster.frontends.steps import first_to_see
 
     check_fitted(model)
-    last = first_look(model.steps[-1][1])
+    end = model.steps[-1][1]
+    if end is None or isinstance(end, str):
+        raise UnsupportedModelError(
+            f"neuralize: the last step of the pipeline must be a clustering model; got {end!r}."
+        )
+    last = first_look(end)
     if isinstance(last, OnlyLabels):
         return last
-    n_columns = getattr(model, "n_features_in_", last.n_features)
+    first = first_to_see(model)
+    n_columns = getattr(first, "n_features_in_", last.n_features)
 
     def behind(network: Network) -> Network:
-        return network_behind(model.steps[:-1], network, n_columns, names_of(model))
+        return network_behind(model.steps[:-1], network, n_columns, names_of(first))
 
     if isinstance(last, AwaitingColumns):
         place = last.place

@@ -11,7 +11,7 @@ from whycluster.energies.descent import TreeEnergy
 from whycluster.energies.energy import Energy
 from whycluster.energies.gaussian import DiagonalGaussianEnergy, GaussianEnergy
 from whycluster.energies.linear import CosineEnergy, LinearEnergy
-from whycluster.energies.mixing import BentEnergy, through
+from whycluster.energies.mixing import BentEnergy, LinearMap, through
 from whycluster.energies.softmin import FloorEnergy, KernelEnergy
 from whycluster.energies.squared import SquaredEnergy
 
@@ -26,6 +26,7 @@ __all__ = [
     "GaussianEnergy",
     "KernelEnergy",
     "LinearEnergy",
+    "LinearMap",
     "ManhattanEnergy",
     "MixedEnergy",
     "SquaredEnergy",

@@ -10,6 +10,7 @@ model compares with, by the shortest step that makes it so. Then the relevances 
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,15 +26,55 @@ _LARGE = 1 << 22  # a matrix of more values is not decomposed
 _FEW_PAIRS = 1 << 20  # values for all pairs of clusters
 
 
-def through(energy: Energy, matrix: Any, shift: Floats, offset: Floats | None) -> Energy:
-    """The energies of z = A x + o, split over the features of x.
+@dataclass(frozen=True)
+class LinearMap:
+    """z = A x + o.
 
-    Parameters
+    Attributes
     ----------
-    energy : of z
     matrix, shift : (m, D) A, dense or sparse, and (m,) o
     offset : (D,) what is subtracted from rows to give x
+    unit : (D,) by how much each feature of x counts as moved by 1; by default 1
     """
+
+    matrix: Any
+    shift: Floats
+    offset: Floats | None = None
+    unit: Floats | None = None
+
+    def apply(self, x: Floats, moved: Floats, z: Floats) -> None:
+        """Write A x + o, with another o, into ``z`` of shape (b, m)."""
+        if is_sparse(self.matrix):
+            z[...] = (self.matrix @ x.T).T
+        else:
+            np.matmul(x, self.matrix.T, out=z)
+        z += moved
+
+    def pull(self, slope: Floats, out: Floats) -> None:
+        """Write A^T w of each row into ``out`` of shape (b, D)."""
+        if is_sparse(self.matrix):
+            out[...] = (self.matrix.T @ slope.T).T
+        else:
+            np.matmul(slope, self.matrix, out=out)
+
+    def lift(self, target: Floats) -> Floats:
+        """The shortest x with A x = target, or as near as it gets: (m,) to (D,), (k, m) to (k, D).
+
+        How long it is depends on the units of x, which are not those that columns happen to come in.
+        """
+        unit = np.ones(self.matrix.shape[1]) if self.unit is None else self.unit
+        scaled = self.matrix * unit
+        if is_sparse(scaled) and scaled.shape[0] * scaled.shape[1] > _LARGE:
+            from scipy.sparse.linalg import lsqr
+
+            found = [lsqr(scaled, row, atol=1e-15, btol=1e-15)[0] for row in np.atleast_2d(target)]
+            return np.asarray(found * unit).reshape(*target.shape[:-1], len(unit))
+        dense = scaled.toarray() if is_sparse(scaled) else scaled
+        return np.asarray(np.linalg.lstsq(dense, target.T, rcond=None)[0].T * unit)
+
+
+def through(energy: Energy, linear: LinearMap) -> Energy:
+    """The energies of z = A x + o, split over the features of x."""
     kinds: tuple[tuple[Any, type[MixingEnergy]], ...] = (
         (SquaredEnergy, MixedSquaresEnergy),
         (KernelEnergy, MixedKernelEnergy),
@@ -41,18 +82,7 @@ def through(energy: Energy, matrix: Any, shift: Floats, offset: Floats | None) -
         ((DiagonalGaussianEnergy, GaussianEnergy), MixedGaussianEnergy),
     )
     kind = next((mixed for known, mixed in kinds if isinstance(energy, known)), SharedEnergy)
-    return kind(energy, matrix, shift, offset)
-
-
-def lift(matrix: Any, target: Floats) -> Floats:
-    """The shortest x with A x = target, or as near as it gets: (m,) to (D,), (k, m) to (k, D)."""
-    if is_sparse(matrix) and matrix.shape[0] * matrix.shape[1] > _LARGE:
-        from scipy.sparse.linalg import lsqr
-
-        found = [lsqr(matrix, row, atol=1e-15, btol=1e-15)[0] for row in np.atleast_2d(target)]
-        return np.asarray(found).reshape(*target.shape[:-1], matrix.shape[1])
-    dense = matrix.toarray() if is_sparse(matrix) else matrix
-    return np.asarray(np.linalg.lstsq(dense, target.T, rcond=None)[0].T)
+    return kind(energy, linear)
 
 
 class MixingEnergy(Energy):
@@ -61,25 +91,30 @@ class MixingEnergy(Energy):
     Parameters
     ----------
     energy : s_k
-    matrix, shift : (m, D) A and (m,) o
-    offset : (D,) subtracted from the rows to give x
+    linear : A and o
     means : (K, D) the means of the members of each cluster, as x; by default the shortest points that map
         onto what stands for the clusters
+    sizes : (K,) how many members these are
     """
 
     needs_means = True
 
     def __init__(
-        self, energy: Energy, matrix: Any, shift: Floats, offset: Floats | None, means: Floats | None = None
+        self, energy: Energy, linear: LinearMap, means: Floats | None = None, sizes: Codes | None = None
     ) -> None:
-        self.energy, self.matrix, self.shift, self.offset = energy, matrix, shift, offset
-        self.n_clusters, (n_outputs, self.n_features) = energy.n_clusters, matrix.shape
+        self.energy, self.linear, self.offset = energy, linear, linear.offset
+        self.n_clusters, (self.n_outputs, self.n_features) = energy.n_clusters, linear.matrix.shape
         self.gives_probabilities, self.tree = energy.gives_probabilities, energy.tree
         self.stiffness, self.adds_up = energy.stiffness, energy.adds_up
-        self._moved = shift if energy.offset is None else shift - energy.offset
-        self._n_outputs = n_outputs
+        self.moved = linear.shift if energy.offset is None else linear.shift - energy.offset
+        self.sizes = np.zeros(self.n_clusters, dtype=np.intp) if sizes is None else sizes
         self.prepare(np.zeros((self.n_clusters, self.n_features)) if means is None else means)
-        self.scratch_width = n_outputs + max(energy.scratch_width, self.work_width)
+        self.scratch_width = self.n_outputs + max(energy.scratch_width, self.work_width)
+
+    n_outputs: int
+    """m, how many features z has."""
+    moved: Floats
+    """(m,) o, as the energy takes z."""
 
     @property
     @abstractmethod
@@ -92,8 +127,8 @@ class MixingEnergy(Energy):
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """Those of z."""
-        z, rest = carve(scratch, self._n_outputs, self.energy.scratch_width)
-        self._map(x, z)
+        z, rest = carve(scratch, self.n_outputs, self.energy.scratch_width)
+        self.map(x, z)
         self.energy.energies(z, out, rest)
 
     @property
@@ -104,36 +139,25 @@ class MixingEnergy(Energy):
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """The chain rule."""
-        z, rest = carve(scratch, self._n_outputs, self.energy.scratch_width)
-        self._map(x, z)
+        z, rest = carve(scratch, self.n_outputs, self.energy.scratch_width)
+        self.map(x, z)
         slope = np.empty_like(z)
         self.energy.differentiate(z, weights, slope, rest)
-        self._pull(slope, out)
+        self.linear.pull(slope, out)
 
     def with_means(self, means: Floats, sizes: Codes) -> Energy:
         """With the means of the members of each cluster; one that has none keeps its shortest point."""
         means = np.where(sizes[:, None] > 0, means, 0.0)
-        return type(self)(self.energy, self.matrix, self.shift, self.offset, means)
+        return type(self)(self.energy, self.linear, means, sizes)
 
     def lifted(self, points: Floats, starts: Floats) -> Floats:
         """Points of z, (k, m), as the points of x that map onto them, nearest to ``starts``, (k, D)."""
-        missed = points - (self.matrix @ starts.T).T - self._moved
-        return np.asarray(starts + lift(self.matrix, missed))
+        missed = points - (self.linear.matrix @ starts.T).T - self.moved
+        return np.asarray(starts + self.linear.lift(missed))
 
-    def _map(self, x: Floats, z: Floats) -> None:
+    def map(self, x: Floats, z: Floats) -> None:
         """A x + o, as the energy takes it."""
-        if is_sparse(self.matrix):
-            z[...] = (self.matrix @ x.T).T
-        else:
-            np.matmul(x, self.matrix.T, out=z)
-        z += self._moved
-
-    def _pull(self, slope: Floats, out: Floats) -> None:
-        """A^T w of each row."""
-        if is_sparse(self.matrix):
-            out[...] = (self.matrix.T @ slope.T).T
-        else:
-            np.matmul(slope, self.matrix, out=out)
+        self.linear.apply(x, self.moved, z)
 
 
 class _Prototypes:
@@ -141,7 +165,7 @@ class _Prototypes:
 
     def __init__(self, energy: MixingEnergy, squares: SquaredEnergy, starts: Floats) -> None:
         moved = squares.prototypes if squares.offset is None else squares.prototypes - squares.offset
-        self.slopes = np.asarray((energy.matrix.T @ (moved * squares.scale).T).T)
+        self.slopes = np.asarray((energy.linear.matrix.T @ (moved * squares.scale).T).T)
         self.points = energy.lifted(moved, starts)
         self.products = self.slopes * self.points
 
@@ -186,7 +210,7 @@ class MixedSquaresEnergy(MixingEnergy):
         self._lines = None
         if self.energy.lines is not None:
             slopes, bias = self.energy.lines
-            self._lines = np.asarray((self.matrix.T @ slopes.T).T), bias + slopes @ self._moved
+            self._lines = np.asarray((self.linear.matrix.T @ slopes.T).T), bias + slopes @ self.moved
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """Linear in z, and so in x: z itself is not needed."""
@@ -244,8 +268,8 @@ class MixedKernelEnergy(MixingEnergy):
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """Averages over the support vectors of each cluster, by their shares."""
-        z, some, *sums = carve(scratch, self._n_outputs, *[self.n_features] * 6)
-        self._map(x, z)
+        z, some, *sums = carve(scratch, self.n_outputs, *[self.n_features] * 6)
+        self.map(x, z)
         own, known = weights.argmin(axis=1), self._prototypes
         for total in sums:
             total[...] = 0.0
@@ -271,8 +295,14 @@ class MixedTreeEnergy(MixingEnergy):
         return int(self.energy.nodes.n_clusters) + self.n_features
 
     def prepare(self, means: Floats) -> None:
-        """Of each node its g and its v, near the mean of the clusters under it; of each pair g v crossed."""
-        starts = np.array([means[under].mean(axis=0) for under in self.energy.tree.under])
+        """Of each node its g and its v, near the mean of all members under it; of each pair g v crossed."""
+        sizes = [self.sizes[under] for under in self.energy.tree.under]
+        starts = np.array(
+            [
+                n @ means[under] / max(1, n.sum())
+                for n, under in zip(sizes, self.energy.tree.under, strict=True)
+            ]
+        )
         nodes = _Prototypes(self, self.energy.nodes, starts)
         g, v = nodes.slopes, nodes.points
         self._slopes, self._products = g, g * v
@@ -304,13 +334,13 @@ class MixedGaussianEnergy(MixingEnergy):
     @property
     def work_width(self) -> int:
         """Slopes of the own component, of another, and what they are multiplied with."""
-        return 4 * int(self._n_outputs) + 2 * self.n_features
+        return 4 * self.n_outputs + 2 * self.n_features
 
     def prepare(self, means: Floats) -> None:
         """Where on the line from c to k the reference lies, and how steep h_k is there, (K, K, m)."""
         centers, n = self.energy.centers, self.n_clusters
         self._points = self.lifted(centers, means)
-        slopes = np.empty((n, n, self._n_outputs))  # of component k, at the mean of c
+        slopes = np.empty((n, n, self.n_outputs))  # of component k, at the mean of c
         for k in range(n):
             self.energy.slope(centers, k, slopes[:, k])
         # |mu_c - mu_k| in units of the covariance of k: how far c is off for it
@@ -324,9 +354,9 @@ class MixedGaussianEnergy(MixingEnergy):
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """sum_k a_k A^T w_k * (x - m_k), with w_k the mean of the slopes of h_k at z and at the reference."""
-        d, m = self.n_features, self._n_outputs
+        d, m = self.n_features, self.n_outputs
         z, mine, slope, total, near, pulled, points = carve(scratch, m, m, m, m, m, d, d)
-        self._map(x, z)
+        self.map(x, z)
         own = weights.argmin(axis=1)
         for c in np.unique(own).tolist():
             rows = np.flatnonzero(own == c)
@@ -341,15 +371,15 @@ class MixedGaussianEnergy(MixingEnergy):
             slope *= np.where(own == k, 0.0, 0.5 * weights[:, k])[:, None]
             total += slope
             part = self._part[own, k][:, None]
-            self._pull(slope * part, pulled)
+            self.linear.pull(slope * part, pulled)
             pulled *= self._points[k]
             out -= pulled
             slope *= 1.0 - part
             near += slope
-        self._pull(total, pulled)
+        self.linear.pull(total, pulled)
         pulled *= x
         out += pulled
-        self._pull(near, pulled)
+        self.linear.pull(near, pulled)
         np.take(self._points, own, axis=0, out=points, mode="clip")
         pulled *= points
         out -= pulled
@@ -365,11 +395,11 @@ class SharedEnergy(MixingEnergy):
     @property
     def work_width(self) -> int:
         """The relevance of z, and what moved it."""
-        return self.energy.scratch_width + int(self._n_outputs) + self.n_features
+        return self.energy.scratch_width + self.n_outputs + self.n_features
 
     def prepare(self, means: Floats) -> None:
         """The mean."""
-        self._shares = Shares(self.matrix, means.mean(axis=0))
+        self._shares = Shares(self.linear.matrix, means.mean(axis=0))
 
     def with_means(self, means: Floats, sizes: Codes) -> Energy:
         """With the mean of all rows."""
@@ -380,9 +410,9 @@ class SharedEnergy(MixingEnergy):
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """The split over z, then shared."""
         z, split, moved, rest = carve(
-            scratch, self._n_outputs, self._n_outputs, self.n_features, self.energy.scratch_width
+            scratch, self.n_outputs, self.n_outputs, self.n_features, self.energy.scratch_width
         )
-        self._map(x, z)
+        self.map(x, z)
         self.energy.combine(z, weights, split, rest)
         self._shares.share(x, split, out, moved)
 

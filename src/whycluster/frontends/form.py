@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from whycluster.arrays import Codes, Floats, is_sparse
-from whycluster.energies.mixing import lift
+from whycluster.energies import LinearMap
 
 Run: TypeAlias = Callable[[Any], Any]
 """From some of the user's rows, in their own container, to what the steps make of them."""
@@ -38,6 +38,7 @@ class Form:
     matrix : (m, D) A; None where the outputs are the atoms
     atoms : what gives t; where the outputs are the atoms, `run` does
     center, shift : (D,) c and (m,) o
+    unit : (D,) what counts as 1 in each atom: that to which it was scaled before it was mixed
     below : where mixed features were bent (a power of a principal component), what they were mixed of: the
         "columns" here are its outputs
     """
@@ -48,6 +49,7 @@ class Form:
     atoms: Run | None = None
     center: Floats | None = None
     shift: Floats | None = None
+    unit: Floats | None = None
     below: Form | None = None
 
     @classmethod
@@ -59,6 +61,12 @@ class Form:
     def n_outputs(self) -> int:
         """m, how many features the steps give."""
         return len(self.source) if self.matrix is None else int(self.matrix.shape[0])
+
+    @property
+    def linear(self) -> LinearMap:
+        """A, c and o, of a form that has them."""
+        shift = np.zeros(self.n_outputs) if self.shift is None else self.shift
+        return LinearMap(self.matrix, shift, self.center, self.unit)
 
     @cached_property
     def owner(self) -> Codes:
@@ -105,6 +113,11 @@ class Form:
         self, run: Run, matrix: Matrix, center: Floats | None = None, shift: Floats | None = None
     ) -> Form:
         """After a step that gives matrix (z - center) + shift."""
+        unit = self.unit
+        if self.matrix is not None and not self.mixes:
+            unit = _units(self.matrix)
+            if unit is None:
+                return self.settled().map(run, matrix, center, shift)
         first = self.matrix is None
         mine = 0.0 if self.shift is None else self.shift
         offset = np.zeros(matrix.shape[0]) if shift is None else np.array(shift, dtype=np.float64)
@@ -119,6 +132,7 @@ class Form:
             atoms=self.run if first else self.atoms,
             center=center if first else self.center,
             shift=offset,
+            unit=unit,
         )
 
     def scale(
@@ -146,17 +160,18 @@ class Form:
         if not self.mixes:
             return self.bend(run)
         # z / |z| = A s (t - c - t0) with s = 1 / |z| and t0 such that A t0 = -o. What of o no t0 reaches
-        # becomes # an atom that is no column's.
+        # becomes an atom that is no column's.
         assert self.matrix is not None
-        shift = np.zeros(self.n_outputs) if self.shift is None else self.shift
-        start = lift(self.matrix, -shift)
+        shift, unit = self.linear.shift, self.unit
+        start = self.linear.lift(-shift)
         left = shift + self.matrix @ start
         atoms, matrix, source = _Rescaled(self, start, length), self.matrix, self.source
         if np.abs(left).max(initial=0.0) > _ROUNDING * np.abs(shift).max(initial=0.0):
             atoms = replace(atoms, constant=True)
             source = np.append(source, NO_COLUMN)
+            unit = None if unit is None else np.append(unit, 1.0)
             matrix = sparse.hstack([sparse.csr_array(matrix), sparse.csr_array(left[:, None])]).tocsr()
-        return Form(then(self.run, run), source, matrix, atoms, below=self.below)
+        return Form(then(self.run, run), source, matrix, atoms, unit=unit, below=self.below)
 
     @property
     def is_plain(self) -> bool:
@@ -206,15 +221,17 @@ def join(forms: Sequence[Form], run: Run) -> Form:
     """The outputs of several forms side by side, which ``run`` gives too."""
     if any(form.below is not None for form in forms):
         return _join_bent(forms, run)
+    forms = [form.settled() for form in forms]
     if not any(form.mixes for form in forms):
-        return Form(run=run, source=np.concatenate([form.owner for form in forms]))
+        return Form(run=run, source=np.concatenate([form.source for form in forms]))
     return Form(
         run=run,
         source=np.concatenate([form.source for form in forms]),
         matrix=_side_by_side([_matrix(form) for form in forms]),
         atoms=_Beside([form.read_floats for form in forms]),
-        shift=np.concatenate(
-            [np.zeros(form.n_outputs) if form.shift is None else form.shift for form in forms]
+        shift=np.concatenate([form.linear.shift for form in forms]),
+        unit=np.concatenate(
+            [np.ones(len(form.source)) if form.unit is None else form.unit for form in forms]
         ),
     )
 
@@ -265,6 +282,17 @@ def to_floats(values: Any) -> Floats:
     if hasattr(dense, "to_numpy"):
         dense = dense.to_numpy()
     return np.asarray(dense, dtype=np.float64)
+
+
+def _units(matrix: Matrix) -> Floats | None:
+    """What a matrix that scales atoms one by one makes 1 of, (D,); None if it does more with an atom."""
+    rows = sparse.csr_array(matrix)
+    rows.eliminate_zeros()
+    if len(np.unique(rows.indices)) < rows.nnz or (np.diff(rows.indptr) > 1).any():
+        return None
+    units = np.ones(rows.shape[1])
+    units[rows.indices] = 1.0 / np.abs(rows.data)
+    return units
 
 
 def _matrix(form: Form) -> Matrix:

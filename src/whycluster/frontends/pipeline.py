@@ -10,14 +10,14 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.arrays import Codes, Floats, is_sparse
+from whycluster.arrays import Codes, Floats, is_real, is_sparse
 from whycluster.energies import BentEnergy, ColumnsEnergy, Energy, through
 from whycluster.errors import InvalidInputError
 from whycluster.frontends.form import NO_COLUMN, Form, to_floats
 from whycluster.frontends.steps import StepError, follow
 from whycluster.labels import Labels
 from whycluster.network import Network
-from whycluster.table import Table, open_table
+from whycluster.table import Table, is_missing, open_table
 
 
 def network_behind(
@@ -52,8 +52,7 @@ def network_behind(
 def _energy(form: Form, energy: Energy, n_columns: int) -> Energy:
     """The energies of the atoms, split over the columns."""
     if form.matrix is not None:
-        shift = np.zeros(form.n_outputs) if form.shift is None else form.shift
-        energy = through(energy, form.matrix, shift, form.center)
+        energy = through(energy, form.linear)
     if form.below is None:
         return ColumnsEnergy(energy, form.source, n_columns)
     below = form.below
@@ -135,11 +134,14 @@ class StagedTable(Table):
         return out
 
     def _upper(self, form: Form, start: int, stop: int) -> Floats:
-        atoms = form.atoms or form.run
-        values = self.transformed(start, stop, atoms)
-        if form.matrix is not None:
-            return to_floats(values)
-        return self.stages.to_numbers(values, self.where)
+        values = self.transformed(start, stop, form.atoms or form.run)
+        try:
+            return self.stages.to_numbers(values, self.where) if form.matrix is None else to_floats(values)
+        except (TypeError, ValueError) as error:
+            rows = f"in rows {start} to {stop - 1}"
+            raise InvalidInputError(
+                f"{self.where}: {self.name}, {rows}: the steps leave what is no number: {error}"
+            ) from error
 
     def transformed(self, start: int, stop: int, run: Any) -> Any:
         """What a function makes of some rows."""
@@ -191,11 +193,24 @@ class StagedTable(Table):
         """The first value that the steps leave missing or infinite, in the column that it comes from."""
         form = self.stages.form
         for rows in self.slices():
-            values = to_floats(self._upper(form, rows.start, rows.stop))
+            with np.errstate(all="ignore"):
+                values = to_floats(self._upper(form, rows.start, rows.stop))
             bad = np.argwhere(~np.isfinite(values))
             if len(bad):
-                row, atom = bad[0]
+                row, atom = rows.start + int(bad[0, 0]), bad[0, 1]
                 column = form.source[atom] if form.below is None else NO_COLUMN
-                name = self.feature_names[column] if column >= 0 else "made of several"
-                return rows.start + int(row), name, float(values[row, atom])
+                if column < 0:
+                    return row, "made of several", float(values[tuple(bad[0])])
+                self._tell_made(row, column, float(values[tuple(bad[0])]))
+                return row, self.feature_names[column], float(values[tuple(bad[0])])
         return None
+
+    def _tell_made(self, row: int, column: int, value: float) -> None:
+        """Raise if it is the steps that made it, of a value that was there."""
+        given = self.raw.take(np.array([row])).pick(np.array([[column]]))[0, 0]
+        if is_missing(given) or (is_real(given) and np.isinf(given)):
+            return
+        raise InvalidInputError(
+            f"{self.where}: {self.name} must have values that the steps make finite numbers of; of "
+            f"row {row}, feature {self.feature_names[column]!r}, which holds {given!s}, they make {value}."
+        )

@@ -107,6 +107,20 @@ def _is(transformer: Any, word: str) -> bool:
     return isinstance(transformer, str) and transformer == word
 
 
+def first_to_see(step: Any) -> Any:
+    """What in a step takes the columns themselves and knows them; None where there is no such thing.
+
+    A Pipeline or FeatureUnion asks its first part only, which may be the word 'passthrough'.
+    """
+    if hasattr(step, "n_features_in_"):
+        return step
+    if isinstance(step, Pipeline):
+        parts = [part for _, part in step.steps if part is not None and not _is(part, "passthrough")][:1]
+    else:
+        parts = [part for _, part in getattr(step, "transformer_list", ())]
+    return next((found for found in map(first_to_see, parts) if found is not None), None)
+
+
 @functools.singledispatch
 def _after(transformer: Any, step: Step, form: Form) -> Form:
     """The form after a step; a class that is not registered here is refused."""

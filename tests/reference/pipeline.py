@@ -1,0 +1,235 @@
+"""Relevance behind the steps of a pipeline, in loops: the linear map is found by moving one atom at a time.
+
+Atoms are the features before the first step that mixes columns, each made of one column; a test names them,
+with their columns, and the rest of the steps as a function of them. Slow and obvious.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tests.reference.neon import Matrix, Vector
+
+Rest = Callable[[Matrix], Matrix]
+"""The steps after the atoms: from rows of atoms to rows of what the model takes."""
+
+Pair = tuple[float, float, Vector]
+"""Of a row and a competitor: h_k, what of it is no atom's, and its split over the atoms."""
+
+
+@dataclass(frozen=True)
+class Front:
+    """z = A (t - base) + o."""
+
+    A: Matrix  # (m, D)
+    base: Vector  # (D,)
+    o: Vector  # (m,)
+
+    def to_z(self, t: Vector) -> Vector:
+        return np.asarray(self.A @ (t - self.base) + self.o)
+
+    def moved_onto(self, start: Vector, z: Vector) -> Vector:
+        """The point nearest to ``start`` that is mapped onto z, by the pseudo-inverse."""
+        return np.asarray(start + np.linalg.pinv(self.A, rcond=1e-10) @ (z - self.to_z(start)))
+
+
+def expand(rest: Rest, atoms: Matrix) -> Front:
+    """The map, from what becomes of a point when one atom after another is moved: exact, as it is affine."""
+    base, spread = atoms.mean(axis=0), atoms.std(axis=0)
+    o = np.asarray(rest(base[None]))[0]
+    A = np.empty((len(o), len(base)))
+    for i, step in enumerate(np.where(spread > 0, spread, 1.0)):
+        moved = base.copy()
+        moved[i] += step
+        A[:, i] = (np.asarray(rest(moved[None]))[0] - o) / (moved[i] - base[i])
+    return Front(A, base, o)
+
+
+def rescaled(front: Front, atoms: Matrix, order: float = 2) -> tuple[Matrix, Front]:
+    """Atoms and map where each row of z is divided by its length, which is the row's own constant.
+
+    z / |z| = A (t - zero) / |z|, with ``zero`` the point nearest to the base that is mapped onto 0.
+    """
+    zero = front.moved_onto(front.base, np.zeros(len(front.o)))
+    assert np.abs(front.to_z(zero)).max() <= 1e-9 * max(1.0, np.abs(front.o).max())
+    lengths = np.array([np.linalg.norm(front.to_z(t), ord=order) for t in atoms])
+    return (atoms - zero) / lengths[:, None], Front(front.A, 0 * zero, 0 * front.o)
+
+
+def member_means(atoms: Matrix, labels: Sequence[int]) -> dict[int, Vector]:
+    return {k: atoms[np.asarray(labels) == k].mean(axis=0) for k in sorted(set(labels))}
+
+
+def halves(front: Front, t: Vector, u: tuple[Vector, Vector], v: tuple[Vector, Vector]) -> Vector:
+    """The split of |z - u_k|^2 - |z - u_c|^2: weights A^T w, w = 2 (u_c - u_k), from halfway between v."""
+    w = 2 * (u[0] - u[1])
+    return np.asarray((front.A.T @ w) * (t - (v[0] + v[1]) / 2))
+
+
+def share(pairs: Sequence[Pair], beta: float) -> tuple[float, Vector]:
+    """f_c and R = sum_k a_k e_k with a_k = p_k f_c / h_k, p the softmax of -beta h."""
+    f = min(h for h, _, _ in pairs)
+    p = [math.exp(-beta * (h - f)) for h, _, _ in pairs]
+    result = np.zeros(len(pairs[0][2]))
+    for p_k, (h, constant, split) in zip(p, pairs, strict=True):
+        assert math.isclose(split.sum() + constant, h, rel_tol=1e-6, abs_tol=1e-8 * max(abs(h), abs(f)))
+        result += p_k / sum(p) * (f / h if h != 0 else 1.0) * split
+    return f, result
+
+
+Contrast = Callable[[int, int, int], Pair]
+"""Of a row, its cluster and a competitor."""
+
+
+def explain(n_rows: int, clusters: Sequence[int], labels: Sequence[int], contrast: Contrast) -> Matrix:
+    """All rows, for the cluster each is in, by the atoms; beta is 1 / mean f_c."""
+    pairs = [[contrast(row, labels[row], k) for k in clusters if k != labels[row]] for row in range(n_rows)]
+    beta = 1 / np.mean([min(h for h, _, _ in of_row) for of_row in pairs])
+    return np.array([share(of_row, float(beta))[1] for of_row in pairs])
+
+
+def add_up(relevance: Matrix, source: Sequence[int], n_columns: int) -> Matrix:
+    """From atoms to the columns that they come from."""
+    result = np.zeros((len(relevance), n_columns))
+    for atom, column in enumerate(source):
+        result[:, column] += relevance[:, atom]
+    return result
+
+
+def nearest(front: Front, atoms: Matrix, centroids: dict[int, Vector], labels: Sequence[int]) -> Matrix:
+    """k-means and its like."""
+    means = member_means(atoms, labels)
+    points = {k: front.moved_onto(means.get(k, front.base), mu) for k, mu in centroids.items()}
+
+    def contrast(row: int, c: int, k: int) -> Pair:
+        z = front.to_z(atoms[row])
+        u = centroids[c], centroids[k]
+        h = float((z - u[1]) @ (z - u[1]) - (z - u[0]) @ (z - u[0]))
+        return h, 0.0, halves(front, atoms[row], u, (points[c], points[k]))
+
+    return explain(len(atoms), list(centroids), labels, contrast)
+
+
+def kernel(
+    front: Front,
+    atoms: Matrix,
+    support: dict[int, Matrix],
+    gamma: float,
+    labels: Sequence[int],
+    log_weights: dict[int, Vector] | None = None,
+    scale: float | Vector = 1.0,
+) -> Matrix:
+    """Kernel k-means: each pair of support vectors, i of c and j of k, as two centroids, weight q_i q_j.
+
+    An infinite gamma is the hard minimum: the nearest subcluster takes all.
+    """
+    means = member_means(atoms, labels)
+    if log_weights is None:
+        log_weights = {k: np.full(len(u), -math.log(len(u))) for k, u in support.items()}
+    logs, root = log_weights, np.sqrt(scale)
+    points = {k: [front.moved_onto(means[k], u) for u in of_k] for k, of_k in support.items()}
+    stretched = Front(front.A * np.reshape(root, (-1, 1)), front.base, front.o * root)
+
+    def pool(z: Vector, k: int) -> tuple[float, Vector]:
+        """s_k and q_j."""
+        squares = ((z - support[k]) ** 2 * scale).sum(axis=1)
+        if math.isinf(gamma):
+            return float(squares.min()), np.asarray(np.arange(len(squares)) == squares.argmin(), dtype=float)
+        logits = logs[k] - gamma * squares
+        top = float(logits.max())
+        total = float(np.exp(logits - top).sum())
+        return -(top + math.log(total)) / gamma, np.exp(logits - top) / total
+
+    def contrast(row: int, c: int, k: int) -> Pair:
+        z = front.to_z(atoms[row])
+        (s_c, q_c), (s_k, q_k) = pool(z, c), pool(z, k)
+        split = np.zeros(atoms.shape[1])
+        for i, q_i in enumerate(q_c):
+            for j, q_j in enumerate(q_k):
+                u, v = (support[c][i] * root, support[k][j] * root), (points[c][i], points[k][j])
+                split += q_i * q_j * halves(stretched, atoms[row], u, v)
+        return s_k - s_c, s_k - s_c - float(split.sum()), split
+
+    return explain(len(atoms), list(support), labels, contrast)
+
+
+def gaussian(
+    front: Front, atoms: Matrix, weights: Vector, means: Matrix, covariances: Matrix, labels: Sequence[int]
+) -> Matrix:
+    """Mixtures: h_k is quadratic, so from the reference to the row it is on average as steep as halfway.
+
+    The reference is where, on the line between the two means, both are equally far by their covariances.
+    """
+    members = member_means(atoms, labels)
+    points = [front.moved_onto(members.get(k, front.base), mean) for k, mean in enumerate(means)]
+    precisions = [np.linalg.inv(S) for S in covariances]
+
+    def energy(z: Vector, k: int) -> tuple[float, float]:
+        """-log of the weighted density: what depends on z, and what does not."""
+        away = z - means[k]
+        log_det = float(np.linalg.slogdet(covariances[k])[1])
+        return float(away @ precisions[k] @ away) / 2, log_det / 2 - math.log(weights[k])
+
+    def slope(z: Vector, c: int, k: int) -> Vector:
+        return np.asarray(precisions[k] @ (z - means[k]) - precisions[c] @ (z - means[c]))
+
+    def contrast(row: int, c: int, k: int) -> Pair:
+        t, z, apart = atoms[row], front.to_z(atoms[row]), means[c] - means[k]
+        c_from_k = math.sqrt(apart @ precisions[k] @ apart)
+        k_from_c = math.sqrt(apart @ precisions[c] @ apart)
+        part = c_from_k / (c_from_k + k_from_c)
+        m, m_z = ((1 - part) * v[c] + part * v[k] for v in (points, means))
+        assert math.isclose(energy(m_z, c)[0], energy(m_z, k)[0], rel_tol=1e-8)
+        w = (slope(z, c, k) + slope(m_z, c, k)) / 2
+        (q_c, b_c), (q_k, b_k) = energy(z, c), energy(z, k)
+        return q_k - q_c + b_k - b_c, b_k - b_c, (front.A.T @ w) * (t - m)
+
+    return explain(len(atoms), range(len(means)), labels, contrast)
+
+
+@dataclass(frozen=True)
+class Node:
+    """Of a tree: where it is, the clusters under it, its two children unless it is a cluster itself."""
+
+    center: Vector
+    under: frozenset[int]
+    children: tuple[Node, Node] | None
+
+
+def tree(front: Front, atoms: Matrix, root: Node, labels: Sequence[int]) -> Matrix:
+    """BisectingKMeans: the pairs on the way down, each as two centroids; the least evidence counts."""
+    given = np.asarray(labels)
+
+    def point(node: Node) -> Vector:
+        return front.moved_onto(atoms[np.isin(given, list(node.under))].mean(axis=0), node.center)
+
+    def pairs(row: int) -> list[Pair]:
+        node, z, found = root, front.to_z(atoms[row]), []
+        while node.children is not None:
+            own, sibling = node.children
+            if labels[row] not in own.under:
+                own, sibling = sibling, own
+            split = halves(front, atoms[row], (own.center, sibling.center), (point(own), point(sibling)))
+            far = [float((z - u.center) @ (z - u.center)) for u in (own, sibling)]
+            found.append((far[1] - far[0], 0.0, split))
+            node = own
+        return found
+
+    of_rows = [pairs(row) for row in range(len(atoms))]
+    beta = 1 / np.mean([min(h for h, _, _ in of_row) for of_row in of_rows])
+    return np.array([share(of_row, float(beta))[1] for of_row in of_rows])
+
+
+def moved_by(relevance: Matrix, front: Front, atoms: Matrix) -> Matrix:
+    """Relevance of z, shared among the atoms by how much each moved it from where the mean of the rows is."""
+    result = np.zeros_like(atoms)
+    mean = atoms.mean(axis=0)
+    for row, t in enumerate(atoms):
+        for j, R in enumerate(relevance[row]):
+            moved = np.abs(front.A[j] * (t - mean))
+            result[row] += R * moved / moved.sum()
+    return result

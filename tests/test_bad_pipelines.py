@@ -1,0 +1,337 @@
+"""Bad pipelines, and bad rows for good ones, get a message that says which step, what came and what to do."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.cluster import DBSCAN, KMeans
+from sklearn.datasets import load_wine
+from sklearn.decomposition import NMF, PCA, KernelPCA
+from sklearn.impute import KNNImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    OneHotEncoder,
+    PolynomialFeatures,
+    PowerTransformer,
+    StandardScaler,
+)
+
+import whycluster as wc
+from tests.contracts.pipelines import CATEGORIES, NUMBERS, k_means, mixed_frame, numbers, of_columns
+
+Array = NDArray[Any]
+WINE: Array = load_wine().data
+WAY_OUT = (
+    "The clustering itself can be explained in the columns as they are, through a surrogate that says how "
+    "well it matches: wc.explain(pipeline.predict(X), X), or wc.explain(labels, X)."
+)
+
+
+class Own(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Someone's step."""
+
+    def fit(self, X: Array, y: Any = None) -> Own:  # noqa: ARG002
+        self.fitted_ = True
+        return self
+
+    def transform(self, X: Array) -> Array:
+        return X
+
+
+def doubled(values: Array) -> Array:
+    return 2 * values
+
+
+def message(model: Any, X: Any, **options: Any) -> str:
+    with pytest.raises(wc.InvalidInputError) as error:
+        wc.explain(model, X, **options)
+    return str(error.value)
+
+
+def refused(*steps: Any) -> str:
+    model = make_pipeline(*steps, k_means()).fit(WINE)
+    with pytest.raises(wc.UnsupportedModelError) as error:
+        wc.neuralize(model)
+    return str(error.value)
+
+
+@pytest.fixture(scope="module")
+def encoded() -> Pipeline:
+    return of_columns(("num", numbers(), NUMBERS), ("cat", OneHotEncoder(), CATEGORIES)).fit(mixed_frame())
+
+
+@pytest.fixture(scope="module", params=[[], [PCA(3)]], ids=["scaled", "mixed"])
+def scaled(request: pytest.FixtureRequest) -> Pipeline:
+    return make_pipeline(StandardScaler(), *request.param, k_means()).fit(WINE)
+
+
+# Steps
+
+
+@pytest.mark.parametrize(
+    ("step", "name"),
+    [
+        (KernelPCA(3), "kernelpca"),
+        (PolynomialFeatures(), "polynomialfeatures"),
+        (KNNImputer(), "knnimputer"),
+        (Own(), "own"),
+    ],
+)
+def test_a_step_that_is_not_known(step: Any, name: str) -> None:
+    kind = type(step).__name__
+    begins = f"neuralize: it is not known how step '{name}' ({kind}) makes its features of those before it. "
+    told = refused(step)
+    assert told.startswith(begins + "Known are:\n  - StandardScaler, MinMaxScaler, ")
+    assert told.endswith("\n" + WAY_OUT)
+
+
+def test_a_step_that_is_not_known_inside_others() -> None:
+    inside = make_pipeline(StandardScaler(), KernelPCA(3))
+    assert "how step 'pipeline.kernelpca' (KernelPCA) makes" in refused(inside)
+    assert "how step 'featureunion.b' (KernelPCA) makes" in refused(
+        FeatureUnion([("a", PCA(2)), ("b", KernelPCA(2))])
+    )
+    model = of_columns(("p", PolynomialFeatures(), [0, 1])).fit(WINE)
+    with pytest.raises(
+        wc.UnsupportedModelError, match=r"how step 'columntransformer\.p' \(PolynomialFeatures\)"
+    ):
+        wc.explain(model, WINE)
+
+
+def test_factors_are_refused() -> None:
+    assert refused(NMF(2, max_iter=2000)) == (
+        "neuralize: step 'nmf' (NMF) solves a problem of its own for each row, so what it gives is no linear "
+        f"function of the columns. {WAY_OUT}"
+    )
+
+
+@pytest.mark.parametrize("function", [doubled, lambda values: values - values.mean(axis=1, keepdims=True)])
+def test_a_function_that_nothing_is_said_of(function: Any) -> None:
+    assert refused(FunctionTransformer(function)) == (
+        "neuralize: step 'functiontransformer' (FunctionTransformer) must be of a NumPy ufunc, or of a "
+        "function that makes each feature of the one in its place alone; nothing says so of "
+        f"{function!r}. If it does, say it: wc.elementwise(function). {WAY_OUT}"
+    )
+
+
+def test_mixed_and_bent_twice() -> None:
+    assert refused(PCA(3), PowerTransformer(), PCA(2), PowerTransformer()) == (
+        "neuralize: step 'powertransformer-2' (PowerTransformer) bends features that were mixed, bent and "
+        f"mixed again before, which relevance cannot be followed through. {WAY_OUT}"
+    )
+
+
+@pytest.mark.parametrize("last", [None, "passthrough"])
+def test_a_pipeline_that_only_transforms(last: Any) -> None:
+    model = Pipeline([("scale", StandardScaler()), ("end", last)]).fit(WINE)
+    with pytest.raises(wc.UnsupportedModelError) as error:
+        wc.explain(model, WINE)
+    assert str(error.value) == (
+        f"neuralize: the last step of the pipeline must be a clustering model; got {last!r}."
+    )
+
+
+@pytest.mark.parametrize("last", [StandardScaler(), LogisticRegression()])
+def test_a_pipeline_that_ends_in_no_clustering(last: Any) -> None:
+    model = make_pipeline(StandardScaler(), last).fit(WINE, np.arange(178) % 2)
+    with pytest.raises(wc.UnsupportedModelError) as error:
+        wc.explain(model, WINE)
+    name = type(last).__name__
+    assert str(error.value).startswith(
+        f"neuralize: no exact network is known for {name}. Supported, once fitted"
+    )
+
+
+def test_a_pipeline_that_ends_in_labels() -> None:
+    model = make_pipeline(StandardScaler(), DBSCAN(eps=2.3)).fit(WINE)
+    with pytest.raises(wc.UnsupportedModelError) as error:
+        wc.neuralize(model)
+    assert str(error.value) == (
+        "neuralize: the labels of DBSCAN say which cluster each row is in, but not why another row would be. "
+        "wc.explain(labels, X) explains them through a surrogate; wc.Surrogate().fit(X, labels) is that "
+        "surrogate, and can be neuralized."
+    )
+    assert message(model, WINE[:50]).startswith(
+        "explain: labels must be one for each of the 50 rows of X; got 178."
+    )
+
+
+def test_what_is_not_fitted() -> None:
+    for model in (
+        make_pipeline(StandardScaler(), KMeans(3)),
+        make_pipeline(StandardScaler().fit(WINE), KMeans(3)),
+        make_pipeline(StandardScaler(), PCA(2), KMeans(3)),
+    ):
+        with pytest.raises(wc.NotFittedError) as error:
+            wc.explain(model, WINE)
+        assert str(error.value) == "neuralize: the Pipeline must be fitted first. Call its fit method."
+    model = make_pipeline(StandardScaler(), KMeans(3, n_init=1).fit(WINE))
+    with pytest.raises(wc.NotFittedError) as error:
+        wc.explain(model, WINE)
+    assert str(error.value) == "neuralize: the StandardScaler must be fitted first. Call its fit method."
+
+
+def test_steps_that_were_fitted_apart() -> None:
+    model = make_pipeline(StandardScaler().fit(WINE[:, :5]), k_means().fit(WINE))
+    assert message(model, WINE) == (
+        "neuralize: the steps of the pipeline give 5 features, but its last step was fitted on 13. Fit the "
+        "pipeline as a whole."
+    )
+
+
+# Columns
+
+
+def test_columns_missing_and_added(encoded: Pipeline) -> None:
+    X = mixed_frame()
+    assert message(encoded, X.drop(columns="age")) == (
+        "explain: X must have the 8 columns the model was fitted on; missing: ['age']. "
+        "Select or rename them first."
+    )
+    assert message(encoded, X.assign(more=1).drop(columns="town")) == (
+        "explain: X must have the 8 columns the model was fitted on; missing: ['town']; unknown: ['more']. "
+        "Select or rename them first."
+    )
+    assert message(encoded, X, background=X[["age"]]).startswith(
+        "explain: background must have the 8 columns"
+    )
+
+
+def test_columns_in_another_order_give_the_same(encoded: Pipeline) -> None:
+    X = mixed_frame()
+    expected = wc.explain(encoded, X)
+    exp = wc.explain(encoded, X[X.columns[[5, 3, 1, 7, 0, 2, 6, 4]]], background=X[X.columns[::-1]])
+    assert exp.feature_names == expected.feature_names
+    assert (exp.relevance == expected.relevance).all()
+    assert (exp.data == X).equals(X == X)
+
+
+def test_names_that_are_there_twice(encoded: Pipeline) -> None:
+    X = mixed_frame().rename(columns={"far": "age"})
+    assert message(encoded, X) == "explain: X must have unique column names; 'age' is there more than once."
+
+
+def test_the_wrong_shape(scaled: Pipeline) -> None:
+    assert message(scaled, WINE[:, :12]) == (
+        "explain: X must have 13 features, as the model was fitted on; got shape (178, 12)."
+    )
+    assert message(scaled, WINE[0]) == (
+        "explain: X must be two-dimensional (rows, features); got shape (13,). For a single row, select it "
+        "as a table: array[[i]] or frame.iloc[[i]]."
+    )
+    assert message(scaled, WINE[:0]) == (
+        "explain: X must have at least one row and one feature; got shape (0, 13)."
+    )
+
+
+def test_a_frame_without_rows(encoded: Pipeline) -> None:
+    assert message(encoded, mixed_frame().iloc[:0]) == (
+        "explain: X must have at least one row and one feature; got shape (0, 8)."
+    )
+
+
+# Values
+
+
+def of_step(told: str, rows: str, reason: str) -> bool:
+    """Our words, and behind them scikit-learn's, which may change."""
+    step = r"step ('columntransformer' \(ColumnTransformer\)|'standardscaler' \(StandardScaler\))"
+    begins = rf"explain: X, in rows {rows}: {step}"
+    return re.fullmatch(rf"{begins} could not transform it: .*{reason}.*", told, re.DOTALL) is not None
+
+
+def test_unknown_categories(encoded: Pipeline) -> None:
+    X = mixed_frame()
+    assert of_step(message(encoded, X.assign(kind="new")), "0 to 89", r"unknown categories \['new'\]")
+    ignoring = of_columns(("cat", OneHotEncoder(handle_unknown="ignore"), CATEGORIES)).fit(X)
+    exp = wc.explain(ignoring, X.assign(kind="new"))
+    assert (exp.cluster == ignoring.predict(X.assign(kind="new"))).all()
+    assert exp.data["kind"].tolist() == ["new"] * 90
+
+
+def test_columns_of_mixed_types(encoded: Pipeline) -> None:
+    X = mixed_frame().astype({"age": object, "kind": object})
+    forty, seven, lists = X.copy(), X.copy(), X.assign(kind=[["a"]] * 90)
+    forty.iloc[5, 1], seven.iloc[3, 4] = "forty", 7
+    assert of_step(message(encoded, forty), "0 to 89", "'forty'")
+    assert of_step(message(encoded, seven), "0 to 89", r"unknown categories \[7\]")
+    assert of_step(message(encoded, lists), "0 to 89", "")
+
+
+def test_text_where_numbers_are_expected(scaled: Pipeline) -> None:
+    X = WINE.astype(object)
+    X[4, 3] = "much"
+    told = message(scaled, X)
+    plain = "explain: X, in rows 0 to 177: the steps leave what is no number: "  # no step is run
+    assert of_step(told, "0 to 177", "'much'") or told == f"{plain}could not convert string to float: 'much'"
+
+
+def test_dates_that_no_step_makes_numbers_of() -> None:
+    X = mixed_frame()[["age", "when"]]
+    model = of_columns(("all", "passthrough", ["age", "when"])).fit(X.assign(when=1.0))
+    assert message(model, X).startswith("explain: X, in rows 0 to 89: the steps leave what is no number: ")
+
+
+def test_a_column_of_missing_values_is_imputed(encoded: Pipeline) -> None:
+    X = mixed_frame().assign(income=np.nan)
+    for given in (X, X.assign(income=None)):
+        exp = wc.explain(encoded, given)
+        assert (exp.cluster == encoded.predict(X)).all()
+        assert np.abs(exp.residual).max() <= 1e-8 * exp.evidence.max()
+
+
+@pytest.mark.parametrize("make", [np.array, pd.DataFrame, lambda X: pl.DataFrame(X)])
+def test_missing_values_that_no_step_fills(scaled: Pipeline, make: Any) -> None:
+    X = WINE.copy()
+    X[3, 2] = np.nan
+    given = make(X)
+    name = wc.explain(scaled, make(WINE)).feature_names[2]
+    assert message(scaled, given) == (
+        f"explain: X must be finite; row 3, feature {name!r} holds a missing value (NaN). "
+        "Drop or fill such rows first."
+    )
+    assert message(scaled, make(WINE), background=given).startswith(
+        "explain: background must be finite; row 3"
+    )
+
+
+def test_infinite_values(scaled: Pipeline, encoded: Pipeline) -> None:
+    X = WINE.copy()
+    X[3, 2] = np.inf
+    told = message(scaled, X)
+    plain = "explain: X must be finite; row 3, feature 'x2' holds an infinite value. "
+    assert of_step(told, "0 to 177", "infinity") or told == f"{plain}Drop or fill such rows first."
+    assert of_step(message(encoded, mixed_frame().assign(far=np.inf)), "0 to 89", "infinity")
+
+
+def test_missing_values_that_a_step_made() -> None:
+    model = make_pipeline(FunctionTransformer(np.log), PCA(2), k_means()).fit(WINE + 1)
+    X = WINE + 1
+    X[2, 1] = -3.0
+    assert message(model, X) == (
+        "explain: X must have values that the steps make finite numbers of; of row 2, feature 'x1', "
+        "which holds -3.0, they make nan."
+    )
+
+
+def test_questions_that_do_not_fit(encoded: Pipeline) -> None:
+    X = mixed_frame()
+    assert message(encoded, X, target=9) == (
+        "explain: target must be one of the model's 3 clusters, 0, 1, 2; got 9."
+    )
+    assert message(encoded, X, threshold=0.5).startswith(
+        "explain: threshold is for models that give probabilities"
+    )
+    assert message(encoded, X, metric="manhattan").startswith("neuralize: metric is for centroids")
+    assert message(encoded, X, feature_names=list("abcdefgh")).startswith(
+        "explain: feature_names is for arrays"
+    )
