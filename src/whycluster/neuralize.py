@@ -29,6 +29,7 @@ SUPPORTED = (
     "kmodes.kmodes.KModes, kmodes.kprototypes.KPrototypes",
     "any fitted model with cluster_centers_ that predicts the nearest of them (checked on your data)",
     "an array of centroids, one row each",
+    "sklearn.pipeline.Pipeline that ends in one of these, or in a model of labels",
 )
 
 

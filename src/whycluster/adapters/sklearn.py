@@ -94,12 +94,12 @@ def _pipeline(model: Any) -> Network | OnlyLabels | AwaitingColumns:
     from whycluster.frontends.pipeline import network_behind
     from whycluster.frontends.steps import first_to_see
 
-    check_fitted(model)
     end = model.steps[-1][1]
     if end is None or isinstance(end, str):
         raise UnsupportedModelError(
             f"neuralize: the last step of the pipeline must be a clustering model; got {end!r}."
         )
+    check_fitted(model)
     last = first_look(end)
     if isinstance(last, OnlyLabels):
         return last

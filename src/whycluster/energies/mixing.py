@@ -63,7 +63,7 @@ class LinearMap:
         How long it is depends on the units of x, which are not those that columns happen to come in.
         """
         unit = np.ones(self.matrix.shape[1]) if self.unit is None else self.unit
-        scaled = self.matrix * unit
+        scaled = self.matrix.multiply(unit).tocsr() if is_sparse(self.matrix) else self.matrix * unit
         if is_sparse(scaled) and scaled.shape[0] * scaled.shape[1] > _LARGE:
             from scipy.sparse.linalg import lsqr
 

@@ -139,7 +139,7 @@ class Form:
         self, run: Run, factor: Floats, center: Floats | None = None, shift: Floats | None = None
     ) -> Form:
         """After a step that gives factor * (z - center) + shift, feature by feature."""
-        return self.map(run, sparse.diags_array(factor, dtype=np.float64).tocsr(), center, shift)
+        return self.map(run, _diagonal(factor), center, shift)
 
     def select(self, run: Run, chosen: Codes) -> Form:
         """Some of the outputs."""
@@ -212,7 +212,7 @@ class _Rescaled:
             z = z + self.form.shift
         s = 1.0 / self.length(z)
         if is_sparse(t) and not self.start.any() and not self.constant:
-            return sparse.diags_array(s) @ t
+            return _diagonal(s) @ t
         moved = (to_floats(t) - self.start) * s[:, None]
         return np.column_stack([moved, s]) if self.constant else moved
 
@@ -296,7 +296,12 @@ def _units(matrix: Matrix) -> Floats | None:
 
 
 def _matrix(form: Form) -> Matrix:
-    return sparse.eye_array(form.n_outputs).tocsr() if form.matrix is None else form.matrix
+    return _diagonal(np.ones(form.n_outputs)) if form.matrix is None else form.matrix
+
+
+def _diagonal(values: Floats) -> Matrix:
+    n = len(values)
+    return sparse.csr_array((np.asarray(values, np.float64), np.arange(n), np.arange(n + 1)), shape=(n, n))
 
 
 def _side_by_side(matrices: Sequence[Matrix]) -> Matrix:
