@@ -244,6 +244,14 @@ STEPS: dict[str, Case] = {
         make_pipeline(StandardScaler(), make_union(PCA(9), TruncatedSVD(9, random_state=0)), converged()),
         cut=1,
     ),
+    "branches of the same columns": Case(
+        make_pipeline(
+            StandardScaler(),
+            make_union(PCA(6), FunctionTransformer()),
+            MiniBatchKMeans(3, n_init=1, max_iter=2, random_state=0),
+        ),
+        cut=1,
+    ),
     "power, then pca": Case(make_pipeline(PowerTransformer(), PCA(3), k_means()), cut=1),
     "pca of bins": Case(
         make_pipeline(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import pickle
+import warnings
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from sklearn.cluster import DBSCAN, BisectingKMeans, KMeans
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_wine
 from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.exceptions import DataDimensionalityWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.mixture import GaussianMixture
@@ -33,6 +35,7 @@ from sklearn.preprocessing import (
     PowerTransformer,
     StandardScaler,
 )
+from sklearn.random_projection import GaussianRandomProjection
 
 import whycluster as wc
 from tests.contracts.pipelines import (
@@ -722,3 +725,16 @@ def test_labels_at_the_end_are_explained_in_the_columns_as_they_are() -> None:
     assert [str(label) for label in exp.cluster[:5]] == [
         "noise" if label == -1 else str(label) for label in model[-1].labels_[:5]
     ]
+
+
+def test_an_offset_that_no_column_can_make_up_for_is_shared() -> None:
+    """Three projections of two columns, moved off the plane that these span before rows get unit length."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2)) * [2.0, 20.0] - [230.0, -30.0]
+    steps = (GaussianRandomProjection(3, random_state=0), MinMaxScaler((-1, 3)), Normalizer())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataDimensionalityWarning)
+        model = make_pipeline(*steps, KMeans(3, n_init=1, random_state=0)).fit(X)
+    exp = wc.explain(model, X)
+    assert (exp.cluster == model.predict(X)).all()
+    assert np.abs(exp.residual).max() <= 1e-8 * exp.evidence.max()

@@ -15,7 +15,7 @@ class ColumnsEnergy(Energy):
     Parameters
     ----------
     energy : of the features
-    source : (D,) the column that each feature comes from, or -1 where it is no column's
+    source : (D,) the column that each feature comes from, or -1 where it is no column's: then all share it
     n_columns : how many columns there are; one that no feature comes from has no relevance
     """
 
@@ -24,7 +24,7 @@ class ColumnsEnergy(Energy):
         self.n_clusters, self.n_features = energy.n_clusters, n_columns
         self.offset, self.tree, self.stiffness = energy.offset, energy.tree, energy.stiffness
         self.gives_probabilities, self.needs_means = energy.gives_probabilities, energy.needs_means
-        self.adds_up = energy.adds_up and bool((self.source >= 0).all())
+        self.adds_up = energy.adds_up
         self.scratch_width = energy.n_features + energy.scratch_width
         self._alike = np.array_equal(self.source, np.arange(n_columns))
         # Features of the same column side by side, and where each column begins.
@@ -85,3 +85,6 @@ class ColumnsEnergy(Energy):
             np.add.reduceat(ordered, self._starts, axis=-1, out=out)
         else:
             out[..., self._columns] = np.add.reduceat(ordered, self._starts, axis=-1)
+        if len(self._order) < len(self.source):
+            rest = split[..., self.source < 0].sum(axis=-1, keepdims=True)
+            out[..., self._columns] += rest / len(self._columns)

@@ -23,6 +23,7 @@ from whycluster.energies.softmin import KernelEnergy
 from whycluster.energies.squared import SquaredEnergy
 
 _LARGE = 1 << 22  # a matrix of more values is not decomposed
+_RANK = 1e-10  # directions that A shrinks by more are taken for none: steps in them would be of rounding
 _FEW_PAIRS = 1 << 20  # values for all pairs of clusters
 
 
@@ -70,7 +71,7 @@ class LinearMap:
             found = [lsqr(scaled, row, atol=1e-15, btol=1e-15)[0] for row in np.atleast_2d(target)]
             return np.asarray(found * unit).reshape(*target.shape[:-1], len(unit))
         dense = scaled.toarray() if is_sparse(scaled) else scaled
-        return np.asarray(np.linalg.lstsq(dense, target.T, rcond=None)[0].T * unit)
+        return np.asarray(np.linalg.lstsq(dense, target.T, rcond=_RANK)[0].T * unit)
 
 
 def through(energy: Energy, linear: LinearMap) -> Energy:

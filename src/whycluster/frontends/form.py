@@ -63,6 +63,11 @@ class Form:
         return len(self.source) if self.matrix is None else int(self.matrix.shape[0])
 
     @property
+    def base(self) -> Run:
+        """What gives the atoms."""
+        return self.atoms or self.run
+
+    @property
     def linear(self) -> LinearMap:
         """A, c and o, of a form that has them."""
         shift = np.zeros(self.n_outputs) if self.shift is None else self.shift
@@ -176,11 +181,11 @@ class Form:
     @property
     def is_plain(self) -> bool:
         """Whether the atoms are the columns as they are."""
-        return (self.atoms or self.run) is _same
+        return self.base is _same
 
     def read(self, rows: Any) -> Any:
         """T - c of some of the user's rows; sparse where t is, and nothing is subtracted."""
-        t = (self.atoms or self.run)(rows)
+        t = self.base(rows)
         return t if self.center is None else to_floats(t) - self.center
 
     def read_floats(self, rows: Any) -> Floats:
@@ -221,19 +226,45 @@ def join(forms: Sequence[Form], run: Run) -> Form:
     """The outputs of several forms side by side, which ``run`` gives too."""
     if any(form.below is not None for form in forms):
         return _join_bent(forms, run)
-    forms = [form.settled() for form in forms]
     if not any(form.mixes for form in forms):
-        return Form(run=run, source=np.concatenate([form.source for form in forms]))
+        return Form(run=run, source=np.concatenate([form.owner for form in forms]))
+    return _join_mixed(forms, run)
+
+
+def _join_mixed(forms: Sequence[Form], run: Run) -> Form:
+    """Forms of which some mix. Those that are made of the same atoms share them, and move them together."""
+    mixing = {id(form.base) for form in forms if form.mixes}
+    forms = [form if id(form.base) in mixing else form.settled() for form in forms]
+    bases = {id(form.base): [other for other in forms if other.base is form.base] for form in forms}
+    roots = {key: _root(group) for key, group in bases.items()}
+    # One row of blocks for each form, one column of them for each base.
+    blocks: Any = [[_sparse(form) if id(form.base) == key else None for key in roots] for form in forms]
+    atoms = list(roots.values())
     return Form(
         run=run,
-        source=np.concatenate([form.source for form in forms]),
-        matrix=_side_by_side([_matrix(form) for form in forms]),
-        atoms=_Beside([form.read_floats for form in forms]),
-        shift=np.concatenate([form.linear.shift for form in forms]),
-        unit=np.concatenate(
-            [np.ones(len(form.source)) if form.unit is None else form.unit for form in forms]
-        ),
+        source=np.concatenate([root.source for root in atoms]),
+        matrix=sparse.bmat(blocks, format="csr"),
+        atoms=_Beside([root.read_floats for root in atoms]),
+        shift=np.concatenate([_shift_from(roots[id(form.base)].center, form) for form in forms]),
+        unit=np.concatenate([np.ones(len(r.source)) if r.unit is None else r.unit for r in atoms]),
     )
+
+
+def _root(group: Sequence[Form]) -> Form:
+    """The atoms of forms that are made of the same ones, with a center and units."""
+    centers = [form.center for form in group if form.center is not None]
+    units = [form.unit for form in group if form.unit is not None]
+    first = group[0]
+    center, unit = next(iter(centers), None), next(iter(units), None)
+    return Form(run=first.base, source=first.source, center=center, unit=unit)
+
+
+def _shift_from(center: Floats | None, form: Form) -> Floats:
+    """The shift of a form if another center is subtracted from its atoms."""
+    moved = (0.0 if center is None else center) - (0.0 if form.center is None else form.center)
+    if not np.any(moved):
+        return form.linear.shift
+    return np.asarray(form.linear.shift + _matrix(form) @ np.broadcast_to(moved, len(form.source)))
 
 
 def _join_bent(forms: Sequence[Form], run: Run) -> Form:
@@ -299,13 +330,13 @@ def _matrix(form: Form) -> Matrix:
     return _diagonal(np.ones(form.n_outputs)) if form.matrix is None else form.matrix
 
 
+def _sparse(form: Form) -> Any:
+    return sparse.csr_array(_matrix(form))
+
+
 def _diagonal(values: Floats) -> Matrix:
     n = len(values)
     return sparse.csr_array((np.asarray(values, np.float64), np.arange(n), np.arange(n + 1)), shape=(n, n))
-
-
-def _side_by_side(matrices: Sequence[Matrix]) -> Matrix:
-    return sparse.block_diag([sparse.csr_array(matrix) for matrix in matrices], format="csr")
 
 
 def _same(rows: Any) -> Any:

@@ -134,7 +134,7 @@ class StagedTable(Table):
         return out
 
     def _upper(self, form: Form, start: int, stop: int) -> Floats:
-        values = self.transformed(start, stop, form.atoms or form.run)
+        values = self.transformed(start, stop, form.base)
         try:
             return self.stages.to_numbers(values, self.where) if form.matrix is None else to_floats(values)
         except (TypeError, ValueError) as error:
