@@ -39,6 +39,12 @@ LAYERS = [
     {"frontends", "frontends.form"},
     {"frontends.steps"},
     {"frontends.pipeline"},
+    {"text.spans", "text.documents", "text.html"},
+    {"text.words", "text.word_vectors"},
+    {"text.summary"},
+    {"text.explanation"},
+    {"text.pipeline"},
+    {"text"},
     {"nearest_centroid", "surrogate"},
     {"neuralize"},
     {
@@ -188,7 +194,9 @@ def test_public_names_are_documented_and_there() -> None:
             assert path.name in listed, f"ARCHITECTURE.md says nothing of {path.name}"
 
 
-@pytest.mark.parametrize("function", [wc.explain, wc.neuralize, wc.KernelKMeans, wc.Surrogate])
+@pytest.mark.parametrize(
+    "function", [wc.explain, wc.neuralize, wc.KernelKMeans, wc.Surrogate, wc.text.WordVectors]
+)
 def test_every_parameter_is_documented(function: Any) -> None:
     described = re.findall(r"^([\w, ]+) :", inspect.getdoc(function) or "", re.MULTILINE)
     names = {name for line in described for name in line.split(", ")}

@@ -20,7 +20,7 @@ from whycluster.network import Network
 from whycluster.neuralize import neuralize
 
 if TYPE_CHECKING:
-    from whycluster import evaluation
+    from whycluster import evaluation, text
     from whycluster.kernel_kmeans import KernelKMeans
     from whycluster.surrogate import Surrogate
 
@@ -40,15 +40,16 @@ __all__ = [
     "evaluation",
     "explain",
     "neuralize",
+    "text",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """What needs scikit-learn, which takes its time to load, when it is asked for."""
-    if name == "evaluation":
+    if name in ("evaluation", "text"):
         import importlib
 
-        return importlib.import_module("whycluster.evaluation")
+        return importlib.import_module(f"whycluster.{name}")
     if name == "KernelKMeans":
         from whycluster.kernel_kmeans import KernelKMeans
 

@@ -91,13 +91,29 @@ def _feature_agglomeration(model: Any) -> Network:
 def _pipeline(model: Any) -> Network | OnlyLabels:
     """Its last step, behind the others."""
     from whycluster.frontends.pipeline import network_behind
+    from whycluster.text.pipeline import takes_text, text_network, unnested
 
     check_fitted(model)
+    steps = unnested(model)
+    if takes_text(steps[:-1]):
+        return text_network(steps[:-1], _behind_text(steps[-1][1]))
     last = look_into(model.steps[-1][1], None, ())
     if isinstance(last, OnlyLabels):
         return last
     n_columns = getattr(model, "n_features_in_", last.n_features)
     return network_behind(model.steps[:-1], last, n_columns, names_of(model))
+
+
+def _behind_text(model: Any) -> Network:
+    """The network of the model that stands behind a vectorizer."""
+    found = look_into(model, None, ())
+    if isinstance(found, OnlyLabels):
+        raise UnsupportedModelError(
+            f"neuralize: {found.kind} say which cluster each document is in, but not why. Put a surrogate in "
+            "its place, which can be explained and says how well it matches: "
+            "make_pipeline(vectorizer, wc.Surrogate()).fit(documents, labels)."
+        )
+    return found
 
 
 @adapt.register(NearestCentroid)

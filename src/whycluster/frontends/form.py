@@ -146,10 +146,11 @@ class Form:
         if not self.mixes:
             return self.bend(run)
         # z / |z| = A s (t - c - t0) with s = 1 / |z| and t0 such that A t0 = -o. What of o no t0 reaches
-        # becomes # an atom that is no column's.
+        # becomes an atom that is no column's.
         assert self.matrix is not None
         shift = np.zeros(self.n_outputs) if self.shift is None else self.shift
-        start = lift(self.matrix, -shift)
+        # Shortest for no shift is 0; least squares would take seconds to find that for many words.
+        start = lift(self.matrix, -shift) if shift.any() else np.zeros(len(self.source))
         left = shift + self.matrix @ start
         atoms, matrix, source = _Rescaled(self, start, length), self.matrix, self.source
         if np.abs(left).max(initial=0.0) > _ROUNDING * np.abs(shift).max(initial=0.0):
@@ -171,6 +172,19 @@ class Form:
     def read_floats(self, rows: Any) -> Floats:
         """T - c of some of the user's rows."""
         return to_floats(self.read(rows))
+
+    def bring(self, rows: Any) -> Any:
+        """By how much the atoms of some sparse rows differ from those of a row of zeros, (b, D), as CSR.
+
+        That is what the columns that are there bring; what all rows have is nobody's.
+        """
+        atoms = self.atoms or self.run
+        if isinstance(atoms, _Rescaled):
+            return atoms.bring(rows)
+        t, nothing = atoms(rows), to_floats(atoms(rows[:1] * 0))
+        if is_sparse(t) and not nothing.any():
+            return sparse.csr_array(t, dtype=np.float64)
+        return sparse.csr_array(to_floats(t) - nothing)
 
 
 _ROUNDING = 1e-10
@@ -200,6 +214,11 @@ class _Rescaled:
             return sparse.diags_array(s) @ t
         moved = (to_floats(t) - self.start) * s[:, None]
         return np.column_stack([moved, s]) if self.constant else moved
+
+    def bring(self, rows: Any) -> Any:
+        """What the columns that are there bring; the length is the row's own constant."""
+        s = 1.0 / self.length(to_floats(self.form.run(rows)))
+        return sparse.csr_array(sparse.diags_array(s) @ self.form.bring(rows))
 
 
 def join(forms: Sequence[Form], run: Run) -> Form:
