@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -123,9 +123,9 @@ class TextExplanation(Claims):
         return np.bincount(self._words.document[known], minlength=len(self))
 
     @property
-    def _texts(self) -> list[str]:
+    def _texts(self) -> Sequence[str]:
         assert isinstance(self._table, DocumentTable)
-        return list(self._table.texts)
+        return self._table.texts
 
     @property
     def _like(self) -> Any:

@@ -22,7 +22,7 @@ from whycluster import passes
 from whycluster.arrays import Codes, Floats, is_sparse
 from whycluster.energies import Energy
 from whycluster.errors import InvalidInputError, UnsupportedModelError
-from whycluster.estimators import check_fitted
+from whycluster.estimators import check_fitted, names_of
 from whycluster.fidelity import Fidelity
 from whycluster.frontends.form import Form, Matrix, to_floats
 from whycluster.frontends.steps import Step, follow
@@ -110,7 +110,8 @@ class Front:
         vectorizer = step.transformer
         if isinstance(vectorizer, WordVectors):
             lexicon = vectorizer.lexicon("neuralize")
-            return cls(step, lexicon.frequencies, lexicon.finder, follow(behind, lexicon.form))
+            form = lexicon.form(names_of(behind[0][1]) if behind else None)
+            return cls(step, lexicon.frequencies, lexicon.finder, follow(behind, form))
         if vectorizer.input != "content":
             raise UnsupportedModelError(
                 f"neuralize: {step} must take the texts themselves, input='content'; it has "

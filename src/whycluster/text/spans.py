@@ -271,28 +271,29 @@ _WIDE = re.compile(r"\s\s+")
 
 
 def locate(tokens: list[str], text: str) -> list[Span]:
-    """Where tokens of unknown making stand in a text, one after another; in lower case, if need be.
+    """Where tokens of unknown making stand in a text, one after another; whatever the case, if need be.
 
     Whole words are preferred, since a tokenizer may have left words out that have a token in them.
     """
-    for process in (None, str.lower):
-        aligned = Aligned(text) if process is None else align(text, process, known=True)
-        assert aligned is not None
+    lower = align(text, str.lower, known=True)
+    assert lower is not None
+    missing = ""
+    for aligned, sought in ((Aligned(text), tokens), (lower, [token.lower() for token in tokens])):
         for whole in (True, False):
-            spans = _one_by_one(tokens, aligned.text, whole)
-            if not isinstance(spans, str):
+            spans = _one_by_one(sought, aligned.text, whole)
+            if not isinstance(spans, int):
                 return aligned.back(spans)
-    assert isinstance(spans, str)
-    raise NotLocatedError(spans)
+            missing = tokens[spans]
+    raise NotLocatedError(missing)
 
 
-def _one_by_one(tokens: list[str], text: str, whole: bool) -> list[Span] | str:
-    """The spans, or the first token that is not there."""
+def _one_by_one(tokens: list[str], text: str, whole: bool) -> list[Span] | int:
+    """The spans, or which token is the first that is not there."""
     spans, end = [], 0
-    for token in tokens:
+    for place, token in enumerate(tokens):
         start = _search(token, text, end, whole)
         if start < 0:
-            return token
+            return place
         end = start + len(token)
         spans.append((start, end))
     return spans

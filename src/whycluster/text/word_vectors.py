@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
@@ -14,6 +15,7 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from whycluster.arrays import Codes, Floats
 from whycluster.errors import InvalidInputError
+from whycluster.frames import installed
 from whycluster.frontends.form import Form
 from whycluster.text.documents import read_documents
 from whycluster.text.spans import STOP_WORD, LetterWords
@@ -47,7 +49,7 @@ class WordVectors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def __init__(
         self,
         vectors: ArrayLike,
-        vocabulary: Mapping[str, int] | Sequence[str],
+        vocabulary: Mapping[str, int] | Collection[str],
         stop_words: str | Collection[str] | None = "english",
     ) -> None:
         self.vectors = vectors
@@ -134,11 +136,24 @@ class Lexicon:
         narrow = sparse.csr_array((frequencies.data, columns, frequencies.indptr), shape=shape)
         return np.asarray(narrow @ self.vectors[used].astype(np.float64))
 
-    @property
-    def form(self) -> Form:
-        """Of frequencies, their means."""
+    def form(self, names: Sequence[str] | None) -> Form:
+        """Of frequencies, their means; as a frame with these names, where the next step was fitted on one."""
         matrix = np.asarray(self.vectors, dtype=np.float64).T
-        return Form.of_columns(len(self.vectors)).map(self.means, matrix)
+        run = self.means if names is None else _Named(self.means, list(names))
+        return Form.of_columns(len(self.vectors)).map(run, matrix)
+
+
+@dataclass(frozen=True)
+class _Named:
+    """What a function gives, as a frame."""
+
+    run: Callable[[Any], Floats]
+    names: list[str]
+
+    def __call__(self, rows: Any) -> Any:
+        values = self.run(rows)
+        columns = {name: values[:, i] for i, name in enumerate(self.names)}
+        return nw.from_dict(columns, backend=installed("neuralize")).to_native()  # type: ignore[arg-type]
 
 
 def _checked_vectors(vectors: Any, where: str) -> NDArray[Any]:
