@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import html as html_module
+import json
 import os
+import pickle
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -41,6 +44,9 @@ from sklearn.preprocessing import (
 )
 
 import whycluster as wc
+from benchmarks import measure
+from benchmarks import text as bench
+from examples import newsgroups
 from tests.reference import text as slow
 from whycluster.text.spans import finder_of
 
@@ -264,6 +270,17 @@ def test_blocks_and_threads_do_not_matter(pipeline: Any, monkeypatch: pytest.Mon
     np.testing.assert_allclose(whole._words.relevance, parts._words.relevance, atol=1e-12)
 
 
+def test_nothing_is_remembered_of_other_documents(pipeline: Any) -> None:
+    net, other = wc.neuralize(pipeline), write_documents(60, seed=1)[0]
+    expected = pipeline.predict(other)
+    for _ in range(3):
+        np.testing.assert_array_equal(net.explain(DOCUMENTS).cluster, pipeline.predict(DOCUMENTS))
+        np.testing.assert_array_equal(net.explain(other, background=DOCUMENTS).cluster, expected)
+        np.testing.assert_array_equal(net.assign(other), expected)
+    exp: Any = pickle.loads(pickle.dumps(net.explain(other)))
+    np.testing.assert_array_equal(exp.competition, net.explain(other).competition)
+
+
 # Where words are
 
 # Letters that grow in lower case or without accents, and others that are no letters at all
@@ -462,6 +479,13 @@ class Reader(HTMLParser):
 
 
 TAGS = [
+    "h3",
+    "table",
+    "tr",
+    "th",
+    "td",
+    "br",
+    "small",
     "html",
     "head",
     "meta",
@@ -659,6 +683,7 @@ def test_words_that_make_a_cluster(pipeline: Any) -> None:
         part = frame[frame["cluster"] == label]
         words = exp.to_frame("pandas")
         words = words[words["known"]].assign(word=lambda w: w["word"].str.lower())
+        totals = words.groupby(["document", "word"])["relevance"].sum().abs().groupby("document").sum()
         inside = words[words["cluster"] == label]
         for line in part.itertuples():
             mine = inside[inside["word"] == line.word]
@@ -667,8 +692,10 @@ def test_words_that_make_a_cluster(pipeline: Any) -> None:
             assert (line.count, line.documents) == (len(mine), mine["document"].nunique())
             assert (line.count_outside, line.documents_outside) == (len(other), other["document"].nunique())
             each = mine.groupby("document")["relevance"].sum()
-            error = np.sqrt((each**2).sum())
-            assert line.score == pytest.approx((each.sum() - error) / members.sum())
+            shares = each / totals[each.index]
+            errors = min(2.0, np.sqrt(members.sum()) / 2) * np.sqrt((shares**2).sum())
+            assert line.share == pytest.approx(shares.sum() / members.sum())
+            assert line.score == pytest.approx((shares.sum() - errors) / members.sum())
         assert part["score"].is_monotonic_decreasing
     assert summary.names(2)[summary.clusters[0]] == ", ".join(summary.words(summary.clusters[0], 2))
     told = str(summary)
@@ -676,7 +703,7 @@ def test_words_that_make_a_cluster(pipeline: Any) -> None:
         "cluster",
         "documents",
         "word",
-        "relevance",
+        "share",
         "in",
         "documents",
         "elsewhere",
@@ -964,3 +991,64 @@ def test_pipelines_that_are_refused() -> None:
 def test_what_is_loaded() -> None:
     assert wc.text.__name__ == "whycluster.text"
     assert set(wc.text.__all__) == {"TextExplanation", "TextSummary", "TopWords", "Word", "WordVectors"}
+
+
+# The showcase and the benchmark
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A few messages and word vectors, in the files that the showcase reads."""
+    documents, topics = write_documents(45, seed=3)
+    for folder in ("news", "spacy_md"):
+        (tmp_path / folder).mkdir()
+    with gzip.open(tmp_path / "news" / "mini_newsgroups.jsonl.gz", "wt") as file:
+        for i, (document, topic) in enumerate(zip([*documents, "zzz"], [*topics.tolist(), 0], strict=True)):
+            body = f"{document}\n{documents[(i + 7) % 45]}"
+            text = f"From: a@b\nSubject: <b>\n\n> quoted anchor\n{body if i < 45 else document}\n--\nsigned"
+            file.write(json.dumps({"group": f"group.{topic}<i>", "id": str(i), "text": text}) + "\n")
+    front = word_vectors()
+    np.save(tmp_path / "spacy_md" / "vectors_f16.npy", front.vectors.astype(np.float16))
+    with gzip.open(tmp_path / "spacy_md" / "words.tsv.gz", "wt") as file:
+        file.writelines(f"{word}\t{row}\n" for row, word in enumerate(WORDS))
+    return tmp_path
+
+
+def test_the_showcase_of_newsgroups(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = data / "page.html"
+    monkeypatch.setattr("sys.argv", ["newsgroups", "--data", str(data), "--out", str(out)])
+    newsgroups.main()
+    told = capsys.readouterr().out
+    assert "<TextExplanation of 45 documents" in told
+    assert re.search(r"Adjusted Rand index with the groups: \d+\.\d %", told)
+    page = out.read_text("utf-8")
+    texts = text_of(page)
+    assert texts
+    assert len(texts) % 2 == 0
+    assert all("quoted" not in text and "signed" not in text and "Subject" not in text for text in texts)
+    assert "group.1&lt;i&gt;" in page
+    assert "<i>" not in page
+    monkeypatch.setattr("sys.argv", ["newsgroups", "--data", str(data / "news")])
+    with pytest.raises(SystemExit, match="news and spacy_md not in"):
+        newsgroups.main()
+
+
+def test_the_benchmark_of_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "RESULTS", tmp_path)
+    monkeypatch.setattr(bench, "N_DOCUMENTS", [2_000])
+    monkeypatch.setattr(bench, "N_WORDS", 10)
+    monkeypatch.setattr(bench, "N_VECTORS", 300)
+    monkeypatch.setattr(bench, "D", 8)
+    monkeypatch.setattr(bench, "K", 3)
+    monkeypatch.setattr(bench, "of_terms", lambda *_: "")
+    bench.main(repeats=1)
+    assert "| 2,000 |" in (tmp_path / "text.md").read_text()
+
+
+def test_a_summary_has_clusters_with_documents_only(pipeline: Any) -> None:
+    summary = explain(pipeline).summary()
+    with pytest.raises(wc.InvalidInputError) as error:
+        summary.words("none")
+    assert str(error.value) == "summary: cluster must be one that has documents, 0, 1, 2; got 'none'."

@@ -76,15 +76,20 @@ class DocumentTable(Table):
     Attributes
     ----------
     texts : the documents; text cannot be changed, so they stay what was explained
-    make : from documents to numbers
+    make : from documents start..stop of a table to numbers
     """
 
     texts: Sequence[str]
-    make: Callable[[Sequence[str]], Floats]
+    make: Callable[[DocumentTable, int, int], Floats]
 
     @classmethod
     def of(
-        cls, X: Any, make: Callable[[Sequence[str]], Floats], n_features: int, where: str, name: str
+        cls,
+        X: Any,
+        make: Callable[[DocumentTable, int, int], Floats],
+        n_features: int,
+        where: str,
+        name: str,
     ) -> DocumentTable:
         """The user's documents."""
         texts = read_documents(X, where, name)
@@ -96,7 +101,7 @@ class DocumentTable(Table):
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
         """What the steps make of some documents."""
         try:
-            np.copyto(out, self.make(self.texts[start:stop]))
+            np.copyto(out, self.make(self, start, stop))
         except StepError as error:
             raise InvalidInputError(
                 f"{self.where}: {self.name}, in documents {start} to {stop - 1}: {error}"

@@ -249,7 +249,7 @@ class TextExplanation(Claims):
         """
         title = f"Why {len(self)} document{'s are' if len(self) != 1 else ' is'} in their cluster"
         title = title if len(self) != 1 else "Why a document is in its cluster"
-        page = html.page(title, [html.LEGEND, *(self._article(row) for row in range(len(self)))])
+        page = html.page(title, [html.LEGEND, *(self.article(row) for row in range(len(self)))])
         if path is None:
             return page
         _write(Path(path), page)
@@ -257,27 +257,28 @@ class TextExplanation(Claims):
 
     def _repr_html_(self) -> str:
         """The first documents, for a notebook."""
-        shown = [self._article(row) for row in range(min(len(self), _SHOWN_IN_NOTEBOOKS))]
+        shown = [self.article(row) for row in range(min(len(self), _SHOWN_IN_NOTEBOOKS))]
         left = len(self) - len(shown)
         more = [html.note(f"... and {left} more documents: see to_html(), to_frame(), summary()")] * (
             left > 0
         )
         return html.fragment([html.note(repr(self)), html.LEGEND, *shown, *more])
 
-    def _article(self, row: int) -> str:
-        words = self._words.take(np.array([row]))
-        spans = zip(words.start.tolist(), words.stop.tolist(), strict=True)
+    def article(self, row: int = 0, heading: str | None = None) -> str:
+        """One document as a part of a page of your own, which `whycluster.text.html.page` makes.
+
+        By default its heading says what is claimed of it; whatever it is, it cannot become markup.
+        """
+        one = self[self._one(row, "article")]
         marks = [
-            html.Mark(start, stop, None if kind != KNOWN else relevance, kind == STOPPED)
-            for (start, stop), relevance, kind in zip(
-                spans, words.relevance.tolist(), words.kind, strict=True
-            )
+            html.Mark(word.start, word.stop, word.relevance if word.known else None, word.stop_word)
+            for word in one.words()
         ]
-        one = self[row]
         notes = [f"{name}: {value:.3g}" for name, value in one._unborne(0.0, "word")]
         if not one.n_known[0]:
             notes.insert(0, "no known word: explained as an empty text")
-        return html.article(one._claim(), self._texts[row], marks, "; ".join(notes))
+        heading = one._claim() if heading is None else heading
+        return html.article(heading, one._texts[0], marks, "; ".join(notes))
 
 
 def _write(path: Path, page: str) -> None:

@@ -7,8 +7,9 @@ term brings (constants of the model, means that were subtracted) all occurrences
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -97,12 +98,14 @@ class Front:
     count : from documents to its terms, sparse
     finder : where these are in a text
     form : what the steps behind make of the terms
+    last : while one table is explained, of each thread the rows that it has counted last, and the counts
     """
 
     step: Step
     count: Callable[[Sequence[str]], Any]
     finder: Finder
     form: Form
+    last: dict[int, tuple[Any, Any]] | None = None
 
     @classmethod
     def of(cls, step: Step, behind: Sequence[tuple[str, Any]]) -> Front:
@@ -122,9 +125,20 @@ class Front:
         finder = finder_of(vectorizer)
         return cls(step, step, finder, follow(behind, Form.of_columns(finder.n_terms)))
 
-    def make(self, documents: Sequence[str]) -> Floats:
-        """What comes to the model, (b, m)."""
-        return to_floats(self.form.run(self.count(documents)))
+    def make(self, table: DocumentTable, start: int, stop: int) -> Floats:
+        """What comes to the model of documents start..stop, (b, m)."""
+        return to_floats(self.form.run(self.counted(table, start, stop)))
+
+    def counted(self, table: DocumentTable, start: int, stop: int) -> Any:
+        """The terms of documents start..stop; what a thread has just counted is not counted again."""
+        if self.last is None:
+            return self.count(table.texts[start:stop])
+        thread = threading.get_ident()
+        rows, counts = self.last.get(thread, (None, None))
+        if rows != (start, stop):
+            counts = self.count(table.texts[start:stop])
+            self.last[thread] = (start, stop), counts
+        return counts
 
     def find(self, table: DocumentTable, start: int, stop: int) -> Shares:
         """The words of some documents and the occurrences of terms among them."""
@@ -179,13 +193,13 @@ def _answer(
             f"features; got 'sequential'. Choose one of {others}."
         )
     parts: dict[int, Ragged] = {}
-    gather = _Gather.of(front.form.matrix)
+    gather, once = _Gather.of(front.form.matrix), replace(front, last={})
 
     def receive(start: int, stop: int, slopes: Floats, total: Floats) -> None:
-        parts[start] = share_out(front, gather, table, slice(start, stop), slopes, total)
+        parts[start] = share_out(once, gather, table, slice(start, stop), slopes, total)
 
-    found = passes.hand_down(energy, table, question, background, receive)
-    words = Ragged.joined([parts[start] for start in sorted(parts)])
+    found = passes.hand_down(energy, replace(table, make=once.make), question, background, receive)
+    words = Ragged.joined(parts)
     return TextExplanation.of(
         found, question, energy, table, labels, fidelity, _words=words, _normal=front.finder.normal
     )
@@ -201,7 +215,7 @@ def share_out(
     slopes : (b, m) W, the gradient in what the steps give
     total : (b,) what the words of each document are to add up to
     """
-    counts = front.count(table.texts[rows])
+    counts = front.counted(table, rows.start, rows.stop)
     found = front.find(table, rows.start, rows.stop)
     _check_counts(front, table, rows.start, counts, found)
     found = found.only(front.used)
@@ -218,12 +232,14 @@ def _check_counts(front: Front, table: DocumentTable, start: int, counts: Any, f
     """Raise if the terms that were found in the texts are others than those that the vectorizer counts."""
     if isinstance(front.step.transformer, HashingVectorizer):  # its terms may cancel each other
         return
-    counts = sparse.csr_array(counts)
-    there = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr)) * front.finder.n_terms
-    differ = np.setdiff1d(found.document * front.finder.n_terms + found.term, there + counts.indices)
+    document = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+    counted = np.sort(document * front.finder.n_terms + counts.indices)
+    seen = np.unique(found.document * front.finder.n_terms + found.term)
+    if np.array_equal(seen, counted):
+        return
+    differ = np.setdiff1d(seen, counted)
     if not isinstance(front.finder, CharacterFinder):  # there, white space is a term that no word holds
-        missed = np.setdiff1d(there + counts.indices, found.document * front.finder.n_terms + found.term)
-        differ = np.union1d(differ, missed)
+        differ = np.union1d(differ, np.setdiff1d(counted, seen))
     if differ.size:
         raise UnsupportedModelError(
             f"{table.where}: {front.step} does not count the words of a text as its parameters say, so they "

@@ -28,23 +28,31 @@ class Ragged:
     """
 
     ends: Codes
-    start: Codes
-    stop: Codes
+    start: NDArray[np.int32]
+    stop: NDArray[np.int32]
     kind: NDArray[np.uint8]
     relevance: Floats
 
     @classmethod
-    def joined(cls, parts: Sequence[Ragged]) -> Ragged:
-        """The documents of several parts, in order."""
-        sizes = np.concatenate([np.diff(part.ends) for part in parts])
+    def joined(cls, parts: dict[int, Ragged]) -> Ragged:
+        """The documents of several parts, by the number of their first; these are taken apart."""
+        ordered = [parts[start] for start in sorted(parts)]
+        parts.clear()
+        ends = _ends(np.concatenate([np.diff(part.ends) for part in ordered]))
         names = ("start", "stop", "kind", "relevance")
-        arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-        return cls(ends=_ends(sizes), **arrays)
+        columns = {name: [getattr(part, name) for part in ordered] for name in names}
+        ordered.clear()  # so that no more than a column is there twice
+        return cls(ends=ends, **{name: np.concatenate(columns.pop(name)) for name in names})
 
     @property
     def document(self) -> Codes:
         """(W,) the document of each word."""
         return np.repeat(np.arange(len(self.ends) - 1), np.diff(self.ends))
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that they take."""
+        return sum(a.nbytes for a in (self.ends, self.start, self.stop, self.kind, self.relevance))
 
     def sums(self) -> Floats:
         """(n,) the relevance of all words of each document."""
@@ -144,7 +152,7 @@ class Shares:
         kind[self.stopped] = STOPPED
         kind[self.holder] = KNOWN
         relevance = add_up(self.holder, part, n_words)
-        return Ragged(self.ends, self.start, self.stop, kind, relevance)
+        return Ragged(self.ends, self.start.astype(np.int32), self.stop.astype(np.int32), kind, relevance)
 
 
 def add_up(place: Codes, values: Floats, size: int) -> Floats:
