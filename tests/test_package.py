@@ -205,7 +205,8 @@ def test_every_parameter_is_documented(function: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore::whycluster.FidelityWarning")  # the README says that it warns
 @pytest.mark.parametrize(
-    ("page", "n_blocks"), [("README.md", 6), ("docs/models.md", 2), ("docs/faithfulness.md", 2)]
+    ("page", "n_blocks"),
+    [("README.md", 6), ("docs/models.md", 2), ("docs/faithfulness.md", 2), ("docs/text.md", 2)],
 )
 def test_the_code_in_the_pages_runs(
     page: str, n_blocks: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -34,7 +34,7 @@ from sklearn.feature_extraction.text import (
 )
 from sklearn.feature_selection import VarianceThreshold
 from sklearn.mixture import GaussianMixture
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     MaxAbsScaler,
@@ -986,6 +986,59 @@ def test_pipelines_that_are_refused() -> None:
         "take the texts themselves, input='content'; "
         "it has input='filename'. Read the files first."
     )
+
+
+def test_vectorizers_in_other_places_are_refused() -> None:
+    cleaned = make_pipeline(FunctionTransformer(), CountVectorizer(), k_means()).fit(DOCUMENTS)
+    with pytest.raises(wc.UnsupportedModelError) as unsupported:
+        explain(cleaned)
+    assert str(unsupported.value) == (
+        "neuralize: a vectorizer must be the first step, so that "
+        "its words can be marked in the texts as they "
+        "are; step 'functiontransformer' (FunctionTransformer) comes before it. Give what that does to the "
+        "vectorizer, as its preprocessor, or do it to the documents first."
+    )
+    union = FeatureUnion(
+        [("words", CountVectorizer()), ("lsa", make_pipeline(CountVectorizer(), TruncatedSVD(2)))]
+    )
+    with pytest.raises(wc.UnsupportedModelError) as unsupported:
+        explain(make_pipeline(union, k_means()).fit(DOCUMENTS))
+    assert str(unsupported.value) == (
+        "neuralize: a single vectorizer must be the first step; "
+        "step 'featureunion' (FeatureUnion) puts several "
+        "things side by side there. Let the steps behind one "
+        "vectorizer do that, or take one with more n-grams."
+    )
+
+
+def test_branches_behind_a_vectorizer_are_followed() -> None:
+    branches = FeatureUnion(
+        [
+            ("plain", TruncatedSVD(2, random_state=0)),
+            ("weighted", make_pipeline(TfidfTransformer(), TruncatedSVD(3, random_state=0), Normalizer())),
+        ]
+    )
+    model = make_pipeline(CountVectorizer(), branches, k_means()).fit(DOCUMENTS)
+    exp = explain(model)
+    np.testing.assert_array_equal(exp.cluster, model.predict(DOCUMENTS))
+    np.testing.assert_allclose(exp.residual, 0.0, atol=1e-9)
+
+
+class Other(KMeans):  # type: ignore[misc]
+    """A subclass that no test knows, and that may not predict as its network does."""
+
+    shift = 0
+
+    def predict(self, X: Any) -> Any:
+        return (super().predict(X) + self.shift) % 3
+
+
+def test_models_of_no_known_class_are_checked_on_the_documents() -> None:
+    model = make_pipeline(word_vectors(), Other(3, n_init=1, random_state=0)).fit(DOCUMENTS)
+    np.testing.assert_array_equal(explain(model).cluster, model.predict(DOCUMENTS))
+    model[-1].shift = 1
+    with pytest.raises(wc.UnsupportedModelError, match="Other does not predict"):
+        explain(model)
 
 
 def test_what_is_loaded() -> None:

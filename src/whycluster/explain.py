@@ -38,7 +38,8 @@ def explain(
         array of centroids, or a `Network` made before; `neuralize` says which models. Labels, and models
         that have only labels, are explained through a `Surrogate`, each row for the label it has.
     X : (n, d) the rows to explain: a NumPy array, a SciPy sparse matrix, or a pandas, polars or pyarrow table
-        of numbers and booleans. A frame is matched by name with the columns the model was fitted on.
+        of numbers and booleans. A frame is matched by name with the columns the model was fitted on. For a
+        pipeline that begins with a vectorizer, n documents: a list or a column of text.
     target : a cluster, or one per row. Explains why the row is in this cluster or, where it is not,
         why not: its contrast with the cluster that won (in a tree, with the pair that speaks most against
         it). By default the cluster of each row.
@@ -64,7 +65,7 @@ def explain(
 
     Returns
     -------
-    Explanation
+    Explanation, or for documents a `whycluster.text.TextExplanation`
 
     Examples
     --------

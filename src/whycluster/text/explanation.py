@@ -247,8 +247,10 @@ class TextExplanation(Claims):
         The page needs no other file and no network. With ``path`` it is written there, at once or not at all;
         without, it is returned. For some documents only, choose them first: ``exp[:20].to_html()``.
         """
-        title = f"Why {len(self)} document{'s are' if len(self) != 1 else ' is'} in their cluster"
-        title = title if len(self) != 1 else "Why a document is in its cluster"
+        one = len(self) == 1
+        title = (
+            "Why a document is in its cluster" if one else f"Why {len(self)} documents are in their clusters"
+        )
         page = html.page(title, [html.LEGEND, *(self.article(row) for row in range(len(self)))])
         if path is None:
             return page

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import FeatureUnion, Pipeline
 
 from whycluster import passes
 from whycluster.arrays import Codes, Floats, is_sparse
@@ -38,6 +38,7 @@ from whycluster.text.spans import CharacterFinder, Finder, Found, NotLocatedErro
 from whycluster.text.word_vectors import WordVectors
 from whycluster.text.words import Ragged, Shares, add_up
 
+VECTORIZERS = (CountVectorizer, HashingVectorizer, WordVectors)
 _GATHERED = 1 << 19  # numbers (4 MB) of the vectors of terms that are taken at a time
 
 
@@ -53,8 +54,27 @@ def unnested(pipeline: Any, prefix: str = "") -> list[tuple[str, Any]]:
 
 
 def takes_text(steps: Sequence[tuple[str, Any]]) -> bool:
-    """Whether the first step is a vectorizer."""
-    return bool(steps) and isinstance(steps[0][1], (CountVectorizer, HashingVectorizer, WordVectors))
+    """Whether the first step is a vectorizer; raise if one comes later, or beside others."""
+    vectorizers = [i for i, (_, step) in enumerate(steps) if isinstance(step, VECTORIZERS)]
+    if vectorizers and vectorizers[0] > 0:
+        raise UnsupportedModelError(
+            f"neuralize: a vectorizer must be the first step, so that its words can be marked in the texts as "
+            f"they are; {Step(*steps[0])} comes before it. Give what that does to the vectorizer, as its "
+            f"preprocessor, or do it to the documents first."
+        )
+    first = steps[0][1] if steps else None
+    if isinstance(first, FeatureUnion) and any(
+        isinstance(step, VECTORIZERS) for _, inner in first.transformer_list for _, step in _inside(inner)
+    ):
+        raise UnsupportedModelError(
+            f"neuralize: a single vectorizer must be the first step; {Step(*steps[0])} puts several things side "
+            f"by side there. Let the steps behind one vectorizer do that, or take one with more n-grams."
+        )
+    return bool(vectorizers)
+
+
+def _inside(step: Any) -> list[tuple[str, Any]]:
+    return unnested(step) if isinstance(step, Pipeline) else [("", step)]
 
 
 def text_network(steps: Sequence[tuple[str, Any]], last: Network) -> Network:
