@@ -58,8 +58,8 @@ def takes_text(steps: Sequence[tuple[str, Any]]) -> bool:
     vectorizers = [i for i, (_, step) in enumerate(steps) if isinstance(step, VECTORIZERS)]
     if vectorizers and vectorizers[0] > 0:
         raise UnsupportedModelError(
-            f"neuralize: a vectorizer must be the first step, so that its words can be marked in the texts as "
-            f"they are; {Step(*steps[0])} comes before it. Give what that does to the vectorizer, as its "
+            f"neuralize: a vectorizer must be the first step, so that its words can be marked in the texts "
+            f"as they are; {Step(*steps[0])} comes before it. Give what that does to the vectorizer, as its "
             f"preprocessor, or do it to the documents first."
         )
     first = steps[0][1] if steps else None
@@ -67,8 +67,8 @@ def takes_text(steps: Sequence[tuple[str, Any]]) -> bool:
         isinstance(step, VECTORIZERS) for _, inner in first.transformer_list for _, step in _inside(inner)
     ):
         raise UnsupportedModelError(
-            f"neuralize: a single vectorizer must be the first step; {Step(*steps[0])} puts several things side "
-            f"by side there. Let the steps behind one vectorizer do that, or take one with more n-grams."
+            f"neuralize: a single vectorizer must be the first step; {Step(*steps[0])} puts several things "
+            f"side by side there. Let the steps behind one vectorizer do that, or take one with more n-grams."
         )
     return bool(vectorizers)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,45 +162,68 @@ def summarize(
     labels : (K,) the names of the codes
     like : the frame whose library `TextSummary.to_frame` takes
     """
-    known = np.flatnonzero(words.kind == KNOWN)
-    document = words.document[known]
-    vocabulary, word = _numbered(texts, document, words.start[known], words.stop[known], normal)
-    # Of each document and word in it: how often, and how much relevance
-    n_words = max(1, len(vocabulary))
-    pairs, place = np.unique(document * n_words + word, return_inverse=True)
-    times = np.bincount(place, minlength=len(pairs))
-    relevance = add_up(place, words.relevance[known], len(pairs))
-    of_document, of_word = pairs // n_words, pairs % n_words
+    pairs = _pair(texts, words, normal)
     present, size = np.unique(assigned[explained], return_counts=True)
-    member = explained[of_document]
-    group = np.searchsorted(present, assigned[of_document[member]])
-    lines, line = np.unique(group * n_words + of_word[member], return_inverse=True)
+    member = explained[pairs.document]
+    n_words = max(1, len(pairs.vocabulary))
+    group = np.searchsorted(present, assigned[pairs.document[member]])
+    lines, line = np.unique(group * n_words + pairs.word[member], return_inverse=True)
+    group, word = lines // n_words, lines % n_words
 
-    def add(values: Any) -> NDArray[Any]:
-        return np.bincount(line, weights=values, minlength=len(lines))
+    def mean(values: Floats) -> Floats:
+        return np.asarray(add_up(line, values[member], len(lines)) / size[group])
 
-    inside, count = add(None), add(times[member]).astype(np.intp)
-    of_line, size_of = lines % n_words, size[lines // n_words]
-    part = _shares(relevance, of_document)[member]
-    share, error = add(part) / size_of, np.sqrt(add(part**2)) / size_of
-    score = share - np.minimum(_ERRORS, np.sqrt(size_of) / 2) * error
-    order = np.lexsort((-score, lines // n_words))
-    everywhere = np.bincount(of_word, minlength=n_words)[of_line]
-    always = np.bincount(of_word, weights=times, minlength=n_words)[of_line].astype(np.intp)
+    part = _shares(pairs.relevance, pairs.document)
+    share = mean(part)
+    error = np.sqrt(mean(part**2) / size[group])
+    score = share - np.minimum(_ERRORS, np.sqrt(size[group]) / 2) * error
+    order = np.lexsort((-score, group))
+    documents, count = (_whole(line, n, len(lines)) for n in (None, pairs.times[member]))
+    everywhere, always = (_whole(pairs.word, n, n_words)[word] for n in (None, pairs.times))
     return TextSummary(
         clusters=labels[present],
         size=size,
-        group=(lines // n_words)[order],
-        word=[vocabulary[i] for i in of_line[order]],
-        relevance=(add(relevance[member]) / size_of)[order],
+        group=group[order],
+        word=[pairs.vocabulary[i] for i in word[order]],
+        relevance=mean(pairs.relevance)[order],
         share=share[order],
         score=score[order],
-        documents=inside[order],
+        documents=documents[order],
         count=count[order],
-        documents_outside=(everywhere - inside)[order],
+        documents_outside=(everywhere - documents)[order],
         count_outside=(always - count)[order],
         _like=like,
     )
+
+
+class _Pairs(NamedTuple):
+    """Every document with every different word in it."""
+
+    vocabulary: list[str]
+    document: Codes
+    word: Codes  # as a position in the vocabulary
+    times: Codes  # how often it is there
+    relevance: Floats  # of all these times together
+
+
+def _pair(texts: Sequence[str], words: Ragged, normal: Callable[[str], str]) -> _Pairs:
+    known = np.flatnonzero(words.kind == KNOWN)
+    document = words.document[known]
+    vocabulary, word = _numbered(texts, document, words.start[known], words.stop[known], normal)
+    n_words = max(1, len(vocabulary))
+    pairs, place = np.unique(document * n_words + word, return_inverse=True)
+    return _Pairs(
+        vocabulary=vocabulary,
+        document=pairs // n_words,
+        word=pairs % n_words,
+        times=_whole(place, None, len(pairs)),
+        relevance=add_up(place, words.relevance[known], len(pairs)),
+    )
+
+
+def _whole(place: Codes, values: Codes | None, size: int) -> Codes:
+    """Whole numbers added up at each place; ones, where there are none."""
+    return np.bincount(place, weights=values, minlength=size).astype(np.intp)
 
 
 def _shares(relevance: Floats, document: Codes) -> Floats:
