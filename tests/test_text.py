@@ -1024,6 +1024,17 @@ def test_branches_behind_a_vectorizer_are_followed() -> None:
     np.testing.assert_allclose(exp.residual, 0.0, atol=1e-9)
 
 
+def test_steps_that_work_in_place_change_nothing() -> None:
+    steps = [MaxAbsScaler(), Normalizer(), TruncatedSVD(3, random_state=0), Normalizer(), k_means()]
+    model = make_pipeline(CountVectorizer(), *steps).fit(DOCUMENTS)
+    expected = explain(model)
+    for step in (1, 2, 4):
+        model[step].copy = False
+    again = explain(model)
+    np.testing.assert_array_equal(again.cluster, expected.cluster)
+    np.testing.assert_allclose(again._words.relevance, expected._words.relevance, atol=1e-12)
+
+
 class Other(KMeans):  # type: ignore[misc]
     """A subclass that no test knows, and that may not predict as its network does."""
 

@@ -181,7 +181,7 @@ class Form:
         atoms = self.atoms or self.run
         if isinstance(atoms, _Rescaled):
             return atoms.bring(rows)
-        t, nothing = atoms(rows), to_floats(atoms(rows[:1] * 0))
+        t, nothing = atoms(rows.copy()), to_floats(atoms(rows[:1] * 0))  # a step may work in place
         if is_sparse(t) and not nothing.any():
             return sparse.csr_array(t, dtype=np.float64)
         return sparse.csr_array(to_floats(t) - nothing)
@@ -217,7 +217,7 @@ class _Rescaled:
 
     def bring(self, rows: Any) -> Any:
         """What the columns that are there bring; the length is the row's own constant."""
-        s = 1.0 / self.length(to_floats(self.form.run(rows)))
+        s = 1.0 / self.length(to_floats(self.form.run(rows.copy())))
         return sparse.csr_array(sparse.diags_array(s) @ self.form.bring(rows))
 
 

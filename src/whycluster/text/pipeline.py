@@ -147,7 +147,8 @@ class Front:
 
     def make(self, table: DocumentTable, start: int, stop: int) -> Floats:
         """What comes to the model of documents start..stop, (b, m)."""
-        return to_floats(self.form.run(self.counted(table, start, stop)))
+        counts = self.counted(table, start, stop)
+        return to_floats(self.form.run(counts.copy()))  # a step may work in place
 
     def counted(self, table: DocumentTable, start: int, stop: int) -> Any:
         """The terms of documents start..stop; what a thread has just counted is not counted again."""
