@@ -26,6 +26,7 @@ bench: $(TEST)/installed
 	$(TEST)/bin/python -m benchmarks.kernel
 	$(TEST)/bin/python -m benchmarks.surrogate
 	$(TEST)/bin/python -m benchmarks.startup
+	$(TEST)/bin/python -m benchmarks.text
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(TEST)/bin/python -m benchmarks.table1 --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.rules --data $(DATA)

@@ -8,24 +8,19 @@ vectors.
 from __future__ import annotations
 
 import gzip
-import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.datasets._twenty_newsgroups import (
-    strip_newsgroup_footer,
-    strip_newsgroup_header,
-    strip_newsgroup_quoting,
-)
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from sklearn.metrics import adjusted_rand_score
 
 import whycluster as wc
 from benchmarks.datasets import data_folder
 from benchmarks.measure import write
+from examples.newsgroups import read_messages
 
 Documents = tuple[NDArray[np.float64], NDArray[np.intp]]
 SEEDS = range(5)
@@ -49,15 +44,6 @@ class WordMeans:
                 means.append(self.vectors[words].mean(axis=0))
                 groups.append(group)
         return np.array(means), np.unique(groups, return_inverse=True)[1]
-
-
-def messages(folder: Path) -> Iterable[tuple[str, str]]:
-    """The mini subset, without headers, footers and quotes, as in the paper."""
-    with gzip.open(folder / "mini_newsgroups.jsonl.gz", "rt") as lines:
-        for line in lines:
-            message = json.loads(line)
-            text = strip_newsgroup_header(message["text"])
-            yield message["group"], strip_newsgroup_quoting(strip_newsgroup_footer(text))
 
 
 def words(folder: Path) -> Iterable[tuple[str, str]]:
@@ -92,7 +78,7 @@ def main() -> None:
         "|---|---:|---:|---:|",
         "| the paper | | 32 | 45 |",
     ]
-    for name, documents in (("messages, mini subset", messages), ("words, training part", words)):
+    for name, documents in (("messages, mini subset", read_messages), ("words, training part", words)):
         X, y = means(documents(data / "news"))
         both = np.array([agreement(X, y, seed) for seed in SEEDS])
         cells = [f"{v.mean():.1f} ({v.min():.1f} to {v.max():.1f})" for v in both.T]

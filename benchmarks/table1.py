@@ -16,7 +16,8 @@ from sklearn.cluster import KMeans
 import whycluster as wc
 from benchmarks.datasets import NOTES, data_folder, load
 from benchmarks.measure import write
-from benchmarks.news import WordMeans, messages
+from benchmarks.news import WordMeans
+from examples.newsgroups import read_messages
 from whycluster.evaluation import Comparison, ConditionalKDE, compare
 
 Array = NDArray[np.float64]
@@ -93,7 +94,7 @@ def _news(folder: Path, n_clusters: int) -> Case:
 
     Nor has the density: in 300 dimensions a row among its own would be found again from a few of them.
     """
-    X, groups = WordMeans(folder / "spacy_md")(messages(folder / "news"))
+    X, groups = WordMeans(folder / "spacy_md")(read_messages(folder / "news"))
     order = np.random.default_rng(0).permutation(len(X))
     left_out, rest = order[:250], order[250:]
     fitted = [

@@ -39,6 +39,12 @@ LAYERS = [
     {"frontends", "frontends.form"},
     {"frontends.steps"},
     {"frontends.pipeline"},
+    {"text.spans", "text.documents", "text.html"},
+    {"text.words", "text.word_vectors"},
+    {"text.summary"},
+    {"text.explanation"},
+    {"text.pipeline"},
+    {"text"},
     {"nearest_centroid", "surrogate"},
     {"neuralize"},
     {
@@ -199,6 +205,7 @@ def test_public_names_are_documented_and_there() -> None:
         wc.elementwise,
         wc.tabular.pipeline,
         wc.tabular.encoder,
+        wc.text.WordVectors,
     ],
 )
 def test_every_parameter_is_documented(function: Any) -> None:
@@ -217,6 +224,7 @@ def test_every_parameter_is_documented(function: Any) -> None:
         ("docs/faithfulness.md", 2),
         ("docs/tables.md", 6),
         ("docs/pipelines.md", 2),
+        ("docs/text.md", 2),
     ],
 )
 def test_the_code_in_the_pages_runs(

@@ -22,7 +22,7 @@ from whycluster.network import Network
 from whycluster.neuralize import neuralize
 
 if TYPE_CHECKING:
-    from whycluster import evaluation, tabular
+    from whycluster import evaluation, tabular, text
     from whycluster.kernel_kmeans import KernelKMeans
     from whycluster.surrogate import Surrogate
 
@@ -45,12 +45,13 @@ __all__ = [
     "explain",
     "neuralize",
     "tabular",
+    "text",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """What needs scikit-learn, which takes its time to load, when it is asked for."""
-    if name in ("evaluation", "tabular"):
+    if name in ("evaluation", "tabular", "text"):
         import importlib
 
         return importlib.import_module(f"whycluster.{name}")

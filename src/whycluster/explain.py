@@ -41,7 +41,8 @@ def explain(
         `Surrogate`, each row for the label it has.
     X : (n, d) the rows to explain: a NumPy array, a SciPy sparse matrix, or a pandas, polars or pyarrow table
         of numbers and booleans; for pipelines whatever these take, for labels frames with categories, dates
-        and missing values too. A frame is matched by name with the columns the model was fitted on.
+        and missing values too. A frame is matched by name with the columns the model was fitted on. For a
+        pipeline that begins with a vectorizer, n documents: a list or a column of text.
     target : a cluster, or one per row. Explains why the row is in this cluster or, where it is not,
         why not: its contrast with the cluster that won (in a tree, with the pair that speaks most against
         it). By default the cluster of each row.
@@ -67,7 +68,7 @@ def explain(
 
     Returns
     -------
-    Explanation
+    Explanation, or for documents a `whycluster.text.TextExplanation`
 
     Examples
     --------

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,9 @@ from whycluster.passes import Attribution, Question
 from whycluster.propagate import CONTRAST
 from whycluster.summary import Summary, summarize
 from whycluster.table import Table, is_missing
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # of typing itself only from Python 3.11 on
 
 _ROWS_SHOWN = 3  # when an explanation is printed
 _ROUNDING = 1e-6  # a residual below this part of the evidence is not worth a line
@@ -63,8 +67,182 @@ class TopFeatures:
         return [("feature", self.feature), ("relevance", self.relevance), ("value", self.value)]
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Claims(ABC):
+    """What is claimed of every row: its cluster, against which competitor, by how much evidence.
+
+    What bears a claim, features or words, is up to the kind of explanation.
+    """
+
+    _noun: ClassVar[str]  # what a row is called
+
+    evidence: NDArray[Any]
+    beta: float | None
+    rule: str
+    labels: NDArray[Any]
+    _cluster: Codes
+    _competitor: Codes
+    _energy: Energy
+    _table: Table
+    _targeted: bool  # explained for a given cluster, so that it need not be the assigned one
+    threshold: float | None = None
+    fidelity: Fidelity | None = None
+    _rows: Codes | None = None  # where each row stood in the data that were explained; None: where it is
+
+    @classmethod
+    def of(
+        cls,
+        found: Attribution,
+        question: Question,
+        energy: Energy,
+        table: Table,
+        labels: NDArray[Any],
+        fidelity: Fidelity | None,
+        **parts: Any,
+    ) -> Self:
+        """The explanation that answers a question asked of all rows of a table.
+
+        ``parts`` are what this kind of explanation has besides.
+        """
+        return cls(
+            evidence=found.evidence,
+            beta=found.beta,
+            rule=question.rule,
+            labels=labels,
+            _cluster=found.cluster,
+            _competitor=found.competitor,
+            _energy=energy,
+            _table=table,
+            _targeted=question.cluster is not None,
+            threshold=question.threshold,
+            fidelity=fidelity,
+            **parts,
+        )
+
+    @property
+    def data(self) -> Any:
+        """The rows as they were given, columns in the model's order; sparse matrices as CSR."""
+        return self._table.native
+
+    @cached_property
+    def cluster(self) -> NDArray[Any]:
+        """(n,) the cluster that is explained."""
+        return self.labels[self._cluster]
+
+    @cached_property
+    def competitor(self) -> NDArray[Any]:
+        """(n,) its strongest competitor."""
+        return self.labels[self._competitor]
+
+    @property
+    @abstractmethod
+    def residual(self) -> Floats:
+        """(n,) what the relevances leave unexplained of the evidence."""
+
+    @abstractmethod
+    def tell(self, row: int = 0) -> str:
+        """One row as text."""
+
+    @abstractmethod
+    def _take(self, rows: Codes) -> dict[str, Any]:
+        """What this kind of explanation has besides, of some rows."""
+
+    @cached_property
+    def assigned(self) -> NDArray[Any]:
+        """(n,) the cluster that the model assigns; differs from `cluster` where a target was given."""
+        return self.labels[self._assigned]
+
+    @cached_property
+    def _assigned(self) -> Codes:
+        return passes.assign(self._energy, self._unchanged("assigned")) if self._targeted else self._cluster
+
+    @cached_property
+    def competition(self) -> NDArray[Any]:
+        """(n, K) R_k, computed when first asked for: with many clusters it can outweigh all the rest."""
+        return passes.competition(self._energy, self._unchanged("competition"), self._question)
+
+    @property
+    def _question(self) -> Question:
+        """What was asked of these rows."""
+        competitor = self._competitor if self.rule == CONTRAST else None
+        return Question(self._cluster, competitor, self.rule, self.beta, self.threshold)
+
+    def __len__(self) -> int:
+        return len(self.evidence)
+
+    def _how(self) -> str:
+        """By which rule, and through what."""
+        how = self.rule if self.beta is None else f"{self.rule}, beta={self.beta:.4g}"
+        if self.fidelity is not None:
+            how += f"; a surrogate that foretells {self.fidelity.cross_validated:.1%} of the labels"
+        return how
+
+    def __str__(self) -> str:
+        """The first rows as signed bars, strongest first."""
+        parts = [repr(self), *(self.tell(row) for row in range(min(len(self), _ROWS_SHOWN)))]
+        if len(self) > _ROWS_SHOWN:
+            parts.append(f"... and {len(self) - _ROWS_SHOWN} more {self._noun.lower()}s")
+        return "\n\n".join(parts)
+
+    def _claim(self) -> str:
+        """What is explained of a single row, in a sentence."""
+        named = (self.cluster[0], self.competitor[0], self.assigned[0])
+        cluster, competitor, assigned = (console.clean(str(label)) for label in named)
+        name = self._table.row_name(0)
+        if name is None:
+            name = 0 if self._rows is None else self._rows[0]
+        claim = f"{self._noun} {console.clean(str(name))} is {_place(self.assigned[0], 'in cluster')}"
+        if assigned != cluster:  # a label given to a row need not be the surrogate's
+            claim += " to the surrogate" * (self.fidelity is not None)
+            claim += f", not {_place(self.cluster[0], 'in')}"
+        if self._cluster[0] == self._competitor[0]:
+            return f"{claim}: nothing to explain against itself"
+        if self.threshold is not None:
+            side = "above" if self.evidence[0] >= 0 else "below"
+            share = f"the probability of {cluster} is {side} {self.threshold:g}"
+            return f"{claim}: {share}, evidence {self.evidence[0]:.3g}, nearest competitor {competitor}"
+        if self.rule == CONTRAST or assigned != cluster:
+            return f"{claim}: evidence {self.evidence[0]:.3g} for {cluster} against {competitor}"
+        return f"{claim}: evidence {self.evidence[0]:.3g}, nearest competitor {competitor}"
+
+    def _unborne(self, largest: float, noun: str) -> list[tuple[str, float]]:
+        """What of the evidence of a single row is no feature's or word's, where it is worth a line."""
+        lines, residual = [], float(self.residual[0])
+        if self.threshold is not None:
+            bar = float(np.log1p(-self.threshold) - np.log(self.threshold))
+            lines.append((f"the threshold {self.threshold:g}", bar))
+            residual -= bar
+        if abs(residual) > _ROUNDING * max(largest, abs(float(self.evidence[0]))):
+            lines.append((f"due to no {noun}", residual))
+        return lines
+
+    def __iter__(self) -> Iterator[Self]:
+        return (self[row] for row in range(len(self)))
+
+    def __getitem__(self, rows: Any) -> Self:
+        """The explanations of some rows, by position: an index, a list of them, a slice or a mask."""
+        chosen = _positions(rows, len(self))
+        return replace(
+            self,
+            evidence=self.evidence[chosen],
+            _table=self._table.take(chosen),
+            _cluster=self._cluster[chosen],
+            _competitor=self._competitor[chosen],
+            _rows=chosen if self._rows is None else self._rows[chosen],
+            **self._take(chosen),
+        )
+
+    def _unchanged(self, where: str) -> Table:
+        """The data, if they still give the evidence that was explained; it is computed again."""
+        if not passes.is_still(self._energy, self._table, self._question, self.evidence):
+            raise InvalidInputError(
+                f"{where}: the data have been changed since they were explained. Explain them again."
+            )
+        return self._table
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Explanation:
+class Explanation(Claims):
     """How much every feature of every row spoke for the row's cluster.
 
     Made by `whycluster.explain`. Relevance is in the units of evidence: over the features it adds up to the
@@ -93,65 +271,13 @@ class Explanation:
     feature_names : the d names
     """
 
+    _noun: ClassVar[str] = "Row"
     relevance: NDArray[Any]
-    evidence: NDArray[Any]
-    beta: float | None
-    rule: str
-    labels: NDArray[Any]
-    _cluster: Codes
-    _competitor: Codes
-    _energy: Energy
-    _table: Table
-    _targeted: bool  # explained for a given cluster, so that it need not be the assigned one
-    threshold: float | None = None
-    fidelity: Fidelity | None = None
-    _rows: Codes | None = None  # where each row stood in the data that were explained; None: where it is
-
-    @classmethod
-    def of(
-        cls,
-        answer: Attribution,
-        question: Question,
-        energy: Energy,
-        table: Table,
-        labels: NDArray[Any],
-        fidelity: Fidelity | None = None,
-    ) -> Explanation:
-        """The explanation that answers a question asked of all rows of a table."""
-        return cls(
-            relevance=answer.relevance,
-            evidence=answer.evidence,
-            beta=answer.beta,
-            rule=question.rule,
-            labels=labels,
-            _cluster=answer.cluster,
-            _competitor=answer.competitor,
-            _energy=energy,
-            _table=table,
-            _targeted=question.cluster is not None,
-            threshold=question.threshold,
-            fidelity=fidelity,
-        )
-
-    @property
-    def data(self) -> Any:
-        """The rows as they were given, columns in the model's order; sparse matrices as CSR."""
-        return self._table.native
 
     @property
     def feature_names(self) -> list[Hashable]:
         """The d names."""
         return self._table.feature_names
-
-    @cached_property
-    def cluster(self) -> NDArray[Any]:
-        """(n,) the cluster that is explained."""
-        return self.labels[self._cluster]
-
-    @cached_property
-    def competitor(self) -> NDArray[Any]:
-        """(n,) its strongest competitor."""
-        return self.labels[self._competitor]
 
     @property
     def residual(self) -> Floats:
@@ -159,43 +285,13 @@ class Explanation:
         explained: Floats = self.relevance.sum(axis=1, dtype=np.float64)
         return self.evidence.astype(np.float64) - explained
 
-    @cached_property
-    def assigned(self) -> NDArray[Any]:
-        """(n,) the cluster that the model assigns; differs from `cluster` where a target was given."""
-        return self.labels[self._assigned]
-
-    @cached_property
-    def _assigned(self) -> Codes:
-        return passes.assign(self._energy, self._unchanged("assigned")) if self._targeted else self._cluster
-
-    @cached_property
-    def competition(self) -> NDArray[Any]:
-        """(n, K) R_k, computed when first asked for: with many clusters it can outweigh all the rest."""
-        return passes.competition(self._energy, self._unchanged("competition"), self._question)
-
-    @property
-    def _question(self) -> Question:
-        """What was asked of these rows."""
-        competitor = self._competitor if self.rule == CONTRAST else None
-        return Question(self._cluster, competitor, self.rule, self.beta, self.threshold)
-
-    def __len__(self) -> int:
-        return len(self.evidence)
+    def _take(self, rows: Codes) -> dict[str, Any]:
+        return {"relevance": self.relevance[rows]}
 
     def __repr__(self) -> str:
         n, d = self.relevance.shape
-        how = self.rule if self.beta is None else f"{self.rule}, beta={self.beta:.4g}"
-        if self.fidelity is not None:
-            how += f"; a surrogate that foretells {self.fidelity.cross_validated:.1%} of the labels"
         counts = f"{n} row{'s' * (n != 1)}, {d} feature{'s' * (d != 1)}, {len(self.labels)} clusters"
-        return f"<Explanation of {counts} ({how})>"
-
-    def __str__(self) -> str:
-        """The first rows as signed bars, strongest feature first."""
-        parts = [repr(self), *(self.tell(row) for row in range(min(len(self), _ROWS_SHOWN)))]
-        if len(self) > _ROWS_SHOWN:
-            parts.append(f"... and {len(self) - _ROWS_SHOWN} more rows")
-        return "\n\n".join(parts)
+        return f"<Explanation of {counts} ({self._how()})>"
 
     def tell(self, row: int = 0, n_features: int = 6) -> str:
         """One row as text: what is claimed, and the features that bear it."""
@@ -210,51 +306,8 @@ class Explanation:
         if n_left:
             rest = np.delete(one.relevance[0], _largest(np.abs(one.relevance), len(lines))[0]).sum()
             lines.append([f"{n_left} more feature{'s' * (n_left != 1)}", "", f"{rest:.3g}", ""])
-        residual = float(one.residual[0])
-        if self.threshold is not None:
-            bar = float(np.log1p(-self.threshold) - np.log(self.threshold))
-            lines.append([f"the threshold {self.threshold:g}", "", f"{bar:.3g}", ""])
-            residual -= bar
-        if abs(residual) > _ROUNDING * max(largest, abs(float(one.evidence[0]))):
-            lines.append(["due to no feature", "", f"{residual:.3g}", ""])
+        lines += [[name, "", f"{value:.3g}", ""] for name, value in one._unborne(largest, "feature")]
         return one._claim() + "\n" + console.table(["feature", "value", "relevance", ""], lines, align="<>><")
-
-    def _claim(self) -> str:
-        """What is explained of a single row, in a sentence."""
-        named = (self.cluster[0], self.competitor[0], self.assigned[0])
-        cluster, competitor, assigned = (console.clean(str(label)) for label in named)
-        name = self._table.row_name(0)
-        if name is None:
-            name = 0 if self._rows is None else self._rows[0]
-        claim = f"Row {console.clean(str(name))} is {_place(self.assigned[0], 'in cluster')}"
-        if assigned != cluster:  # a label given to a row need not be the surrogate's
-            claim += " to the surrogate" * (self.fidelity is not None)
-            claim += f", not {_place(self.cluster[0], 'in')}"
-        if self._cluster[0] == self._competitor[0]:
-            return f"{claim}: nothing to explain against itself"
-        if self.threshold is not None:
-            side = "above" if self.evidence[0] >= 0 else "below"
-            share = f"the probability of {cluster} is {side} {self.threshold:g}"
-            return f"{claim}: {share}, evidence {self.evidence[0]:.3g}, nearest competitor {competitor}"
-        if self.rule == CONTRAST or assigned != cluster:
-            return f"{claim}: evidence {self.evidence[0]:.3g} for {cluster} against {competitor}"
-        return f"{claim}: evidence {self.evidence[0]:.3g}, nearest competitor {competitor}"
-
-    def __iter__(self) -> Iterator[Explanation]:
-        return (self[row] for row in range(len(self)))
-
-    def __getitem__(self, rows: Any) -> Explanation:
-        """The explanations of some rows, by position: an index, a list of them, a slice or a mask."""
-        chosen = _positions(rows, len(self))
-        return replace(
-            self,
-            relevance=self.relevance[chosen],
-            evidence=self.evidence[chosen],
-            _table=self._table.take(chosen),
-            _cluster=self._cluster[chosen],
-            _competitor=self._competitor[chosen],
-            _rows=chosen if self._rows is None else self._rows[chosen],
-        )
 
     def top(self, n: int = 3) -> TopFeatures:
         """The ``n`` strongest features of each row, by absolute relevance."""
@@ -320,13 +373,18 @@ class Explanation:
             output_names=None,
         )
 
-    def _unchanged(self, where: str) -> Table:
-        """The data, if they still give the evidence that was explained; it is computed again."""
-        if not passes.is_still(self._energy, self._table, self._question, self.evidence):
-            raise InvalidInputError(
-                f"{where}: the data have been changed since they were explained. Explain them again."
-            )
-        return self._table
+
+def answer(
+    energy: Energy,
+    table: Table,
+    question: Question,
+    background: Table | None,
+    labels: NDArray[Any],
+    fidelity: Fidelity | None,
+) -> Explanation:
+    """The explanation of every row of a table; beta, where it is asked for, is measured on a background."""
+    found = passes.attribute(energy, table, question, background)
+    return Explanation.of(found, question, energy, table, labels, fidelity, relevance=found.relevance)
 
 
 def _positions(rows: Any, n_rows: int) -> Codes:

@@ -16,7 +16,7 @@ BACKENDS = ("pandas", "polars", "pyarrow")
 
 
 def build_frame(
-    columns: Mapping[Hashable, NDArray[Any]],
+    columns: Mapping[Hashable, NDArray[Any] | list[str]],
     like: Any,
     backend: str | None,
     where: str,
@@ -27,7 +27,7 @@ def build_frame(
 
     Parameters
     ----------
-    columns : the columns in order
+    columns : the columns in order; text of any length as lists, since arrays are as wide as the longest
     like : the user's data; if it is a frame, its library is used
     backend : "pandas", "polars" or "pyarrow", whatever ``like`` is
     same_rows : the rows are those of ``like``, so that a pandas index is taken over
@@ -37,7 +37,7 @@ def build_frame(
     source = nw.from_native(like, eager_only=True, pass_through=True)
     if not isinstance(source, nw.DataFrame):
         source = None
-    columns = {c: _plain(v) if v.dtype == object else v for c, v in columns.items()}
+    columns = {c: v if isinstance(v, list) or v.dtype != object else _plain(v) for c, v in columns.items()}
     chosen: Any = backend or (source.implementation if source is not None else installed(where))
     if chosen not in ("pandas", nw.Implementation.PANDAS):
         columns = _with_text_names(columns)
@@ -64,9 +64,9 @@ def _plain(values: NDArray[Any]) -> NDArray[Any]:
     return values.astype(np.float64) if float in kinds <= {int, float} else as_column(values.tolist())
 
 
-def _with_text_names(columns: Mapping[Hashable, NDArray[Any]]) -> dict[Hashable, NDArray[Any]]:
+def _with_text_names(columns: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
     """Only pandas has columns that are not called by text; no two names may fall together."""
-    result: dict[Hashable, NDArray[Any]] = {}
+    result: dict[Hashable, Any] = {}
     for name, values in columns.items():
         result[unique_name(str(name), result)] = values
     return result

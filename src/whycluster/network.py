@@ -12,7 +12,7 @@ from whycluster import passes
 from whycluster.arrays import Codes, is_real
 from whycluster.energies import Energy
 from whycluster.errors import InvalidInputError, MissingDependencyError
-from whycluster.explanation import Explanation
+from whycluster.explanation import Explanation, answer
 from whycluster.fidelity import Fidelity
 from whycluster.labels import Labels
 from whycluster.passes import Question
@@ -38,6 +38,7 @@ class Network:
     verify : called with all data that comes, and the labels; raises where the model would not assign it
         like this network
     opener : makes a table of the user's rows, as `open_table` does
+    answer : makes an explanation of a table and a question, as `explanation.answer` does
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Network:
         fidelity: Fidelity | None = None,
         verify: Callable[[Table, Labels], None] | None = None,
         opener: Callable[..., Table] = open_table,
+        answer: Callable[..., Any] = answer,
     ) -> None:
         if energy.n_clusters < 2:
             raise InvalidInputError(
@@ -73,6 +75,7 @@ class Network:
         self.categories = categories
         self._verify = verify
         self._opener = opener
+        self._answer = answer
 
     @property
     def labels(self) -> NDArray[Any]:
@@ -154,15 +157,17 @@ class Network:
         else:
             question = Question(cluster, competitor)
         population = None if background is None else self._open_background(background, table)
-        answer = passes.attribute(self.energy, table, question, population)
-        if (answer.cluster == answer.competitor).all():
+        found: Explanation = self._answer(
+            self.energy, table, question, population, self.labels, self.fidelity
+        )
+        if (found._cluster == found._competitor).all():
             raise InvalidInputError(
                 "explain: against must be another cluster than the one explained; they are the same in "
                 f"every row of {table.name}."
             )
         if self.fidelity is not None:
             self.fidelity.warn_if_low()
-        return Explanation.of(answer, question, self.energy, table, self.labels, self.fidelity)
+        return found
 
     def to_torch(self, cluster: Any = None) -> torch.nn.Module:
         """The network as a `torch.nn.Module` in float64; it takes rows, (n, d), as a tensor of float64.

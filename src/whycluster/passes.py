@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -66,11 +67,14 @@ class Attribution:
     beta: float | None = None
 
     @classmethod
-    def empty(cls, table: Table, question: Question) -> Attribution:
-        """Arrays to be filled, in the dtype of the data; what the question fixes is there already."""
+    def empty(cls, table: Table, question: Question, width: int | None = None) -> Attribution:
+        """Arrays to be filled, in the dtype of the data; what the question fixes is there already.
+
+        ``width`` is how many numbers of relevance there are for each row, by default one for each feature.
+        """
         n = table.n_rows
         return cls(
-            relevance=np.empty((n, table.n_features), table.dtype),
+            relevance=np.empty((n, table.n_features if width is None else width), table.dtype),
             cluster=np.empty(n, np.intp) if question.cluster is None else question.cluster,
             competitor=np.empty(n, np.intp) if question.competitor is None else question.competitor,
             evidence=np.empty(n, table.dtype),
@@ -226,6 +230,41 @@ def attribute(
             rows[...] = out  # terms of opposite sign were added in float64; only the sum is rounded
             _check_finite(rows)
             _check_finite(result.evidence[start:stop])
+
+    _run(work, energy, table)
+    return replace(result, beta=question.beta)
+
+
+Receive = Callable[[int, int, Floats, Floats], None]
+"""Takes rows start..stop, W = sum_k a_k grad s_k, (b, d), and the relevance of all features, (b,)."""
+
+
+def hand_down(
+    energy: Energy, table: Table, question: Question, background: Table | None, receive: Receive
+) -> Attribution:
+    """Relevance that is shared out by what lies below the features: words, of which they were made.
+
+    ``receive`` is called for every block, on several threads; what it is given is valid until it returns.
+    The attribution that comes back has no relevance of features.
+    """
+    result = Attribution.empty(table, question, width=0)
+    if question.rule != CONTRAST and question.beta is None:
+        question = _measured(question, energy, _population(energy, background or table, None))
+
+    def work(space: Workspace, start: int, stop: int) -> None:
+        n_rows = stop - start
+        h, weights, scratch = space.h[:n_rows], space.weights[:n_rows], space.scratch[:n_rows]
+        x = _energies(energy, table, space, start, stop, h)
+        standing = question.stand(h, energy.tree, start, stop)
+        result.keep(standing, start, stop)
+        weigh(h, standing, question.rule, question.beta, weights)
+        out = space.relevance[:n_rows]
+        energy.combine(x, weights, out, scratch)
+        total = out.sum(axis=1)
+        energy.differentiate(x, weights, out, scratch)
+        _check_finite(out)
+        _check_finite(total)
+        receive(start, stop, out, total)
 
     _run(work, energy, table)
     return replace(result, beta=question.beta)

@@ -93,6 +93,7 @@ def _pipeline(model: Any) -> Network | OnlyLabels | AwaitingColumns:
     """Its last step, behind the others."""
     from whycluster.frontends.pipeline import network_behind
     from whycluster.frontends.steps import first_to_see
+    from whycluster.text.pipeline import takes_text, text_network, unnested
 
     end = model.steps[-1][1]
     if end is None or isinstance(end, str):
@@ -100,6 +101,9 @@ def _pipeline(model: Any) -> Network | OnlyLabels | AwaitingColumns:
             f"neuralize: the last step of the pipeline must be a clustering model; got {end!r}."
         )
     check_fitted(model)
+    steps = unnested(model)
+    if takes_text(steps[:-1]):
+        return text_network(steps[:-1], _behind_text(steps[-1][1]))
     last = first_look(end)
     if isinstance(last, OnlyLabels):
         return last
@@ -113,6 +117,22 @@ def _pipeline(model: Any) -> Network | OnlyLabels | AwaitingColumns:
         place = last.place
         return replace(last, place=lambda columns: behind(place(columns)), transform=model[:-1].transform)
     return behind(last)
+
+
+def _behind_text(model: Any) -> Network:
+    """The network of the model that stands behind a vectorizer."""
+    found = first_look(model)
+    if isinstance(found, AwaitingColumns):
+        raise UnsupportedModelError(
+            f"neuralize: a {found.kind} takes categories, and a vectorizer gives numbers."
+        )
+    if isinstance(found, OnlyLabels):
+        raise UnsupportedModelError(
+            f"neuralize: {found.kind} say which cluster each document is in, but not why. Put a surrogate in "
+            "its place, which can be explained and says how well it matches: "
+            "make_pipeline(vectorizer, wc.Surrogate()).fit(documents, labels)."
+        )
+    return found
 
 
 @adapt.register(NearestCentroid)

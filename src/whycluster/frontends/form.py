@@ -168,7 +168,8 @@ class Form:
         # becomes an atom that is no column's.
         assert self.matrix is not None
         shift, unit = self.linear.shift, self.unit
-        start = self.linear.lift(-shift)
+        # Shortest for no shift is 0; least squares would take seconds to find that for many words.
+        start = self.linear.lift(-shift) if shift.any() else np.zeros(len(self.source))
         left = shift + self.matrix @ start
         atoms, matrix, source = _Rescaled(self, start, length), self.matrix, self.source
         if np.abs(left).max(initial=0.0) > _ROUNDING * np.abs(shift).max(initial=0.0):
@@ -184,13 +185,26 @@ class Form:
         return self.base is _same
 
     def read(self, rows: Any) -> Any:
-        """T - c of some of the user's rows; sparse where t is, and nothing is subtracted."""
+        """Atoms of some of the user's rows, minus c; sparse where t is, and nothing is subtracted."""
         t = self.base(rows)
         return t if self.center is None else to_floats(t) - self.center
 
     def read_floats(self, rows: Any) -> Floats:
-        """T - c of some of the user's rows."""
+        """The same, dense."""
         return to_floats(self.read(rows))
+
+    def bring(self, rows: Any) -> Any:
+        """By how much the atoms of some sparse rows differ from those of a row of zeros, (b, D), as CSR.
+
+        That is what the columns that are there bring; what all rows have is nobody's.
+        """
+        atoms = self.base
+        if isinstance(atoms, _Rescaled):
+            return atoms.bring(rows)
+        t, nothing = atoms(rows.copy()), to_floats(atoms(rows[:1] * 0))  # a step may work in place
+        if is_sparse(t) and not nothing.any():
+            return sparse.csr_array(t, dtype=np.float64)
+        return sparse.csr_array(to_floats(t) - nothing)
 
 
 _ROUNDING = 1e-10
@@ -220,6 +234,11 @@ class _Rescaled:
             return _diagonal(s) @ t
         moved = (to_floats(t) - self.start) * s[:, None]
         return np.column_stack([moved, s]) if self.constant else moved
+
+    def bring(self, rows: Any) -> Any:
+        """What the columns that are there bring; the length is the row's own constant."""
+        s = 1.0 / self.length(to_floats(self.form.run(rows.copy())))
+        return sparse.csr_array(_diagonal(s) @ self.form.bring(rows))
 
 
 def join(forms: Sequence[Form], run: Run) -> Form:

@@ -1,0 +1,102 @@
+"""What documents cost: ``python -m benchmarks.text``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
+
+import whycluster as wc
+from benchmarks.measure import peak_megabytes, side_by_side, write
+
+N_DOCUMENTS = [2_500, 5_000, 10_000, 20_000]
+N_WORDS, N_VECTORS, D, K, P = 100, 20_000, 300, 20, 10
+PROMISED = 30.0  # seconds for 10,000 documents
+
+
+def vocabulary(rng: np.random.Generator) -> list[str]:
+    """Different words of three letters or more."""
+    letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+    words: dict[str, None] = {}
+    while len(words) < N_VECTORS:
+        words["".join(rng.choice(letters, size=rng.integers(4, 11)))] = None
+    return list(words)
+
+
+def problem(n_documents: int) -> tuple[list[str], Any]:
+    """Documents of words as frequent as words are, and a pipeline of word vectors and kernel k-means."""
+    rng = np.random.default_rng(0)
+    words = np.array(vocabulary(rng))
+    frequency = 1.0 / np.arange(1, N_VECTORS + 1)
+    chosen = rng.choice(words, size=(n_documents, N_WORDS), p=frequency / frequency.sum())
+    documents = [" ".join(row) + "." for row in chosen]
+    vectors = rng.normal(size=(N_VECTORS, D)).astype(np.float16)
+    model = wc.KernelKMeans(K, n_support=P, init=np.arange(2_000) % K, max_iter=0, random_state=0)
+    pipeline = make_pipeline(wc.text.WordVectors(vectors, words), model)
+    return documents, pipeline.fit(documents[:2_000])
+
+
+def measure(n_documents: int, repeats: int) -> str:
+    """Seconds to explain, and to do what comes after it."""
+    documents, pipeline = problem(n_documents)
+    exp: Any = wc.explain(pipeline, documents)
+    calls: dict[str, Callable[[], Any]] = {
+        "predict": partial(pipeline.predict, documents),
+        "explain": partial(wc.explain, pipeline, documents),
+        "summary": exp.summary,
+    }
+    times = side_by_side(calls, repeats)
+    size = exp._words.nbytes / 2**20
+    peak, _ = peak_megabytes(calls["explain"])
+    cells = [f"{times[name]:.1f}" for name in calls]
+    return f"| {n_documents:,} | {' | '.join(cells)} | {size:.0f} | {peak - size:.0f} |"
+
+
+def of_terms(n_documents: int, repeats: int) -> str:
+    """The same documents as words and pairs of words, behind a projection."""
+    documents, _ = problem(n_documents)
+    pipeline = make_pipeline(
+        TfidfVectorizer(ngram_range=(1, 2), min_df=2),
+        TruncatedSVD(100, random_state=0),
+        Normalizer(),
+        KMeans(K, n_init=1, random_state=0),
+    ).fit(documents)
+    calls: dict[str, Callable[[], Any]] = {
+        "predict": partial(pipeline.predict, documents),
+        "explain": partial(wc.explain, pipeline, documents),
+    }
+    times = side_by_side(calls, repeats)
+    return (
+        f"{n_documents:,} documents as tf-idf of {len(pipeline[0].vocabulary_):,} words and pairs of words, "
+        f"`TruncatedSVD(100)`, `Normalizer`, `KMeans({K})`: `predict` {times['predict']:.1f} s, `explain` "
+        f"{times['explain']:.1f} s."
+    )
+
+
+def main(repeats: int = 3) -> None:
+    """Into results/text.md."""
+    lines = [
+        "# Documents",
+        "",
+        f"Documents of {N_WORDS} words, {D} numbers per word vector, K = {K}, {P} support vectors each;",
+        f"promised are {PROMISED:.0f} s for 10,000 documents. In the memory beyond the result are the",
+        f"{N_VECTORS:,} vectors in double precision, {N_VECTORS * D * 8 / 2**20:.0f} MB.",
+        "",
+        "| documents | predict, s | explain, s | summary, s | result, MB | memory beyond it, MB |",
+        "|---:|---:|---:|---:|---:|---:|",
+        *(measure(n_documents, repeats) for n_documents in N_DOCUMENTS),
+        "",
+        of_terms(10_000, 1),
+    ]
+    write("text", "python -m benchmarks.text", lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Showcases: each is run as ``python -m examples.NAME`` and writes a page."""

@@ -1,0 +1,227 @@
+"""Why do messages of different newsgroups share a cluster? ``python -m examples.newsgroups --data DIR``.
+
+Section VI-A of the paper: messages without headers, footers and quotes are means of word vectors, and kernel
+k-means with 10 support vectors per cluster starts from the true groups. Some messages move to the cluster of
+another group; the page shows pairs of messages that do so, and the words that justify it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.datasets._twenty_newsgroups import (
+    strip_newsgroup_footer,
+    strip_newsgroup_header,
+    strip_newsgroup_quoting,
+)
+from sklearn.metrics import adjusted_rand_score
+from sklearn.pipeline import make_pipeline
+
+import whycluster as wc
+from whycluster.text import TextExplanation, TextSummary, WordVectors
+from whycluster.text.html import LEGEND, note, page
+
+N_PAIRS = 8
+SHORTEST, LONGEST = 120, 1600  # characters of a message that is shown
+LEAST_WORDS = 12  # known words of such a message
+STRONGEST = 25  # words of a message that are compared with those of others
+LEAST_SHARED = 3  # words that two messages have to share
+SAME = 0.5  # the part of their words that makes two messages one, posted to several groups
+
+
+def read_messages(folder: Path) -> list[tuple[str, str]]:
+    """The group and the text of each message, without header, footer and quotes."""
+    messages = []
+    with gzip.open(folder / "mini_newsgroups.jsonl.gz", "rt", encoding="utf-8") as lines:
+        for line in lines:
+            message = json.loads(line)
+            text = strip_newsgroup_footer(strip_newsgroup_header(message["text"]))
+            messages.append((message["group"], strip_newsgroup_quoting(text).strip()))
+    return messages
+
+
+def read_vectors(folder: Path) -> WordVectors:
+    """The word vectors of spaCy."""
+    with gzip.open(folder / "words.tsv.gz", "rt", encoding="utf-8") as lines:
+        pairs = (line.rstrip("\n").split("\t") for line in lines)
+        vocabulary = {word: int(row) for word, row in pairs}
+    return WordVectors(np.load(folder / "vectors_f16.npy"), vocabulary)
+
+
+@dataclass(frozen=True)
+class Clustering:
+    """The messages that have a known word, their groups, and why each is in its cluster."""
+
+    texts: list[str]
+    groups: NDArray[Any]
+    exp: TextExplanation
+
+    @property
+    def ari(self) -> float:
+        """The adjusted Rand index with the groups."""
+        return float(adjusted_rand_score(self.groups, self.exp.cluster))
+
+
+def cluster(messages: Sequence[tuple[str, str]], vectors: WordVectors, n_support: int = 10) -> Clustering:
+    """Kernel k-means that starts from the true groups, explained."""
+    known = np.any(vectors.transform([text for _, text in messages]), axis=1).tolist()
+    there = [message for message, is_known in zip(messages, known, strict=True) if is_known]
+    texts, groups = [text for _, text in there], np.array([group for group, _ in there])
+    n_groups = len(set(groups.tolist()))
+    model = wc.KernelKMeans(n_groups, n_support=n_support, init=groups, random_state=0)
+    pipeline = make_pipeline(vectors, model).fit(texts)
+    exp: Any = wc.explain(pipeline, texts)
+    return Clustering(texts, groups, exp)
+
+
+def pairs_of(found: Clustering, n_pairs: int = N_PAIRS) -> list[tuple[int, int, list[str]]]:
+    """Messages of different groups in one cluster whose evidence rests on the same words; with these."""
+    top = found.exp.top(STRONGEST)
+    parts = [_parts(words, relevance) for words, relevance in zip(top.word, top.relevance, strict=True)]
+    fit = [
+        row
+        for row, text in enumerate(found.texts)
+        if SHORTEST <= len(text) <= LONGEST and found.exp.n_known[row] >= LEAST_WORDS
+    ]
+    pairs = [(i, j) for place, i in enumerate(fit) for j in fit[place + 1 :]]
+    scored = []
+    for i, j in pairs:
+        if found.groups[i] == found.groups[j] or found.exp.cluster[i] != found.exp.cluster[j]:
+            continue
+        both, either = parts[i].keys() & parts[j].keys(), parts[i].keys() | parts[j].keys()
+        if len(both) >= LEAST_SHARED and len(both) <= SAME * len(either):
+            shared = {word: min(parts[i][word], parts[j][word]) for word in both}
+            scored.append((sum(shared.values()), i, j, sorted(shared, key=lambda word: -shared[word])))
+    return _different(sorted(scored, key=lambda pair: -pair[0]), found, n_pairs)
+
+
+def _parts(words: Sequence[str], relevance: NDArray[np.float64]) -> dict[str, float]:
+    """The words that speak for the cluster, as parts of all that do."""
+    total = float(relevance[relevance > 0].sum())
+    return {word: float(r) / total for word, r in zip(words, relevance, strict=True) if r > 0}
+
+
+def _different(
+    scored: Sequence[tuple[float, int, int, list[str]]], found: Clustering, n_pairs: int
+) -> list[tuple[int, int, list[str]]]:
+    """The best pairs, with no message twice, and of each cluster and two groups the best only."""
+    chosen: list[tuple[int, int, list[str]]] = []
+    seen: set[Any] = set()
+    for _, i, j, words in scored:
+        key = (found.exp.cluster[i], *sorted((found.groups[i], found.groups[j])))
+        if not seen & {i, j, key} and len(chosen) < n_pairs:
+            seen |= {i, j, key}
+            chosen.append((i, j, words))
+    return chosen
+
+
+STYLE = """
+.wc h2.part { border: 0; padding: 1.6em 0 .2em; font-size: 1.15em; }
+.wc table { border-collapse: collapse; width: 100%; font-size: .92em; }
+.wc th, .wc td { text-align: left; vertical-align: top; padding: .35em .8em .35em 0;
+  border-bottom: 1px solid var(--line); }
+.wc td.count { text-align: right; font-variant-numeric: tabular-nums; }
+.wc td.groups { white-space: nowrap; }
+.wc .chip { display: inline-block; margin: 0 .5em .1em 0; white-space: nowrap; }
+.wc .chip small, .wc td small { color: var(--dim); }
+.wc .pair { display: grid; grid-template-columns: 1fr 1fr; gap: 0 1em; align-items: start; }
+.wc .pair article { margin-top: .4em; }
+.wc h3 { font-size: 1em; margin: 1.8em 0 0; }
+@media (max-width: 50em) { .wc .pair { grid-template-columns: 1fr; } }
+.wc main { max-width: 76em; }
+"""
+
+
+def write_page(found: Clustering, summary: TextSummary, path: Path) -> None:
+    """The clusters with their words, then pairs of messages."""
+    n_groups = len(summary.clusters)
+    intro = (
+        f"{len(found.texts):,} messages of {len(set(found.groups.tolist()))} "
+        f"newsgroups, without headers, footers and quotes, "
+        f"are means of word vectors. Kernel k-means, started from "
+        f"the groups, has {n_groups} clusters; their "
+        f"adjusted Rand index with the groups is {100 * found.ari:.0f} "
+        f"%. Each message is explained by its words: "
+        "they add up to the evidence for its cluster, but for the little that no word bears."
+    )
+    parts = [note(intro), '<h2 class="part">The words that make each cluster</h2>', _table(found, summary)]
+    parts += ['<h2 class="part">Messages of different groups in one cluster</h2>', LEGEND]
+    for i, j, words in pairs_of(found):
+        parts.append(f"<h3>{escape(_claim(found, summary, i, j, words))}</h3>")
+        parts.append(f'<div class="pair">{_message(found, i)}{_message(found, j)}</div>')
+    path.write_text(page("Why do messages of different newsgroups share a cluster?", parts, STYLE), "utf-8")
+
+
+def _message(found: Clustering, row: int) -> str:
+    one = found.exp[row]
+    rival = one.competitor[0]
+    heading = f"{found.groups[row]}: evidence {one.evidence[0]:.3g}, nearest competitor {rival}"
+    return one.article(0, f"{heading} ({_mostly(found, rival)})")
+
+
+def _mostly(found: Clustering, label: Any) -> str:
+    """The group that most messages of a cluster come from."""
+    members = found.groups[found.exp.cluster == label].tolist()
+    return str(Counter(members).most_common(1)[0][0]) if members else "empty"
+
+
+def _claim(found: Clustering, summary: TextSummary, i: int, j: int, words: Sequence[str]) -> str:
+    label = found.exp.cluster[i]
+    return (
+        f"{found.groups[i]} and {found.groups[j]} meet in cluster {label}, mostly {_mostly(found, label)}, "
+        f"which is made by {summary.names(3)[label]}. Here both rest on {', '.join(words[:5])}."
+    )
+
+
+def _table(found: Clustering, summary: TextSummary) -> str:
+    frame = [_row(found, summary, group) for group in range(len(summary.clusters))]
+    heads = (
+        "<tr><th>cluster</th><th>messages</th><th>of groups</th><th>words, "
+        "and in how many messages here and elsewhere</th></tr>"
+    )
+    return f"<table>{heads}{''.join(frame)}</table>"
+
+
+def _row(found: Clustering, summary: TextSummary, group: int) -> str:
+    label = summary.clusters[group]
+    groups = Counter(found.groups[found.exp.cluster == label].tolist()).most_common(3)
+    named = "<br>".join(f"{escape(name)} <small>{count}</small>" for name, count in groups)
+    chips = "".join(
+        f'<span class="chip">{escape(summary.word[line])} '
+        f"<small>{summary.documents[line]} / {summary.documents_outside[line]}</small></span>"
+        for line in summary.lines(label, 8)
+    )
+    return (
+        f'<tr><td>{escape(str(label))}</td><td class="count">{summary.size[group]}</td>'
+        f'<td class="groups">{named}</td><td>{chips}</td></tr>'
+    )
+
+
+def main() -> None:
+    """Read, cluster, explain, and write the page."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True, help="the folder with news and spacy_md")
+    parser.add_argument("--out", type=Path, default=Path("newsgroups.html"), help="the page to write")
+    arguments = parser.parse_args()
+    missing = [name for name in ("news", "spacy_md") if not (arguments.data / name).is_dir()]
+    if missing:
+        raise SystemExit(f"{' and '.join(missing)} not in {arguments.data}; say where with --data")
+    found = cluster(read_messages(arguments.data / "news"), read_vectors(arguments.data / "spacy_md"))
+    summary = found.exp.summary()
+    print(f"{found.exp!r}\nAdjusted Rand index with the groups: {100 * found.ari:.1f} %\n\n{summary}")
+    write_page(found, summary, arguments.out)
+    print(f"\nWritten to {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Documents as web pages: the original text, its words tinted by relevance; no script, no other file.
+
+Nothing of a document can become markup: all of its characters are escaped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import NamedTuple
+
+# Blue and orange are told apart by people with any colour vision, and keep apart in dark mode.
+STYLE = """
+.wc { --for: 30 110 220; --against: 230 110 0; --ink: #1c1e21; --dim: #5b626b; --line: #d9dde2;
+  --paper: #ffffff; color: var(--ink); font: 15px/1.6 system-ui, sans-serif; }
+@media (prefers-color-scheme: dark) {
+  .wc { --for: 90 160 255; --against: 255 150 40; --ink: #e6e8eb; --dim: #9aa3ad; --line: #3a4048;
+    --paper: #16191d; } }
+.wc article { border: 1px solid var(--line); border-radius: 8px; margin: 1.2em 0; background: var(--paper); }
+.wc h2 { font-size: 1em; font-weight: 600; margin: 0; padding: .6em 1em; border-bottom: 1px solid var(--line);
+  overflow-wrap: anywhere; }
+.wc .text { white-space: pre-wrap; overflow-wrap: anywhere; padding: .8em 1em; }
+.wc .text b { font-weight: inherit; border-radius: 3px; }
+.wc .p { background: rgb(var(--for) / var(--a)); }
+.wc .n { background: rgb(var(--against) / var(--a)); }
+.wc .u { text-decoration: underline dotted var(--dim) 1px; text-underline-offset: .25em; }
+.wc .note { color: var(--dim); font-size: .9em; margin: .4em 0; overflow-wrap: anywhere; }
+.wc article .note { padding: 0 1em .4em; }
+.wc .note b { font-weight: inherit; border-radius: 3px; padding: 0 .3em; color: var(--ink); }
+"""
+
+LEGEND = (
+    '<p class="note">Words that speak <b class="p" style="--a:.7">for</b> the cluster and '
+    '<b class="n" style="--a:.7">against</b> it, the stronger the more; the strongest word of each document '
+    "has the full colour, and a word's number comes up when it is pointed at. Words that are "
+    '<span class="u">underlined</span> are not known to the model.</p>'
+)
+
+_STRONGEST = 0.75  # the opacity of the strongest word: text has to stay readable
+_FAINTEST = 0.02  # below this, a tint cannot be seen
+
+
+class Mark(NamedTuple):
+    """A word to be marked: its relevance, None where it is not known, perhaps since it is a stop word."""
+
+    start: int
+    stop: int
+    relevance: float | None
+    stop_word: bool = False
+
+
+def article(heading: str, text: str, marks: Sequence[Mark], notes: str = "") -> str:
+    """One document under its heading."""
+    below = note(notes) if notes else ""
+    return (
+        f'<article><h2>{_safe(heading)}</h2><div class="text" dir="auto">{tinted(text, marks)}</div>'
+        f"{below}</article>"
+    )
+
+
+def tinted(text: str, marks: Sequence[Mark]) -> str:
+    """The text with every character as it was, and its words marked."""
+    largest = max((abs(mark.relevance) for mark in marks if mark.relevance is not None), default=0.0)
+    pieces, end = [], 0
+    for mark in _apart(marks):
+        pieces.append(_safe(text[end : mark.start]))
+        pieces.append(_marked(text[mark.start : mark.stop], mark, largest))
+        end = mark.stop
+    return "".join([*pieces, _safe(text[end:])])
+
+
+def _apart(marks: Iterable[Mark]) -> list[Mark]:
+    """Marks in order; those that overlap, as the parts of a ligature do, become one."""
+    result: list[Mark] = []
+    for mark in sorted(marks, key=lambda each: each.start):
+        if result and mark.start < result[-1].stop:
+            last = result[-1]
+            known = [r for r in (last.relevance, mark.relevance) if r is not None]
+            result[-1] = Mark(last.start, max(last.stop, mark.stop), sum(known) if known else None)
+        elif mark.stop > mark.start:
+            result.append(mark)
+    return result
+
+
+def _marked(word: str, mark: Mark, largest: float) -> str:
+    if mark.relevance is None:
+        return _safe(word) if mark.stop_word else f'<span class="u" title="not known">{_safe(word)}</span>'
+    strength = abs(mark.relevance) / largest if largest > 0 else 0.0
+    tint = f' style="--a:{_STRONGEST * strength:.2f}"' if _STRONGEST * strength >= _FAINTEST else ""
+    side = ("p" if mark.relevance >= 0 else "n") if tint else "o"
+    return f'<b class="{side}"{tint} title="{mark.relevance:+.3g}">{_safe(word)}</b>'
+
+
+def note(text: str) -> str:
+    """A remark in small print."""
+    return f'<p class="note">{_safe(text)}</p>'
+
+
+def fragment(parts: Sequence[str]) -> str:
+    """What can stand inside another page."""
+    return f'<div class="wc"><style>{STYLE}</style>{"".join(parts)}</div>'
+
+
+def page(title: str, parts: Sequence[str], style: str = "") -> str:
+    """A page of its own; ``style`` is added to that of the words."""
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        # Even if something slipped through, nothing is run and nothing is fetched.
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<meta name="color-scheme" content="light dark">'
+        f"<title>{_safe(title)}</title><style>{STYLE}{_PAGE}{style}</style></head>\n"
+        f'<body class="wc"><main><h1>{_safe(title)}</h1>\n' + "\n".join(parts) + "\n</main></body></html>\n"
+    )
+
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_PAGE = """
+body.wc { margin: 0; background: var(--paper); }
+.wc main { max-width: 62em; margin: 0 auto; padding: 1.5em 1em 4em; }
+.wc h1 { font-size: 1.4em; line-height: 1.3; margin: 0 0 .6em; }
+"""
+
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+
+
+def _safe(text: str) -> str:
+    """Escaped; characters that a page may not have are shown as a sign for them."""
+    return _CONTROL.sub(_sign, escape(text, quote=True))
+
+
+def _sign(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "\u2421" if code == 0x7F else "\ufffd"

@@ -1,0 +1,246 @@
+"""Documents as means of word vectors (Section VI-A of the paper)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+from whycluster.arrays import Codes, Floats
+from whycluster.errors import InvalidInputError
+from whycluster.frames import installed
+from whycluster.frontends.form import Form
+from whycluster.text.documents import read_documents
+from whycluster.text.spans import STOP_WORD, LetterWords
+
+_ROWS = 1024  # documents at a time
+
+
+class WordVectors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Documents as the means of the vectors of their words.
+
+    A word is a run of three letters or more, taken in lower case. Stop words, and words that have no vector,
+    have no part in the mean; a document without any other word is the zero vector. Nothing is learned in
+    `fit`, which only checks the parameters and that the documents have known words at all.
+
+    Parameters
+    ----------
+    vectors : (n, d) the vectors, in any floating type; they are neither changed nor copied
+    vocabulary : of each word, in lower case, its row in ``vectors``; several words may share one. Or a list
+        of words, one for each row.
+    stop_words : "english" for scikit-learn's list, a list of your own in lower case, or None
+
+    Examples
+    --------
+    >>> from whycluster.text import WordVectors
+    >>> model = WordVectors([[1.0, 0.0], [0.0, 1.0]], ["cat", "dog"])
+    >>> model.transform(["A cat, a dog and another cat.", "Nothing known"])
+    array([[0.66666667, 0.33333333],
+           [0.        , 0.        ]])
+    """
+
+    def __init__(
+        self,
+        vectors: ArrayLike,
+        vocabulary: Mapping[str, int] | Collection[str],
+        stop_words: str | Collection[str] | None = "english",
+    ) -> None:
+        self.vectors = vectors
+        self.vocabulary = vocabulary
+        self.stop_words = stop_words
+
+    def fit(self, X: Any, y: Any = None) -> WordVectors:  # noqa: ARG002  # as transformers have it
+        """Check the parameters, and that a document has a known word."""
+        lexicon = self.lexicon("WordVectors.fit")
+        documents = read_documents(X, "WordVectors.fit")
+        if not any(lexicon.finder.terms(document) for document in documents):
+            known = next((word for word, row in lexicon.finder.rows.items() if row >= 0), None)
+            raise InvalidInputError(
+                f"WordVectors.fit: a document must have a word of the vocabulary; none of the "
+                f"{len(documents)} has, and known are words such as {known!r}. Words are looked up in lower "
+                f"case, and only those of three letters or more that are no stop words."
+            )
+        return self
+
+    def transform(self, X: Any) -> Floats:
+        """The mean vector of each document, (n, d) in float64."""
+        documents = read_documents(X, "WordVectors.transform")
+        lexicon = self.lexicon("WordVectors.transform")
+        result = np.empty((len(documents), lexicon.vectors.shape[1]))
+        for start in range(0, len(documents), _ROWS):
+            rows = slice(start, start + _ROWS)
+            result[rows] = lexicon.means(lexicon.frequencies(documents[rows]))
+        return result
+
+    def lexicon(self, where: str) -> Lexicon:
+        """The vectors and their words, checked; ``where`` is for messages."""
+        vectors = _checked_vectors(self.vectors, where)
+        rows = _checked_vocabulary(self.vocabulary, len(vectors), where)
+        rows.update(dict.fromkeys(_checked_stop_words(self.stop_words, where), STOP_WORD))
+        return Lexicon(vectors, LetterWords(rows, len(vectors)))
+
+    def whycluster_form(self, step: Any, form: Form) -> Form:
+        """As a step on one column of text, all that it gives is that column's."""
+        n_features = _checked_vectors(self.vectors, "neuralize").shape[1]
+        return form.bend(step, np.zeros(n_features, dtype=np.intp))
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(np.shape(self.vectors)[1])
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = True, False
+        tags.requires_fit = False
+        return tags
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """Word vectors that have been checked.
+
+    Attributes
+    ----------
+    vectors : (n, d) as the user has them
+    finder : finds their words in a text
+    """
+
+    vectors: NDArray[Any]
+    finder: LetterWords
+
+    def frequencies(self, documents: Sequence[str]) -> sparse.csr_array:
+        """How often each vector is among those of a document's known words, (b, n), as a part of them."""
+        terms = [self.finder.terms(document) for document in documents]
+        sizes = np.array([len(found) for found in terms], dtype=np.intp)
+        columns = np.fromiter((row for found in terms for row in found), np.intp, int(sizes.sum()))
+        part = np.repeat(1.0 / np.maximum(sizes, 1), sizes)
+        ends = np.concatenate([[0], np.cumsum(sizes)])
+        matrix = sparse.csr_array((part, columns, ends), shape=(len(documents), len(self.vectors)))
+        matrix.sum_duplicates()
+        return matrix
+
+    def means(self, frequencies: Any) -> Floats:
+        """The mean vectors, (b, d); only the vectors that are needed are widened."""
+        used, columns = np.unique(frequencies.indices, return_inverse=True)
+        shape = (frequencies.shape[0], len(used))
+        narrow = sparse.csr_array((frequencies.data, columns, frequencies.indptr), shape=shape)
+        return np.asarray(narrow @ self.vectors[used].astype(np.float64))
+
+    def form(self, names: Sequence[str] | None) -> Form:
+        """Of frequencies, their means; as a frame with these names, where the next step was fitted on one."""
+        matrix = np.asarray(self.vectors, dtype=np.float64).T
+        run = self.means if names is None else _Named(self.means, list(names))
+        return Form.of_columns(len(self.vectors)).map(run, matrix)
+
+
+@dataclass(frozen=True)
+class _Named:
+    """What a function gives, as a frame."""
+
+    run: Callable[[Any], Floats]
+    names: list[str]
+
+    def __call__(self, rows: Any) -> Any:
+        values = self.run(rows)
+        columns = {name: values[:, i] for i, name in enumerate(self.names)}
+        return nw.from_dict(columns, backend=installed("neuralize")).to_native()  # type: ignore[arg-type]
+
+
+def _checked_vectors(vectors: Any, where: str) -> NDArray[Any]:
+    try:
+        array = np.asarray(vectors)
+    except ValueError:  # lists of different lengths
+        array = np.empty(0, dtype=object)
+    if array.ndim != 2 or array.dtype.kind not in "fiu" or 0 in array.shape:
+        raise InvalidInputError(
+            f"{where}: vectors must be numbers in two dimensions (words, features); got {array.dtype} of "
+            f"shape {array.shape}."
+        )
+    for start in range(0, len(array), _ROWS):
+        rows = array[start : start + _ROWS]
+        if not np.isfinite(rows).all():
+            row = start + int(np.argmin(np.isfinite(rows).all(axis=1)))
+            raise InvalidInputError(
+                f"{where}: vectors must be finite; row {row} is not. Leave it out, with its words."
+            )
+    return array
+
+
+def _checked_vocabulary(vocabulary: Any, n_rows: int, where: str) -> dict[str, int]:
+    """A new mapping from words to rows."""
+    if isinstance(vocabulary, Mapping):
+        words, rows = list(vocabulary.keys()), _rows_of(vocabulary)
+    else:
+        words = _words_of(vocabulary, where)
+        rows = np.arange(len(words))
+        if len(words) != n_rows or len(set(words)) != n_rows:
+            raise InvalidInputError(
+                f"{where}: vocabulary must be {n_rows} different words, one for each row of vectors, or a "
+                f"mapping from words to rows; got {len(words)} words, {len(set(words))} of them different."
+            )
+    strange = next((word for word in words if not isinstance(word, str)), None)
+    if strange is not None or not words:
+        raise InvalidInputError(
+            f"{where}: vocabulary must have words; got {'none' if strange is None else repr(strange)}."
+        )
+    if rows is None or rows.min() < 0 or rows.max() >= n_rows:
+        bad = next(word for word, row in vocabulary.items() if not _is_row(row, n_rows))
+        raise InvalidInputError(
+            f"{where}: vocabulary must give each word a row of vectors, a whole number from 0 to "
+            f"{n_rows - 1}; {bad!r} has {vocabulary[bad]!r}."
+        )
+    return dict(zip(words, rows.tolist(), strict=True))
+
+
+def _words_of(vocabulary: Any, where: str) -> list[Any]:
+    if isinstance(vocabulary, (str, bytes)) or not hasattr(vocabulary, "__iter__"):
+        raise InvalidInputError(
+            f"{where}: vocabulary must be a mapping from words to rows, or a list of words; got "
+            f"{vocabulary!r}."
+        )
+    words = list(vocabulary)
+    try:
+        hash(tuple(words))
+    except TypeError:
+        raise InvalidInputError(f"{where}: vocabulary must have words; got {words[0]!r}.") from None
+    return words
+
+
+def _rows_of(vocabulary: Mapping[Any, Any]) -> Codes | None:
+    """The rows, None if one of them is no whole number."""
+    kinds = {type(row) for row in vocabulary.values()}
+    if not kinds <= {int} and not all(issubclass(kind, np.integer) or kind is int for kind in kinds):
+        return None
+    try:
+        return np.fromiter(vocabulary.values(), np.intp, len(vocabulary))
+    except OverflowError:
+        return None
+
+
+def _is_row(row: Any, n_rows: int) -> bool:
+    whole = isinstance(row, (int, np.integer)) and not isinstance(row, bool)
+    return whole and 0 <= int(row) < n_rows
+
+
+def _checked_stop_words(stop_words: Any, where: str) -> frozenset[str]:
+    if stop_words is None:
+        return frozenset()
+    if isinstance(stop_words, str) and stop_words == "english":
+        return frozenset(ENGLISH_STOP_WORDS)
+    if not isinstance(stop_words, (str, bytes, Mapping)) and isinstance(stop_words, Collection):
+        words = list(stop_words)
+        if all(isinstance(word, str) for word in words):
+            return frozenset(words)
+    raise InvalidInputError(
+        f"{where}: stop_words must be 'english', a list of words, or None; got {stop_words!r}."
+    )

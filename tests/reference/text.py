@@ -1,0 +1,72 @@
+"""Relevance of words, one word and one competitor at a time. Slow and obvious.
+
+A document is a list of vectors, one for each occurrence of a term, that add up to z but for a constant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.reference import neon
+
+Vector = NDArray[np.floating[Any]]
+Matrix = NDArray[np.floating[Any]]
+
+
+def mean_of_words(words: Sequence[Vector], centroids: Matrix, beta: float) -> list[float]:
+    """The paper's text: x is the mean of phi(t), R_t = sum_k R_k / h_k * 1/|D| (phi(t) - m_k) . w_k."""
+    x = np.sum(words, axis=0) / len(words)
+    c = neon.assign(x, centroids)
+    R = neon.competition(x, centroids, c, beta)
+    result = []
+    for phi in words:
+        relevance = 0.0
+        for k in neon.competitors(centroids, c):
+            w = 2 * (centroids[c] - centroids[k])
+            m = (centroids[c] + centroids[k]) / 2
+            relevance += R[k] / neon.detect(x, centroids, c, k) * float((phi - m) @ w) / len(words)
+        result.append(relevance)
+    return result
+
+
+def occurrences(z: Vector, parts: Sequence[Vector], centroids: Matrix, beta: float) -> list[float]:
+    """K-means of z: each occurrence bears its part's product with w_k, and an equal share of what is left."""
+    c = neon.assign(z, centroids)
+    R = neon.competition(z, centroids, c, beta)
+    result = [0.0] * len(parts)
+    for k in neon.competitors(centroids, c):
+        h, w = neon.detect(z, centroids, c, k), 2 * (centroids[c] - centroids[k])
+        left = h - sum(float(v @ w) for v in parts)
+        for i, v in enumerate(parts):
+            result[i] += R[k] / h * (float(v @ w) + left / len(parts))
+    return result
+
+
+def kernel(words: Sequence[Vector], support: Sequence[Matrix], gamma: float, beta: float) -> list[float]:
+    """Kernel k-means of the mean of words: a soft minimum over the support vectors of each cluster."""
+    x = np.sum(words, axis=0) / len(words)
+    s, split, slope = [], [], []
+    for units in support:
+        distances = [float((x - u) @ (x - u)) for u in units]
+        parts = [math.exp(-gamma * distance) / len(units) for distance in distances]
+        s.append(-math.log(sum(parts)) / gamma)
+        q = [part / sum(parts) for part in parts]
+        split.append(sum(q_j * distance for q_j, distance in zip(q, distances, strict=True)))
+        slope.append(sum(q_j * 2 * (x - u) for q_j, u in zip(q, units, strict=True)))
+    c = s.index(min(s))
+    h = {k: s[k] - s[c] for k in range(len(s)) if k != c}
+    f = min(h.values())
+    p = {k: math.exp(-beta * (h_k - f)) for k, h_k in h.items()}
+    result = [0.0] * len(words)
+    for k, h_k in h.items():
+        a = p[k] / sum(p.values()) * f / h_k
+        products = [float(word @ (slope[k] - slope[c])) / len(words) for word in words]
+        left = split[k] - split[c] - sum(products)
+        for i, product in enumerate(products):
+            result[i] += a * (product + left / len(words))
+    return result
