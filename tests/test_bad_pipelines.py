@@ -335,3 +335,24 @@ def test_questions_that_do_not_fit(encoded: Pipeline) -> None:
     assert message(encoded, X, feature_names=list("abcdefgh")).startswith(
         "explain: feature_names is for arrays"
     )
+
+
+class Halved(StandardScaler):  # type: ignore[misc]  # scikit-learn has no types
+    """A scaler that is no longer one."""
+
+    def transform(self, X: Any, copy: bool | None = None) -> Any:
+        return super().transform(X, copy) / 2
+
+
+class Renamed(StandardScaler):  # type: ignore[misc]
+    """One that still is."""
+
+
+def test_a_subclass_is_known_by_how_it_transforms() -> None:
+    model = make_pipeline(Halved(), PCA(2), k_means()).fit(WINE)
+    with pytest.raises(wc.UnsupportedModelError, match=r"not known how step 'halved' \(Halved\) makes its"):
+        wc.explain(model, WINE)
+    same = make_pipeline(Renamed(), PCA(2), k_means()).fit(WINE)
+    exp = wc.explain(same, WINE)
+    assert (exp.cluster == same.predict(WINE)).all()
+    assert np.abs(exp.residual).max() <= 1e-8 * exp.evidence.max()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from inspect import getattr_static
 from typing import Any
 
 import numpy as np
@@ -95,12 +96,19 @@ def _follow_one(step: Step, form: Form) -> Form:
         return form
     check_fitted(step.transformer)
     try:
-        return _after(step.transformer, step, form)
+        return _way_of(type(step.transformer))(step.transformer, step, form)
     except TwiceBentError:
         raise UnsupportedModelError(
             f"neuralize: {step} bends features that were mixed, bent and mixed again before, which relevance "
             f"cannot be followed through. {WAY_OUT}"
         ) from None
+
+
+def _way_of(kind: type) -> Callable[[Any, Step, Form], Form]:
+    """What is known of a class; nothing, if it transforms otherwise than the known class it is made of."""
+    known = next((parent for parent in kind.__mro__ if parent in _after.registry), object)
+    same = getattr_static(kind, "transform", None) is getattr_static(known, "transform", None)
+    return _after.dispatch(known if same else object)
 
 
 def _is(transformer: Any, word: str) -> bool:
