@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.cluster import DBSCAN, KMeans
+from sklearn.cluster import DBSCAN, KMeans, MiniBatchKMeans
+from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_wine
 from sklearn.decomposition import NMF, PCA, KernelPCA
 from sklearn.impute import KNNImputer
@@ -145,10 +147,11 @@ def test_a_pipeline_that_ends_in_no_clustering(last: Any) -> None:
     model = make_pipeline(StandardScaler(), last).fit(WINE, np.arange(178) % 2)
     with pytest.raises(wc.UnsupportedModelError) as error:
         wc.explain(model, WINE)
-    name = type(last).__name__
-    assert str(error.value).startswith(
-        f"neuralize: no exact network is known for {name}. Supported, once fitted"
-    )
+    told = {
+        "StandardScaler": "the last step of the pipeline must be a clustering model; got StandardScaler().",
+        "LogisticRegression": "no exact network is known for LogisticRegression. Supported, once fitted",
+    }
+    assert str(error.value).startswith(f"neuralize: {told[type(last).__name__]}")
 
 
 def test_a_pipeline_that_ends_in_labels() -> None:
@@ -183,8 +186,9 @@ def test_what_is_not_fitted() -> None:
 def test_steps_that_were_fitted_apart() -> None:
     model = make_pipeline(StandardScaler().fit(WINE[:, :5]), k_means().fit(WINE))
     assert message(model, WINE) == (
-        "neuralize: the steps of the pipeline give 5 features, but its last step was fitted on 13. Fit the "
-        "pipeline as a whole."
+        "neuralize: the steps of the pipeline are known to give 5 features, but its last step was fitted on "
+        "13. Fit the pipeline as a whole; and mark with wc.elementwise only functions that give as many as "
+        "they take."
     )
 
 
@@ -271,7 +275,7 @@ def test_text_where_numbers_are_expected(scaled: Pipeline) -> None:
     X = WINE.astype(object)
     X[4, 3] = "much"
     told = message(scaled, X)
-    plain = "explain: X, in rows 0 to 177: the steps leave what is no number: "  # no step is run
+    plain = "explain: X, in rows 0 to 63: the steps leave what is no number: "  # no step is run
     assert of_step(told, "0 to 177", "'much'") or told == f"{plain}could not convert string to float: 'much'"
 
 
@@ -356,3 +360,101 @@ def test_a_subclass_is_known_by_how_it_transforms() -> None:
     exp = wc.explain(same, WINE)
     assert (exp.cluster == same.predict(WINE)).all()
     assert np.abs(exp.residual).max() <= 1e-8 * exp.evidence.max()
+
+
+class Backwards(Pipeline):  # type: ignore[misc]
+    """A pipeline that predicts in a way of its own."""
+
+    def predict(self, X: Any, **params: Any) -> Any:
+        return 2 - super().predict(X, **params)
+
+
+def test_a_pipeline_with_a_prediction_of_its_own_is_refused() -> None:
+    model = Backwards([("scale", StandardScaler()), ("model", k_means())]).fit(WINE)
+    with pytest.raises(wc.UnsupportedModelError, match="Backwards predicts in a way of its own"):
+        wc.explain(model, WINE)
+
+
+def refused_on(model: Any, X: Any) -> str:
+    with pytest.raises(wc.UnsupportedModelError) as error:
+        wc.explain(model, X)
+    return str(error.value)
+
+
+def test_steps_that_do_not_give_what_they_are_known_to() -> None:
+    """A branch that works in place changes the rows for its neighbour; whitened rounding is no number."""
+    union = FeatureUnion([("scaled", StandardScaler(copy=False)), ("mixed", PCA(2))])
+    beside = make_pipeline(union, k_means()).fit(WINE.copy())
+    assert "explain: the steps of the pipeline must give what they are known to; of row 0, " in refused_on(
+        beside, WINE.copy()
+    )
+    dependent = np.column_stack([WINE, WINE])
+    whitened = make_pipeline(StandardScaler(), PCA(whiten=True), k_means()).fit(dependent)
+    assert "Components without variance that are whitened" in refused_on(whitened, dependent)
+
+
+def test_functions_that_give_another_number_of_features() -> None:
+    few = wc.elementwise(lambda X: X[:, :3])
+    model = make_pipeline(FunctionTransformer(few), PCA(2), k_means()).fit(WINE)
+    assert refused_on(model, WINE).startswith(
+        "neuralize: step 'pca' (PCA) was fitted on 3 features, but the steps before it are known to give 13. "
+        "Is a function marked with wc.elementwise that makes more of them, or fewer?"
+    )
+    short = wc.elementwise(lambda X: X[:50] if len(X) > 100 else X)
+    model = make_pipeline(FunctionTransformer(short), k_means()).fit(WINE[:90])
+    assert message(model, WINE) == (
+        "explain: X, in rows 0 to 177: step 'functiontransformer' (FunctionTransformer) made 50 rows of 178; "
+        "it must give one for each."
+    )
+
+
+def test_whatever_a_step_raises_is_told() -> None:
+    def fail(X: Any) -> Any:
+        if len(X) == 178:
+            raise KeyError("x")
+        return X
+
+    model = make_pipeline(FunctionTransformer(wc.elementwise(fail)), k_means()).fit(WINE[:90])
+    assert message(model, WINE) == (
+        "explain: X, in rows 0 to 177: step 'functiontransformer' (FunctionTransformer) could not transform "
+        "it: 'x'"
+    )
+
+
+def test_lists_of_numbers_and_text_stay_what_they_are() -> None:
+    rows = [[1, "a"], [2, "a"], [3, "b"], [1, "b"]] * 5
+    model = make_pipeline(OneHotEncoder(handle_unknown="ignore"), k_means()).fit(rows)
+    exp = wc.explain(model, rows)
+    assert (exp.cluster == model.predict(rows)).all()
+    assert exp.data[1].tolist() == [2, "a"]
+
+
+@pytest.mark.parametrize("unit", ["timedelta64[h]", "datetime64[h]"])
+def test_times_are_what_the_steps_take_them_for(unit: str) -> None:
+    hours = np.random.default_rng(0).integers(0, 1000, size=(60, 3))
+    X = pd.DataFrame(hours.astype(unit), columns=list("abc"))
+    model = make_pipeline(StandardScaler(), PCA(2), k_means()).fit(X)
+    exp = wc.explain(model, X)
+    assert (exp.cluster == model.predict(X)).all()
+    assert np.abs(exp.residual).max() <= 1e-8 * exp.evidence.max()
+
+
+def test_large_integers_stay_apart_whatever_the_columns_are_called() -> None:
+    X = pd.DataFrame({0: [2**60, 2**60 + 1, 2**60 + 2] * 20, 1: np.arange(60) / 60})
+    encoder = OneHotEncoder(handle_unknown="ignore")
+    columns = ColumnTransformer([("kind", encoder, [0]), ("number", StandardScaler(), [1])])
+    model = make_pipeline(columns, k_means()).fit(X)
+    assert (wc.neuralize(model).assign(X) == model.predict(X)).all()
+
+
+def test_what_is_not_finite_is_searched_for_in_bounded_memory() -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"kind": rng.integers(0, 2000, 20_000).astype(str), "x": rng.normal(size=20_000)})
+    columns = ColumnTransformer([("kind", OneHotEncoder(), ["kind"]), ("x", StandardScaler(), ["x"])])
+    model = make_pipeline(columns, MiniBatchKMeans(3, n_init=1, random_state=0)).fit(X)
+    X.loc[19_999, "x"] = np.nan
+    tracemalloc.start()
+    assert message(model, X).startswith("explain: X must be finite; row 19999, feature 'x'")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100 * 2**20

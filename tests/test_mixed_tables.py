@@ -48,7 +48,7 @@ CONTAINERS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
-@pytest.mark.filterwarnings("ignore::whycluster.LeftOutWarning")
+@pytest.mark.filterwarnings("ignore::whycluster.ColumnWarning")
 def test_labels_are_explained_on_a_mixed_table_as_it_is(container: str) -> None:
     frame = customers()
     given = CONTAINERS[container](frame)
@@ -69,7 +69,7 @@ def test_labels_are_explained_on_a_mixed_table_as_it_is(container: str) -> None:
 def test_what_is_left_out_is_said() -> None:
     frame = customers()
     with pytest.warns(
-        wc.LeftOutWarning, match="explain: 1 column is left out. 'customer_id': like an identifier"
+        wc.ColumnWarning, match="explain: 1 column is left out. 'customer_id': like an identifier"
     ):
         wc.explain(plan(frame), frame)
 
@@ -98,7 +98,7 @@ def test_objects_in_an_array_are_not_guessed_at() -> None:
     )
 
 
-@pytest.mark.filterwarnings("ignore::whycluster.LeftOutWarning")
+@pytest.mark.filterwarnings("ignore::whycluster.ColumnWarning")
 def test_a_model_without_prediction_is_explained_by_its_labels() -> None:
     from sklearn.cluster import DBSCAN
 
@@ -113,7 +113,7 @@ def test_a_model_without_prediction_is_explained_by_its_labels() -> None:
         wc.neuralize(pipe)
 
 
-@pytest.mark.filterwarnings("ignore::whycluster.LeftOutWarning")
+@pytest.mark.filterwarnings("ignore::whycluster.ColumnWarning")
 def test_a_summary_has_means_without_gaps_and_dates_as_dates() -> None:
     frame = customers()
     pipe = wc.tabular.pipeline(frame, n_clusters=3)
@@ -144,7 +144,7 @@ def test_mostly_missing_is_a_direction() -> None:
     )
     summary = wc.explain(pipe, frame).summary()
     assert summary.direction[:, 0].tolist() == ["missing", ""]
-    assert np.isnan(summary.inside[0, 0])
+    assert (summary.inside[0, 0], summary.outside[0, 0]) == (1.0, 0.0)  # how many are missing
     assert summary.inside[1, 0] == pytest.approx(frame["age"].mean())
 
 
@@ -160,3 +160,45 @@ def test_mostly_missing_is_a_direction() -> None:
 )
 def test_dates_are_days(value: Any, days: float) -> None:
     assert to_days(value) == days
+
+
+def test_columns_of_nothing_and_of_anything_are_summarised() -> None:
+    n = 60
+    frame = pd.DataFrame({"age": np.arange(n) % 40.0, "none": np.array([None] * n, dtype=object)})
+    frame["lists"] = [[i] for i in range(n)]
+    frame["notes"] = [f"note {i}" for i in range(n)]
+    with pytest.warns(wc.ColumnWarning):
+        pipe = wc.tabular.pipeline(frame, n_clusters=2)
+    for given in (frame, pl.from_pandas(frame.drop(columns="lists"))):
+        with pytest.warns(wc.ColumnWarning):
+            exp = wc.explain(pipe.predict(frame), given)
+        assert str(exp.summary()).count("age") == 2
+    summary = wc.explain(pipe, frame).summary()
+    assert np.isnan(summary.inside[:, 1]).all()
+
+
+def test_dates_that_came_as_text_are_pointed_at() -> None:
+    frame = pd.DataFrame(
+        {"age": np.arange(40) % 7, "joined": [f"2021-03-{1 + i % 20:02}" for i in range(40)]}
+    )
+    with pytest.warns(wc.ColumnWarning) as caught:
+        wc.tabular.pipeline(frame, n_clusters=2)
+    assert [str(each.message) for each in caught] == [
+        "pipeline: 'joined' read as dates, but are text, so that each date is a category. Convert them first, as "
+        "with parse_dates in pandas.read_csv."
+    ]
+    assert caught[0].filename == __file__
+
+
+def test_what_the_surrogate_cannot_place_is_counted() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(100, 2)), columns=["a", "b"])
+    labels = np.where(frame["a"] > 0, "high", "low")
+    labels[frame["b"].abs().nsmallest(2).index] = "odd"
+    with pytest.warns(wc.FidelityWarning):
+        exp = wc.explain(labels, frame)
+    lost = int((exp.assigned != exp.cluster).sum())
+    if lost:
+        assert f"Not counted: {lost} row{'s' * (lost != 1)} that the surrogate puts elsewhere" in str(
+            exp.summary()
+        )

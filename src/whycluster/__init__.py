@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from whycluster.elementwise import elementwise
 from whycluster.errors import (
+    ColumnWarning,
     FidelityWarning,
     InvalidInputError,
-    LeftOutWarning,
     MissingDependencyError,
     NotFittedError,
     UnsupportedModelError,
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ColumnWarning",
     "Explanation",
     "FidelityWarning",
     "InvalidInputError",
     "KernelKMeans",
-    "LeftOutWarning",
     "MissingDependencyError",
     "Network",
     "NotFittedError",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -49,15 +50,15 @@ def per_cluster(room: Floats, n_rows: int, n_clusters: int) -> Floats:
     return part.reshape(n_clusters, n_rows).T if few else part.reshape(n_rows, n_clusters)
 
 
-def run(work: Work, energy: Energy, n_rows: int) -> None:
+def run(work: Work, energy: Energy, n_rows: int, most_rows: int = sys.maxsize) -> None:
     """Call ``work(workspace, start, stop)`` for every block of rows, on several threads.
 
-    The blocks depend on the energy and the number of rows only, never on the threads: two passes over
-    the same rows see the same blocks. The first error, or Ctrl-C, stops all threads after the block at
-    hand and is raised here.
+    The blocks, of at most ``most_rows``, depend on the energy and the number of rows only, never on the
+    threads: two passes over the same rows see the same blocks. The first error, or Ctrl-C, stops all threads
+    after the block at hand and is raised here.
     """
     row_bytes = 8 * (energy.n_inputs + energy.n_features + energy.scratch_width + 2 * energy.n_clusters)
-    size = max(1, _THREAD_BYTES // row_bytes)
+    size = max(1, min(most_rows, _THREAD_BYTES // row_bytes))
     n_blocks = -(-n_rows // size)
     stopped = threading.Event()
 

@@ -119,7 +119,10 @@ def _one_by_one(
             continue
         if not isinstance(value, types):
             raise column.error(kind, row, value, _OTHERWISE)
-        result[row] = convert(value)
+        try:
+            result[row] = convert(value)
+        except OverflowError:  # told with all that are too large
+            result[row] = np.inf
     return result
 
 
@@ -222,12 +225,25 @@ def _named_like_identifier(name: Hashable) -> bool:
     return bool(ends & {"id", "uuid", "guid"}) or str(name).lower() in ("index", "unnamed: 0")
 
 
+def reads_as_dates(column: Column) -> bool:
+    """Whether a column of text, of ten different ones or more, reads as dates. Digits may well be names."""
+    if _kind(column) != "categories":
+        return False
+    texts = {value for value in column.values() if isinstance(value, str)}
+    return len(texts) >= _ENOUGH and _reads_as(texts) == "dates"
+
+
 def _advice(texts: set[str]) -> str:
     """What to do about text that is something else, as it often is in files."""
+    what = _reads_as(texts)
+    return f" (most read as {what}: convert them first)" if what else ""
+
+
+def _reads_as(texts: set[str]) -> str:
     some = sorted(texts)[:100]
     for what, convert in (("numbers", float), ("dates", datetime.fromisoformat)):
         if sum(_converts(text, convert) for text in some) > len(some) / 2:
-            return f" (most read as {what}: convert them first)"
+            return what
     return ""
 
 

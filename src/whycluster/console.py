@@ -30,6 +30,13 @@ def bar(value: float, largest: float, width: int = 12) -> str:
     return ("+" if value > 0 else "-") * length
 
 
+def number(value: float) -> str:
+    """Three digits, or all before the point: a year or an income is not written with an exponent."""
+    value = float(value) + 0.0
+    whole = abs(value) < 1e6 and (abs(value) >= 1000 or value.is_integer())
+    return f"{value:.0f}" if whole else f"{value:.3g}"
+
+
 def clean(text: str) -> str:
     """The text on one line, cut to a readable length, with control characters shown and not obeyed."""
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -29,5 +29,5 @@ class FidelityWarning(UserWarning):
     """A surrogate matches its labels badly, so its explanations may not be those of the clustering."""
 
 
-class LeftOutWarning(UserWarning):
-    """Some columns of a table were left out of the clustering; the message names them and says why."""
+class ColumnWarning(UserWarning):
+    """Some columns of a table are left out, or read as what they may not be; the message names them."""

@@ -301,7 +301,10 @@ class Explanation(Claims):
         top = one.top(n_features)
         cells = zip(top.feature[0], top.value[0], top.relevance[0], strict=True)
         largest = np.abs(top.relevance).max()
-        lines = [[str(f), _shown(v), _shown(r), console.bar(r, largest)] for f, v, r in cells]
+        # A column that was dropped has no part in it.
+        lines = [
+            [str(f), _shown(v), f"{r:.3g}", console.bar(r, largest)] for f, v, r in cells if r or not largest
+        ]
         n_left = len(self.feature_names) - len(lines)
         if n_left:
             rest = np.delete(one.relevance[0], _largest(np.abs(one.relevance), len(lines))[0]).sum()
@@ -312,7 +315,7 @@ class Explanation(Claims):
     def top(self, n: int = 3) -> TopFeatures:
         """The ``n`` strongest features of each row, by absolute relevance."""
         d = self.relevance.shape[1]
-        if not isinstance(n, (int, np.integer)) or n < 1:
+        if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < 1:
             raise InvalidInputError(f"top: n must be a whole number from 1 to {d}; got {n!r}.")
         table = self._unchanged("top")
         n = min(int(n), d)
@@ -333,8 +336,19 @@ class Explanation(Claims):
         labels, one that the surrogate would put elsewhere.
         """
         explained = (self._assigned == self._cluster) & (self._cluster != self._competitor)
-        table = self._unchanged("summary")
-        return summarize(table, self.relevance, self._assigned, explained, self.labels, self.data)
+        table, note = self._unchanged("summary"), ""
+        if self.fidelity is not None and not explained.all():
+            n = int((~explained).sum())
+            lost = ", ".join(console.clean(str(label)) for label in self._without(explained))
+            note = (
+                f"Not counted: {n} row{'s' * (n != 1)} that the surrogate puts elsewhere than the label says"
+            )
+            note += f"; of {lost}, all." if lost else "."
+        return summarize(table, self.relevance, self._assigned, explained, self.labels, self.data, note)
+
+    def _without(self, explained: NDArray[np.bool_]) -> NDArray[Any]:
+        """The clusters that have rows, but none that is explained for where it is."""
+        return self.labels[np.setdiff1d(self._cluster, self._cluster[explained])]
 
     def to_frame(self, backend: str | None = None) -> Any:
         """One row per row: cluster, competitor, evidence, then the relevance of every feature.
@@ -419,7 +433,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, dt.datetime) and value.time() == dt.time():
         value = value.date()
     number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    return f"{value + 0.0:.3g}" if number else str(value)
+    return console.number(value) if number else str(value)
 
 
 def _largest(values: NDArray[Any], n: int) -> NDArray[np.intp]:

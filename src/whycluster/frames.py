@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Container, Hashable, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.errors import InvalidInputError, MissingDependencyError
+from whycluster.table import is_missing
 
 BACKENDS = ("pandas", "polars", "pyarrow")
 
@@ -60,8 +62,13 @@ def as_column(values: list[Hashable]) -> NDArray[Any]:
 
 def _plain(values: NDArray[Any]) -> NDArray[Any]:
     """Objects as a column of one kind: numbers if all are, else text."""
-    kinds = {type(value) for value in values.tolist()}
-    return values.astype(np.float64) if float in kinds <= {int, float} else as_column(values.tolist())
+    plain = [None if is_missing(value) else value for value in values.tolist()]
+    kinds = {type(value) for value in plain} - {type(None)}
+    if float in kinds <= {int, float}:
+        return np.array([math.nan if value is None else value for value in plain])
+    if None not in plain:
+        return as_column(plain)
+    return np.array([None if value is None else str(value) for value in plain], dtype=object)
 
 
 def _with_text_names(columns: Mapping[Hashable, Any]) -> dict[Hashable, Any]:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from whycluster import passes
 from whycluster.arrays import Codes, is_real
 from whycluster.energies import Energy
-from whycluster.errors import InvalidInputError, MissingDependencyError
+from whycluster.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
 from whycluster.explanation import Explanation, answer
 from whycluster.fidelity import Fidelity
 from whycluster.labels import Labels
@@ -127,6 +127,12 @@ class Network:
             speaks most against the target).
         """
         table = self.open(X, "gradient")
+        if table.goes_through_steps:
+            raise UnsupportedModelError(
+                "gradient: the steps of a pipeline need not have slopes. Take that of the model at its end, "
+                "in the features that the steps make: "
+                "wc.neuralize(pipeline[-1]).gradient(pipeline[:-1].transform(X))."
+            )
         cluster = self._codes(target, table.n_rows, "target", "gradient")
         return passes.gradient(self.energy, table, cluster)
 
@@ -182,6 +188,11 @@ class Network:
         - All others, which are not linear: the energies, their differences, the minimum. Categories come in
           as codes, from 0 in the order of the model's encoding; any other number matches no cluster.
         """
+        if self._opener is not open_table:
+            raise UnsupportedModelError(
+                "to_torch: the steps of a pipeline need not be layers. Take the network of its last step: "
+                "wc.neuralize(pipeline[-1]).to_torch(), for what pipeline[:-1].transform(X) gives."
+            )
         try:
             from whycluster.torch_network import build
         except ImportError as error:

@@ -417,7 +417,7 @@ def _check_finite(values: NDArray[Any]) -> None:
 
 def _run(work: Work, energy: Energy, table: Table) -> None:
     try:
-        blocks.run(work, energy, table.n_rows)
+        blocks.run(work, energy, table.n_rows, table.most_rows)
     except _NotFiniteError:
         raise InvalidInputError(_why_not_finite(table)) from None
 

@@ -18,6 +18,8 @@ from whycluster.table import ArrayTable, Table
 _ROUNDING = 1e-9  # means that differ by less, relatively, differ by rounding
 _ALIKE = 0.1  # and those by less than this part of their spread over the clusters are alike
 _LEAST_SHARE = 0.005  # what would be printed as 0 %
+_MOST_CATEGORIES = 1000  # of a column; more are free text
+MISSING = "missing"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -36,8 +38,8 @@ class Summary:
         noise, which is off on either side; for a category, the one that is most frequent in the cluster;
         "missing" where most of the cluster's values are, and more often than elsewhere
     inside, outside : (G, d) the mean value of the feature in the cluster and in all other rows, without those
-        that are missing; for a category how frequent that one is; for a date in days since 1970. NaN where
-        there is nothing to average
+        that are missing; for a category, and for "missing", how frequent that is; for a date in days since
+        1970. NaN where there is nothing to average
     feature_names : the d names
     """
 
@@ -49,8 +51,9 @@ class Summary:
     outside: Floats
     feature_names: list[Hashable]
     _like: Any = None
-    _has_categories: bool = False
+    _categories: frozenset[int] = frozenset()
     _dates: frozenset[int] = frozenset()
+    _note: str = ""
 
     @property
     def share(self) -> Floats:
@@ -89,7 +92,7 @@ class Summary:
         if not len(self.clusters):
             return "No row belongs to the cluster it is explained for, so there is nothing to average."
         heads = ["cluster", "rows", "", "feature", "share", "", "mean inside", "outside"]
-        if self._has_categories:
+        if self._categories or (self.direction == MISSING).any():
             heads[6] = "mean or frequency inside"
         shares = self.share
         largest = float(np.abs(shares).max())
@@ -98,7 +101,7 @@ class Summary:
             for group, share in enumerate(shares)
             for line in self._lines(group, share, largest, n_features)
         ]
-        return console.table(heads, rows, align="<><<><>>")
+        return console.table(heads, rows, align="<><<><>>") + f"\n\n{self._note}" * bool(self._note)
 
     def __str__(self) -> str:
         return self.tell()
@@ -113,20 +116,22 @@ class Summary:
             [
                 str(self.clusters[group]) if rank == 0 else "",
                 str(self.size[group]) if rank == 0 else "",
-                str(self.direction[group, i]),
+                "= " * (int(i) in self._categories) + str(self.direction[group, i]),
                 str(self.feature_names[i]),
                 f"{share[i]:.0%}",
                 console.bar(share[i], largest),
-                self._shown(self.inside[group, i], int(i)),
-                self._shown(self.outside[group, i], int(i)),
+                self._shown(self.inside[group, i], group, int(i)),
+                self._shown(self.outside[group, i], group, int(i)),
             ]
             for rank, i in enumerate(strongest)
         ]
 
-    def _shown(self, mean: float, column: int) -> str:
+    def _shown(self, mean: float, group: int, column: int) -> str:
         if np.isnan(mean):
             return ""
-        return f"{np.datetime64(round(mean), 'D')}" if column in self._dates else f"{mean:.3g}"
+        if self.direction[group, column] != MISSING and column in self._dates:
+            return f"{np.datetime64(round(mean), 'D')}"
+        return console.number(mean)
 
 
 def summarize(
@@ -136,6 +141,7 @@ def summarize(
     explained: NDArray[np.bool_],
     labels: NDArray[Any],
     like: Any,
+    note: str = "",
 ) -> Summary:
     """Average over the members of each cluster.
 
@@ -146,6 +152,7 @@ def summarize(
     explained : (n,) whether the row is explained for that cluster
     labels : (K,) the names of the codes
     like : the frame whose library `Summary.to_frame` takes
+    note : a line under the table
     """
     present, group = np.unique(assigned, return_inverse=True)
     size = np.bincount(group, minlength=len(present))
@@ -159,6 +166,9 @@ def summarize(
     if table.categories:
         direction = direction.astype(object)  # text of any length
         for column, frequency in _frequencies(table, group, len(size)).items():
+            if not 0 < frequency.shape[1] <= _MOST_CATEGORIES:  # none at all, or text that is no category
+                direction[:, column], inside[:, column], outside[:, column] = "", np.nan, np.nan
+                continue
             most = frequency.argmax(axis=1)
             direction[:, column] = [str(table.categories[column][code]) for code in most]
             inside[:, column] = frequency[np.arange(len(size)), most]
@@ -166,7 +176,10 @@ def summarize(
             count[:, column] = frequency.sum(axis=1) * size
         direction = direction.astype(str)
     missing = 1.0 - count / size[:, None]
-    direction = np.where((missing > 0.5) & (missing > _outside(missing, size[:, None])), "missing", direction)
+    elsewhere = _outside(missing, size[:, None])
+    mostly = (missing > 0.5) & (missing > elsewhere)
+    direction = np.where(mostly, MISSING, direction)
+    inside, outside = np.where(mostly, missing, inside), np.where(mostly, elsewhere, outside)
     total = _sums(relevance, group, explained)[chosen]
     return Summary(
         clusters=labels[present[chosen]],
@@ -177,8 +190,9 @@ def summarize(
         outside=outside[chosen],
         feature_names=table.feature_names,
         _like=like,
-        _has_categories=bool(table.categories),
+        _categories=frozenset(table.categories),
         _dates=table.dates,
+        _note=note,
     )
 
 
@@ -230,11 +244,12 @@ def _members(group: Codes, n_groups: int, counted: NDArray[np.bool_] | None = No
 
 def _frequencies(table: Table, group: Codes, n_groups: int) -> dict[int, Floats]:
     """Of each column of categories how frequent they are in each group, (G, categories)."""
-    counts = {column: np.zeros((n_groups, len(names))) for column, names in table.categories.items()}
+    widths = {column: len(names) for column, names in table.categories.items()}
+    counts = {c: np.zeros((n_groups, n if n <= _MOST_CATEGORIES else 0)) for c, n in widths.items()}
     for start, block in table.blocks():
         rows = group[start : start + len(block)]
         for column, count in counts.items():
-            known = block[:, column] >= 0
+            known = (block[:, column] >= 0) & (count.shape[1] > 0)
             np.add.at(count, (rows[known], block[known, column].astype(np.intp)), 1.0)
     size = np.bincount(group, minlength=n_groups)[:, None]
     return {column: count / size for column, count in counts.items()}

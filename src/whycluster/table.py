@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import narwhals as nw
 import numpy as np
@@ -54,6 +55,8 @@ class Table(ABC):
     dates: frozenset[int] = field(default=frozenset(), kw_only=True)
     """The columns that are dates, read as days since 1970."""
 
+    most_rows: ClassVar[int] = sys.maxsize
+    """Of how many rows a block may be."""
     goes_through_steps = False
     """Whether a pipeline stands between these rows and what the network takes."""
 
@@ -81,9 +84,9 @@ class Table(ABC):
         """What the user calls a row, None if it has a position only."""
         return None
 
-    def slices(self) -> Iterator[slice]:
-        """All rows in order, some at a time."""
-        size = max(1, _SCAN_VALUES // self.n_features)
+    def slices(self, width: int | None = None) -> Iterator[slice]:
+        """All rows in order, some at a time; ``width`` is how many values they have, if not the features."""
+        size = max(1, _SCAN_VALUES // (width or self.n_features))
         for start in range(0, self.n_rows, size):
             yield slice(start, min(start + size, self.n_rows))
 
@@ -273,17 +276,23 @@ class RawTable(MixedTable):
                 return "number", []
             if series.dtype in (nw.Date, nw.Datetime):
                 return "date", []
-            if series.dtype != nw.Object:
+            if series.dtype in (nw.String, nw.Categorical, nw.Enum):
                 return "category", [value for value in series.unique().to_list() if not is_missing(value)]
         there = [value for value in self._values(column, 0, self.n_rows) if not is_missing(value)]
         if all(isinstance(value, (int, float, np.number, Decimal, dt.timedelta)) for value in there):
             return "number", there
         return "date" if all(isinstance(value, dt.date) for value in there) else "category", there
 
+    def _look_up(self, values: list[Any], column: int) -> list[int]:
+        try:
+            return super()._look_up(values, column)
+        except InvalidInputError:  # lists and the like, which are here by their text
+            return [self._codes[column].get(str(value), -1) for value in values]
+
     def _numbers(self, values: list[Any], column: int, start: int) -> tuple[NDArray[Any], int | None]:  # noqa: ARG002
         try:
             return np.array(values, dtype=np.float64), None
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return np.array([_as_number(value) for value in values], dtype=np.float64), None
 
     def _tell_missing(self, row: int, column: int, value: Any) -> None:
@@ -332,8 +341,8 @@ def is_missing(value: Any) -> bool:
         return True
     try:
         return bool(value != value)
-    except (TypeError, ValueError):  # an array, which is no single value
-        return False
+    except (TypeError, ValueError, ArithmeticError):  # an array, which is no single value; a signalling NaN
+        return isinstance(value, Decimal)
 
 
 def to_days(value: dt.date | dt.time | dt.timedelta) -> float:
@@ -396,6 +405,14 @@ def open_table(
         return _frame_table(frame, where, name, n_features, model_names, categories, any_kind)
     sparse = is_sparse(X)
     array: Any = X if sparse else _as_array(X, where, name)
+    if any_kind and isinstance(X, (list, tuple)) and not sparse and array.dtype.kind in "US":
+        array = np.array(X, dtype=object)  # otherwise the numbers among them would be text
+    if array.ndim == 1 and isinstance(array[0] if len(array) else None, str):
+        raise InvalidInputError(
+            f"{where}: {name} must be two-dimensional (rows, features); got {len(array)} texts. Documents go "
+            f"through a pipeline that begins with a vectorizer. For labels of documents it is "
+            f"make_pipeline(TfidfVectorizer(), TruncatedSVD(100), wc.Surrogate()).fit(documents, labels)."
+        )
     _check_shape(array.shape, where, name, n_features)
     any_kind = any_kind and not sparse and array.dtype.kind in "OUS"
     if categories is None and not any_kind:

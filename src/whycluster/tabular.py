@@ -22,9 +22,18 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from sklearn.utils import check_random_state
 
 from whycluster.arrays import Floats
-from whycluster.columns import LIKE_IDENTIFIER, as_days, as_numbers, as_text, columns_of, judge
+from whycluster.columns import (
+    LIKE_IDENTIFIER,
+    Column,
+    as_days,
+    as_numbers,
+    as_text,
+    columns_of,
+    judge,
+    reads_as_dates,
+)
 from whycluster.elementwise import elementwise
-from whycluster.errors import InvalidInputError, LeftOutWarning, MissingDependencyError
+from whycluster.errors import ColumnWarning, InvalidInputError, MissingDependencyError
 from whycluster.estimators import check_whole
 from whycluster.progress import Progress
 from whycluster.table import column_names
@@ -56,7 +65,7 @@ def pipeline(
     - *categories*, that is text, categoricals and enums, and text mixed with numbers: one column each, of 0
       and sqrt(1/2), since a change moves two of them. Missing values are a category, ``"missing"``.
 
-    Left out, with a `LeftOutWarning`, are columns that
+    Left out, with a `ColumnWarning`, are columns that
 
     - hold one value only, or none at all;
     - hold neither of these kinds, such as lists, structures or bytes;
@@ -167,6 +176,7 @@ def encode(
         else:
             chosen.setdefault(kind, []).append(column.name if by_name else position)
     _tell(left_out, len(columns), where)
+    _tell_dates([column for column in columns if column.name not in left_out], where)
     branches = _branches(category_weight, max_categories)
     result = ColumnTransformer([(kind, branches[kind], chosen[kind]) for kind in branches if kind in chosen])
     X = result.fit_transform(native)
@@ -243,7 +253,8 @@ def _converted(frame: nw.DataFrame[Any], where: str) -> Any:
 
 
 def _check_keep(keep: Any, names: list[Hashable], where: str) -> set[Hashable]:
-    if isinstance(keep, str) or not isinstance(keep, Sequence):
+    keep = [keep] if isinstance(keep, str) else keep
+    if not isinstance(keep, Sequence):
         raise InvalidInputError(f"{where}: keep must be a list of names of columns; got {keep!r}.")
     unknown = [name for name in keep if name not in names]
     if unknown:
@@ -261,11 +272,24 @@ def _tell(left_out: dict[Hashable, str], n_columns: int, where: str) -> None:
     if left_out:
         count = "1 column is" if len(left_out) == 1 else f"{len(left_out)} columns are"
         named = any(reason.startswith(LIKE_IDENTIFIER) for reason in left_out.values())
-        advice = " Name those like identifiers in keep to use them all the same." if named else ""
-        warnings.warn(
-            f"{where}: {count} left out. {listed}.{advice}",
-            LeftOutWarning,
-            stacklevel=4,  # whoever called the function that is public
+        keeps = "keep" if where != "explain" else "the keep of wc.tabular.encoder, before a wc.Surrogate,"
+        advice = f" Name those like identifiers in {keeps} to use them all the same." if named else ""
+        _warn(f"{where}: {count} left out. {listed}.{advice}", where)
+
+
+def _warn(message: str, where: str) -> None:
+    """Of whoever called the function that is public."""
+    warnings.warn(message, ColumnWarning, stacklevel=7 if where == "explain" else 5)
+
+
+def _tell_dates(columns: Sequence[Column], where: str) -> None:
+    """Warn of dates that came as text, as they often do from files."""
+    found = [repr(column.name) for column in columns if reads_as_dates(column)]
+    if found:
+        _warn(
+            f"{where}: {', '.join(found)} read as dates, but are text, so that each date is a category. "
+            f"Convert them first, as with parse_dates in pandas.read_csv.",
+            where,
         )
 
 
@@ -306,7 +330,8 @@ def _load_kneedle() -> Callable[[Floats, Floats], int | None]:
         from kneed import KneeLocator
     except ImportError as error:
         raise MissingDependencyError(
-            'choosing the number of clusters needs kneed: pip install "whycluster[tabular]"'
+            'choosing the number of clusters needs kneed: pip install "whycluster[tabular]"; or give '
+            "n_clusters"
         ) from error
 
     def find(n_clusters: Floats, inertias: Floats) -> int | None:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from whycluster.arrays import Codes, Floats
 from whycluster.energies import (
-    ColumnsEnergy,
     CosineEnergy,
     DiagonalGaussianEnergy,
     Energy,
@@ -206,14 +205,6 @@ class Differences(torch.nn.Module):
 def build(energy: Energy, clusters: Codes) -> torch.nn.Module:  # noqa: ARG001  # for those that have one
     """The layers for the evidence of these clusters, in their order."""
     raise UnsupportedModelError(f"to_torch: {type(energy).__name__} has no torch network yet.")
-
-
-@build.register
-def _columns(energy: ColumnsEnergy, clusters: Codes) -> torch.nn.Module:  # noqa: ARG001  # always refused
-    raise UnsupportedModelError(
-        "to_torch: the steps of a pipeline need not be layers. Take the network of its last step: "
-        "wc.neuralize(pipeline[-1]).to_torch(), for what pipeline[:-1].transform(X) gives."
-    )
 
 
 @build.register

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from inspect import getattr_static
 from typing import Any
 
 import numpy as np
@@ -96,9 +97,13 @@ def _pipeline(model: Any) -> Network | OnlyLabels | AwaitingColumns:
     from whycluster.text.pipeline import takes_text, text_network, unnested
 
     end = model.steps[-1][1]
-    if end is None or isinstance(end, str):
+    if not (hasattr(end, "predict") or hasattr(end, "fit_predict")):
         raise UnsupportedModelError(
             f"neuralize: the last step of the pipeline must be a clustering model; got {end!r}."
+        )
+    if getattr_static(type(model), "predict") is not getattr_static(Pipeline, "predict"):
+        raise UnsupportedModelError(
+            f"neuralize: {type(model).__name__} predicts in a way of its own, not as a Pipeline. {BY_LABELS}"
         )
     check_fitted(model)
     steps = unnested(model)
@@ -130,7 +135,7 @@ def _behind_text(model: Any) -> Network:
         raise UnsupportedModelError(
             f"neuralize: {found.kind} say which cluster each document is in, but not why. Put a surrogate in "
             "its place, which can be explained and says how well it matches: "
-            "make_pipeline(vectorizer, wc.Surrogate()).fit(documents, labels)."
+            "make_pipeline(vectorizer, TruncatedSVD(100), wc.Surrogate()).fit(documents, labels)."
         )
     return found
 

@@ -6,7 +6,6 @@ import numpy as np
 
 from whycluster.arrays import Codes, Floats
 from whycluster.energies.energy import Energy, Parts, carve
-from whycluster.errors import UnsupportedModelError
 
 
 class ColumnsEnergy(Energy):
@@ -63,12 +62,8 @@ class ColumnsEnergy(Energy):
         self._add_up(terms, out)
 
     def differentiate(self, *_: Floats) -> None:
-        """Not known: what a step does to a column may have no slope."""
-        raise UnsupportedModelError(
-            "gradient: the steps of a pipeline need not have slopes. Take that of the model at its end, in "
-            "the features that the steps make: "
-            "wc.neuralize(pipeline[-1]).gradient(pipeline[:-1].transform(X))."
-        )
+        """Not known: what a step does to a column may have no slope. `Network.gradient` says so."""
+        raise NotImplementedError
 
     def with_means(self, means: Floats, sizes: Codes) -> Energy:
         """With what the energy of the features makes of the means."""

@@ -61,9 +61,9 @@ class Subject:
         self.table = self._open(X, "X")
         if self.table.goes_through_steps:
             raise UnsupportedModelError(
-                f"{where}: model must take numbers as they are, no pipeline. Evaluate what it predicts, "
-                f"flipping_auc(pipeline.predict, X, exp.relevance), or its last step on what comes to it, "
-                f"{where}(pipeline[-1], pipeline[:-1].transform(X), ...)."
+                f"{where}: model must take numbers as they are, no pipeline. Evaluate its last step on what "
+                f"comes to it, {where}(pipeline[-1], pipeline[:-1].transform(X), ...); or, on numbers, its "
+                f"prediction: flipping_auc(pipeline.predict, X, exp.relevance)."
             )
         self.rows: Floats = passes.to_finite_array(self.table)
         self.n_rows, self.n_features = self.rows.shape

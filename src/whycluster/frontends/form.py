@@ -91,7 +91,7 @@ class Form:
 
     @property
     def mixes(self) -> bool:
-        """Whether an output comes from several columns."""
+        """Whether an output comes from several columns, or from none."""
         return self.matrix is not None and bool((self.owner == NO_COLUMN).any())
 
     def settled(self) -> Form:
@@ -199,9 +199,11 @@ class Form:
         That is what the columns that are there bring; what all rows have is nobody's.
         """
         atoms = self.base
-        if isinstance(atoms, _Rescaled):
+        if isinstance(atoms, (_Rescaled, _Beside)):
             return atoms.bring(rows)
-        t, nothing = atoms(rows.copy()), to_floats(atoms(rows[:1] * 0))  # a step may work in place
+        empty = rows[:1] * 0
+        empty.eliminate_zeros()  # the logarithm of a zero that is there is not finite
+        t, nothing = atoms(rows.copy()), to_floats(atoms(empty))  # a step may work in place
         if is_sparse(t) and not nothing.any():
             return sparse.csr_array(t, dtype=np.float64)
         return sparse.csr_array(to_floats(t) - nothing)
@@ -263,7 +265,7 @@ def _join_mixed(forms: Sequence[Form], run: Run) -> Form:
         run=run,
         source=np.concatenate([root.source for root in atoms]),
         matrix=sparse.bmat(blocks, format="csr"),
-        atoms=_Beside([root.read_floats for root in atoms]),
+        atoms=_Beside(atoms),
         shift=np.concatenate([_shift_from(roots[id(form.base)].center, form) for form in forms]),
         unit=np.concatenate([np.ones(len(r.source)) if r.unit is None else r.unit for r in atoms]),
     )
@@ -294,7 +296,7 @@ def _join_bent(forms: Sequence[Form], run: Run) -> Form:
         replace(form, source=_within(form) + start, below=None)
         for form, start in zip(forms, starts, strict=False)
     ]
-    return replace(join(upper, run), below=join(lower, _Beside([below.run for below in lower])))
+    return replace(join(upper, run), below=join(lower, _same))
 
 
 def _columns_of(form: Form) -> Form:
@@ -318,12 +320,15 @@ class _Zeros:
 
 @dataclass(frozen=True)
 class _Beside:
-    """What several functions give, side by side and dense."""
+    """The atoms of several forms, side by side."""
 
-    runs: list[Run]
+    forms: list[Form]
 
     def __call__(self, rows: Any) -> Floats:
-        return np.column_stack([to_floats(run(rows)) for run in self.runs])
+        return np.column_stack([form.read_floats(rows) for form in self.forms])
+
+    def bring(self, rows: Any) -> Any:
+        return sparse.hstack([form.bring(rows) for form in self.forms]).tocsr()
 
 
 def to_floats(values: Any) -> Floats:

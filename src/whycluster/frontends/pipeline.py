@@ -12,12 +12,16 @@ from numpy.typing import NDArray
 
 from whycluster.arrays import Codes, Floats, is_real, is_sparse
 from whycluster.energies import BentEnergy, ColumnsEnergy, Energy, through
-from whycluster.errors import InvalidInputError
+from whycluster.errors import InvalidInputError, UnsupportedModelError
+from whycluster.frames import installed
 from whycluster.frontends.form import NO_COLUMN, Form, to_floats
-from whycluster.frontends.steps import StepError, follow
+from whycluster.frontends.steps import WAY_OUT, StepError, follow
 from whycluster.labels import Labels
 from whycluster.network import Network
-from whycluster.table import Table, is_missing, open_table
+from whycluster.table import RawTable, Table, is_missing, open_table
+
+_CHECKED = 64  # rows that the steps are checked on
+_ROUNDING = {4: 1e-3, 8: 1e-6}  # by the size of the numbers that the steps work with
 
 
 def network_behind(
@@ -33,11 +37,7 @@ def network_behind(
     names : what these are called, if it was fitted on a frame
     """
     form = follow(steps, Form.of_columns(n_columns)).settled()
-    if form.n_outputs != last.n_features:
-        raise InvalidInputError(
-            f"neuralize: the steps of the pipeline give {form.n_outputs} features, but its last step was "
-            f"fitted on {last.n_features}. Fit the pipeline as a whole."
-        )
+    check_width(form, last)
     opener = _Opener(form, last, None if names is None else list(names))
     return Network(
         _energy(form, last.energy, n_columns),
@@ -47,6 +47,16 @@ def network_behind(
         verify=opener.verify if last.is_checked else None,
         opener=opener,
     )
+
+
+def check_width(form: Form, last: Network) -> None:
+    """Raise unless the steps give as many features as the last one takes."""
+    if form.n_outputs != last.n_features:
+        raise InvalidInputError(
+            f"neuralize: the steps of the pipeline are known to give {form.n_outputs} features, but its "
+            f"last step was fitted on {last.n_features}. Fit the pipeline as a whole; and mark with "
+            f"wc.elementwise only functions that give as many as they take."
+        )
 
 
 def _energy(form: Form, energy: Energy, n_columns: int) -> Energy:
@@ -73,7 +83,7 @@ class _Opener:
         """The user's rows, as they are, with the steps that they are to go through."""
         options.pop("categories")
         raw = open_table(X, any_kind=True, **options)
-        return StagedTable(
+        table = StagedTable(
             raw.native,
             raw.n_rows,
             raw.n_features,
@@ -86,11 +96,14 @@ class _Opener:
             raw=raw,
             stages=self,
         )
+        if self.form.matrix is not None:
+            table.check_steps()
+        return table
 
     def verify(self, table: Table, labels: Labels) -> None:  # noqa: ARG002  # the last network has the same
         """Let the network of the last step check itself, on what comes to it."""
         assert isinstance(table, StagedTable)
-        for rows in table.slices():
+        for rows in table.slices(self.form.n_outputs):
             self.last.open(table.transformed(rows.start, rows.stop, self.form.run), table.where)
 
     def to_numbers(self, values: Any, where: str) -> Floats:
@@ -124,7 +137,7 @@ class StagedTable(Table):
         form = self.stages.form
         lower = 0 if form.below is None else len(form.below.source)
         upper = out[:, : out.shape[1] - lower]
-        if form.is_plain and not lower and not self.categories:
+        if form.is_plain and not lower and not isinstance(self.raw, RawTable):
             return self.raw.read(start, stop, offset, out)
         np.copyto(upper, self._upper(form, start, stop))
         if form.below is not None:
@@ -152,18 +165,40 @@ class StagedTable(Table):
                 f"{self.where}: {self.name}, in rows {start} to {stop - 1}: {error}"
             ) from error
 
+    def check_steps(self) -> None:
+        """Raise if the steps, as they are, give other features of the first rows than they are known to."""
+        form, stop = self.stages.form, min(_CHECKED, self.n_rows)
+        with np.errstate(all="ignore"):
+            atoms = self._upper(form, 0, stop)
+            if not np.isfinite(atoms).all():  # told when all rows are read
+                return
+            x = atoms if form.center is None else atoms - form.center
+            known = (form.matrix @ x.T).T + form.linear.shift
+            given = to_floats(self.transformed(0, stop, form.run))
+            size = np.nan_to_num(np.abs(given).max(axis=0)), np.nan_to_num(np.abs(given).max())
+            rounding = _ROUNDING[self.dtype.itemsize]
+            wrong = np.abs(known - given) > rounding * size[0] + 1e-3 * rounding * size[1]
+        if wrong.any():
+            row, feature = np.argwhere(wrong)[0]
+            raise UnsupportedModelError(
+                f"{self.where}: the steps of the pipeline must give what they are known to; of row {row}, "
+                f"feature {feature} before the last step is {given[row, feature]:.6g}, not "
+                f"{known[row, feature]:.6g}. Components without variance that are whitened are of rounding "
+                f"only, and a step that works in place changes rows for those beside it. {WAY_OUT}"
+            )
+
     def _rows(self, start: int, stop: int) -> Any:
-        """Some rows as the steps take them: frames if they know names, else arrays; always a copy."""
+        """Some rows as the steps take them: frames if they know names, else arrays; a copy, if need be."""
         native, names = self.native, self.stages.names
         if isinstance(native, np.ndarray) or is_sparse(native):
             rows = native[start:stop].copy()
             if names is None or is_sparse(native):
                 return rows
-            return nw.from_dict(
-                {str(name): rows[:, i] for i, name in enumerate(names)}, backend="pandas"
-            ).to_native()
+            columns = {str(name): rows[:, i] for i, name in enumerate(names)}
+            return nw.from_dict(columns, backend=installed(self.where)).to_native()  # type: ignore[arg-type]
         frame = nw.from_native(native, eager_only=True)[start:stop]
-        if names is None:
+        by_name = all(isinstance(name, str) for name in frame.columns)
+        if names is None and by_name:  # the steps would warn of names that they do not know
             return np.array(frame.to_numpy())
         if frame.implementation.is_pandas():
             return frame.to_native().copy()
@@ -192,7 +227,7 @@ class StagedTable(Table):
     def first_not_finite(self) -> tuple[int, Hashable, float] | None:
         """The first value that the steps leave missing or infinite, in the column that it comes from."""
         form = self.stages.form
-        for rows in self.slices():
+        for rows in self.slices(len(form.source)):
             with np.errstate(all="ignore"):
                 values = to_floats(self._upper(form, rows.start, rows.stop))
             bad = np.argwhere(~np.isfinite(values))

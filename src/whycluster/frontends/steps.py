@@ -39,6 +39,7 @@ from sklearn.preprocessing import (
 from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
 
 from whycluster.arrays import Codes, Floats, is_sparse
+from whycluster.elementwise import MARK
 from whycluster.errors import UnsupportedModelError
 from whycluster.estimators import check_fitted
 from whycluster.frontends.form import Form, TwiceBentError, join, then
@@ -76,9 +77,13 @@ class Step:
     def __call__(self, rows: Any) -> Any:
         """What it makes of rows."""
         try:
-            return self.transformer.transform(rows)
-        except (ValueError, TypeError, AttributeError) as error:
-            raise StepError(f"{self} could not transform it: {error}") from error
+            given = self.transformer.transform(rows)
+        except Exception as error:  # whatever a step, or a function of the user's in it, may raise
+            raise StepError(f"{self} could not transform it: {error or type(error).__name__}") from error
+        n_rows, n_given = (getattr(some, "shape", (None,))[0] for some in (rows, given))
+        if n_rows is not None and n_given is not None and n_rows != n_given:
+            raise StepError(f"{self} made {n_given} rows of {n_rows}; it must give one for each.")
+        return given
 
     def __str__(self) -> str:
         return f"step {self.name!r} ({type(self.transformer).__name__})"
@@ -92,9 +97,16 @@ def follow(steps: Sequence[tuple[str, Any]], form: Form, prefix: str = "") -> Fo
 
 
 def _follow_one(step: Step, form: Form) -> Form:
-    if step.transformer is None or _is(step.transformer, "passthrough"):
+    if does_nothing(step.transformer):
         return form
     check_fitted(step.transformer)
+    expected = getattr(step.transformer, "n_features_in_", form.n_outputs)
+    if expected != form.n_outputs:
+        raise UnsupportedModelError(
+            f"neuralize: {step} was fitted on {expected} features, but the steps before it are known to give "
+            f"{form.n_outputs}. Is a function marked with wc.elementwise that makes more of them, or fewer? "
+            f"{WAY_OUT}"
+        )
     try:
         return _way_of(type(step.transformer))(step.transformer, step, form)
     except TwiceBentError:
@@ -111,6 +123,11 @@ def _way_of(kind: type) -> Callable[[Any, Step, Form], Form]:
     return _after.dispatch(known if same else object)
 
 
+def does_nothing(transformer: Any) -> bool:
+    """Whether a step only hands on what it gets."""
+    return transformer is None or _is(transformer, "passthrough")
+
+
 def _is(transformer: Any, word: str) -> bool:
     return isinstance(transformer, str) and transformer == word
 
@@ -118,12 +135,12 @@ def _is(transformer: Any, word: str) -> bool:
 def first_to_see(step: Any) -> Any:
     """What in a step takes the columns themselves and knows them; None where there is no such thing.
 
-    A Pipeline or FeatureUnion asks its first part only, which may be the word 'passthrough'.
+    A Pipeline or FeatureUnion itself asks its first part only, which may be the word 'passthrough'.
     """
     if hasattr(step, "n_features_in_"):
         return step
     if isinstance(step, Pipeline):
-        parts = [part for _, part in step.steps if part is not None and not _is(part, "passthrough")][:1]
+        parts = [part for _, part in step.steps if not does_nothing(part)][:1]
     else:
         parts = [part for _, part in getattr(step, "transformer_list", ())]
     return next((found for found in map(first_to_see, parts) if found is not None), None)
@@ -184,7 +201,7 @@ def _function(transformer: Any, step: Step, form: Form) -> Form:
     function = transformer.func
     if function is None:
         return form
-    if not isinstance(function, np.ufunc) and not getattr(function, "whycluster_elementwise", False):
+    if not isinstance(function, np.ufunc) and not getattr(function, MARK, False):
         raise UnsupportedModelError(
             f"neuralize: {step} must be of a NumPy ufunc, or of a function that makes each feature of the "
             f"one in its place alone; nothing says so of {function!r}. If it does, say it: "
@@ -272,18 +289,19 @@ def _normalizer(normalizer: Any, step: Step, form: Form) -> Form:
     return form.rescale(step, _LENGTHS[normalizer.norm])
 
 
-def _length(order: float) -> Callable[[Floats], Floats]:
-    """Of the rows of an array; a row of zeros keeps its length."""
+@dataclass(frozen=True)
+class _Length:
+    """Of the rows of an array; a row of zeros counts as of length 1."""
 
-    def length(z: Floats) -> Floats:
-        lengths = np.asarray(np.linalg.norm(z, ord=order, axis=1))
+    order: float
+
+    def __call__(self, z: Floats) -> Floats:
+        lengths = np.asarray(np.linalg.norm(z, ord=self.order, axis=1))
         lengths[lengths == 0.0] = 1.0
         return lengths
 
-    return length
 
-
-_LENGTHS = {"l1": _length(1), "l2": _length(2), "max": _length(np.inf)}
+_LENGTHS = {"l1": _Length(1), "l2": _Length(2), "max": _Length(np.inf)}
 
 
 @_after.register(TfidfTransformer)
@@ -328,7 +346,7 @@ def _columns(transformer: Any, step: Step, form: Form) -> Form:
         chosen = np.asarray(transformer._transformer_to_input_indices[name], dtype=np.intp)
         if _is(inner, "drop") or not chosen.size:
             continue
-        part = form.select(Columns(chosen, np.isscalar(columns)), chosen)
+        part = form.select(PickColumns(chosen, np.isscalar(columns)), chosen)
         branch = _follow_one(Step(f"{step.name}.{name}", inner), part)
         branches.append(_weighted(branch, weights.get(name)))
     return _joined(branches, step, form)
@@ -356,7 +374,7 @@ class _Times:
 
 
 @dataclass(frozen=True)
-class Columns:
+class PickColumns:
     """Some of the columns of rows, by position; a single one as it is, if that is asked for."""
 
     chosen: Codes

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,6 +54,8 @@ def _values(X: Any, where: str, name: str) -> list[Any]:
         raise InvalidInputError(
             f"{where}: {name} must be a list of documents, or a column of them; got a {type(X).__name__}."
         )
+    if hasattr(X, "to_pylist"):  # an array of pyarrow
+        return X.to_pylist()  # type: ignore[no-any-return]
     return X.tolist() if isinstance(X, np.ndarray) else list(X)
 
 
@@ -81,6 +84,8 @@ class DocumentTable(Table):
 
     texts: Sequence[str]
     make: Callable[[DocumentTable, int, int], Floats]
+    goes_through_steps = True
+    most_rows = 1024  # what is found in texts takes more memory than what is made of them
 
     @classmethod
     def of(
@@ -100,15 +105,21 @@ class DocumentTable(Table):
 
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
         """What the steps make of some documents."""
-        try:
+        with self.telling(start, stop):
             np.copyto(out, self.make(self, start, stop))
+        if offset is not None:
+            out -= offset
+        return out
+
+    @contextmanager
+    def telling(self, start: int, stop: int) -> Iterator[None]:
+        """Say of which documents a step could not make anything."""
+        try:
+            yield
         except StepError as error:
             raise InvalidInputError(
                 f"{self.where}: {self.name}, in documents {start} to {stop - 1}: {error}"
             ) from error
-        if offset is not None:
-            out -= offset
-        return out
 
     def take(self, rows: Codes) -> Table:
         """The table of the given documents only."""

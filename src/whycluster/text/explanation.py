@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from whycluster import console
 from whycluster.arrays import Codes, Floats
 from whycluster.errors import InvalidInputError
+from whycluster.estimators import check_whole
 from whycluster.explanation import Claims
 from whycluster.frames import as_column, build_frame
 from whycluster.text import html
@@ -173,8 +175,7 @@ class TextExplanation(Claims):
 
     def top(self, n: int = 3) -> TopWords:
         """The ``n`` strongest words of each document, by absolute relevance; repeated words are added up."""
-        if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < 1:
-            raise InvalidInputError(f"top: n must be a whole number of at least 1; got {n!r}.")
+        check_whole(n, 1, "top", "n")
         found = [self._strongest(row)[:n] for row in range(len(self))]
         shape = (len(self), max((len(words) for words in found), default=0))
         word, relevance, count = np.full(shape, "", object), np.zeros(shape), np.zeros(shape, np.intp)
@@ -185,6 +186,7 @@ class TextExplanation(Claims):
 
     def tell(self, row: int = 0, n_words: int = 8) -> str:
         """One document as text: what is claimed, and the words that bear it."""
+        check_whole(n_words, 1, "tell", "n_words")
         one = self[self._one(row, "tell")]
         found = one._strongest(0)
         largest = max((abs(relevance) for _, relevance, _ in found[:n_words]), default=0.0)
@@ -254,6 +256,8 @@ class TextExplanation(Claims):
         page = html.page(title, [html.LEGEND, *(self.article(row) for row in range(len(self)))])
         if path is None:
             return page
+        if not isinstance(path, (str, os.PathLike)) or not str(path) or "\0" in str(path):
+            raise InvalidInputError(f"to_html: path must be the name of a file; got {path!r}.")
         _write(Path(path), page)
         return None
 
@@ -284,11 +288,21 @@ class TextExplanation(Claims):
 
 
 def _write(path: Path, page: str) -> None:
-    """Into a file beside it first, so that a page is there as a whole or not at all."""
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    """Into a file beside it first, so that a page is there as a whole or not at all.
+
+    A file that is there keeps its permissions, and a link still points to it.
+    """
+    target = Path(os.path.realpath(path))
+    beside = target.with_name(f".{uuid.uuid4().hex}")
     try:
         with beside.open("x", encoding="utf-8", newline="") as file:  # line breaks stay what they are
             file.write(page)
-        beside.replace(path)
+        if target.exists():
+            shutil.copymode(target, beside)
+        beside.replace(target)
+    except OSError as error:
+        if error.filename is not None:
+            error.filename, error.filename2 = str(path), None  # not the file beside it
+        raise
     finally:
         beside.unlink(missing_ok=True)

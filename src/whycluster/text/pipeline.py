@@ -26,7 +26,8 @@ from whycluster.errors import InvalidInputError, UnsupportedModelError
 from whycluster.estimators import check_fitted, names_of
 from whycluster.fidelity import Fidelity
 from whycluster.frontends.form import Form, Matrix, to_floats
-from whycluster.frontends.steps import Step, follow
+from whycluster.frontends.pipeline import check_width
+from whycluster.frontends.steps import Step, does_nothing, follow
 from whycluster.labels import Labels
 from whycluster.network import Network
 from whycluster.passes import Question
@@ -36,7 +37,7 @@ from whycluster.text.documents import DocumentTable
 from whycluster.text.explanation import TextExplanation
 from whycluster.text.spans import CharacterFinder, Finder, Found, NotLocatedError, finder_of
 from whycluster.text.word_vectors import WordVectors
-from whycluster.text.words import Ragged, Shares, add_up
+from whycluster.text.words import Occurrences, Ragged, add_up
 
 VECTORIZERS = (CountVectorizer, HashingVectorizer, WordVectors)
 _GATHERED = 1 << 19  # numbers (4 MB) of the vectors of terms that are taken at a time
@@ -48,7 +49,7 @@ def unnested(pipeline: Any, prefix: str = "") -> list[tuple[str, Any]]:
     for name, step in pipeline.steps:
         if isinstance(step, Pipeline):
             steps += unnested(step, f"{prefix}{name}.")
-        elif step is not None and not (isinstance(step, str) and step == "passthrough"):
+        elif not does_nothing(step):
             steps.append((prefix + name, step))
     return steps
 
@@ -93,11 +94,7 @@ def text_network(steps: Sequence[tuple[str, Any]], last: Network) -> Network:
             "pipeline, features that were mixed of many terms are changed one by one, or taken for "
             "categories."
         )
-    if front.form.n_outputs != last.n_features:
-        raise InvalidInputError(
-            f"neuralize: the steps of the pipeline give {front.form.n_outputs} features, but its last step "
-            f"was fitted on {last.n_features}. Fit the pipeline as a whole."
-        )
+    check_width(front.form, last)
     return Network(
         last.energy,
         labels=last.labels,
@@ -140,6 +137,11 @@ class Front:
                 f"neuralize: {step} must take the texts themselves, input='content'; it has "
                 f"input={vectorizer.input!r}. Read the files first."
             )
+        if isinstance(vectorizer, HashingVectorizer) and vectorizer.alternate_sign:
+            raise UnsupportedModelError(
+                f"neuralize: {step} must have alternate_sign=False; with signs, words that fall together may "
+                f"cancel each other, and none of them can be held to account."
+            )
         if not isinstance(vectorizer, HashingVectorizer):
             check_fitted(vectorizer)
         finder = finder_of(vectorizer)
@@ -161,9 +163,9 @@ class Front:
             self.last[thread] = (start, stop), counts
         return counts
 
-    def find(self, table: DocumentTable, start: int, stop: int) -> Shares:
+    def find(self, table: DocumentTable, start: int, stop: int) -> Occurrences:
         """The words of some documents and the occurrences of terms among them."""
-        return Shares.of([self._find_one(table, row) for row in range(start, stop)])
+        return Occurrences.of([self._find_one(table, row) for row in range(start, stop)])
 
     def _find_one(self, table: DocumentTable, row: int) -> Found:
         try:
@@ -217,7 +219,8 @@ def _answer(
     gather, once = _Gather.of(front.form.matrix), replace(front, last={})
 
     def receive(start: int, stop: int, slopes: Floats, total: Floats) -> None:
-        parts[start] = share_out(once, gather, table, slice(start, stop), slopes, total)
+        with table.telling(start, stop):
+            parts[start] = share_out(once, gather, table, slice(start, stop), slopes, total)
 
     found = passes.hand_down(energy, replace(table, make=once.make), question, background, receive)
     words = Ragged.joined(parts)
@@ -242,14 +245,14 @@ def share_out(
     found = found.only(front.used)
     terms = front.form.bring(counts)
     document = np.repeat(np.arange(terms.shape[0]), np.diff(terms.indptr))
-    inside = terms.indices < len(front.form.source)
+    inside = front.form.source[terms.indices] >= 0  # what is no term's, all share
     document, atom, value = document[inside], terms.indices[inside].astype(np.intp), terms.data[inside]
     brought = gather(slopes, document, atom) * value
     key = document * front.finder.n_terms + front.form.source[atom]
     return found.bear(key, brought, front.finder.n_terms, total)
 
 
-def _check_counts(front: Front, table: DocumentTable, start: int, counts: Any, found: Shares) -> None:
+def _check_counts(front: Front, table: DocumentTable, start: int, counts: Any, found: Occurrences) -> None:
     """Raise if the terms that were found in the texts are others than those that the vectorizer counts."""
     if isinstance(front.step.transformer, HashingVectorizer):  # its terms may cancel each other
         return

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -299,11 +299,14 @@ def _one_by_one(tokens: list[str], text: str, whole: bool) -> list[Span] | int:
     return spans
 
 
+_AHEAD = 4000  # characters that a whole word is looked for in; beyond, any will do
+
+
 def _search(token: str, text: str, end: int, whole: bool) -> int:
     if whole:
         before = r"(?<!\w)" if token[:1].isalnum() else ""
         after = r"(?!\w)" if token[-1:].isalnum() else ""
-        match = re.compile(before + re.escape(token) + after).search(text, end)
+        match = re.compile(before + re.escape(token) + after).search(text, end, end + _AHEAD)
         if match is not None:
             return match.start()
     return text.find(token, end)
@@ -366,17 +369,17 @@ class _Vocabulary:
 
 @dataclass(frozen=True)
 class _Hashed:
-    """Terms by hashing, each n-gram once."""
+    """Terms by hashing."""
 
     hasher: Any
-    codes: dict[str, int] = field(default_factory=dict)
 
     def __call__(self, grams: list[str]) -> list[int]:
-        new = list({gram for gram in grams if gram not in self.codes})
-        if new:
-            hashed = self.hasher.transform([[gram] for gram in new]).indices.tolist()
-            self.codes.update(zip(new, hashed, strict=True))
-        return [self.codes[gram] for gram in grams]
+        different = list(set(grams))
+        if not different:
+            return []
+        hashed = self.hasher.transform([[gram] for gram in different]).indices.tolist()
+        codes = dict(zip(different, hashed, strict=True))
+        return [codes[gram] for gram in grams]
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from whycluster import console
 from whycluster.arrays import Codes, Floats
 from whycluster.errors import InvalidInputError
+from whycluster.estimators import check_whole
 from whycluster.frames import build_frame
 from whycluster.text.words import KNOWN, Ragged, add_up
 
@@ -58,8 +59,9 @@ class TextSummary:
     def lines(self, cluster: Any, n: int = 10) -> Codes:
         """Where the ``n`` words that make a cluster most stand, strongest first.
 
-        Words that chance may have put there, with no score above 0, are left out, but for the first.
+        Words that speak against the cluster on average are left out.
         """
+        check_whole(n, 1, "summary", "n")
         groups = [i for i, label in enumerate(self.clusters.tolist()) if label == cluster]
         if not groups:
             there = ", ".join(map(repr, self.clusters.tolist()))
@@ -94,6 +96,7 @@ class TextSummary:
 
     def tell(self, n_words: int = 6) -> str:
         """The strongest words of each cluster, as text."""
+        check_whole(n_words, 1, "tell", "n_words")
         if not len(self.clusters):
             return "No document belongs to the cluster it is explained for, so there is nothing to add up."
         heads = [
@@ -117,8 +120,7 @@ class TextSummary:
 
     def _lines(self, group: int, n: int) -> Codes:
         first, last = np.searchsorted(self.group, [group, group + 1])
-        n_sure = int((self.score[first:last] > 0).sum())
-        return np.arange(first, min(last, first + min(n, max(1, n_sure))))
+        return np.asarray(first + np.flatnonzero(self.share[first:last] > 0))[:n]
 
     def _told(self, group: int, n_words: int) -> list[list[str]]:
         lines = self._lines(group, n_words).tolist()
@@ -177,7 +179,9 @@ def summarize(
     share = mean(part)
     error = np.sqrt(mean(part**2) / size[group])
     score = share - np.minimum(_ERRORS, np.sqrt(size[group]) / 2) * error
-    order = np.lexsort((-score, group))
+    # Words that chance may have put there come last, by their share: their errors are as large as that.
+    by_chance = score <= 0
+    order = np.lexsort((-np.where(by_chance, share, score), by_chance, group))
     documents, count = (_whole(line, n, len(lines)) for n in (None, pairs.times[member]))
     everywhere, always = (_whole(pairs.word, n, n_words)[word] for n in (None, pairs.times))
     return TextSummary(

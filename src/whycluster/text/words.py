@@ -73,7 +73,7 @@ class Ragged:
 
 
 @dataclass(frozen=True)
-class Shares:
+class Occurrences:
     """The words of some documents and the occurrences of terms that they hold.
 
     Attributes
@@ -93,7 +93,7 @@ class Shares:
     held: Codes
 
     @classmethod
-    def of(cls, found: Sequence[Found]) -> Shares:
+    def of(cls, found: Sequence[Found]) -> Occurrences:
         """The documents one after another."""
         ends = _ends([len(each.spans) for each in found])
         spans = _flat([span for each in found for span in each.spans]).reshape(-1, 2)
@@ -109,13 +109,13 @@ class Shares:
             held=np.repeat(np.arange(len(sizes)), sizes),
         )
 
-    def only(self, terms: Codes) -> Shares:
+    def only(self, terms: Codes) -> Occurrences:
         """Without the terms that the steps behind the vectorizer leave out."""
         kept = np.isin(self.term, terms)
         if kept.all():
             return self
         place, there = np.cumsum(kept) - 1, kept[self.held]
-        return Shares(
+        return Occurrences(
             self.ends,
             self.start,
             self.stop,
