@@ -88,10 +88,11 @@ def pairs_of(found: Clustering, n_pairs: int = N_PAIRS) -> list[tuple[int, int, 
     """Messages of different groups in one cluster whose evidence rests on the same words; with these."""
     top = found.exp.top(STRONGEST)
     parts = [_parts(words, relevance) for words, relevance in zip(top.word, top.relevance, strict=True)]
+    n_known = found.exp.n_known
     fit = [
         row
         for row, text in enumerate(found.texts)
-        if SHORTEST <= len(text) <= LONGEST and found.exp.n_known[row] >= LEAST_WORDS
+        if SHORTEST <= len(text) <= LONGEST and n_known[row] >= LEAST_WORDS
     ]
     pairs = [(i, j) for place, i in enumerate(fit) for j in fit[place + 1 :]]
     scored = []

@@ -8,6 +8,8 @@ import json
 import os
 import pickle
 import re
+import time
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -40,8 +42,10 @@ from sklearn.preprocessing import (
     MaxAbsScaler,
     Normalizer,
     PowerTransformer,
+    RobustScaler,
     StandardScaler,
 )
+from sklearn.random_projection import GaussianRandomProjection
 
 import whycluster as wc
 from benchmarks import measure
@@ -1120,3 +1124,121 @@ def test_a_summary_has_clusters_with_documents_only(pipeline: Any) -> None:
     with pytest.raises(wc.InvalidInputError) as error:
         summary.words("none")
     assert str(error.value) == "summary: cluster must be one that has documents, 0, 1, 2; got 'none'."
+
+
+@pytest.mark.parametrize(
+    "branch",
+    [
+        lambda: make_pipeline(TruncatedSVD(2, random_state=0), StandardScaler(), Normalizer()),
+        lambda: make_pipeline(TruncatedSVD(4, random_state=0), Normalizer()),
+        lambda: make_pipeline(GaussianRandomProjection(40, random_state=0), RobustScaler(), Normalizer()),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataDimensionalityWarning")
+def test_a_union_of_one_branch_is_the_branch(branch: Any) -> None:
+    alone = explain(make_pipeline(TfidfVectorizer(), branch(), k_means()).fit(DOCUMENTS))
+    joined = explain(
+        make_pipeline(TfidfVectorizer(), FeatureUnion([("it", branch())]), k_means()).fit(DOCUMENTS)
+    )
+    for row in range(len(DOCUMENTS)):
+        mine, other = alone.words(row), joined.words(row)
+        assert [word.relevance for word in mine] == pytest.approx([word.relevance for word in other])
+
+
+def test_steps_that_take_logarithms_are_followed() -> None:
+    steps = (CountVectorizer(), TfidfTransformer(sublinear_tf=True), k_means())
+    exp = explain(make_pipeline(*steps).fit(DOCUMENTS))
+    same = explain(make_pipeline(TfidfVectorizer(sublinear_tf=True), k_means()).fit(DOCUMENTS))
+    assert np.abs(exp.residual).max() < 1e-10
+    for row in range(len(DOCUMENTS)):
+        assert [w.relevance for w in exp.words(row)] == pytest.approx([w.relevance for w in same.words(row)])
+
+
+def test_memory_does_not_grow_with_documents_of_few_features() -> None:
+    texts, _ = write_documents(8000)
+    model = make_pipeline(TfidfVectorizer(), TruncatedSVD(2, random_state=0), k_means()).fit(texts[:1000])
+    peaks = []
+    for n in (2000, 8000):
+        tracemalloc.start()
+        exp = explain(model, texts[:n])
+        peaks.append(tracemalloc.get_traced_memory()[1] - exp._words.nbytes)
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0] + 2**22
+
+
+def test_explanations_behind_unit_length_can_be_pickled() -> None:
+    model = make_pipeline(TfidfVectorizer(), TruncatedSVD(3, random_state=0), Normalizer(), k_means())
+    exp = explain(model.fit(DOCUMENTS))
+    assert str(pickle.loads(pickle.dumps(exp))) == str(exp)
+
+
+def test_words_that_cancel_each_other_are_refused() -> None:
+    model = make_pipeline(HashingVectorizer(n_features=64), k_means()).fit(DOCUMENTS)
+    with pytest.raises(wc.UnsupportedModelError) as error:
+        explain(model)
+    assert str(error.value) == (
+        "neuralize: step 'hashingvectorizer' (HashingVectorizer) must have alternate_sign=False; with signs, "
+        "words that fall together may cancel each other, and none of them can be held to account."
+    )
+
+
+def test_what_documents_do_not_have(pipeline: Any) -> None:
+    net = wc.neuralize(pipeline)
+    with pytest.raises(
+        wc.UnsupportedModelError, match="gradient: the steps of a pipeline need not have slopes"
+    ):
+        net.gradient(DOCUMENTS)
+    with pytest.raises(
+        wc.UnsupportedModelError, match="to_torch: the steps of a pipeline need not be layers"
+    ):
+        net.to_torch()
+    for evaluate in (wc.evaluation.compare, wc.evaluation.shapley_values):
+        with pytest.raises(
+            wc.UnsupportedModelError, match="model must take numbers as they are, no pipeline"
+        ):
+            evaluate(pipeline, DOCUMENTS)
+
+
+def test_numbers_of_words_are_whole(pipeline: Any) -> None:
+    exp = explain(pipeline)
+    for ask, where, name in (
+        (lambda n: exp.tell(0, n), "tell", "n_words"),
+        (exp.top, "top", "n"),
+        (exp.summary().names, "summary", "n"),
+        (exp.summary().tell, "tell", "n_words"),
+    ):
+        for wrong in (-1, "a", True):
+            with pytest.raises(wc.InvalidInputError) as error:
+                ask(wrong)
+            told = f"{where}: {name} must be a whole number of at least 1; got {wrong!r}."
+            assert str(error.value) == told
+
+
+def test_pages_keep_permissions_and_links(pipeline: Any, tmp_path: Path) -> None:
+    exp = explain(pipeline)[:1]
+    page, link = tmp_path / ("p" * 250), tmp_path / "link.html"
+    page.write_text("old")
+    page.chmod(0o600)
+    link.symlink_to(page)
+    exp.to_html(link)
+    assert link.is_symlink()
+    assert page.stat().st_mode & 0o777 == 0o600
+    assert page.read_text() == exp.to_html()
+    for wrong in ("", 5, "a\0b"):
+        with pytest.raises(wc.InvalidInputError, match="to_html: path must be the name of a file"):
+            exp.to_html(wrong)
+    with pytest.raises(FileNotFoundError, match=r"nowhere/page\.html"):
+        exp.to_html(tmp_path / "nowhere" / "page.html")
+
+
+def test_tokens_are_located_in_linear_time() -> None:
+    text = " ".join(f"word{i}" for i in range(20_000))
+    vectorizer = CountVectorizer(tokenizer=cut, token_pattern=None)
+    model = make_pipeline(vectorizer, k_means(2)).fit([text, "other words", "more words"])
+    start = time.perf_counter()
+    assert explain(model, [text, "other words"]).n_words[0] == 20_000
+    assert time.perf_counter() - start < 20.0  # it took half a minute for fewer when it was quadratic
+
+
+def cut(text: str) -> list[str]:
+    return [word[:-1] for word in text.split()]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from collections.abc import Callable, Hashable, Sequence
-from numbers import Real
 from typing import Any
 
 import narwhals as nw
@@ -21,7 +20,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.utils import check_random_state
 
-from whycluster.arrays import Floats
+from whycluster.arrays import Floats, is_real
 from whycluster.columns import (
     LIKE_IDENTIFIER,
     Column,
@@ -95,10 +94,9 @@ def pipeline(
     Returns
     -------
     pipeline : fitted ``Pipeline`` of the steps "columns", a ``ColumnTransformer`` with the branches
-        "numbers", "dates" and "categories" (those that there are), and "clusters", the model. The clusters of
-        the rows are ``pipeline["clusters"].labels_``. It has two attributes more, which a clone does not
-        have: ``left_out_``, the reason for each column that was left out, and ``inertias_``, the inertia by
-        number of clusters (empty if that was given).
+        "numbers", "dates" and "categories" (those that there are), and "clusters", the model. It has
+        two attributes more, which a clone does not have: ``left_out_``, the reason for each column that was
+        left out, and ``inertias_``, the inertia by number of clusters (empty if that was given).
 
     Examples
     --------
@@ -157,7 +155,7 @@ def encode(
     frame: Any, where: str, category_weight: float = 1.0, max_categories: int | None = 50, keep: Any = ()
 ) -> tuple[ColumnTransformer, Any]:
     """What `encoder` gives, and the rows that it makes; warn of what it leaves out."""
-    if not _is_number(category_weight) or not 0 < category_weight < np.inf:
+    if not is_real(category_weight) or not 0 < category_weight < np.inf:
         raise InvalidInputError(
             f"{where}: category_weight must be a number above 0; got {category_weight!r}."
         )
@@ -291,10 +289,6 @@ def _tell_dates(columns: Sequence[Column], where: str) -> None:
             f"Convert them first, as with parse_dates in pandas.read_csv.",
             where,
         )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _check_model(model: Any, n_clusters: Any) -> None:

@@ -20,10 +20,8 @@ class ColumnsEnergy(Energy):
 
     def __init__(self, energy: Energy, source: Codes, n_columns: int) -> None:
         self.energy, self.source = energy, np.array(source)
-        self.n_clusters, self.n_features = energy.n_clusters, n_columns
-        self.offset, self.tree, self.stiffness = energy.offset, energy.tree, energy.stiffness
-        self.gives_probabilities, self.needs_means = energy.gives_probabilities, energy.needs_means
-        self.adds_up = energy.adds_up
+        self.be_like(energy)
+        self.n_features, self.offset, self.needs_means = n_columns, energy.offset, energy.needs_means
         self.scratch_width = energy.n_features + energy.scratch_width
         self._alike = np.array_equal(self.source, np.arange(n_columns))
         # Features of the same column side by side, and where each column begins.

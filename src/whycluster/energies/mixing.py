@@ -104,9 +104,8 @@ class MixingEnergy(Energy):
         self, energy: Energy, linear: LinearMap, means: Floats | None = None, sizes: Codes | None = None
     ) -> None:
         self.energy, self.linear, self.offset = energy, linear, linear.offset
-        self.n_clusters, (self.n_outputs, self.n_features) = energy.n_clusters, linear.matrix.shape
-        self.gives_probabilities, self.tree = energy.gives_probabilities, energy.tree
-        self.stiffness, self.adds_up = energy.stiffness, energy.adds_up
+        self.be_like(energy)
+        self.n_outputs, self.n_features = linear.matrix.shape
         self.moved = linear.shift if energy.offset is None else linear.shift - energy.offset
         self.sizes = np.zeros(self.n_clusters, dtype=np.intp) if sizes is None else sizes
         self.prepare(np.zeros((self.n_clusters, self.n_features)) if means is None else means)
@@ -231,7 +230,7 @@ class MixedSquaresEnergy(MixingEnergy):
             return
         sums = carve(scratch, *[self.n_features] * 5)
         known = self._prototypes
-        for prototypes, total in zip((known.slopes, known.points, known.products), sums, strict=False):
+        for prototypes, total in zip((known.slopes, known.points, known.products), sums[:3], strict=True):
             np.matmul(weights, prototypes, out=total)
         for prototypes, mine in zip((known.slopes, known.points), sums[3:], strict=True):
             np.take(prototypes, own, axis=0, out=mine, mode="clip")  # otherwise NumPy fills a copy first
@@ -306,7 +305,7 @@ class MixedTreeEnergy(MixingEnergy):
         )
         nodes = _Prototypes(self, self.energy.nodes, starts)
         g, v = nodes.slopes, nodes.points
-        self._slopes, self._products = g, g * v
+        self._slopes, self._products = g, nodes.products
         self._crossed = g[::2] * v[1::2] - g[1::2] * v[::2]
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
@@ -330,7 +329,6 @@ class MixedGaussianEnergy(MixingEnergy):
     """
 
     energy: DiagonalGaussianEnergy | GaussianEnergy
-    adds_up = False
 
     @property
     def work_width(self) -> int:
@@ -463,10 +461,8 @@ class BentEnergy(Energy):
 
     def __init__(self, energy: Energy, matrix: Any, middle: Floats | None = None) -> None:
         self.energy, self.matrix = energy, matrix
-        self.n_clusters, self.n_features = energy.n_clusters, matrix.shape[1]
-        self.gives_probabilities, self.tree = energy.gives_probabilities, energy.tree
-        self.stiffness, self.adds_up = energy.stiffness, energy.adds_up
-        self.offset = None
+        self.be_like(energy)
+        self.n_features, self.offset = matrix.shape[1], None
         if energy.offset is not None:
             self.offset = np.concatenate([energy.offset, np.zeros(self.n_features)])
         self._shares = Shares(matrix, np.zeros(self.n_features) if middle is None else middle)

@@ -24,10 +24,8 @@ class ShuffledEnergy(Energy):
         self.energy = energy
         self.order, self.factor = order, factor
         self.shift = shift if energy.offset is None else shift - energy.offset
-        self.n_clusters, self.n_features = energy.n_clusters, energy.n_features
-        self.gives_probabilities, self.tree = energy.gives_probabilities, energy.tree
-        self.stiffness, self.adds_up = energy.stiffness, energy.adds_up
-        self.offset = None
+        self.be_like(energy)
+        self.n_features, self.offset = energy.n_features, None
         self.scratch_width = 2 * self.n_features + energy.scratch_width
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:

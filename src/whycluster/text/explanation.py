@@ -21,7 +21,7 @@ from whycluster.explanation import Claims
 from whycluster.frames import as_column, build_frame
 from whycluster.text import html
 from whycluster.text.documents import DocumentTable
-from whycluster.text.summary import TextSummary, summarize
+from whycluster.text.summary import Pairs, TextSummary, pair_up, summarize
 from whycluster.text.words import KNOWN, STOPPED, Ragged
 
 _SHOWN_IN_NOTEBOOKS = 3
@@ -164,41 +164,45 @@ class TextExplanation(Claims):
             raise IndexError(f"{where}: documents are chosen by position, from 0 to {len(self) - 1}.")
         return range(len(self))[row]
 
-    def _strongest(self, row: int) -> list[tuple[str, float, int]]:
-        """The known words of a document, each with its relevance and count, strongest first."""
-        sums: dict[str, list[float]] = {}
-        for word in self.words(row):
-            if word.known:
-                sums.setdefault(self._normal(word.text), []).append(word.relevance)
-        found = [(word, sum(parts), len(parts)) for word, parts in sums.items()]
-        return sorted(found, key=lambda each: -abs(each[1]))
+    def _strongest(self) -> tuple[Pairs, Codes]:
+        """The known words of the documents and their order: by document, strongest first."""
+        pairs = pair_up(self._texts, self._words, self._normal)
+        return pairs, np.lexsort((-np.abs(pairs.relevance), pairs.document))
 
     def top(self, n: int = 3) -> TopWords:
         """The ``n`` strongest words of each document, by absolute relevance; repeated words are added up."""
         check_whole(n, 1, "top", "n")
-        found = [self._strongest(row)[:n] for row in range(len(self))]
-        shape = (len(self), max((len(words) for words in found), default=0))
+        pairs, order = self._strongest()
+        counts = np.bincount(pairs.document, minlength=len(self))
+        rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+        order, rank = order[rank < n], rank[rank < n]
+        shape = (len(self), int(rank.max(initial=-1)) + 1)
         word, relevance, count = np.full(shape, "", object), np.zeros(shape), np.zeros(shape, np.intp)
-        for row, words in enumerate(found):
-            for rank, (text, value, times) in enumerate(words):
-                word[row, rank], relevance[row, rank], count[row, rank] = text, value, times
+        place = pairs.document[order], rank
+        word[place] = [pairs.vocabulary[code] for code in pairs.word[order]]
+        relevance[place], count[place] = pairs.relevance[order], pairs.times[order]
         return TopWords(word, relevance, count, self._like)
 
     def tell(self, row: int = 0, n_words: int = 8) -> str:
         """One document as text: what is claimed, and the words that bear it."""
         check_whole(n_words, 1, "tell", "n_words")
         one = self[self._one(row, "tell")]
-        found = one._strongest(0)
-        largest = max((abs(relevance) for _, relevance, _ in found[:n_words]), default=0.0)
+        pairs, order = one._strongest()
+        shown, left = order[:n_words], order[n_words:]
+        largest = float(np.abs(pairs.relevance[shown]).max(initial=0.0))
         lines = [
-            [word, str(count), f"{relevance:.3g}", console.bar(relevance, largest)]
-            for word, relevance, count in found[:n_words]
+            [
+                pairs.vocabulary[pairs.word[i]],
+                str(pairs.times[i]),
+                f"{pairs.relevance[i]:.3g}",
+                console.bar(pairs.relevance[i], largest),
+            ]
+            for i in shown
         ]
-        left = found[n_words:]
-        if left:
-            count, rest = sum(count for _, _, count in left), sum(relevance for _, relevance, _ in left)
-            lines.append([f"{len(left)} more word{'s' * (len(left) != 1)}", str(count), f"{rest:.3g}", ""])
-        if not found:
+        if left.size:
+            name, rest = f"{left.size} more word{'s' * (left.size != 1)}", pairs.relevance[left].sum()
+            lines.append([name, str(pairs.times[left].sum()), f"{rest:.3g}", ""])
+        if not order.size:
             lines.append(["no known word: as an empty text", "", "", ""])
         lines += [[name, "", f"{value:.3g}", ""] for name, value in one._unborne(largest, "word")]
         return one._claim() + "\n" + console.table(["word", "count", "relevance", ""], lines, align="<>><")

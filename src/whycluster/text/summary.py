@@ -164,7 +164,7 @@ def summarize(
     labels : (K,) the names of the codes
     like : the frame whose library `TextSummary.to_frame` takes
     """
-    pairs = _pair(texts, words, normal)
+    pairs = pair_up(texts, words, normal)
     present, size = np.unique(assigned[explained], return_counts=True)
     member = explained[pairs.document]
     n_words = max(1, len(pairs.vocabulary))
@@ -200,7 +200,7 @@ def summarize(
     )
 
 
-class _Pairs(NamedTuple):
+class Pairs(NamedTuple):
     """Every document with every different word in it."""
 
     vocabulary: list[str]
@@ -210,13 +210,14 @@ class _Pairs(NamedTuple):
     relevance: Floats  # of all these times together
 
 
-def _pair(texts: Sequence[str], words: Ragged, normal: Callable[[str], str]) -> _Pairs:
+def pair_up(texts: Sequence[str], words: Ragged, normal: Callable[[str], str]) -> Pairs:
+    """The known words of documents, each once for a document, in the order of these."""
     known = np.flatnonzero(words.kind == KNOWN)
     document = words.document[known]
     vocabulary, word = _numbered(texts, document, words.start[known], words.stop[known], normal)
     n_words = max(1, len(vocabulary))
     pairs, place = np.unique(document * n_words + word, return_inverse=True)
-    return _Pairs(
+    return Pairs(
         vocabulary=vocabulary,
         document=pairs // n_words,
         word=pairs % n_words,
