@@ -20,7 +20,7 @@ from whycluster.energies.descent import TreeEnergy
 from whycluster.energies.energy import Energy, Parts, carve
 from whycluster.energies.gaussian import DiagonalGaussianEnergy, GaussianEnergy
 from whycluster.energies.softmin import KernelEnergy
-from whycluster.energies.squared import SquaredEnergy
+from whycluster.energies.squared import HARMLESS_OFFSET, SquaredEnergy
 
 _LARGE = 1 << 22  # a matrix of more values is not decomposed
 _RANK = 1e-10  # directions that A shrinks by more are taken for none: steps in them would be of rounding
@@ -42,6 +42,17 @@ class LinearMap:
     shift: Floats
     offset: Floats | None = None
     unit: Floats | None = None
+
+    def eased(self) -> LinearMap:
+        """The same map of rows as they are, if these lie so near to 0 that no digits are lost to speak of.
+
+        That saves a copy of every block.
+        """
+        if self.offset is None or self.unit is None:
+            return self
+        if (np.abs(self.offset) > HARMLESS_OFFSET * self.unit).any():
+            return self
+        return LinearMap(self.matrix, self.shift - self.matrix @ self.offset, None, self.unit)
 
     def apply(self, x: Floats, moved: Floats, z: Floats) -> None:
         """Write A x + o, with another o, into ``z`` of shape (b, m)."""
@@ -197,7 +208,7 @@ class MixedSquaresEnergy(MixingEnergy):
     @property
     def work_width(self) -> int:
         """Sums over the clusters, and what is the own cluster's."""
-        return (5 if self._pairs is None else 3) * self.n_features
+        return (5 if self._pairs is None else 2) * self.n_features
 
     def prepare(self, means: Floats) -> None:
         """g_k and v_k."""
@@ -243,12 +254,11 @@ class MixedSquaresEnergy(MixingEnergy):
         assert self._pairs is not None
         for c, (slopes, products) in enumerate(zip(*self._pairs, strict=True)):
             rows = np.flatnonzero(own == c)
-            mine, split, rest = (part[: len(rows)] for part in carve(scratch, *[self.n_features] * 3))
-            np.take(x, rows, axis=0, out=mine, mode="clip")
-            np.matmul(weights[rows], slopes, out=split)
-            split *= mine
-            np.matmul(weights[rows], products, out=rest)
-            split -= rest
+            split, other = (part[: len(rows)] for part in carve(scratch, self.n_features, self.n_features))
+            mine = weights[rows]
+            np.matmul(mine, slopes, out=split)
+            split *= np.take(x, rows, axis=0, out=other, mode="clip")
+            split -= np.matmul(mine, products, out=other)
             out[rows] = split
 
 

@@ -16,7 +16,7 @@ from whycluster.errors import InvalidInputError
 _FAR_APART = 1e6
 
 # Up to this ratio of offset to spread, expanding the square costs at most four of sixteen digits.
-_HARMLESS_OFFSET = 64.0
+HARMLESS_OFFSET = 64.0
 
 
 class SquaredEnergy(AdditiveEnergy):
@@ -185,7 +185,7 @@ def _offset(centroids: Floats) -> Floats | None:
     """
     middle = np.median(centroids, axis=0)
     spread = np.median(np.abs(centroids - middle), axis=0)
-    if not (np.abs(middle) > _HARMLESS_OFFSET * spread).any():
+    if not (np.abs(middle) > HARMLESS_OFFSET * spread).any():
         return None
     mantissa, exponent = np.frexp(middle)
     return np.asarray(np.ldexp(np.round(np.ldexp(mantissa, 20)), exponent - 20))

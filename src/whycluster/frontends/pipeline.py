@@ -62,7 +62,7 @@ def check_width(form: Form, last: Network) -> None:
 def _energy(form: Form, energy: Energy, n_columns: int) -> Energy:
     """The energies of the atoms, split over the columns."""
     if form.matrix is not None:
-        energy = through(energy, form.linear)
+        energy = through(energy, form.linear.eased())
     if form.below is None:
         return ColumnsEnergy(energy, form.source, n_columns)
     below = form.below
