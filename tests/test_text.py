@@ -1145,6 +1145,22 @@ def test_a_union_of_one_branch_is_the_branch(branch: Any) -> None:
         assert [word.relevance for word in mine] == pytest.approx([word.relevance for word in other])
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataDimensionalityWarning")
+def test_the_order_of_branches_does_not_matter() -> None:
+    branches = [
+        ("many", make_pipeline(GaussianRandomProjection(40, random_state=0), RobustScaler(), Normalizer())),
+        ("few", TruncatedSVD(3, random_state=0)),
+    ]
+    one, other = (
+        explain(make_pipeline(TfidfVectorizer(), FeatureUnion(order), k_means()).fit(DOCUMENTS))
+        for order in (branches, branches[::-1])
+    )
+    assert np.allclose(one.evidence, other.evidence)
+    for row in range(len(DOCUMENTS)):
+        mine = [word.relevance for word in one.words(row)]
+        assert mine == pytest.approx([word.relevance for word in other.words(row)])
+
+
 def test_steps_that_take_logarithms_are_followed() -> None:
     steps = (CountVectorizer(), TfidfTransformer(sublinear_tf=True), k_means())
     exp = explain(make_pipeline(*steps).fit(DOCUMENTS))

@@ -240,7 +240,10 @@ class _Rescaled:
     def bring(self, rows: Any) -> Any:
         """What the columns that are there bring; the length is the row's own constant."""
         s = 1.0 / self.length(to_floats(self.form.run(rows.copy())))
-        return sparse.csr_array(_diagonal(s) @ self.form.bring(rows))
+        brought = sparse.csr_array(_diagonal(s) @ self.form.bring(rows))
+        if not self.constant:
+            return brought
+        return sparse.hstack([brought, sparse.csr_array((len(s), 1))]).tocsr()  # the last atom is nobody's
 
 
 def join(forms: Sequence[Form], run: Run) -> Form:
