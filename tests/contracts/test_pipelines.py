@@ -16,7 +16,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.cluster import DBSCAN, BisectingKMeans, KMeans
+from sklearn.cluster import DBSCAN, BisectingKMeans, KMeans, MiniBatchKMeans
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_wine
 from sklearn.decomposition import PCA, TruncatedSVD
@@ -53,6 +53,7 @@ from tests.contracts.pipelines import (
 )
 from tests.reference import models, neon, pipeline
 from whycluster import blocks
+from whycluster.energies import mixing
 
 Array = NDArray[Any]
 
@@ -738,3 +739,14 @@ def test_an_offset_that_no_column_can_make_up_for_is_shared() -> None:
     exp = wc.explain(model, X)
     assert (exp.cluster == model.predict(X)).all()
     assert np.abs(exp.residual).max() <= 1e-8 * exp.evidence.max()
+
+
+def test_maps_too_large_to_decompose_are_lifted_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A union is sparse; centroids of mini-batches are no means, so that references have to be moved."""
+    X = load_wine().data
+    union = make_union(PCA(3), StandardScaler())
+    model = make_pipeline(union, MiniBatchKMeans(3, n_init=1, max_iter=2, random_state=0)).fit(X)
+    at_once = wc.explain(model, X)
+    monkeypatch.setattr(mixing, "_LARGE", 0)
+    step_by_step = wc.explain(model, X)
+    assert np.abs(at_once.relevance - step_by_step.relevance).max() <= 1e-8 * at_once.evidence.max()
