@@ -89,6 +89,17 @@ class Form:
             owner[used] = np.where(first == last, first, NO_COLUMN)
         return owner
 
+    @cached_property
+    def factors(self) -> tuple[Codes, Floats] | None:
+        """(m,) of each output the atom that it is, and what that is multiplied with; None if it is more."""
+        if self.matrix is None:
+            return None
+        rows = sparse.csr_array(self.matrix)
+        rows.eliminate_zeros()
+        if (np.diff(rows.indptr) != 1).any() or len(np.unique(rows.indices)) < rows.nnz:
+            return None
+        return rows.indices.astype(np.intp), rows.data
+
     @property
     def mixes(self) -> bool:
         """Whether an output comes from several columns, or from none."""
@@ -120,9 +131,10 @@ class Form:
         """After a step that gives matrix (z - center) + shift."""
         unit = self.unit
         if self.matrix is not None and not self.mixes:
-            unit = _units(self.matrix)
-            if unit is None:
+            if self.factors is None:
                 return self.settled().map(run, matrix, center, shift)
+            unit = np.ones(len(self.source))
+            unit[self.factors[0]] = 1.0 / np.abs(self.factors[1])
         first = self.matrix is None
         mine = 0.0 if self.shift is None else self.shift
         offset = np.zeros(matrix.shape[0]) if shift is None else np.array(shift, dtype=np.float64)
@@ -340,17 +352,6 @@ def to_floats(values: Any) -> Floats:
     if hasattr(dense, "to_numpy"):
         dense = dense.to_numpy()
     return np.asarray(dense, dtype=np.float64)
-
-
-def _units(matrix: Matrix) -> Floats | None:
-    """What a matrix that scales atoms one by one makes 1 of, (D,); None if it does more with an atom."""
-    rows = sparse.csr_array(matrix)
-    rows.eliminate_zeros()
-    if len(np.unique(rows.indices)) < rows.nnz or (np.diff(rows.indptr) > 1).any():
-        return None
-    units = np.ones(rows.shape[1])
-    units[rows.indices] = 1.0 / np.abs(rows.data)
-    return units
 
 
 def _matrix(form: Form) -> Matrix:

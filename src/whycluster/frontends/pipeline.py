@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.arrays import Codes, Floats, is_real, is_sparse
-from whycluster.energies import BentEnergy, ColumnsEnergy, Energy, through
+from whycluster.energies import BentEnergy, ColumnsEnergy, Energy, SquaredEnergy, through
 from whycluster.errors import InvalidInputError, UnsupportedModelError
 from whycluster.frames import installed
 from whycluster.frontends.form import NO_COLUMN, Form, to_floats
@@ -36,11 +36,15 @@ def network_behind(
     n_columns : how many columns it was fitted on
     names : what these are called, if it was fitted on a frame
     """
-    form = follow(steps, Form.of_columns(n_columns)).settled()
+    form = follow(steps, Form.of_columns(n_columns))
     check_width(form, last)
+    energy = _of_columns(form, last.energy)
+    if energy is None:
+        form = form.settled()
+        energy = _energy(form, last.energy, n_columns)
     opener = _Opener(form, last, None if names is None else list(names))
     return Network(
-        _energy(form, last.energy, n_columns),
+        energy,
         labels=last.labels,
         feature_names=names,
         fidelity=last.fidelity,
@@ -57,6 +61,21 @@ def check_width(form: Form, last: Network) -> None:
             f"last step was fitted on {last.n_features}. Fit the pipeline as a whole; and mark with "
             f"wc.elementwise only functions that give as many as they take."
         )
+
+
+def _of_columns(form: Form, energy: Energy) -> Energy | None:
+    """Squares of columns that are scaled and no more are weighted squares of the columns: no step is run."""
+    factors = form.factors
+    if not isinstance(energy, SquaredEnergy) or factors is None or not form.is_plain:
+        return None
+    columns, factor = factors
+    if len(columns) < len(form.source):  # what stands in columns that are not used must not matter
+        return None
+    center = 0.0 if form.center is None else form.center[columns]
+    centroids, scale = np.empty_like(energy.prototypes), np.empty(len(columns))
+    centroids[:, columns] = (energy.prototypes - form.linear.shift) / factor + center
+    scale[columns] = factor**2 * energy.scale
+    return ColumnsEnergy(SquaredEnergy(centroids, scale), form.source, len(columns))
 
 
 def _energy(form: Form, energy: Energy, n_columns: int) -> Energy:
