@@ -275,8 +275,9 @@ def test_text_where_numbers_are_expected(scaled: Pipeline) -> None:
     X = WINE.astype(object)
     X[4, 3] = "much"
     told = message(scaled, X)
-    plain = "explain: X, in rows 0 to 63: the steps leave what is no number: "  # no step is run
-    assert of_step(told, "0 to 177", "'much'") or told == f"{plain}could not convert string to float: 'much'"
+    plain = r"explain: X, in rows 0 to (63|177): the steps leave what is no number: "  # no step is run
+    no_number = re.fullmatch(plain + "could not convert string to float: 'much'", told)
+    assert of_step(told, "0 to 177", "'much'") or no_number
 
 
 def test_dates_that_no_step_makes_numbers_of() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import narwhals as nw
@@ -252,8 +252,9 @@ def _converted(frame: nw.DataFrame[Any], where: str) -> Any:
 
 def _check_keep(keep: Any, names: list[Hashable], where: str) -> set[Hashable]:
     keep = [keep] if isinstance(keep, str) else keep
-    if not isinstance(keep, Sequence):
+    if not isinstance(keep, Iterable):
         raise InvalidInputError(f"{where}: keep must be a list of names of columns; got {keep!r}.")
+    keep = list(keep)
     unknown = [name for name in keep if name not in names]
     if unknown:
         raise InvalidInputError(

@@ -33,6 +33,7 @@ from sklearn.preprocessing import (
     OneHotEncoder,
     OrdinalEncoder,
     PowerTransformer,
+    RobustScaler,
     StandardScaler,
 )
 from sklearn.random_projection import GaussianRandomProjection
@@ -750,3 +751,35 @@ def test_maps_too_large_to_decompose_are_lifted_step_by_step(monkeypatch: pytest
     monkeypatch.setattr(mixing, "_LARGE", 0)
     step_by_step = wc.explain(model, X)
     assert np.abs(at_once.relevance - step_by_step.relevance).max() <= 1e-8 * at_once.evidence.max()
+
+
+@pytest.mark.parametrize(
+    ("offset", "spread", "scaler"),
+    [
+        (1e9, 1e-5, StandardScaler()),
+        (1.7e18, 1e4, StandardScaler()),
+        (5.0, 1e-12, StandardScaler()),
+        (1e9, 1e-4, RobustScaler()),
+        (0.0, 1e160, MaxAbsScaler()),
+        (3.0, 1.0, MinMaxScaler((-1, 1))),
+        (-50.0, 1.0, StandardScaler()),
+    ],
+)
+def test_scalers_are_followed_to_all_digits(offset: float, spread: float, scaler: Any) -> None:
+    rng = np.random.default_rng(0)
+    X = offset + spread * (4 * rng.normal(size=(3, 4))[np.arange(150) % 3] + rng.normal(size=(150, 4)))
+    model = make_pipeline(scaler, KMeans(3, n_init=1, random_state=0)).fit(X)
+    exp = wc.explain(model, X)
+    direct = wc.explain(model[-1], model[:-1].transform(X))
+    assert (exp.cluster == model.predict(X)).all()
+    assert np.abs(exp.relevance - direct.relevance).max() <= 1e-9 * direct.evidence.max()
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4"])
+def test_scalers_of_coarse_numbers_are_no_cause_for_alarm(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    X = 4 * rng.normal(size=(3, 4))[np.arange(150) % 3] + rng.normal(size=(150, 4))
+    X[:, 3] = 1.7e9 * (dtype == "f4") + 1e4 * X[:, 3]
+    X = X.astype(dtype)
+    model = make_pipeline(StandardScaler(), MinMaxScaler((-1, 1)), KMeans(3, n_init=1, random_state=0)).fit(X)
+    assert (wc.neuralize(model).assign(X) == model.predict(X)).mean() > 0.98

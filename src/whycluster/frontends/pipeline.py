@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from whycluster.arrays import Codes, Floats, is_real, is_sparse
 from whycluster.energies import BentEnergy, ColumnsEnergy, Energy, SquaredEnergy, through
+from whycluster.energies.squared import HARMLESS_OFFSET
 from whycluster.errors import InvalidInputError, UnsupportedModelError
 from whycluster.frames import installed
 from whycluster.frontends.form import NO_COLUMN, Form, to_floats
@@ -21,7 +22,11 @@ from whycluster.network import Network
 from whycluster.table import RawTable, Table, is_missing, open_table
 
 _CHECKED = 64  # rows that the steps are checked on
-_ROUNDING = {4: 1e-3, 8: 1e-6}  # by the size of the numbers that the steps work with
+_ROUNDING = {
+    4: 3e-2,
+    8: 1e-4,
+}  # by the size of the numbers that steps work with; what is wrong is far off
+_EXTREME = 100  # powers of ten
 
 
 def network_behind(
@@ -69,11 +74,14 @@ def _of_columns(form: Form, energy: Energy) -> Energy | None:
     if not isinstance(energy, SquaredEnergy) or factors is None or not form.is_plain:
         return None
     columns, factor = factors
-    if len(columns) < len(form.source):  # what stands in columns that are not used must not matter
+    center = np.zeros(len(factor)) if form.center is None else form.center[columns]
+    shift = form.linear.shift
+    # What stands in columns that are not used must not matter, and far from 0 centroids would lose digits.
+    far = np.abs(center * factor) + np.abs(shift) > HARMLESS_OFFSET
+    if len(columns) < len(form.source) or far.any() or (np.abs(np.log10(np.abs(factor))) > _EXTREME).any():
         return None
-    center = 0.0 if form.center is None else form.center[columns]
     centroids, scale = np.empty_like(energy.prototypes), np.empty(len(columns))
-    centroids[:, columns] = (energy.prototypes - form.linear.shift) / factor + center
+    centroids[:, columns] = (energy.prototypes - shift) / factor + center
     scale[columns] = factor**2 * energy.scale
     return ColumnsEnergy(SquaredEnergy(centroids, scale), form.source, len(columns))
 
@@ -115,7 +123,7 @@ class _Opener:
             raw=raw,
             stages=self,
         )
-        if self.form.matrix is not None:
+        if self.form.mixes:
             table.check_steps()
         return table
 
