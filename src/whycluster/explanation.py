@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -388,17 +388,18 @@ class Explanation(Claims):
         )
 
 
-def answer(
-    energy: Energy,
-    table: Table,
-    question: Question,
-    background: Table | None,
-    labels: NDArray[Any],
-    fidelity: Fidelity | None,
-) -> Explanation:
-    """The explanation of every row of a table; beta, where it is asked for, is measured on a background."""
+class Answer(NamedTuple):
+    """What an explanation is made of, and of which kind it is."""
+
+    kind: type[Claims]
+    found: Attribution
+    parts: dict[str, Any]  # what this kind has besides
+
+
+def answer(energy: Energy, table: Table, question: Question, background: Table | None) -> Answer:
+    """The relevance of the features of every row; what has to be measured, on the background."""
     found = passes.attribute(energy, table, question, background)
-    return Explanation.of(found, question, energy, table, labels, fidelity, relevance=found.relevance)
+    return Answer(Explanation, found, {"relevance": found.relevance})
 
 
 def _positions(rows: Any, n_rows: int) -> Codes:

@@ -12,7 +12,7 @@ from whycluster import passes
 from whycluster.arrays import Codes, is_real
 from whycluster.energies import Energy
 from whycluster.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
-from whycluster.explanation import Explanation, answer
+from whycluster.explanation import Answer, Explanation, answer
 from whycluster.fidelity import Fidelity
 from whycluster.labels import Labels
 from whycluster.passes import Question
@@ -38,7 +38,7 @@ class Network:
     verify : called with all data that comes, and the labels; raises where the model would not assign it
         like this network
     opener : makes a table of the user's rows, as `open_table` does
-    answer : makes an explanation of a table and a question, as `explanation.answer` does
+    answer : answers a question asked of a table, as `explanation.answer` does
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Network:
         fidelity: Fidelity | None = None,
         verify: Callable[[Table, Labels], None] | None = None,
         opener: Callable[..., Table] = open_table,
-        answer: Callable[..., Any] = answer,
+        answer: Callable[[Energy, Table, Question, Table | None], Answer] = answer,
     ) -> None:
         if energy.n_clusters < 2:
             raise InvalidInputError(
@@ -163,17 +163,16 @@ class Network:
         else:
             question = Question(cluster, competitor)
         population = None if background is None else self._open_background(background, table)
-        found: Explanation = self._answer(
-            self.energy, table, question, population, self.labels, self.fidelity
-        )
-        if (found._cluster == found._competitor).all():
+        kind, found, parts = self._answer(self.energy, table, question, population)
+        if (found.cluster == found.competitor).all():
             raise InvalidInputError(
                 "explain: against must be another cluster than the one explained; they are the same in "
                 f"every row of {table.name}."
             )
         if self.fidelity is not None:
             self.fidelity.warn_if_low()
-        return found
+        explained: Any = kind.of(found, question, self.energy, table, self.labels, self.fidelity, **parts)
+        return explained  # type: ignore[no-any-return]  # of documents, a TextExplanation
 
     def to_torch(self, cluster: Any = None) -> torch.nn.Module:
         """The network as a `torch.nn.Module` in float64; it takes rows, (n, d), as a tensor of float64.

@@ -145,8 +145,7 @@ class MixingEnergy(Energy):
     @property
     def parts(self) -> Parts:
         """The clusters; with the weights that the model gives them, if it does."""
-        known = self.energy.parts
-        return known if len(known.cluster) == self.n_clusters else super().parts
+        return _whole_clusters(self.energy, super().parts)
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """The chain rule."""
@@ -169,6 +168,12 @@ class MixingEnergy(Energy):
     def map(self, x: Floats, z: Floats) -> None:
         """A x + o, as the energy takes it."""
         self.linear.apply(x, self.moved, z)
+
+
+def _whole_clusters(energy: Energy, clusters: Parts) -> Parts:
+    """The parts of an energy if these are its clusters; else these, since their parts are not split here."""
+    known = energy.parts
+    return known if len(known.cluster) == len(clusters.cluster) else clusters
 
 
 class _Prototypes:
@@ -486,8 +491,8 @@ class BentEnergy(Energy):
 
     @property
     def parts(self) -> Parts:
-        """Those of the energy."""
-        return self.energy.parts if len(self.energy.parts.cluster) == self.n_clusters else super().parts
+        """The clusters, as `MixingEnergy` has them."""
+        return _whole_clusters(self.energy, super().parts)
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """Those of y."""

@@ -78,8 +78,7 @@ class Form:
         """(m,) the column that each output comes from, `NO_COLUMN` if it comes from several or none."""
         if self.matrix is None:
             return self.source
-        rows = sparse.csr_array(self.matrix)
-        rows.eliminate_zeros()
+        rows = self._used
         owner = np.full(self.n_outputs, NO_COLUMN)
         used = np.flatnonzero(np.diff(rows.indptr))
         if used.size:
@@ -94,11 +93,17 @@ class Form:
         """(m,) of each output the atom that it is, and what that is multiplied with; None if it is more."""
         if self.matrix is None:
             return None
-        rows = sparse.csr_array(self.matrix)
-        rows.eliminate_zeros()
+        rows = self._used
         if (np.diff(rows.indptr) != 1).any() or len(np.unique(rows.indices)) < rows.nnz:
             return None
         return rows.indices.astype(np.intp), rows.data
+
+    @cached_property
+    def _used(self) -> Any:
+        """A, without what is 0."""
+        rows = _sparse(self).copy()  # a step may hold the same arrays
+        rows.eliminate_zeros()
+        return rows
 
     @property
     def mixes(self) -> bool:

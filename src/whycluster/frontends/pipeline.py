@@ -22,11 +22,8 @@ from whycluster.network import Network
 from whycluster.table import RawTable, Table, is_missing, open_table
 
 _CHECKED = 64  # rows that the steps are checked on
-_ROUNDING = {
-    4: 3e-2,
-    8: 1e-4,
-}  # by the size of the numbers that steps work with; what is wrong is far off
-_EXTREME = 100  # powers of ten
+_ROUNDING = {4: 3e-2, 8: 1e-4}  # by the bytes of a number that steps work with; what is wrong is far off
+_EXTREME = 100  # powers of ten; squares of factors beyond may overflow or vanish
 
 
 def network_behind(
@@ -256,7 +253,7 @@ class StagedTable(Table):
         form = self.stages.form
         for rows in self.slices(len(form.source)):
             with np.errstate(all="ignore"):
-                values = to_floats(self._upper(form, rows.start, rows.stop))
+                values = self._upper(form, rows.start, rows.stop)
             bad = np.argwhere(~np.isfinite(values))
             if len(bad):
                 row, atom = rows.start + int(bad[0, 0]), bad[0, 1]

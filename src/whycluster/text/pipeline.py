@@ -14,7 +14,6 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 from sklearn.pipeline import FeatureUnion, Pipeline
@@ -24,7 +23,7 @@ from whycluster.arrays import Codes, Floats, is_sparse
 from whycluster.energies import Energy
 from whycluster.errors import InvalidInputError, UnsupportedModelError
 from whycluster.estimators import check_fitted, names_of
-from whycluster.fidelity import Fidelity
+from whycluster.explanation import Answer
 from whycluster.frontends.form import Form, Matrix, to_floats
 from whycluster.frontends.pipeline import check_width
 from whycluster.frontends.steps import Step, does_nothing, follow
@@ -199,15 +198,9 @@ def _verify(last: Network, table: Table, labels: Labels) -> None:  # noqa: ARG00
 
 
 def _answer(
-    front: Front,
-    energy: Energy,
-    table: Table,
-    question: Question,
-    background: Table | None,
-    labels: NDArray[Any],
-    fidelity: Fidelity | None,
-) -> TextExplanation:
-    """The explanation of every document."""
+    front: Front, energy: Energy, table: Table, question: Question, background: Table | None
+) -> Answer:
+    """The relevance of the words of every document."""
     assert isinstance(table, DocumentTable)
     if question.rule == SEQUENTIAL:
         others = ", ".join(repr(rule) for rule in RULES if rule != SEQUENTIAL)
@@ -224,9 +217,7 @@ def _answer(
 
     found = passes.hand_down(energy, replace(table, make=once.make), question, background, receive)
     words = Ragged.joined(parts)
-    return TextExplanation.of(
-        found, question, energy, table, labels, fidelity, _words=words, _normal=front.finder.normal
-    )
+    return Answer(TextExplanation, found, {"_words": words, "_normal": front.finder.normal})
 
 
 def share_out(
