@@ -10,6 +10,7 @@ from whycluster.elementwise import elementwise
 from whycluster.errors import (
     ColumnWarning,
     FidelityWarning,
+    GradientWarning,
     InvalidInputError,
     MissingDependencyError,
     NotFittedError,
@@ -22,7 +23,7 @@ from whycluster.network import Network
 from whycluster.neuralize import neuralize
 
 if TYPE_CHECKING:
-    from whycluster import evaluation, tabular, text
+    from whycluster import deep, evaluation, tabular, text
     from whycluster.kernel_kmeans import KernelKMeans
     from whycluster.surrogate import Surrogate
 
@@ -32,6 +33,7 @@ __all__ = [
     "ColumnWarning",
     "Explanation",
     "FidelityWarning",
+    "GradientWarning",
     "InvalidInputError",
     "KernelKMeans",
     "MissingDependencyError",
@@ -40,6 +42,7 @@ __all__ = [
     "Surrogate",
     "UnsupportedModelError",
     "WhyClusterError",
+    "deep",
     "elementwise",
     "evaluation",
     "explain",
@@ -51,7 +54,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """What needs scikit-learn, which takes its time to load, when it is asked for."""
-    if name in ("evaluation", "tabular", "text"):
+    if name in ("deep", "evaluation", "tabular", "text"):
         import importlib
 
         return importlib.import_module(f"whycluster.{name}")

@@ -31,3 +31,7 @@ class FidelityWarning(UserWarning):
 
 class ColumnWarning(UserWarning):
     """Some columns of a table are left out, or read as what they may not be; the message names them."""
+
+
+class GradientWarning(UserWarning):
+    """Relevance went through an operation that has no rule by its gradient, and need not add up."""

@@ -30,6 +30,8 @@ def explain(
     feature_names: Sequence[Hashable] | None = None,
     metric: str | None = None,
     categorical: Sequence[int] | None = None,
+    at: str | None = None,
+    units: str | None = None,
 ) -> Explanation:
     """Explain why each row is in its cluster.
 
@@ -42,7 +44,8 @@ def explain(
     X : (n, d) the rows to explain: a NumPy array, a SciPy sparse matrix, or a pandas, polars or pyarrow table
         of numbers and booleans; for pipelines whatever these take, for labels frames with categories, dates
         and missing values too. A frame is matched by name with the columns the model was fitted on. For a
-        pipeline that begins with a vectorizer, n documents: a list or a column of text.
+        pipeline that begins with a vectorizer, n documents: a list or a column of text. For a
+        `whycluster.deep.DeepClustering` n inputs of its encoder, such as images: an array or a tensor.
     target : a cluster, or one per row. Explains why the row is in this cluster or, where it is not,
         why not: its contrast with the cluster that won (in a tree, with the pair that speaks most against
         it). By default the cluster of each row.
@@ -65,10 +68,15 @@ def explain(
         `neuralize`
     categorical : for KPrototypes, the columns that it was fitted on as categories, in the order of its fit;
         by default those of X that hold no numbers
+    at : for a `whycluster.deep.DeepClustering`, the name of a layer of its encoder: relevance is that of what
+        the layer gives, in place of the encoder's inputs
+    units : for a `whycluster.deep.DeepClustering`: "channels" adds relevance up over all places, "places" over
+        all channels
 
     Returns
     -------
-    Explanation, or for documents a `whycluster.text.TextExplanation`
+    Explanation; for documents a `whycluster.text.TextExplanation`, for deep clusterings a
+    `whycluster.deep.DeepExplanation` or, of places, a `whycluster.deep.SpatialExplanation`
 
     Examples
     --------
@@ -103,6 +111,8 @@ def explain(
         threshold=threshold,
         background=background,
         feature_names=feature_names,
+        at=at,
+        units=units,
     )
 
 

@@ -147,8 +147,15 @@ class Network:
         threshold: float | None = None,
         background: Any = None,
         feature_names: Sequence[Hashable] | None = None,
+        at: str | None = None,
+        units: str | None = None,
     ) -> Explanation:
         """Explain each row; `whycluster.explain` says what the parameters mean."""
+        if at is not None or units is not None:
+            raise InvalidInputError(
+                "explain: at and units are for deep clusterings, which have layers; this model has none. Leave "
+                "them out."
+            )
         stiffness = _check_beta(beta)
         check_rule(rule, "explain")
         if threshold is not None:

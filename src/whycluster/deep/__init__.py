@@ -1,0 +1,32 @@
+"""Deep clusterings: torch encoders, LRP, heat maps."""
+
+from whycluster.errors import MissingDependencyError
+
+try:
+    import torch  # noqa: F401  # asked for here, so that the message says what to install
+except ImportError as error:
+    raise MissingDependencyError('wc.deep needs torch: pip install "whycluster[deep]"') from error
+
+from whycluster.deep.clustering import DeepClustering
+from whycluster.deep.relevance import lrp
+from whycluster.deep.spatial import spatial_clusters
+from whycluster.frontends.deep.composites import Composite, Place
+from whycluster.frontends.deep.explanation import DeepExplanation, SpatialExplanation
+from whycluster.frontends.deep.rules import ZB, Epsilon, Flat, Gamma, Rule, WSquared, ZPlus
+
+__all__ = [
+    "ZB",
+    "Composite",
+    "DeepClustering",
+    "DeepExplanation",
+    "Epsilon",
+    "Flat",
+    "Gamma",
+    "Place",
+    "Rule",
+    "SpatialExplanation",
+    "WSquared",
+    "ZPlus",
+    "lrp",
+    "spatial_clusters",
+]

@@ -1,0 +1,64 @@
+"""`lrp`: relevance through any torch module, for its own sake."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from whycluster.errors import InvalidInputError
+from whycluster.frontends.deep.composites import composite_of
+from whycluster.frontends.deep.encoder import Encoder, Inputs
+
+
+def lrp(
+    module: torch.nn.Module,
+    x: torch.Tensor,
+    relevance: Any,
+    *,
+    layer: str | None = None,
+    at: str | None = None,
+    rules: Any = "auto",
+) -> torch.Tensor:
+    """Relevance of what a module gives, propagated back to what it was given.
+
+    `whycluster.explain` of a `DeepClustering` does this for the relevance of its features. The module is not changed.
+
+    Parameters
+    ----------
+    module : a torch module in the mode of evaluation
+    x : a batch of its inputs, all taken at once
+    relevance : of its output, in the same shape; or a function that is given the output and says its relevance
+    layer : the name of a layer whose output is meant instead of the module's
+    at : the name of a layer, whose output's relevance is wanted instead of the input's
+    rules : as in `DeepClustering`
+
+    Returns
+    -------
+    a tensor of the shape of x, or of what the layer ``at`` gives
+
+    Examples
+    --------
+    >>> import torch, whycluster as wc
+    >>> module = torch.nn.Linear(2, 1, bias=False)
+    >>> with torch.no_grad():
+    ...     _ = module.weight.copy_(torch.tensor([[3.0, 1.0]]))
+    >>> wc.deep.lrp(module, torch.tensor([[1.0, 1.0]]), torch.tensor([[8.0]]), rules=wc.deep.Epsilon(0.0))
+    tensor([[6., 2.]])
+    """
+    inputs = Inputs.open(x, "lrp", "x")
+    encoder = Encoder(module, layer, None, len(inputs))
+    if at is not None:
+        encoder.check_layer(at, "lrp", "at")
+    encoder.check(inputs)
+    _, batch = next(encoder.batches(inputs))
+    trace = encoder.trace(batch, inputs)
+    given = relevance(trace.features) if callable(relevance) else torch.as_tensor(relevance)
+    if given.shape != trace.features.shape:
+        raise InvalidInputError(
+            f"lrp: relevance must be of the shape of what the module gives, {tuple(trace.features.shape)}; got "
+            f"{tuple(given.shape)}."
+        )
+    dtype = torch.float64 if trace.features.dtype == torch.float64 else torch.float32
+    seed = given.detach().to(trace.features.device, dtype)
+    return trace.propagate(seed, composite_of(rules, trace.kind), at)

@@ -1,0 +1,70 @@
+"""Clusters of the places of one image, as a network represents them: the showcase of the paper."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from sklearn.cluster import KMeans
+
+from whycluster.deep.clustering import DeepClustering
+from whycluster.errors import InvalidInputError
+from whycluster.estimators import check_whole
+from whycluster.frontends.deep.encoder import Encoder, Inputs
+from whycluster.frontends.deep.explanation import SpatialExplanation
+from whycluster.frontends.deep.network import Arrangement
+
+
+def spatial_clusters(
+    encoder: torch.nn.Module,
+    image: Any,
+    layer: str | None,
+    n_clusters: int = 8,
+    *,
+    normalize: bool = True,
+    n_init: int = 3,
+    random_state: Any = 0,
+    **options: Any,
+) -> SpatialExplanation:
+    """What a layer tells apart in an image: clusters of its places, each with a heat map over the pixels.
+
+    Each place of what the layer gives is one point, of unit length; k-means clusters these, and the evidence
+    that the places of a cluster have for it is propagated to the pixels.
+
+    Parameters
+    ----------
+    encoder : a torch module in the mode of evaluation
+    image : (channels, height, width), or a batch of them, clustered together
+    layer : the name of a layer, as in ``encoder.named_modules()``; None for what the encoder gives
+    n_clusters : how many clusters
+    normalize : whether points have unit length
+    n_init, random_state : of the k-means
+    options : ``rules``, ``bounds`` and ``batch_size`` of `DeepClustering`, ``at``, ``units`` and ``beta`` of
+        `whycluster.explain`
+
+    Returns
+    -------
+    SpatialExplanation, whose ``plot()`` draws all heat maps
+    """
+    check_whole(n_clusters, 2, "spatial_clusters", "n_clusters")
+    X = image[None] if getattr(image, "ndim", None) == 3 else image
+    question = {name: options.pop(name) for name in ("at", "units", "beta") if name in options}
+    batch_size = options.get("batch_size", 16)
+    features = Encoder(encoder, layer, None, batch_size).features(Inputs.open(X, "spatial_clusters", "image"))
+    shape = features.shape[1:]
+    if len(shape) < 2:
+        raise InvalidInputError(
+            f"spatial_clusters: layer must have places, (n, channels, ...); it gives {features.shape}. Name an "
+            "earlier layer."
+        )
+    width = shape[0] if len(shape) > 2 else shape[1]  # of tokens, channels come last
+    rows = Arrangement(shape, width, spatial=True, normalize=normalize).points(features)
+    if len(rows) < n_clusters:
+        raise InvalidInputError(
+            f"spatial_clusters: the layer must have at least as many places as there are clusters, {n_clusters}; "
+            f"it has {len(rows)}."
+        )
+    head = KMeans(n_clusters, n_init=n_init, random_state=random_state).fit(rows)
+    model = DeepClustering(encoder, head, layer=layer, spatial=True, normalize=normalize, **options)
+    found: SpatialExplanation = model.network.explain(X, **question)
+    return found

@@ -1,0 +1,1 @@
+"""Torch encoders: what their forward pass does, and relevance back through it (LRP)."""

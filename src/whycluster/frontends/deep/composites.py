@@ -1,0 +1,141 @@
+"""Which rule goes where in a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from whycluster.errors import InvalidInputError
+from whycluster.frontends.deep.rules import ZB, Epsilon, Gamma, Rule
+
+RAISE, GRADIENT = "raise", "gradient"
+WINNER, AVERAGE = "winner", "average"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A linear operation of a network, for the choice of its rule.
+
+    Attributes
+    ----------
+    kind : "convolution" or "linear"
+    module : the name of the innermost module that computes it, as in ``named_modules()``
+    index, count : its number among the linear operations, from 0 on, and how many there are
+    block : how many maximum poolings come before it, plus one: in a VGG, its block
+    first : whether it works on the input itself
+    """
+
+    kind: str
+    module: str
+    index: int
+    count: int
+    block: int
+    first: bool
+
+
+Where = str | Callable[[Place], bool]
+
+
+@dataclass(frozen=True)
+class Composite:
+    """Which rule goes where.
+
+    Parameters
+    ----------
+    rules : pairs of a place and a rule, the first that fits counts. A place is "first" (works on the input
+        itself), "convolution", "linear", a pattern for the names of modules such as "features.1*", or a
+        function that is given a `Place` and says whether it fits.
+    default : the rule for all other places
+    max_pool : "winner", the greatest takes all, or "average", shares as of a mean
+    biases : whether biases take part; what they take is lost, and stands in the residual
+    unknown : what to do at an operation without a rule: "raise", or "gradient", which warns and shares by
+        the products of inputs and gradient
+    """
+
+    rules: Sequence[tuple[Where, Rule]] = ()
+    default: Rule = Gamma(0.25)
+    max_pool: str = WINNER
+    biases: bool = False
+    unknown: str = RAISE
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("max_pool", self.max_pool, (WINNER, AVERAGE)),
+            ("unknown", self.unknown, (RAISE, GRADIENT)),
+            ("biases", self.biases, (False, True)),
+        ):
+            if value not in known:
+                raise InvalidInputError(
+                    f"Composite: {name} must be {known[0]!r} or {known[1]!r}; got {value!r}."
+                )
+        for pair in (*self.rules, ("", self.default)):
+            if not _is_pair(pair):
+                raise InvalidInputError(
+                    "Composite: rules must be pairs of a place (a name, a pattern or a function) and a rule, "
+                    f"and default a rule; got {pair!r}."
+                )
+
+    def rule_at(self, place: Place) -> Rule:
+        """The rule for one operation."""
+        return next((rule for where, rule in self.rules if _fits(where, place)), self.default)
+
+
+def _is_pair(pair: Any) -> bool:
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        return False
+    return (isinstance(pair[0], str) or callable(pair[0])) and isinstance(pair[1], Rule)
+
+
+def _fits(where: Where, place: Place) -> bool:
+    if callable(where):
+        return bool(where(place))
+    if where == "first":
+        return place.first
+    return where == place.kind or fnmatchcase(place.module, where)
+
+
+def _lower(place: Place) -> bool:
+    """In the lower half of the network."""
+    return 2 * place.index < place.count
+
+
+_LINEAR = ("linear", Epsilon())
+_READY: dict[str, Composite] = {
+    # The paper's: gamma 0.25 in blocks 1 to 3, 0.1 in blocks 4 and 5.
+    "vgg": Composite([_LINEAR, (lambda place: place.block <= 3, Gamma(0.25))], Gamma(0.1)),
+    "resnet": Composite([_LINEAR, (_lower, Gamma(0.25))], Gamma(0.1)),
+    "transformer": Composite([("convolution", Gamma(0.25))], Gamma(0.05)),
+    "mlp": Composite(default=Gamma(0.25)),
+}
+AUTO = "auto"
+COMPOSITES = (AUTO, *_READY)
+
+
+def composite_of(rules: Any, kind: str) -> Composite:
+    """A composite from what the user said: a name, one rule for all places, or a composite.
+
+    ``kind`` is the name of the one that suits the network, for "auto".
+    """
+    if isinstance(rules, Composite):
+        return rules
+    if isinstance(rules, Rule):
+        return Composite(default=rules)
+    if isinstance(rules, str) and rules in COMPOSITES:
+        return _READY[kind if rules == AUTO else rules]
+    raise InvalidInputError(
+        f"rules must be one of {', '.join(map(repr, COMPOSITES))}, a rule such as wc.deep.Gamma(0.25), or a "
+        f"wc.deep.Composite; got {rules!r}."
+    )
+
+
+def with_bounds(composite: Composite, bounds: ZB) -> Composite:
+    """The same, with zB where the input comes in."""
+    return Composite(
+        [("first", bounds), *composite.rules],
+        composite.default,
+        composite.max_pool,
+        composite.biases,
+        composite.unknown,
+    )

@@ -1,0 +1,278 @@
+"""A torch module as an encoder: batches of inputs to features, with all checks of both."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from whycluster.errors import InvalidInputError, WhyClusterError
+from whycluster.frontends.deep.lrp import Trace, first_tensor, trace
+from whycluster.frontends.deep.rules import Tensor
+from whycluster.frontends.deep.tape import following
+from whycluster.progress import Progress
+
+POOLS = (None, "mean", "max")
+_OUT_OF_MEMORY = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
+_FAILURES = (RuntimeError, ValueError, IndexError, TypeError, AssertionError)
+
+
+class _Reached(BaseException):  # no Exception, so that no ``except Exception`` of a forward holds it back
+    """Ends a forward pass at the layer that is wanted."""
+
+    def __init__(self, output: Any) -> None:
+        self.output = output
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What is encoded, as the user gave it, and as a tensor without a copy.
+
+    Attributes
+    ----------
+    native : an array or a tensor, the first axis counts the inputs
+    where : which function it was given to, for messages
+    name : under which name
+    """
+
+    native: Any
+    tensor: Tensor
+    where: str
+    name: str
+
+    def __len__(self) -> int:
+        return len(self.tensor)
+
+    @classmethod
+    def open(cls, X: Any, where: str, name: str = "X") -> Inputs:
+        """Check what can be said without the encoder."""
+        if isinstance(X, torch.Tensor):
+            tensor = X.detach()
+        else:
+            try:
+                array = np.asarray(X)
+                tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
+            except (TypeError, ValueError):
+                raise InvalidInputError(
+                    f"{where}: {name} must be a tensor or an array of numbers, one input of the encoder for "
+                    f"each place of its first axis; got {type(X).__name__}."
+                ) from None
+        if tensor.ndim < 2 or not len(tensor):
+            raise InvalidInputError(
+                f"{where}: {name} must have a first axis that counts inputs of the encoder, one or more; got "
+                f"shape {tuple(tensor.shape)}. For a single one, give {name}[None]."
+            )
+        if tensor.is_complex() or tensor.dtype == torch.bool:
+            raise InvalidInputError(f"{where}: {name} must hold real numbers; got {tensor.dtype}.")
+        return cls(X, tensor, where, name)
+
+    def describe(self) -> str:
+        """Shape and dtype, for messages."""
+        return f"shape {tuple(self.tensor.shape)}, {str(self.tensor.dtype).removeprefix('torch.')}"
+
+
+class Encoder:
+    """A torch module up to one of its layers.
+
+    Parameters
+    ----------
+    module : the module; it is never changed, nor are its mode, its hooks or its gradients
+    layer : the name of the layer whose output is the features; None for what the module itself gives
+    pool : None, "mean" or "max": over all places of a layer of shape (n, channels, ...)
+    batch_size : how many inputs go through it at once
+    """
+
+    def __init__(self, module: Any, layer: str | None, pool: str | None, batch_size: int) -> None:
+        if not isinstance(module, nn.Module):
+            raise InvalidInputError(
+                f"DeepClustering: encoder must be a torch.nn.Module; got {type(module).__name__}."
+            )
+        if pool not in POOLS:
+            raise InvalidInputError(f"DeepClustering: pool must be None, 'mean' or 'max'; got {pool!r}.")
+        self.module, self.layer, self.pool, self.batch_size = module, layer, pool, batch_size
+        self._runs_once = layer is None
+        if layer is not None:
+            self.check_layer(layer, "DeepClustering", "layer")
+
+    def check_layer(self, name: Any, where: str, parameter: str) -> None:
+        """Raise, with the closest names, if the module has no such layer."""
+        names = [n for n, _ in self.module.named_modules() if n]
+        if name in names:
+            return
+        close = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5) or names[:5]
+        listed = f"the closest are {', '.join(map(repr, close))}" if close else "it has none"
+        raise InvalidInputError(
+            f"{where}: {parameter} must be the name of a layer of the encoder, as in its named_modules(); "
+            f"got {name!r}; {listed}."
+        )
+
+    @property
+    def _first_parameter(self) -> Tensor | None:
+        real = (p for p in (*self.module.parameters(), *self.module.buffers()) if p.is_floating_point())
+        return next(real, None)
+
+    def batches(self, inputs: Inputs) -> Iterator[tuple[slice, Tensor]]:
+        """Copies of some inputs at a time, where the encoder is and as it takes them."""
+        like = self._first_parameter
+        for start in range(0, len(inputs), self.batch_size):
+            rows = slice(start, min(start + self.batch_size, len(inputs)))
+            batch = inputs.tensor[rows]
+            if like is not None:
+                batch = batch.to(like.device, like.dtype if batch.is_floating_point() else None)
+            yield rows, batch.clone()  # an encoder may work in place
+
+    def features(self, inputs: Inputs) -> NDArray[Any]:
+        """What the encoder makes of all inputs, (n, ...)."""
+        self.check(inputs)
+        found: NDArray[Any] | None = None
+        with Progress("encoding", -(-len(inputs) // self.batch_size)) as bar:
+            for rows, batch in self.batches(inputs):
+                with torch.inference_mode(), self._explained(inputs):
+                    part = to_numpy(self.forward(batch))
+                if found is None:
+                    found = np.empty((len(inputs), *part.shape[1:]), part.dtype)
+                _check_batch(part, rows, found, inputs)
+                found[rows] = part
+                bar.step()
+        assert found is not None
+        return found
+
+    def trace(self, batch: Tensor, inputs: Inputs) -> Trace:
+        """A forward pass of one batch, to go back through."""
+        with self._explained(inputs):
+            return trace(self.module, batch, self.forward)
+
+    def forward(self, batch: Tensor) -> Tensor:
+        """The features of one batch."""
+        features = first_tensor(self._run(batch))
+        if features is None or features.ndim < 2 or len(features) != len(batch):
+            got = "no tensor" if features is None else f"shape {tuple(features.shape)}"
+            raise InvalidInputError(
+                f"explain: the encoder must give features whose first axis counts its inputs; of {len(batch)} "
+                f"inputs it gives {got}. Name a layer that does: layer=..."
+            )
+        if self.pool is None or features.ndim == 2:
+            return features
+        places = features.flatten(2)
+        return places.mean(2) if self.pool == "mean" else places.amax(2)
+
+    def _run(self, batch: Tensor) -> Any:
+        """Up to the layer; what comes after it is not computed."""
+        if self.layer is None:
+            return self.module(batch)
+
+        def on_output(name: str, output: Any) -> None:
+            if name == self.layer:
+                raise _Reached(output)
+
+        try:
+            with following(self.module, [], on_output):
+                self.module(batch)
+        except _Reached as reached:
+            return reached.output
+        raise InvalidInputError(
+            f"explain: the layer {self.layer!r} of the encoder must take part in its forward pass; it does not."
+        )
+
+    def check(self, inputs: Inputs) -> None:
+        """Raise for what would give features, but not those that are meant."""
+        for name, part in self.module.named_modules():
+            if part.training and isinstance(part, _OF_TRAINING):
+                raise InvalidInputError(
+                    f"{inputs.where}: the encoder must be in the mode of evaluation; its {name or 'module'} "
+                    f"({type(part).__name__}) is in that of training, in which features change with the batch "
+                    "or at random. Call encoder.eval() first."
+                )
+        self._check_images(inputs)
+        self._check_runs(inputs)
+
+    def _check_images(self, inputs: Inputs) -> None:
+        """Raise for bytes, and for channels that come last."""
+        first = next((part for part in self.module.modules() if isinstance(part, _CONVOLUTIONS)), None)
+        tensor = inputs.tensor
+        if first is None or tensor.ndim != first.weight.ndim:
+            return
+        if not tensor.is_floating_point():
+            raise InvalidInputError(
+                f"{inputs.where}: {inputs.name} must be images of real numbers, scaled and normalised as those "
+                f"that the encoder was trained on; got {inputs.describe()}. For bytes of an encoder trained on "
+                "ImageNet, wc.deep.normalize(images)."
+            )
+        channels = first.in_channels
+        if tensor.shape[1] != channels and tensor.shape[-1] == channels:
+            raise InvalidInputError(
+                f"{inputs.where}: {inputs.name} must have channels before places, (n, channels, ...), as torch "
+                f"has them; got {inputs.describe()}, channels last. For images, "
+                f"{inputs.name}.transpose(0, 3, 1, 2) of an array, {inputs.name}.permute(0, 3, 1, 2) of a tensor."
+            )
+
+    def _check_runs(self, inputs: Inputs) -> None:
+        """Raise if the layer runs more than once, so that it is not clear which output is meant."""
+        if self._runs_once:
+            return
+        runs: list[str] = []
+        _, batch = next(self.batches(inputs))
+        with torch.inference_mode(), following(self.module, [], lambda name, _: runs.append(name)):
+            try:
+                self.module(batch[:1])
+            except _FAILURES:  # what comes after the layer need not fit; if it comes before, it is told later
+                pass
+        if runs.count(str(self.layer)) > 1:
+            raise InvalidInputError(
+                f"{inputs.where}: layer must be one that runs once in the encoder; {self.layer!r} runs "
+                f"{runs.count(str(self.layer))} times. Name the module around it, or one that runs after it."
+            )
+        self._runs_once = True
+
+    @contextmanager
+    def _explained(self, inputs: Inputs) -> Iterator[None]:
+        """Say what was given, where the encoder fails with it."""
+        try:
+            yield
+        except _OUT_OF_MEMORY as error:
+            raise MemoryError(
+                f"{inputs.where}: {self.batch_size} inputs at a time are too many; set a smaller batch_size."
+            ) from error
+        except WhyClusterError:
+            raise
+        except _FAILURES as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise InvalidInputError(
+                f"{inputs.where}: the encoder cannot take {inputs.name} of {inputs.describe()}: {reason} "
+                "Give inputs of the size, the order of axes and the dtype that it was trained on."
+            ) from error
+
+
+_OF_TRAINING = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+def to_numpy(tensor: Tensor) -> NDArray[Any]:
+    """As an array; numbers of half precision in single."""
+    tensor = tensor.detach().cpu()
+    return np.array(tensor if tensor.dtype == torch.float64 else tensor.float())
+
+
+def _check_batch(part: NDArray[Any], rows: slice, found: NDArray[Any], inputs: Inputs) -> None:
+    """Raise for features that are not finite, or of another shape than those before."""
+    if part.shape[1:] != found.shape[1:]:
+        raise InvalidInputError(
+            f"{inputs.where}: the encoder must give features of one shape; got {found.shape[1:]} and, from input "
+            f"{rows.start} on, {part.shape[1:]}."
+        )
+    bad = np.flatnonzero(~np.isfinite(part.reshape(len(part), -1)).all(axis=1))
+    if not bad.size:
+        return
+    row = rows.start + int(bad[0])
+    given = bool(torch.isfinite(inputs.tensor[row]).all())
+    reason = "though it is finite itself" if given else "and so is the input itself"
+    raise InvalidInputError(
+        f"{inputs.where}: features must be finite; of input {row} of {inputs.name} some are not, {reason}."
+    )

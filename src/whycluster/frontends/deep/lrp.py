@@ -1,0 +1,144 @@
+"""Layer-wise relevance propagation through whatever a torch module computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from whycluster.errors import InvalidInputError
+from whycluster.frontends.deep.composites import Composite, Place
+from whycluster.frontends.deep.operations import Setting, go_back, is_weighted, keeps
+from whycluster.frontends.deep.rules import Rule, Tensor
+from whycluster.frontends.deep.tape import Operation, Tape, Variable, following
+
+# Operations that leave values in place: what comes out of them is still the input.
+_LAYOUT = {"view", "_unsafe_view", "reshape", "clone", "_to_copy", "detach", "alias", "unsqueeze", "squeeze"}
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A forward pass, to be gone back.
+
+    Attributes
+    ----------
+    operations : what was done
+    input, output : the ends
+    features : the values of the output
+    layers : of each module, by name, what it gave, once for each time that it ran
+    """
+
+    operations: list[Operation]
+    input: Variable
+    output: Variable
+    features: Tensor
+    layers: dict[str, list[Variable | None]]
+
+    @property
+    def kind(self) -> str:
+        """The composite that suits this network."""
+        names = {operation.name for operation in self.operations}
+        if any("softmax" in name or "attention" in name for name in names):
+            return "transformer"
+        if "convolution" not in names:
+            return "mlp"
+        adds = any(len(o.inputs) == 2 for o in self.operations if o.name == "add")
+        return "resnet" if adds else "vgg"
+
+    def layer(self, name: str) -> Variable:
+        """What a module gave."""
+        found = self.layers.get(name, [])
+        if len(found) != 1 or found[0] is None:
+            reason = (
+                "gives no tensor that depends on the input" if len(found) == 1 else f"runs {len(found)} times"
+            )
+            raise InvalidInputError(
+                f"explain: at must be a layer that runs once on the way to the features; {name!r} {reason}."
+            )
+        return found[0]
+
+    def propagate(self, relevance: Tensor, composite: Composite, at: str | None = None) -> Tensor:
+        """From the relevance of the features to that of the input, or of what the layer ``at`` gives."""
+        reading = self.input if at is None else self.layer(at)
+        setting = Setting(composite, self._rules(composite), reading)
+        found: dict[Variable, Tensor] = {self.output: relevance.reshape(self.output.shape)}
+        with torch.no_grad():
+            for operation in reversed(self.operations):
+                if operation is reading.producer:
+                    break
+                _step(operation, found, setting)
+        nothing = relevance.new_zeros(reading.shape)
+        return found.get(reading, nothing)
+
+    def _rules(self, composite: Composite) -> dict[Operation, Rule]:
+        weighted = [operation for operation in self.operations if is_weighted(operation)]
+        return {
+            operation: composite.rule_at(
+                Place(
+                    "convolution" if operation.name == "convolution" else "linear",
+                    operation.module,
+                    index,
+                    len(weighted),
+                    operation.block,
+                    self._is_input(operation.inputs[0]),
+                )
+            )
+            for index, operation in enumerate(weighted)
+        }
+
+    def _is_input(self, variable: Variable) -> bool:
+        while variable.producer is not None and variable.producer.name in _LAYOUT:
+            variable = variable.producer.inputs[0]
+        return variable is self.input
+
+
+def _step(operation: Operation, found: dict[Variable, Tensor], setting: Setting) -> None:
+    """Take the relevance of what came out of an operation to what went in."""
+    relevance = [
+        None if output is None or output is setting.reading else found.pop(output, None)
+        for output in operation.outputs
+    ]
+    if all(R is None for R in relevance):
+        return
+    for variable, R in go_back(operation, relevance, setting):
+        found[variable] = found[variable] + R if variable in found else R
+
+
+def trace(module: torch.nn.Module, x: Tensor, forward: Callable[[Tensor], Tensor]) -> Trace:
+    """Run ``forward``, which calls the module, and write down what it does."""
+    layers: dict[str, list[Variable | None]] = {}
+    tape = Tape(keeps)
+
+    def on_output(name: str, output: Any) -> None:
+        tensor = first_tensor(output)
+        layers.setdefault(name, []).append(None if tensor is None else tape.find(tensor))
+
+    source = tape.watch(x)
+    with torch.no_grad(), _without_shortcuts(), tape, following(module, tape.running, on_output):
+        features = forward(x)
+        output = tape.find(features)
+    if output is None:
+        raise InvalidInputError("explain: the features that the encoder gives do not depend on its input.")
+    return Trace(tape.operations, source, output, features, layers)
+
+
+def first_tensor(output: Any) -> Tensor | None:
+    """What a module gave, or the first of it: attention gives its weights too."""
+    if isinstance(output, (tuple, list)) and output:
+        output = output[0]
+    return output if isinstance(output, torch.Tensor) else None
+
+
+@contextmanager
+def _without_shortcuts() -> Iterator[None]:
+    """Transformers have a fast path that is one single operation; here the long one is taken."""
+    backend = torch.backends.mha
+    enabled = backend.get_fastpath_enabled()
+    backend.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        backend.set_fastpath_enabled(enabled)

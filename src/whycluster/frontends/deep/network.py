@@ -1,0 +1,287 @@
+"""The network of a deep clustering: an encoder, the network of what clusters its features, and LRP between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from whycluster.errors import InvalidInputError, UnsupportedModelError
+from whycluster.frontends.deep.composites import Composite, composite_of, with_bounds
+from whycluster.frontends.deep.encoder import Encoder, Inputs, to_numpy
+from whycluster.frontends.deep.explanation import UNITS, DeepExplanation, SpatialExplanation, channel_axis
+from whycluster.frontends.deep.lrp import Trace
+from whycluster.frontends.deep.rules import ZB, Tensor
+from whycluster.network import Network
+from whycluster.progress import Progress
+
+_AGREES = {torch.float64: 1e-6, torch.float32: 1e-3}  # of the largest feature; half precision: less
+_AGREES_ROUGHLY = 3e-2
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """How the features of one input are points.
+
+    Attributes
+    ----------
+    shape : of the features of one input
+    width : how many features a point has
+    spatial : whether each place is a point
+    normalize : whether points are given unit length
+    """
+
+    shape: tuple[int, ...]
+    width: int
+    spatial: bool
+    normalize: bool
+
+    @property
+    def axis(self) -> int:
+        """Where the channels are in the features of one input."""
+        return 0 if self.shape[0] == self.width or not self.spatial else len(self.shape) - 1
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The shape of the places of one input; of one point that is all of it, ()."""
+        return tuple(np.delete(self.shape, self.axis).tolist()) if self.spatial else ()
+
+    def points(self, features: NDArray[Any]) -> NDArray[Any]:
+        """The points of some inputs, (m, width)."""
+        rows = np.moveaxis(features, 1 + self.axis, -1) if self.spatial else features
+        rows = np.ascontiguousarray(rows).reshape(-1, self.width)
+        if self.normalize:
+            lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+            rows = rows / np.where(lengths == 0, 1, lengths)
+        return rows
+
+    def slice(self, rows: slice) -> slice:
+        """Where the points of some inputs are among all points."""
+        n_places = int(np.prod(self.places, dtype=int))
+        return slice(rows.start * n_places, rows.stop * n_places)
+
+    def to_features(self, relevance: NDArray[Any]) -> NDArray[Any]:
+        """Relevance of points in the shape of the features; the length of a point is taken for a constant."""
+        if not self.spatial:
+            return relevance.reshape(-1, *self.shape)
+        return np.moveaxis(relevance.reshape(-1, *self.places, self.width), -1, 1 + self.axis)
+
+
+class DeepNetwork(Network):
+    """What a deep clustering assigns, and why, down to the inputs of its encoder.
+
+    Parameters
+    ----------
+    encoder : from inputs to features
+    last : the network of what clusters the features
+    spatial : whether each place of the features is a point, rather than each input
+    normalize : whether points are given unit length
+    rules : the rules of LRP, as `composite_of` takes them
+    bounds : the least and the greatest value of the inputs, or None
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        last: Network,
+        *,
+        spatial: bool,
+        normalize: bool,
+        rules: Any,
+        bounds: tuple[Any, Any] | None,
+    ) -> None:
+        super().__init__(last.energy, labels=last.labels, fidelity=last.fidelity)
+        self.encoder, self.last = encoder, last
+        self.spatial, self.normalize = spatial, normalize
+        self._rules, self._bounds = rules, None if bounds is None else ZB(*bounds)
+
+    def __repr__(self) -> str:
+        return f"<DeepNetwork of {self.n_clusters} clusters, {self.last.n_features} features>"
+
+    def points(self, X: Any, where: str, name: str = "X") -> tuple[NDArray[Any], Arrangement]:
+        """The features of all inputs as the points that are clustered, and how they are that."""
+        return self._points(Inputs.open(X, where, name))
+
+    def assign(self, X: Any) -> NDArray[Any]:
+        """The cluster of each input, (n,); of places, that of each place of each input."""
+        rows, arranged = self.points(X, "assign")
+        return self.last.assign(rows).reshape(-1, *arranged.places)
+
+    def evidence(self, X: Any) -> NDArray[Any]:
+        """The evidence f_c for every cluster, (n, K); of places, (n, ..., K)."""
+        rows, arranged = self.points(X, "evidence")
+        return self.last.evidence(rows).reshape(-1, *arranged.places, self.n_clusters)
+
+    def gradient(self, X: Any, target: Any = None) -> NDArray[Any]:  # noqa: ARG002  # as of other networks
+        """Not of this network: torch has the gradient of its encoder."""
+        raise UnsupportedModelError(
+            "gradient: of a deep clustering, torch gives it, of what to_torch() gives. In the features it is "
+            "wc.neuralize(head).gradient(features)."
+        )
+
+    def open(self, X: Any, where: str, **_: Any) -> Any:  # noqa: ARG002  # as of other networks
+        """There is no table of features here."""
+        raise UnsupportedModelError(
+            f"{where}: this is for models of tables. Of a deep clustering give the head, and model.transform(X) "
+            "as the rows."
+        )
+
+    def to_torch(self, cluster: Any = None) -> torch.nn.Module:
+        """Encoder and clusters as one module, from inputs to `evidence`; it has the user's encoder in it."""
+        if self.spatial:
+            raise UnsupportedModelError("to_torch: places of images are many rows; take that of the head.")
+        return _Joined(self.encoder, self.last.to_torch(cluster), self.normalize)
+
+    def explain(self, X: Any, *, at: Any = None, units: Any = None, **question: Any) -> Any:
+        """Explain each input; `whycluster.explain` says what the parameters mean."""
+        self._check_reading(at, units, question.pop("feature_names", None))
+        inputs = Inputs.open(X, "explain")
+        self._check_bounds(inputs)
+        rows, arranged = self._points(inputs)
+        if question.get("background") is not None:
+            question["background"] = self.points(question["background"], "explain", "background")[0]
+        found = self.last.explain(rows, **question)
+        if not self.spatial:
+            (relevance,), axis = self._go_down(inputs, rows, arranged, [found.relevance], at, units)
+            return DeepExplanation.of_features(found, relevance, X, at, units, axis)
+        relevance, axis = self._go_down(inputs, rows, arranged, _by_cluster(found), at, units)
+        cluster = found._cluster.reshape(-1, *arranged.places)
+        return SpatialExplanation(np.stack(relevance, axis=1), cluster, found, X, at, units, axis)
+
+    def _points(self, inputs: Inputs) -> tuple[NDArray[Any], Arrangement]:
+        features = self.encoder.features(inputs)
+        arranged = self._arranged(features.shape[1:], inputs.where)
+        return arranged.points(features), arranged
+
+    def _arranged(self, shape: tuple[int, ...], where: str) -> Arrangement:
+        """How features are points; raise if they do not fit the clusters."""
+        width = self.last.n_features
+        fits = width in (shape[0], shape[-1]) and len(shape) > 1 if self.spatial else width == np.prod(shape)
+        if fits:
+            return Arrangement(shape, width, self.spatial, self.normalize)
+        hint = "Fit the head to features of this layer, or name the layer that it was fitted to: layer=..."
+        if len(shape) > 1 and shape[0] == width:
+            hint = "pool='mean' averages over the places; spatial=True clusters each place on its own."
+        raise InvalidInputError(
+            f"{where}: the encoder must give as many features as the head was fitted on, {width}; it gives "
+            f"{' x '.join(map(str, shape))}. {hint}"
+        )
+
+    def _go_down(
+        self,
+        inputs: Inputs,
+        points: NDArray[Any],
+        arranged: Arrangement,
+        relevance: list[NDArray[Any] | Callable[[slice], NDArray[Any]]],
+        at: str | None,
+        units: str | None,
+    ) -> tuple[list[NDArray[Any]], int]:
+        """From the relevance of all points to that of all inputs; and where the channels are in that.
+
+        Of several relevances of the same points, each goes the way down of its own, on the same trace.
+        """
+        results: list[NDArray[Any]] = []
+        axis = 1
+        n_steps = len(relevance) * -(-len(inputs) // self.encoder.batch_size)
+        with Progress("explaining", n_steps) as bar:
+            for rows, batch in self.encoder.batches(inputs):
+                trace = self.encoder.trace(batch, inputs)
+                some = arranged.slice(rows)
+                _check_same(trace, arranged.points(to_numpy(trace.features)), points[some], inputs)
+                composite = self._composite(trace)
+                for number, given in enumerate(relevance):
+                    part = given(some) if callable(given) else given[some]
+                    found = trace.propagate(_seed(arranged.to_features(part), trace), composite, at)
+                    axis = channel_axis(tuple(found.shape), trace.kind)
+                    values = to_numpy(_by_units(found, units, axis))
+                    if number == len(results):
+                        results.append(np.empty((len(inputs), *values.shape[1:]), values.dtype))
+                    results[number][rows] = values
+                    bar.step()
+        return results, axis
+
+    def _composite(self, trace: Trace) -> Composite:
+        composite = composite_of(self._rules, trace.kind)
+        return composite if self._bounds is None else with_bounds(composite, self._bounds)
+
+    def _check_reading(self, at: Any, units: Any, feature_names: Any) -> None:
+        if at is not None:
+            self.encoder.check_layer(at, "explain", "at")
+        if units not in UNITS:
+            raise InvalidInputError(
+                f"explain: units must be one of {', '.join(map(repr, UNITS))}; got {units!r}."
+            )
+        if feature_names is not None:
+            raise InvalidInputError("explain: feature_names is for tables; an encoder's inputs have none.")
+
+    def _check_bounds(self, inputs: Inputs) -> None:
+        if self._bounds is None:
+            return
+        for start in range(0, len(inputs), self.encoder.batch_size):
+            some = inputs.tensor[start : start + self.encoder.batch_size]
+            low, high = self._bounds.spread(some)
+            slack = 1e-4 * (high - low)
+            outside = ((some < low - slack) | (some > high + slack)).flatten(1).any(1)
+            if bool(outside.any()):
+                row = start + int(outside.int().argmax())
+                raise InvalidInputError(
+                    f"explain: {inputs.name} must lie within the bounds of the DeepClustering; input {row} does "
+                    f"not, with values from {float(inputs.tensor[row].min()):.4g} to "
+                    f"{float(inputs.tensor[row].max()):.4g}. Normalise images as the bounds say, or leave bounds "
+                    "out."
+                )
+
+
+class _Joined(torch.nn.Module):
+    """Encoder and clusters, one after the other."""
+
+    def __init__(self, encoder: Encoder, clusters: torch.nn.Module, normalize: bool) -> None:
+        super().__init__()
+        self.encoder, self.clusters = encoder.module, clusters
+        self._encoder, self._normalize = encoder, normalize
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Evidence of inputs."""
+        features = self._encoder.forward(x).flatten(1).double()
+        if self._normalize:
+            features = torch.nn.functional.normalize(features, dim=1)
+        evidence: Tensor = self.clusters(features)
+        return evidence
+
+
+def _by_cluster(found: Any) -> list[Callable[[slice], NDArray[Any]]]:
+    """Of each cluster, the relevance of the points that are explained for it; others have none."""
+
+    def of(c: int) -> Callable[[slice], NDArray[Any]]:
+        return lambda some: found.relevance[some] * (found._cluster[some] == c)[:, None]
+
+    return [of(c) for c in range(len(found.labels))]
+
+
+def _seed(relevance: NDArray[Any], trace: Trace) -> Tensor:
+    """Relevance of the features, in double precision for an encoder of that, else in single."""
+    dtype = torch.float64 if trace.features.dtype == torch.float64 else torch.float32
+    return torch.as_tensor(np.ascontiguousarray(relevance)).to(trace.features.device, dtype)
+
+
+def _by_units(relevance: Tensor, units: str | None, axis: int) -> Tensor:
+    """Added up over places, or over channels."""
+    if units is None or relevance.ndim == 2:
+        return relevance
+    places = [dim for dim in range(1, relevance.ndim) if dim != axis]
+    return relevance.sum(places if units == "channels" else axis)
+
+
+def _check_same(trace: Trace, now: NDArray[Any], before: NDArray[Any], inputs: Inputs) -> None:
+    """Raise if the same inputs do not give the same features again, so that another pass is explained."""
+    allowed = _AGREES.get(trace.features.dtype, _AGREES_ROUGHLY) * max(1e-30, float(np.abs(before).max()))
+    if not (np.abs(now - before) <= allowed).all():
+        raise InvalidInputError(
+            f"{inputs.where}: the encoder must give the same features each time it is run; of the same inputs "
+            f"they differ by up to {float(np.abs(now - before).max()):.3g}. Call encoder.eval(), and leave "
+            "nothing random in its forward."
+        )

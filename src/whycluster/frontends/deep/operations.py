@@ -1,0 +1,572 @@
+"""One rule for every operation of a forward pass: relevance of what comes out to relevance of what goes in.
+
+Linear operations with weights share by the rules of the composite. Of the others,
+
+- those that move values about (reshaping, slicing, padding) move relevance back;
+- those that take each value on its own (activations, scales, what is added that does not depend on the input)
+  leave relevance where it is: there is nothing else that it could be due to;
+- sums of values that depend on the input, and means, share in proportion, equally where all of them are 0;
+- of maxima, the winner takes all;
+- products: the factor that only weighs or scales (attention, gates, lengths) is held constant;
+- normalisation holds the deviation that it divides by constant.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from whycluster.errors import GradientWarning, UnsupportedModelError
+from whycluster.frontends.deep.composites import AVERAGE, GRADIENT, Composite
+from whycluster.frontends.deep.rules import Epsilon, LinearMap, Rule, Tensor, ratio
+from whycluster.frontends.deep.tape import Keep, Operation, Variable
+
+Shares = Iterator[tuple[Variable, Tensor]]
+_PROPORTIONAL = Epsilon(0.0)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How one pass is done.
+
+    Attributes
+    ----------
+    composite : the user's choices
+    rules : the rule of each operation with weights
+    reading : what relevance is wanted of; no operation may be folded away above it
+    """
+
+    composite: Composite
+    rules: dict[Operation, Rule]
+    reading: Variable
+
+
+Back = Callable[[Operation, list[Tensor | None], Setting], Shares]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    back: Back
+    keep: Keep
+
+
+_TABLE: dict[str, _Entry] = {}
+
+
+def _for(names: str, keep: Keep = Keep.NOTHING) -> Callable[[Back], Back]:
+    """Register a function for operations, by their names."""
+
+    def register(back: Back) -> Back:
+        _TABLE.update({name: _Entry(back, keep) for name in names.split()})
+        return back
+
+    return register
+
+
+def keeps(name: str) -> Keep:
+    """Which values the rule of an operation needs."""
+    return _TABLE[name].keep if name in _TABLE else Keep.INPUTS
+
+
+def go_back(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
+    """The relevance of the inputs of an operation from that of its outputs."""
+    entry = _TABLE.get(operation.name)
+    back = _unknown if entry is None else entry.back
+    return back(operation, relevance, setting)
+
+
+# ---- with weights
+
+
+@dataclass(frozen=True, eq=False)
+class Convolution(LinearMap):
+    """A convolution of any dimension, transposed or not."""
+
+    options: tuple[Any, ...]  # stride, padding, dilation, transposed, output_padding, groups
+
+    def forth(self, a: Tensor, weight: Tensor) -> Tensor:
+        """Convolve, without the bias."""
+        return torch.ops.aten.convolution(a, weight, None, *self.options)  # type: ignore[no-any-return]
+
+    def back(self, s: Tensor, weight: Tensor) -> Tensor:
+        """The adjoint."""
+        backward = torch.ops.aten.convolution_backward
+        found: Tensor = backward(s, self.a, weight, None, *self.options, [True, False, False])[0]
+        return found
+
+    def scaled(self, scale: Tensor, shift: Tensor) -> Convolution | None:
+        """With each channel of its outputs scaled and shifted; None for what is too intricate."""
+        if self.options[3]:  # transposed: the outputs come second in the weights, group by group
+            return None
+        bias = shift if self.bias is None else shift + self.bias * scale
+        return Convolution(self.a, self.weight * scale[:, None], bias, self.positive, self.options)
+
+
+@dataclass(frozen=True, eq=False)
+class Product(LinearMap):
+    """A product of matrices, a w, or of batches of them; with ``left`` it is w a."""
+
+    left: bool
+
+    @property
+    def ones(self) -> Tensor:
+        """As many as there are inputs: rows need not be inputs of one kind."""
+        return torch.ones_like(self.a)
+
+    def forth(self, a: Tensor, weight: Tensor) -> Tensor:
+        """Multiply."""
+        return weight @ a if self.left else a @ weight
+
+    def back(self, s: Tensor, weight: Tensor) -> Tensor:
+        """The adjoint."""
+        return weight.mT @ s if self.left else s @ weight.mT
+
+    def scaled(self, scale: Tensor, shift: Tensor) -> Product | None:
+        """With each of its outputs scaled and shifted."""
+        bias = shift if self.bias is None else shift + self.bias * scale
+        return None if self.left else Product(self.a, self.weight * scale, bias, self.positive, self.left)
+
+
+def is_weighted(operation: Operation) -> bool:
+    """Whether an operation is linear in one variable, with weights that do not depend on the input."""
+    if len(operation.inputs) != 1:
+        return False
+    if operation.name == "convolution":
+        return isinstance(operation.args[0], Variable)
+    if operation.name in ("addmm", "baddbmm"):
+        plain = all(operation.kwargs.get(name, 1) == 1 for name in ("beta", "alpha"))
+        return plain and not isinstance(operation.args[0], Variable)
+    return operation.name in ("mm", "bmm")
+
+
+def _linear_map(operation: Operation, dtype: torch.dtype) -> Convolution | Product:
+    """What a weighted operation computes."""
+    (variable,) = operation.inputs
+    a, positive = _value(variable, dtype), _is_positive(variable)
+    if operation.name == "convolution":
+        called = operation.called
+        names = ("stride", "padding", "dilation", "transposed", "output_padding", "groups")
+        weight, bias = called["weight"].to(dtype), called["bias"]
+        if bias is not None:
+            bias = bias.to(dtype).reshape(-1, *[1] * (weight.ndim - 2))
+        return Convolution(a, weight, bias, positive, tuple(called[n] for n in names))
+    *bias, left, right = operation.args[:3]
+    added = bias[0].to(dtype) if bias else None
+    if isinstance(left, Variable):
+        return Product(a, right.to(dtype), added, positive, left=False)
+    return Product(a, left.to(dtype), added, positive, left=True)
+
+
+def _is_positive(variable: Variable) -> bool:
+    """Whether a variable comes from a ReLU, if through operations that keep its values or average them."""
+    producer = variable.producer
+    if producer is None or producer.name == "relu":
+        return producer is not None
+    return producer.name in _KEEPING_SIGNS and all(map(_is_positive, producer.inputs))
+
+
+_KEEPING_SIGNS = {
+    "max_pool2d_with_indices",
+    "view",
+    "mean",
+    "_adaptive_avg_pool2d",
+    "avg_pool2d",
+    "cat",
+    "clone",
+}
+
+
+@_for("convolution mm addmm bmm baddbmm", Keep.INPUTS)
+def _weighted(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
+    (R,) = relevance[:1]
+    assert R is not None
+    if not is_weighted(operation):
+        yield from _product_of_two(operation, R, setting)
+        return
+    linear = _linear_map(operation, R.dtype)
+    output = operation.outputs[0]
+    assert output is not None
+    z = _rectified(output, R, linear.bias)
+    yield operation.inputs[0], setting.rules[operation].share(linear, R, z, setting.composite.biases)
+
+
+def _rectified(output: Variable, R: Tensor, bias: Tensor | None) -> Tensor | None:
+    """An output without its bias, as a ReLU left it, if there is relevance only where it did not cut off.
+
+    This spares computing the output again. It was not kept: in most networks a ReLU overwrites it.
+    """
+    if output.n_uses != 1 or output.rectified is None or output.rectified.value is None:
+        return None
+    value = output.rectified.value.to(R.dtype)
+    if bool(R.masked_fill(value != 0, 0.0).any()):
+        return None
+    return value if bias is None else value - bias
+
+
+def _product_of_two(operation: Operation, R: Tensor, setting: Setting) -> Shares:
+    """A product of two variables: one that weighs is held constant, else both take half."""
+    if operation.name not in ("mm", "bmm"):
+        yield from _unknown(operation, [R], setting)
+        return
+    left, right = operation.args[:2]
+    takers = [v for v in (left, right) if isinstance(v, Variable) and not v.scales] or [left, right]
+    for variable in takers:
+        is_left = variable is right
+        other = left if is_left else right
+        weight = _value(other, R.dtype) if isinstance(other, Variable) else other.to(R.dtype)
+        linear = Product(_value(variable, R.dtype), weight, None, False, left=is_left)
+        yield variable, _PROPORTIONAL.share(linear, R / len(takers), None, False)
+
+
+# ---- values that are moved about
+
+
+@_for(
+    "view _unsafe_view _reshape_alias reshape permute transpose t expand slice select unsqueeze squeeze cat "
+    "stack split split_with_sizes unsafe_split unsafe_split_with_sizes chunk unbind narrow as_strided "
+    "constant_pad_nd pad reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d "
+    "replication_pad2d replication_pad3d flip roll index index_select gather repeat "
+    "repeat_interleave upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d "
+    "_upsample_nearest_exact2d pixel_shuffle pixel_unshuffle channel_shuffle im2col unfold masked_fill where "
+    "diagonal tril triu"
+)
+def _moved(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:  # noqa: ARG001  # no rule
+    """Relevance goes the way back that the values came."""
+    dtype, device = _kind(relevance)
+    stand_ins = {
+        v: torch.empty_strided(v.shape, v.stride, dtype=dtype, device=device).requires_grad_()
+        for v in operation.inputs
+    }
+    yield from _pulled(operation, stand_ins, relevance)
+
+
+@_for("clone _to_copy contiguous detach alias lift_fresh view_as _conj")
+def _same(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:  # noqa: ARG001  # no rule
+    (R,) = relevance[:1]
+    assert R is not None
+    yield operation.inputs[0], R.reshape(operation.inputs[0].shape)
+
+
+@_for("copy")
+def _copied(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:  # noqa: ARG001  # no rule
+    """A copy over something: what was there does not matter any more."""
+    (R,) = relevance[:1]
+    source = operation.args[1]
+    assert R is not None
+    if isinstance(source, Variable):
+        yield source, R.sum_to_size(source.shape)
+
+
+# ---- values that are taken one by one
+
+
+@_for("relu", Keep.OUTPUT)
+@_for(
+    "gelu silu leaky_relu elu celu hardswish hardtanh hardsigmoid clamp clamp_min clamp_max tanh sigmoid "
+    "softplus softsign mish threshold _prelu_kernel prelu rrelu_with_noise log_sigmoid_forward relu6 exp log "
+    "log1p expm1 sqrt rsqrt reciprocal pow square abs neg sin cos erf atan sinh asinh sign softshrink "
+    "hardshrink nan_to_num"
+)
+def _one_by_one(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:  # noqa: ARG001  # no rule
+    (R,) = relevance[:1]
+    assert R is not None
+    yield operation.inputs[0], R.sum_to_size(operation.inputs[0].shape)
+
+
+# ---- sums
+
+
+@_for("add sub rsub", Keep.INPUTS)
+def _sum(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
+    """Variables share in proportion; what does not depend on the input is a bias, and takes nothing."""
+    (R,) = relevance[:1]
+    assert R is not None
+    if len(operation.inputs) == 1:
+        if setting.composite.biases:
+            yield from _in_proportion(operation, relevance, setting)
+        else:
+            yield from _one_by_one(operation, relevance, setting)
+        return
+    first, second = operation.args[:2]
+    factor = operation.called.get("alpha", 1)
+    parts = {
+        "add": (1, factor),
+        "sub": (1, -factor),
+        "rsub": (-factor, 1),
+    }[operation.name]
+    a, b = _value(first, R.dtype) * parts[0], _value(second, R.dtype) * parts[1]
+    total = a + b
+    s = ratio(R, total)
+    equally = R.masked_fill(total != 0, 0.0) / 2
+    yield first, (a * s + equally).sum_to_size(first.shape)
+    yield second, (b * s + equally).sum_to_size(second.shape)
+
+
+@_for(
+    "mean sum avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool1d "
+    "upsample_linear1d upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d _upsample_bilinear2d_aa "
+    "_upsample_bicubic2d_aa cumsum",
+    Keep.INPUTS,
+)
+def _in_proportion(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:  # noqa: ARG001  # no rule
+    (R,) = relevance[:1]
+    assert R is not None
+    variable = operation.inputs[0]
+    yield variable, _proportional(lambda x: operation.run({variable: x}), _value(variable, R.dtype), R)
+
+
+def _proportional(function: Callable[[Tensor], Tensor], x: Tensor, R: Tensor) -> Tensor:
+    """X * (the gradient of a linear function, taken with R / y); equal shares where y is 0."""
+    y, pull = _differentiable(function, x)
+    shares = pull(ratio(R, y)) * x
+    nothing = R.masked_fill(y != 0, 0.0)
+    if bool(nothing.any()):
+        level, pull = _differentiable(function, torch.ones_like(x))
+        shares = shares + pull(ratio(nothing, level))
+    return shares
+
+
+# ---- maxima
+
+
+@_for("max_pool2d_with_indices max_pool3d_with_indices", Keep.INPUTS | Keep.EXTRAS)
+def _max_pool(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
+    (R,) = relevance[:1]
+    assert R is not None
+    variable, n_dims = operation.inputs[0], 3 if "3d" in operation.name else 2
+    if setting.composite.max_pool == AVERAGE:
+        called = operation.called
+        pool = F.avg_pool3d if n_dims == 3 else F.avg_pool2d
+        stride = called["stride"] or None
+        options = (called["kernel_size"], stride, called["padding"], called["ceil_mode"])
+        yield variable, _proportional(lambda x: pool(x, *options), _value(variable, R.dtype), R)
+        return
+    indices = operation.extras[0]
+    flat = R.new_zeros(*variable.shape[:-n_dims], variable.shape[-n_dims:].numel())
+    flat.scatter_add_(-1, indices.flatten(-n_dims), R.flatten(-n_dims))
+    yield variable, flat.reshape(variable.shape)
+
+
+@_for("amax amin max min adaptive_max_pool2d adaptive_max_pool3d topk sort", Keep.INPUTS)
+def _winner(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
+    """The winners' relevance is the gradient's way; of two variables compared, value by value."""
+    if operation.name in ("max", "min") and len(operation.inputs) == 2:
+        yield from _unknown(operation, relevance, setting)
+        return
+    dtype, _ = _kind(relevance)
+    values = {v: _value(v, dtype).detach().requires_grad_() for v in operation.inputs}
+    yield from _pulled(operation, values, relevance)
+
+
+# ---- products and normalisation
+
+
+@_for("mul div", Keep.INPUTS)
+def _scaled(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
+    """Of two variables the one that weighs is held constant, and so is what is divided by; else halves."""
+    (R,) = relevance[:1]
+    assert R is not None
+    if len(operation.inputs) == 1:
+        yield from _one_by_one(operation, relevance, setting)
+        return
+    first, second = operation.args[:2]
+    takers = [first] if operation.name == "div" else [v for v in (first, second) if not v.scales]
+    takers = takers or [first, second]
+    for variable in takers:
+        yield variable, R.sum_to_size(variable.shape) / len(takers)
+
+
+@_for(
+    "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention "
+    "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention "
+    "_scaled_dot_product_fused_attention_overrideable",
+    Keep.INPUTS,
+)
+def _attention(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:  # noqa: ARG001  # no rule
+    """Attention is a mean of the values, whose weights are held constant."""
+    (R,) = relevance[:1]
+    assert R is not None
+    called = operation.called
+    q, k = (_value(called[name], R.dtype) for name in ("query", "key"))
+    mask = called.get("attn_mask", called.get("attn_bias"))
+    if isinstance(mask, Variable):
+        mask = _value(mask, R.dtype)
+
+    def attend(v: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, is_causal=called["is_causal"], scale=called.get("scale")
+        )
+
+    if isinstance(called["value"], Variable):
+        yield called["value"], _proportional(attend, _value(called["value"], R.dtype), R)
+
+
+@_for("native_layer_norm native_group_norm", Keep.INPUTS | Keep.EXTRAS)
+def _normalised(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
+    (R,) = relevance[:1]
+    assert R is not None
+    called = operation.called
+    x = _value(operation.inputs[0], R.dtype)
+    mean, scale = (extra.to(R.dtype) for extra in operation.extras)
+    if operation.name == "native_group_norm":
+        grouped = (x.shape[0], called["group"], -1)
+        dims: tuple[int, ...] = (2,)
+        per_channel = (1, -1, *[1] * (x.ndim - 2))
+        mean, scale = mean[..., None], scale[..., None]
+    else:
+        grouped, per_channel = tuple(x.shape), tuple(called["normalized_shape"])
+        dims = tuple(range(x.ndim - len(per_channel), x.ndim))
+    weight, bias = (_parameter(called[name], per_channel, R.dtype) for name in ("weight", "bias"))
+    z = ((x.reshape(grouped) - mean) * scale).reshape(x.shape) * (1.0 if weight is None else weight)
+    if setting.composite.biases and bias is not None:
+        z = z + bias
+    s = ratio(R, z) * (1.0 if weight is None else weight)
+    s = s.reshape(grouped) * scale
+    yield operation.inputs[0], (s - s.mean(dims, keepdim=True)).reshape(x.shape) * x
+
+
+@_for(
+    "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training cudnn_batch_norm "
+    "miopen_batch_norm",
+    Keep.INPUTS,
+)
+def _batch_norm(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
+    """A scale for each channel; the weights of the operation before it, if there is one, are scaled with it."""
+    (R,) = relevance[:1]
+    assert R is not None
+    variable = operation.inputs[0]
+    if operation.called.get("training", False):
+        yield from _own_statistics(operation, R, setting)
+        return
+    shape = (-1, *[1] * (R.ndim - 2))
+    scale, shift = (part.reshape(shape) for part in _batch_scale(operation.called, R.dtype))
+    before = variable.producer
+    if (
+        before is not None
+        and variable.n_uses == 1
+        and variable is not setting.reading
+        and is_weighted(before)
+    ):
+        folded = _linear_map(before, R.dtype).scaled(scale, shift)
+        if folded is not None:
+            output = operation.outputs[0]
+            assert output is not None
+            z = _rectified(output, R, folded.bias)
+            yield before.inputs[0], setting.rules[before].share(folded, R, z, setting.composite.biases)
+            return
+    if setting.composite.biases:
+        x = _value(variable, R.dtype) * scale
+        R = x * ratio(R, x + shift)
+    yield variable, R
+
+
+def _batch_scale(called: dict[str, Any], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The scale of each channel, and what is added to it."""
+    mean, var = (called[name].to(dtype) for name in ("running_mean", "running_var"))
+    scale = (var + called.get("eps", called.get("epsilon"))).rsqrt()
+    if called["weight"] is not None:
+        scale = scale * called["weight"].to(dtype)
+    shift = -mean * scale
+    if called["bias"] is not None:
+        shift = shift + called["bias"].to(dtype)
+    return scale, shift
+
+
+def _own_statistics(operation: Operation, R: Tensor, setting: Setting) -> Shares:
+    """Normalised by its own mean and deviation, channel by channel, as InstanceNorm does."""
+    variable = operation.inputs[0]
+    if variable.shape[0] != 1:  # InstanceNorm makes one batch of all images, and channels of their channels
+        yield from _unknown(operation, [R], setting)
+        return
+    x = _value(variable, R.dtype)
+    dims = tuple(range(2, x.ndim))
+    s = ratio(R, x - x.mean(dims, keepdim=True))
+    yield variable, (s - s.mean(dims, keepdim=True)) * x
+
+
+@_for("embedding")
+def _looked_up(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:  # noqa: ARG001  # no rule
+    """What stands in a table has no inputs of its own."""
+    return iter(())
+
+
+# ---- anything else
+
+
+def _unknown(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
+    where = f" (module {operation.module!r})" if operation.module else ""
+    if setting.composite.unknown != GRADIENT:
+        raise UnsupportedModelError(
+            f"explain: there is no rule for the operation {operation.name!r} of the encoder{where}. Take the "
+            "features from a layer below it (layer=...), write it with operations that have one, or allow its "
+            'gradient in place of a rule: Composite(..., unknown="gradient").'
+        )
+    warnings.warn(
+        f"explain: there is no rule for the operation {operation.name!r} of the encoder{where}; its relevance "
+        "is shared by the products of inputs and gradient, and need not add up.",
+        GradientWarning,
+        stacklevel=2,
+    )
+    dtype, _ = _kind(relevance)
+    values = {v: _value(v, dtype).detach().requires_grad_() for v in operation.inputs}
+    with torch.enable_grad():
+        outputs = _listed(operation.run(values))
+    seeds = [None if R is None else ratio(R, y.detach()) for R, y in zip(relevance, outputs, strict=False)]
+    for variable, gradient in _gradients(values, outputs, seeds):
+        yield variable, gradient * values[variable].detach()
+
+
+def _pulled(operation: Operation, values: dict[Variable, Tensor], relevance: list[Tensor | None]) -> Shares:
+    """Relevance as the gradient of the operation carries it, not multiplied with anything."""
+    with torch.enable_grad():
+        outputs = _listed(operation.run(values))
+    yield from _gradients(values, outputs, relevance)
+
+
+def _gradients(values: dict[Variable, Tensor], outputs: list[Tensor], seeds: list[Tensor | None]) -> Shares:
+    pairs = [
+        (y, seed) for y, seed in zip(outputs, seeds, strict=False) if seed is not None and y.requires_grad
+    ]
+    if not pairs:
+        return
+    ys, given = zip(*pairs, strict=True)
+    gradients = torch.autograd.grad(ys, list(values.values()), given, allow_unused=True)
+    for variable, gradient in zip(values, gradients, strict=True):
+        if gradient is not None:
+            yield variable, gradient
+
+
+def _differentiable(
+    function: Callable[[Tensor], Tensor], x: Tensor
+) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """The value of a function, and its adjoint there."""
+    x = x.detach().requires_grad_()
+    with torch.enable_grad():
+        y = function(x)
+    return y.detach(), lambda s: torch.autograd.grad(y, x, s)[0]
+
+
+def _listed(result: Any) -> list[Tensor]:
+    return [result] if isinstance(result, torch.Tensor) else list(result)
+
+
+def _kind(relevance: list[Tensor | None]) -> tuple[torch.dtype, torch.device]:
+    some = next(R for R in relevance if R is not None)
+    return some.dtype, some.device
+
+
+def _value(variable: Any, dtype: torch.dtype) -> Tensor:
+    """The value of a variable, or a constant, in the dtype of relevance."""
+    if not isinstance(variable, Variable):
+        return torch.as_tensor(variable).to(dtype)
+    assert variable.value is not None
+    return variable.value.to(dtype)
+
+
+def _parameter(values: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor | None:
+    return None if values is None else values.to(dtype).reshape(shape)
