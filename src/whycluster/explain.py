@@ -70,8 +70,8 @@ def explain(
         by default those of X that hold no numbers
     at : for a `whycluster.deep.DeepClustering`, the name of a layer of its encoder: relevance is that of what
         the layer gives, in place of the encoder's inputs
-    units : for a `whycluster.deep.DeepClustering`: "channels" adds relevance up over all places, "places" over
-        all channels
+    units : for a `whycluster.deep.DeepClustering`: "channels" adds relevance up over all places, "places"
+        over all channels
 
     Returns
     -------

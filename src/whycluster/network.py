@@ -153,8 +153,8 @@ class Network:
         """Explain each row; `whycluster.explain` says what the parameters mean."""
         if at is not None or units is not None:
             raise InvalidInputError(
-                "explain: at and units are for deep clusterings, which have layers; this model has none. Leave "
-                "them out."
+                "explain: at and units are for deep clusterings, which have layers; this model has none. "
+                "Leave them out."
             )
         stiffness = _check_beta(beta)
         check_rule(rule, "explain")

@@ -21,8 +21,8 @@ from whycluster.neuralize import adapt, neuralize
 class DeepClustering:
     """An encoder and a head: inputs become features, and these are clustered.
 
-    `whycluster.explain` of it gives relevance in the inputs of the encoder, such as pixels. Neither the encoder nor
-    the head is changed.
+    `whycluster.explain` of it gives relevance in the inputs of the encoder, such as pixels. Neither the
+    encoder nor the head is changed.
 
     Parameters
     ----------
@@ -117,8 +117,8 @@ def _head(head: Any) -> Network:
         return Network(LinearEnergy(weight, bias))
     if isinstance(head, torch.nn.Module):
         raise UnsupportedModelError(
-            f"DeepClustering: head must be a torch.nn.Linear, if it is a module; got {type(head).__name__}. Leave "
-            "the layers below its last one to the encoder."
+            f"DeepClustering: head must be a torch.nn.Linear, if it is a module; got {type(head).__name__}. "
+            "Leave the layers below its last one to the encoder."
         )
     if isinstance(head, torch.Tensor):
         head = np.asarray(head.detach().cpu().double())

@@ -22,13 +22,15 @@ def lrp(
 ) -> torch.Tensor:
     """Relevance of what a module gives, propagated back to what it was given.
 
-    `whycluster.explain` of a `DeepClustering` does this for the relevance of its features. The module is not changed.
+    `whycluster.explain` of a `DeepClustering` does this for the relevance of its features. The module is not
+    changed.
 
     Parameters
     ----------
     module : a torch module in the mode of evaluation
     x : a batch of its inputs, all taken at once
-    relevance : of its output, in the same shape; or a function that is given the output and says its relevance
+    relevance : of its output, in the same shape; or a function that is given the output and says its
+        relevance
     layer : the name of a layer whose output is meant instead of the module's
     at : the name of a layer, whose output's relevance is wanted instead of the input's
     rules : as in `DeepClustering`
@@ -56,8 +58,8 @@ def lrp(
     given = relevance(trace.features) if callable(relevance) else torch.as_tensor(relevance)
     if given.shape != trace.features.shape:
         raise InvalidInputError(
-            f"lrp: relevance must be of the shape of what the module gives, {tuple(trace.features.shape)}; got "
-            f"{tuple(given.shape)}."
+            f"lrp: relevance must be of the shape of what the module gives, {tuple(trace.features.shape)}; "
+            f"got {tuple(given.shape)}."
         )
     dtype = torch.float64 if trace.features.dtype == torch.float64 else torch.float32
     seed = given.detach().to(trace.features.device, dtype)

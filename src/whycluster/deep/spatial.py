@@ -54,15 +54,15 @@ def spatial_clusters(
     shape = features.shape[1:]
     if len(shape) < 2:
         raise InvalidInputError(
-            f"spatial_clusters: layer must have places, (n, channels, ...); it gives {features.shape}. Name an "
-            "earlier layer."
+            f"spatial_clusters: layer must have places, (n, channels, ...); it gives {features.shape}. Name "
+            "an earlier layer."
         )
     width = shape[0] if len(shape) > 2 else shape[1]  # of tokens, channels come last
     rows = Arrangement(shape, width, spatial=True, normalize=normalize).points(features)
     if len(rows) < n_clusters:
         raise InvalidInputError(
-            f"spatial_clusters: the layer must have at least as many places as there are clusters, {n_clusters}; "
-            f"it has {len(rows)}."
+            "spatial_clusters: the layer must have at least as many places as there are clusters, "
+            f"{n_clusters}; it has {len(rows)}."
         )
     head = KMeans(n_clusters, n_init=n_init, random_state=random_state).fit(rows)
     model = DeepClustering(encoder, head, layer=layer, spatial=True, normalize=normalize, **options)

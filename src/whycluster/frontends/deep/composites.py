@@ -36,6 +36,7 @@ class Place:
 
 
 Where = str | Callable[[Place], bool]
+_GAMMA = Gamma(0.25)
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Composite:
     """
 
     rules: Sequence[tuple[Where, Rule]] = ()
-    default: Rule = Gamma(0.25)
+    default: Rule = _GAMMA
     max_pool: str = WINNER
     biases: bool = False
     unknown: str = RAISE
@@ -107,7 +108,7 @@ _READY: dict[str, Composite] = {
     "vgg": Composite([_LINEAR, (lambda place: place.block <= 3, Gamma(0.25))], Gamma(0.1)),
     "resnet": Composite([_LINEAR, (_lower, Gamma(0.25))], Gamma(0.1)),
     "transformer": Composite([("convolution", Gamma(0.25))], Gamma(0.05)),
-    "mlp": Composite(default=Gamma(0.25)),
+    "mlp": Composite(),
 }
 AUTO = "auto"
 COMPOSITES = (AUTO, *_READY)

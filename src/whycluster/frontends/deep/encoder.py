@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,8 +155,8 @@ class Encoder:
         if features is None or features.ndim < 2 or len(features) != len(batch):
             got = "no tensor" if features is None else f"shape {tuple(features.shape)}"
             raise InvalidInputError(
-                f"explain: the encoder must give features whose first axis counts its inputs; of {len(batch)} "
-                f"inputs it gives {got}. Name a layer that does: layer=..."
+                "explain: the encoder must give features whose first axis counts its inputs; of "
+                f"{len(batch)} inputs it gives {got}. Name a layer that does: layer=..."
             )
         if self.pool is None or features.ndim == 2:
             return features
@@ -178,7 +178,8 @@ class Encoder:
         except _Reached as reached:
             return reached.output
         raise InvalidInputError(
-            f"explain: the layer {self.layer!r} of the encoder must take part in its forward pass; it does not."
+            f"explain: the layer {self.layer!r} of the encoder must take part in its forward pass; it does "
+            "not."
         )
 
     def check(self, inputs: Inputs) -> None:
@@ -187,8 +188,8 @@ class Encoder:
             if part.training and isinstance(part, _OF_TRAINING):
                 raise InvalidInputError(
                     f"{inputs.where}: the encoder must be in the mode of evaluation; its {name or 'module'} "
-                    f"({type(part).__name__}) is in that of training, in which features change with the batch "
-                    "or at random. Call encoder.eval() first."
+                    f"({type(part).__name__}) is in that of training, in which features change with the "
+                    "batch or at random. Call encoder.eval() first."
                 )
         self._check_images(inputs)
         self._check_runs(inputs)
@@ -201,16 +202,17 @@ class Encoder:
             return
         if not tensor.is_floating_point():
             raise InvalidInputError(
-                f"{inputs.where}: {inputs.name} must be images of real numbers, scaled and normalised as those "
-                f"that the encoder was trained on; got {inputs.describe()}. For bytes of an encoder trained on "
-                "ImageNet, wc.deep.normalize(images)."
+                f"{inputs.where}: {inputs.name} must be images of real numbers, scaled and normalised as "
+                f"those that the encoder was trained on; got {inputs.describe()}. For bytes of an encoder "
+                "trained on ImageNet, wc.deep.normalize(images)."
             )
         channels = first.in_channels
         if tensor.shape[1] != channels and tensor.shape[-1] == channels:
             raise InvalidInputError(
-                f"{inputs.where}: {inputs.name} must have channels before places, (n, channels, ...), as torch "
-                f"has them; got {inputs.describe()}, channels last. For images, "
-                f"{inputs.name}.transpose(0, 3, 1, 2) of an array, {inputs.name}.permute(0, 3, 1, 2) of a tensor."
+                f"{inputs.where}: {inputs.name} must have channels before places, (n, channels, ...), as "
+                f"torch has them; got {inputs.describe()}, channels last. For images, "
+                f"{inputs.name}.transpose(0, 3, 1, 2) of an array, {inputs.name}.permute(0, 3, 1, 2) of a "
+                "tensor."
             )
 
     def _check_runs(self, inputs: Inputs) -> None:
@@ -219,11 +221,10 @@ class Encoder:
             return
         runs: list[str] = []
         _, batch = next(self.batches(inputs))
-        with torch.inference_mode(), following(self.module, [], lambda name, _: runs.append(name)):
-            try:
-                self.module(batch[:1])
-            except _FAILURES:  # what comes after the layer need not fit; if it comes before, it is told later
-                pass
+        # What comes after the layer need not fit; what fails before it is told later.
+        listening = following(self.module, [], lambda name, _: runs.append(name))
+        with torch.inference_mode(), suppress(*_FAILURES), listening:
+            self.module(batch[:1])
         if runs.count(str(self.layer)) > 1:
             raise InvalidInputError(
                 f"{inputs.where}: layer must be one that runs once in the encoder; {self.layer!r} runs "
@@ -264,8 +265,8 @@ def _check_batch(part: NDArray[Any], rows: slice, found: NDArray[Any], inputs: I
     """Raise for features that are not finite, or of another shape than those before."""
     if part.shape[1:] != found.shape[1:]:
         raise InvalidInputError(
-            f"{inputs.where}: the encoder must give features of one shape; got {found.shape[1:]} and, from input "
-            f"{rows.start} on, {part.shape[1:]}."
+            f"{inputs.where}: the encoder must give features of one shape; got {found.shape[1:]} and, from "
+            f"input {rows.start} on, {part.shape[1:]}."
         )
     bad = np.flatnonzero(~np.isfinite(part.reshape(len(part), -1)).all(axis=1))
     if not bad.size:

@@ -32,8 +32,8 @@ def channel_axis(shape: tuple[int, ...], kind: str) -> int:
 class DeepExplanation(Claims):
     """How much every input of an encoder, such as a pixel, spoke for the cluster.
 
-    Made by `whycluster.explain` of a `whycluster.deep.DeepClustering`. Relevance is in the units of evidence: over
-    an input it adds up to the evidence, but for the `residual`.
+    Made by `whycluster.explain` of a `whycluster.deep.DeepClustering`. Relevance is in the units of
+    evidence: over an input it adds up to the evidence, but for the `residual`.
 
     Attributes
     ----------
@@ -101,7 +101,8 @@ class DeepExplanation(Claims):
         n, *shape = self.relevance.shape
         where = f"{' x '.join(map(str, shape))} {self.units or 'values'}"
         where += "" if self.at is None else f" of layer {self.at!r}"
-        return f"<DeepExplanation of {n} input{'s' * (n != 1)}, {where}, {len(self.labels)} clusters ({self._how()})>"
+        counts = f"{n} input{'s' * (n != 1)}, {where}, {len(self.labels)} clusters"
+        return f"<DeepExplanation of {counts} ({self._how()})>"
 
     def tell(self, row: int = 0) -> str:
         """One input as text: what is claimed, how much speaks for and against, and where it is."""
@@ -183,7 +184,7 @@ class SpatialExplanation:
 
     def __getitem__(self, row: int) -> NDArray[Any]:
         """The heat maps of one input, (K, ...)."""
-        return self.heatmaps[row]
+        return np.asarray(self.heatmaps[row])
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
         return iter(self.heatmaps)

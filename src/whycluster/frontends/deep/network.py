@@ -1,8 +1,8 @@
-"""The network of a deep clustering: an encoder, the network of what clusters its features, and LRP between."""
+"""The network of a deep clustering: an encoder, the network of what clusters its features, LRP between."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,8 +126,8 @@ class DeepNetwork(Network):
     def open(self, X: Any, where: str, **_: Any) -> Any:  # noqa: ARG002  # as of other networks
         """There is no table of features here."""
         raise UnsupportedModelError(
-            f"{where}: this is for models of tables. Of a deep clustering give the head, and model.transform(X) "
-            "as the rows."
+            f"{where}: this is for models of tables. Of a deep clustering give the head, and "
+            "model.transform(X) as the rows."
         )
 
     def to_torch(self, cluster: Any = None) -> torch.nn.Module:
@@ -145,10 +145,10 @@ class DeepNetwork(Network):
         if question.get("background") is not None:
             question["background"] = self.points(question["background"], "explain", "background")[0]
         found = self.last.explain(rows, **question)
+        parts = _by_cluster(found) if self.spatial else [found.relevance.__getitem__]
+        relevance, axis = self._go_down(inputs, rows, arranged, parts, at, units)
         if not self.spatial:
-            (relevance,), axis = self._go_down(inputs, rows, arranged, [found.relevance], at, units)
-            return DeepExplanation.of_features(found, relevance, X, at, units, axis)
-        relevance, axis = self._go_down(inputs, rows, arranged, _by_cluster(found), at, units)
+            return DeepExplanation.of_features(found, relevance[0], X, at, units, axis)
         cluster = found._cluster.reshape(-1, *arranged.places)
         return SpatialExplanation(np.stack(relevance, axis=1), cluster, found, X, at, units, axis)
 
@@ -176,13 +176,14 @@ class DeepNetwork(Network):
         inputs: Inputs,
         points: NDArray[Any],
         arranged: Arrangement,
-        relevance: list[NDArray[Any] | Callable[[slice], NDArray[Any]]],
+        relevance: Sequence[Callable[[slice], NDArray[Any]]],
         at: str | None,
         units: str | None,
     ) -> tuple[list[NDArray[Any]], int]:
         """From the relevance of all points to that of all inputs; and where the channels are in that.
 
-        Of several relevances of the same points, each goes the way down of its own, on the same trace.
+        ``relevance`` are functions that give that of some of the points. Each goes the way down on its own,
+        on the same trace.
         """
         results: list[NDArray[Any]] = []
         axis = 1
@@ -194,8 +195,8 @@ class DeepNetwork(Network):
                 _check_same(trace, arranged.points(to_numpy(trace.features)), points[some], inputs)
                 composite = self._composite(trace)
                 for number, given in enumerate(relevance):
-                    part = given(some) if callable(given) else given[some]
-                    found = trace.propagate(_seed(arranged.to_features(part), trace), composite, at)
+                    seed = _seed(arranged.to_features(given(some)), trace)
+                    found = trace.propagate(seed, composite, at)
                     axis = channel_axis(tuple(found.shape), trace.kind)
                     values = to_numpy(_by_units(found, units, axis))
                     if number == len(results):
@@ -229,10 +230,10 @@ class DeepNetwork(Network):
             if bool(outside.any()):
                 row = start + int(outside.int().argmax())
                 raise InvalidInputError(
-                    f"explain: {inputs.name} must lie within the bounds of the DeepClustering; input {row} does "
-                    f"not, with values from {float(inputs.tensor[row].min()):.4g} to "
-                    f"{float(inputs.tensor[row].max()):.4g}. Normalise images as the bounds say, or leave bounds "
-                    "out."
+                    f"explain: {inputs.name} must lie within the bounds of the DeepClustering; input {row} "
+                    f"does not, with values from {float(inputs.tensor[row].min()):.4g} to "
+                    f"{float(inputs.tensor[row].max()):.4g}. Normalise images as the bounds say, or leave "
+                    "bounds out."
                 )
 
 
@@ -281,7 +282,7 @@ def _check_same(trace: Trace, now: NDArray[Any], before: NDArray[Any], inputs: I
     allowed = _AGREES.get(trace.features.dtype, _AGREES_ROUGHLY) * max(1e-30, float(np.abs(before).max()))
     if not (np.abs(now - before) <= allowed).all():
         raise InvalidInputError(
-            f"{inputs.where}: the encoder must give the same features each time it is run; of the same inputs "
-            f"they differ by up to {float(np.abs(now - before).max()):.3g}. Call encoder.eval(), and leave "
-            "nothing random in its forward."
+            f"{inputs.where}: the encoder must give the same features each time it is run; of the same "
+            f"inputs they differ by up to {float(np.abs(now - before).max()):.3g}. Call encoder.eval(), and "
+            "leave nothing random in its forward."
         )

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.nn import functional as F
+from torch.nn import functional
 
 from whycluster.errors import GradientWarning, UnsupportedModelError
 from whycluster.frontends.deep.composites import AVERAGE, GRADIENT, Composite
@@ -341,7 +341,7 @@ def _max_pool(operation: Operation, relevance: list[Tensor | None], setting: Set
     variable, n_dims = operation.inputs[0], 3 if "3d" in operation.name else 2
     if setting.composite.max_pool == AVERAGE:
         called = operation.called
-        pool = F.avg_pool3d if n_dims == 3 else F.avg_pool2d
+        pool = functional.avg_pool3d if n_dims == 3 else functional.avg_pool2d
         stride = called["stride"] or None
         options = (called["kernel_size"], stride, called["padding"], called["ceil_mode"])
         yield variable, _proportional(lambda x: pool(x, *options), _value(variable, R.dtype), R)
@@ -398,7 +398,7 @@ def _attention(operation: Operation, relevance: list[Tensor | None], setting: Se
         mask = _value(mask, R.dtype)
 
     def attend(v: Tensor) -> Tensor:
-        return F.scaled_dot_product_attention(
+        return functional.scaled_dot_product_attention(
             q, k, v, attn_mask=mask, is_causal=called["is_causal"], scale=called.get("scale")
         )
 
@@ -414,7 +414,7 @@ def _normalised(operation: Operation, relevance: list[Tensor | None], setting: S
     x = _value(operation.inputs[0], R.dtype)
     mean, scale = (extra.to(R.dtype) for extra in operation.extras)
     if operation.name == "native_group_norm":
-        grouped = (x.shape[0], called["group"], -1)
+        grouped: tuple[int, ...] = (x.shape[0], called["group"], -1)
         dims: tuple[int, ...] = (2,)
         per_channel = (1, -1, *[1] * (x.ndim - 2))
         mean, scale = mean[..., None], scale[..., None]
@@ -436,7 +436,7 @@ def _normalised(operation: Operation, relevance: list[Tensor | None], setting: S
     Keep.INPUTS,
 )
 def _batch_norm(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
-    """A scale for each channel; the weights of the operation before it, if there is one, are scaled with it."""
+    """A scale for each channel; the weights of the operation before it, if there is one, are scaled by it."""
     (R,) = relevance[:1]
     assert R is not None
     variable = operation.inputs[0]
@@ -503,12 +503,12 @@ def _unknown(operation: Operation, relevance: list[Tensor | None], setting: Sett
     if setting.composite.unknown != GRADIENT:
         raise UnsupportedModelError(
             f"explain: there is no rule for the operation {operation.name!r} of the encoder{where}. Take the "
-            "features from a layer below it (layer=...), write it with operations that have one, or allow its "
-            'gradient in place of a rule: Composite(..., unknown="gradient").'
+            "features from a layer below it (layer=...), write it with operations that have one, or allow "
+            'its gradient in place of a rule: Composite(..., unknown="gradient").'
         )
     warnings.warn(
-        f"explain: there is no rule for the operation {operation.name!r} of the encoder{where}; its relevance "
-        "is shared by the products of inputs and gradient, and need not add up.",
+        f"explain: there is no rule for the operation {operation.name!r} of the encoder{where}; its "
+        "relevance is shared by the products of inputs and gradient, and need not add up.",
         GradientWarning,
         stacklevel=2,
     )

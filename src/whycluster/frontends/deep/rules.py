@@ -74,7 +74,8 @@ class Rule(ABC):
         ----------
         linear : the operation
         relevance : that of its outputs
-        z : its outputs, without the bias, if they are at hand; they need only be right where there is relevance
+        z : its outputs, without the bias, if they are at hand; they need only be right where there is
+            relevance
         biases : whether the bias is one more contribution, whose share is lost
         """
 
@@ -84,8 +85,8 @@ class Gamma(Rule):
     """LRP-gamma: contributions of the sign of the output count 1 + gamma times.
 
     For inputs of no negative value and a positive output this is the rule of weights w + gamma max(0, w). For
-    others it is generalised: c + gamma max(0, c) where the output is positive, c + gamma min(0, c) where it is
-    negative. No denominator comes near 0 then, however the contributions cancel.
+    others it is generalised: c + gamma max(0, c) where the output is positive, c + gamma min(0, c) where it
+    is negative. No denominator comes near 0 then, however the contributions cancel.
 
     Parameters
     ----------

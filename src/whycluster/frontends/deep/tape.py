@@ -58,7 +58,8 @@ class Variable:
     scales : it weighs or scales something else: attention, a gate, a length
     n_uses : how many operations take it
     producer : the operation that made it; None for the input
-    rectified : what a ReLU made of it, if that is all that became of it: where that is above 0, it is the value
+    rectified : what a ReLU made of it, if that is all that became of it: where that is above 0, it is the
+        value
     """
 
     shape: torch.Size
@@ -116,7 +117,7 @@ class Operation:
         return function(*args, **kwargs)
 
 
-class Tape(TorchDispatchMode):
+class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types it not
     """Records all operations on what is `watched`, inside a ``with`` block.
 
     Parameters
@@ -125,11 +126,11 @@ class Tape(TorchDispatchMode):
     """
 
     def __init__(self, keeps: Callable[[str], Keep]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # as above
         self.operations: list[Operation] = []
         self.running: list[str] = []  # the modules that run now, outermost first
         self._keeps = keeps
-        self._variables = WeakTensorKeyDictionary()
+        self._variables: Any = WeakTensorKeyDictionary()
         self._values: dict[int, list[Variable]] = {}  # whose values are kept, by where they lie
         self._changed: dict[int, torch.Tensor] = {}  # where values were changed in place, and by what name
         self._block = 1
@@ -146,9 +147,9 @@ class Tape(TorchDispatchMode):
         variable: Variable | None = self._variables.get(tensor)
         if variable is None and _place(tensor) in self._changed:
             raise UnsupportedModelError(
-                f"explain: module {self._module!r} of the encoder changes a part of a tensor in place and then "
-                "uses the whole, or the other way round, which relevance cannot be followed through. Put the "
-                "parts together with torch.cat or torch.where."
+                f"explain: module {self._module!r} of the encoder changes a part of a tensor in place and "
+                "then uses the whole, or the other way round, which relevance cannot be followed through. "
+                "Put the parts together with torch.cat or torch.where."
             )
         return variable
 
@@ -249,7 +250,8 @@ class Tape(TorchDispatchMode):
         where = f"module {self._module!r}" if self._module else "its forward"
         raise InvalidInputError(
             "explain: the encoder must give the same features each time it is run, but "
-            f"{where} draws random numbers ({_name(func)}). Call encoder.eval() first, which leaves dropout out."
+            f"{where} draws random numbers ({_name(func)}). Call encoder.eval() first, which leaves dropout "
+            "out."
         )
 
 
@@ -260,7 +262,8 @@ def _name(function: Any) -> str:
 
 def _place(tensor: torch.Tensor) -> int:
     """Where the values of a tensor lie, the same for all views of it."""
-    return tensor.untyped_storage()._cdata
+    place: int = tensor.untyped_storage()._cdata
+    return place
 
 
 def _changed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
