@@ -595,7 +595,8 @@ def test_manhattan_distances_with_priors_do_not_add_over_features() -> None:
 
 def test_metric() -> None:
     assert message(ROWS, metric="chebyshev") == (
-        "neuralize: metric must be one of 'euclidean', 'manhattan', 'cosine', 'dot'; got 'chebyshev'."
+        "neuralize: metric must be one of 'euclidean', 'manhattan', 'cosine', 'dot', 'student'; got "
+        "'chebyshev'."
     )
     assert message(ROWS, model=DBSCAN().fit(ROWS), metric="cosine") == (
         "neuralize: metric is for centroids, or a fitted model with cluster_centers_ and predict; got DBSCAN."

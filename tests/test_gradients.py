@@ -29,6 +29,7 @@ from whycluster.energies import (
     ManhattanEnergy,
     MixedEnergy,
     SquaredEnergy,
+    StudentEnergy,
     TreeEnergy,
 )
 from whycluster.tree import Tree
@@ -75,6 +76,8 @@ ENERGIES: dict[str, Callable[[float], Energy]] = {
     "hard kernel": lambda shift: kernel(shift, np.inf),
     "floor": lambda shift: FloorEnergy(kernel(shift), 4.0, np.full(D, 0.8)),
     "hard floor": lambda shift: FloorEnergy(kernel(shift, np.inf), 4.0, np.full(D, 0.8)),
+    "student": lambda shift: StudentEnergy(normal(K, D) + shift),
+    "student of few degrees": lambda shift: StudentEnergy(normal(K, D) + shift, 0.2),
     "tree": lambda shift: TreeEnergy(TREE, normal(6, D) + shift),
     "linear": lambda _: LinearEnergy(normal(K, D), normal(K, seed=5)),
     "cosine": lambda _: CosineEnergy(normal(K, D)),
@@ -434,6 +437,7 @@ def test_the_layers_of_a_tree(wine: Array) -> None:
         ("Gaussian", ["QuadraticForms", "Differences", "MinPooling"]),
         ("floor", ["SquaredDistances", "SoftPooling", "Floor", "Differences", "MinPooling"]),
         ("cosine", ["UnitLength", "Linear", "MinPooling"]),
+        ("student", ["SquaredDistances", "HeavyTails", "Differences", "MinPooling"]),
     ],
 )
 def test_layers_are_named(kind: str, names: list[str]) -> None:

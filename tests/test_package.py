@@ -30,7 +30,7 @@ LAYERS = [
     {"energies.energy", "fidelity", "columns"},
     {"energies.additive", "energies.linear", "energies.shuffled"},
     {"energies.squared", "energies.gaussian"},
-    {"energies.softmin", "energies.descent", "energies.columns"},
+    {"energies.softmin", "energies.descent", "energies.columns", "energies.student"},
     {"energies.mixing"},
     {"energies"},
     {"propagate", "sequence", "blocks", "labels", "estimators"},

@@ -18,6 +18,7 @@ from sklearn.mixture import GaussianMixture
 from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
+from tests.reference import models
 from tests.reference import sequence as reference
 from whycluster.energies import FloorEnergy, KernelEnergy, LinearEnergy
 from whycluster.energies.shuffled import ShuffledEnergy
@@ -73,8 +74,9 @@ def test_it_is_what_is_written_whatever_the_numbers(seed: int, n_clusters: int, 
         lambda X: wc.Surrogate().fit(X, DBSCAN(eps=2.6).fit_predict(X)),
         lambda X: wc.neuralize(X[::30], metric="cosine"),
         lambda X: wc.neuralize(X[::30], metric="manhattan"),
+        lambda X: wc.neuralize(X[::30], metric="student"),
     ],
-    ids=["full mixture", "diagonal mixture", "tree", "kernel", "floor", "cosine", "manhattan"],
+    ids=["full mixture", "diagonal mixture", "tree", "kernel", "floor", "cosine", "manhattan", "student"],
 )
 def test_every_energy_bears_as_much_as_under_the_joint_rule(wine: Array, fit: Any) -> None:
     model = fit(wine)
@@ -182,6 +184,8 @@ def test_mixtures_have_a_stiffness_of_their_own(wine: Array) -> None:
     assert wc.explain(mixture, wine, rule="sequential").beta == 1.0
     head = wc.neuralize(wine[::50], metric="dot")
     assert wc.explain(head, wine, rule="sequential").beta == 1.0
+    student = wc.neuralize(wine[::50], metric="student")
+    assert wc.explain(student, wine, rule="sequential").beta == 1.0
     cosine = wc.neuralize(wine[::50], metric="cosine")
     plain = wc.explain(cosine, wine).beta
     assert plain is not None
@@ -193,6 +197,7 @@ def test_terms_of_every_energy_are_its_contrasts(wine: Array) -> None:
     for model in (
         BisectingKMeans(4, random_state=0).fit(wine),
         wc.neuralize(wine[::40], metric="manhattan"),
+        wc.neuralize(wine[::40], metric="student"),
         KMeans(4, n_init=1, random_state=0).fit(wine + 1e6),
     ):
         network = wc.neuralize(model)
@@ -208,6 +213,20 @@ def test_terms_of_every_energy_are_its_contrasts(wine: Array) -> None:
             against = wc.explain(network, rows[other], against=label).relevance
             assert out[other, k] == pytest.approx(against, abs=1e-7)
             assert (out[own == k, k] == 0.0).all()
+
+
+def test_pairs_of_a_student_head_are_the_terms(wine: Array) -> None:
+    """All clusters are equally likely before any feature is known, as DEC has it."""
+    centers = wine[::40]
+    exp, joint = both(wc.neuralize(centers, metric="student"), wine)
+    assert exp.beta == 1.0
+
+    def terms(x: Array) -> Array:
+        own = int(((x - centers) ** 2).sum(axis=1).argmin())
+        split = models.student(centers, 1.0, own)
+        return np.array([split(x, k)[1] for k in range(5)])
+
+    check(exp, joint, terms, np.full(5, 0.2), list(range(5)))
 
 
 def test_what_was_said_already_adds_nothing() -> None:

@@ -64,8 +64,8 @@ def explain(
         measured on; by default X itself.
         Give it when explaining a few rows of a known table.
     feature_names : (d,) names for the columns of an array
-    metric : for centroids, how near a row is to them: "euclidean", "manhattan", "cosine" or "dot"; see
-        `neuralize`
+    metric : for centroids, how near a row is to them: "euclidean", "manhattan", "cosine", "dot" or
+        "student"; see `neuralize`
     categorical : for KPrototypes, the columns that it was fitted on as categories, in the order of its fit;
         by default those of X that hold no numbers
     at : for a `whycluster.deep.DeepClustering`, the name of a layer of its encoder: relevance is that of what

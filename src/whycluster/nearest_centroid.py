@@ -9,7 +9,14 @@ from numpy.typing import ArrayLike
 
 from whycluster.agreement import Agreement
 from whycluster.arrays import Floats
-from whycluster.energies import CosineEnergy, Energy, LinearEnergy, ManhattanEnergy, SquaredEnergy
+from whycluster.energies import (
+    CosineEnergy,
+    Energy,
+    LinearEnergy,
+    ManhattanEnergy,
+    SquaredEnergy,
+    StudentEnergy,
+)
 from whycluster.errors import InvalidInputError
 from whycluster.network import Network
 from whycluster.table import open_table
@@ -19,6 +26,7 @@ METRICS: dict[str, Callable[[Floats], Energy]] = {
     "manhattan": ManhattanEnergy,
     "cosine": CosineEnergy,
     "dot": LinearEnergy,
+    "student": StudentEnergy,
 }
 
 
@@ -36,8 +44,9 @@ def nearest_centroid(
     Parameters
     ----------
     centroids : (K, d)
-    metric : how near a centroid is: "euclidean", "manhattan", "cosine" (spherical k-means) or "dot" (a soft
-        head: the probabilities are the softmax of the products)
+    metric : how near a centroid is: "euclidean", "manhattan", "cosine" (spherical k-means), "dot" (a soft
+        head: the probabilities are the softmax of the products) or "student" (the head of DEC and IDEC: the
+        probabilities are those of Student's t-distribution)
     labels : (K,) the model's names for its clusters
     feature_names : (d,) what the model calls its columns
     predict : the model's own prediction, for a model that only may be a nearest-centroid one: every
@@ -56,5 +65,6 @@ def nearest_centroid(
         )
     energy = METRICS[metric](table.to_array())
     rule = "the nearest of its cluster_centers_" + f" ({metric})" * (metric != "euclidean")
-    verify = None if predict is None else Agreement(energy, predict, rule, kind, feature_names is not None)
+    compared = energy.squares if isinstance(energy, StudentEnergy) else energy  # they assign alike
+    verify = None if predict is None else Agreement(compared, predict, rule, kind, feature_names is not None)
     return Network(energy, labels=labels, feature_names=feature_names, verify=verify)

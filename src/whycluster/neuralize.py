@@ -83,8 +83,9 @@ def neuralize(model: Any, *, metric: str | None = None, categorical: Sequence[in
     model : a fitted clustering model, or its centroids as an array or data frame of shape (K, d), which
         are then the clusters 0..K-1
     metric : for centroids, and models of no known class that have some, how near a row is to them:
-        "euclidean" (the default), "manhattan", "cosine" (spherical k-means) or "dot" (a soft head, whose
-        probabilities are the softmax of the products)
+        "euclidean" (the default), "manhattan", "cosine" (spherical k-means), "dot" (a soft head, whose
+        probabilities are the softmax of the products) or "student" (the head of DEC and IDEC, whose
+        probabilities are those of Student's t-distribution)
     categorical : for KPrototypes, the columns that it was fitted on as categories, as in its fit
 
     Returns

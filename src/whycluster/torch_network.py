@@ -23,6 +23,7 @@ from whycluster.energies import (
     ManhattanEnergy,
     MixedEnergy,
     SquaredEnergy,
+    StudentEnergy,
     TreeEnergy,
 )
 from whycluster.errors import UnsupportedModelError
@@ -121,6 +122,22 @@ class SquaredDistances(torch.nn.Module):
         """Nothing is expanded, so that no digits are lost."""
         squares = (x.unsqueeze(-2) - self.get_buffer("prototypes")).square() * self.get_buffer("scale")
         return squares.sum(dim=-1) + self.get_buffer("bias")
+
+
+class HeavyTails(torch.nn.Module):
+    """s_k = (alpha + 1) / 2 log(1 + d_k^2 / alpha), of squared distances: (n, K) to (n, K)."""
+
+    def __init__(self, alpha: float) -> None:
+        super().__init__()
+        self.alpha = alpha
+
+    def forward(self, squares: torch.Tensor) -> torch.Tensor:
+        """But for what all share, the negative logarithms of Student's t."""
+        return (self.alpha / 2 + 0.5) * torch.log1p(squares / self.alpha)
+
+    def extra_repr(self) -> str:
+        """Shown by print."""
+        return f"alpha={self.alpha:.4g}"
 
 
 class ManhattanDistances(torch.nn.Module):
@@ -262,6 +279,13 @@ def _tree(energy: TreeEnergy, clusters: Codes) -> torch.nn.Module:
     return torch.nn.Sequential(
         _distances(energy.nodes, left, left + 1), WayPooling([energy.tree.paths[c] for c in clusters])
     )
+
+
+@build.register
+def _student(energy: StudentEnergy, clusters: Codes) -> torch.nn.Module:
+    squares = energy.squares
+    distances = SquaredDistances(squares.prototypes, squares.scale, np.zeros(energy.n_clusters))
+    return _compare(energy, clusters, distances, HeavyTails(energy.alpha))
 
 
 @build.register

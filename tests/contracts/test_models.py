@@ -53,6 +53,20 @@ class SphericalKMeans:
         return np.asarray((X @ self.cluster_centers_.T).argmax(axis=1))
 
 
+class DeepClusters:
+    """Centers in a space of embeddings, and the soft assignments of DEC around them."""
+
+    def __init__(self, X: Array) -> None:
+        self.cluster_centers_ = X[::25].copy()
+
+    def soft(self, X: Array) -> Array:
+        q = 1.0 / (1.0 + ((X[:, None] - self.cluster_centers_) ** 2).sum(axis=2))
+        return np.asarray(q / q.sum(axis=1, keepdims=True))
+
+    def predict(self, X: Array) -> Array:
+        return np.asarray(self.soft(X).argmax(axis=1))
+
+
 def _faiss(X: Array, spherical: bool = False) -> Any:
     model = faiss.Kmeans(X.shape[1], 6, seed=1, min_points_per_centroid=1, spherical=spherical)
     model.train(X)
@@ -203,6 +217,20 @@ def test_spherical_kmeans_is_said_by_the_user(data: tuple[Array, Array]) -> None
     assert (wc.explain(model.cluster_centers_, X, metric="cosine").cluster == model.predict(X)).all()
     with pytest.raises(wc.UnsupportedModelError, match=r"nearest of its cluster_centers_ \(manhattan\)"):
         wc.neuralize(model, metric="manhattan").assign(X)
+
+
+def test_a_student_head_is_said_by_the_user(data: tuple[Array, Array]) -> None:
+    X, _ = data
+    model = DeepClusters(X)
+    net = wc.neuralize(model, metric="student")
+    assert net.is_checked
+    exp, q = net.explain(X), np.sort(model.soft(X), axis=1)
+    assert (net.assign(X) == model.predict(X)).all()
+    assert (exp.cluster == model.predict(X)).all()
+    assert np.abs(exp.evidence - np.log(q[:, -1] / q[:, -2])).max() <= 1e-12 * exp.evidence.max()
+    assert np.abs(exp.residual).max() <= 1e-12 * exp.evidence.max()
+    above = wc.explain(model.cluster_centers_, X, metric="student", threshold=0.3)
+    assert ((above.evidence > 0) == (q[:, -1] > 0.3)).all()
 
 
 @pytest.mark.parametrize("make", [pd.DataFrame, sp.csr_array])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import Decimal, localcontext
 
 import numpy as np
 
@@ -49,6 +50,29 @@ def cosine(directions: Matrix) -> Split:
         mu = directions[k]
         parts = -x * mu / (np.linalg.norm(x) * np.linalg.norm(mu))
         return float(parts.sum()), parts
+
+    return split
+
+
+def student(centers: Matrix, alpha: float, c: int) -> Split:
+    """s_k - s_c for s_k = (alpha + 1) / 2 log(1 + |x - mu_k|^2 / alpha), and e_k - e_c.
+
+    The split of a pair depends on both: the differences of squares, times what makes them add up to
+    s_k - s_c. In a hundred digits, so that a difference of two logarithms may be written as one.
+    """
+
+    def split(x: Vector, k: int) -> tuple[float, Vector]:
+        with localcontext() as context:
+            context.prec = 100
+            a = Decimal(float(alpha))
+            rival = [
+                (Decimal(float(v)) - Decimal(float(mu))) ** 2 for v, mu in zip(x, centers[k], strict=True)
+            ]
+            own = [(Decimal(float(v)) - Decimal(float(mu))) ** 2 for v, mu in zip(x, centers[c], strict=True)]
+            h = (a + 1) / 2 * ((1 + sum(rival) / a).ln() - (1 + sum(own) / a).ln())
+            apart = sum(rival) - sum(own)
+            rate = h / apart if apart != 0 else (a + 1) / 2 / (a + sum(own))
+            return float(h), np.array([float(rate * (r - o)) for r, o in zip(rival, own, strict=True)])
 
     return split
 
@@ -105,6 +129,18 @@ def explain_row(x: Vector, split: Split, n_clusters: int, c: int, beta: float) -
         p_k = exponentials[k] / sum(exponentials.values())
         result += p_k * (f / h[k] if h[k] != 0 else 1.0) * (split(x, k)[1] - e_c)
     return result
+
+
+def joint_row(x: Vector, split: Split, n_clusters: int, c: int, beta: float) -> Vector:
+    """R = f_c sum_k p_k (e_k - e_c) / sum_k p_k h_k."""
+    s_c, e_c = split(x, c)
+    rivals = [k for k in range(n_clusters) if k != c]
+    h = {k: split(x, k)[0] - s_c for k in rivals}
+    f = min(h.values())
+    p = {k: math.exp(-beta * (h[k] - f)) for k in rivals}
+    below = sum(p[k] * h[k] for k in rivals)
+    above = sum(p[k] * (split(x, k)[1] - e_c) for k in rivals)
+    return np.asarray(above * (f / below if below != 0 else 1 / sum(p.values())))
 
 
 def explain(X: Matrix, split: Split, n_clusters: int, beta: float | None = None) -> Matrix:

@@ -14,6 +14,7 @@ from whycluster.energies.linear import CosineEnergy, LinearEnergy
 from whycluster.energies.mixing import BentEnergy, LinearMap, through
 from whycluster.energies.softmin import FloorEnergy, KernelEnergy
 from whycluster.energies.squared import SquaredEnergy
+from whycluster.energies.student import StudentEnergy
 
 __all__ = [
     "AdditiveEnergy",
@@ -30,6 +31,7 @@ __all__ = [
     "ManhattanEnergy",
     "MixedEnergy",
     "SquaredEnergy",
+    "StudentEnergy",
     "TreeEnergy",
     "through",
 ]
