@@ -1,8 +1,9 @@
-"""How faithful is an explanation? Algorithm 1 of the paper, methods to compare, and sanity checks."""
+"""How faithful is an explanation? Algorithm 1 of the paper, methods, sanity checks, segments of images."""
 
 from whycluster.evaluation import checks
 from whycluster.evaluation.comparison import Comparison, compare
 from whycluster.evaluation.flipping import Flipping, flipping_auc
+from whycluster.evaluation.matching import Matching, match
 from whycluster.evaluation.methods import METHODS, Method, shapley_values
 from whycluster.evaluation.samplers import ConditionalKDE
 
@@ -11,9 +12,11 @@ __all__ = [
     "Comparison",
     "ConditionalKDE",
     "Flipping",
+    "Matching",
     "Method",
     "checks",
     "compare",
     "flipping_auc",
+    "match",
     "shapley_values",
 ]
