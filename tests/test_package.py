@@ -46,6 +46,9 @@ LAYERS = [
     {"text.explanation"},
     {"text.pipeline"},
     {"text"},
+    {"deep.scan", "deep.images"},
+    {"deep.heatmaps"},
+    {"deep"},
     {"nearest_centroid", "surrogate"},
     {"neuralize"},
     {

@@ -22,13 +22,14 @@ from whycluster.network import Network
 from whycluster.neuralize import neuralize
 
 if TYPE_CHECKING:
+    from whycluster import deep as deep
     from whycluster import evaluation, tabular, text
     from whycluster.kernel_kmeans import KernelKMeans
     from whycluster.surrogate import Surrogate
 
 __version__ = "0.1.0"
 
-__all__ = [
+__all__ = [  # without deep: ``from whycluster import *`` has to work where there is no torch
     "ColumnWarning",
     "Explanation",
     "FidelityWarning",
@@ -50,8 +51,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What needs scikit-learn, which takes its time to load, when it is asked for."""
-    if name in ("evaluation", "tabular", "text"):
+    """What needs scikit-learn or torch, which take their time to load, when it is asked for."""
+    if name in ("deep", "evaluation", "tabular", "text"):
         import importlib
 
         return importlib.import_module(f"whycluster.{name}")
