@@ -62,7 +62,7 @@ def load(folder: Path, widths: Sequence[int] = WIDTHS) -> VGG16:
 
 
 def load_torchvision(path: Path, widths: Sequence[int] = WIDTHS) -> VGG16:
-    """The network with the weights of torchvision's vgg16, saved as a state dict; its classifier is left out."""
+    """The network with the weights of a saved state dict of torchvision's vgg16, without its classifier."""
     state = torch.load(path, map_location="cpu", weights_only=True)
     return _filled(
         {name: value.float() for name, value in state.items() if name.startswith("features.")}, widths
@@ -91,4 +91,4 @@ def read_image(path: Path, size: int) -> NDArray[np.float32]:
     """An image file as (3, size, size) from 0 to 1, stretched to a square."""
     with Image.open(path) as image:
         square = image.convert("RGB").resize((size, size), Image.Resampling.BICUBIC)
-    return np.asarray(square, dtype=np.float32).transpose(2, 0, 1) / np.float32(255)
+    return np.asarray(np.asarray(square).transpose(2, 0, 1) / np.float32(255), np.float32)

@@ -155,9 +155,10 @@ def test_the_core_works_where_no_optional_library_is_installed(core: Path) -> No
     code = """
 from whycluster.cli import main
 main(["demo"])
+from whycluster import *
 import whycluster as wc
 exp = wc.explain([[0.0], [1.0]], [[0.2]])
-for call in (exp.to_frame, exp.to_shap, wc.neuralize([[0.0], [1.0]]).to_torch):
+for call in (exp.to_frame, exp.to_shap, wc.neuralize([[0.0], [1.0]]).to_torch, lambda: wc.deep):
     try:
         call()
     except wc.MissingDependencyError as error:
@@ -175,6 +176,7 @@ for call in (exp.to_frame, exp.to_shap, wc.neuralize([[0.0], [1.0]]).to_torch):
         "to_frame: a data frame needs pandas, polars or pyarrow, and none is installed: pip install pandas\n"
         'to_shap needs shap: pip install "whycluster[shap]"\n'
         'to_torch needs torch: pip install "whycluster[deep]"\n'
+        'wc.deep needs torch: pip install "whycluster[deep]"\n'
     )
 
 
@@ -210,6 +212,11 @@ def test_public_names_are_documented_and_there() -> None:
         wc.tabular.pipeline,
         wc.tabular.encoder,
         wc.text.WordVectors,
+        wc.deep.fit_scan,
+        wc.deep.spiral,
+        wc.deep.normalize,
+        wc.deep.pixel_bounds,
+        wc.deep.draw_grid,
     ],
 )
 def test_every_parameter_is_documented(function: Any) -> None:

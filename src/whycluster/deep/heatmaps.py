@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +23,7 @@ _COLOURS = "bwr"  # blue, white, red
 
 
 def draw_grid(
-    rows: Sequence[Any],
+    rows: Iterable[Any],
     *,
     titles: Sequence[str] | None = None,
     images: Sequence[Any] | None = None,
@@ -100,12 +100,12 @@ def _check_count(given: Sequence[Any] | None, expected: int, name: str, what: st
 def _checked_maps(row: Any, place: int, pool: int) -> list[Floats]:
     """The heat maps of a row, pooled."""
     maps = []
-    for k, values in enumerate(row):
+    for k, values in enumerate(row if hasattr(row, "__iter__") else [row]):
         heat = np.asarray(values)
         if heat.ndim != 2 or 0 in heat.shape or heat.dtype.kind not in "fiu":
             raise InvalidInputError(
                 f"{_WHERE}: heat maps must be numbers of shape (H, W); number {k} of row {place} is "
-                f"{heat.dtype} of shape {heat.shape}."
+                f"{heat.dtype} of shape {heat.shape}. Give a list of heat maps for each row."
             )
         if not np.isfinite(heat).all():
             raise InvalidInputError(f"{_WHERE}: heat maps must be finite; number {k} of row {place} is not.")

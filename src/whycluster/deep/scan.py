@@ -13,6 +13,7 @@ from whycluster.estimators import check_whole
 from whycluster.progress import Progress
 
 _BLOCK = 1 << 22  # numbers in a block of similarities, or of neighbours' probabilities: 16 MB
+_SINGLE: Any = {"dtype": torch.float32, "device": "cpu"}  # whatever torch's defaults have been set to
 _WHERE = "fit_scan"
 
 
@@ -55,7 +56,7 @@ def fit_scan(
     n_epochs : how often each row is seen
     batch_size : rows of one step, about; the evenness of clusters is judged on these, so that there should be
         several for each cluster. At most n.
-    learning_rate : of Adam
+    learning_rate : of Adam, at most 1
     n_init : how many heads are trained
     random_state : seed of starts, batches and choices of neighbours, a whole number from 0 to 2^63 - 1
 
@@ -72,7 +73,7 @@ def fit_scan(
     >>> wc.deep.fit_scan(pixels, 10, n_epochs=2, n_init=1)
     Linear(in_features=64, out_features=10, bias=True)
     """
-    with torch.inference_mode(False), torch.no_grad(), torch.device("cpu"):
+    with torch.inference_mode(False), torch.no_grad():
         rows = _checked_features(features)
         _check_parameters(len(rows), n_clusters, neighbours, batch_size)
         _check_training(n_epochs, n_init, random_state, learning_rate, entropy_weight)
@@ -114,8 +115,8 @@ def _tensor(features: Any) -> torch.Tensor:
         raise TypeError(array.dtype)
     if array.dtype.kind == "u":
         array = array.astype(np.float32)  # torch has few operations for most of these
-    # A copy where torch could not read it as it is: negative strides, memory that must not be written to
-    return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+    # A copy where torch could not read it as it is: the order of bytes, negative strides, read-only memory
+    return torch.from_numpy(np.require(array, array.dtype.newbyteorder("="), ["C", "W"]))
 
 
 def _kind(rows: torch.Tensor) -> str:
@@ -144,8 +145,10 @@ def _check_training(
     check_whole(random_state, 0, _WHERE, "random_state")
     if random_state >= 1 << 63:
         raise InvalidInputError(f"{_WHERE}: random_state must be less than 2^63; got {random_state}.")
-    if not is_real(learning_rate) or not 0 < learning_rate < float("inf"):
-        raise InvalidInputError(f"{_WHERE}: learning_rate must be a positive number; got {learning_rate!r}.")
+    if not is_real(learning_rate) or not 0 < learning_rate <= 1:
+        raise InvalidInputError(
+            f"{_WHERE}: learning_rate must be above 0 and at most 1; got {learning_rate!r}."
+        )
     if not is_real(entropy_weight) or not 0 <= entropy_weight < float("inf"):
         raise InvalidInputError(
             f"{_WHERE}: entropy_weight must be a number of at least 0; got {entropy_weight!r}."
@@ -200,10 +203,10 @@ class _Heads:
         self._generator = torch.Generator().manual_seed(random_state)
         n_features = z.shape[1]
         size = (n_features, n_heads * n_clusters)
-        start = torch.randn(size, generator=self._generator, dtype=torch.float32) / n_features**0.5
+        start = torch.randn(size, generator=self._generator, **_SINGLE) / n_features**0.5
         changes = z.any(dim=0)  # without a gradient, the other features would keep their random weights
         self._weight = torch.where(changes[:, None], start, 0.0)
-        self._bias = torch.zeros(size[1], dtype=torch.float32)
+        self._bias = torch.zeros(size[1], **_SINGLE)
 
     def train(
         self, z: torch.Tensor, near: torch.Tensor, n_epochs: int, batch_size: int, learning_rate: float
@@ -214,16 +217,24 @@ class _Heads:
         n_batches = len(z) // batch_size  # of equal size but for one row
         with Progress("SCAN", n_epochs) as bar, torch.enable_grad():
             for _ in range(n_epochs):
-                order = torch.randperm(len(z), generator=self._generator)
+                order = torch.randperm(len(z), generator=self._generator, device="cpu")
                 for rows in order.tensor_split(n_batches):
-                    choice = torch.randint(near.shape[1], rows.shape, generator=self._generator)
-                    log_p = self._log_probabilities(z[rows])
-                    log_q = self._log_probabilities(z[near[rows, choice]])
-                    loss = _disagreement(log_p, log_q).mean(dim=0) - self._entropy_weight * _evenness(log_p)
                     optimizer.zero_grad()
-                    loss.sum().backward()  # type: ignore[no-untyped-call]  # torch has no type for it
+                    self._batch_loss(z[rows], z[self._choose(near[rows])]).backward()  # type: ignore[no-untyped-call]  # torch has no type for it
                     optimizer.step()
                 bar.step()
+
+    def _choose(self, near: torch.Tensor) -> torch.Tensor:
+        """A random one of each row's neighbours, (b,)."""
+        size = (len(near), 1)
+        choice = torch.randint(near.shape[1], size, generator=self._generator, device="cpu")
+        return near.gather(1, choice)[:, 0]
+
+    def _batch_loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """The losses of all heads, added up, for rows and a neighbour of each."""
+        log_p, log_q = self._log_probabilities(x), self._log_probabilities(y)
+        losses = _disagreement(log_p, log_q).mean(dim=0) - self._entropy_weight * _evenness(log_p)
+        return losses.sum()
 
     def _log_probabilities(self, z: torch.Tensor) -> torch.Tensor:
         """The log p of each row under each head, (b, H, K)."""
@@ -234,8 +245,6 @@ class _Heads:
         weights = self._weight.view(-1, *self._shape).permute(1, 2, 0)
         biases = self._bias.view(self._shape)
         losses = torch.stack([self._loss(z, near, *head) for head in zip(weights, biases, strict=True)])
-        if not losses.isfinite().all():
-            raise InvalidInputError(f"{_WHERE}: the training has diverged. Give a smaller learning_rate.")
         least = int(losses.argmin())
         return weights[least], biases[least]
 
