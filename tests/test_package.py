@@ -46,8 +46,19 @@ LAYERS = [
     {"text.explanation"},
     {"text.pipeline"},
     {"text"},
+    {"deep.scan", "deep.images"},
+    {"deep.heatmaps"},
+    {"frontends.deep", "frontends.deep.tape", "frontends.deep.rules"},
+    {"frontends.deep.composites"},
+    {"frontends.deep.operations"},
+    {"frontends.deep.lrp"},
+    {"frontends.deep.encoder", "frontends.deep.explanation"},
+    {"frontends.deep.network"},
     {"nearest_centroid", "surrogate"},
     {"neuralize"},
+    {"deep.clustering", "deep.relevance"},
+    {"deep.spatial"},
+    {"deep"},
     {
         "adapters",
         "adapters.sklearn",
@@ -152,9 +163,10 @@ def test_the_core_works_where_no_optional_library_is_installed(core: Path) -> No
     code = """
 from whycluster.cli import main
 main(["demo"])
+from whycluster import *
 import whycluster as wc
 exp = wc.explain([[0.0], [1.0]], [[0.2]])
-for call in (exp.to_frame, exp.to_shap, wc.neuralize([[0.0], [1.0]]).to_torch):
+for call in (exp.to_frame, exp.to_shap, wc.neuralize([[0.0], [1.0]]).to_torch, lambda: wc.deep):
     try:
         call()
     except wc.MissingDependencyError as error:
@@ -172,6 +184,7 @@ for call in (exp.to_frame, exp.to_shap, wc.neuralize([[0.0], [1.0]]).to_torch):
         "to_frame: a data frame needs pandas, polars or pyarrow, and none is installed: pip install pandas\n"
         'to_shap needs shap: pip install "whycluster[shap]"\n'
         'to_torch needs torch: pip install "whycluster[deep]"\n'
+        'wc.deep needs torch: pip install "whycluster[deep]"\n'
     )
 
 
@@ -207,6 +220,15 @@ def test_public_names_are_documented_and_there() -> None:
         wc.tabular.pipeline,
         wc.tabular.encoder,
         wc.text.WordVectors,
+        wc.deep.DeepClustering,
+        wc.deep.lrp,
+        wc.deep.spatial_clusters,
+        wc.deep.Composite,
+        wc.deep.fit_scan,
+        wc.deep.spiral,
+        wc.deep.normalize,
+        wc.deep.pixel_bounds,
+        wc.deep.draw_grid,
     ],
 )
 def test_every_parameter_is_documented(function: Any) -> None:

@@ -23,13 +23,14 @@ from whycluster.network import Network
 from whycluster.neuralize import neuralize
 
 if TYPE_CHECKING:
-    from whycluster import deep, evaluation, tabular, text
+    from whycluster import deep as deep
+    from whycluster import evaluation, tabular, text
     from whycluster.kernel_kmeans import KernelKMeans
     from whycluster.surrogate import Surrogate
 
 __version__ = "0.1.0"
 
-__all__ = [
+__all__ = [  # without deep: ``from whycluster import *`` has to work where there is no torch
     "ColumnWarning",
     "Explanation",
     "FidelityWarning",
@@ -42,7 +43,6 @@ __all__ = [
     "Surrogate",
     "UnsupportedModelError",
     "WhyClusterError",
-    "deep",
     "elementwise",
     "evaluation",
     "explain",
@@ -53,7 +53,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What needs scikit-learn, which takes its time to load, when it is asked for."""
+    """What needs scikit-learn or torch, which take their time to load, when it is asked for."""
     if name in ("deep", "evaluation", "tabular", "text"):
         import importlib
 

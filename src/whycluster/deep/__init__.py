@@ -8,13 +8,18 @@ except ImportError as error:
     raise MissingDependencyError('wc.deep needs torch: pip install "whycluster[deep]"') from error
 
 from whycluster.deep.clustering import DeepClustering
+from whycluster.deep.heatmaps import draw_grid
+from whycluster.deep.images import IMAGENET_MEAN, IMAGENET_STD, normalize, pixel_bounds, spiral
 from whycluster.deep.relevance import lrp
+from whycluster.deep.scan import fit_scan
 from whycluster.deep.spatial import spatial_clusters
 from whycluster.frontends.deep.composites import Composite, Place
 from whycluster.frontends.deep.explanation import DeepExplanation, SpatialExplanation
 from whycluster.frontends.deep.rules import ZB, Epsilon, Flat, Gamma, Rule, WSquared, ZPlus
 
 __all__ = [
+    "IMAGENET_MEAN",
+    "IMAGENET_STD",
     "ZB",
     "Composite",
     "DeepClustering",
@@ -27,6 +32,11 @@ __all__ = [
     "SpatialExplanation",
     "WSquared",
     "ZPlus",
+    "draw_grid",
+    "fit_scan",
     "lrp",
+    "normalize",
+    "pixel_bounds",
     "spatial_clusters",
+    "spiral",
 ]

@@ -1,0 +1,94 @@
+"""VGG-16 without its classifier (Simonyan and Zisserman, 2015), and images as it takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+WIDTHS = (64, 128, 256, 512, 512)  # channels of the five blocks
+DEPTHS = (2, 2, 3, 3, 3)  # convolutions of each
+BLOCKS = {1: "features.4", 2: "features.9", 3: "features.16", 4: "features.23", 5: "features.30"}
+"""The layer whose output is that of each block: its pooling."""
+
+
+class VGG16(torch.nn.Module):
+    """The convolutions of VGG-16, with the names and numbers that torchvision's layers have.
+
+    Parameters
+    ----------
+    widths : channels of the five blocks
+    """
+
+    def __init__(self, widths: Sequence[int] = WIDTHS) -> None:
+        super().__init__()
+        layers: list[torch.nn.Module] = []
+        n_before = 3
+        for width, depth in zip(widths, DEPTHS, strict=True):
+            for _ in range(depth):
+                layers += [torch.nn.Conv2d(n_before, width, 3, padding=1), torch.nn.ReLU()]
+                n_before = width
+            layers.append(torch.nn.MaxPool2d(2))
+        self.features = torch.nn.Sequential(*layers)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Normalised images (n, 3, H, W) to (n, 512, H / 32, W / 32)."""
+        out: torch.Tensor = self.features(x)
+        return out
+
+
+def load(folder: Path, widths: Sequence[int] = WIDTHS) -> VGG16:
+    """The network with the weights of the npz files in a folder.
+
+    Their arrays are named ``conv1_1.weight``, ``conv1_1.bias`` to ``conv5_3.bias``, in float16 or wider.
+    """
+    arrays: dict[str, NDArray[np.floating]] = {}
+    for path in sorted(folder.glob("*.npz")):
+        with np.load(path, allow_pickle=False) as part:
+            arrays.update(part)
+    if not arrays:
+        raise FileNotFoundError(f"no npz files with the weights of VGG-16 in {folder}")
+    names = {
+        f"{theirs}.{kind}": f"{ours}.{kind}" for theirs, ours in _layers() for kind in ("weight", "bias")
+    }
+    return _filled(
+        {names.get(name, name): torch.from_numpy(array.astype(np.float32)) for name, array in arrays.items()},
+        widths,
+    )
+
+
+def load_torchvision(path: Path, widths: Sequence[int] = WIDTHS) -> VGG16:
+    """The network with the weights of a saved state dict of torchvision's vgg16, without its classifier."""
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    return _filled(
+        {name: value.float() for name, value in state.items() if name.startswith("features.")}, widths
+    )
+
+
+def _layers() -> list[tuple[str, str]]:
+    """Of each convolution, its block and place in it, and its number among all layers."""
+    found, number = [], 0
+    for block, depth in enumerate(DEPTHS, start=1):
+        for place in range(1, depth + 1):
+            found.append((f"conv{block}_{place}", f"features.{number}"))
+            number += 2  # with its ReLU
+        number += 1  # the pooling
+    return found
+
+
+def _filled(state: Mapping[str, torch.Tensor], widths: Sequence[int]) -> VGG16:
+    with torch.device("meta"):  # no weights are drawn that are then thrown away
+        model = VGG16(widths)
+    model.load_state_dict(state, assign=True)
+    return model.eval()
+
+
+def read_image(path: Path, size: int) -> NDArray[np.float32]:
+    """An image file as (3, size, size) from 0 to 1, stretched to a square."""
+    with Image.open(path) as image:
+        square = image.convert("RGB").resize((size, size), Image.Resampling.BICUBIC)
+    return np.asarray(np.asarray(square).transpose(2, 0, 1) / np.float32(255), np.float32)

@@ -1,0 +1,144 @@
+"""Images as a deep network takes them: channels first, and normalised."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster.arrays import is_real
+from whycluster.errors import InvalidInputError
+from whycluster.estimators import check_whole
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+_FINER = 4  # points along each side of a pixel: 17 shades at an edge
+
+
+def spiral(size: int = 448, turns: float = 4.0, width: float = 0.5) -> NDArray[np.float32]:
+    """A black spiral on white, whose edges have all orientations, of both kinds.
+
+    The arm of an Archimedean spiral begins in the middle and ends, cut off, near the border.
+
+    Parameters
+    ----------
+    size : pixels of a side
+    turns : how often the arm goes round; a positive number
+    width : of the arm, as a part of the distance from one turn to the next; between 0 and 1
+
+    Returns
+    -------
+    (3, size, size) array of float32
+        from 0, black, to 1, white; pixels at an edge are grey by the part that is white
+    """
+    check_whole(size, 1, "spiral", "size")
+    if not is_real(turns) or not 0 < turns < float("inf"):
+        raise InvalidInputError(f"spiral: turns must be a positive number; got {turns!r}.")
+    if not is_real(width) or not 0 < width < 1:
+        raise InvalidInputError(f"spiral: width must be a number between 0 and 1; got {width!r}.")
+    n = int(size)
+    place = ((np.arange(n * _FINER) + 0.5) / (n * _FINER) - 0.5) * 2 / 0.95  # a margin around it
+    x, y = place[None, :], -place[:, None]
+    angle = np.arctan2(y, x) / (2 * np.pi) % 1.0  # in turns
+    # How many turns the arm has made where it passes here: its middle is where that has the same angle
+    passed = np.hypot(x, y) * (turns + width / 2)
+    turn = np.round(passed - angle) + angle
+    black = (np.abs(passed - turn) < width / 2) & (turn >= 0) & (turn <= turns)
+    white = 1.0 - black.reshape(n, _FINER, n, _FINER).mean(axis=(1, 3))
+    return np.repeat(white[None].astype(np.float32), 3, axis=0)
+
+
+def normalize(
+    images: Any, mean: Sequence[float] = IMAGENET_MEAN, std: Sequence[float] = IMAGENET_STD
+) -> NDArray[np.float32]:
+    """Images as a network takes them that was trained with this mean and standard deviation.
+
+    Parameters
+    ----------
+    images : one image or several of one size: bytes with channels last, (H, W, 3) or (n, H, W, 3), as image
+        files are read, or numbers from 0 to 1 with channels first, (3, H, W) or (n, 3, H, W). The channels
+        are red, green and blue.
+    mean, std : of each channel, in images from 0 to 1; by default those of ImageNet
+
+    Returns
+    -------
+    (n, 3, H, W) array of float32
+        (image - mean) / std, with n = 1 for one image
+
+    Examples
+    --------
+    >>> import whycluster as wc
+    >>> wc.deep.normalize(wc.deep.spiral()).shape
+    (1, 3, 448, 448)
+    """
+    mean32, std32 = _checked_moments(mean, std, "normalize")
+    return _normalized(read_images(images, "normalize"), mean32, std32)
+
+
+def pixel_bounds(
+    mean: Sequence[float] = IMAGENET_MEAN, std: Sequence[float] = IMAGENET_STD
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The least and the greatest value that a normalised pixel can have, (3,) each: black and white.
+
+    Parameters
+    ----------
+    mean, std : of each channel, as given to `normalize`
+    """
+    mean32, std32 = _checked_moments(mean, std, "pixel_bounds")
+    ends = np.stack([np.zeros((3, 1, 1), np.float32), np.ones((3, 1, 1), np.float32)])
+    low, high = _normalized(ends, mean32, std32)[:, :, 0, 0]
+    return low, high
+
+
+def read_images(images: Any, where: str) -> NDArray[np.float32]:
+    """The images as numbers from 0 to 1 with channels first, (n, 3, H, W); a new array or the user's own."""
+    try:
+        array = np.asarray(images)
+    except ValueError:  # images of different sizes
+        array = np.empty(0, dtype=object)
+    batch = array[None] if array.ndim == 3 else array
+    if not _are_images(batch):
+        raise InvalidInputError(
+            f"{where}: images must be uint8 of shape (H, W, 3) or (n, H, W, 3), or floats from 0 to 1 of "
+            f"shape (3, H, W) or (n, 3, H, W); got {array.dtype} of shape {array.shape}. "
+            f"Images of different sizes have to be resized first."
+        )
+    if batch.dtype == np.uint8:
+        return np.asarray(batch.transpose(0, 3, 1, 2) / np.float32(255), np.float32)
+    if not (batch.min() >= 0 and batch.max() <= 1):  # NaN is not either
+        raise InvalidInputError(
+            f"{where}: images of floats must lie from 0 to 1; got values from {batch.min():.4g} to "
+            f"{batch.max():.4g}. Divide by the greatest value that a pixel can have, and normalize later."
+        )
+    return batch.astype(np.float32, copy=False)
+
+
+def _are_images(batch: NDArray[Any]) -> bool:
+    if batch.ndim != 4 or 0 in batch.shape:
+        return False
+    if batch.dtype == np.uint8:
+        return bool(batch.shape[3] == 3)
+    return batch.dtype.kind == "f" and bool(batch.shape[1] == 3)
+
+
+def _checked_moments(mean: Any, std: Any, where: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    found = []
+    for name, value in (("mean", mean), ("std", std)):
+        array = np.asarray(value)
+        fits = array.shape == (3,) and array.dtype.kind in "fiu" and np.isfinite(array).all()
+        if not fits or (name == "std" and array.min() <= 0):
+            kind = "positive" if name == "std" else "finite"
+            raise InvalidInputError(
+                f"{where}: {name} must be three {kind} numbers, of red, green and blue; got {value!r}."
+            )
+        found.append(array.astype(np.float32))
+    return found[0], found[1]
+
+
+def _normalized(
+    images: NDArray[np.float32], mean: NDArray[np.float32], std: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    return (images - mean[:, None, None]) / std[:, None, None]
