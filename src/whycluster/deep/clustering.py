@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 
@@ -121,7 +120,7 @@ def _head(head: Any) -> Network:
             "Leave the layers below its last one to the encoder."
         )
     if isinstance(head, torch.Tensor):
-        head = np.asarray(head.detach().cpu().double())
+        head = head.detach().cpu().double().numpy()
     network = neuralize(head)
     if network.categories is not None or isinstance(network, DeepNetwork):
         raise UnsupportedModelError(
