@@ -208,6 +208,15 @@ def test_features_of_every_kind() -> None:
         torch.testing.assert_close(weight.float(), expected)
 
 
+def test_parameters_may_be_numbers_of_numpy() -> None:
+    X, _ = blobs()
+    given = {name: np.int64(value) for name, value in {**QUICK, "neighbours": 9, "random_state": 2}.items()}
+    plain: dict[str, Any] = {name: int(value) for name, value in given.items()}
+    rates: dict[str, Any] = {"entropy_weight": np.float64(5), "learning_rate": np.float32(0.0625)}
+    expected = fit_scan(X, 4, entropy_weight=5, learning_rate=0.0625, **plain)
+    assert torch.equal(fit_scan(X, np.int8(4), **given, **rates).weight, expected.weight)
+
+
 @pytest.mark.parametrize("size", [1e-200, 1e150])
 def test_features_of_any_size(size: float) -> None:
     X, y = blobs()

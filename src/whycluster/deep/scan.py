@@ -78,9 +78,9 @@ def fit_scan(
         _check_parameters(len(rows), n_clusters, neighbours, batch_size)
         _check_training(n_epochs, n_init, random_state, learning_rate, entropy_weight)
         z, center, scale = _standardised(rows)
-        near = _nearest(z, neighbours)
-        heads = _Heads(z, n_init, n_clusters, float(entropy_weight), int(random_state))
-        heads.train(z, near, n_epochs, min(batch_size, len(rows)), float(learning_rate))
+        near = _nearest(z, int(neighbours))
+        heads = _Heads(z, int(n_init), int(n_clusters), float(entropy_weight), int(random_state))
+        heads.train(z, near, int(n_epochs), min(int(batch_size), len(rows)), float(learning_rate))
         weight, bias = heads.best(z, near)
         return _folded(weight, bias, center, scale, rows.dtype)
 
@@ -174,15 +174,17 @@ def _standardised(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, float
 def _nearest(z: torch.Tensor, n_near: int) -> torch.Tensor:
     """The rows with the greatest cosine with each row, (n, n_near), exactly; never the row itself."""
     unit = torch.nn.functional.normalize(z)
-    size = max(1, _BLOCK // len(z))
-    found = []
+    size = min(len(z), max(1, _BLOCK // len(z)))
+    near = torch.empty((len(z), n_near), dtype=torch.int64, device="cpu")
+    block = torch.empty((size, len(z)), **_SINGLE)  # a new one for each would fragment memory: a GB and more
     with Progress("neighbours", -(-len(z) // size)) as bar:
         for start in range(0, len(z), size):
-            cosine = unit[start : start + size] @ unit.T
+            rows = unit[start : start + size]
+            cosine = torch.mm(rows, unit.T, out=block[: len(rows)])
             cosine.diagonal(start).fill_(-torch.inf)
-            found.append(cosine.topk(n_near).indices)
+            near[start : start + size] = cosine.topk(n_near).indices
             bar.step()
-    return torch.cat(found)
+    return near
 
 
 class _Heads:
