@@ -54,7 +54,7 @@ def lrp(
         encoder.check_layer(at, "lrp", "at")
     encoder.check(inputs)
     _, batch = next(encoder.batches(inputs))
-    trace = encoder.trace(batch, inputs)
+    trace = encoder.trace(batch, inputs, at)
     given = relevance(trace.features) if callable(relevance) else torch.as_tensor(relevance)
     if given.shape != trace.features.shape:
         raise InvalidInputError(

@@ -118,6 +118,11 @@ class Encoder:
         real = (p for p in (*self.module.parameters(), *self.module.buffers()) if p.is_floating_point())
         return next(real, None)
 
+    @property
+    def _looks_up(self) -> bool:
+        """Whether whole numbers may be places in a table rather than values."""
+        return any(isinstance(part, nn.Embedding) for part in self.module.modules())
+
     def batches(self, inputs: Inputs) -> Iterator[tuple[slice, Tensor]]:
         """Copies of some inputs at a time, where the encoder is and as it takes them."""
         like = self._first_parameter
@@ -125,7 +130,8 @@ class Encoder:
             rows = slice(start, min(start + self.batch_size, len(inputs)))
             batch = inputs.tensor[rows]
             if like is not None:
-                batch = batch.to(like.device, like.dtype if batch.is_floating_point() else None)
+                keeps = not batch.is_floating_point() and self._looks_up
+                batch = batch.to(like.device, batch.dtype if keeps else like.dtype)
             yield rows, batch.clone()  # an encoder may work in place
 
     def features(self, inputs: Inputs) -> NDArray[Any]:
@@ -144,8 +150,14 @@ class Encoder:
         assert found is not None
         return found
 
-    def trace(self, batch: Tensor, inputs: Inputs) -> Trace:
-        """A forward pass of one batch, to go back through."""
+    def trace(self, batch: Tensor, inputs: Inputs, at: str | None) -> Trace:
+        """A forward pass of one batch, to go back through as far as the layer ``at``, or the inputs."""
+        if at is None and not batch.is_floating_point():
+            raise InvalidInputError(
+                f"{inputs.where}: {inputs.name} must be real numbers to have relevance; whole numbers are "
+                "places in a table for this encoder. Name the layer that looks them up, or a later one: "
+                "at=..."
+            )
         with self._explained(inputs):
             return trace(self.module, batch, self.forward)
 

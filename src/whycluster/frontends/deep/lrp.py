@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,7 +117,7 @@ def trace(module: torch.nn.Module, x: Tensor, forward: Callable[[Tensor], Tensor
         layers.setdefault(name, []).append(None if tensor is None else tape.find(tensor))
 
     source = tape.watch(x)
-    with torch.no_grad(), _without_shortcuts(), tape, following(module, tape.running, on_output):
+    with torch.no_grad(), _without_shortcuts(module), tape, following(module, tape.running, on_output):
         features = forward(x)
         output = tape.find(features)
     if output is None:
@@ -133,12 +133,17 @@ def first_tensor(output: Any) -> Tensor | None:
 
 
 @contextmanager
-def _without_shortcuts() -> Iterator[None]:
-    """Transformers have a fast path that is one single operation; here the long one is taken."""
+def _without_shortcuts(module: torch.nn.Module) -> Iterator[None]:
+    """Transformers and recurrent networks have fast paths that are one operation; the long ones are taken."""
     backend = torch.backends.mha
     enabled = backend.get_fastpath_enabled()
+    recurs = any(isinstance(part, torch.nn.RNNBase) for part in module.modules())
     backend.set_fastpath_enabled(False)
     try:
-        yield
+        with ExitStack() as stack:
+            if recurs:
+                stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
+                stack.enter_context(torch.backends.cudnn.flags(enabled=False))
+            yield
     finally:
         backend.set_fastpath_enabled(enabled)

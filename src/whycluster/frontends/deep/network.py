@@ -190,7 +190,7 @@ class DeepNetwork(Network):
         n_steps = len(relevance) * -(-len(inputs) // self.encoder.batch_size)
         with Progress("explaining", n_steps) as bar:
             for rows, batch in self.encoder.batches(inputs):
-                trace = self.encoder.trace(batch, inputs)
+                trace = self.encoder.trace(batch, inputs, at)
                 some = arranged.slice(rows)
                 _check_same(trace, arranged.points(to_numpy(trace.features)), points[some], inputs)
                 composite = self._composite(trace)

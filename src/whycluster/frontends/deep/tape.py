@@ -132,7 +132,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
         self._keeps = keeps
         self._variables: Any = WeakTensorKeyDictionary()
         self._values: dict[int, list[Variable]] = {}  # whose values are kept, by where they lie
-        self._changed: dict[int, torch.Tensor] = {}  # where values were changed in place, and by what name
+        self._changed: dict[int, list[torch.Tensor]] = {}  # what was changed in place, by where it lies
         self._block = 1
 
     def watch(self, x: torch.Tensor) -> Variable:
@@ -145,7 +145,9 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
     def find(self, tensor: torch.Tensor) -> Variable | None:
         """What a tensor is on this tape; None if it does not depend on the input."""
         variable: Variable | None = self._variables.get(tensor)
-        if variable is None and _place(tensor) in self._changed:
+        if variable is None and any(
+            _overlap(tensor, other) for other in self._changed.get(_place(tensor), [])
+        ):
             raise UnsupportedModelError(
                 f"explain: module {self._module!r} of the encoder changes a part of a tensor in place and "
                 "then uses the whole, or the other way round, which relevance cannot be followed through. "
@@ -232,11 +234,11 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
             variable.value = variable.value.clone()
 
     def _forget_aliases(self, tensor: torch.Tensor) -> None:
-        """Other tensors at the same place no longer are what they were."""
+        """Other tensors that share its values no longer are what they were."""
         place = _place(tensor)
-        self._changed[place] = tensor  # which keeps the place from being used again
+        self._changed.setdefault(place, []).append(tensor)  # which keeps the place from being used again
         for other in list(self._variables.keys()):
-            if other is not tensor and _place(other) == place:
+            if other is not tensor and _place(other) == place and _overlap(other, tensor):
                 del self._variables[other]
 
     def _refuse_random(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -264,6 +266,14 @@ def _place(tensor: torch.Tensor) -> int:
     """Where the values of a tensor lie, the same for all views of it."""
     place: int = tensor.untyped_storage()._cdata
     return place
+
+
+def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors at one place share values; parts of a tensor need not."""
+    n_values = one.untyped_storage().nbytes() // one.element_size()
+    marks = torch.zeros(n_values, dtype=torch.bool)
+    marks.as_strided(one.shape, one.stride(), one.storage_offset()).fill_(True)
+    return bool(marks.as_strided(other.shape, other.stride(), other.storage_offset()).any())
 
 
 def _changed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
