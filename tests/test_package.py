@@ -56,7 +56,7 @@ LAYERS = [
     {"frontends.deep.network"},
     {"nearest_centroid", "surrogate"},
     {"neuralize"},
-    {"deep.clustering", "deep.relevance"},
+    {"deep.clustering", "deep.features", "deep.relevance"},
     {"deep.spatial"},
     {"deep"},
     {
@@ -221,6 +221,7 @@ def test_public_names_are_documented_and_there() -> None:
         wc.tabular.encoder,
         wc.text.WordVectors,
         wc.deep.DeepClustering,
+        wc.deep.features,
         wc.deep.lrp,
         wc.deep.spatial_clusters,
         wc.deep.Composite,

@@ -8,6 +8,7 @@ except ImportError as error:
     raise MissingDependencyError('wc.deep needs torch: pip install "whycluster[deep]"') from error
 
 from whycluster.deep.clustering import DeepClustering
+from whycluster.deep.features import features
 from whycluster.deep.heatmaps import draw_grid
 from whycluster.deep.images import IMAGENET_MEAN, IMAGENET_STD, normalize, pixel_bounds, spiral
 from whycluster.deep.relevance import lrp
@@ -33,6 +34,7 @@ __all__ = [
     "WSquared",
     "ZPlus",
     "draw_grid",
+    "features",
     "fit_scan",
     "lrp",
     "normalize",

@@ -63,4 +63,4 @@ def lrp(
         )
     dtype = torch.float64 if trace.features.dtype == torch.float64 else torch.float32
     seed = given.detach().to(trace.features.device, dtype)
-    return trace.propagate(seed, composite_of(rules, trace.kind), at)
+    return trace.propagate(seed, composite_of(rules, trace.kind), at, last=True)

@@ -12,7 +12,7 @@ from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
 from whycluster.frontends.deep.encoder import Encoder, Inputs
 from whycluster.frontends.deep.explanation import SpatialExplanation
-from whycluster.frontends.deep.network import Arrangement
+from whycluster.frontends.deep.network import points_of
 
 
 def spatial_clusters(
@@ -49,16 +49,10 @@ def spatial_clusters(
     check_whole(n_clusters, 2, "spatial_clusters", "n_clusters")
     X = image[None] if getattr(image, "ndim", None) == 3 else image
     question = {name: options.pop(name) for name in ("at", "units", "beta") if name in options}
-    batch_size = options.get("batch_size", 16)
-    features = Encoder(encoder, layer, None, batch_size).features(Inputs.open(X, "spatial_clusters", "image"))
-    shape = features.shape[1:]
-    if len(shape) < 2:
-        raise InvalidInputError(
-            f"spatial_clusters: layer must have places, (n, channels, ...); it gives {features.shape}. Name "
-            "an earlier layer."
-        )
-    width = shape[0] if len(shape) > 2 else shape[1]  # of tokens, channels come last
-    rows = Arrangement(shape, width, spatial=True, normalize=normalize).points(features)
+    source = Encoder(encoder, layer, None, options.get("batch_size", 16))
+    rows, _ = points_of(
+        source, Inputs.open(X, "spatial_clusters", "image"), spatial=True, normalize=normalize
+    )
     if len(rows) < n_clusters:
         raise InvalidInputError(
             "spatial_clusters: the layer must have at least as many places as there are clusters, "

@@ -60,8 +60,13 @@ class Trace:
             )
         return found[0]
 
-    def propagate(self, relevance: Tensor, composite: Composite, at: str | None = None) -> Tensor:
-        """From the relevance of the features to that of the input, or of what the layer ``at`` gives."""
+    def propagate(
+        self, relevance: Tensor, composite: Composite, at: str | None = None, *, last: bool = False
+    ) -> Tensor:
+        """From the relevance of the features to that of the input, or of what the layer ``at`` gives.
+
+        The ``last`` time, values are let go on the way, and there is no other.
+        """
         reading = self.input if at is None else self.layer(at)
         setting = Setting(composite, self._rules(composite), reading)
         found: dict[Variable, Tensor] = {self.output: relevance.reshape(self.output.shape)}
@@ -70,6 +75,8 @@ class Trace:
                 if operation is reading.producer:
                     break
                 _step(operation, found, setting)
+                if last:
+                    _let_go(operation)
         nothing = relevance.new_zeros(reading.shape)
         return found.get(reading, nothing)
 
@@ -105,6 +112,18 @@ def _step(operation: Operation, found: dict[Variable, Tensor], setting: Setting)
         return
     for variable, R in go_back(operation, relevance, setting):
         found[variable] = found[variable] + R if variable in found else R
+
+
+def _let_go(operation: Operation) -> None:
+    """Free what was needed to go back through an operation, and is not for those before it."""
+    operation.extras = []
+    for output in operation.outputs:
+        if output is None:
+            continue
+        if operation.name != "relu":  # the operation before a ReLU looks at what that gave
+            output.value = None
+        if output.rectified is not None:
+            output.rectified.value = None
 
 
 def trace(module: torch.nn.Module, x: Tensor, forward: Callable[[Tensor], Tensor]) -> Trace:

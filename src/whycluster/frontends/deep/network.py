@@ -196,7 +196,7 @@ class DeepNetwork(Network):
                 composite = self._composite(trace)
                 for number, given in enumerate(relevance):
                     seed = _seed(arranged.to_features(given(some)), trace)
-                    found = trace.propagate(seed, composite, at)
+                    found = trace.propagate(seed, composite, at, last=number == len(relevance) - 1)
                     axis = channel_axis(tuple(found.shape), trace.kind)
                     values = to_numpy(_by_units(found, units, axis))
                     if number == len(results):
@@ -235,6 +235,23 @@ class DeepNetwork(Network):
                     f"{float(inputs.tensor[row].max()):.4g}. Normalise images as the bounds say, or leave "
                     "bounds out."
                 )
+
+
+def points_of(
+    encoder: Encoder, inputs: Inputs, spatial: bool, normalize: bool
+) -> tuple[NDArray[Any], Arrangement]:
+    """The features of all inputs as points to cluster, whatever the width of these, and how they are that."""
+    features = encoder.features(inputs)
+    shape = features.shape[1:]
+    if spatial and len(shape) < 2:
+        raise InvalidInputError(
+            f"{inputs.where}: a layer must have places to be clustered by, (n, channels, ...); it gives "
+            f"{features.shape}. Name an earlier layer."
+        )
+    channels = shape[0] if len(shape) > 2 else shape[-1]  # of tokens, channels come last
+    width = channels if spatial else int(np.prod(shape))
+    arranged = Arrangement(shape, width, spatial, normalize)
+    return arranged.points(features), arranged
 
 
 class _Joined(torch.nn.Module):

@@ -1,0 +1,50 @@
+"""`features`: what an encoder makes of its inputs, ready to be clustered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+
+from whycluster.estimators import check_whole
+from whycluster.frontends.deep.encoder import Encoder, Inputs
+from whycluster.frontends.deep.network import points_of
+
+
+def features(
+    encoder: torch.nn.Module,
+    X: Any,
+    *,
+    layer: str | None = None,
+    spatial: bool = False,
+    normalize: bool = False,
+    pool: str | None = None,
+    batch_size: int = 16,
+) -> NDArray[Any]:
+    """The features that a `DeepClustering` with these parameters clusters: fit its head to them.
+
+    Parameters
+    ----------
+    encoder : a torch module in the mode of evaluation
+    X : its inputs, an array or a tensor; the first axis counts them
+    layer, spatial, normalize, pool, batch_size : as in `DeepClustering`
+
+    Returns
+    -------
+    (n, d) array; of places, (n, ..., d)
+
+    Examples
+    --------
+    >>> import torch, whycluster as wc
+    >>> encoder = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU()).eval()
+    >>> images = torch.zeros(5, 3, 8, 8)
+    >>> wc.deep.features(encoder, images, pool="mean").shape
+    (5, 4)
+    >>> wc.deep.features(encoder, images, spatial=True).shape
+    (5, 6, 6, 4)
+    """
+    check_whole(batch_size, 1, "features", "batch_size")
+    source = Encoder(encoder, layer, pool, batch_size)
+    rows, arranged = points_of(source, Inputs.open(X, "features"), spatial, normalize)
+    return rows.reshape(-1, *arranged.places, arranged.width)
