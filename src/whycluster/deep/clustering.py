@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from whycluster.energies import LinearEnergy
 from whycluster.errors import InvalidInputError, UnsupportedModelError
-from whycluster.estimators import check_whole
 from whycluster.frontends.deep.composites import composite_of
 from whycluster.frontends.deep.encoder import Encoder
 from whycluster.frontends.deep.network import DeepNetwork
@@ -40,7 +39,8 @@ class DeepClustering:
         "transformer", "mlp", one rule such as ``wc.deep.Gamma(0.25)``, or a `whycluster.deep.Composite`
     bounds : the least and the greatest value that inputs can have, each a number or one for each channel,
         such as ``wc.deep.pixel_bounds()``; the rule zB is then used where the inputs come in
-    batch_size : how many inputs go through the encoder at once
+    batch_size : how many inputs go through the encoder at once; by default as many as their size allows, 16
+        of 224 x 224 pixels
 
     Examples
     --------
@@ -68,9 +68,8 @@ class DeepClustering:
         pool: str | None = None,
         rules: Any = "auto",
         bounds: tuple[Any, Any] | None = None,
-        batch_size: int = 16,
+        batch_size: int | None = None,
     ) -> None:
-        check_whole(batch_size, 1, "DeepClustering", "batch_size")
         composite_of(rules, "mlp")  # raises for what is none
         if spatial and pool is not None:
             raise InvalidInputError(

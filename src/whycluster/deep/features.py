@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from whycluster.estimators import check_whole
 from whycluster.frontends.deep.encoder import Encoder, Inputs
 from whycluster.frontends.deep.network import points_of
 
@@ -20,7 +19,7 @@ def features(
     spatial: bool = False,
     normalize: bool = False,
     pool: str | None = None,
-    batch_size: int = 16,
+    batch_size: int | None = None,
 ) -> NDArray[Any]:
     """The features that a `DeepClustering` with these parameters clusters: fit its head to them.
 
@@ -44,7 +43,6 @@ def features(
     >>> wc.deep.features(encoder, images, spatial=True).shape
     (5, 6, 6, 4)
     """
-    check_whole(batch_size, 1, "features", "batch_size")
     source = Encoder(encoder, layer, pool, batch_size)
     rows, arranged = points_of(source, Inputs.open(X, "features"), spatial, normalize)
     return rows.reshape(-1, *arranged.places, arranged.width)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
 from whycluster.errors import InvalidInputError
-from whycluster.frontends.deep.rules import ZB, Epsilon, Gamma, Rule
+from whycluster.frontends.deep.rules import ZB, Gamma, Rule, check_number
 
 RAISE, GRADIENT = "raise", "gradient"
 WINNER, AVERAGE = "winner", "average"
@@ -50,6 +50,9 @@ class Composite:
         function that is given a `Place` and says whether it fits.
     default : the rule for all other places
     max_pool : "winner", the greatest takes all, or "average", shares as of a mean
+    sums : the gamma of sums and means of values of both signs, and of LayerNorm, where 0 is plain
+        proportion: what nearly cancels would have relevance without bound then. Of values that are all
+        positive, shares are in proportion whatever it is
     biases : whether biases take part; what they take is lost, and stands in the residual
     unknown : what to do at an operation without a rule: "raise", or "gradient", which warns and shares by
         the products of inputs and gradient
@@ -58,10 +61,12 @@ class Composite:
     rules: Sequence[tuple[Where, Rule]] = ()
     default: Rule = _GAMMA
     max_pool: str = WINNER
+    sums: float = 0.1
     biases: bool = False
     unknown: str = RAISE
 
     def __post_init__(self) -> None:
+        check_number(self.sums, "Composite", "sums")
         for name, value, known in (
             ("max_pool", self.max_pool, (WINNER, AVERAGE)),
             ("unknown", self.unknown, (RAISE, GRADIENT)),
@@ -102,12 +107,11 @@ def _lower(place: Place) -> bool:
     return 2 * place.index < place.count
 
 
-_LINEAR = ("linear", Epsilon())
 _READY: dict[str, Composite] = {
     # The paper's: gamma 0.25 in blocks 1 to 3, 0.1 in blocks 4 and 5.
-    "vgg": Composite([_LINEAR, (lambda place: place.block <= 3, Gamma(0.25))], Gamma(0.1)),
-    "resnet": Composite([_LINEAR, (_lower, Gamma(0.25))], Gamma(0.1)),
-    "transformer": Composite([("convolution", Gamma(0.25))], Gamma(0.05)),
+    "vgg": Composite([(lambda place: place.block <= 3, Gamma(0.25))], Gamma(0.1)),
+    "resnet": Composite([(_lower, Gamma(0.25))], Gamma(0.1)),
+    "transformer": Composite([("convolution", Gamma(0.25))], Gamma(0.1)),
     "mlp": Composite(),
 }
 AUTO = "auto"
@@ -133,10 +137,4 @@ def composite_of(rules: Any, kind: str) -> Composite:
 
 def with_bounds(composite: Composite, bounds: ZB) -> Composite:
     """The same, with zB where the input comes in."""
-    return Composite(
-        [("first", bounds), *composite.rules],
-        composite.default,
-        composite.max_pool,
-        composite.biases,
-        composite.unknown,
-    )
+    return replace(composite, rules=[("first", bounds), *composite.rules])

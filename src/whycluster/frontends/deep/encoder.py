@@ -14,11 +14,15 @@ from numpy.typing import NDArray
 from torch import nn
 
 from whycluster.errors import InvalidInputError, WhyClusterError
+from whycluster.estimators import check_whole
 from whycluster.frontends.deep.lrp import Trace, first_tensor, trace
 from whycluster.frontends.deep.rules import Tensor
 from whycluster.frontends.deep.tape import following
 from whycluster.progress import Progress
 
+_NUMBERS = 16 * 3 * 224 * 224  # in a batch
+_MOST_INPUTS = 512
+_LOOKED_UP = 1024
 POOLS = (None, "mean", "max")
 _OUT_OF_MEMORY = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
 _FAILURES = (RuntimeError, ValueError, IndexError, TypeError, AssertionError)
@@ -73,6 +77,12 @@ class Inputs:
             raise InvalidInputError(f"{where}: {name} must hold real numbers; got {tensor.dtype}.")
         return cls(X, tensor, where, name)
 
+    @property
+    def at_once(self) -> int:
+        """How many to take at a time: 16 images of 224 x 224; what is looked up in a table is a vector."""
+        size = self.tensor[0].numel() * (1 if self.tensor.is_floating_point() else _LOOKED_UP)
+        return max(1, min(_MOST_INPUTS, _NUMBERS // max(1, size)))
+
     def describe(self) -> str:
         """Shape and dtype, for messages."""
         return f"shape {tuple(self.tensor.shape)}, {str(self.tensor.dtype).removeprefix('torch.')}"
@@ -86,10 +96,10 @@ class Encoder:
     module : the module; it is never changed, nor are its mode, its hooks or its gradients
     layer : the name of the layer whose output is the features; None for what the module itself gives
     pool : None, "mean" or "max": over all places of a layer of shape (n, channels, ...)
-    batch_size : how many inputs go through it at once
+    batch_size : how many inputs go through it at once; None for as many as their size allows
     """
 
-    def __init__(self, module: Any, layer: str | None, pool: str | None, batch_size: int) -> None:
+    def __init__(self, module: Any, layer: str | None, pool: str | None, batch_size: int | None) -> None:
         if not isinstance(module, nn.Module):
             raise InvalidInputError(
                 f"DeepClustering: encoder must be a torch.nn.Module; got {type(module).__name__}."
@@ -98,6 +108,8 @@ class Encoder:
             raise InvalidInputError(f"DeepClustering: pool must be None, 'mean' or 'max'; got {pool!r}.")
         self.module, self.layer, self.pool, self.batch_size = module, layer, pool, batch_size
         self._runs_once = layer is None
+        if batch_size is not None:
+            check_whole(batch_size, 1, "DeepClustering", "batch_size", "None or ")
         if layer is not None:
             self.check_layer(layer, "DeepClustering", "layer")
 
@@ -123,11 +135,15 @@ class Encoder:
         """Whether whole numbers may be places in a table rather than values."""
         return any(isinstance(part, nn.Embedding) for part in self.module.modules())
 
+    def slices(self, inputs: Inputs) -> list[slice]:
+        """All inputs, some at a time."""
+        size = self.batch_size or inputs.at_once
+        return [slice(i, min(i + size, len(inputs))) for i in range(0, len(inputs), size)]
+
     def batches(self, inputs: Inputs) -> Iterator[tuple[slice, Tensor]]:
         """Copies of some inputs at a time, where the encoder is and as it takes them."""
         like = self._first_parameter
-        for start in range(0, len(inputs), self.batch_size):
-            rows = slice(start, min(start + self.batch_size, len(inputs)))
+        for rows in self.slices(inputs):
             batch = inputs.tensor[rows]
             if like is not None:
                 keeps = not batch.is_floating_point() and self._looks_up
@@ -138,7 +154,7 @@ class Encoder:
         """What the encoder makes of all inputs, (n, ...)."""
         self.check(inputs)
         found: NDArray[Any] | None = None
-        with Progress("encoding", -(-len(inputs) // self.batch_size)) as bar:
+        with Progress("encoding", len(self.slices(inputs))) as bar:
             for rows, batch in self.batches(inputs):
                 with torch.inference_mode(), self._explained(inputs):
                     part = to_numpy(self.forward(batch))
@@ -251,7 +267,8 @@ class Encoder:
             yield
         except _OUT_OF_MEMORY as error:
             raise MemoryError(
-                f"{inputs.where}: {self.batch_size} inputs at a time are too many; set a smaller batch_size."
+                f"{inputs.where}: {self.batch_size or inputs.at_once} inputs at a time are too many; set a "
+                "smaller batch_size."
             ) from error
         except WhyClusterError:
             raise

@@ -187,8 +187,7 @@ class DeepNetwork(Network):
         """
         results: list[NDArray[Any]] = []
         axis = 1
-        n_steps = len(relevance) * -(-len(inputs) // self.encoder.batch_size)
-        with Progress("explaining", n_steps) as bar:
+        with Progress("explaining", len(relevance) * len(self.encoder.slices(inputs))) as bar:
             for rows, batch in self.encoder.batches(inputs):
                 trace = self.encoder.trace(batch, inputs, at)
                 some = arranged.slice(rows)
@@ -222,13 +221,13 @@ class DeepNetwork(Network):
     def _check_bounds(self, inputs: Inputs) -> None:
         if self._bounds is None:
             return
-        for start in range(0, len(inputs), self.encoder.batch_size):
-            some = inputs.tensor[start : start + self.encoder.batch_size]
+        for rows in self.encoder.slices(inputs):
+            some = inputs.tensor[rows]
             low, high = self._bounds.spread(some)
             slack = 1e-4 * (high - low)
             outside = ((some < low - slack) | (some > high + slack)).flatten(1).any(1)
             if bool(outside.any()):
-                row = start + int(outside.int().argmax())
+                row = rows.start + int(outside.int().argmax())
                 raise InvalidInputError(
                     f"explain: {inputs.name} must lie within the bounds of the DeepClustering; input {row} "
                     f"does not, with values from {float(inputs.tensor[row].min()):.4g} to "

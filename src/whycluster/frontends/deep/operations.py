@@ -23,11 +23,10 @@ from torch.nn import functional
 
 from whycluster.errors import GradientWarning, UnsupportedModelError
 from whycluster.frontends.deep.composites import AVERAGE, GRADIENT, Composite
-from whycluster.frontends.deep.rules import Epsilon, LinearMap, Rule, Tensor, ratio
+from whycluster.frontends.deep.rules import Gamma, LinearMap, Rule, Tensor, parts, ratio
 from whycluster.frontends.deep.tape import Keep, Operation, Variable
 
 Shares = Iterator[tuple[Variable, Tensor]]
-_PROPORTIONAL = Epsilon(0.0)
 
 
 @dataclass(frozen=True)
@@ -220,7 +219,7 @@ def _product_of_two(operation: Operation, R: Tensor, setting: Setting) -> Shares
         other = left if is_left else right
         weight = _value(other, R.dtype) if isinstance(other, Variable) else other.to(R.dtype)
         linear = Product(_value(variable, R.dtype), weight, None, False, left=is_left)
-        yield variable, _PROPORTIONAL.share(linear, R / len(takers), None, False)
+        yield variable, Gamma(setting.composite.sums).share(linear, R / len(takers), None, False)
 
 
 # ---- values that are moved about
@@ -294,17 +293,19 @@ def _sum(operation: Operation, relevance: list[Tensor | None], setting: Setting)
         return
     first, second = operation.args[:2]
     factor = operation.called.get("alpha", 1)
-    parts = {
+    signs = {
         "add": (1, factor),
         "sub": (1, -factor),
         "rsub": (-factor, 1),
     }[operation.name]
-    a, b = _value(first, R.dtype) * parts[0], _value(second, R.dtype) * parts[1]
-    total = a + b
-    s = ratio(R, total)
+    a, b = _value(first, R.dtype) * signs[0], _value(second, R.dtype) * signs[1]
+    half, sizes = setting.composite.sums / 2, (a.abs(), b.abs())
+    total = sizes[0] + sizes[1]
     equally = R.masked_fill(total != 0, 0.0) / 2
-    yield first, (a * s + equally).sum_to_size(first.shape)
-    yield second, (b * s + equally).sum_to_size(second.shape)
+    u, s = parts(R, a + b, total.mul_(half), half)
+    for variable, value, size in ((first, a, sizes[0]), (second, b, sizes[1])):
+        shares = (1 + half) * value * s + half * size * u + equally
+        yield variable, shares.sum_to_size(variable.shape)
 
 
 @_for(
@@ -313,18 +314,26 @@ def _sum(operation: Operation, relevance: list[Tensor | None], setting: Setting)
     "_upsample_bicubic2d_aa cumsum",
     Keep.INPUTS,
 )
-def _in_proportion(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:  # noqa: ARG001  # no rule
+def _in_proportion(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
     (R,) = relevance[:1]
     assert R is not None
     variable = operation.inputs[0]
-    yield variable, _proportional(lambda x: operation.run({variable: x}), _value(variable, R.dtype), R)
+
+    def run(x: Tensor) -> Tensor:
+        result: Tensor = operation.run({variable: x})
+        return result
+
+    yield variable, _proportional(run, _value(variable, R.dtype), R, setting)
 
 
-def _proportional(function: Callable[[Tensor], Tensor], x: Tensor, R: Tensor) -> Tensor:
-    """X * (the gradient of a linear function, taken with R / y); equal shares where y is 0."""
+def _proportional(function: Callable[[Tensor], Tensor], x: Tensor, R: Tensor, setting: Setting) -> Tensor:
+    """Shares of what goes into a linear function of positive weights; equal ones where all of it is 0."""
+    half = setting.composite.sums / 2
     y, pull = _differentiable(function, x)
-    shares = pull(ratio(R, y)) * x
-    nothing = R.masked_fill(y != 0, 0.0)
+    total = function(x.abs())
+    nothing = R.masked_fill(total != 0, 0.0)
+    u, s = parts(R, y, total * half, half)
+    shares = (1 + half) * x * pull(s) + half * x.abs() * pull(u)
     if bool(nothing.any()):
         level, pull = _differentiable(function, torch.ones_like(x))
         shares = shares + pull(ratio(nothing, level))
@@ -344,7 +353,7 @@ def _max_pool(operation: Operation, relevance: list[Tensor | None], setting: Set
         pool = functional.avg_pool3d if n_dims == 3 else functional.avg_pool2d
         stride = called["stride"] or None
         options = (called["kernel_size"], stride, called["padding"], called["ceil_mode"])
-        yield variable, _proportional(lambda x: pool(x, *options), _value(variable, R.dtype), R)
+        yield variable, _proportional(lambda x: pool(x, *options), _value(variable, R.dtype), R, setting)
         return
     indices = operation.extras[0]
     flat = R.new_zeros(*variable.shape[:-n_dims], variable.shape[-n_dims:].numel())
@@ -387,7 +396,7 @@ def _scaled(operation: Operation, relevance: list[Tensor | None], setting: Setti
     "_scaled_dot_product_fused_attention_overrideable",
     Keep.INPUTS,
 )
-def _attention(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:  # noqa: ARG001  # no rule
+def _attention(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
     """Attention is a mean of the values, whose weights are held constant."""
     (R,) = relevance[:1]
     assert R is not None
@@ -403,31 +412,45 @@ def _attention(operation: Operation, relevance: list[Tensor | None], setting: Se
         )
 
     if isinstance(called["value"], Variable):
-        yield called["value"], _proportional(attend, _value(called["value"], R.dtype), R)
+        yield called["value"], _proportional(attend, _value(called["value"], R.dtype), R, setting)
 
 
 @_for("native_layer_norm native_group_norm", Keep.INPUTS | Keep.EXTRAS)
 def _normalised(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
     (R,) = relevance[:1]
     assert R is not None
-    called = operation.called
-    x = _value(operation.inputs[0], R.dtype)
-    mean, scale = (extra.to(R.dtype) for extra in operation.extras)
+    called, (variable,) = operation.called, operation.inputs
+    n, *rest = variable.shape
     if operation.name == "native_group_norm":
-        grouped: tuple[int, ...] = (x.shape[0], called["group"], -1)
-        dims: tuple[int, ...] = (2,)
-        per_channel = (1, -1, *[1] * (x.ndim - 2))
-        mean, scale = mean[..., None], scale[..., None]
+        grouped = (n, called["group"], -1)
+        per_channel = (-1, *[1] * (len(rest) - 1))
     else:
-        grouped, per_channel = tuple(x.shape), tuple(called["normalized_shape"])
-        dims = tuple(range(x.ndim - len(per_channel), x.ndim))
+        per_channel = tuple(called["normalized_shape"])
+        grouped = (variable.shape[: -len(per_channel)].numel(), 1, -1)
     weight, bias = (_parameter(called[name], per_channel, R.dtype) for name in ("weight", "bias"))
-    z = ((x.reshape(grouped) - mean) * scale).reshape(x.shape) * (1.0 if weight is None else weight)
-    if setting.composite.biases and bias is not None:
-        z = z + bias
-    s = ratio(R, z) * (1.0 if weight is None else weight)
-    s = s.reshape(grouped) * scale
-    yield operation.inputs[0], (s - s.mean(dims, keepdim=True)).reshape(x.shape) * x
+    scale = operation.extras[1].to(R.dtype).reshape(*grouped[:2], 1)
+    weights = scale * torch.ones_like(R).mul_(1.0 if weight is None else weight).reshape(grouped)
+    added = None if bias is None or not setting.composite.biases else bias.expand(R.shape).reshape(grouped)
+    x = _value(variable, R.dtype).reshape(grouped)
+    yield variable, _centred(x, weights, added, R.reshape(grouped), setting).reshape(variable.shape)
+
+
+def _centred(x: Tensor, weights: Tensor, bias: Tensor | None, R: Tensor, setting: Setting) -> Tensor:
+    """Shares of what goes into z = weights * (x - mean of x) + bias, means being along the last axis.
+
+    That is z = C x with C_ii = (1 - 1/n) w_i and C_ij = -w_i / n; of sizes, all entries are positive.
+    """
+    n, half = x.shape[-1], setting.composite.sums / 2
+    sizes, scales = x.abs(), weights.abs()
+    z = weights * (x - x.mean(-1, keepdim=True))
+    total = scales * ((1 - 2 / n) * sizes + sizes.mean(-1, keepdim=True))
+    if bias is not None:
+        z, total = z + bias, total + bias.abs()
+    u, s = parts(R, z, total * half, half)
+    s, u = s * weights, u * scales
+    along = s - s.mean(-1, keepdim=True)
+    sized = (1 - 2 / n) * u + u.mean(-1, keepdim=True)
+    return (1 + half) * x * along + half * sizes * sized
 
 
 @_for(
@@ -483,10 +506,8 @@ def _own_statistics(operation: Operation, R: Tensor, setting: Setting) -> Shares
     if variable.shape[0] != 1:  # InstanceNorm makes one batch of all images, and channels of their channels
         yield from _unknown(operation, [R], setting)
         return
-    x = _value(variable, R.dtype)
-    dims = tuple(range(2, x.ndim))
-    s = ratio(R, x - x.mean(dims, keepdim=True))
-    yield variable, (s - s.mean(dims, keepdim=True)) * x
+    x = _value(variable, R.dtype).flatten(2)
+    yield variable, _centred(x, torch.ones_like(x), None, R.flatten(2), setting).reshape(variable.shape)
 
 
 @_for("embedding")
@@ -548,7 +569,7 @@ def _differentiable(
     x = x.detach().requires_grad_()
     with torch.enable_grad():
         y = function(x)
-    return y.detach(), lambda s: torch.autograd.grad(y, x, s)[0]
+    return y.detach(), lambda s: torch.autograd.grad(y, x, s, retain_graph=True)[0]
 
 
 def _listed(result: Any) -> list[Tensor]:

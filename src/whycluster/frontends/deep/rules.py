@@ -96,7 +96,7 @@ class Gamma(Rule):
     gamma: float = 0.25
 
     def __post_init__(self) -> None:
-        _check_number(self.gamma, "Gamma", "gamma")
+        check_number(self.gamma, "Gamma", "gamma")
 
     def share(self, linear: LinearMap, relevance: Tensor, z: Tensor | None, biases: bool) -> Tensor:
         """R_i = (1 + g/2) a w^T (sign(z) u) + g/2 |a| |w|^T u, with u = R / ((1 + g/2) |z| + g/2 T).
@@ -110,9 +110,7 @@ class Gamma(Rule):
         total = linear.forth(sizes, weight)
         if biases and linear.bias is not None:
             z, total = z + linear.bias, total + half * linear.bias.abs()
-        total.add_(z.abs(), alpha=1 + half).clamp_(min=_NOTHING)
-        u = relevance / total
-        s = torch.div(relevance, total.copysign_(z), out=total)
+        u, s = parts(relevance, z, total, half)
         shares, sizeable = linear.back(s, (1 + half) * linear.weight), linear.back(u, weight)
         if sizes is linear.a:
             return shares.add_(sizeable).mul_(sizes)
@@ -131,7 +129,7 @@ class Epsilon(Rule):
     epsilon: float = 1e-6
 
     def __post_init__(self) -> None:
-        _check_number(self.epsilon, "Epsilon", "epsilon")
+        check_number(self.epsilon, "Epsilon", "epsilon")
 
     def share(self, linear: LinearMap, relevance: Tensor, z: Tensor | None, biases: bool) -> Tensor:
         """R_i = a w^T s, s = R / (z + epsilon sign(z))."""
@@ -237,12 +235,20 @@ def _by_weights(linear: LinearMap, relevance: Tensor, weight: Tensor) -> Tensor:
     return linear.back(ratio(relevance, linear.forth(linear.ones, weight)), weight)
 
 
+def parts(relevance: Tensor, z: Tensor, total: Tensor, half: float) -> tuple[Tensor, Tensor]:
+    """U = R / ((1 + g/2) |z| + g/2 T), and u with the sign of z; ``total``, g/2 T, is overwritten."""
+    total.add_(z.abs(), alpha=1 + half).clamp_(min=_NOTHING)
+    u = relevance / total
+    return u, torch.div(relevance, total.copysign_(z), out=total)
+
+
 def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
     """Numerator over denominator, 0 where the latter is 0."""
     nothing = denominator == 0
     return (numerator / denominator.masked_fill(nothing, 1.0)).masked_fill_(nothing, 0.0)
 
 
-def _check_number(value: Any, rule: str, name: str) -> None:
+def check_number(value: Any, where: str, name: str) -> None:
+    """Raise unless it is a number from 0 on."""
     if not is_real(value) or not 0 <= value < float("inf"):
-        raise InvalidInputError(f"{rule}: {name} must be a number from 0 on; got {value!r}.")
+        raise InvalidInputError(f"{where}: {name} must be a number from 0 on; got {value!r}.")
