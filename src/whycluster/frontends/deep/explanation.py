@@ -120,12 +120,16 @@ class DeepExplanation(Claims):
         return one._claim() + "\n" + console.table(["relevance", "sum"], lines, align="<>")
 
     def plot(self, rows: Sequence[int] = (0,), **options: Any) -> Figure:
-        """The heat maps of some inputs, with these beside them if they are images; see `draw_grid`."""
+        """Some inputs, a line each: the image, and its heat map beside it.
+
+        Each line has its own scale. ``options`` are those of `whycluster.deep.draw_grid`.
+        """
         from whycluster.deep.heatmaps import draw_grid
 
-        maps = self.heatmaps[list(rows)]
-        titles = [f"cluster {self.cluster[row]}" for row in rows]
-        return draw_grid([maps], titles=titles, **options)
+        some = self[list(rows)]
+        options.setdefault("names", [f"cluster {label}" for label in some.cluster])
+        options.setdefault("images", pictures(some.data))
+        return draw_grid(some.heatmaps[:, None], **options)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -197,11 +201,27 @@ class SpatialExplanation:
         )
 
     def plot(self, **options: Any) -> Figure:
-        """One row for each input: the heat map of every cluster; see `whycluster.deep.draw_grid`."""
+        """One line for each input: the image, then the heat map of every cluster.
+
+        ``options`` are those of `whycluster.deep.draw_grid`.
+        """
         from whycluster.deep.heatmaps import draw_grid
 
         options.setdefault("titles", [f"cluster {label}" for label in self.labels])
+        options.setdefault("images", pictures(self.data))
         return draw_grid(list(self.heatmaps), **options)
+
+
+def pictures(inputs: Any) -> list[NDArray[Any]] | None:
+    """Inputs as pictures from 0 to 1, each from its least to its greatest value; None if they are no images."""
+    values = np.asarray(inputs.detach().cpu() if hasattr(inputs, "detach") else inputs, dtype=np.float64)
+    if values.ndim != 4 or values.shape[1] not in (1, 3):
+        return None
+    found = []
+    for image in values:
+        size = np.ptp(image)
+        found.append(np.broadcast_to((image - image.min()) / (size if size else 1.0), (3, *image.shape[1:])))
+    return found
 
 
 def _heatmaps(relevance: NDArray[Any], units: str | None, axis: int) -> NDArray[Any]:
