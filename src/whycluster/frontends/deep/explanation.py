@@ -213,7 +213,7 @@ class SpatialExplanation:
 
 
 def pictures(inputs: Any) -> list[NDArray[Any]] | None:
-    """Inputs as pictures from 0 to 1, each from its least to its greatest value; None if they are no images."""
+    """Images as pictures from 0 to 1, each from its least to its greatest value; None for other inputs."""
     values = np.asarray(inputs.detach().cpu() if hasattr(inputs, "detach") else inputs, dtype=np.float64)
     if values.ndim != 4 or values.shape[1] not in (1, 3):
         return None
