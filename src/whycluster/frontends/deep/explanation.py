@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +15,8 @@ from whycluster import console
 from whycluster.arrays import Codes, Floats
 from whycluster.errors import InvalidInputError
 from whycluster.explanation import Claims, Explanation
+from whycluster.frames import build_frame, unique_name
+from whycluster.table import column_names
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -94,8 +97,33 @@ class DeepExplanation(Claims):
         return _heatmaps(self.relevance, self.units, self._axis)
 
     def _take(self, rows: Codes) -> dict[str, Any]:
-        inputs = self._inputs[rows] if hasattr(self._inputs, "shape") else [self._inputs[i] for i in rows]
+        inputs = _taken(self._inputs, rows)
         return {"relevance": self.relevance[rows], "features": self.features[rows], "_inputs": inputs}
+
+    @property
+    def names(self) -> list[Hashable]:
+        """What relevance of shape (n, d) is of: columns of a frame, channels, places or numbered inputs."""
+        if self.relevance.ndim != 2:
+            raise InvalidInputError(
+                f"names: relevance must be one number for each of some units; it has shape "
+                f'{self.relevance.shape}. Explain with units="channels" or units="places".'
+            )
+        columns = None if self.at is not None else column_names(self._inputs, "names", "X")
+        kind = {None: "x", CHANNELS: "channel ", PLACES: "place "}[self.units]
+        return columns or [f"{kind}{i}" for i in range(self.relevance.shape[1])]
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """One row per input: cluster, competitor, evidence, then relevance, which must be of shape (n, d).
+
+        Of images that takes ``units="channels"``, mostly with ``at=``. ``backend`` as in `Explanation`.
+        """
+        names = self.names
+        ours = {
+            unique_name(name, names): getattr(self, name) for name in ("cluster", "competitor", "evidence")
+        }
+        columns: dict[Hashable, NDArray[Any]] = {**ours}
+        columns.update({name: self.relevance[:, i] for i, name in enumerate(names)})
+        return build_frame(columns, self._inputs, backend, "to_frame")
 
     def __repr__(self) -> str:
         n, *shape = self.relevance.shape
@@ -110,14 +138,10 @@ class DeepExplanation(Claims):
             raise InvalidInputError(f"tell: row must be one index; got {row!r}.")
         one = self[row]
         values = one.relevance[0]
-        lines = [["for the cluster", f"{values[values > 0].sum():.3g}"]]
-        lines.append(["against it", f"{values[values < 0].sum():.3g}"])
-        lines += [
-            [name, f"{value:.3g}"] for name, value in one._unborne(float(np.abs(values).max()), "input")
-        ]
-        at = [int(i) for i in np.unravel_index(np.abs(values).argmax(), values.shape)]
-        lines.append([f"strongest, at {', '.join(map(str, at))}", f"{values[tuple(at)]:.3g}"])
-        return one._claim() + "\n" + console.table(["relevance", "sum"], lines, align="<>")
+        largest = float(np.abs(values).max())
+        lines = _units(one.names, values) if values.ndim == 1 else _places(values)
+        lines += [[name, f"{value:.3g}", ""] for name, value in one._unborne(largest, "input")]
+        return one._claim() + "\n" + console.table(["of", "relevance", ""], lines, align="<><")
 
     def plot(self, rows: Sequence[int] = (0,), **options: Any) -> Figure:
         """Some inputs, a line each: the image, and its heat map beside it.
@@ -210,6 +234,32 @@ class SpatialExplanation:
         options.setdefault("titles", [f"cluster {label}" for label in self.labels])
         options.setdefault("images", pictures(self.data))
         return draw_grid(list(self.heatmaps), **options)
+
+
+def _units(names: Sequence[Hashable], values: NDArray[Any]) -> list[list[str]]:
+    """The strongest units, as lines of a table, and the sum of the others."""
+    order = np.argsort(-np.abs(values), kind="stable")
+    first, rest = order[:_SHOWN], order[_SHOWN:]
+    largest = float(np.abs(values[first[0]]))
+    lines = [[str(names[i]), f"{values[i]:.3g}", console.bar(float(values[i]), largest)] for i in first]
+    return [*lines, [f"{len(rest)} more", f"{values[rest].sum():.3g}", ""]] if rest.size else lines
+
+
+def _places(values: NDArray[Any]) -> list[list[str]]:
+    """How much speaks for and against, as lines of a table, and where most of it is."""
+    at = tuple(int(i) for i in np.unravel_index(np.abs(values).argmax(), values.shape))
+    return [
+        ["all that speaks for it", f"{values[values > 0].sum():.3g}", ""],
+        ["all that speaks against it", f"{values[values < 0].sum():.3g}", ""],
+        [f"the strongest, at {', '.join(map(str, at))}", f"{values[at]:.3g}", ""],
+    ]
+
+
+def _taken(inputs: Any, rows: Codes) -> Any:
+    """Some of the inputs, in the container that they came in."""
+    if column_names(inputs, "explanation", "X") is not None:
+        return nw.from_native(inputs, eager_only=True)[rows.tolist()].to_native()
+    return inputs[rows] if hasattr(inputs, "shape") else [inputs[i] for i in rows]
 
 
 def pictures(inputs: Any) -> list[NDArray[Any]] | None:
