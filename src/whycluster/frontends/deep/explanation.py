@@ -118,10 +118,9 @@ class DeepExplanation(Claims):
         Of images that takes ``units="channels"``, mostly with ``at=``. ``backend`` as in `Explanation`.
         """
         names = self.names
-        ours = {
+        columns: dict[Hashable, NDArray[Any]] = {
             unique_name(name, names): getattr(self, name) for name in ("cluster", "competitor", "evidence")
         }
-        columns: dict[Hashable, NDArray[Any]] = {**ours}
         columns.update({name: self.relevance[:, i] for i, name in enumerate(names)})
         return build_frame(columns, self._inputs, backend, "to_frame")
 
