@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,15 +154,15 @@ def first_tensor(output: Any) -> Tensor | None:
 @contextmanager
 def _without_shortcuts(module: torch.nn.Module) -> Iterator[None]:
     """Transformers and recurrent networks have fast paths that are one operation; the long ones are taken."""
-    backend = torch.backends.mha
-    enabled = backend.get_fastpath_enabled()
-    recurs = any(isinstance(part, torch.nn.RNNBase) for part in module.modules())
-    backend.set_fastpath_enabled(False)
+    attends, recurs = torch.backends.mha, (torch.backends.mkldnn, torch.backends.cudnn)
+    fast = attends.get_fastpath_enabled()
+    attends.set_fastpath_enabled(False)
+    before = []
+    if any(isinstance(part, torch.nn.RNNBase) for part in module.modules()):
+        before = [library.set_flags(False)[0] for library in recurs]  # their flags() would set all others too
     try:
-        with ExitStack() as stack:
-            if recurs:
-                stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
-                stack.enter_context(torch.backends.cudnn.flags(enabled=False))
-            yield
+        yield
     finally:
-        backend.set_fastpath_enabled(enabled)
+        attends.set_fastpath_enabled(fast)
+        for library, enabled in zip(recurs, before, strict=False):
+            library.set_flags(enabled)
