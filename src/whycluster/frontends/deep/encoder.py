@@ -257,7 +257,7 @@ _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 def to_numpy(tensor: Tensor) -> NDArray[Any]:
     """As an array; numbers of half precision in single."""
     tensor = tensor.detach().cpu()
-    return np.array(tensor if tensor.dtype == torch.float64 else tensor.float())
+    return (tensor if tensor.dtype == torch.float64 else tensor.float()).numpy().copy()
 
 
 def _check_batch(part: NDArray[Any], rows: slice, found: NDArray[Any], inputs: Inputs) -> None:
