@@ -595,7 +595,7 @@ def test_whole_tensors_may_be_changed_in_place() -> None:
         y.mul_(2.0).unsqueeze_(1)
         z: Tensor = second(y.squeeze(1))
         z.add_(1.0)
-        z = z + second(kept)
+        z += second(kept)
         return z
 
     def plain(x: Tensor) -> Tensor:

@@ -57,8 +57,7 @@ class Inputs:
             tensor = X.detach()
         else:
             try:
-                array = np.asarray(X)
-                tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
+                tensor = torch.from_numpy(_plain(np.asarray(X)))
             except (TypeError, ValueError):
                 raise InvalidInputError(
                     f"{where}: {name} must be a tensor or an array of numbers, one input of the encoder for "
@@ -156,7 +155,7 @@ class Encoder:
             got = "no tensor" if features is None else f"shape {tuple(features.shape)}"
             raise InvalidInputError(
                 f"explain: the encoder must give features whose first axis counts its inputs; of {len(batch)} "
-                f"inputs it gives {got}. Name a layer that does: layer=..."
+                f"inputs it gives {got}. Name a layer that does: layer=...; of a single input, give X[None]."
             )
         if self.pool is None or features.ndim == 2:
             return features
@@ -243,10 +242,11 @@ class Encoder:
         except WhyClusterError:
             raise
         except _FAILURES as error:
-            reason = str(error).strip().partition("\n")[0]
+            reason = str(error).strip().partition("\n")[0].rstrip(".")
             raise InvalidInputError(
-                f"{inputs.where}: the encoder cannot take {inputs.name} of {inputs.describe()}: {reason} "
-                "Give inputs of the size, the order of axes and the dtype that it was trained on."
+                f"{inputs.where}: the encoder cannot take {inputs.name} of {inputs.describe()}: {reason}. "
+                "Give inputs of the size, the order of axes and the dtype that it was trained on; of a single "
+                f"one, {inputs.name}[None]."
             ) from error
 
 
@@ -254,10 +254,17 @@ _OF_TRAINING = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
+def _plain(array: NDArray[Any]) -> NDArray[Any]:
+    """The same, or a copy where torch cannot share it: of reversed axes, of another byte order, read-only."""
+    shared = array.flags.writeable and array.dtype.isnative and all(step >= 0 for step in array.strides)
+    return array if shared else array.astype(array.dtype.newbyteorder("="), order="C")
+
+
 def to_numpy(tensor: Tensor) -> NDArray[Any]:
     """As an array; numbers of half precision in single."""
     tensor = tensor.detach().cpu()
-    return (tensor if tensor.dtype == torch.float64 else tensor.float()).numpy().copy()
+    array: NDArray[Any] = (tensor if tensor.dtype == torch.float64 else tensor.float()).numpy()
+    return array.copy()
 
 
 def _check_batch(part: NDArray[Any], rows: slice, found: NDArray[Any], inputs: Inputs) -> None:
@@ -272,7 +279,7 @@ def _check_batch(part: NDArray[Any], rows: slice, found: NDArray[Any], inputs: I
         return
     row = rows.start + int(bad[0])
     given = bool(torch.isfinite(inputs.tensor[row]).all())
-    reason = "though it is finite itself" if given else "and so is the input itself"
+    reason = "though it is finite itself" if given else "and neither is the input itself"
     raise InvalidInputError(
         f"{inputs.where}: features must be finite; of input {row} of {inputs.name} some are not, {reason}."
     )
