@@ -125,7 +125,9 @@ class Encoder:
             batch = inputs.tensor[rows]
             if like is not None:
                 batch = batch.to(like.device, like.dtype if batch.is_floating_point() else None)
-            yield rows, batch.clone()  # an encoder may work in place
+            with torch.inference_mode(False):  # in which operations are not taken apart
+                batch = batch.clone()  # an encoder may work in place
+            yield rows, batch
 
     def features(self, inputs: Inputs) -> NDArray[Any]:
         """What the encoder makes of all inputs, (n, ...)."""
@@ -257,7 +259,8 @@ _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 def _plain(array: NDArray[Any]) -> NDArray[Any]:
     """The same, or a copy where torch cannot share it: of reversed axes, of another byte order, read-only."""
     shared = array.flags.writeable and array.dtype.isnative and all(step >= 0 for step in array.strides)
-    return array if shared else array.astype(array.dtype.newbyteorder("="), order="C")
+    copied: NDArray[Any] = array if shared else array.astype(array.dtype.newbyteorder("="), order="C")
+    return copied
 
 
 def to_numpy(tensor: Tensor) -> NDArray[Any]:
