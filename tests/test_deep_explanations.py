@@ -30,8 +30,9 @@ def fitted(encoder: nn.Module, X: Any, n_clusters: int = 3, **options: Any) -> w
 
 @pytest.fixture(scope="module")
 def wine() -> pd.DataFrame:
-    data: pd.DataFrame = load_wine(as_frame=True).data
-    return (data - data.mean()) / data.std()
+    data = load_wine(as_frame=True).data
+    scaled: pd.DataFrame = (data - data.mean()) / data.std()
+    return scaled
 
 
 @pytest.fixture(scope="module")

@@ -61,8 +61,7 @@ class Inputs:
             tensor = X.detach()
         else:
             try:
-                array = np.asarray(X)
-                tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
+                tensor = torch.from_numpy(_plain(np.asarray(X)))
             except (TypeError, ValueError):
                 raise InvalidInputError(
                     f"{where}: {name} must be a tensor or an array of numbers, one input of the encoder for "
@@ -148,7 +147,9 @@ class Encoder:
             if like is not None:
                 keeps = not batch.is_floating_point() and self._looks_up
                 batch = batch.to(like.device, batch.dtype if keeps else like.dtype)
-            yield rows, batch.clone()  # an encoder may work in place
+            with torch.inference_mode(False):  # in which operations are not taken apart
+                batch = batch.clone()  # an encoder may work in place
+            yield rows, batch
 
     def features(self, inputs: Inputs) -> NDArray[Any]:
         """What the encoder makes of all inputs, (n, ...)."""
@@ -184,7 +185,8 @@ class Encoder:
             got = "no tensor" if features is None else f"shape {tuple(features.shape)}"
             raise InvalidInputError(
                 "explain: the encoder must give features whose first axis counts its inputs; of "
-                f"{len(batch)} inputs it gives {got}. Name a layer that does: layer=..."
+                f"{len(batch)} inputs it gives {got}. Name a layer that does: layer=...; of a single input, "
+                "give X[None]."
             )
         if self.pool is None or features.ndim == 2:
             return features
@@ -273,10 +275,11 @@ class Encoder:
         except WhyClusterError:
             raise
         except _FAILURES as error:
-            reason = str(error).strip().partition("\n")[0]
+            reason = str(error).strip().partition("\n")[0].rstrip(".")
             raise InvalidInputError(
-                f"{inputs.where}: the encoder cannot take {inputs.name} of {inputs.describe()}: {reason} "
-                "Give inputs of the size, the order of axes and the dtype that it was trained on."
+                f"{inputs.where}: the encoder cannot take {inputs.name} of {inputs.describe()}: {reason}. "
+                "Give inputs of the size, the order of axes and the dtype that it was trained on; of a "
+                f"single one, {inputs.name}[None]."
             ) from error
 
 
@@ -284,11 +287,18 @@ _OF_TRAINING = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
+def _plain(array: NDArray[Any]) -> NDArray[Any]:
+    """The same, or a copy where torch cannot share it: of reversed axes, of another byte order, read-only."""
+    shared = array.flags.writeable and array.dtype.isnative and all(step >= 0 for step in array.strides)
+    copied: NDArray[Any] = array if shared else array.astype(array.dtype.newbyteorder("="), order="C")
+    return copied
+
+
 def to_numpy(tensor: Tensor) -> NDArray[Any]:
     """As an array; numbers of half precision in single."""
     tensor = tensor.detach().cpu()
     array: NDArray[Any] = (tensor if tensor.dtype == torch.float64 else tensor.float()).numpy()
-    return array
+    return np.array(array)
 
 
 def _check_batch(part: NDArray[Any], rows: slice, found: NDArray[Any], inputs: Inputs) -> None:
@@ -303,7 +313,7 @@ def _check_batch(part: NDArray[Any], rows: slice, found: NDArray[Any], inputs: I
         return
     row = rows.start + int(bad[0])
     given = bool(torch.isfinite(inputs.tensor[row]).all())
-    reason = "though it is finite itself" if given else "and so is the input itself"
+    reason = "though it is finite itself" if given else "and neither is the input itself"
     raise InvalidInputError(
         f"{inputs.where}: features must be finite; of input {row} of {inputs.name} some are not, {reason}."
     )

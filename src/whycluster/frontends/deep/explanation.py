@@ -94,7 +94,7 @@ class DeepExplanation(Claims):
     @property
     def heatmaps(self) -> NDArray[Any]:
         """(n, ...) relevance by place, added up over the channels: for images (n, height, width)."""
-        return _heatmaps(self.relevance, self.units, self._axis)
+        return _heatmaps(self.relevance, self.units, self._axis, 1)
 
     def _take(self, rows: Codes) -> dict[str, Any]:
         inputs = _taken(self._inputs, rows)
@@ -204,7 +204,7 @@ class SpatialExplanation:
     @property
     def heatmaps(self) -> NDArray[Any]:
         """(n, K, ...) relevance by place of the input, added up over its channels."""
-        return _heatmaps(self.relevance, self.units, self._axis + 1)
+        return _heatmaps(self.relevance, self.units, self._axis + 1, 2)
 
     def __len__(self) -> int:
         return len(self.relevance)
@@ -273,12 +273,13 @@ def pictures(inputs: Any) -> list[NDArray[Any]] | None:
     return found
 
 
-def _heatmaps(relevance: NDArray[Any], units: str | None, axis: int) -> NDArray[Any]:
+def _heatmaps(relevance: NDArray[Any], units: str | None, axis: int, n_before: int) -> NDArray[Any]:
+    """Added up over the channels; ``n_before`` axes come before those of one relevance."""
     if units == CHANNELS:
         raise InvalidInputError(
             'heatmaps: relevance was added up over the places (units="channels"), so that there are no maps. '
             "Explain without units."
         )
-    if units == PLACES or relevance.ndim <= axis + 1:
+    if units == PLACES or relevance.ndim <= n_before + 1:
         return relevance
     return np.asarray(relevance.sum(axis=axis))

@@ -70,7 +70,7 @@ class Trace:
         reading = self.input if at is None else self.layer(at)
         setting = Setting(composite, self._rules(composite), reading)
         found: dict[Variable, Tensor] = {self.output: relevance.reshape(self.output.shape)}
-        with torch.no_grad():
+        with _plainly(relevance.device):
             for operation in reversed(self.operations):
                 if operation is reading.producer:
                     break
@@ -136,7 +136,8 @@ def trace(module: torch.nn.Module, x: Tensor, forward: Callable[[Tensor], Tensor
         layers.setdefault(name, []).append(None if tensor is None else tape.find(tensor))
 
     source = tape.watch(x)
-    with torch.no_grad(), _without_shortcuts(module), tape, following(module, tape.running, on_output):
+    listening = following(module, tape.running, on_output)
+    with torch.inference_mode(False), torch.no_grad(), _without_shortcuts(module), tape, listening:
         features = forward(x)
         output = tape.find(features)
     if output is None:
@@ -149,6 +150,13 @@ def first_tensor(output: Any) -> Tensor | None:
     if isinstance(output, (tuple, list)) and output:
         output = output[0]
     return output if isinstance(output, torch.Tensor) else None
+
+
+@contextmanager
+def _plainly(device: torch.device) -> Iterator[None]:
+    """In the precision of the relevance and with gradients at hand, whatever the caller has set."""
+    with torch.inference_mode(False), torch.no_grad(), torch.autocast(device.type, enabled=False):
+        yield
 
 
 @contextmanager

@@ -140,8 +140,8 @@ class DeepNetwork(Network):
         """Explain each input; `whycluster.explain` says what the parameters mean."""
         self._check_reading(at, units, question.pop("feature_names", None))
         inputs = Inputs.open(X, "explain")
-        self._check_bounds(inputs)
         rows, arranged = self._points(inputs)
+        self._check_bounds(inputs)
         if question.get("background") is not None:
             question["background"] = self.points(question["background"], "explain", "background")[0]
         found = self.last.explain(rows, **question)
@@ -164,7 +164,9 @@ class DeepNetwork(Network):
         if fits:
             return Arrangement(shape, width, self.spatial, self.normalize)
         hint = "Fit the head to features of this layer, or name the layer that it was fitted to: layer=..."
-        if len(shape) > 1 and shape[0] == width:
+        if self.spatial and len(shape) == 1:
+            hint = "These have no places; name an earlier layer, or leave spatial out."
+        elif len(shape) > 1 and shape[0] == width:
             hint = "pool='mean' averages over the places; spatial=True clusters each place on its own."
         raise InvalidInputError(
             f"{where}: the encoder must give as many features as the head was fitted on, {width}; it gives "

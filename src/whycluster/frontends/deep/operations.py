@@ -127,8 +127,10 @@ class Product(LinearMap):
 
     def scaled(self, scale: Tensor, shift: Tensor) -> Product | None:
         """With each of its outputs scaled and shifted."""
+        if self.left or self.a.ndim != 2:  # of batches of matrices, the channels are the rows
+            return None
         bias = shift if self.bias is None else shift + self.bias * scale
-        return None if self.left else Product(self.a, self.weight * scale, bias, self.positive, self.left)
+        return Product(self.a, self.weight * scale, bias, self.positive, self.left)
 
 
 def is_weighted(operation: Operation) -> bool:
@@ -166,6 +168,8 @@ def _is_positive(variable: Variable) -> bool:
     producer = variable.producer
     if producer is None or producer.name == "relu":
         return producer is not None
+    if producer.name == "cat" and not all(isinstance(part, Variable) for part in producer.args[0]):
+        return False  # what is put beside it, such as a class token, can be anything
     return producer.name in _KEEPING_SIGNS and all(map(_is_positive, producer.inputs))
 
 
@@ -403,7 +407,7 @@ def _attention(operation: Operation, relevance: list[Tensor | None], setting: Se
     called = operation.called
     q, k = (_value(called[name], R.dtype) for name in ("query", "key"))
     mask = called.get("attn_mask", called.get("attn_bias"))
-    if isinstance(mask, Variable):
+    if isinstance(mask, Variable) or (mask is not None and mask.is_floating_point()):
         mask = _value(mask, R.dtype)
 
     def attend(v: Tensor) -> Tensor:

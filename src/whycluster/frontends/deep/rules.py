@@ -137,7 +137,7 @@ class Epsilon(Rule):
             z = linear.forth(linear.a, linear.weight)
         if biases and linear.bias is not None:
             z = z + linear.bias
-        s = ratio(relevance, z + torch.where(z >= 0, self.epsilon, -self.epsilon).to(z.dtype))
+        s = ratio(relevance, z + torch.full_like(z, self.epsilon).copysign_(z))
         return linear.back(s, linear.weight).mul_(linear.a)
 
 

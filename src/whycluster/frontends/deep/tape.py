@@ -247,7 +247,8 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
         arguments = func._schema.arguments
         given = {a.name: a.default_value for a in arguments if a.has_default_value()}
         given.update(zip((a.name for a in arguments), args, strict=False))
-        if (given | kwargs).get("dropout_p") == 0.0:  # attention, which has dropout built in
+        given |= kwargs
+        if given.get("dropout_p") == 0.0 or given.get("training") is False:  # attention; RReLU
             return
         where = f"module {self._module!r}" if self._module else "its forward"
         raise InvalidInputError(
@@ -259,6 +260,8 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
 
 def _name(function: Any) -> str:
     name: str = function.overloadpacket.__name__
+    if name == "_convolution":  # as traced modules call it
+        return "convolution"
     return name[:-1] if function._schema.is_mutable and name.endswith("_") else name
 
 
