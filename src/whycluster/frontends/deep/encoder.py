@@ -266,8 +266,7 @@ def _plain(array: NDArray[Any]) -> NDArray[Any]:
 def to_numpy(tensor: Tensor) -> NDArray[Any]:
     """As an array; numbers of half precision in single."""
     tensor = tensor.detach().cpu()
-    array: NDArray[Any] = (tensor if tensor.dtype == torch.float64 else tensor.float()).numpy()
-    return array.copy()
+    return np.array((tensor if tensor.dtype == torch.float64 else tensor.float()).numpy())
 
 
 def _check_batch(part: NDArray[Any], rows: slice, found: NDArray[Any], inputs: Inputs) -> None:
