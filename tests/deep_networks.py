@@ -21,6 +21,9 @@ def settled(module: Any, seed: int = 0) -> Any:
         elif isinstance(part, nn.LayerNorm) and part.elementwise_affine:
             nn.init.normal_(part.weight, 1.0, 0.3, generator=draw)
             nn.init.normal_(part.bias, 0.0, 0.1, generator=draw)
+        elif isinstance(part, nn.MultiheadAttention):
+            nn.init.xavier_uniform_(part.in_proj_weight, generator=draw)
+            nn.init.normal_(part.in_proj_bias, 0.0, 0.1, generator=draw)
         elif isinstance(part, (nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d, nn.Linear)):
             nn.init.kaiming_normal_(part.weight, generator=draw)
             if part.bias is not None:
