@@ -93,12 +93,14 @@ def share(layer: Layer, R: Array, rule: Rule) -> Array:
     return parts @ R
 
 
-def in_proportion(c: Array, R: Array, connected: Array) -> Array:
-    """Shares of a sum; equal ones where it is exactly 0."""
+def in_proportion(c: Array, R: Array, connected: Array, size: float) -> Array:
+    """Shares of a sum, those of its sign with 1 + gamma; equal ones where it is exactly 0."""
     result = np.zeros(len(c))
     for j in range(len(R)):
-        total = c[:, j].sum()
-        part = connected[:, j] / connected[:, j].sum() if total == 0 else c[:, j] / total
+        signed = np.maximum(c[:, j], 0) if c[:, j].sum() >= 0 else np.minimum(c[:, j], 0)
+        shares = c[:, j] + size * signed
+        total = shares.sum()
+        part = connected[:, j] / connected[:, j].sum() if total == 0 else shares / total
         result += part * R[j]
     return result
 
@@ -144,6 +146,7 @@ class Pass:
     rules: dict[int, Rule] = field(default_factory=dict)
     biases: bool = False
     average: bool = False  # maximum pooling: shares as of a mean
+    sums: float = 0.1  # the gamma of sums, means and LayerNorm
     steps: list[Callable[[], None]] = field(default_factory=list)
     n_linear: int = 0
 
@@ -202,13 +205,21 @@ class Pass:
             return self.step(np.asarray(function(torch.from_numpy(x.value))), (x, lambda R: R))
 
     def add(self, x: Value, y: Value) -> Value:
-        """A sum of two, shared in proportion, equally where it is 0."""
-        total = x.value + y.value
+        """A sum of two, value by value."""
 
-        def part(value: Array) -> Callable[[Array], Array]:
-            return lambda R: np.where(total == 0, 0.5, value / np.where(total == 0, 1, total)) * R
+        def part(which: int) -> Callable[[Array], Array]:
+            def take(R: Array) -> Array:
+                found = np.zeros_like(x.value)
+                for place in np.ndindex(found.shape):
+                    c = np.array([[x.value[place]], [y.value[place]]])
+                    found[place] = in_proportion(
+                        c[[which, 1 - which]], R[place][None], np.ones((2, 1)), self.sums
+                    )[0]
+                return found
 
-        return self.step(total, (x, part(x.value)), (y, part(y.value)))
+            return take
+
+        return self.step(x.value + y.value, (x, part(0)), (y, part(1)))
 
     def shift(self, x: Value, constant: Any) -> Value:
         """What is added and does not depend on the input takes nothing."""
@@ -229,7 +240,7 @@ class Pass:
         with torch.no_grad():
             made = np.asarray(function(torch.from_numpy(x.value)[None])[0])
         c = x.value.ravel()[:, None] * w
-        return self.step(made, (x, lambda R: in_proportion(c, R.ravel(), (w != 0).astype(float))))
+        return self.step(made, (x, lambda R: in_proportion(c, R.ravel(), (w != 0).astype(float), self.sums)))
 
     def max_pool(self, x: Value, size: int, stride: int, padding: int = 0) -> Value:
         """The winner of each window takes all, the first of equals; or shares as of a mean."""
@@ -249,8 +260,8 @@ class Pass:
             for where, places in windows.items():
                 values = np.array([x.value[place] for place in places])
                 if self.average:
-                    total = values.sum()
-                    parts = np.full(len(values), 1 / len(values)) if total == 0 else values / total
+                    equal = np.ones((len(values), 1))
+                    parts = in_proportion(values[:, None], np.ones(1), equal, self.sums)
                 else:
                     parts = np.eye(len(values))[values.argmax()]
                 for place, part in zip(places, parts, strict=True):
@@ -277,7 +288,7 @@ class Pass:
             for place in np.ndindex(x.value.shape[:-1]):
                 w = (np.eye(n) - 1 / n) * weight / deviation[place]
                 b = bias if self.biases else np.zeros(n)
-                found[place] = share(Layer(x.value[place], w, b, np.ones((n, n))), R[place], epsilon(0.0))
+                found[place] = share(Layer(x.value[place], w, b, np.ones((n, n))), R[place], gamma(self.sums))
             return found
 
         return self.step(centred / deviation * weight + bias, (x, take))
@@ -312,7 +323,7 @@ class Pass:
             found = np.zeros_like(v.value)
             for i in range(d):
                 c = v.value[:, i][:, None] * weights[head_of[i]].T
-                found[:, i] = in_proportion(c, R[:, i], np.ones_like(c))
+                found[:, i] = in_proportion(c, R[:, i], np.ones_like(c), self.sums)
             return found
 
         return self.step(made, (v, take))

@@ -43,6 +43,6 @@ def features(
     >>> wc.deep.features(encoder, images, spatial=True).shape
     (5, 6, 6, 4)
     """
-    source = Encoder(encoder, layer, pool, batch_size)
+    source = Encoder(encoder, layer, pool, batch_size, "features")
     rows, arranged = points_of(source, Inputs.open(X, "features"), spatial, normalize)
     return rows.reshape(-1, *arranged.places, arranged.width)

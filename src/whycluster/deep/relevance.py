@@ -49,7 +49,7 @@ def lrp(
     tensor([[6., 2.]])
     """
     inputs = Inputs.open(x, "lrp", "x")
-    encoder = Encoder(module, layer, None, len(inputs))
+    encoder = Encoder(module, layer, None, len(inputs), "lrp")
     if at is not None:
         encoder.check_layer(at, "lrp", "at")
     encoder.check(inputs)
@@ -63,4 +63,4 @@ def lrp(
         )
     dtype = torch.float64 if trace.features.dtype == torch.float64 else torch.float32
     seed = given.detach().to(trace.features.device, dtype)
-    return trace.propagate(seed, composite_of(rules, trace.kind), at, last=True)
+    return trace.propagate(seed, composite_of(rules, trace.kind, "lrp"), at, last=True)

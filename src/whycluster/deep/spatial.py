@@ -49,7 +49,7 @@ def spatial_clusters(
     check_whole(n_clusters, 2, "spatial_clusters", "n_clusters")
     X = image[None] if getattr(image, "ndim", None) == 3 else image
     question = {name: options.pop(name) for name in ("at", "units", "beta") if name in options}
-    source = Encoder(encoder, layer, None, options.get("batch_size"))
+    source = Encoder(encoder, layer, None, options.get("batch_size"), "spatial_clusters")
     rows, _ = points_of(
         source, Inputs.open(X, "spatial_clusters", "image"), spatial=True, normalize=normalize
     )

@@ -118,7 +118,7 @@ AUTO = "auto"
 COMPOSITES = (AUTO, *_READY)
 
 
-def composite_of(rules: Any, kind: str) -> Composite:
+def composite_of(rules: Any, kind: str, where: str = "DeepClustering") -> Composite:
     """A composite from what the user said: a name, one rule for all places, or a composite.
 
     ``kind`` is the name of the one that suits the network, for "auto".
@@ -130,11 +130,11 @@ def composite_of(rules: Any, kind: str) -> Composite:
     if isinstance(rules, str) and rules in COMPOSITES:
         return _READY[kind if rules == AUTO else rules]
     raise InvalidInputError(
-        f"rules must be one of {', '.join(map(repr, COMPOSITES))}, a rule such as wc.deep.Gamma(0.25), or a "
-        f"wc.deep.Composite; got {rules!r}."
+        f"{where}: rules must be one of {', '.join(map(repr, COMPOSITES))}, a rule such as "
+        f"wc.deep.Gamma(0.25), or a wc.deep.Composite; got {rules!r}."
     )
 
 
 def with_bounds(composite: Composite, bounds: ZB) -> Composite:
-    """The same, with zB where the input comes in."""
+    """The same, with zB where the inputs come in."""
     return replace(composite, rules=[("first", bounds), *composite.rules])

@@ -23,6 +23,7 @@ from whycluster.progress import Progress
 _NUMBERS = 16 * 3 * 224 * 224  # in a batch
 _MOST_INPUTS = 512
 _LOOKED_UP = 1024
+_ALIKE = 3e-2  # of the largest feature; the rounding of half precision is less, other inputs are more
 POOLS = (None, "mean", "max")
 _OUT_OF_MEMORY = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
 _FAILURES = (RuntimeError, ValueError, IndexError, TypeError, AssertionError)
@@ -96,21 +97,29 @@ class Encoder:
     layer : the name of the layer whose output is the features; None for what the module itself gives
     pool : None, "mean" or "max": over all places of a layer of shape (n, channels, ...)
     batch_size : how many inputs go through it at once; None for as many as their size allows
+    where : which function it was given to, for messages
     """
 
-    def __init__(self, module: Any, layer: str | None, pool: str | None, batch_size: int | None) -> None:
+    def __init__(
+        self,
+        module: Any,
+        layer: str | None,
+        pool: str | None,
+        batch_size: int | None,
+        where: str = "DeepClustering",
+    ) -> None:
         if not isinstance(module, nn.Module):
             raise InvalidInputError(
-                f"DeepClustering: encoder must be a torch.nn.Module; got {type(module).__name__}."
+                f"{where}: the encoder must be a torch.nn.Module; got {type(module).__name__}."
             )
         if pool not in POOLS:
-            raise InvalidInputError(f"DeepClustering: pool must be None, 'mean' or 'max'; got {pool!r}.")
+            raise InvalidInputError(f"{where}: pool must be None, 'mean' or 'max'; got {pool!r}.")
         self.module, self.layer, self.pool, self.batch_size = module, layer, pool, batch_size
         self._runs_once = layer is None
         if batch_size is not None:
-            check_whole(batch_size, 1, "DeepClustering", "batch_size", "None or ")
+            check_whole(batch_size, 1, where, "batch_size", "None or ")
         if layer is not None:
-            self.check_layer(layer, "DeepClustering", "layer")
+            self.check_layer(layer, where, "layer")
 
     def check_layer(self, name: Any, where: str, parameter: str) -> None:
         """Raise, with the closest names, if the module has no such layer."""
@@ -157,10 +166,12 @@ class Encoder:
         found: NDArray[Any] | None = None
         with Progress("encoding", len(self.slices(inputs))) as bar:
             for rows, batch in self.batches(inputs):
+                first = batch[:1].clone()
                 with torch.inference_mode(), self._explained(inputs):
                     part = to_numpy(self.forward(batch))
-                if found is None:
-                    found = np.empty((len(inputs), *part.shape[1:]), part.dtype)
+                    if found is None:
+                        found = np.empty((len(inputs), *part.shape[1:]), part.dtype)
+                        _check_alone(to_numpy(self.forward(first)), part, inputs)
                 _check_batch(part, rows, found, inputs)
                 found[rows] = part
                 bar.step()
@@ -301,6 +312,18 @@ def to_numpy(tensor: Tensor) -> NDArray[Any]:
     return np.array(array)
 
 
+def _check_alone(alone: NDArray[Any], among: NDArray[Any], inputs: Inputs) -> None:
+    """Raise if the first input has other features alone than among others."""
+    with np.errstate(invalid="ignore"):  # told with the other features
+        apart = np.abs(alone[0] - among[0]).max(initial=0.0)
+    if apart > _ALIKE * np.abs(among[0]).max(initial=1e-30):
+        raise InvalidInputError(
+            f"{inputs.where}: the encoder must treat each input on its own, the first axis of {inputs.name} "
+            "counting them; the first has other features alone than among others. Is another axis that of "
+            "the inputs (batch_first=True), does it draw at random, or does it normalise by the batch?"
+        )
+
+
 def _check_batch(part: NDArray[Any], rows: slice, found: NDArray[Any], inputs: Inputs) -> None:
     """Raise for features that are not finite, or of another shape than those before."""
     if part.shape[1:] != found.shape[1:]:
@@ -308,12 +331,16 @@ def _check_batch(part: NDArray[Any], rows: slice, found: NDArray[Any], inputs: I
             f"{inputs.where}: the encoder must give features of one shape; got {found.shape[1:]} and, from "
             f"input {rows.start} on, {part.shape[1:]}."
         )
-    bad = np.flatnonzero(~np.isfinite(part.reshape(len(part), -1)).all(axis=1))
+    given = torch.isfinite(inputs.tensor[rows]).flatten(1).all(1).numpy(force=True)
+    bad = np.flatnonzero(~given | ~np.isfinite(part.reshape(len(part), -1)).all(axis=1))
     if not bad.size:
         return
     row = rows.start + int(bad[0])
-    given = bool(torch.isfinite(inputs.tensor[row]).all())
-    reason = "though it is finite itself" if given else "and neither is the input itself"
+    if not given[bad[0]]:
+        raise InvalidInputError(
+            f"{inputs.where}: {inputs.name} must be finite; input {row} holds values that are not."
+        )
     raise InvalidInputError(
-        f"{inputs.where}: features must be finite; of input {row} of {inputs.name} some are not, {reason}."
+        f"{inputs.where}: features must be finite; of input {row} of {inputs.name} some are not, though it is "
+        "finite itself."
     )

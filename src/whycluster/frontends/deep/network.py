@@ -208,7 +208,11 @@ class DeepNetwork(Network):
 
     def _composite(self, trace: Trace) -> Composite:
         composite = composite_of(self._rules, trace.kind)
-        return composite if self._bounds is None else with_bounds(composite, self._bounds)
+        if self._bounds is None:
+            return composite
+        assert trace.input.value is not None
+        low, high = self._bounds.spread(trace.input.value)  # of the shape of the inputs, whatever comes first
+        return with_bounds(composite, ZB(low[0].cpu(), high[0].cpu()))
 
     def _check_reading(self, at: Any, units: Any, feature_names: Any) -> None:
         if at is not None:

@@ -231,7 +231,7 @@ def _product_of_two(operation: Operation, R: Tensor, setting: Setting) -> Shares
 
 @_for(
     "view _unsafe_view _reshape_alias reshape permute transpose t expand slice select unsqueeze squeeze cat "
-    "stack split split_with_sizes unsafe_split unsafe_split_with_sizes chunk unbind narrow as_strided "
+    "stack split split_with_sizes unsafe_split unsafe_split_with_sizes chunk unbind narrow "
     "constant_pad_nd pad reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d "
     "replication_pad2d replication_pad3d flip roll index index_select gather repeat "
     "repeat_interleave upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d "
@@ -290,10 +290,7 @@ def _sum(operation: Operation, relevance: list[Tensor | None], setting: Setting)
     (R,) = relevance[:1]
     assert R is not None
     if len(operation.inputs) == 1:
-        if setting.composite.biases:
-            yield from _in_proportion(operation, relevance, setting)
-        else:
-            yield from _one_by_one(operation, relevance, setting)
+        yield from _with_constant(operation, R, setting)
         return
     first, second = operation.args[:2]
     factor = operation.called.get("alpha", 1)
@@ -304,12 +301,22 @@ def _sum(operation: Operation, relevance: list[Tensor | None], setting: Setting)
     }[operation.name]
     a, b = _value(first, R.dtype) * signs[0], _value(second, R.dtype) * signs[1]
     half, sizes = setting.composite.sums / 2, (a.abs(), b.abs())
-    total = sizes[0] + sizes[1]
-    equally = R.masked_fill(total != 0, 0.0) / 2
-    u, s = parts(R, a + b, total.mul_(half), half)
+    z, total = a + b, half * (sizes[0] + sizes[1])
+    equally = R.masked_fill((z != 0) | (total != 0), 0.0) / 2
+    u, s = parts(R, z, total, half)
     for variable, value, size in ((first, a, sizes[0]), (second, b, sizes[1])):
         shares = (1 + half) * value * s + half * size * u + equally
         yield variable, shares.sum_to_size(variable.shape)
+
+
+def _with_constant(operation: Operation, R: Tensor, setting: Setting) -> Shares:
+    """What is added takes its part if biases do."""
+    (variable,) = operation.inputs
+    if setting.composite.biases:
+        x = _value(variable, R.dtype)
+        y = operation.run({variable: x})
+        R = (y - operation.run({variable: torch.zeros_like(x)})) * ratio(R, y)
+    yield variable, R.sum_to_size(variable.shape)
 
 
 @_for(
@@ -334,9 +341,9 @@ def _proportional(function: Callable[[Tensor], Tensor], x: Tensor, R: Tensor, se
     """Shares of what goes into a linear function of positive weights; equal ones where all of it is 0."""
     half = setting.composite.sums / 2
     y, pull = _differentiable(function, x)
-    total = function(x.abs())
-    nothing = R.masked_fill(total != 0, 0.0)
-    u, s = parts(R, y, total * half, half)
+    total = half * function(x.abs())
+    nothing = R.masked_fill((y != 0) | (total != 0), 0.0)
+    u, s = parts(R, y, total, half)
     shares = (1 + half) * x * pull(s) + half * x.abs() * pull(u)
     if bool(nothing.any()):
         level, pull = _differentiable(function, torch.ones_like(x))
@@ -354,6 +361,9 @@ def _max_pool(operation: Operation, relevance: list[Tensor | None], setting: Set
     variable, n_dims = operation.inputs[0], 3 if "3d" in operation.name else 2
     if setting.composite.max_pool == AVERAGE:
         called = operation.called
+        if set(called["dilation"]) != {1}:  # means have none
+            yield from _unknown(operation, relevance, setting)
+            return
         pool = functional.avg_pool3d if n_dims == 3 else functional.avg_pool2d
         stride = called["stride"] or None
         options = (called["kernel_size"], stride, called["padding"], called["ceil_mode"])
@@ -365,12 +375,9 @@ def _max_pool(operation: Operation, relevance: list[Tensor | None], setting: Set
     yield variable, flat.reshape(variable.shape)
 
 
-@_for("amax amin max min adaptive_max_pool2d adaptive_max_pool3d topk sort", Keep.INPUTS)
-def _winner(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
-    """The winners' relevance is the gradient's way; of two variables compared, value by value."""
-    if operation.name in ("max", "min") and len(operation.inputs) == 2:
-        yield from _unknown(operation, relevance, setting)
-        return
+@_for("amax amin max min maximum minimum adaptive_max_pool2d adaptive_max_pool3d topk sort", Keep.INPUTS)
+def _winner(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:  # noqa: ARG001  # no rule
+    """The winners' relevance goes the way of the gradient; equal ones share."""
     dtype, _ = _kind(relevance)
     values = {v: _value(v, dtype).detach().requires_grad_() for v in operation.inputs}
     yield from _pulled(operation, values, relevance)
@@ -512,6 +519,14 @@ def _own_statistics(operation: Operation, R: Tensor, setting: Setting) -> Shares
         return
     x = _value(variable, R.dtype).flatten(2)
     yield variable, _centred(x, torch.ones_like(x), None, R.flatten(2), setting).reshape(variable.shape)
+
+
+@_for("glu")
+def _gated(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:  # noqa: ARG001  # no rule
+    """The first half times a gate, the sigmoid of the second, which is held constant."""
+    (R,) = relevance[:1]
+    assert R is not None
+    yield operation.inputs[0], torch.cat([R, torch.zeros_like(R)], dim=operation.called["dim"])
 
 
 @_for("embedding")

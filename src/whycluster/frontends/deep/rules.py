@@ -11,6 +11,7 @@ signs of the inputs. Biases take no relevance unless they are asked to.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
@@ -188,6 +189,8 @@ class ZB(Rule):
         for x in self._bounds:
             channels = x.ndim == 1 and len(shape) > 1
             placed = x.reshape(-1, *[1] * (len(shape) - 1)) if channels else x
+            if x.numel() == math.prod(shape):  # inputs that are flattened first
+                placed = x.reshape(shape)
             try:
                 spread.append(placed.to(like).expand(1, *shape))
             except RuntimeError:
@@ -237,7 +240,11 @@ def _by_weights(linear: LinearMap, relevance: Tensor, weight: Tensor) -> Tensor:
 
 def parts(relevance: Tensor, z: Tensor, total: Tensor, half: float) -> tuple[Tensor, Tensor]:
     """U = R / ((1 + g/2) |z| + g/2 T), and u with the sign of z; ``total``, g/2 T, is overwritten."""
-    total.add_(z.abs(), alpha=1 + half).clamp_(min=_NOTHING)
+    total.add_(z.abs(), alpha=1 + half)
+    if half == 0:  # contributions may cancel, and then nothing goes through
+        u = ratio(relevance, total)
+        return u, torch.where(z < 0, -u, u)
+    total.masked_fill_(total < _NOTHING, torch.inf)
     u = relevance / total
     return u, torch.div(relevance, total.copysign_(z), out=total)
 

@@ -149,7 +149,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
             _overlap(tensor, other) for other in self._changed.get(_place(tensor), [])
         ):
             raise UnsupportedModelError(
-                f"explain: module {self._module!r} of the encoder changes a part of a tensor in place and "
+                f"explain: {self._where} changes a part of a tensor in place and "
                 "then uses the whole, or the other way round, which relevance cannot be followed through. "
                 "Put the parts together with torch.cat or torch.where."
             )
@@ -175,6 +175,11 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
     @property
     def _module(self) -> str:
         return self.running[-1] if self.running else ""
+
+    @property
+    def _where(self) -> str:
+        """What runs now, for messages."""
+        return f"module {self._module!r} of the encoder" if self._module else "the encoder's forward"
 
     def _begin(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -250,11 +255,10 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
         given |= kwargs
         if given.get("dropout_p") == 0.0 or given.get("training") is False:  # attention; RReLU
             return
-        where = f"module {self._module!r}" if self._module else "its forward"
         raise InvalidInputError(
             "explain: the encoder must give the same features each time it is run, but "
-            f"{where} draws random numbers ({_name(func)}). Call encoder.eval() first, which leaves dropout "
-            "out."
+            f"{self._where} draws random numbers ({_name(func)}). Call encoder.eval() first, which leaves "
+            "dropout out."
         )
 
 
