@@ -39,11 +39,13 @@ $(DEMO)/installed: pyproject.toml $(shell find src -name '*.py')
 	$(DEMO)/bin/pip install --quiet .
 	touch $@
 
-# torch on its own first: anything that asks for it later then finds the pinned CPU build.
+# torch on its own first: anything that asks for it later then finds the pinned CPU build. ClustPy without what it
+# asks for: all of that is there, and its torchvision would bring another torch (see tests/conftest.py).
 $(TEST)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(TEST)
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt torch
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[categories,deep,faiss,medoids,shap,tabular,test]'
+	$(TEST)/bin/pip install --quiet --constraint constraints.txt --no-deps clustpy torchvision
 	touch $@
 
 # anndata needs an older pandas than the other tests, so it has an environment of its own.
