@@ -625,3 +625,18 @@ def test_an_image_file_is_read_as_a_square(tmp_path: Path) -> None:
     assert (image[0, :, 10:] == 0).all()
     assert not image[1:].any()
     assert normalize(image).shape == (1, 3, 16, 16)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_z_plus_gives_nothing_where_no_contribution_is_positive(dtype: torch.dtype) -> None:
+    """Rounding leaves a little of the sum of what is negative and its size, which must not be shared out."""
+    generator = torch.Generator().manual_seed(0)
+    module = torch.nn.Linear(500, 40, bias=False, dtype=dtype)
+    with torch.no_grad():
+        module.weight.copy_(-torch.rand(40, 500, generator=generator, dtype=dtype))
+        module.weight[:5].abs_()
+    x = torch.rand(20, 500, generator=generator, dtype=dtype)
+    relevance = torch.ones(20, 40, dtype=dtype)
+    found = wc.deep.lrp(module, x, relevance, rules=wc.deep.ZPlus())
+    assert (found >= 0).all()
+    assert torch.allclose(found.sum(dim=1), torch.full((20,), 5.0, dtype=dtype), rtol=1e-4)
