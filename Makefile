@@ -1,14 +1,16 @@
 # make demo   a first look: installs the package and explains the wine data
 # make test   everything: format, lint, types, doctests, README, tests
 # make bench  all figures, measured again (by hand; takes an hour or two; DATA is the folder of data sets)
+# make bench-zennit  our LRP beside zennit's, in an environment of its own
 
 PYTHON ?= python3
 DEMO := .venv-demo
 TEST := .venv
 BIO := .venv-bio
+ZENNIT := .venv-zennit
 DATA ?= ../shared/data
 
-.PHONY: demo test bench golden clean
+.PHONY: demo test bench bench-zennit golden clean
 
 demo: $(DEMO)/installed
 	$(DEMO)/bin/whycluster demo
@@ -34,16 +36,21 @@ bench: $(TEST)/installed
 	$(TEST)/bin/python -m benchmarks.varying
 	$(TEST)/bin/python -m benchmarks.runtime
 
+bench-zennit: $(ZENNIT)/installed
+	$(ZENNIT)/bin/python -m benchmarks.zennit_oracle --data $(DATA)
+
 $(DEMO)/installed: pyproject.toml $(shell find src -name '*.py')
 	$(PYTHON) -m venv $(DEMO)
 	$(DEMO)/bin/pip install --quiet .
 	touch $@
 
-# torch on its own first: anything that asks for it later then finds the pinned CPU build.
+# torch on its own first: anything that asks for it later then finds the pinned CPU build. ClustPy without what it
+# asks for: all of that is there, and its torchvision would bring another torch (see tests/conftest.py).
 $(TEST)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(TEST)
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt torch
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[categories,deep,faiss,medoids,shap,tabular,test]'
+	$(TEST)/bin/pip install --quiet --constraint constraints.txt --no-deps clustpy torchvision
 	touch $@
 
 # anndata needs an older pandas than the other tests, so it has an environment of its own.
@@ -52,8 +59,16 @@ $(BIO)/installed: pyproject.toml constraints-bio.txt
 	$(BIO)/bin/pip install --quiet --constraint constraints-bio.txt --editable . anndata hypothesis leidenalg pytest
 	touch $@
 
+# zennit without what it asks for: its torchvision would bring another torch.
+$(ZENNIT)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(ZENNIT)
+	$(ZENNIT)/bin/pip install --quiet --constraint constraints.txt torch
+	$(ZENNIT)/bin/pip install --quiet --constraint constraints.txt --editable . pillow
+	$(ZENNIT)/bin/pip install --quiet --constraint constraints.txt --no-deps zennit
+	touch $@
+
 clean:
-	rm -rf $(DEMO) $(TEST) $(BIO) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(DEMO) $(TEST) $(BIO) $(ZENNIT) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 golden: $(TEST)/installed
 	$(TEST)/bin/python -m tests.golden

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,18 @@ from sklearn.preprocessing import StandardScaler
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+# ClustPy imports torchvision, and that of the package index is built for GPUs: beside a torch for CPUs its
+# operators are not there, and it does not load. It does if they are declared. Nothing here calls them.
+# The tests of adapters and the doctests import ClustPy when they are collected, so this comes before them.
+if find_spec("torchvision") is not None:
+    import torch
+
+    if torch.version.cuda is None:
+        library: Any = torch.library  # without types
+        OPERATORS = library.Library("torchvision", "DEF")  # as long as it is there, so are they
+        for name in ("nms", "qnms"):
+            OPERATORS.define(f"{name}(Tensor boxes) -> Tensor")
 
 
 @pytest.fixture(scope="session")

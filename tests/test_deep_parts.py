@@ -625,3 +625,23 @@ def test_an_image_file_is_read_as_a_square(tmp_path: Path) -> None:
     assert (image[0, :, 10:] == 0).all()
     assert not image[1:].any()
     assert normalize(image).shape == (1, 3, 16, 16)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_z_plus_gives_nothing_where_no_contribution_is_positive(dtype: torch.dtype) -> None:
+    """Rounding leaves a little of the sum of what is negative and its size, which must not be shared out.
+
+    The sum is the output less its bias, which is as large here, so that the ReLU lets it through.
+    """
+    generator = torch.Generator().manual_seed(0)
+    linear = torch.nn.Linear(500, 40, dtype=dtype)
+    with torch.no_grad():
+        linear.weight.copy_(-torch.rand(40, 500, generator=generator, dtype=dtype))
+        linear.weight[:5].abs_()
+        linear.bias.fill_(300.1)
+    module = torch.nn.Sequential(linear, torch.nn.ReLU())
+    x = torch.rand(20, 500, generator=generator, dtype=dtype)
+    relevance = torch.ones(20, 40, dtype=dtype)
+    found = wc.deep.lrp(module, x, relevance, rules=wc.deep.ZPlus())
+    assert (found >= 0).all()
+    assert torch.allclose(found.sum(dim=1), torch.full((20,), 5.0, dtype=dtype), rtol=1e-4)

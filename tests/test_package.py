@@ -61,6 +61,7 @@ LAYERS = [
     {"deep"},
     {
         "adapters",
+        "adapters.clustpy",
         "adapters.sklearn",
         "adapters.faiss",
         "adapters.kmedoids",
@@ -87,6 +88,7 @@ OPTIONAL = [
     "polars",
     "pyarrow",
     "shap",
+    "clustpy",
     "faiss",
     "kmedoids",
     "kmodes",

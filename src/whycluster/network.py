@@ -83,6 +83,11 @@ class Network:
         return self._labels.names
 
     @property
+    def is_deep(self) -> bool:
+        """Whether an encoder makes the features out of what the user gives."""
+        return False
+
+    @property
     def is_checked(self) -> bool:
         """Whether all rows that come are compared with the model's own prediction."""
         return self._verify is not None

@@ -16,8 +16,9 @@ from whycluster.nearest_centroid import nearest_centroid
 from whycluster.network import Network
 from whycluster.table import column_names, text_columns
 
-# Top-level packages that have a module of the same name in adapters/
-_ADAPTERS = ("faiss", "kmedoids", "kmodes", "sklearn", "whycluster")
+# Packages that have a module in adapters/, under the first part of their name. The rest of ClustPy needs no
+# torch, and no adapter.
+_ADAPTERS = ("clustpy.deep", "faiss", "kmedoids", "kmodes", "sklearn", "whycluster")
 
 SUPPORTED = (
     "whycluster.KernelKMeans, Surrogate",
@@ -27,6 +28,7 @@ SUPPORTED = (
     "faiss.Kmeans",
     "kmedoids.KMedoids",
     "kmodes.kmodes.KModes, kmodes.kprototypes.KPrototypes",
+    "clustpy.deep.DEC, IDEC, DCN, DKM, AEC",
     "any fitted model with cluster_centers_ that predicts the nearest of them (checked on your data)",
     "an array of centroids, one row each",
     "sklearn.pipeline.Pipeline that ends in one of these, or in a model of labels",
@@ -136,9 +138,9 @@ def first_look(model: Any, metric: str | None = None) -> Network | OnlyLabels | 
             raise InvalidInputError("neuralize: metric is for centroids; a Network has its energies already.")
         return model
     for cls in type(model).__mro__:
-        package = cls.__module__.partition(".")[0]
-        if package in _ADAPTERS:
-            importlib.import_module(f"whycluster.adapters.{package}")
+        for package in _ADAPTERS:
+            if f"{cls.__module__}.".startswith(f"{package}."):
+                importlib.import_module(f"whycluster.adapters.{package.partition('.')[0]}")
     return adapt(model) if metric is None else _centroids_of(model, metric)
 
 

@@ -112,6 +112,8 @@ def _pipeline(model: Any) -> Network | OnlyLabels | AwaitingColumns:
     last = first_look(end)
     if isinstance(last, OnlyLabels):
         return last
+    if isinstance(last, Network):
+        _check_not_deep(last, end)
     first = first_to_see(model)
     n_columns = getattr(first, "n_features_in_", last.n_features)
 
@@ -122,6 +124,16 @@ def _pipeline(model: Any) -> Network | OnlyLabels | AwaitingColumns:
         place = last.place
         return replace(last, place=lambda columns: behind(place(columns)), transform=model[:-1].transform)
     return behind(last)
+
+
+def _check_not_deep(network: Network, model: Any) -> None:
+    """Raise for an encoder behind other steps: its inputs are no features of an energy."""
+    if network.is_deep:
+        raise UnsupportedModelError(
+            f"neuralize: {type(model).__name__} has an encoder of its own, and relevance does not go further "
+            "back than its inputs. Explain it by what the steps before it give: "
+            "wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
+        )
 
 
 def _behind_text(model: Any) -> Network:
@@ -137,6 +149,7 @@ def _behind_text(model: Any) -> Network:
             "its place, which can be explained and says how well it matches: "
             "make_pipeline(vectorizer, TruncatedSVD(100), wc.Surrogate()).fit(documents, labels)."
         )
+    _check_not_deep(found, model)
     return found
 
 

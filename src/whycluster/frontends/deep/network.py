@@ -102,6 +102,11 @@ class DeepNetwork(Network):
     def __repr__(self) -> str:
         return f"<DeepNetwork of {self.n_clusters} clusters, {self.last.n_features} features>"
 
+    @property
+    def is_deep(self) -> bool:
+        """It has an encoder."""
+        return True
+
     def points(self, X: Any, where: str, name: str = "X") -> tuple[NDArray[Any], Arrangement]:
         """The features of all inputs as the points that are clustered, and how they are that."""
         return self._points(Inputs.open(X, where, name))

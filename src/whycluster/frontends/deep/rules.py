@@ -25,6 +25,7 @@ from whycluster.errors import InvalidInputError
 Tensor = torch.Tensor
 
 _NOTHING = 1e-20  # a sum of sizes this small is 0, and nothing goes through it
+_ROUNDING = 64  # a difference of two sums that is within so many roundings of them is 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +152,10 @@ class ZPlus(Rule):
         if z is None:
             z = linear.forth(linear.a, linear.weight)
         sizes, weight = linear.sizes, linear.weight.abs()
-        total = linear.forth(sizes, weight).add_(z)
+        sum_of_sizes = linear.forth(sizes, weight)
+        total = sum_of_sizes + z
+        # Where no contribution is positive, rounding leaves something, and would share out all relevance.
+        total.masked_fill_(total <= _ROUNDING * torch.finfo(total.dtype).eps * sum_of_sizes, 0.0)
         if biases and linear.bias is not None:
             total += 2 * linear.bias.clamp(min=0)
         s = ratio(relevance, total)
