@@ -33,6 +33,7 @@ bench: $(TEST)/installed
 	$(TEST)/bin/python -m benchmarks.beta --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.varying
 	$(TEST)/bin/python -m benchmarks.runtime
+	$(TEST)/bin/python -m benchmarks.segments --data $(DATA)
 
 $(DEMO)/installed: pyproject.toml $(shell find src -name '*.py')
 	$(PYTHON) -m venv $(DEMO)
