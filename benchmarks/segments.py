@@ -66,7 +66,7 @@ def read_pictures(folder: Path, size: int = SIZE) -> list[Picture]:
     ]
 
 
-def blocks_of(encoder: vgg16.VGG16) -> dict[int, torch.nn.Sequential]:
+def blocks_of(encoder: vgg16.VGG16) -> dict[int, torch.nn.Module]:
     """The network up to the end of each block; what comes after that is not computed."""
     return {block: encoder.features[:end] for block, end in ENDS.items()}
 
@@ -77,7 +77,7 @@ def thresholds_of(encoder: vgg16.VGG16, pictures: Sequence[Picture]) -> dict[int
     found, begin = {}, 0
     for block, end in ENDS.items():  # each goes on from the one before
         with torch.no_grad():
-            X = torch.cat([encoder.features[begin:end](some) for some in X.split(4)])
+            X = torch.cat([encoder.features[begin:end](X[i : i + 4]) for i in range(0, len(X), 4)])
         itself = torch.nn.Identity()
         found[block] = {tau: activation_thresholds(itself, X, None, quantile=tau) for tau in TAUS}
         begin = end
@@ -163,10 +163,39 @@ def verdicts(found: Mapping[int, Scores], column: int) -> list[str]:
         rival = _best(scores, PAPER[1:], column)
         gaps = (np.array(scores["NEON"]) - np.array(scores[rival]))[:, column]
         gap, error = mean_and_error(gaps)
-        place = "level" if abs(gap) <= 2 * error else "first" if gap > 0 else "behind"
         share = f"{(gaps > 0).sum()} of {len(gaps)} images"
-        lines.append(f"| {block} | {rival} | {gap:+.3f} +- {error:.3f} | {share} | {place} |")
+        lines.append(f"| {block} | {rival} | {gap:+.3f} +- {error:.3f} | {share} | {_place(gap, error)} |")
     return lines
+
+
+def beside_the_paper(found: Mapping[int, Scores], column: int) -> list[str]:
+    """The paper's finding, and this one."""
+    places: dict[str, list[int]] = {}
+    for block, scores in found.items():
+        rival = _best(scores, PAPER[1:], column)
+        gaps = (np.array(scores["NEON"]) - np.array(scores[rival]))[:, column]
+        places.setdefault(_place(*mean_and_error(gaps)), []).append(block)
+    told = [f"{place} behind {_blocks(blocks)}" for place, blocks in places.items()]
+    lines = [
+        "In the paper NEON is best behind all blocks but the last, where NetDissect2 is, and the lower",
+        f"blocks fit best. Here NEON is {'; '.join(told)}, where level is within two standard errors.",
+    ]
+    for name, rival in (("NEON", "whole image"), ("NEON, smoothed", "whole image"), ("NEON", "random")):
+        above = [
+            block
+            for block, scores in found.items()
+            if np.mean(np.array(scores[name])[:, column]) > np.mean(np.array(scores[rival])[:, column])
+        ]
+        lines.append(f"'{name}' is above '{rival}' behind {_blocks(above) if above else 'no block'}.")
+    return lines
+
+
+def _blocks(numbers: Sequence[int]) -> str:
+    return f"block{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
+
+
+def _place(gap: float, error: float) -> str:
+    return "level" if abs(gap) <= 2 * error else "first" if gap > 0 else "behind the best other"
 
 
 def _best(scores: Scores, names: Sequence[str], column: int) -> str:
@@ -207,6 +236,8 @@ def report(found: Mapping[int, Scores], pictures: Sequence[Picture]) -> None:
         *table_of(found, 0),
         "",
         *verdicts(found, 0),
+        "",
+        *beside_the_paper(found, 0),
         "",
         "## Mean over all maps of each image",
         "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,7 +99,7 @@ def write_bsds(folder: Path) -> None:
     quarters = halves + 2 * (np.arange(24) >= 12).astype(np.uint8)[:, None]
     for number, image in enumerate(pixels):
         Image.fromarray(image).save(folder / "images" / f"{number}.jpg")
-    maps = {f"{number}_{i}": m for number in range(3) for i, m in enumerate((quarters, halves))}
+    maps: dict[str, Any] = {f"{n}_{i}": m for n in range(3) for i, m in enumerate((quarters, halves))}
     np.savez(folder / "segmentations.npz", **maps)
 
 
