@@ -165,6 +165,8 @@ def test_bad_input_is_told(encoder: torch.nn.Module, images: Array) -> None:
         "those of activation_thresholds for this layer.": (
             lambda: netdissect1(encoder, image, LAYER, np.zeros(5))
         ),
+        "netdissect1: layer must be the name of a layer of the encoder, as in its named_modules(); got '9'; "
+        "the closest are '0', '1', '2', '3', '3.0'.": (lambda: netdissect1(encoder, image, "9", limits)),
         "netdissect2: n_maps must be a whole number of at least 1; got 0.": (
             lambda: netdissect2(encoder, image, LAYER, limits, 0)
         ),

@@ -238,6 +238,8 @@ def _open(
         from whycluster.frontends.deep.encoder import Encoder, Inputs
     except ImportError as error:
         raise MissingDependencyError(f'{where} needs torch: pip install "whycluster[deep]"') from error
+    if layer is not None:
+        Encoder(module, None, None, batch_size).check_layer(layer, where, "layer")
     return Encoder(module, layer, None, batch_size), Inputs.open(images, where, name)
 
 
