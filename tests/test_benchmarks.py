@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from PIL import Image
 from sklearn.cluster import KMeans
 
-from benchmarks import beta, datasets, draw, measure, rules, runtime, table1, varying
+import whycluster as wc
+from benchmarks import beta, datasets, draw, measure, rules, runtime, segments, table1, varying
+from examples import representations, vgg16
 from whycluster.evaluation import METHODS
 
 
@@ -78,3 +83,73 @@ def test_slopes_are_exponents() -> None:
     sizes = runtime.axes_of("neon")
     assert [size.p for size in sizes["p"]] == [16, 32, 64, 128]
     assert runtime.problem(sizes["p"][0]).rows.shape == (1024, 32)
+
+
+@pytest.fixture
+def small_vgg() -> vgg16.VGG16:
+    torch.manual_seed(0)
+    return vgg16.VGG16(widths=(8, 8, 8, 8, 8)).eval()
+
+
+def write_bsds(folder: Path) -> None:
+    """Three images, each with a map of two halves and one of four quarters."""
+    (folder / "images").mkdir(parents=True)
+    pixels = np.random.default_rng(0).integers(0, 255, size=(3, 24, 40, 3), dtype=np.uint8)
+    halves = np.repeat([[1, 2]], 24, axis=0).repeat(20, axis=1).astype(np.uint8)
+    quarters = halves + 2 * (np.arange(24) >= 12).astype(np.uint8)[:, None]
+    for number, image in enumerate(pixels):
+        Image.fromarray(image).save(folder / "images" / f"{number}.jpg")
+    maps: dict[str, Any] = {f"{n}_{i}": m for n in range(3) for i, m in enumerate((quarters, halves))}
+    np.savez(folder / "segmentations.npz", **maps)
+
+
+def test_segments_are_read_with_the_coarsest_map_first(tmp_path: Path) -> None:
+    write_bsds(tmp_path)
+    pictures = segments.read_pictures(tmp_path, size=32)
+    assert len(pictures) == 3
+    assert [len(np.unique(labels)) for labels in pictures[0].segments] == [2, 4]
+    assert (pictures[0].segments[1][:16, 16:] == 2).all()
+    assert pictures[0].image.shape == (3, 32, 32)
+
+
+def test_segments_are_measured_and_drawn(
+    results: Path, small_vgg: vgg16.VGG16, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "ENDS", {1: 5, 2: 10})
+    monkeypatch.setattr(segments, "N_JOBS", 1)
+    write_bsds(results)
+    pictures = segments.read_pictures(results, size=32)
+    n_threads = torch.get_num_threads()
+    *_, found = segments.measured(small_vgg, pictures)
+    torch.set_num_threads(n_threads)
+    assert all(np.shape(scores) == (3, 2) for block in found.values() for scores in block.values())
+    # Maps of ones: the root of the area, which is a half or a quarter
+    np.testing.assert_allclose(found[1]["whole image"], [[0.5**0.5, (0.5**0.5 + 0.5) / 2]] * 3)
+    segments.report(found, pictures)
+    assert (results / "segments.png").read_bytes().startswith(b"\x89PNG")
+    page = (results / "segments.md").read_text()
+    assert "3 images, of 2 to 2 segments" in page
+    assert all(f"\n| {name} | " in page for name in (*segments.METHODS, *segments.OTHERS))
+
+
+def test_clusters_of_a_representation_are_drawn_by_size(small_vgg: vgg16.VGG16) -> None:
+    image = wc.deep.spiral(48)
+    found = [representations.clusters_of(small_vgg, image, block, 4) for block in (1, 2)]
+    for one in found:
+        assert one.heatmaps.shape == (4, 48, 48)
+        assert one.shares.sum() == pytest.approx(1.0)
+        assert (np.diff(one.shares) <= 0).all()
+        assert abs(one.lost) < 1e-3
+    figure = representations.draw(image, found)
+    titles = [place.get_title() for place in figure.axes]
+    assert titles[0] == titles[5] == ""
+    assert titles[1] == f"{100 * found[0].shares[0]:.0f} % of places"
+
+
+def test_the_painting_is_cut_to_a_square(tmp_path: Path) -> None:
+    strip = np.zeros((20, 400, 3), dtype=np.uint8)
+    strip[:, representations.LEFT : representations.LEFT + 20] = 255
+    Image.fromarray(strip).save(tmp_path / "strip.png")
+    square = representations.read_painting(tmp_path / "strip.png", 20)
+    assert square.shape == (3, 20, 20)
+    assert (square == 1.0).all()

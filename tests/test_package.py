@@ -69,7 +69,7 @@ LAYERS = [
         "adapters.whycluster",
     },
     {"explain"},
-    {"evaluation.samplers", "evaluation.matching"},
+    {"evaluation.samplers", "evaluation.matching", "evaluation.summaries"},
     {"evaluation.subject"},
     {"evaluation.flipping"},
     {"evaluation.shapley", "evaluation.oracle"},
@@ -232,6 +232,8 @@ def test_public_names_are_documented_and_there() -> None:
         wc.deep.normalize,
         wc.deep.pixel_bounds,
         wc.deep.draw_grid,
+        wc.evaluation.feature_maps,
+        wc.evaluation.activation_thresholds,
     ],
 )
 def test_every_parameter_is_documented(function: Any) -> None:
