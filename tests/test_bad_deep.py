@@ -84,7 +84,7 @@ def test_pixels_that_are_not_finite() -> None:
     bad[1, 0, 0, 0] = np.nan
     for batch_size in (1, 16):
         assert message(small(), bad, batch_size=batch_size) == (
-            "explain: features must be finite; of input 1 of X some are not, and neither is the input itself."
+            "explain: X must be finite; input 1 holds values that are not."
         )
 
 
@@ -162,7 +162,7 @@ def test_read_only_inputs_are_taken() -> None:
 
 def test_encoders_that_are_no_modules() -> None:
     assert refused(lambda: DeepClustering(lambda x: x, HEAD)) == (  # type: ignore[arg-type]
-        "DeepClustering: encoder must be a torch.nn.Module; got function."
+        "DeepClustering: the encoder must be a torch.nn.Module; got function."
     )
 
 
@@ -197,10 +197,10 @@ def test_encoders_that_draw_random_numbers(forward: Callable[[Tensor], Tensor], 
     advice = "Call encoder.eval() first, which leaves dropout out."
     same = "explain: the encoder must give the same features each time it is run, but"
     inner = nn.Sequential(small(), forward_of(forward))
-    assert message(inner, X) == f"{same} module '1' draws random numbers ({name}). {advice}"
+    assert message(inner, X) == f"{same} module '1' of the encoder draws random numbers ({name}). {advice}"
     below = small()
     outer = forward_of(lambda x: forward(below(x)))
-    assert message(outer, X) == f"{same} its forward draws random numbers ({name}). {advice}"
+    assert message(outer, X) == f"{same} the encoder's forward draws random numbers ({name}). {advice}"
 
 
 def test_encoders_that_change_from_run_to_run() -> None:
@@ -216,6 +216,31 @@ def test_encoders_that_change_from_run_to_run() -> None:
         "explain: the encoder must give the same features each time it is run; of the same inputs they "
         "differ by up to 1. Call encoder.eval(), and leave nothing random in its forward."
     )
+
+
+def test_encoders_that_mix_inputs() -> None:
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.GRU(4, 5)  # batch_first=False
+
+        def forward(self, x: Tensor) -> Tensor:
+            result: Tensor = self.layer(x)[0][:, -1]
+            return result
+
+    torch.manual_seed(0)
+    assert message(Recurrent(), np.random.default_rng(0).normal(size=(6, 3, 4))) == (
+        "explain: the encoder must treat each input on its own, the first axis of X counting them; input 5 "
+        "has other features alone than among others. Is another axis that of the inputs (batch_first=True), "
+        "or does it normalise by the batch?"
+    )
+
+
+def test_inputs_that_are_infinite_where_features_are_not() -> None:
+    encoder = nn.Sequential(nn.Linear(3, 5), nn.Tanh()).eval()
+    values = torch.ones(4, 3)
+    values[2, 1] = torch.inf
+    assert message(encoder, values) == "explain: X must be finite; input 2 holds values that are not."
 
 
 @pytest.mark.parametrize(
@@ -356,7 +381,7 @@ def test_options_that_do_not_exist() -> None:
         "DeepClustering: pool must be None, 'mean' or 'max'; got 'sum'."
     )
     assert refused(lambda: DeepClustering(encoder, HEAD, batch_size=0)) == (
-        "DeepClustering: batch_size must be a whole number of at least 1; got 0."
+        "DeepClustering: batch_size must be None or a whole number of at least 1; got 0."
     )
     assert message(encoder, X, question={"units": "pixels"}) == (
         "explain: units must be one of None, 'channels', 'places'; got 'pixels'."
@@ -364,8 +389,8 @@ def test_options_that_do_not_exist() -> None:
     assert message(encoder, X, question={"feature_names": ["a"]}) == (
         "explain: feature_names is for tables; an encoder's inputs have none."
     )
-    assert refused(lambda: DeepClustering(encoder, HEAD, rules="vg")).endswith(
-        "rules must be one of 'auto', 'vgg', 'resnet', 'transformer', 'mlp', a rule such as "
+    assert refused(lambda: DeepClustering(encoder, HEAD, rules="vg")) == (
+        "DeepClustering: rules must be one of 'auto', 'vgg', 'resnet', 'transformer', 'mlp', a rule such as "
         "wc.deep.Gamma(0.25), or a wc.deep.Composite; got 'vg'."
     )
 
@@ -433,8 +458,8 @@ def test_spatial_clusters_of_what_has_too_few_places() -> None:
         "spatial_clusters: n_clusters must be a whole number of at least 2; got 1."
     )
     assert refused(lambda: wc.deep.spatial_clusters(encoder, X[0], "9", 2)) == (
-        "spatial_clusters: layer must have places, (n, channels, ...); it gives (1, 5). Name an earlier "
-        "layer."
+        "spatial_clusters: a layer must have places to be clustered by, (n, channels, ...); it gives (1, 5). "
+        "Name an earlier layer."
     )
     assert refused(lambda: wc.deep.spatial_clusters(encoder, X[0], "2", 99)) == (
         "spatial_clusters: the layer must have at least as many places as there are clusters, 99; it has 64."

@@ -166,12 +166,10 @@ class Encoder:
         found: NDArray[Any] | None = None
         with Progress("encoding", len(self.slices(inputs))) as bar:
             for rows, batch in self.batches(inputs):
-                first = batch[:1].clone()
                 with torch.inference_mode(), self._explained(inputs):
                     part = to_numpy(self.forward(batch))
-                    if found is None:
-                        found = np.empty((len(inputs), *part.shape[1:]), part.dtype)
-                        _check_alone(to_numpy(self.forward(first)), part, inputs)
+                if found is None:
+                    found = np.empty((len(inputs), *part.shape[1:]), part.dtype)
                 _check_batch(part, rows, found, inputs)
                 found[rows] = part
                 bar.step()
@@ -188,6 +186,23 @@ class Encoder:
             )
         with self._explained(inputs):
             return trace(self.module, batch, self.forward)
+
+    def check_alone(self, last: Tensor, features: Tensor, inputs: Inputs) -> None:
+        """Raise if the last input of a batch has other features alone than among others.
+
+        The last, since what is read one after the other would not show in the first.
+        """
+        with torch.inference_mode(), self._explained(inputs):
+            alone = self.forward(last)
+        same = alone.shape[1:] == features.shape[1:]
+        apart = (alone[0] - features[-1]).abs().max() if same else torch.inf
+        if apart > _ALIKE * features[-1].abs().max().clamp(min=1e-30):
+            raise InvalidInputError(
+                f"{inputs.where}: the encoder must treat each input on its own, the first axis of "
+                f"{inputs.name} counting them; input {len(features) - 1} has other features alone than among "
+                "others. Is another axis that of the inputs (batch_first=True), or does it normalise by the "
+                "batch?"
+            )
 
     def forward(self, batch: Tensor) -> Tensor:
         """The features of one batch."""
@@ -312,18 +327,6 @@ def to_numpy(tensor: Tensor) -> NDArray[Any]:
     return np.array(array)
 
 
-def _check_alone(alone: NDArray[Any], among: NDArray[Any], inputs: Inputs) -> None:
-    """Raise if the first input has other features alone than among others."""
-    with np.errstate(invalid="ignore"):  # told with the other features
-        apart = np.abs(alone[0] - among[0]).max(initial=0.0)
-    if apart > _ALIKE * np.abs(among[0]).max(initial=1e-30):
-        raise InvalidInputError(
-            f"{inputs.where}: the encoder must treat each input on its own, the first axis of {inputs.name} "
-            "counting them; the first has other features alone than among others. Is another axis that of "
-            "the inputs (batch_first=True), does it draw at random, or does it normalise by the batch?"
-        )
-
-
 def _check_batch(part: NDArray[Any], rows: slice, found: NDArray[Any], inputs: Inputs) -> None:
     """Raise for features that are not finite, or of another shape than those before."""
     if part.shape[1:] != found.shape[1:]:
@@ -341,6 +344,6 @@ def _check_batch(part: NDArray[Any], rows: slice, found: NDArray[Any], inputs: I
             f"{inputs.where}: {inputs.name} must be finite; input {row} holds values that are not."
         )
     raise InvalidInputError(
-        f"{inputs.where}: features must be finite; of input {row} of {inputs.name} some are not, though it is "
-        "finite itself."
+        f"{inputs.where}: features must be finite; of input {row} of {inputs.name} some are not, though it "
+        "is finite itself."
     )
