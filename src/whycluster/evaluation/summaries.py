@@ -198,7 +198,7 @@ def _propagated(
 
     encoder.check(inputs)
     _, batch = next(encoder.batches(inputs))
-    trace = encoder.trace(batch, inputs)
+    trace = encoder.trace(batch, inputs, None)
     _check_maps(tuple(trace.features.shape), where)
     activation, composite = to_numpy(trace.features)[0], composite_of(rules, trace.kind)
     if not np.isfinite(activation).all():
