@@ -264,6 +264,9 @@ def report(found: Mapping[int, Scores], pictures: Sequence[Picture]) -> None:
 def main() -> None:
     """Measure, and write the page anew after every few images."""
     folder = data_folder(__doc__)
+    missing = [name for name in ("bsds500", "vgg16") if not (folder / name).is_dir()]
+    if missing:
+        raise SystemExit(f"{' and '.join(missing)} not in {folder}; say where with --data")
     pictures = read_pictures(folder / "bsds500")
     encoder = vgg16.load(folder / "vgg16")
     for number, found in enumerate(measured(encoder, pictures), start=1):

@@ -132,6 +132,12 @@ def test_segments_are_measured_and_drawn(
     assert all(f"\n| {name} | " in page for name in segments.METHODS)
 
 
+def test_segments_say_what_is_missing(results: Path) -> None:
+    with pytest.raises(SystemExit) as stop:
+        segments.main()
+    assert str(stop.value) == f"bsds500 and vgg16 not in {results / 'nowhere'}; say where with --data"
+
+
 def test_clusters_of_a_representation_are_drawn_by_size(small_vgg: vgg16.VGG16) -> None:
     image = wc.deep.spiral(48)
     found = [representations.clusters_of(small_vgg, image, block, 4) for block in (1, 2)]
