@@ -129,7 +129,13 @@ def test_segments_are_measured_and_drawn(
     assert (results / "segments.png").read_bytes().startswith(b"\x89PNG")
     page = (results / "segments.md").read_text()
     assert "3 images, of 2 to 2 segments" in page
-    assert all(f"\n| {name} | " in page for name in (*segments.METHODS, *segments.OTHERS))
+    assert all(f"\n| {name} | " in page for name in segments.METHODS)
+
+
+def test_segments_say_what_is_missing(results: Path) -> None:
+    with pytest.raises(SystemExit) as stop:
+        segments.main()
+    assert str(stop.value) == f"bsds500 and vgg16 not in {results / 'nowhere'}; say where with --data"
 
 
 def test_clusters_of_a_representation_are_drawn_by_size(small_vgg: vgg16.VGG16) -> None:
