@@ -7,13 +7,15 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from whycluster.energies import LinearEnergy
+from whycluster.energies import LinearEnergy, SquaredEnergy
 from whycluster.errors import InvalidInputError, UnsupportedModelError
 from whycluster.frontends.deep.composites import composite_of
 from whycluster.frontends.deep.encoder import Encoder
 from whycluster.frontends.deep.network import DeepNetwork
 from whycluster.network import Network
 from whycluster.neuralize import adapt, neuralize
+
+MIDPOINT, ZERO = "midpoint", "zero"
 
 
 class DeepClustering:
@@ -35,6 +37,10 @@ class DeepClustering:
     spatial : whether each place of the features, (n, channels, ...), is a point that is clustered
     normalize : whether points are given unit length first
     pool : "mean" or "max" over all places of the features; by default all of them are one row
+    reference : from where the features of k-means and its like are measured. "midpoint", between two
+        centroids: relevance of the features adds up to the evidence, and a feature that is not there may
+        speak. "zero": only what is there speaks, for or against; what this leaves is residual. Where 0 means
+        absence, as behind a ReLU, it tells better which feature maps hold an image in its cluster
     rules : the rules of LRP: "auto", "vgg" (the paper's: gamma 0.25 in blocks 1 to 3, 0.1 above), "resnet",
         "transformer", "mlp", one rule such as ``wc.deep.Gamma(0.25)``, or a `whycluster.deep.Composite`
     bounds : the least and the greatest value that inputs can have, each a number or one for each channel,
@@ -66,6 +72,7 @@ class DeepClustering:
         spatial: bool = False,
         normalize: bool = False,
         pool: str | None = None,
+        reference: str = "midpoint",
         rules: Any = "auto",
         bounds: tuple[Any, Any] | None = None,
         batch_size: int | None = None,
@@ -82,7 +89,7 @@ class DeepClustering:
         self.encoder, self.head = encoder, head
         self.network = DeepNetwork(
             Encoder(encoder, layer, pool, batch_size),
-            _head(head),
+            _measured_from(reference, _head(head)),
             spatial=spatial,
             normalize=normalize,
             rules=rules,
@@ -121,8 +128,30 @@ def _head(head: Any) -> Network:
     if isinstance(head, torch.Tensor):
         head = head.detach().cpu().double().numpy()
     network = neuralize(head)
-    if network.categories is not None or isinstance(network, DeepNetwork):
+    if network.categories is not None or network.is_deep:
         raise UnsupportedModelError(
             f"DeepClustering: head must cluster features that are numbers; got {type(head).__name__}."
         )
     return network
+
+
+def _measured_from(reference: Any, head: Network) -> Network:
+    """The same clusters and evidence, with features measured from another point.
+
+    |x - mu|^2 is -(2 mu x - |mu|^2) but for what all clusters share: a linear layer.
+    """
+    if reference not in (MIDPOINT, ZERO):
+        raise InvalidInputError(
+            f"DeepClustering: reference must be {MIDPOINT!r} or {ZERO!r}; got {reference!r}."
+        )
+    if reference == MIDPOINT or type(head.energy) is LinearEnergy:  # which is measured from 0 as it is
+        return head
+    if type(head.energy) is not SquaredEnergy:
+        raise UnsupportedModelError(
+            f"DeepClustering: reference={ZERO!r} is for k-means, other nearest-centroid models and linear "
+            f"heads; got a head of {type(head.energy).__name__}."
+        )
+    centroids, scale = head.energy.prototypes, head.energy.scale
+    energy = LinearEnergy(2.0 * centroids * scale, -(centroids**2 * scale).sum(axis=1))
+    energy.gives_probabilities, energy.stiffness = False, None  # they are still distances
+    return Network(energy, labels=head.labels)

@@ -187,6 +187,12 @@ class Encoder:
         with self._explained(inputs):
             return trace(self.module, batch, self.forward)
 
+    def kind(self, inputs: Inputs) -> str:
+        """What kind of network this is, by what it does with the first input."""
+        _, batch = next(self.batches(inputs))
+        with self._explained(inputs):
+            return trace(self.module, batch[:1], self.forward).kind
+
     def check_alone(self, last: Tensor, features: Tensor, inputs: Inputs) -> None:
         """Raise if the last input of a batch has other features alone than among others.
 

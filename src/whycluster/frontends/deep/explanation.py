@@ -26,9 +26,15 @@ UNITS = (None, CHANNELS, PLACES)
 _SHOWN = 6  # channels of one input, as text
 
 
-def channel_axis(shape: tuple[int, ...], kind: str) -> int:
-    """Where the channels are in relevance: second, but in a transformer behind the tokens."""
-    return len(shape) - 1 if kind == "transformer" and len(shape) == 3 else 1
+def channel_axis(shape: tuple[int, ...], kind: str, width: int | None = None) -> int:
+    """Where the channels of one input, or of what a layer makes of it, are.
+
+    First, but in networks without convolutions behind the tokens, or steps of time. Where the number of
+    channels is known to be ``width``, and only the other end has that many, there.
+    """
+    usual = len(shape) - 1 if kind in ("transformer", "mlp") and len(shape) == 2 else 0
+    other = len(shape) - 1 - usual
+    return other if width is not None and shape[usual] != width and shape[other] == width else usual
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

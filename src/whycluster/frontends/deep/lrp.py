@@ -41,7 +41,7 @@ class Trace:
     def kind(self) -> str:
         """The composite that suits this network."""
         names = {operation.name for operation in self.operations}
-        if any("softmax" in name or "attention" in name for name in names):
+        if any(_attends(operation) for operation in self.operations):
             return "transformer"
         if "convolution" not in names:
             return "mlp"
@@ -100,6 +100,11 @@ class Trace:
         while variable.producer is not None and variable.producer.name in _LAYOUT:
             variable = variable.producer.inputs[0]
         return variable is self.input
+
+
+def _attends(operation: Operation) -> bool:
+    """Whether it is attention, or a product of two that depend on the input, as in attention written out."""
+    return "attention" in operation.name or (operation.name in ("mm", "bmm") and len(operation.inputs) == 2)
 
 
 def _step(operation: Operation, found: dict[Variable, Tensor], setting: Setting) -> None:
@@ -161,7 +166,10 @@ def _plainly(device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def _without_shortcuts(module: torch.nn.Module) -> Iterator[None]:
-    """Transformers and recurrent networks have fast paths that are one operation; the long ones are taken."""
+    """Transformers and recurrent networks have fast paths that are one operation; the long ones are taken.
+
+    These settings are of the whole process: beside this, other threads take the long paths too.
+    """
     attends, recurs = torch.backends.mha, (torch.backends.mkldnn, torch.backends.cudnn)
     fast = attends.get_fastpath_enabled()
     attends.set_fastpath_enabled(False)

@@ -31,28 +31,23 @@ class Arrangement:
     ----------
     shape : of the features of one input
     width : how many features a point has
-    spatial : whether each place is a point
+    axis : where these are in the shape, if each place is a point; None if each input is one
     normalize : whether points are given unit length
     """
 
     shape: tuple[int, ...]
     width: int
-    spatial: bool
+    axis: int | None
     normalize: bool
-
-    @property
-    def axis(self) -> int:
-        """Where the channels are in the features of one input."""
-        return 0 if self.shape[0] == self.width or not self.spatial else len(self.shape) - 1
 
     @property
     def places(self) -> tuple[int, ...]:
         """The shape of the places of one input; of one point that is all of it, ()."""
-        return tuple(np.delete(self.shape, self.axis).tolist()) if self.spatial else ()
+        return () if self.axis is None else tuple(np.delete(self.shape, self.axis).tolist())
 
     def points(self, features: NDArray[Any]) -> NDArray[Any]:
         """The points of some inputs, (m, width)."""
-        rows = np.moveaxis(features, 1 + self.axis, -1) if self.spatial else features
+        rows = features if self.axis is None else np.moveaxis(features, 1 + self.axis, -1)
         rows = np.ascontiguousarray(rows).reshape(-1, self.width)
         if self.normalize:
             lengths = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -66,7 +61,7 @@ class Arrangement:
 
     def to_features(self, relevance: NDArray[Any]) -> NDArray[Any]:
         """Relevance of points in the shape of the features; the length of a point is taken for a constant."""
-        if not self.spatial:
+        if self.axis is None:
             return relevance.reshape(-1, *self.shape)
         return np.moveaxis(relevance.reshape(-1, *self.places, self.width), -1, 1 + self.axis)
 
@@ -158,16 +153,14 @@ class DeepNetwork(Network):
         return SpatialExplanation(np.stack(relevance, axis=1), cluster, found, X, at, units, axis)
 
     def _points(self, inputs: Inputs) -> tuple[NDArray[Any], Arrangement]:
-        features = self.encoder.features(inputs)
-        arranged = self._arranged(features.shape[1:], inputs.where)
-        return arranged.points(features), arranged
+        return points_of(self.encoder, inputs, self.spatial, self.normalize, self._check_width)
 
-    def _arranged(self, shape: tuple[int, ...], where: str) -> Arrangement:
-        """How features are points; raise if they do not fit the clusters."""
+    def _check_width(self, shape: tuple[int, ...], where: str) -> int:
+        """How many features a point has; raise if those of one input, of this shape, do not fit."""
         width = self.last.n_features
         fits = width in (shape[0], shape[-1]) and len(shape) > 1 if self.spatial else width == np.prod(shape)
         if fits:
-            return Arrangement(shape, width, self.spatial, self.normalize)
+            return width
         hint = "Fit the head to features of this layer, or name the layer that it was fitted to: layer=..."
         if self.spatial and len(shape) == 1:
             hint = "These have no places; name an earlier layer, or leave spatial out."
@@ -206,7 +199,7 @@ class DeepNetwork(Network):
                 for number, given in enumerate(relevance):
                     seed = _seed(arranged.to_features(given(some)), trace)
                     found = trace.propagate(seed, composite, at, last=number == len(relevance) - 1)
-                    axis = channel_axis(tuple(found.shape), trace.kind)
+                    axis = 1 + channel_axis(tuple(found.shape[1:]), trace.kind)
                     values = to_numpy(_by_units(found, units, axis))
                     if number == len(results):
                         results.append(np.empty((len(inputs), *values.shape[1:]), values.dtype))
@@ -251,19 +244,30 @@ class DeepNetwork(Network):
 
 
 def points_of(
-    encoder: Encoder, inputs: Inputs, spatial: bool, normalize: bool
+    encoder: Encoder,
+    inputs: Inputs,
+    spatial: bool,
+    normalize: bool,
+    check: Callable[[tuple[int, ...], str], int] | None = None,
 ) -> tuple[NDArray[Any], Arrangement]:
-    """The features of all inputs as points to cluster, whatever the width of these, and how they are that."""
+    """The features of all inputs as points to cluster, and how they are that.
+
+    ``check`` is given the shape of the features of one input, and says how many a point has; None for as many
+    as there are.
+    """
     features = encoder.features(inputs)
     shape = features.shape[1:]
-    if spatial and len(shape) < 2:
+    width = None if check is None else check(shape, inputs.where)
+    if not spatial:
+        arranged = Arrangement(shape, int(np.prod(shape)), None, normalize)
+        return arranged.points(features), arranged
+    if len(shape) < 2:
         raise InvalidInputError(
             f"{inputs.where}: a layer must have places to be clustered by, (n, channels, ...); it gives "
             f"{features.shape}. Name an earlier layer."
         )
-    channels = shape[0] if len(shape) > 2 else shape[-1]  # of tokens, channels come last
-    width = channels if spatial else int(np.prod(shape))
-    arranged = Arrangement(shape, width, spatial, normalize)
+    axis = channel_axis(shape, encoder.kind(inputs), width)
+    arranged = Arrangement(shape, shape[axis], axis, normalize)
     return arranged.points(features), arranged
 
 

@@ -5,7 +5,7 @@ Linear operations with weights share by the rules of the composite. Of the other
 - those that move values about (reshaping, slicing, padding) move relevance back;
 - those that take each value on its own (activations, scales, what is added that does not depend on the input)
   leave relevance where it is: there is nothing else that it could be due to;
-- sums of values that depend on the input, and means, share in proportion, equally where all of them are 0;
+- sums of values that depend on the input, and means, share in proportion, equally where they are 0;
 - of maxima, the winner takes all;
 - products: the factor that only weighs or scales (attention, gates, lengths) is held constant;
 - normalisation holds the deviation that it divides by constant.
@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from whycluster.errors import GradientWarning, UnsupportedModelError
 from whycluster.frontends.deep.composites import AVERAGE, GRADIENT, Composite
-from whycluster.frontends.deep.rules import Gamma, LinearMap, Rule, Tensor, parts, ratio
+from whycluster.frontends.deep.rules import Gamma, LinearMap, Rule, Tensor, is_nothing, parts, ratio
 from whycluster.frontends.deep.tape import Keep, Operation, Variable
 
 Shares = Iterator[tuple[Variable, Tensor]]
@@ -37,7 +37,7 @@ class Setting:
     ----------
     composite : the user's choices
     rules : the rule of each operation with weights
-    reading : what relevance is wanted of; no operation may be folded away above it
+    reading : what relevance is wanted of; it must not be folded away
     """
 
     composite: Composite
@@ -217,22 +217,20 @@ def _product_of_two(operation: Operation, R: Tensor, setting: Setting) -> Shares
         yield from _unknown(operation, [R], setting)
         return
     left, right = operation.args[:2]
-    takers = [v for v in (left, right) if isinstance(v, Variable) and not v.scales] or [left, right]
-    for variable in takers:
-        is_left = variable is right
-        other = left if is_left else right
-        weight = _value(other, R.dtype) if isinstance(other, Variable) else other.to(R.dtype)
-        linear = Product(_value(variable, R.dtype), weight, None, False, left=is_left)
-        yield variable, Gamma(setting.composite.sums).share(linear, R / len(takers), None, False)
+    pairs = [(left, right, False), (right, left, True)]
+    pairs = [pair for pair in pairs if not pair[0].scales] or pairs
+    for variable, other, is_right in pairs:
+        linear = Product(_value(variable, R.dtype), _value(other, R.dtype), None, False, left=is_right)
+        yield variable, Gamma(setting.composite.sums).share(linear, R / len(pairs), None, False)
 
 
 # ---- values that are moved about
 
 
 @_for(
-    "view _unsafe_view _reshape_alias reshape permute transpose t expand slice select unsqueeze squeeze cat "
-    "stack split split_with_sizes unsafe_split unsafe_split_with_sizes chunk unbind narrow "
-    "constant_pad_nd pad reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d "
+    "view _unsafe_view _reshape_alias permute transpose t expand slice select unsqueeze squeeze cat "
+    "stack split split_with_sizes unsafe_split unsafe_split_with_sizes unbind "
+    "constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d "
     "replication_pad2d replication_pad3d flip roll index index_select gather repeat "
     "repeat_interleave upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d "
     "_upsample_nearest_exact2d pixel_shuffle pixel_unshuffle channel_shuffle im2col unfold masked_fill where "
@@ -248,7 +246,7 @@ def _moved(operation: Operation, relevance: list[Tensor | None], setting: Settin
     yield from _pulled(operation, stand_ins, relevance)
 
 
-@_for("clone _to_copy contiguous detach alias lift_fresh view_as _conj")
+@_for("clone _to_copy detach alias lift_fresh")
 def _same(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:  # noqa: ARG001  # no rule
     (R,) = relevance[:1]
     assert R is not None
@@ -271,8 +269,8 @@ def _copied(operation: Operation, relevance: list[Tensor | None], setting: Setti
 @_for("relu", Keep.OUTPUT)
 @_for(
     "gelu silu leaky_relu elu celu hardswish hardtanh hardsigmoid clamp clamp_min clamp_max tanh sigmoid "
-    "softplus softsign mish threshold _prelu_kernel prelu rrelu_with_noise log_sigmoid_forward relu6 exp log "
-    "log1p expm1 sqrt rsqrt reciprocal pow square abs neg sin cos erf atan sinh asinh sign softshrink "
+    "softplus mish threshold _prelu_kernel rrelu_with_noise log_sigmoid_forward exp log "
+    "log1p expm1 sqrt rsqrt reciprocal pow abs neg sin cos erf atan sinh asinh sign softshrink "
     "hardshrink nan_to_num"
 )
 def _one_by_one(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:  # noqa: ARG001  # no rule
@@ -302,7 +300,7 @@ def _sum(operation: Operation, relevance: list[Tensor | None], setting: Setting)
     a, b = _value(first, R.dtype) * signs[0], _value(second, R.dtype) * signs[1]
     half, sizes = setting.composite.sums / 2, (a.abs(), b.abs())
     z, total = a + b, half * (sizes[0] + sizes[1])
-    equally = R.masked_fill((z != 0) | (total != 0), 0.0) / 2
+    equally = R.masked_fill(~is_nothing(z.abs() + total), 0.0) / 2
     u, s = parts(R, z, total, half)
     for variable, value, size in ((first, a, sizes[0]), (second, b, sizes[1])):
         shares = (1 + half) * value * s + half * size * u + equally
@@ -321,8 +319,8 @@ def _with_constant(operation: Operation, R: Tensor, setting: Setting) -> Shares:
 
 @_for(
     "mean sum avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool1d "
-    "upsample_linear1d upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d _upsample_bilinear2d_aa "
-    "_upsample_bicubic2d_aa cumsum",
+    "upsample_linear1d upsample_bilinear2d upsample_trilinear3d _upsample_bilinear2d_aa "
+    "cumsum",
     Keep.INPUTS,
 )
 def _in_proportion(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
@@ -342,7 +340,7 @@ def _proportional(function: Callable[[Tensor], Tensor], x: Tensor, R: Tensor, se
     half = setting.composite.sums / 2
     y, pull = _differentiable(function, x)
     total = half * function(x.abs())
-    nothing = R.masked_fill((y != 0) | (total != 0), 0.0)
+    nothing = R.masked_fill(~is_nothing(y.abs() + total), 0.0)
     u, s = parts(R, y, total, half)
     shares = (1 + half) * x * pull(s) + half * x.abs() * pull(u)
     if bool(nothing.any()):
@@ -502,7 +500,7 @@ def _batch_norm(operation: Operation, relevance: list[Tensor | None], setting: S
 def _batch_scale(called: dict[str, Any], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """The scale of each channel, and what is added to it."""
     mean, var = (called[name].to(dtype) for name in ("running_mean", "running_var"))
-    scale = (var + called.get("eps", called.get("epsilon"))).rsqrt()
+    scale = (var + _eps(called)).rsqrt()
     if called["weight"] is not None:
         scale = scale * called["weight"].to(dtype)
     shift = -mean * scale
@@ -511,14 +509,23 @@ def _batch_scale(called: dict[str, Any], dtype: torch.dtype) -> tuple[Tensor, Te
     return scale, shift
 
 
+def _eps(called: dict[str, Any]) -> float:
+    """What is added to a variance; libraries name it differently."""
+    return float(called["eps"] if "eps" in called else called["epsilon"])
+
+
 def _own_statistics(operation: Operation, R: Tensor, setting: Setting) -> Shares:
     """Normalised by its own mean and deviation, channel by channel, as InstanceNorm does."""
     variable = operation.inputs[0]
     if variable.shape[0] != 1:  # InstanceNorm makes one batch of all images, and channels of their channels
         yield from _unknown(operation, [R], setting)
         return
-    x = _value(variable, R.dtype).flatten(2)
-    yield variable, _centred(x, torch.ones_like(x), None, R.flatten(2), setting).reshape(variable.shape)
+    called, x = operation.called, _value(variable, R.dtype).flatten(2)
+    weight, bias = (_parameter(called[name], (1, -1, 1), R.dtype) for name in ("weight", "bias"))
+    scale = (x.var(-1, unbiased=False, keepdim=True) + _eps(called)).rsqrt()
+    weights = (scale if weight is None else scale * weight).expand(x.shape)
+    added = None if bias is None or not setting.composite.biases else bias.expand(x.shape)
+    yield variable, _centred(x, weights, added, R.flatten(2), setting).reshape(variable.shape)
 
 
 @_for("glu")

@@ -5,8 +5,8 @@ An input a_i brings c_ij = a_i w_ij to output j. A rule makes shares of these co
     R_i = sum_j c'_ij R_j / sum_i c'_ij .
 
 With |c_ij| = |a_i| |w_ij|, sums over the positive contributions alone are (z + T) / 2, where z_j = sum_i c_ij
-and T_j = sum_i |c_ij|; so every rule here takes two products with weights forth and two back, whatever the
-signs of the inputs. Biases take no relevance unless they are asked to.
+and T_j = sum_i |c_ij|; so gamma and z+ take two products with weights forth and two back, whatever the signs
+of the inputs. Biases take no relevance unless they are asked to.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from whycluster.errors import InvalidInputError
 
 Tensor = torch.Tensor
 
-_NOTHING = 1e-20  # a sum of sizes this small is 0, and nothing goes through it
+# A sum of sizes below this is 0, and nothing goes through it; relevance over it must not overflow.
+_NOTHING = {torch.float32: 1e-30, torch.float64: 1e-200}
 _ROUNDING = 64  # a difference of two sums that is within so many roundings of them is 0
 
 
@@ -195,6 +196,9 @@ class ZB(Rule):
             placed = x.reshape(-1, *[1] * (len(shape) - 1)) if channels else x
             if x.numel() == math.prod(shape):  # inputs that are flattened first
                 placed = x.reshape(shape)
+            elif x.ndim == 2 and len(shape) == 1 and len(like) % len(x) == 0:  # several rows for each input
+                spread.append(x.to(like).repeat(len(like) // len(x), 1))
+                continue
             try:
                 spread.append(placed.to(like).expand(1, *shape))
             except RuntimeError:
@@ -248,9 +252,14 @@ def parts(relevance: Tensor, z: Tensor, total: Tensor, half: float) -> tuple[Ten
     if half == 0:  # contributions may cancel, and then nothing goes through
         u = ratio(relevance, total)
         return u, torch.where(z < 0, -u, u)
-    total.masked_fill_(total < _NOTHING, torch.inf)
+    total.masked_fill_(is_nothing(total), torch.inf)
     u = relevance / total
     return u, torch.div(relevance, total.copysign_(z), out=total)
+
+
+def is_nothing(sizes: Tensor) -> Tensor:
+    """Where a sum of sizes is 0, or as good as."""
+    return sizes < _NOTHING[sizes.dtype]
 
 
 def ratio(numerator: Tensor, denominator: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ it is changed.
 from __future__ import annotations
 
 import enum
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -37,6 +38,9 @@ _SCALES = {
     "std",
 }
 
+# With weights, they make something new of what weighs or scales.
+_WEIGHTED = {"convolution", "mm", "addmm", "bmm", "baddbmm"}
+
 
 class Keep(enum.Flag):
     """Which values of an operation its rule needs."""
@@ -58,8 +62,7 @@ class Variable:
     scales : it weighs or scales something else: attention, a gate, a length
     n_uses : how many operations take it
     producer : the operation that made it; None for the input
-    rectified : what a ReLU made of it, if that is all that became of it: where that is above 0, it is the
-        value
+    rectified : what a ReLU made of it: where that is above 0, it is the value, if nothing else changed it
     """
 
     shape: torch.Size
@@ -103,10 +106,7 @@ class Operation:
     @property
     def called(self) -> dict[str, Any]:
         """What it was called with, by name; defaults too."""
-        arguments = self.function._schema.arguments
-        given = {a.name: a.default_value for a in arguments if a.has_default_value()}
-        given.update(zip((a.name for a in arguments), self.args, strict=False))
-        return given | self.kwargs
+        return _by_name(self.function, self.args, self.kwargs)
 
     def run(self, values: dict[Variable, torch.Tensor]) -> Any:
         """The operation, not in place, with these tensors in the place of its variables."""
@@ -133,6 +133,9 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
         self._variables: Any = WeakTensorKeyDictionary()
         self._values: dict[int, list[Variable]] = {}  # whose values are kept, by where they lie
         self._changed: dict[int, list[torch.Tensor]] = {}  # what was changed in place, by where it lies
+        self._weights: dict[
+            int, list[torch.Tensor]
+        ] = {}  # what does not depend on the input, by where it lies
         self._block = 1
 
     def watch(self, x: torch.Tensor) -> Variable:
@@ -195,15 +198,19 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
             return variable
 
         placed, named = tree_map(stand_in, (args, kwargs))
+        changed = _changed(func, args, kwargs)
+        for tensor in changed:
+            self._refuse_changed_weights(tensor)
         if not taken:
             return None, []
+        self._note_weights(placed, named)
         inputs = [variable for variable, _ in taken]
         operation = Operation(func, placed, named, inputs, self._module, self._block)
         for variable, tensor in taken:
             variable.n_uses += 1
             if Keep.INPUTS in self._keeps(operation.name):
                 self._keep(variable, tensor)
-        return operation, _changed(func, args, kwargs)
+        return operation, changed
 
     def _end(self, operation: Operation, results: list[Any]) -> None:
         """Write down what came out."""
@@ -222,7 +229,8 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
         self.operations.append(operation)
 
     def _made(self, operation: Operation, result: torch.Tensor) -> Variable:
-        scales = operation.name in _SCALES or all(variable.scales for variable in operation.inputs)
+        kept = operation.name not in _WEIGHTED and all(variable.scales for variable in operation.inputs)
+        scales = operation.name in _SCALES or kept
         variable = Variable(result.shape, result.stride(), scales=scales, producer=operation)
         self._variables[result] = variable
         return variable
@@ -231,6 +239,21 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
         if variable.value is None:
             variable.value = tensor
             self._values.setdefault(_place(tensor), []).append(variable)
+
+    def _note_weights(self, *given: Any) -> None:
+        """Remember where the tensors lie that an operation was given, and that are no variables."""
+        for x in tree_flatten(given)[0]:
+            if isinstance(x, torch.Tensor):
+                self._weights.setdefault(_place(x), []).append(x)
+
+    def _refuse_changed_weights(self, tensor: torch.Tensor) -> None:
+        """Raise if what was used as it was, and is needed on the way back, is about to be overwritten."""
+        used = self._weights.get(_place(tensor), [])
+        if self._variables.get(tensor) is None and any(_overlap(tensor, weights) for weights in used):
+            raise UnsupportedModelError(
+                f"explain: {self._where} changes weights or constants in place after it has used them, which "
+                "relevance cannot be followed through. Use a changed copy."
+            )
 
     def _save_from_change(self, tensor: torch.Tensor) -> None:
         """Copy the values that are needed later and are about to be overwritten."""
@@ -249,10 +272,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
     def _refuse_random(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if torch.Tag.nondeterministic_seeded not in func.tags:
             return
-        arguments = func._schema.arguments
-        given = {a.name: a.default_value for a in arguments if a.has_default_value()}
-        given.update(zip((a.name for a in arguments), args, strict=False))
-        given |= kwargs
+        given = _by_name(func, args, kwargs)
         if given.get("dropout_p") == 0.0 or given.get("training") is False:  # attention; RReLU
             return
         raise InvalidInputError(
@@ -269,6 +289,14 @@ def _name(function: Any) -> str:
     return name[:-1] if function._schema.is_mutable and name.endswith("_") else name
 
 
+def _by_name(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """What an operator is called with, by name; defaults too."""
+    arguments = function._schema.arguments
+    given = {a.name: a.default_value for a in arguments if a.has_default_value()}
+    given.update(zip((a.name for a in arguments), args, strict=False))
+    return given | kwargs
+
+
 def _place(tensor: torch.Tensor) -> int:
     """Where the values of a tensor lie, the same for all views of it."""
     place: int = tensor.untyped_storage()._cdata
@@ -277,6 +305,8 @@ def _place(tensor: torch.Tensor) -> int:
 
 def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors at one place share values; parts of a tensor need not."""
+    if one.dtype != other.dtype:  # a view of other numbers
+        return True
     n_values = one.untyped_storage().nbytes() // one.element_size()
     marks = torch.zeros(n_values, dtype=torch.bool)
     marks.as_strided(one.shape, one.stride(), one.storage_offset()).fill_(True)
@@ -287,7 +317,7 @@ def _changed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[t
     """The tensors that an operation works on in place."""
     if not func._schema.is_mutable:
         return []
-    given = dict(zip((a.name for a in func._schema.arguments), args, strict=False)) | kwargs
+    given = _by_name(func, args, kwargs)
     changed = [
         given[a.name] for a in func._schema.arguments if a.alias_info is not None and a.alias_info.is_write
     ]
@@ -300,14 +330,18 @@ def following(
 ) -> Iterator[None]:
     """Keep in ``running`` the names of the modules that run, and tell what each of them gives.
 
-    This listens to all modules there are; nothing is attached to those of the user.
+    This listens to all modules there are, on this thread; nothing is attached to those of the user.
     """
+    thread = threading.get_ident()
     names = {id(part): name for name, part in module.named_modules(remove_duplicate=True)}
 
     def begin(part: torch.nn.Module, args: Any) -> None:  # noqa: ARG001  # as torch calls it
-        running.append(names.get(id(part), running[-1] if running else ""))
+        if threading.get_ident() == thread:
+            running.append(names.get(id(part), running[-1] if running else ""))
 
     def end(part: torch.nn.Module, args: Any, output: Any) -> None:  # noqa: ARG001  # as torch calls it
+        if threading.get_ident() != thread:
+            return
         running.pop()
         if on_output is not None and id(part) in names:
             on_output(names[id(part)], output)
