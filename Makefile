@@ -1,6 +1,6 @@
 # make demo   a first look: installs the package and explains the wine data
 # make test   everything: format, lint, types, doctests, README, tests
-# make bench  all figures, measured again (by hand; takes an hour or two; DATA is the folder of data sets)
+# make bench  all figures, measured again (by hand; takes two or three hours; DATA is the folder of data sets)
 # make bench-zennit  our LRP beside zennit's, in an environment of its own
 
 PYTHON ?= python3
@@ -28,9 +28,11 @@ bench: $(TEST)/installed
 	$(TEST)/bin/python -m benchmarks.kernel
 	$(TEST)/bin/python -m benchmarks.surrogate
 	$(TEST)/bin/python -m benchmarks.startup
+	$(TEST)/bin/python -m benchmarks.lrp --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.text
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(TEST)/bin/python -m benchmarks.table1 --data $(DATA)
+	$(TEST)/bin/python -m benchmarks.table1 --deep --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.rules --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.beta --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.varying

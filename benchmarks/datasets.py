@@ -21,9 +21,14 @@ Array = NDArray[np.float64]
 
 def data_folder(description: str | None) -> Path:
     """The folder given with ``--data``."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder of the files")
-    return parser.parse_args().data  # type: ignore[no-any-return]
+    return parser(description).parse_args().data  # type: ignore[no-any-return]
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """What every benchmark on files takes: ``--data``."""
+    result = argparse.ArgumentParser(description=description)
+    result.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder of the files")
+    return result
 
 
 def load(name: str, folder: Path) -> Array:

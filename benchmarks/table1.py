@@ -1,6 +1,7 @@
 """Table I of the paper, made again: ``python -m benchmarks.table1 --data DIR``.
 
-The deep rows need the encoders of deep clustering and are not here, nor is c2000, which could not be had.
+With ``--deep`` it is the rows on images, which are in `benchmarks.deep_rows`. c2000 is not here: it could not
+be had.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 import whycluster as wc
-from benchmarks.datasets import NOTES, data_folder, load
+from benchmarks.datasets import NOTES, load, parser
 from benchmarks.measure import write
 from benchmarks.news import WordMeans
 from examples.newsgroups import read_messages
@@ -156,8 +157,20 @@ def verdict(row: Row, found: list[Comparison]) -> str:
 
 
 def main() -> None:
-    """Into results/table1.md."""
-    folder = data_folder(__doc__)
+    """Into results/table1.md; the deep rows into results/table1_deep.md."""
+    arguments = parser(__doc__)
+    arguments.add_argument("--deep", action="store_true", help="the rows on images instead (needs torch)")
+    asked = arguments.parse_args()
+    if asked.deep:
+        from benchmarks import deep_rows  # torch is needed for this only
+
+        deep_rows.main(asked.data)
+    else:
+        measure_tables(asked.data)
+
+
+def measure_tables(folder: Path) -> None:
+    """The rows on tables and texts."""
     head = ["data", "size", "K", "model", "", *COLUMNS.values(), *OURS, "oracle"]
     table = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     verdicts = [

@@ -12,7 +12,7 @@ from PIL import Image
 from sklearn.cluster import KMeans
 
 import whycluster as wc
-from benchmarks import beta, datasets, draw, measure, rules, runtime, segments, table1, varying
+from benchmarks import beta, datasets, deep_rows, draw, measure, rules, runtime, segments, table1, varying
 from examples import representations, vgg16
 from whycluster.evaluation import METHODS
 
@@ -159,3 +159,124 @@ def test_the_painting_is_cut_to_a_square(tmp_path: Path) -> None:
     square = representations.read_painting(tmp_path / "strip.png", 20)
     assert square.shape == (3, 20, 20)
     assert (square == 1.0).all()
+
+
+def linear_maps(values: list[list[float]], weights: list[list[float]]) -> deep_rows.Maps:
+    """Images whose maps have one value each, and features that are weighted sums of their maps."""
+    layer = torch.nn.Conv2d(len(weights[0]), len(weights), 1, bias=False)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor(weights)[:, :, None, None])
+    maps = torch.tensor(values)[:, :, None, None].expand(-1, -1, 2, 2).contiguous()
+    return deep_rows.Maps(maps, deep_rows.Upper(layer).eval())
+
+
+def test_maps_are_added_and_the_area_is_known() -> None:
+    """An image is in its cluster as soon as the first map is there, whose weight is 3."""
+    maps = linear_maps([[1.0, 1.0, 1.0, 1.0]] * 2, [[3.0, 1.0, 0.0, 0.0]])
+    relevance = np.array([[4.0, 3.0, 2.0, 1.0], [1.0, 2.0, 3.0, 4.0]])
+
+    def assign(features: np.ndarray) -> np.ndarray:
+        return (features[:, 0] > 2.0).astype(int)
+
+    cluster = np.ones(2, dtype=int)
+    one_by_one = deep_rows.flip(deep_rows.add(maps, relevance), assign, cluster)
+    assert one_by_one.curves.tolist() == [[0, 1, 1, 1, 1], [0, 0, 0, 0, 1]]
+    assert one_by_one.per_row.tolist() == [87.5, 12.5]
+    assert deep_rows.flip(deep_rows.add(maps, relevance, 2), assign, cluster).per_row.tolist() == [75.0, 25.0]
+    assert maps.without_each()[0, :, 0].tolist() == [1.0, 3.0, 4.0, 4.0]
+
+
+def test_methods_for_maps_are_what_they_are_called() -> None:
+    """Of two clusters and a network without nonlinearity, all that multiplies by the input is the same."""
+    rng = np.random.default_rng(0)
+    maps = linear_maps(rng.uniform(size=(5, 4)).tolist(), rng.normal(size=(3, 4)).tolist())
+    everything = maps.features(np.ones((5, 4), dtype=bool))
+    row = deep_rows.Row(2, "kmeans", (0.0,) * 6)
+    case = deep_rows.Case.of(row, everything, maps, np.arange(5))
+    found = dict(case.relevances(maps.without_each()))
+    difference = 2 * (case.head.cluster_centers_[case.cluster] - case.head.cluster_centers_[1 - case.cluster])
+    weights = difference @ np.asarray(maps.upper.layers.weight.detach())[:, :, 0, 0]  # type: ignore[union-attr,operator]  # a convolution
+    values = maps.values[:, :, 0, 0].numpy()
+    assert found["gradient x input"] == pytest.approx(values * weights, abs=1e-5)
+    assert found["ig-10"] == pytest.approx(values * weights, abs=1e-5)
+    assert found["squared gradient"] == pytest.approx(
+        weights**2 / 4, abs=1e-5
+    )  # four places have a quarter each
+    left = found["pda of f"] + case.network.evidence(everything)[np.arange(5), case.cluster][:, None]
+    assert left == pytest.approx(values * weights, abs=1e-5)
+
+
+def test_the_linear_layer_of_k_means_has_its_clusters_and_its_evidence() -> None:
+    X = np.random.default_rng(0).normal(size=(50, 4))
+    maps = linear_maps(X.tolist(), np.eye(4).tolist())
+    case = deep_rows.Case.of(deep_rows.Row(3, "kmeans", (0.0,) * 6), X, maps, np.arange(50))
+    linear = wc.deep.DeepClustering(maps.upper, case.linear()).network.last
+    assert linear.assign(X).tolist() == case.cluster.tolist()
+    assert linear.evidence(X) == pytest.approx(case.network.evidence(X))
+
+
+def test_maps_are_explained_as_if_from_the_pixels(tmp_path: Path) -> None:
+    write_deep_data(tmp_path, (2, 2, 6, 4, 4))
+    network = vgg16.load(tmp_path / "vgg16", (2, 2, 6, 4, 4))
+    X = np.random.default_rng(0).normal(size=(6, 3, 32, 32)).astype(np.float32)
+    with torch.no_grad():
+        maps = deep_rows.Maps(
+            network.features[:17](torch.from_numpy(X)), deep_rows.Upper(network.features[17:]).eval()
+        )
+    features = maps.features(np.ones((6, 6), dtype=bool))
+    case = deep_rows.Case.of(deep_rows.Row(2, "kmeans", (0.0,) * 6), features, maps, np.arange(6))
+    model = wc.deep.DeepClustering(network, case.head, pool="mean", rules=wc.deep.Gamma(0.1))
+    whole = wc.explain(model, X, at=vgg16.BLOCKS[3], units="channels", beta=case.beta)
+    assert case.neon() == pytest.approx(
+        whole.relevance, rel=1e-4, abs=1e-6 * float(np.abs(whole.relevance).max())
+    )
+
+
+def test_the_deep_rows_are_written(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a narrow network and a few images, on files as they are."""
+    widths = (2, 2, 8, 4, 4)
+    for name, value in {
+        "WIDTHS": widths,
+        "SIZE": 32,
+        "IMAGES": 4,
+        "STEP": 4,
+        "FINE": 2,
+        "GAMMAS": (0.5,),
+    }.items():
+        monkeypatch.setattr(deep_rows, name, value)
+    monkeypatch.setattr(
+        deep_rows,
+        "ROWS",
+        [deep_rows.Row(3, kind, (1.0, 2.0, 3.0, 4.0, 5.0, 7.0)) for kind in ("kmeans", "scan")],
+    )
+    write_deep_data(tmp_path, widths)
+    monkeypatch.setattr("sys.argv", ["benchmark", "--deep", "--data", str(tmp_path)])
+    table1.main()
+    page = (results / "table1_deep.md").read_text()
+    assert "Here 40 images of CIFAR-10 are clustered, upsampled from 32 to 32 pixels, and 4 of them" in page
+    assert "| VGG-s, K = 3 | paper | 1.00 | 2.00 | 3.00 | 4.00 | 5.00 | 7.00 |" in page
+    assert "| VGG-s / SCAN, K = 3 | +2.00 | " in page
+    assert not (results / "table1.md").exists()
+
+
+def write_deep_data(folder: Path, widths: tuple[int, ...]) -> None:
+    """Random images, and weights of a narrow VGG-16, in the files that the benchmark reads."""
+    rng = np.random.default_rng(0)
+    (folder / "cifar10").mkdir()
+    images = rng.integers(0, 256, size=(40, 32, 32, 3), dtype=np.uint8)
+    np.savez(folder / "cifar10" / "cifar10_subset.npz", images=images)
+    (folder / "vgg16").mkdir()
+    arrays: dict[str, Any] = {}
+    n_before = 3
+    for block, (width, depth) in enumerate(zip(widths, vgg16.DEPTHS, strict=True), start=1):
+        for place in range(1, depth + 1):
+            arrays[f"conv{block}_{place}.weight"] = rng.normal(size=(width, n_before, 3, 3)) / 3
+            arrays[f"conv{block}_{place}.bias"] = rng.uniform(size=width) / 3
+            n_before = width
+    np.savez(folder / "vgg16" / "weights.npz", **arrays)
+
+
+def test_the_deep_rows_need_their_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["benchmark", "--deep", "--data", "nowhere"])
+    with pytest.raises(FileNotFoundError, match="cifar10_subset"):
+        table1.main()
