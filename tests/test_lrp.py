@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import re
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -1014,7 +1016,7 @@ def test_rules_go_where_names_patterns_and_functions_say() -> None:
     rules: list[Any] = [
         [("first", Flat()), ("convolution", WSquared()), ("linear", Epsilon(0.1))],
         [("0", Flat()), ("4", WSquared()), ("9", Epsilon(0.1))],
-        [("[0-3]", Flat()), ("?", WSquared()), ("*", Epsilon(0.1))],  # of "9", the first that fits counts
+        [("[0-3]", Flat()), ("?", WSquared()), ("linear", Epsilon(0.1))],  # "9": the first counts
         [
             (lambda place: place.index == 0 and place.count == 3 and place.first, Flat()),
             (lambda place: place.block == 2 and place.kind == "convolution", WSquared()),
@@ -1183,3 +1185,199 @@ def _sequence(kinds: list[str], seed: int) -> Any:
         "batch norm": lambda: nn.BatchNorm1d(4),
     }
     return settled(nn.Sequential(*[make[kind]() for kind in kinds]), seed)
+
+
+# ---- what must not go wrong silently
+
+
+def test_threads_do_not_see_each_others_modules() -> None:
+    encoder, x = settled(nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))), images(1, 1, 4)[0, 0]
+    rules = Composite([("0", Gamma(1.0)), ("2", ZPlus())])
+    expected, failures = lrp(encoder, x, lambda y: y, rules=rules), []
+
+    def explain() -> None:
+        for _ in range(40):
+            if not torch.equal(lrp(encoder, x, lambda y: y, rules=rules), expected):
+                failures.append("relevance")
+            if lrp(encoder, x, lambda y: y, layer="0").shape != x.shape:
+                failures.append("layer")
+
+    def run() -> None:
+        for _ in range(400):
+            try:
+                encoder(x)
+            except BaseException as error:
+                failures.append(repr(error))
+
+    threads = [threading.Thread(target=work) for work in (explain, explain, run)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_weights_that_are_changed_after_use_are_refused() -> None:
+    def masked(x: Tensor) -> Tensor:
+        mask = torch.arange(4) < 2
+        first = x.masked_fill(mask, 0.0)
+        mask.logical_not_()
+        return torch.cat([first, x.masked_fill(mask, 0.0)], 1)
+
+    message = (
+        "explain: the encoder's forward changes weights or constants in place after it has used them, which "
+        "relevance cannot be followed through. Use a changed copy."
+    )
+    with pytest.raises(wc.UnsupportedModelError, match=re.escape(message)):
+        lrp(forward_of(masked), torch.ones(2, 4), lambda y: y)
+
+
+def test_complex_numbers_are_no_constants() -> None:
+    with pytest.raises(wc.UnsupportedModelError, match="there is no rule for the operation"):
+        lrp(forward_of(lambda x: x + torch.fft.fft(x).real), torch.ones(2, 4), lambda y: y)
+
+
+def test_zeros_of_a_shape_are_constants_and_maxima_with_them_a_relu() -> None:
+    x = torch.tensor([[1.0, -2.0]])
+    given = [[3.0, 4.0]]
+    assert lrp(forward_of(lambda x: torch.maximum(x, torch.zeros_like(x))), x, given).tolist() == given
+    cut = forward_of(lambda x: torch.where(x > 0, x, torch.zeros_like(x)))
+    assert lrp(cut, x, given).tolist() == [[3.0, 0.0]]
+    written = forward_of(lambda x: torch.mul(x, 2.0, out=torch.empty_like(x)))
+    assert lrp(written, x, given).tolist() == given
+
+
+def test_what_weighs_ends_at_weights() -> None:
+    weight = torch.ones(4, 4)
+
+    def attention(x: Tensor) -> Tensor:
+        values = torch.sigmoid(x) @ weight
+        return (values @ values.mT).softmax(-1) @ values
+
+    x = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0))
+    assert lrp(forward_of(attention), x, lambda y: y).sum().item() == pytest.approx(attention(x).sum().item())
+
+
+def test_a_matrix_times_itself_is_a_product_of_two() -> None:
+    x = torch.randn(2, 3, 3, generator=torch.Generator().manual_seed(0))
+    twice = lrp(forward_of(lambda x: torch.bmm(x, x)), x, lambda y: y)
+    apart = lrp(forward_of(lambda x: torch.bmm(x, 1 * x)), x, lambda y: y)
+    assert torch.equal(twice, apart)
+
+
+def test_very_small_values_have_relevance() -> None:
+    module = nn.Sequential(nn.Linear(4, 3, bias=False), nn.ReLU(), nn.Linear(3, 2, bias=False)).double()
+    x = 1e-25 * torch.randn(5, 4, generator=torch.Generator().manual_seed(0)).double()
+    assert torch.allclose(lrp(module, x, torch.ones_like).sum(1), torch.full((5,), 2.0).double())
+
+
+@pytest.mark.parametrize("size", [1e-5, 1.0])
+@pytest.mark.parametrize("bias", [0.1, 1e3])
+def test_biases_far_above_what_they_are_added_to_cost_no_digits(size: float, bias: float) -> None:
+    torch.manual_seed(0)
+    encoder = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 5, 3), nn.ReLU()).eval()
+    nn.init.constant_(encoder[0].get_parameter("bias"), bias)
+    x = size * images(3).abs()
+    relevance = lrp(encoder, x, torch.ones_like)
+    assert relevance.sum().item() == pytest.approx(3 * 5 * 4 * 4, rel=1e-4)
+
+
+def test_instance_norm_has_its_bias_where_biases_count() -> None:
+    x = images(2)
+    norms = nn.InstanceNorm2d(3, affine=True), nn.GroupNorm(3, 3)
+    for norm in norms:
+        nn.init.constant_(norm.bias, 1.0)
+    one, other = (lrp(norm.eval(), x, torch.abs, rules=Composite(biases=True)) for norm in norms)
+    assert torch.allclose(one, other, atol=1e-4)
+    assert one.sum() < 0.9 * norms[0](x).abs().sum()
+
+
+def test_channels_come_first_behind_convolutions_and_last_without() -> None:
+    conv, X = nn.Conv1d(1, 4, 3).eval(), torch.randn(5, 1, 10)
+    assert wc.deep.features(conv, X, spatial=True).shape == (5, 8, 4)
+    tokens, T = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval(), torch.randn(5, 8, 8)
+    with torch.no_grad():
+        expected = tokens(T)
+    np.testing.assert_allclose(wc.deep.features(tokens, T, spatial=True), expected, atol=1e-5)
+    exp: Any = wc.explain(DeepClustering(nn.Sequential(conv, nn.Flatten()), np.eye(32)[:3]), X)
+    assert exp.heatmaps.shape == (5, 10)
+
+
+def test_bounds_of_tokens() -> None:
+    torch.manual_seed(0)
+    encoder = nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Flatten()).eval()
+    X = torch.rand(6, 7, 5)
+    exp = wc.explain(DeepClustering(encoder, torch.rand(3, 28), bounds=(0.0, 1.0)), X)
+    assert np.abs(exp.residual).max() <= 1e-4 * exp.evidence.mean()
+
+
+def test_bounds_and_names_that_fit_nowhere_are_errors() -> None:
+    encoder = nn.Sequential(forward_of(lambda x: (x - 0.5) / 0.25), nn.Conv2d(3, 4, 8), nn.Flatten()).eval()
+    model = DeepClustering(encoder, np.eye(4)[:2], bounds=(0.0, 1.0))
+    message = (
+        "explain: bounds, and rules of the place 'first', are for a convolution or linear layer that works "
+        "on the inputs themselves; in this encoder something else comes first, such as a normalisation. "
+        "Leave them out, or name the layer: '1'."
+    )
+    with pytest.raises(wc.InvalidInputError) as error:
+        wc.explain(model, torch.rand(2, 3, 8, 8))
+    assert str(error.value) == message
+    typo = DeepClustering(encoder, np.eye(4)[:2], rules=Composite([("blok*", Gamma(0.1))]))
+    with pytest.raises(wc.InvalidInputError, match=r"'blok\*' is none of its convolutions or linear layers"):
+        wc.explain(typo, torch.rand(2, 3, 8, 8))
+
+
+def test_hooks_of_the_user_come_in_pairs_and_change_nothing_unseen() -> None:
+    encoder = settled(nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)))
+    x, calls = torch.randn(3, 4), list[str]()
+    encoder.register_forward_pre_hook(lambda *_: calls.append("in"))
+    encoder.register_forward_hook(lambda *_: calls.append("out"))
+    wc.deep.features(encoder, x, layer="1")
+    assert calls.count("in") == calls.count("out") > 0
+    encoder[1].register_forward_hook(lambda *given: given[-1] * 10)
+    message = (
+        "features: layer must be one without forward hooks, which may change what it gives; '1' has some. "
+        "Remove them, or name the module around it."
+    )
+    with pytest.raises(wc.InvalidInputError, match=re.escape(message)):
+        wc.deep.features(encoder, x, layer="1")
+
+
+def test_what_a_module_keeps_can_be_trained() -> None:
+    class Keeps(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+            self.kept: Tensor | None = None
+
+        def forward(self, x: Tensor) -> Tensor:
+            if self.kept is None:
+                self.kept = torch.cos(torch.arange(4.0))
+            return torch.as_tensor(self.layer(x) * self.kept)
+
+    encoder = Keeps()
+    wc.explain(DeepClustering(encoder, np.eye(4)[:2]), torch.randn(3, 4))
+    encoder(torch.randn(3, 4)).sum().backward()
+    assert encoder.layer.weight.grad is not None
+
+
+def test_reference_zero_is_the_linear_layer_of_k_means(encoded: tuple[Any, Tensor, Array]) -> None:
+    encoder, X, rows = encoded
+    centers = KMeans(3, n_init=1, random_state=0).fit(rows).cluster_centers_
+    exp = wc.explain(DeepClustering(encoder, centers, reference="zero"), X)
+    linear = nn.Linear(centers.shape[1], 3, dtype=torch.float64)
+    with torch.no_grad():
+        linear.weight.copy_(torch.from_numpy(2.0 * centers))
+        linear.bias.copy_(torch.from_numpy(-(centers.astype(np.float64) ** 2).sum(1)))
+    same = wc.explain(DeepClustering(encoder, linear), X)
+    usual = wc.explain(DeepClustering(encoder, centers), X)
+    np.testing.assert_allclose(exp.relevance, same.relevance, atol=1e-5)
+    np.testing.assert_allclose(exp.evidence, usual.evidence, rtol=1e-4)
+    np.testing.assert_array_equal(exp.cluster, usual.cluster)
+    with pytest.raises(wc.InvalidInputError, match="threshold is for models that give probabilities"):
+        wc.explain(DeepClustering(encoder, centers, reference="zero"), X, threshold=0.5)
+    with pytest.raises(wc.InvalidInputError, match="reference must be 'midpoint' or 'zero'; got 'one'"):
+        DeepClustering(encoder, centers, reference="one")
+    with pytest.raises(wc.UnsupportedModelError, match="got a head of StudentEnergy"):
+        DeepClustering(encoder, wc.neuralize(centers, metric="student"), reference="zero")

@@ -137,6 +137,8 @@ def first_look(model: Any, metric: str | None = None) -> Network | OnlyLabels | 
         if metric is not None:
             raise InvalidInputError("neuralize: metric is for centroids; a Network has its energies already.")
         return model
+    if hasattr(model, "detach") and hasattr(model, "cpu"):  # a tensor of torch
+        model = model.detach().cpu().numpy()
     for cls in type(model).__mro__:
         for package in _ADAPTERS:
             if f"{cls.__module__}.".startswith(f"{package}."):

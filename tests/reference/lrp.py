@@ -243,7 +243,7 @@ class Pass:
         return self.step(made, (x, lambda R: in_proportion(c, R.ravel(), (w != 0).astype(float), self.sums)))
 
     def max_pool(self, x: Value, size: int, stride: int, padding: int = 0) -> Value:
-        """The winner of each window takes all, the first of equals; or shares as of a mean."""
+        """The winner of each window takes all, the first of equals, but zeros share; or as of a mean."""
         channels, height, width = x.value.shape
         high = (height + 2 * padding - size) // stride + 1
         wide = (width + 2 * padding - size) // stride + 1
@@ -262,6 +262,8 @@ class Pass:
                 if self.average:
                     equal = np.ones((len(values), 1))
                     parts = in_proportion(values[:, None], np.ones(1), equal, self.sums)
+                elif values.max() == 0:  # as behind a ReLU: all of them are
+                    parts = np.full(len(values), 1 / len(values))
                 else:
                     parts = np.eye(len(values))[values.argmax()]
                 for place, part in zip(places, parts, strict=True):

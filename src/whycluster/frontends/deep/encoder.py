@@ -26,14 +26,10 @@ _LOOKED_UP = 1024
 _ALIKE = 3e-2  # of the largest feature; the rounding of half precision is less, other inputs are more
 POOLS = (None, "mean", "max")
 _OUT_OF_MEMORY = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
-_FAILURES = (RuntimeError, ValueError, IndexError, TypeError, AssertionError)
 
 
 class _Reached(BaseException):  # no Exception, so that no ``except Exception`` of a forward holds it back
     """Ends a forward pass at the layer that is wanted."""
-
-    def __init__(self, output: Any) -> None:
-        self.output = output
 
 
 @dataclass(frozen=True)
@@ -166,10 +162,13 @@ class Encoder:
         found: NDArray[Any] | None = None
         with Progress("encoding", len(self.slices(inputs))) as bar:
             for rows, batch in self.batches(inputs):
-                with torch.inference_mode(), self._explained(inputs):
+                last = batch[-1:].clone()
+                # Not inference mode: what a module keeps of it could not be trained any more.
+                with torch.no_grad(), self._explained(inputs):
                     part = to_numpy(self.forward(batch))
                 if found is None:
                     found = np.empty((len(inputs), *part.shape[1:]), part.dtype)
+                    self._check_alone(last, part, inputs)
                 _check_batch(part, rows, found, inputs)
                 found[rows] = part
                 bar.step()
@@ -193,22 +192,33 @@ class Encoder:
         with self._explained(inputs):
             return trace(self.module, batch[:1], self.forward).kind
 
-    def check_alone(self, last: Tensor, features: Tensor, inputs: Inputs) -> None:
+    def _check_alone(self, last: Tensor, among: NDArray[Any], inputs: Inputs) -> None:
         """Raise if the last input of a batch has other features alone than among others.
 
         The last, since what is read one after the other would not show in the first.
         """
-        with torch.inference_mode(), self._explained(inputs):
-            alone = self.forward(last)
-        same = alone.shape[1:] == features.shape[1:]
-        apart = (alone[0] - features[-1]).abs().max() if same else torch.inf
-        if apart > _ALIKE * features[-1].abs().max().clamp(min=1e-30):
-            raise InvalidInputError(
-                f"{inputs.where}: the encoder must treat each input on its own, the first axis of "
-                f"{inputs.name} counting them; input {len(features) - 1} has other features alone than among "
-                "others. Is another axis that of the inputs (batch_first=True), or does it normalise by the "
-                "batch?"
-            )
+        try:
+            with torch.no_grad():
+                alone, again = (to_numpy(self.forward(last.clone()))[0] for _ in range(2))
+        except WhyClusterError:
+            raise
+        except Exception:  # it takes none alone
+            alone = again = np.full(1, np.nan)
+        allowed = _ALIKE * max(1e-30, float(np.abs(among[-1]).max(initial=0.0)))
+        with np.errstate(invalid="ignore"):
+            if alone.shape == again.shape and np.abs(alone - again).max(initial=0.0) > 1e-3 * allowed:
+                raise InvalidInputError(
+                    f"{inputs.where}: the encoder must give the same features each time it is run; of the "
+                    "same input they differ. Call encoder.eval(), and leave nothing random in its forward: "
+                    "dropout needs training=self.training."
+                )
+            if alone.shape == among[-1].shape and not np.abs(alone - among[-1]).max(initial=0.0) > allowed:
+                return
+        raise InvalidInputError(
+            f"{inputs.where}: the encoder must treat each input on its own, the first axis of {inputs.name} "
+            f"counting them; input {len(among) - 1} has other features alone than among others. Is another "
+            "axis that of the inputs (batch_first=True), or does it normalise by the batch?"
+        )
 
     def forward(self, batch: Tensor) -> Tensor:
         """The features of one batch."""
@@ -230,15 +240,19 @@ class Encoder:
         if self.layer is None:
             return self.module(batch)
 
+        found: list[Any] = []
+        hooked = any(part._forward_hooks or part._forward_pre_hooks for part in self.module.modules())
+
         def on_output(name: str, output: Any) -> None:
             if name == self.layer:
-                raise _Reached(output)
+                found.append(output)
+                if not hooked:  # hooks of the user's come in pairs
+                    raise _Reached
 
-        try:
-            with following(self.module, [], on_output):
-                self.module(batch)
-        except _Reached as reached:
-            return reached.output
+        with suppress(_Reached), following(self.module, [], on_output):
+            self.module(batch)
+        if found:
+            return found[0]
         raise InvalidInputError(
             f"explain: the layer {self.layer!r} of the encoder must take part in its forward pass; it does "
             "not."
@@ -247,7 +261,7 @@ class Encoder:
     def check(self, inputs: Inputs) -> None:
         """Raise for what would give features, but not those that are meant."""
         for name, part in self.module.named_modules():
-            if part.training and isinstance(part, _OF_TRAINING):
+            if getattr(part, "training", False) and _changes_in_training(part):
                 raise InvalidInputError(
                     f"{inputs.where}: the encoder must be in the mode of evaluation; its {name or 'module'} "
                     f"({type(part).__name__}) is in that of training, in which features change with the "
@@ -255,6 +269,11 @@ class Encoder:
                 )
         self._check_images(inputs)
         self._check_runs(inputs)
+        if self.layer is not None and self.module.get_submodule(self.layer)._forward_hooks:
+            raise InvalidInputError(
+                f"{inputs.where}: layer must be one without forward hooks, which may change what it gives; "
+                f"{self.layer!r} has some. Remove them, or name the module around it."
+            )
 
     def _check_images(self, inputs: Inputs) -> None:
         """Raise for bytes, and for channels that come last."""
@@ -285,7 +304,7 @@ class Encoder:
         _, batch = next(self.batches(inputs))
         # What comes after the layer need not fit; what fails before it is told later.
         listening = following(self.module, [], lambda name, _: runs.append(name))
-        with torch.inference_mode(), suppress(*_FAILURES), listening:
+        with torch.no_grad(), suppress(Exception), listening:
             self.module(batch[:1])
         if runs.count(str(self.layer)) > 1:
             raise InvalidInputError(
@@ -306,7 +325,7 @@ class Encoder:
             ) from error
         except WhyClusterError:
             raise
-        except _FAILURES as error:
+        except Exception as error:  # whatever the user's module raises
             reason = str(error).strip().partition("\n")[0].rstrip(".")
             raise InvalidInputError(
                 f"{inputs.where}: the encoder cannot take {inputs.name} of {inputs.describe()}: {reason}. "
@@ -315,7 +334,7 @@ class Encoder:
             ) from error
 
 
-_OF_TRAINING = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
+_OF_TRAINING = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd, nn.RReLU)
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
@@ -324,6 +343,14 @@ def _plain(array: NDArray[Any]) -> NDArray[Any]:
     shared = array.flags.writeable and array.dtype.isnative and all(step >= 0 for step in array.strides)
     copied: NDArray[Any] = array if shared else array.astype(array.dtype.newbyteorder("="), order="C")
     return copied
+
+
+def _changes_in_training(part: nn.Module) -> bool:
+    """Whether a module gives something else, or changes itself, in the mode of training."""
+    dropped: Any = getattr(part, "dropout", None)  # of attention and recurrent layers
+    drops = isinstance(dropped, float) and dropped > 0
+    tracks = isinstance(part, nn.modules.instancenorm._InstanceNorm) and part.track_running_stats
+    return isinstance(part, _OF_TRAINING) or drops or bool(tracks)
 
 
 def to_numpy(tensor: Tensor) -> NDArray[Any]:

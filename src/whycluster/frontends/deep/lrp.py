@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -82,19 +83,19 @@ class Trace:
 
     def _rules(self, composite: Composite) -> dict[Operation, Rule]:
         weighted = [operation for operation in self.operations if is_weighted(operation)]
-        return {
-            operation: composite.rule_at(
-                Place(
-                    "convolution" if operation.name == "convolution" else "linear",
-                    operation.module,
-                    index,
-                    len(weighted),
-                    operation.block,
-                    self._is_input(operation.inputs[0]),
-                )
+        places = [
+            Place(
+                "convolution" if operation.name == "convolution" else "linear",
+                operation.module,
+                index,
+                len(weighted),
+                operation.block,
+                self._is_input(operation.inputs[0]),
             )
             for index, operation in enumerate(weighted)
-        }
+        ]
+        composite.check_places(places)
+        return {o: composite.rule_at(place) for o, place in zip(weighted, places, strict=True)}
 
     def _is_input(self, variable: Variable) -> bool:
         while variable.producer is not None and variable.producer.name in _LAYOUT:
@@ -170,15 +171,43 @@ def _without_shortcuts(module: torch.nn.Module) -> Iterator[None]:
 
     These settings are of the whole process: beside this, other threads take the long paths too.
     """
-    attends, recurs = torch.backends.mha, (torch.backends.mkldnn, torch.backends.cudnn)
-    fast = attends.get_fastpath_enabled()
-    attends.set_fastpath_enabled(False)
-    before = []
-    if any(isinstance(part, torch.nn.RNNBase) for part in module.modules()):
-        before = [library.set_flags(False)[0] for library in recurs]  # their flags() would set all others too
+    recurs = any(isinstance(part, torch.nn.RNNBase) for part in module.modules())
+    switches = _SWITCHES if recurs else _SWITCHES[:1]
+    for switch in switches:
+        switch.hold()
     try:
         yield
     finally:
-        attends.set_fastpath_enabled(fast)
-        for library, enabled in zip(recurs, before, strict=False):
-            library.set_flags(enabled)
+        for switch in switches:
+            switch.release()
+
+
+class _Switch:
+    """A setting of the process that is off while anyone needs it so, and then as it was before."""
+
+    def __init__(self, get: Callable[[], bool], put: Callable[[bool], Any]) -> None:
+        self._get, self._put = get, put
+        self._lock, self._n_holders, self._before = threading.Lock(), 0, True
+
+    def hold(self) -> None:
+        """Switch off."""
+        with self._lock:
+            if not self._n_holders:
+                self._before = self._get()
+                self._put(False)
+            self._n_holders += 1
+
+    def release(self) -> None:
+        """Switch on again, if it was on and nobody needs it off."""
+        with self._lock:
+            self._n_holders -= 1
+            if not self._n_holders:
+                self._put(self._before)
+
+
+# set_flags, since their flags() would set all other settings too
+_SWITCHES = (
+    _Switch(torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled),
+    _Switch(lambda: bool(torch.backends.mkldnn.enabled), torch.backends.mkldnn.set_flags),
+    _Switch(lambda: bool(torch.backends.cudnn.enabled), torch.backends.cudnn.set_flags),
+)

@@ -189,12 +189,9 @@ class DeepNetwork(Network):
         axis = 1
         with Progress("explaining", len(relevance) * len(self.encoder.slices(inputs))) as bar:
             for rows, batch in self.encoder.batches(inputs):
-                last = batch[-1:].clone()
                 trace = self.encoder.trace(batch, inputs, at)
                 some = arranged.slice(rows)
                 _check_same(trace, arranged.points(to_numpy(trace.features)), points[some], inputs)
-                if not rows.start:
-                    self.encoder.check_alone(last, trace.features, inputs)
                 composite = self._composite(trace)
                 for number, given in enumerate(relevance):
                     seed = _seed(arranged.to_features(given(some)), trace)

@@ -26,6 +26,8 @@ from whycluster.frontends.deep.composites import AVERAGE, GRADIENT, Composite
 from whycluster.frontends.deep.rules import Gamma, LinearMap, Rule, Tensor, is_nothing, parts, ratio
 from whycluster.frontends.deep.tape import Keep, Operation, Variable
 
+_FAR = 64.0  # a bias that is this much greater costs two digits
+_SAMPLED = 4096  # values, to find that
 Shares = Iterator[tuple[Variable, Tensor]]
 
 
@@ -205,10 +207,20 @@ def _rectified(output: Variable, R: Tensor, bias: Tensor | None) -> Tensor | Non
     """
     if output.n_uses != 1 or output.rectified is None or output.rectified.value is None:
         return None
-    value = output.rectified.value.to(R.dtype)
-    if bool(R.masked_fill(value != 0, 0.0).any()):
+    value = output.rectified.value
+    if value.dtype != R.dtype or bool(R.masked_fill(value != 0, 0.0).any()):
         return None
-    return value if bias is None else value - bias
+    if bias is None:
+        return value
+    z = value - bias
+    return None if _is_buried(z, value, bias) else z
+
+
+def _is_buried(z: Tensor, value: Tensor, bias: Tensor) -> bool:
+    """Whether a bias is so much greater than most of what it was added to that too few digits are left."""
+    some = slice(None, None, 1 + z.numel() // _SAMPLED)
+    sizes = z.flatten()[some][value.flatten()[some] > 0].abs()
+    return bool(sizes.numel() and bias.abs().max() > _FAR * sizes.median())
 
 
 def _product_of_two(operation: Operation, R: Tensor, setting: Setting) -> Shares:
@@ -354,28 +366,38 @@ def _proportional(function: Callable[[Tensor], Tensor], x: Tensor, R: Tensor, se
 
 @_for("max_pool2d_with_indices max_pool3d_with_indices", Keep.INPUTS | Keep.EXTRAS)
 def _max_pool(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
+    """The winner takes all, the first of equals; where a window is 0, as behind a ReLU, in equal shares."""
     (R,) = relevance[:1]
     assert R is not None
-    variable, n_dims = operation.inputs[0], 3 if "3d" in operation.name else 2
+    (variable,), called, n_dims = operation.inputs, operation.called, 3 if "3d" in operation.name else 2
+    pool = functional.avg_pool3d if n_dims == 3 else functional.avg_pool2d
+    options = (called["kernel_size"], called["stride"] or None, called["padding"], called["ceil_mode"])
+    x, has_mean = _value(variable, R.dtype), set(called["dilation"]) == {1}
     if setting.composite.max_pool == AVERAGE:
-        called = operation.called
-        if set(called["dilation"]) != {1}:  # means have none
+        if not has_mean:
             yield from _unknown(operation, relevance, setting)
             return
-        pool = functional.avg_pool3d if n_dims == 3 else functional.avg_pool2d
-        stride = called["stride"] or None
-        options = (called["kernel_size"], stride, called["padding"], called["ceil_mode"])
-        yield variable, _proportional(lambda x: pool(x, *options), _value(variable, R.dtype), R, setting)
+        yield variable, _proportional(lambda x: pool(x, *options), x, R, setting)
         return
-    indices = operation.extras[0]
-    flat = R.new_zeros(*variable.shape[:-n_dims], variable.shape[-n_dims:].numel())
-    flat.scatter_add_(-1, indices.flatten(-n_dims), R.flatten(-n_dims))
-    yield variable, flat.reshape(variable.shape)
+    indices, flat = operation.extras[0].flatten(-n_dims), R.flatten(-n_dims)
+    off = flat.masked_fill(x.flatten(-n_dims).gather(-1, indices) != 0, 0.0)
+    taken = torch.zeros_like(x.flatten(-n_dims))
+    if has_mean and bool(off.any()):
+        flat = flat - off
+        level, pull = _differentiable(lambda x: pool(x, *options), torch.ones_like(x))
+        taken = taken + pull(ratio(off.reshape(R.shape), level)).flatten(-n_dims)
+    yield variable, taken.scatter_add_(-1, indices, flat).reshape(variable.shape)
 
 
 @_for("amax amin max min maximum minimum adaptive_max_pool2d adaptive_max_pool3d topk sort", Keep.INPUTS)
-def _winner(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:  # noqa: ARG001  # no rule
-    """The winners' relevance goes the way of the gradient; equal ones share."""
+def _winner(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
+    """The winners' relevance goes the way of the gradient; equal ones share.
+
+    Beside a constant there is nothing to win: max(x, 0) is a ReLU.
+    """
+    if operation.name in ("maximum", "minimum") and len(operation.inputs) == 1:
+        yield from _one_by_one(operation, relevance, setting)
+        return
     dtype, _ = _kind(relevance)
     values = {v: _value(v, dtype).detach().requires_grad_() for v in operation.inputs}
     yield from _pulled(operation, values, relevance)

@@ -38,6 +38,18 @@ _SCALES = {
     "std",
 }
 
+# Of their inputs, only the shape matters.
+_CONSTANT = {
+    "zeros_like",
+    "ones_like",
+    "full_like",
+    "empty_like",
+    "new_zeros",
+    "new_ones",
+    "new_full",
+    "new_empty",
+}
+
 # With weights, they make something new of what weighs or scales.
 _WEIGHTED = {"convolution", "mm", "addmm", "bmm", "baddbmm"}
 
@@ -197,7 +209,10 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
             taken.append((variable, x))
             return variable
 
-        placed, named = tree_map(stand_in, (args, kwargs))
+        if _name(func) in _CONSTANT:
+            return None, []
+        # What is written to, ``out``, does not matter before.
+        placed, named = tree_map(stand_in, (args, {k: v for k, v in kwargs.items() if k != "out"}))
         changed = _changed(func, args, kwargs)
         for tensor in changed:
             self._refuse_changed_weights(tensor)
@@ -216,7 +231,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
         """Write down what came out."""
         keep, first = self._keeps(operation.name), True
         for result in results:
-            real = isinstance(result, torch.Tensor) and result.is_floating_point()
+            real = isinstance(result, torch.Tensor) and (result.is_floating_point() or result.is_complex())
             operation.outputs.append(self._made(operation, result) if real else None)
             if Keep.OUTPUT in keep and real and first:
                 self._keep(self._variables[result], result)
@@ -277,8 +292,8 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
             return
         raise InvalidInputError(
             "explain: the encoder must give the same features each time it is run, but "
-            f"{self._where} draws random numbers ({_name(func)}). Call encoder.eval() first, which leaves "
-            "dropout out."
+            f"{self._where} draws random numbers ({_name(func)}). Call encoder.eval(), and leave nothing "
+            "random in its forward."
         )
 
 
