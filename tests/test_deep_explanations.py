@@ -133,9 +133,9 @@ def test_pictures_stand_beside_heat_maps(images: torch.Tensor, image_model: wc.d
     exp = explain(image_model, images)
     figure = exp.plot([0, 5, 6])
     assert len(figure.axes) == 6
-    assert [axis.get_ylabel() for axis in figure.axes[::2]] == [
-        f"cluster {c}" for c in exp.cluster[[0, 5, 6]]
-    ]
+    names = [f"{i}: cluster {exp.cluster[i]}" for i in (0, 5, 6)]
+    assert [axis.get_ylabel() for axis in figure.axes[::2]] == names
+    assert len(exp.plot(3).axes) == 2
     shown = np.asarray(figure.axes[2].images[0].get_array())
     np.testing.assert_allclose(shown[..., 0], images[5, 0] / images[5, 0].max(), atol=1e-6)
     heat = np.asarray(figure.axes[3].images[0].get_array())

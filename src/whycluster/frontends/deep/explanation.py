@@ -148,15 +148,21 @@ class DeepExplanation(Claims):
         lines += [[name, f"{value:.3g}", ""] for name, value in one._unborne(largest, "input")]
         return one._claim() + "\n" + console.table(["of", "relevance", ""], lines, align="<><")
 
-    def plot(self, rows: Sequence[int] = (0,), **options: Any) -> Figure:
+    def plot(self, rows: int | Sequence[int] = (0,), **options: Any) -> Figure:
         """Some inputs, a line each: the image, and its heat map beside it.
 
         Each line has its own scale. ``options`` are those of `whycluster.deep.draw_grid`.
         """
         from whycluster.deep.heatmaps import draw_grid
 
-        some = self[list(rows)]
-        options.setdefault("names", [f"cluster {label}" for label in some.cluster])
+        some = self[[rows] if isinstance(rows, (int, np.integer)) else list(rows)]
+        if some.heatmaps.ndim != 3:
+            raise InvalidInputError(
+                f"plot: relevance must be of images, (n, channels, height, width); it has shape "
+                f"{self.relevance.shape}. Look at it with tell() or to_frame()."
+            )
+        places = range(len(self)) if some._rows is None else some._rows
+        options.setdefault("names", [f"{i}: cluster {c}" for i, c in zip(places, some.cluster, strict=True)])
         options.setdefault("images", pictures(some.data))
         return draw_grid(some.heatmaps[:, None], **options)
 
