@@ -7,7 +7,6 @@ their own, each of which does one of the two. Without data the weights and the i
 from __future__ import annotations
 
 import argparse
-import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -71,9 +70,16 @@ def megabytes(mode: str, n: int) -> float:
 def print_megabytes(mode: str, n: int) -> None:
     """What `megabytes` asks for, in a process of its own."""
     call = calls(None, n)[mode]
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak of loading
+    before = status("VmRSS")
     call()
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+    print(status("VmHWM") - before)
+
+
+def status(name: str) -> float:
+    """What Linux says of this process, in MB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name)) / 1024
 
 
 def conservation(data: Path | None) -> list[float]:

@@ -197,23 +197,26 @@ class Encoder:
 
         The last, since what is read one after the other would not show in the first.
         """
-        try:
-            with torch.no_grad():
-                alone, again = (to_numpy(self.forward(last.clone()))[0] for _ in range(2))
-        except WhyClusterError:
-            raise
-        except Exception:  # it takes none alone
-            alone = again = np.full(1, np.nan)
+        if len(among) == 1:
+            return
+
+        def run() -> NDArray[Any]:
+            with torch.no_grad(), suppress(Exception):
+                return to_numpy(self.forward(last.clone()))[0]
+            return np.empty(0)  # it takes none alone
+
+        alone = run()
         allowed = _ALIKE * max(1e-30, float(np.abs(among[-1]).max(initial=0.0)))
         with np.errstate(invalid="ignore"):
+            if alone.shape == among[-1].shape and not np.abs(alone - among[-1]).max(initial=0.0) > allowed:
+                return
+            again = run()
             if alone.shape == again.shape and np.abs(alone - again).max(initial=0.0) > 1e-3 * allowed:
                 raise InvalidInputError(
                     f"{inputs.where}: the encoder must give the same features each time it is run; of the "
                     "same input they differ. Call encoder.eval(), and leave nothing random in its forward: "
                     "dropout needs training=self.training."
                 )
-            if alone.shape == among[-1].shape and not np.abs(alone - among[-1]).max(initial=0.0) > allowed:
-                return
         raise InvalidInputError(
             f"{inputs.where}: the encoder must treat each input on its own, the first axis of {inputs.name} "
             f"counting them; input {len(among) - 1} has other features alone than among others. Is another "

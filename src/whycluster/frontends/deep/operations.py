@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -23,7 +23,17 @@ from torch.nn import functional
 
 from whycluster.errors import GradientWarning, UnsupportedModelError
 from whycluster.frontends.deep.composites import AVERAGE, GRADIENT, Composite
-from whycluster.frontends.deep.rules import Gamma, LinearMap, Rule, Tensor, is_nothing, parts, ratio
+from whycluster.frontends.deep.rules import (
+    Epsilon,
+    Gamma,
+    LinearMap,
+    Rule,
+    Tensor,
+    ZPlus,
+    is_nothing,
+    parts,
+    ratio,
+)
 from whycluster.frontends.deep.tape import Keep, Operation, Variable
 
 _FAR = 64.0  # a bias that is this much greater costs two digits
@@ -40,11 +50,13 @@ class Setting:
     composite : the user's choices
     rules : the rule of each operation with weights
     reading : what relevance is wanted of; it must not be folded away
+    vanishing : what is known to have no relevance where its value is 0, found on the way
     """
 
     composite: Composite
     rules: dict[Operation, Rule]
     reading: Variable
+    vanishing: set[Variable] = field(default_factory=set)
 
 
 Back = Callable[[Operation, list[Tensor | None], Setting], Shares]
@@ -194,13 +206,23 @@ def _weighted(operation: Operation, relevance: list[Tensor | None], setting: Set
         yield from _product_of_two(operation, R, setting)
         return
     linear = _linear_map(operation, R.dtype)
-    output = operation.outputs[0]
+    yield operation.inputs[0], _shared(operation, operation, linear, R, setting)
+
+
+def _shared(
+    operation: Operation, last: Operation, linear: Convolution | Product, R: Tensor, setting: Setting
+) -> Tensor:
+    """Shares by the rule of a weighted operation; ``last`` is what it was folded into, or itself."""
+    rule, variable, output = setting.rules[operation], operation.inputs[0], last.outputs[0]
     assert output is not None
-    z = _rectified(output, R, linear.bias)
-    yield operation.inputs[0], setting.rules[operation].share(linear, R, z, setting.composite.biases)
+    if (
+        isinstance(rule, (Epsilon, Gamma, ZPlus)) and variable.n_uses == 1
+    ):  # shares are multiples of the value
+        setting.vanishing.add(variable)
+    return rule.share(linear, R, _rectified(output, R, linear.bias, setting), setting.composite.biases)
 
 
-def _rectified(output: Variable, R: Tensor, bias: Tensor | None) -> Tensor | None:
+def _rectified(output: Variable, R: Tensor, bias: Tensor | None, setting: Setting) -> Tensor | None:
     """An output without its bias, as a ReLU left it, if there is relevance only where it did not cut off.
 
     This spares computing the output again. It was not kept: in most networks a ReLU overwrites it.
@@ -208,7 +230,9 @@ def _rectified(output: Variable, R: Tensor, bias: Tensor | None) -> Tensor | Non
     if output.n_uses != 1 or output.rectified is None or output.rectified.value is None:
         return None
     value = output.rectified.value
-    if value.dtype != R.dtype or bool(R.masked_fill(value != 0, 0.0).any()):
+    if value.dtype != R.dtype:
+        return None
+    if output.rectified not in setting.vanishing and bool(R.masked_fill(value != 0, 0.0).any()):
         return None
     if bias is None:
         return value
@@ -380,12 +404,15 @@ def _max_pool(operation: Operation, relevance: list[Tensor | None], setting: Set
         yield variable, _proportional(lambda x: pool(x, *options), x, R, setting)
         return
     indices, flat = operation.extras[0].flatten(-n_dims), R.flatten(-n_dims)
-    off = flat.masked_fill(x.flatten(-n_dims).gather(-1, indices) != 0, 0.0)
     taken = torch.zeros_like(x.flatten(-n_dims))
-    if has_mean and bool(off.any()):
+    if operation.outputs[0] in setting.vanishing:
+        if variable.n_uses == 1:
+            setting.vanishing.add(variable)
+    elif has_mean:
+        off = flat.masked_fill(x.flatten(-n_dims).gather(-1, indices) != 0, 0.0)
         flat = flat - off
         level, pull = _differentiable(lambda x: pool(x, *options), torch.ones_like(x))
-        taken = taken + pull(ratio(off.reshape(R.shape), level)).flatten(-n_dims)
+        taken += pull(ratio(off.reshape(R.shape), level)).flatten(-n_dims)
     yield variable, taken.scatter_add_(-1, indices, flat).reshape(variable.shape)
 
 
@@ -508,10 +535,7 @@ def _batch_norm(operation: Operation, relevance: list[Tensor | None], setting: S
     ):
         folded = _linear_map(before, R.dtype).scaled(scale, shift)
         if folded is not None:
-            output = operation.outputs[0]
-            assert output is not None
-            z = _rectified(output, R, folded.bias)
-            yield before.inputs[0], setting.rules[before].share(folded, R, z, setting.composite.biases)
+            yield before.inputs[0], _shared(before, operation, folded, R, setting)
             return
     if setting.composite.biases:
         x = _value(variable, R.dtype) * scale

@@ -25,7 +25,7 @@ from whycluster.errors import InvalidInputError
 Tensor = torch.Tensor
 
 # A sum of sizes below this is 0, and nothing goes through it; relevance over it must not overflow.
-_NOTHING = {torch.float32: 1e-30, torch.float64: 1e-200}
+_NOTHING = {torch.float32: 1e-20, torch.float64: 1e-200}
 _ROUNDING = 64  # a difference of two sums that is within so many roundings of them is 0
 
 
@@ -102,10 +102,7 @@ class Gamma(Rule):
         check_number(self.gamma, "Gamma", "gamma")
 
     def share(self, linear: LinearMap, relevance: Tensor, z: Tensor | None, biases: bool) -> Tensor:
-        """R_i = (1 + g/2) a w^T (sign(z) u) + g/2 |a| |w|^T u, with u = R / ((1 + g/2) |z| + g/2 T).
-
-        The steps are few and in place: on large images they cost as much as the products.
-        """
+        """R_i = (1 + g/2) a w^T (sign(z) u) + g/2 |a| |w|^T u, with u = R / ((1 + g/2) |z| + g/2 T)."""
         half = self.gamma / 2
         if z is None:
             z = linear.forth(linear.a, linear.weight)
@@ -114,7 +111,11 @@ class Gamma(Rule):
         if biases and linear.bias is not None:
             z, total = z + linear.bias, total + half * linear.bias.abs()
         u, s = parts(relevance, z, total, half)
-        shares, sizeable = linear.back(s, (1 + half) * linear.weight), linear.back(u, weight)
+        del z, total
+        shares = linear.back(s, (1 + half) * linear.weight)
+        del s
+        sizeable = linear.back(u, weight)
+        del u
         if sizes is linear.a:
             return shares.add_(sizeable).mul_(sizes)
         return shares.mul_(linear.a).add_(sizeable.mul_(sizes))
@@ -247,14 +248,16 @@ def _by_weights(linear: LinearMap, relevance: Tensor, weight: Tensor) -> Tensor:
 
 
 def parts(relevance: Tensor, z: Tensor, total: Tensor, half: float) -> tuple[Tensor, Tensor]:
-    """U = R / ((1 + g/2) |z| + g/2 T), and u with the sign of z; ``total``, g/2 T, is overwritten."""
-    total.add_(z.abs(), alpha=1 + half)
+    """U = R / ((1 + g/2) |z| + g/2 T), and u with the sign of z; ``total``, g/2 T, is overwritten.
+
+    Few steps, and in place: on large images they cost as much as products with weights.
+    """
     if half == 0:  # contributions may cancel, and then nothing goes through
-        u = ratio(relevance, total)
+        u = ratio(relevance, z.abs())
         return u, torch.where(z < 0, -u, u)
-    total.masked_fill_(is_nothing(total), torch.inf)
-    u = relevance / total
-    return u, torch.div(relevance, total.copysign_(z), out=total)
+    signed = total.clamp_(min=_NOTHING[total.dtype]).copysign_(z).add_(z, alpha=1 + half)
+    s = relevance / signed
+    return torch.div(relevance, signed.abs_(), out=signed), s
 
 
 def is_nothing(sizes: Tensor) -> Tensor:
