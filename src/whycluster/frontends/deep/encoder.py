@@ -202,7 +202,7 @@ class Encoder:
 
         def run() -> NDArray[Any]:
             with torch.no_grad(), suppress(Exception):
-                return to_numpy(self.forward(last.clone()))[0]
+                return np.asarray(to_numpy(self.forward(last.clone()))[0])
             return np.empty(0)  # it takes none alone
 
         alone = run()
