@@ -206,15 +206,6 @@ def test_methods_for_maps_are_what_they_are_called() -> None:
     assert left == pytest.approx(values * weights, abs=1e-5)
 
 
-def test_the_linear_layer_of_k_means_has_its_clusters_and_its_evidence() -> None:
-    X = np.random.default_rng(0).normal(size=(50, 4))
-    maps = linear_maps(X.tolist(), np.eye(4).tolist())
-    case = deep_rows.Case.of(deep_rows.Row(3, "kmeans", (0.0,) * 6), X, maps, np.arange(50))
-    linear = wc.deep.DeepClustering(maps.upper, case.linear()).network.last
-    assert linear.assign(X).tolist() == case.cluster.tolist()
-    assert linear.evidence(X) == pytest.approx(case.network.evidence(X))
-
-
 def test_maps_are_explained_as_if_from_the_pixels(tmp_path: Path) -> None:
     write_deep_data(tmp_path, (2, 2, 6, 4, 4))
     network = vgg16.load(tmp_path / "vgg16", (2, 2, 6, 4, 4))

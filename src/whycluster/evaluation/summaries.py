@@ -200,7 +200,7 @@ def _propagated(
     _, batch = next(encoder.batches(inputs))
     trace = encoder.trace(batch, inputs, None)
     _check_maps(tuple(trace.features.shape), where)
-    activation, composite = to_numpy(trace.features)[0], composite_of(rules, trace.kind)
+    activation, composite = to_numpy(trace.features)[0], composite_of(rules, trace.kind, where)
     if not np.isfinite(activation).all():
         raise InvalidInputError(f"{where}: what the layer gives must be finite; of this image some is not.")
     seeds = (torch.from_numpy(seed[None]).to(trace.features.device) for seed in chosen(activation))
@@ -238,9 +238,7 @@ def _open(
         from whycluster.frontends.deep.encoder import Encoder, Inputs
     except ImportError as error:
         raise MissingDependencyError(f'{where} needs torch: pip install "whycluster[deep]"') from error
-    if layer is not None:
-        Encoder(module, None, None, batch_size).check_layer(layer, where, "layer")
-    return Encoder(module, layer, None, batch_size), Inputs.open(images, where, name)
+    return Encoder(module, layer, None, batch_size, where), Inputs.open(images, where, name)
 
 
 def _one(image: Any, where: str) -> Any:

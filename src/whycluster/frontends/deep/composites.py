@@ -47,7 +47,7 @@ class Composite:
     ----------
     rules : pairs of a place and a rule, the first that fits counts. A place is "first" (works on the input
         itself), "convolution", "linear", a pattern for the names of modules such as "features.1*", or a
-        function that is given a `Place` and says whether it fits.
+        function that is given a `Place` and says whether it fits; a module called "linear" needs that.
     default : the rule for all other places
     max_pool : "winner", the greatest takes all, or "average", shares as of a mean
     sums : the gamma of sums and means of values of both signs, and of LayerNorm, where 0 is plain

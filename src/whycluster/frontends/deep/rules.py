@@ -58,11 +58,11 @@ class LinearMap(ABC):
 
     @abstractmethod
     def forth(self, a: Tensor, weight: Tensor) -> Tensor:
-        """A w, without the bias."""
+        """The product a w, without the bias."""
 
     @abstractmethod
     def back(self, s: Tensor, weight: Tensor) -> Tensor:
-        """S w^T, of the shape of a."""
+        """The product s w^T, of the shape of a."""
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ def _by_weights(linear: LinearMap, relevance: Tensor, weight: Tensor) -> Tensor:
 
 
 def parts(relevance: Tensor, z: Tensor, total: Tensor, half: float) -> tuple[Tensor, Tensor]:
-    """U = R / ((1 + g/2) |z| + g/2 T), and u with the sign of z; ``total``, g/2 T, is overwritten.
+    """Find u = R / ((1 + g/2) |z| + g/2 T), and u with the sign of z; ``total``, g/2 T, is overwritten.
 
     Few steps, and in place: on large images they cost as much as products with weights.
     """
