@@ -406,9 +406,10 @@ def _introduction(n_clustered: int, n_explained: int) -> list[str]:
         "at='features.16', units='channels')`, with beta = 1 / (mean evidence of all images). *neon, "
         "zero* is the same for k-means with reference='zero': clusters and evidence are the same, but what "
         "a feature brings is measured from 0, not from the middle between two centroids; linear heads are "
-        "measured so as they are. *joint* is the rule of that name. *pda* asks whether the image leaves its cluster, *pda of f* how much "
-        "evidence is lost. Squares, gradients and products with them are added up over the places of a "
-        "map. Bold: the best of the paper's methods. +-: standard errors over the images.",
+        "measured so as they are. *joint* is the rule of that name. *pda* asks whether the image leaves its "
+        "cluster, *pda of f* how much evidence is lost. Squares, gradients and products with them are added "
+        "up over the places of a map. Bold: the best of the paper's methods. +-: standard errors over the "
+        "images.",
     ]
 
 
