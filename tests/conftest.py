@@ -20,12 +20,16 @@ settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
+# Small networks take longer on several threads than on one, and much longer beside other work.
+if find_spec("torch") is not None:
+    import torch
+
+    torch.set_num_threads(1)
+
 # ClustPy imports torchvision, and that of the package index is built for GPUs: beside a torch for CPUs its
 # operators are not there, and it does not load. It does if they are declared. Nothing here calls them.
 # The tests of adapters and the doctests import ClustPy when they are collected, so this comes before them.
 if find_spec("torchvision") is not None:
-    import torch
-
     if torch.version.cuda is None:
         library: Any = torch.library  # without types
         OPERATORS = library.Library("torchvision", "DEF")  # as long as it is there, so are they
