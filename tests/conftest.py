@@ -29,12 +29,11 @@ if find_spec("torch") is not None:
 # ClustPy imports torchvision, and that of the package index is built for GPUs: beside a torch for CPUs its
 # operators are not there, and it does not load. It does if they are declared. Nothing here calls them.
 # The tests of adapters and the doctests import ClustPy when they are collected, so this comes before them.
-if find_spec("torchvision") is not None:
-    if torch.version.cuda is None:
-        library: Any = torch.library  # without types
-        OPERATORS = library.Library("torchvision", "DEF")  # as long as it is there, so are they
-        for name in ("nms", "qnms"):
-            OPERATORS.define(f"{name}(Tensor boxes) -> Tensor")
+if find_spec("torchvision") is not None and torch.version.cuda is None:
+    library: Any = torch.library  # without types
+    OPERATORS = library.Library("torchvision", "DEF")  # as long as it is there, so are they
+    for name in ("nms", "qnms"):
+        OPERATORS.define(f"{name}(Tensor boxes) -> Tensor")
 
 
 @pytest.fixture(scope="session")

@@ -350,8 +350,7 @@ def _plain(array: NDArray[Any]) -> NDArray[Any]:
 
 def _changes_in_training(part: nn.Module) -> bool:
     """Whether a module gives something else, or changes itself, in the mode of training."""
-    dropped: Any = getattr(part, "dropout", None)  # of attention and recurrent layers
-    drops = isinstance(dropped, float) and dropped > 0
+    drops = isinstance(part, (nn.MultiheadAttention, nn.RNNBase)) and part.dropout > 0
     tracks = isinstance(part, nn.modules.instancenorm._InstanceNorm) and part.track_running_stats
     return isinstance(part, _OF_TRAINING) or drops or bool(tracks)
 
