@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 
 import whycluster as wc
 from examples import vgg16
@@ -53,10 +52,7 @@ class Clusters:
 
 def read_painting(path: Path, size: int = SIZE) -> NDArray[np.float32]:
     """A square of the painting, (3, size, size) from 0 to 1; stretching the strip would make other dogs."""
-    with Image.open(path) as strip:
-        square = strip.convert("RGB").crop((LEFT, 0, LEFT + strip.height, strip.height))
-        large = square.resize((size, size), Image.Resampling.BICUBIC)
-    return np.asarray(np.asarray(large).transpose(2, 0, 1) / np.float32(255), np.float32)
+    return vgg16.read_image(path, size, LEFT)
 
 
 def clusters_of(

@@ -87,8 +87,12 @@ def _filled(state: Mapping[str, torch.Tensor], widths: Sequence[int]) -> VGG16:
     return model.eval()
 
 
-def read_image(path: Path, size: int) -> NDArray[np.float32]:
-    """An image file as (3, size, size) from 0 to 1, stretched to a square."""
+def read_image(path: Path, size: int, left: int | None = None) -> NDArray[np.float32]:
+    """An image file as (3, size, size) from 0 to 1, stretched to a square.
+
+    Or, from the column ``left`` on, a square as high as the image.
+    """
     with Image.open(path) as image:
-        square = image.convert("RGB").resize((size, size), Image.Resampling.BICUBIC)
+        part = (0, 0, *image.size) if left is None else (left, 0, left + image.height, image.height)
+        square = image.convert("RGB").crop(part).resize((size, size), Image.Resampling.BICUBIC)
     return np.asarray(np.asarray(square).transpose(2, 0, 1) / np.float32(255), np.float32)

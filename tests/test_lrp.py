@@ -1380,3 +1380,9 @@ def test_reference_zero_is_the_linear_layer_of_k_means(encoded: tuple[Any, Tenso
         DeepClustering(encoder, centers, reference="one")
     with pytest.raises(wc.UnsupportedModelError, match="got a head of StudentEnergy"):
         DeepClustering(encoder, wc.neuralize(centers, metric="student"), reference="zero")
+
+
+def test_relevance_of_what_comes_out_second_has_no_rule() -> None:
+    second = forward_of(lambda x: torch.native_layer_norm(x, (4,), None, None, 1e-5)[1].expand(-1, 4) * 1.0)
+    with pytest.raises(wc.UnsupportedModelError, match="no rule for the operation 'native_layer_norm'"):
+        lrp(second, torch.randn(2, 4), lambda y: y)

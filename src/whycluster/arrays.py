@@ -22,3 +22,10 @@ def is_sparse(X: Any) -> bool:
     """Whether it is a matrix or an array of scipy.sparse."""
     sparse = sys.modules.get("scipy.sparse")  # not loaded: then X cannot be one
     return sparse is not None and bool(sparse.issparse(X))
+
+
+def plain(array: NDArray[Any]) -> NDArray[Any]:
+    """The same, or a copy where torch cannot share it: of reversed axes, of another byte order, read-only."""
+    shared = array.flags.writeable and array.dtype.isnative and all(step >= 0 for step in array.strides)
+    copied: NDArray[Any] = array if shared else array.astype(array.dtype.newbyteorder("="), order="C")
+    return copied

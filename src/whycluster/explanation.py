@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -216,6 +216,14 @@ class Claims(ABC):
             lines.append((f"due to no {noun}", residual))
         return lines
 
+    def _framed(self, names: Sequence[Hashable], relevance: NDArray[Any], backend: str | None) -> Any:
+        """A frame of what is claimed, and the relevance, (n, d), of what has these names."""
+        columns: dict[Hashable, NDArray[Any]] = {
+            unique_name(name, names): getattr(self, name) for name in ("cluster", "competitor", "evidence")
+        }
+        columns.update({name: relevance[:, i] for i, name in enumerate(names)})
+        return build_frame(columns, self.data, backend, "to_frame")
+
     def __iter__(self) -> Iterator[Self]:
         return (self[row] for row in range(len(self)))
 
@@ -357,15 +365,8 @@ class Explanation(Claims):
         is installed, else polars, else pyarrow; ``backend`` chooses. Where a feature is itself called
         "cluster", "competitor" or "evidence", our column gets an underscore behind its name.
         """
-        taken = set(self.feature_names)
-        columns: dict[Hashable, NDArray[Any]] = {
-            unique_name("cluster", taken): self.cluster,
-            unique_name("competitor", taken): self.competitor,
-            unique_name("evidence", taken): self.evidence,
-        }
-        columns.update({name: self.relevance[:, i] for i, name in enumerate(self.feature_names)})
         self._unchanged("to_frame")  # are these still the rows that were explained?
-        return build_frame(columns, self.data, backend, "to_frame")
+        return self._framed(self.feature_names, self.relevance, backend)
 
     def to_shap(self) -> Any:
         """A `shap.Explanation`, so that ``shap.plots`` work.

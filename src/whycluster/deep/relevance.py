@@ -52,15 +52,11 @@ def lrp(
     encoder = Encoder(module, layer, None, len(inputs), "lrp")
     if at is not None:
         encoder.check_layer(at, "lrp", "at")
-    encoder.check(inputs)
-    _, batch = next(encoder.batches(inputs))
-    trace = encoder.trace(batch, inputs, at)
+    trace = encoder.trace_all(inputs, at)
     given = relevance(trace.features) if callable(relevance) else torch.as_tensor(relevance)
     if given.shape != trace.features.shape:
         raise InvalidInputError(
             f"lrp: relevance must be of the shape of what the module gives, {tuple(trace.features.shape)}; "
             f"got {tuple(given.shape)}."
         )
-    dtype = torch.float64 if trace.features.dtype == torch.float64 else torch.float32
-    seed = given.detach().to(trace.features.device, dtype)
-    return trace.propagate(seed, composite_of(rules, trace.kind, "lrp"), at, last=True)
+    return trace.propagate(trace.seed(given), composite_of(rules, trace.kind, "lrp"), at, last=True)

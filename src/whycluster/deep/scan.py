@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from whycluster.arrays import is_real
+from whycluster.arrays import is_real, plain
 from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
 from whycluster.progress import Progress
@@ -115,8 +115,7 @@ def _tensor(features: Any) -> torch.Tensor:
         raise TypeError(array.dtype)
     if array.dtype.kind == "u":
         array = array.astype(np.float32)  # torch has few operations for most of these
-    # A copy where torch could not read it as it is: the order of bytes, negative strides, read-only memory
-    return torch.from_numpy(np.require(array, array.dtype.newbyteorder("="), ["C", "W"]))
+    return torch.from_numpy(plain(array))
 
 
 def _kind(rows: torch.Tensor) -> str:

@@ -191,19 +191,15 @@ def _propagated(
     """Heat maps of what is ``chosen`` of the activation (channels, h, w): one trace, and many ways back."""
     check_whole(n_maps, 1, where, "n_maps")
     encoder, inputs = _open(module, _one(image, where), layer, where, "image", 1)
-    import torch
-
     from whycluster.frontends.deep.composites import composite_of
     from whycluster.frontends.deep.encoder import to_numpy
 
-    encoder.check(inputs)
-    _, batch = next(encoder.batches(inputs))
-    trace = encoder.trace(batch, inputs, None)
+    trace = encoder.trace_all(inputs, None)
     _check_maps(tuple(trace.features.shape), where)
     activation, composite = to_numpy(trace.features)[0], composite_of(rules, trace.kind, where)
     if not np.isfinite(activation).all():
         raise InvalidInputError(f"{where}: what the layer gives must be finite; of this image some is not.")
-    seeds = (torch.from_numpy(seed[None]).to(trace.features.device) for seed in chosen(activation))
+    seeds = (trace.seed(seed[None]) for seed in chosen(activation))
     return np.stack([to_numpy(trace.propagate(seed, composite))[0].sum(axis=0) for seed in seeds])
 
 

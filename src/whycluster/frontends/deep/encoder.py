@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from whycluster.arrays import plain
 from whycluster.errors import InvalidInputError, WhyClusterError
 from whycluster.estimators import check_whole
 from whycluster.frontends.deep.lrp import Trace, first_tensor, trace
@@ -58,7 +59,7 @@ class Inputs:
             tensor = X.detach()
         else:
             try:
-                tensor = torch.from_numpy(_plain(np.asarray(X)))
+                tensor = torch.from_numpy(plain(np.asarray(X)))
             except (TypeError, ValueError):
                 raise InvalidInputError(
                     f"{where}: {name} must be a tensor or an array of numbers, one input of the encoder for "
@@ -146,15 +147,15 @@ class Encoder:
 
     def batches(self, inputs: Inputs) -> Iterator[tuple[slice, Tensor]]:
         """Copies of some inputs at a time, where the encoder is and as it takes them."""
-        like = self._first_parameter
-        for rows in self.slices(inputs):
-            batch = inputs.tensor[rows]
-            if like is not None:
-                keeps = not batch.is_floating_point() and self._looks_up
-                batch = batch.to(like.device, batch.dtype if keeps else like.dtype)
-            with torch.inference_mode(False):  # in which operations are not taken apart
-                batch = batch.clone()  # an encoder may work in place
-            yield rows, batch
+        return ((rows, self._batch(inputs, rows)) for rows in self.slices(inputs))
+
+    def _batch(self, inputs: Inputs, rows: slice) -> Tensor:
+        batch, like = inputs.tensor[rows], self._first_parameter
+        if like is not None:
+            keeps = not batch.is_floating_point() and self._looks_up
+            batch = batch.to(like.device, batch.dtype if keeps else like.dtype)
+        with torch.inference_mode(False):  # in which operations are not taken apart
+            return batch.clone()  # an encoder may work in place
 
     def features(self, inputs: Inputs) -> NDArray[Any]:
         """What the encoder makes of all inputs, (n, ...)."""
@@ -186,11 +187,15 @@ class Encoder:
         with self._explained(inputs):
             return trace(self.module, batch, self.forward)
 
+    def trace_all(self, inputs: Inputs, at: str | None) -> Trace:
+        """The same for all inputs at once, checked."""
+        self.check(inputs)
+        return self.trace(self._batch(inputs, slice(None)), inputs, at)
+
     def kind(self, inputs: Inputs) -> str:
         """What kind of network this is, by what it does with the first input."""
-        _, batch = next(self.batches(inputs))
         with self._explained(inputs):
-            return trace(self.module, batch[:1], self.forward).kind
+            return trace(self.module, self._batch(inputs, slice(0, 1)), self.forward).kind
 
     def _check_alone(self, last: Tensor, among: NDArray[Any], inputs: Inputs) -> None:
         """Raise if the last input of a batch has other features alone than among others.
@@ -304,11 +309,10 @@ class Encoder:
         if self._runs_once:
             return
         runs: list[str] = []
-        _, batch = next(self.batches(inputs))
         # What comes after the layer need not fit; what fails before it is told later.
         listening = following(self.module, [], lambda name, _: runs.append(name))
         with torch.no_grad(), suppress(Exception), listening:
-            self.module(batch[:1])
+            self.module(self._batch(inputs, slice(0, 1)))
         if runs.count(str(self.layer)) > 1:
             raise InvalidInputError(
                 f"{inputs.where}: layer must be one that runs once in the encoder; {self.layer!r} runs "
@@ -339,13 +343,6 @@ class Encoder:
 
 _OF_TRAINING = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd, nn.RReLU)
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-
-
-def _plain(array: NDArray[Any]) -> NDArray[Any]:
-    """The same, or a copy where torch cannot share it: of reversed axes, of another byte order, read-only."""
-    shared = array.flags.writeable and array.dtype.isnative and all(step >= 0 for step in array.strides)
-    copied: NDArray[Any] = array if shared else array.astype(array.dtype.newbyteorder("="), order="C")
-    return copied
 
 
 def _changes_in_training(part: nn.Module) -> bool:

@@ -15,7 +15,6 @@ from whycluster import console
 from whycluster.arrays import Codes, Floats
 from whycluster.errors import InvalidInputError
 from whycluster.explanation import Claims, Explanation
-from whycluster.frames import build_frame, unique_name
 from whycluster.table import column_names
 
 if TYPE_CHECKING:
@@ -123,12 +122,7 @@ class DeepExplanation(Claims):
 
         Of images that takes ``units="channels"``, mostly with ``at=``. ``backend`` as in `Explanation`.
         """
-        names = self.names
-        columns: dict[Hashable, NDArray[Any]] = {
-            unique_name(name, names): getattr(self, name) for name in ("cluster", "competitor", "evidence")
-        }
-        columns.update({name: self.relevance[:, i] for i, name in enumerate(names)})
-        return build_frame(columns, self._inputs, backend, "to_frame")
+        return self._framed(self.names, self.relevance, backend)
 
     def __repr__(self) -> str:
         n, *shape = self.relevance.shape

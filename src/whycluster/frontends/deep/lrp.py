@@ -17,7 +17,7 @@ from whycluster.frontends.deep.rules import Rule, Tensor
 from whycluster.frontends.deep.tape import Operation, Tape, Variable, following
 
 # Operations that leave values in place: what comes out of them is still the input.
-_LAYOUT = {"view", "_unsafe_view", "reshape", "clone", "_to_copy", "detach", "alias", "unsqueeze", "squeeze"}
+_LAYOUT = {"view", "_unsafe_view", "clone", "_to_copy", "detach", "alias", "unsqueeze", "squeeze"}
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,11 @@ class Trace:
             return "mlp"
         adds = any(len(o.inputs) == 2 for o in self.operations if o.name == "add")
         return "resnet" if adds else "vgg"
+
+    def seed(self, relevance: Any) -> Tensor:
+        """Relevance of the features, in double precision for an encoder of that, else in single."""
+        dtype = torch.float64 if self.features.dtype == torch.float64 else torch.float32
+        return torch.as_tensor(relevance).detach().to(self.features.device, dtype)
 
     def layer(self, name: str) -> Variable:
         """What a module gave."""

@@ -194,7 +194,7 @@ class DeepNetwork(Network):
                 _check_same(trace, arranged.points(to_numpy(trace.features)), points[some], inputs)
                 composite = self._composite(trace)
                 for number, given in enumerate(relevance):
-                    seed = _seed(arranged.to_features(given(some)), trace)
+                    seed = trace.seed(np.ascontiguousarray(arranged.to_features(given(some))))
                     found = trace.propagate(seed, composite, at, last=number == len(relevance) - 1)
                     axis = 1 + channel_axis(tuple(found.shape[1:]), trace.kind)
                     values = to_numpy(_by_units(found, units, axis))
@@ -263,7 +263,8 @@ def points_of(
             f"{inputs.where}: a layer must have places to be clustered by, (n, channels, ...); it gives "
             f"{features.shape}. Name an earlier layer."
         )
-    axis = channel_axis(shape, encoder.kind(inputs), width)
+    kind = encoder.kind(inputs) if len(shape) == 2 else ""  # for which it is traced; else it does not matter
+    axis = channel_axis(shape, kind, width)
     arranged = Arrangement(shape, shape[axis], axis, normalize)
     return arranged.points(features), arranged
 
@@ -292,12 +293,6 @@ def _by_cluster(found: Any) -> list[Callable[[slice], NDArray[Any]]]:
         return lambda some: found.relevance[some] * (found._cluster[some] == c)[:, None]
 
     return [of(c) for c in range(len(found.labels))]
-
-
-def _seed(relevance: NDArray[Any], trace: Trace) -> Tensor:
-    """Relevance of the features, in double precision for an encoder of that, else in single."""
-    dtype = torch.float64 if trace.features.dtype == torch.float64 else torch.float32
-    return torch.as_tensor(np.ascontiguousarray(relevance)).to(trace.features.device, dtype)
 
 
 def _by_units(relevance: Tensor, units: str | None, axis: int) -> Tensor:

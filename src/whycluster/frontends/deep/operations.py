@@ -34,7 +34,7 @@ from whycluster.frontends.deep.rules import (
     parts,
     ratio,
 )
-from whycluster.frontends.deep.tape import Keep, Operation, Variable
+from whycluster.frontends.deep.tape import WEIGHTED, Keep, Operation, Variable
 
 _FAR = 64.0  # a bias that is this much greater costs two digits
 _SAMPLED = 4096  # values, to find that
@@ -59,23 +59,38 @@ class Setting:
     vanishing: set[Variable] = field(default_factory=set)
 
 
-Back = Callable[[Operation, list[Tensor | None], Setting], Shares]
+Back = Callable[[Operation, Tensor, Setting], Shares]
+BackOfAll = Callable[[Operation, list[Tensor | None], Setting], Shares]
 
 
 @dataclass(frozen=True)
 class _Entry:
-    back: Back
+    back: BackOfAll
     keep: Keep
 
 
 _TABLE: dict[str, _Entry] = {}
 
 
+def _for_all(names: str, keep: Keep = Keep.NOTHING) -> Callable[[BackOfAll], BackOfAll]:
+    """Register a function for operations, by their names; it is given the relevance of all outputs."""
+
+    def register(back: BackOfAll) -> BackOfAll:
+        _TABLE.update({name: _Entry(back, keep) for name in names.split()})
+        return back
+
+    return register
+
+
 def _for(names: str, keep: Keep = Keep.NOTHING) -> Callable[[Back], Back]:
-    """Register a function for operations, by their names."""
+    """The same for operations of which only the first output can have relevance, which it is given."""
 
     def register(back: Back) -> Back:
-        _TABLE.update({name: _Entry(back, keep) for name in names.split()})
+        def of_first(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
+            R = relevance[0]
+            return _unknown(operation, relevance, setting) if R is None else back(operation, R, setting)
+
+        _for_all(names, keep)(of_first)
         return back
 
     return register
@@ -198,10 +213,8 @@ _KEEPING_SIGNS = {
 }
 
 
-@_for("convolution mm addmm bmm baddbmm", Keep.INPUTS)
-def _weighted(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
-    (R,) = relevance[:1]
-    assert R is not None
+@_for(" ".join(WEIGHTED), Keep.INPUTS)
+def _weighted(operation: Operation, R: Tensor, setting: Setting) -> Shares:
     if not is_weighted(operation):
         yield from _product_of_two(operation, R, setting)
         return
@@ -215,9 +228,8 @@ def _shared(
     """Shares by the rule of a weighted operation; ``last`` is what it was folded into, or itself."""
     rule, variable, output = setting.rules[operation], operation.inputs[0], last.outputs[0]
     assert output is not None
-    if (
-        isinstance(rule, (Epsilon, Gamma, ZPlus)) and variable.n_uses == 1
-    ):  # shares are multiples of the value
+    multiplies = isinstance(rule, (Epsilon, Gamma, ZPlus))  # shares are multiples of the value
+    if multiplies and variable.n_uses == 1:
         setting.vanishing.add(variable)
     return rule.share(linear, R, _rectified(output, R, linear.bias, setting), setting.composite.biases)
 
@@ -263,7 +275,7 @@ def _product_of_two(operation: Operation, R: Tensor, setting: Setting) -> Shares
 # ---- values that are moved about
 
 
-@_for(
+@_for_all(
     "view _unsafe_view _reshape_alias permute transpose t expand slice select unsqueeze squeeze cat "
     "stack split split_with_sizes unsafe_split unsafe_split_with_sizes unbind "
     "constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d "
@@ -283,18 +295,14 @@ def _moved(operation: Operation, relevance: list[Tensor | None], setting: Settin
 
 
 @_for("clone _to_copy detach alias lift_fresh")
-def _same(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:  # noqa: ARG001  # no rule
-    (R,) = relevance[:1]
-    assert R is not None
+def _same(operation: Operation, R: Tensor, setting: Setting) -> Shares:  # noqa: ARG001  # no rule
     yield operation.inputs[0], R.reshape(operation.inputs[0].shape)
 
 
 @_for("copy")
-def _copied(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:  # noqa: ARG001  # no rule
+def _copied(operation: Operation, R: Tensor, setting: Setting) -> Shares:  # noqa: ARG001  # no rule
     """A copy over something: what was there does not matter any more."""
-    (R,) = relevance[:1]
     source = operation.args[1]
-    assert R is not None
     if isinstance(source, Variable):
         yield source, R.sum_to_size(source.shape)
 
@@ -309,9 +317,7 @@ def _copied(operation: Operation, relevance: list[Tensor | None], setting: Setti
     "log1p expm1 sqrt rsqrt reciprocal pow abs neg sin cos erf atan sinh asinh sign softshrink "
     "hardshrink nan_to_num"
 )
-def _one_by_one(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:  # noqa: ARG001  # no rule
-    (R,) = relevance[:1]
-    assert R is not None
+def _one_by_one(operation: Operation, R: Tensor, setting: Setting) -> Shares:  # noqa: ARG001  # no rule
     yield operation.inputs[0], R.sum_to_size(operation.inputs[0].shape)
 
 
@@ -319,10 +325,8 @@ def _one_by_one(operation: Operation, relevance: list[Tensor | None], setting: S
 
 
 @_for("add sub rsub", Keep.INPUTS)
-def _sum(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
+def _sum(operation: Operation, R: Tensor, setting: Setting) -> Shares:
     """Variables share in proportion; what does not depend on the input is a bias, and takes nothing."""
-    (R,) = relevance[:1]
-    assert R is not None
     if len(operation.inputs) == 1:
         yield from _with_constant(operation, R, setting)
         return
@@ -359,9 +363,7 @@ def _with_constant(operation: Operation, R: Tensor, setting: Setting) -> Shares:
     "cumsum",
     Keep.INPUTS,
 )
-def _in_proportion(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
-    (R,) = relevance[:1]
-    assert R is not None
+def _in_proportion(operation: Operation, R: Tensor, setting: Setting) -> Shares:
     variable = operation.inputs[0]
 
     def run(x: Tensor) -> Tensor:
@@ -389,17 +391,15 @@ def _proportional(function: Callable[[Tensor], Tensor], x: Tensor, R: Tensor, se
 
 
 @_for("max_pool2d_with_indices max_pool3d_with_indices", Keep.INPUTS | Keep.EXTRAS)
-def _max_pool(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
+def _max_pool(operation: Operation, R: Tensor, setting: Setting) -> Shares:
     """The winner takes all, the first of equals; where a window is 0, as behind a ReLU, in equal shares."""
-    (R,) = relevance[:1]
-    assert R is not None
     (variable,), called, n_dims = operation.inputs, operation.called, 3 if "3d" in operation.name else 2
     pool = functional.avg_pool3d if n_dims == 3 else functional.avg_pool2d
     options = (called["kernel_size"], called["stride"] or None, called["padding"], called["ceil_mode"])
     x, has_mean = _value(variable, R.dtype), set(called["dilation"]) == {1}
     if setting.composite.max_pool == AVERAGE:
         if not has_mean:
-            yield from _unknown(operation, relevance, setting)
+            yield from _unknown(operation, [R], setting)
             return
         yield variable, _proportional(lambda x: pool(x, *options), x, R, setting)
         return
@@ -416,15 +416,17 @@ def _max_pool(operation: Operation, relevance: list[Tensor | None], setting: Set
     yield variable, taken.scatter_add_(-1, indices, flat).reshape(variable.shape)
 
 
-@_for("amax amin max min maximum minimum adaptive_max_pool2d adaptive_max_pool3d topk sort", Keep.INPUTS)
-def _winner(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
-    """The winners' relevance goes the way of the gradient; equal ones share.
+@_for("maximum minimum", Keep.INPUTS)
+def _greater(operation: Operation, R: Tensor, setting: Setting) -> Shares:
+    """Of two, the winner; beside a constant there is nothing to win: max(x, 0) is a ReLU."""
+    if len(operation.inputs) == 1:
+        return _one_by_one(operation, R, setting)
+    return _winner(operation, [R], setting)
 
-    Beside a constant there is nothing to win: max(x, 0) is a ReLU.
-    """
-    if operation.name in ("maximum", "minimum") and len(operation.inputs) == 1:
-        yield from _one_by_one(operation, relevance, setting)
-        return
+
+@_for_all("amax amin max min adaptive_max_pool2d adaptive_max_pool3d topk sort", Keep.INPUTS)
+def _winner(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:  # noqa: ARG001  # no rule
+    """The winners' relevance goes the way of the gradient; equal ones share."""
     dtype, _ = _kind(relevance)
     values = {v: _value(v, dtype).detach().requires_grad_() for v in operation.inputs}
     yield from _pulled(operation, values, relevance)
@@ -434,12 +436,10 @@ def _winner(operation: Operation, relevance: list[Tensor | None], setting: Setti
 
 
 @_for("mul div", Keep.INPUTS)
-def _scaled(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
+def _scaled(operation: Operation, R: Tensor, setting: Setting) -> Shares:
     """Of two variables the one that weighs is held constant, and so is what is divided by; else halves."""
-    (R,) = relevance[:1]
-    assert R is not None
     if len(operation.inputs) == 1:
-        yield from _one_by_one(operation, relevance, setting)
+        yield from _one_by_one(operation, R, setting)
         return
     first, second = operation.args[:2]
     takers = [first] if operation.name == "div" else [v for v in (first, second) if not v.scales]
@@ -454,10 +454,8 @@ def _scaled(operation: Operation, relevance: list[Tensor | None], setting: Setti
     "_scaled_dot_product_fused_attention_overrideable",
     Keep.INPUTS,
 )
-def _attention(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
+def _attention(operation: Operation, R: Tensor, setting: Setting) -> Shares:
     """Attention is a mean of the values, whose weights are held constant."""
-    (R,) = relevance[:1]
-    assert R is not None
     called = operation.called
     q, k = (_value(called[name], R.dtype) for name in ("query", "key"))
     mask = called.get("attn_mask", called.get("attn_bias"))
@@ -474,19 +472,29 @@ def _attention(operation: Operation, relevance: list[Tensor | None], setting: Se
 
 
 @_for("native_layer_norm native_group_norm", Keep.INPUTS | Keep.EXTRAS)
-def _normalised(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
-    (R,) = relevance[:1]
-    assert R is not None
-    called, (variable,) = operation.called, operation.inputs
-    n, *rest = variable.shape
+def _normalised(operation: Operation, R: Tensor, setting: Setting) -> Shares:
+    called, shape = operation.called, operation.inputs[0].shape
     if operation.name == "native_group_norm":
-        grouped = (n, called["group"], -1)
-        per_channel = (-1, *[1] * (len(rest) - 1))
+        groups: tuple[int, ...] = (shape[0], called["group"])
+        per_channel: tuple[int, ...] = (-1, *[1] * (len(shape) - 2))
     else:
         per_channel = tuple(called["normalized_shape"])
-        grouped = (variable.shape[: -len(per_channel)].numel(), 1, -1)
+        groups = (shape[: -len(per_channel)].numel(), 1)
+    scale = operation.extras[1].to(R.dtype).reshape(*groups, 1)
+    yield from _in_groups(operation, groups, per_channel, scale, R, setting)
+
+
+def _in_groups(
+    operation: Operation,
+    groups: tuple[int, ...],
+    per_channel: tuple[int, ...],
+    scale: Tensor,
+    R: Tensor,
+    setting: Setting,
+) -> Shares:
+    """Shares of what is normalised group by group; its parameters are of the shape ``per_channel``."""
+    called, (variable,), grouped = operation.called, operation.inputs, (*groups, -1)
     weight, bias = (_parameter(called[name], per_channel, R.dtype) for name in ("weight", "bias"))
-    scale = operation.extras[1].to(R.dtype).reshape(*grouped[:2], 1)
     weights = scale * torch.ones_like(R).mul_(1.0 if weight is None else weight).reshape(grouped)
     added = None if bias is None or not setting.composite.biases else bias.expand(R.shape).reshape(grouped)
     x = _value(variable, R.dtype).reshape(grouped)
@@ -516,10 +524,8 @@ def _centred(x: Tensor, weights: Tensor, bias: Tensor | None, R: Tensor, setting
     "miopen_batch_norm",
     Keep.INPUTS,
 )
-def _batch_norm(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
+def _batch_norm(operation: Operation, R: Tensor, setting: Setting) -> Shares:
     """A scale for each channel; the weights of the operation before it, if there is one, are scaled by it."""
-    (R,) = relevance[:1]
-    assert R is not None
     variable = operation.inputs[0]
     if operation.called.get("training", False):
         yield from _own_statistics(operation, R, setting)
@@ -566,24 +572,20 @@ def _own_statistics(operation: Operation, R: Tensor, setting: Setting) -> Shares
     if variable.shape[0] != 1:  # InstanceNorm makes one batch of all images, and channels of their channels
         yield from _unknown(operation, [R], setting)
         return
-    called, x = operation.called, _value(variable, R.dtype).flatten(2)
-    weight, bias = (_parameter(called[name], (1, -1, 1), R.dtype) for name in ("weight", "bias"))
-    scale = (x.var(-1, unbiased=False, keepdim=True) + _eps(called)).rsqrt()
-    weights = (scale if weight is None else scale * weight).expand(x.shape)
-    added = None if bias is None or not setting.composite.biases else bias.expand(x.shape)
-    yield variable, _centred(x, weights, added, R.flatten(2), setting).reshape(variable.shape)
+    x = _value(variable, R.dtype).flatten(2)
+    scale = (x.var(-1, unbiased=False, keepdim=True) + _eps(operation.called)).rsqrt()
+    per_channel = (-1, *[1] * (R.ndim - 2))
+    yield from _in_groups(operation, (1, variable.shape[1]), per_channel, scale, R, setting)
 
 
 @_for("glu")
-def _gated(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:  # noqa: ARG001  # no rule
+def _gated(operation: Operation, R: Tensor, setting: Setting) -> Shares:  # noqa: ARG001  # no rule
     """The first half times a gate, the sigmoid of the second, which is held constant."""
-    (R,) = relevance[:1]
-    assert R is not None
     yield operation.inputs[0], torch.cat([R, torch.zeros_like(R)], dim=operation.called["dim"])
 
 
 @_for("embedding")
-def _looked_up(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:  # noqa: ARG001  # no rule
+def _looked_up(operation: Operation, R: Tensor, setting: Setting) -> Shares:  # noqa: ARG001  # no rule
     """What stands in a table has no inputs of its own."""
     return iter(())
 

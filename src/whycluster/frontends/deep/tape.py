@@ -51,7 +51,7 @@ _CONSTANT = {
 }
 
 # With weights, they make something new of what weighs or scales.
-_WEIGHTED = {"convolution", "mm", "addmm", "bmm", "baddbmm"}
+WEIGHTED = ("convolution", "mm", "addmm", "bmm", "baddbmm")
 
 
 class Keep(enum.Flag):
@@ -145,9 +145,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
         self._variables: Any = WeakTensorKeyDictionary()
         self._values: dict[int, list[Variable]] = {}  # whose values are kept, by where they lie
         self._changed: dict[int, list[torch.Tensor]] = {}  # what was changed in place, by where it lies
-        self._weights: dict[
-            int, list[torch.Tensor]
-        ] = {}  # what does not depend on the input, by where it lies
+        self._weights: dict[int, list[torch.Tensor]] = {}  # what is no variable, by where it lies
         self._block = 1
 
     def watch(self, x: torch.Tensor) -> Variable:
@@ -244,7 +242,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
         self.operations.append(operation)
 
     def _made(self, operation: Operation, result: torch.Tensor) -> Variable:
-        kept = operation.name not in _WEIGHTED and all(variable.scales for variable in operation.inputs)
+        kept = operation.name not in WEIGHTED and all(variable.scales for variable in operation.inputs)
         scales = operation.name in _SCALES or kept
         variable = Variable(result.shape, result.stride(), scales=scales, producer=operation)
         self._variables[result] = variable
