@@ -10,12 +10,12 @@ BIO := .venv-bio
 ZENNIT := .venv-zennit
 DATA ?= ../shared/data
 
-.PHONY: demo test bench bench-zennit golden clean
+.PHONY: demo test bench bench-zennit browser golden clean
 
 demo: $(DEMO)/installed
 	$(DEMO)/bin/whycluster demo
 
-test: $(TEST)/installed $(BIO)/installed
+test: $(TEST)/installed $(BIO)/installed browser
 	$(TEST)/bin/ruff format --check .
 	$(TEST)/bin/ruff check .
 	$(TEST)/bin/mypy
@@ -44,17 +44,24 @@ bench-zennit: $(ZENNIT)/installed
 
 $(DEMO)/installed: pyproject.toml $(shell find src -name '*.py')
 	$(PYTHON) -m venv $(DEMO)
-	$(DEMO)/bin/pip install --quiet .
+	$(DEMO)/bin/pip install --quiet '.[cli]'
 	touch $@
 
 # torch on its own first: anything that asks for it later then finds the pinned CPU build. ClustPy without what it
-# asks for: all of that is there, and its torchvision would bring another torch (see tests/conftest.py).
+# asks for: all of that is there, and its torchvision would bring another torch (see tests/conftest.py); and
+# axe-playwright-python, which is here for its axe.min.js, without a second browser.
 $(TEST)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(TEST)
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt torch
-	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[categories,deep,faiss,medoids,shap,tabular,test]'
-	$(TEST)/bin/pip install --quiet --constraint constraints.txt --no-deps clustpy torchvision
+	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[categories,cli,deep,faiss,medoids,shap,tabular,test]'
+	$(TEST)/bin/pip install --quiet --constraint constraints.txt --no-deps axe-playwright-python clustpy torchvision
 	touch $@
+
+# The report is tested in Debian's Chromium. Without it, and without the right to install it, these tests are skipped.
+browser:
+	@command -v chromedriver > /dev/null || if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+		apt-get update -qq && apt-get install -y -qq chromium chromium-driver > /dev/null; \
+	else echo 'No chromedriver, and no right to install it: the tests in a browser will be skipped.'; fi
 
 # anndata needs an older pandas than the other tests, so it has an environment of its own.
 $(BIO)/installed: pyproject.toml constraints-bio.txt

@@ -25,7 +25,7 @@ SOURCE = ROOT / "src" / "whycluster"
 # From the ground up; a module may import only from layers below its own.
 LAYERS = [
     {"errors", "console", "arrays", "progress"},
-    {"table", "tree", "elementwise"},
+    {"table", "tree", "elementwise", "files"},
     {"frames"},
     {"energies.energy", "fidelity", "columns"},
     {"energies.additive", "energies.linear", "energies.shuffled"},
@@ -94,6 +94,9 @@ OPTIONAL = [
     "kmodes",
     "kneed",
     "hdbscan",
+    "click",
+    "rich",
+    "jinja2",
 ]
 
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
-import uuid
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -18,6 +15,7 @@ from whycluster.arrays import Codes, Floats
 from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
 from whycluster.explanation import Claims
+from whycluster.files import as_path, write_text
 from whycluster.frames import as_column, build_frame
 from whycluster.text import html
 from whycluster.text.documents import DocumentTable
@@ -260,9 +258,7 @@ class TextExplanation(Claims):
         page = html.page(title, [html.LEGEND, *(self.article(row) for row in range(len(self)))])
         if path is None:
             return page
-        if not isinstance(path, (str, os.PathLike)) or not str(path) or "\0" in str(path):
-            raise InvalidInputError(f"to_html: path must be the name of a file; got {path!r}.")
-        _write(Path(path), page)
+        write_text(as_path(path, "to_html"), page)
         return None
 
     def _repr_html_(self) -> str:
@@ -289,24 +285,3 @@ class TextExplanation(Claims):
             notes.insert(0, "no known word: explained as an empty text")
         heading = one._claim() if heading is None else heading
         return html.article(heading, one._texts[0], marks, "; ".join(notes))
-
-
-def _write(path: Path, page: str) -> None:
-    """Into a file beside it first, so that a page is there as a whole or not at all.
-
-    A file that is there keeps its permissions, and a link still points to it.
-    """
-    target = Path(os.path.realpath(path))
-    beside = target.with_name(f".{uuid.uuid4().hex}")
-    try:
-        with beside.open("x", encoding="utf-8", newline="") as file:  # line breaks stay what they are
-            file.write(page)
-        if target.exists():
-            shutil.copymode(target, beside)
-        beside.replace(target)
-    except OSError as error:
-        if error.filename is not None:
-            error.filename, error.filename2 = str(path), None  # not the file beside it
-        raise
-    finally:
-        beside.unlink(missing_ok=True)

@@ -1,0 +1,47 @@
+"""Files that are there as a whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from whycluster.errors import InvalidInputError
+
+
+def as_path(path: Any, where: str) -> Path:
+    """The path of a file that is to be written; raise for what is none."""
+    if not isinstance(path, (str, os.PathLike)) or not str(path) or "\0" in str(path):
+        raise InvalidInputError(f"{where}: path must be the name of a file; got {path!r}.")
+    return Path(path)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """The path of a file beside it, which takes its place if all went well, and is gone if not.
+
+    A file that is there keeps its permissions, and a link still points to it.
+    """
+    target = Path(os.path.realpath(path))
+    beside = target.with_name(f".{uuid.uuid4().hex}")
+    try:
+        yield beside
+        if target.exists():
+            shutil.copymode(target, beside)
+        beside.replace(target)
+    except OSError as error:
+        if error.filename is not None:
+            error.filename, error.filename2 = str(path), None  # not the file beside it
+        raise
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text of any length, with its line breaks as they are."""
+    with replacing(path) as beside, beside.open("x", encoding="utf-8", newline="") as file:
+        file.write(text)
