@@ -46,6 +46,7 @@ LAYERS = [
     {"text.explanation"},
     {"text.pipeline"},
     {"text"},
+    {"findings"},
     {"deep.scan", "deep.images"},
     {"deep.heatmaps"},
     {"frontends.deep", "frontends.deep.tape", "frontends.deep.rules"},

@@ -23,10 +23,13 @@ from whycluster.errors import InvalidInputError
 from whycluster.table import is_missing, to_days
 
 LIKE_IDENTIFIER = "like an identifier"
+_OF_THAT_NAME = "whole numbers of that name"
+_CONSECUTIVE = "whole numbers that are consecutive"
 _OTHERWISE = "It did when the columns were told apart."
 _ENOUGH = 10  # values to tell an identifier from
 _NEARLY_ALL = 0.9
 _LARGEST = 1e150  # beyond it, squares overflow
+_FIRST_DAY, _LAST_DAY = 1900_01_01, 2100_12_31
 _DAY = 86_400e6  # microseconds
 _NUMBERS = (Real, Decimal, np.bool_)
 
@@ -211,12 +214,62 @@ def _like_identifier(column: Column, kind: str, n_values: int, different: set[An
     if kind != "numbers" or not column.series.dtype.is_integer():
         return ""
     if _named_like_identifier(column.name):
-        return f"{LIKE_IDENTIFIER}, whole numbers of that name"
+        return f"{LIKE_IDENTIFIER}, {_OF_THAT_NAME}"
     whole = column.series.drop_nulls()  # as floats, large ones would fall together
     places = int(whole.max()) - int(whole.min()) + 1
     if n_values >= _ENOUGH and whole.n_unique() == n_values >= _NEARLY_ALL * places:
-        return f"{LIKE_IDENTIFIER}, whole numbers that are consecutive"
+        return f"{LIKE_IDENTIFIER}, {_CONSECUTIVE}"
     return ""
+
+
+def like_identifier(column: Column) -> str:
+    """Why a column of a table looks like one of identifiers, empty if it does not.
+
+    As `judge` finds it; the numbers of an array, which has one type for all columns, may be whole as floats.
+    """
+    if column.series is None:
+        return _like_counted(column.name, _plain(column.values()))
+    kind, present = _kind(column), column.series.drop_nulls()
+    if kind is None or not len(present):
+        return ""
+    different = set(present.unique().to_list()) if kind == "categories" else set()
+    return _like_identifier(column, kind, len(present), different)
+
+
+def like_days(column: Column) -> bool:
+    """Whether a column holds days: as dates, as text that reads so, or as whole numbers such as 20240131."""
+    if column.series is None or column.series.dtype.is_numeric():
+        values = column.values() if column.series is None else column.series.to_numpy()
+        return _reads_as_days(_plain(values))
+    return column.series.dtype in (nw.Date, nw.Datetime) or reads_as_dates(column)
+
+
+def _plain(values: Any) -> Floats:
+    """The numbers that are there; none, if some are not numbers."""
+    try:
+        numbers = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return np.empty(0)
+    return numbers[np.isfinite(numbers)]
+
+
+def _like_counted(name: Hashable, numbers: Floats) -> str:
+    if not numbers.size or (numbers != np.rint(numbers)).any():
+        return ""
+    if _named_like_identifier(name):
+        return f"{LIKE_IDENTIFIER}, {_OF_THAT_NAME}"
+    places = numbers.max() - numbers.min() + 1
+    consecutive = len(np.unique(numbers)) == len(numbers) >= max(_ENOUGH, _NEARLY_ALL * places)
+    return f"{LIKE_IDENTIFIER}, {_CONSECUTIVE}" if consecutive else ""
+
+
+def _reads_as_days(numbers: Floats) -> bool:
+    """Year, month and day in eight digits, of ten different days or more."""
+    days = np.unique(numbers)
+    if len(days) < _ENOUGH or (days != np.rint(days)).any() or days[0] < _FIRST_DAY or days[-1] > _LAST_DAY:
+        return False
+    month, day = days // 100 % 100, days % 100
+    return bool(((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all())
 
 
 def _named_like_identifier(name: Hashable) -> bool:

@@ -157,6 +157,11 @@ class Claims(ABC):
         return passes.assign(self._energy, self._unchanged("assigned")) if self._targeted else self._cluster
 
     @cached_property
+    def _explained(self) -> NDArray[np.bool_]:
+        """(n,) the members: whether the row is explained for the cluster that it is in."""
+        return np.asarray((self._assigned == self._cluster) & (self._cluster != self._competitor))
+
+    @cached_property
     def competition(self) -> NDArray[Any]:
         """(n, K) R_k, computed when first asked for: with many clusters it can outweigh all the rest."""
         return passes.competition(self._energy, self._unchanged("competition"), self._question)
@@ -343,8 +348,8 @@ class Explanation(Claims):
         A row explained for a cluster it is not in ("why not?"), or against its own, is no member; nor is, of
         labels, one that the surrogate would put elsewhere.
         """
-        explained = (self._assigned == self._cluster) & (self._cluster != self._competitor)
-        table, note = self._unchanged("summary"), ""
+        explained, note = self._explained, ""
+        table = self._unchanged("summary")
         if self.fidelity is not None and not explained.all():
             n = int((~explained).sum())
             lost = ", ".join(console.clean(str(label)) for label in self._without(explained))

@@ -25,6 +25,7 @@ from whycluster.propagate import (
     SEQUENTIAL,
     Standing,
     absolute,
+    against_each,
     compete,
     evidence_of_all,
     share,
@@ -186,6 +187,20 @@ def evidence_of_every_cluster(energy: Energy, table: Table) -> NDArray[Any]:
         _energies(energy, table, space, start, stop, h)
         evidence_of_all(h, energy.tree, result[start:stop])
         _check_finite(result[start:stop])
+
+    _run(work, energy, table)
+    return result
+
+
+def contrasts(energy: Energy, table: Table, cluster: Codes) -> NDArray[Any]:
+    """h_k, the evidence of each row for its cluster against every competitor k, (n, K); NaN at its own."""
+    result = np.empty((table.n_rows, energy.n_clusters), dtype=table.dtype)
+
+    def work(space: Workspace, start: int, stop: int) -> None:
+        h = space.h[: stop - start]
+        _energies(energy, table, space, start, stop, h)
+        against_each(h, energy.tree, cluster[start:stop])
+        result[start:stop] = h
 
     _run(work, energy, table)
     return result

@@ -60,6 +60,24 @@ def compete(
     return Standing(cluster, strongest, evidence)
 
 
+def against_each(energies: Floats, tree: Tree | None, cluster: Codes) -> None:
+    """Turn the energies, (b, K), in place into h_k against every competitor k; NaN at the own cluster.
+
+    In a tree, that is the evidence of the turn beyond which the competitor lies.
+    """
+    rows = np.arange(len(energies))
+    if tree is None:
+        energies -= energies[rows, cluster][:, None]
+    else:
+        pairs = energies.copy()
+        for c in np.unique(cluster):
+            own = np.flatnonzero(cluster == c)
+            for turn in tree.paths[c]:
+                beyond = np.ix_(own, tree.under[turn.sibling])
+                energies[beyond] = turn.sign * pairs[own, turn.pair][:, None]
+    energies[rows, cluster] = np.nan
+
+
 def evidence_of_all(energies: Floats, tree: Tree | None, out: NDArray[Any]) -> None:
     """f_k for every cluster k, (b, K)."""
     if tree is not None:

@@ -200,8 +200,7 @@ def _typical(table: Table, n_rows: int = 1001) -> Floats:
     """A point among the rows, (d,): the median of some of them, which no few rows far off can move."""
     if table.n_rows == 0:
         return np.zeros(table.n_features)
-    some = np.linspace(0, table.n_rows - 1, min(n_rows, table.n_rows)).astype(np.intp)
-    values = table.take(some).to_array()
+    values = table.take(table.some(n_rows)).to_array()
     values[:, np.isnan(values).all(axis=0)] = 0.0  # nothing to take the median of
     return np.asarray(np.nanmedian(values, axis=0))
 

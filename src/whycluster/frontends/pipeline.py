@@ -9,6 +9,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from whycluster.arrays import Codes, Floats, is_real, is_sparse
 from whycluster.energies import BentEnergy, ColumnsEnergy, Energy, SquaredEnergy, through
@@ -21,6 +22,7 @@ from whycluster.labels import Labels
 from whycluster.network import Network
 from whycluster.table import RawTable, Table, is_missing, open_table
 
+_SPREAD_VALUES = 1 << 19  # of some rows, of which variances are taken
 _CHECKED = 64  # rows that the steps are checked on
 _ROUNDING = {4: 3e-2, 8: 1e-4}  # by the bytes of a number that steps work with; what is wrong is far off
 _EXTREME = 100  # powers of ten; squares of factors beyond may overflow or vanish
@@ -211,6 +213,18 @@ class StagedTable(Table):
                 f"only, and a step that works in place changes rows for those beside it. {WAY_OUT}"
             )
 
+    def spread(self) -> Floats | None:
+        """(d,) the variance that each column brings to what the steps give; None where it is not known."""
+        form = self.stages.form
+        if form.below is not None or self.stages.last.categories is not None:
+            return None
+        part = self.take(self.some(max(2, _SPREAD_VALUES // len(form.source))))
+        variance = part._upper(form, 0, part.n_rows).var(axis=0)
+        if form.matrix is not None:  # what an atom brings to all outputs
+            variance *= sparse.csr_array(form.matrix).power(2).sum(axis=0)
+        known = form.source >= 0
+        return np.bincount(form.source[known], variance[known], self.n_features).astype(np.float64)
+
     def _rows(self, start: int, stop: int) -> Any:
         """Some rows as the steps take them: frames if they know names, else arrays; a copy, if need be."""
         native, names = self.native, self.stages.names
@@ -231,7 +245,7 @@ class StagedTable(Table):
     def _select(self, rows: Codes) -> Any:
         return self.raw._select(rows)
 
-    def take(self, rows: Codes) -> Table:
+    def take(self, rows: Codes) -> StagedTable:
         """The table of the given rows only."""
         raw = self.raw.take(rows)
         return replace(self, raw=raw, native=raw.native, n_rows=raw.n_rows)

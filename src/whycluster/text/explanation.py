@@ -210,9 +210,8 @@ class TextExplanation(Claims):
 
         A document explained for a cluster it is not in ("why not?"), or against its own, is no member.
         """
-        explained = (self._assigned == self._cluster) & (self._cluster != self._competitor)
         return summarize(
-            self._texts, self._words, self._normal, self._assigned, explained, self.labels, self._like
+            self._texts, self._words, self._normal, self._assigned, self._explained, self.labels, self._like
         )
 
     def to_frame(self, backend: str | None = None) -> Any:

@@ -1,0 +1,508 @@
+"""What can be said of an explanation: each cluster in a sentence, who competes with whom, and cautions.
+
+Only members count: rows that are explained for the cluster that they are in, as in `summary`. Clusters are
+codes 0..K-1 here, and groups 0..G-1 are those clusters that have members, in the order of their codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster import console, passes
+from whycluster.arrays import Codes, Floats
+from whycluster.columns import Column, like_days, like_identifier
+from whycluster.explanation import Claims, Explanation
+from whycluster.fidelity import LOW, Fidelity
+from whycluster.labels import NOISE
+from whycluster.passes import Question
+from whycluster.summary import MISSING, Summary
+from whycluster.table import Table
+from whycluster.text.explanation import TextExplanation
+from whycluster.text.summary import TextSummary
+
+BORDERLINE = 0.1  # of the median evidence; a row with less could as well be elsewhere
+MOST_ROWS = 5000  # that contrasts with every other cluster are computed of
+N_TELLING = 3  # features that are kept for each pair of clusters
+
+_CARRIED = 0.6  # of what speaks for a cluster, the features that a sentence names carry so much,
+_MOST_NAMED = 4  # or are so many
+_N_WORDS = 3  # of documents, where no few words carry most
+_MOST_RIVALS = 2 / 3  # of the members, for which two competitors are named together
+_MOST_LISTED = 5
+
+_ONE_COLUMN = 0.9  # of all relevance, and of all variance
+_DRIVES = 0.3  # of the relevance of a cluster
+_RESTS_ON = 0.25
+_MOSTLY = 0.5
+_ALIKE = 0.1  # of the median evidence
+
+
+class Caution(NamedTuple):
+    """What an analyst should know before resting on an explanation.
+
+    Attributes
+    ----------
+    kind : "fidelity", "one column", "identifier", "date", "missing values", "alike", "borderline" or "left
+        out"
+    text : what was found, why it matters and what to do
+    clusters : the labels of the clusters that it is about; empty if it is about all
+    feature : the name of the column that it is about, if there is one
+    """
+
+    kind: str
+    text: str
+    clusters: tuple[Any, ...] = ()
+    feature: Hashable | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Rivalry:
+    """Who competes with whom, over the members of G of the K clusters.
+
+    Attributes
+    ----------
+    clusters : (G,) labels of the clusters that have members
+    labels : (K,) labels of all clusters
+    share : (G, K) part of the members whose strongest competitor is k
+    evidence : (G, K) mean evidence of the members against k; NaN against themselves
+    feature : (G, K, 3) which features tell the members from k most, strongest first, as positions in
+        ``feature_names``; -1 where there are none
+    relevance : (G, K, 3) their mean relevance in the contrast with k; NaN where there are none
+    feature_names : the d names
+    """
+
+    clusters: NDArray[Any]
+    labels: NDArray[Any]
+    share: Floats
+    evidence: Floats
+    feature: Codes
+    relevance: Floats
+    feature_names: list[Hashable]
+
+
+def members(exp: Claims) -> NDArray[np.bool_]:
+    """(n,) whether each row is explained for the cluster that it is in, and against another."""
+    return exp._explained
+
+
+def groups(exp: Claims) -> Codes:
+    """(G,) the codes of the clusters that have members, in the order of the summary."""
+    return np.unique(exp._cluster[members(exp)])
+
+
+def borderline(exp: Claims) -> NDArray[np.bool_]:
+    """(n,) whether a row is so near a boundary that it could as well be on the other side of it.
+
+    That is, whether its evidence is at most a tenth of the median evidence of all members.
+    """
+    explained = exp._cluster != exp._competitor  # against itself, there is no boundary
+    return np.asarray((np.abs(exp.evidence) <= BORDERLINE * _median_evidence(exp)) & explained)
+
+
+def typical_rows(exp: Claims, cluster_code: int, n: int) -> Codes:
+    """Positions of the n members of a cluster whose evidence is nearest to its median, nearest first."""
+    own = _members_of(exp, cluster_code)
+    if not own.size:
+        return own
+    evidence = exp.evidence[own].astype(np.float64)
+    return own[np.argsort(np.abs(evidence - np.median(evidence)), kind="stable")][:n]
+
+
+def borderline_rows(exp: Claims, cluster_code: int, n: int) -> Codes:
+    """Positions of the n members of a cluster with the least evidence, least first."""
+    own = _members_of(exp, cluster_code)
+    return own[np.argsort(exp.evidence[own], kind="stable")][:n]
+
+
+def _members_of(exp: Claims, cluster_code: int) -> Codes:
+    return np.flatnonzero(members(exp) & (exp._cluster == cluster_code))
+
+
+def _median_evidence(exp: Claims) -> float:
+    """Of all members; 0 where there are none, or where most fall short of a threshold."""
+    evidence = exp.evidence[members(exp)].astype(np.float64)
+    return max(0.0, float(np.median(evidence))) if evidence.size else 0.0
+
+
+def rivalry(exp: Explanation) -> Rivalry:
+    """Who competes with whom, and which features tell them apart.
+
+    Shares are of all members; evidence and features of at most 5000, the same number of each cluster if it
+    has as many, and evenly from all of its rows. One competitor is taken at a time, so that nothing of shape
+    (rows, clusters, features) is made.
+    """
+    codes, rows = groups(exp), _some_members(exp)
+    table = exp._unchanged("rivalry").take(rows)
+    own = np.searchsorted(codes, exp._cluster[rows])
+    shape = (len(codes), len(exp.labels), N_TELLING)
+    feature, relevance = np.full(shape, -1), np.full(shape, np.nan)
+    for k in range(len(exp.labels) if rows.size else 0):
+        question = Question(exp._cluster[rows], np.full(len(rows), k))
+        found = passes.attribute(exp._energy, table, question).relevance
+        mean = _means(found, own, len(codes))
+        mean[codes == k] = 0.0
+        best = np.argsort(-mean, axis=1, kind="stable")[:, :N_TELLING]
+        value = np.take_along_axis(mean, best, axis=1)
+        tells = value > 0
+        feature[:, k, : best.shape[1]] = np.where(tells, best, -1)
+        relevance[:, k, : best.shape[1]] = np.where(tells, value, np.nan)
+    return Rivalry(
+        clusters=exp.labels[codes],
+        labels=exp.labels,
+        share=_rival_shares(exp),
+        evidence=_means(passes.contrasts(exp._energy, table, exp._cluster[rows]), own, len(codes)),
+        feature=feature,
+        relevance=relevance,
+        feature_names=exp.feature_names,
+    )
+
+
+def _some_members(exp: Claims) -> Codes:
+    """At most `MOST_ROWS` members, in order: of every cluster as many, evenly from its rows."""
+    codes = groups(exp)
+    most = max(1, MOST_ROWS // max(1, len(codes)))
+    parts = [np.empty(0, np.intp)]
+    for code in codes:
+        own = _members_of(exp, code)
+        parts.append(own[np.linspace(0, len(own) - 1, min(most, len(own))).astype(np.intp)])
+    return np.sort(np.concatenate(parts))
+
+
+def _means(values: NDArray[Any], group: Codes, n_groups: int) -> Floats:
+    """The mean of the rows of each group, (G, m)."""
+    order = np.argsort(group, kind="stable")
+    starts = np.searchsorted(group[order], np.arange(n_groups))
+    if not n_groups:
+        return np.empty((0, values.shape[1]))
+    size = np.bincount(group, minlength=n_groups)[:, None]
+    return np.asarray(np.add.reduceat(values[order].astype(np.float64), starts, axis=0) / size)
+
+
+def _rival_shares(exp: Claims) -> Floats:
+    """(G, K) part of the members of each cluster whose strongest competitor is k."""
+    codes, own, n = groups(exp), members(exp), len(exp.labels)
+    group = np.searchsorted(codes, exp._cluster[own])
+    count = np.bincount(group * n + exp._competitor[own], minlength=len(codes) * n).reshape(len(codes), n)
+    return np.asarray(count / count.sum(axis=1, keepdims=True))
+
+
+def sentences(exp: Explanation | TextExplanation, summary: Summary | TextSummary | None = None) -> list[str]:
+    """Each cluster of the summary in one sentence: what carries it, and whom it is mostly up against.
+
+    Named are the features, strongest first, that carry 60 % of what speaks for the cluster, at most four;
+    of documents, words. Give the ``summary``, if it is there already.
+    """
+    found = exp.summary() if summary is None else summary
+    shares = _rival_shares(exp)
+    said = []
+    for group, label in enumerate(found.clusters.tolist()):
+        text = _words(found, group) if isinstance(found, TextSummary) else _features(found, group)
+        rivals = "" if _is_noise(label) else _rivals(shares[group], exp.labels)
+        said.append(text + f"; {rivals}" * bool(rivals) + ".")
+    return said
+
+
+def _features(summary: Summary, group: int) -> str:
+    """The features that carry a cluster, by their direction."""
+    columns = _strongest(summary.share[group])
+    names = [_name(summary.feature_names[i]) for i in columns]
+    if _is_noise(summary.clusters.tolist()[group]):
+        return "Far from all clusters" + f", mostly in {_listed(names)}" * bool(names)
+    if not names:
+        return "No feature sets it apart"
+    by_direction: dict[str, list[str]] = {}
+    for column, name in zip(columns, names, strict=True):
+        direction, said = _direction(summary, group, column), name
+        if column in summary._categories and direction not in (MISSING, "by"):
+            direction, said = "", f"{name} = {console.clean(direction)}"
+        by_direction.setdefault(direction, []).append(said)
+    parts = [f"{direction} {_listed(said)}".lstrip() for direction, said in by_direction.items()]
+    text = ", ".join(parts)
+    return text if next(iter(by_direction)) == "" else _begin(text)  # a name stays as it is
+
+
+def _direction(summary: Summary, group: int, column: int) -> str:
+    """High, low, middle or missing, or the category; "by" where none can be said."""
+    direction = str(summary.direction[group, column])
+    if column in summary._categories and direction != MISSING:
+        inside, outside = summary.inside[group, column], summary.outside[group, column]
+        if inside <= outside:  # frequent everywhere: it is no mark of the cluster
+            return "by"
+    return direction or "by"
+
+
+def _words(summary: TextSummary, group: int) -> str:
+    """The words that carry a cluster; they are in the order of the summary, by score."""
+    lines = summary.lines(summary.clusters.tolist()[group], _N_WORDS)
+    if not len(lines):
+        return "No known word sets it apart"
+    text = _listed([_name(summary.word[line]) for line in lines])
+    return f"Far from all clusters, mostly by {text}" if _is_noise(summary.clusters[group]) else text
+
+
+def _strongest(share: Floats) -> list[int]:
+    """The features that carry most of what speaks for a cluster, strongest first."""
+    order = np.argsort(-share, kind="stable")
+    order = order[share[order] > 0]
+    carried = np.cumsum(share[order])
+    enough = 1 + int(np.searchsorted(carried, _CARRIED * carried[-1])) if order.size else 0
+    return [int(i) for i in order[: min(enough, _MOST_NAMED)]]
+
+
+def _rivals(share: Floats, labels: NDArray[Any]) -> str:
+    """Whom the members of a cluster are up against, if there is anything to say of it."""
+    first, *rest = np.argsort(-share, kind="stable")[:2].tolist()
+    if share[first] > _MOSTLY:
+        return "mostly " * bool(share[first] < 1) + f"against {_clusters(labels[[first]])}"
+    two = sorted([first, *rest])
+    return f"against {_clusters(labels[two])}" if share[two].sum() >= _MOST_RIVALS else ""
+
+
+def cautions(
+    exp: Claims, left_out: Mapping[Any, str] | None = None, summary: Summary | None = None
+) -> list[Caution]:
+    """What may mislead in an explanation, the most important first.
+
+    Parameters
+    ----------
+    exp : of a table; of documents and images, what does not depend on columns is said
+    left_out : columns that were left out before clustering, with the reasons
+    summary : of the explanation of a table, if it is there already
+    """
+    found = [] if exp.fidelity is None else list(_unfaithful(exp.fidelity))
+    if isinstance(exp, Explanation):
+        summary = exp.summary() if summary is None else summary
+        found += [*_one_column(exp), *_driven(exp, summary), *_missing(summary)]
+    found += [*_alike(exp), *_undecided(exp)]
+    return found + (_left_out(left_out) if left_out else [])
+
+
+def _unfaithful(fidelity: Fidelity) -> Iterator[Caution]:
+    agreement = fidelity.cross_validated_per_cluster
+    bad = [c for c in np.argsort(agreement, kind="stable") if fidelity.size[c] and agreement[c] < LOW]
+    matched = [
+        f"{_cluster(fidelity.labels[c])} ({agreement[c]:.1%} of {_count(int(fidelity.size[c]), 'row')})"
+        for c in bad
+    ]
+    labels = tuple(fidelity.labels[bad].tolist())
+    if fidelity.cross_validated < LOW:
+        yield Caution(
+            "fidelity",
+            f"What is explained is a surrogate for the labels, and it gives only "
+            f"{fidelity.cross_validated:.1%} of them to rows that it was not fitted to "
+            f"({fidelity.in_sample:.1%} to those it was). What is said of it need not hold for the labels. "
+            f"Badly matched: {_some(matched)}. Read the explanations of these with care, and check that the "
+            f"columns are those that the labels were made from.",
+            labels,
+        )
+    elif bad:
+        yield Caution(
+            "fidelity",
+            f"What is explained is a surrogate for the labels. It gives {fidelity.cross_validated:.1%} of "
+            f"all labels to rows that it was not fitted to, but fewer here: {_some(matched)}. Read the "
+            f"explanations of these with care.",
+            labels,
+        )
+
+
+def _one_column(exp: Explanation) -> Iterator[Caution]:
+    """Whether one of three columns or more carries nearly all relevance."""
+    d = len(exp.feature_names)
+    total = np.zeros(d)
+    for rows in exp._table.slices():
+        total += np.abs(exp.relevance[rows]).sum(axis=0, dtype=np.float64)
+    first = int(total.argmax())
+    if d < 3 or not total[first] > _ONE_COLUMN * total.sum():
+        return
+    name, spread = exp.feature_names[first], exp._table.spread()
+    text = f'"{_name(name)}" carries {_percent(total[first] / total.sum())} of all relevance'
+    # A model that measures its own variances does not care for units.
+    scaled = exp._energy.gives_probabilities or spread is None
+    if not scaled and spread is not None and spread[first] > _ONE_COLUMN * spread.sum():
+        text += (
+            f" and has {_percent(spread[first] / spread.sum())} of the variance of all columns: the clusters "
+            f"tell rows apart by it alone, and the other {d - 1} hardly count. If that is only due to its "
+            f"units, standardise the columns and cluster again."
+        )
+    else:
+        text += (
+            f": the clusters tell rows apart by it alone, and the other {d - 1} columns hardly count. If "
+            f"that is not meant, leave it out and cluster again."
+        )
+    yield Caution("one column", text, feature=name)
+
+
+def _driven(exp: Explanation, summary: Summary) -> list[Caution]:
+    """Clusters that an identifier or a date drives; identifiers first."""
+    identifiers, dates = [], []
+    share = summary.share
+    for column in np.flatnonzero((share >= _DRIVES).any(axis=0)).tolist():
+        driven = np.flatnonzero(share[:, column] >= _DRIVES)
+        clusters, name = summary.clusters[driven], exp.feature_names[column]
+        largest = "up to " * (len(driven) > 1) + _percent(share[driven, column].max())
+        carries = f"carries {largest} of the relevance of {_clusters(clusters)}"
+        opened = _column(exp._table, column)
+        reason = like_identifier(opened)
+        if reason:
+            identifiers.append(
+                Caution(
+                    "identifier",
+                    f'"{_name(name)}" {carries}, and looks {reason.replace(",", ":", 1)}. An identifier says '
+                    f"where a row stands in a list, not what it is like. Leave the column out and cluster "
+                    f"again.",
+                    tuple(clusters.tolist()),
+                    name,
+                )
+            )
+        elif column in exp._table.dates or like_days(opened):
+            dates.append(
+                Caution(
+                    "date",
+                    f'"{_name(name)}" {carries}, and holds dates. Rows may be together for when they were '
+                    f"recorded, not for what they are like. If that is not meant, leave the column out, or "
+                    f"put what matters of it in its place, such as an age or the month.",
+                    tuple(clusters.tolist()),
+                    name,
+                )
+            )
+    return identifiers + dates
+
+
+def _column(table: Table, column: int) -> Column:
+    """One column of a table, from its frame if it is one."""
+    name = table.feature_names[column]
+    frame = nw.from_native(table.native, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        series = frame[:, column]
+        return Column(name, series, series.to_list, table.where)
+    values = table.pick(np.full((table.n_rows, 1), column))[:, 0]
+    return Column(name, None, values.tolist, table.where)
+
+
+def _missing(summary: Summary) -> Iterator[Caution]:
+    rests = (summary.direction == MISSING) & (summary.share >= _RESTS_ON)
+    for group, column in np.argwhere(rests).tolist():
+        label, name = summary.clusters[group], summary.feature_names[column]
+        inside, outside = summary.inside[group, column], summary.outside[group, column]
+        elsewhere = "" if np.isnan(outside) else f" ({_percent(outside)} elsewhere)"
+        yield Caution(
+            "missing values",
+            f'{_begin(_cluster(label))} rests on missing values: "{_name(name)}" is missing in '
+            f"{_percent(inside)} of its rows{elsewhere} and carries {_percent(summary.share[group, column])} "
+            f"of its relevance. Rows may be together for how they were recorded, not for what they are like. "
+            f"Find out why the values are missing; fill them or leave the column out, and cluster again.",
+            (summary.clusters.tolist()[group],),
+            name,
+        )
+
+
+def _alike(exp: Claims) -> list[Caution]:
+    """Pairs of clusters whose members have little evidence against each other, both ways."""
+    codes, rows, median = groups(exp), _some_members(exp), _median_evidence(exp)
+    if len(codes) < 2 or median == 0.0:
+        return []
+    h = passes.contrasts(exp._energy, exp._unchanged("cautions").take(rows), exp._cluster[rows])
+    own = exp._cluster[rows]
+    middle = np.stack([np.median(h[own == code][:, codes], axis=0) for code in codes])
+    near = np.maximum(middle, middle.T)
+    pairs = [(a, b) for a, b in np.argwhere(near < _ALIKE * median).tolist() if a < b]
+    pairs.sort(key=lambda pair: float(near[pair]))
+    found = []
+    for a, b in pairs[:_MOST_LISTED]:
+        both = exp.labels[codes[[a, b]]]
+        found.append(
+            Caution(
+                "alike",
+                f"{_begin(_clusters(both))} are told apart by almost nothing: the median evidence of the "
+                f"one against the other is {console.number(middle[a, b])}, and "
+                f"{console.number(middle[b, a])} the other way, where that of all {exp._noun.lower()}s is "
+                f"{console.number(median)}. Chance may have put {exp._noun.lower()}s into either. Take both "
+                f"as one, or cluster again with fewer clusters.",
+                tuple(both.tolist()),
+            )
+        )
+    if len(pairs) > _MOST_LISTED:
+        more = _count(len(pairs) - _MOST_LISTED, "more pair")
+        found[-1] = found[-1]._replace(text=f"{found[-1].text} The same holds for {more} of clusters.")
+    return found
+
+
+def _undecided(exp: Claims) -> Iterator[Caution]:
+    """Clusters most of whose members are borderline."""
+    near = borderline(exp)
+    for code in groups(exp):
+        own = near[_members_of(exp, code)]
+        if own.mean() > _MOSTLY:
+            label = exp.labels[code]
+            yield Caution(
+                "borderline",
+                f"{_begin(_cluster(label))} is mostly borderline: {int(own.sum())} of its "
+                f"{_count(len(own), exp._noun.lower())} have at most a tenth of the median evidence, and "
+                f"could as well be in another cluster. Do not rest much on it; another number of clusters, "
+                f"or other columns, may part them more clearly.",
+                tuple(exp.labels[[code]].tolist()),
+            )
+
+
+def _left_out(left_out: Mapping[Any, str]) -> list[Caution]:
+    reasons = [f'"{_name(name)}" ({reason})' for name, reason in left_out.items()]
+    one = len(reasons) == 1
+    text = (
+        f"{_count(len(reasons), 'column')} {'was' if one else 'were'} left out, and the clusters know "
+        f"nothing of {'it' if one else 'them'}: {_some(reasons)}. Make sure that "
+        f"{'it does' if one else 'none of them does'}{' not' * one} matter."
+    )
+    return [Caution("left out", text, feature=next(iter(left_out)) if one else None)]
+
+
+def _is_noise(label: Any) -> bool:
+    return isinstance(label, str) and label == NOISE
+
+
+def _name(name: Hashable) -> str:
+    """A name as the user had it, on one line and of readable length; what is blank is quoted."""
+    text = str(name)
+    return console.clean(text if text.strip() else repr(text))
+
+
+def _cluster(label: Any) -> str:
+    return NOISE if _is_noise(label) else f"cluster {_name(label)}"
+
+
+def _clusters(labels: Iterable[Any]) -> str:
+    """Several clusters by their labels: clusters 1, 2 and noise."""
+    listed = list(labels)
+    named = [_name(label) for label in listed if not _is_noise(label)]
+    text = [f"cluster{'s' * (len(named) > 1)} {_some(named)}"] if named else []
+    return _listed(text + [NOISE] * (len(named) < len(listed)))
+
+
+def _some(items: Sequence[str]) -> str:
+    """The first of them, if they are many."""
+    left = len(items) - _MOST_LISTED
+    return _listed([*items[:_MOST_LISTED], f"{left} more"] if left > 0 else items)
+
+
+def _listed(items: Sequence[str]) -> str:
+    """A, b and c."""
+    return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)
+
+
+def _begin(text: str) -> str:
+    """As a sentence begins."""
+    return text[:1].upper() + text[1:]
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}{'s' * (n != 1)}"
+
+
+def _percent(part: float) -> str:
+    """Nearly all is not all."""
+    return "over 99%" if 0.995 <= part < 1.0 else f"{part:.0%}"
