@@ -16,6 +16,7 @@ from torch.nn import functional as F  # noqa: N812  # as everybody calls it
 import whycluster as wc
 from tests.deep_networks import OwnResidual, ResNet18, conv_net, forward_of, images, mlp, settled
 from whycluster.deep import Composite, DeepClustering, Epsilon, Gamma, lrp
+from whycluster.evaluation.summaries import feature_maps
 
 Array = NDArray[Any]
 Tensor = torch.Tensor
@@ -203,7 +204,7 @@ def test_encoders_that_draw_random_numbers(forward: Callable[[Tensor], Tensor], 
     assert message(encoder, X) == f"explain: {expected}"
     assert refused(lambda: wc.deep.features(encoder, X)) == f"features: {expected}"
     assert refused(lambda: DeepClustering(encoder, HEAD).predict(X)) == f"assign: {expected}"
-    same = "explain: the encoder must give the same features each time it is run, but"
+    same = "lrp: the encoder must give the same features each time it is run, but"
     advice = "Call encoder.eval(), and leave nothing random in its forward."
     x = torch.from_numpy(X)
     assert refused(lambda: lrp(encoder, x, lambda y: y)) == (
@@ -304,6 +305,37 @@ def test_layers_that_do_not_run() -> None:
     )
     assert message(encoder, X, question={"at": "parts.1"}) == (
         "explain: at must be a layer that runs once on the way to the features; 'parts.1' runs 0 times."
+    )
+
+
+def test_messages_begin_with_the_function_that_was_called() -> None:
+    used, aside, x = small(), nn.Linear(2, 2), torch.from_numpy(X)
+    encoder = forward_of(used, used, aside)
+    for name, call in (
+        ("features", lambda: wc.deep.features(encoder, x, layer="parts.1")),
+        ("spatial_clusters", lambda: wc.deep.spatial_clusters(encoder, x, "parts.1", 2)),
+        ("assign", lambda: DeepClustering(encoder, HEAD, layer="parts.1").predict(x)),
+        ("to_torch", lambda: wc.neuralize(DeepClustering(encoder, HEAD, layer="parts.1")).to_torch()(x)),
+    ):
+        assert refused(call) == (
+            f"{name}: the layer 'parts.1' of the encoder must take part in its forward pass; it does not."
+        )
+    assert refused(lambda: wc.deep.features(forward_of(lambda x: x.mean()), x)) == (
+        "features: the encoder must give features whose first axis counts its inputs; of 3 inputs it gives "
+        "shape (). Name a layer that does: layer=...; of a single input, give X[None]."
+    )
+    assert refused(lambda: lrp(encoder, x, lambda y: y, at="parts.1")) == (
+        "lrp: at must be a layer that runs once on the way to the features; 'parts.1' runs 0 times."
+    )
+    nowhere = Composite([("zzz", Gamma())])
+    expected = "the rules of a Composite must be for places that the encoder has; 'zzz' is none of its"
+    assert refused(lambda: lrp(small(), x, lambda y: y, rules=nowhere)).startswith(f"lrp: {expected}")
+    assert refused(lambda: feature_maps(small(), X[0], "0", rules=nowhere)).startswith(
+        f"feature_maps: {expected}"
+    )
+    constant = forward_of(lambda x: torch.ones(len(x), 5))
+    assert refused(lambda: lrp(constant, x, lambda y: y)) == (
+        "lrp: the features that the encoder gives do not depend on its input."
     )
 
 

@@ -537,7 +537,7 @@ def test_sums_of_zero_are_shared_equally(sums: float) -> None:
 
 
 NO_RULE = (
-    "explain: there is no rule for the operation 'cumprod' of the encoder{}. Take the features from a layer "
+    "{}: there is no rule for the operation 'cumprod' of the encoder{}. Take the features from a layer "
     "below it (layer=...), write it with operations that have one, or allow its gradient in place of a rule: "
     'Composite(..., unknown="gradient").'
 )
@@ -552,10 +552,10 @@ def test_an_operation_without_a_rule_raises() -> None:
     x = torch.ones(2, 3)
     with pytest.raises(wc.UnsupportedModelError) as error:
         lrp(nn.Sequential(nn.Linear(3, 3), Product()), x, lambda y: y)
-    assert str(error.value) == NO_RULE.format(" (module '1')")
+    assert str(error.value) == NO_RULE.format("lrp", " (module '1')")
     with pytest.raises(wc.UnsupportedModelError) as error:
         wc.explain(DeepClustering(Product(), np.eye(3)), x)
-    assert str(error.value) == NO_RULE.format("")
+    assert str(error.value) == NO_RULE.format("explain", "")
 
 
 def test_an_operation_without_a_rule_takes_its_gradient_if_it_may() -> None:
@@ -563,8 +563,8 @@ def test_an_operation_without_a_rule_takes_its_gradient_if_it_may() -> None:
     with pytest.warns(wc.GradientWarning) as caught:
         found = lrp(Product(), x, [[0.0, 0.0, 30.0]], rules=Composite(unknown="gradient"))
     assert [str(w.message) for w in caught] == [
-        "explain: there is no rule for the operation 'cumprod' of the encoder; its relevance is shared by "
-        "the products of inputs and gradient, and need not add up."
+        "lrp: there is no rule for the operation 'cumprod' of the encoder; its relevance is shared by the "
+        "products of inputs and gradient, and need not add up."
     ]
     assert found.tolist() == [[30.0, 30.0, 30.0]]  # the product's gradient times each factor
 
@@ -609,7 +609,7 @@ def test_parts_that_are_changed_in_place_raise(forward: Callable[[Tensor], Tenso
         "relevance cannot be followed through. Put the parts together with torch.cat or torch.where."
     )
     places = ("module '1' of the encoder", "the encoder's forward")
-    assert str(error.value) in [f"explain: {place} {end}" for place in places]
+    assert str(error.value) in [f"lrp: {place} {end}" for place in places]
 
 
 def test_whole_tensors_may_be_changed_in_place() -> None:
@@ -1225,7 +1225,7 @@ def test_weights_that_are_changed_after_use_are_refused() -> None:
         return torch.cat([first, x.masked_fill(mask, 0.0)], 1)
 
     message = (
-        "explain: the encoder's forward changes weights or constants in place after it has used them, which "
+        "lrp: the encoder's forward changes weights or constants in place after it has used them, which "
         "relevance cannot be followed through. Use a changed copy."
     )
     with pytest.raises(wc.UnsupportedModelError, match=re.escape(message)):

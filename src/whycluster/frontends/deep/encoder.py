@@ -166,7 +166,7 @@ class Encoder:
                 last = batch[-1:].clone()
                 # Not inference mode: what a module keeps of it could not be trained any more.
                 with torch.no_grad(), self._explained(inputs):
-                    part = to_numpy(self.forward(batch))
+                    part = to_numpy(self.forward(batch, inputs.where))
                 if found is None:
                     found = np.empty((len(inputs), *part.shape[1:]), part.dtype)
                     self._check_alone(last, part, inputs)
@@ -184,8 +184,7 @@ class Encoder:
                 "places in a table for this encoder. Name the layer that looks them up, or a later one: "
                 "at=..."
             )
-        with self._explained(inputs):
-            return trace(self.module, batch, self.forward)
+        return self._trace(batch, inputs)
 
     def trace_all(self, inputs: Inputs, at: str | None) -> Trace:
         """The same for all inputs at once, checked."""
@@ -194,8 +193,11 @@ class Encoder:
 
     def kind(self, inputs: Inputs) -> str:
         """What kind of network this is, by what it does with the first input."""
+        return self._trace(self._batch(inputs, slice(0, 1)), inputs).kind
+
+    def _trace(self, batch: Tensor, inputs: Inputs) -> Trace:
         with self._explained(inputs):
-            return trace(self.module, self._batch(inputs, slice(0, 1)), self.forward).kind
+            return trace(self.module, batch, lambda x: self.forward(x, inputs.where), inputs.where)
 
     def _check_alone(self, last: Tensor, among: NDArray[Any], inputs: Inputs) -> None:
         """Raise if the last input of a batch has other features alone than among others.
@@ -207,7 +209,7 @@ class Encoder:
 
         def run() -> NDArray[Any]:
             with torch.no_grad(), suppress(Exception):
-                return np.asarray(to_numpy(self.forward(last.clone()))[0])
+                return np.asarray(to_numpy(self.forward(last.clone(), inputs.where))[0])
             return np.empty(0)  # it takes none alone
 
         alone = run()
@@ -228,13 +230,13 @@ class Encoder:
             "axis that of the inputs (batch_first=True), or does it normalise by the batch?"
         )
 
-    def forward(self, batch: Tensor) -> Tensor:
-        """The features of one batch."""
-        features = first_tensor(self._run(batch))
+    def forward(self, batch: Tensor, where: str) -> Tensor:
+        """The features of one batch; ``where`` is the function that wants them, for messages."""
+        features = first_tensor(self._run(batch, where))
         if features is None or features.ndim < 2 or len(features) != len(batch):
             got = "no tensor" if features is None else f"shape {tuple(features.shape)}"
             raise InvalidInputError(
-                "explain: the encoder must give features whose first axis counts its inputs; of "
+                f"{where}: the encoder must give features whose first axis counts its inputs; of "
                 f"{len(batch)} inputs it gives {got}. Name a layer that does: layer=...; of a single input, "
                 "give X[None]."
             )
@@ -243,7 +245,7 @@ class Encoder:
         places = features.flatten(2)
         return places.mean(2) if self.pool == "mean" else places.amax(2)
 
-    def _run(self, batch: Tensor) -> Any:
+    def _run(self, batch: Tensor, where: str) -> Any:
         """Up to the layer; what comes after it is not computed."""
         if self.layer is None:
             return self.module(batch)
@@ -262,7 +264,7 @@ class Encoder:
         if found:
             return found[0]
         raise InvalidInputError(
-            f"explain: the layer {self.layer!r} of the encoder must take part in its forward pass; it does "
+            f"{where}: the layer {self.layer!r} of the encoder must take part in its forward pass; it does "
             "not."
         )
 

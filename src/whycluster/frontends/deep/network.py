@@ -233,8 +233,8 @@ class DeepNetwork(Network):
             if bool(outside.any()):
                 row = rows.start + int(outside.int().argmax())
                 raise InvalidInputError(
-                    f"explain: {inputs.name} must lie within the bounds of the DeepClustering; input {row} "
-                    f"does not, with values from {float(inputs.tensor[row].min()):.4g} to "
+                    f"{inputs.where}: {inputs.name} must lie within the bounds of the DeepClustering; input "
+                    f"{row} does not, with values from {float(inputs.tensor[row].min()):.4g} to "
                     f"{float(inputs.tensor[row].max()):.4g}. Normalise images as the bounds say, or leave "
                     "bounds out."
                 )
@@ -279,7 +279,7 @@ class _Joined(torch.nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Evidence of inputs."""
-        features = self._encoder.forward(x).flatten(1).double()
+        features = self._encoder.forward(x, "to_torch").flatten(1).double()
         if self._normalize:
             features = torch.nn.functional.normalize(features, dim=1)
         evidence: Tensor = self.clusters(features)

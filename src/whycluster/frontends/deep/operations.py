@@ -50,12 +50,14 @@ class Setting:
     composite : the user's choices
     rules : the rule of each operation with weights
     reading : what relevance is wanted of; it must not be folded away
+    where : which function it is for, for messages
     vanishing : what is known to have no relevance where its value is 0, found on the way
     """
 
     composite: Composite
     rules: dict[Operation, Rule]
     reading: Variable
+    where: str
     vanishing: set[Variable] = field(default_factory=set)
 
 
@@ -594,16 +596,15 @@ def _looked_up(operation: Operation, R: Tensor, setting: Setting) -> Shares:  # 
 
 
 def _unknown(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
-    where = f" (module {operation.module!r})" if operation.module else ""
+    place = f" (module {operation.module!r})" if operation.module else ""
+    begin = f"{setting.where}: there is no rule for the operation {operation.name!r} of the encoder{place}"
     if setting.composite.unknown != GRADIENT:
         raise UnsupportedModelError(
-            f"explain: there is no rule for the operation {operation.name!r} of the encoder{where}. Take the "
-            "features from a layer below it (layer=...), write it with operations that have one, or allow "
-            'its gradient in place of a rule: Composite(..., unknown="gradient").'
+            f"{begin}. Take the features from a layer below it (layer=...), write it with operations that "
+            'have one, or allow its gradient in place of a rule: Composite(..., unknown="gradient").'
         )
     warnings.warn(
-        f"explain: there is no rule for the operation {operation.name!r} of the encoder{where}; its "
-        "relevance is shared by the products of inputs and gradient, and need not add up.",
+        f"{begin}; its relevance is shared by the products of inputs and gradient, and need not add up.",
         GradientWarning,
         stacklevel=2,
     )
