@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from torch.nn import functional as F  # noqa: N812  # as everybody calls it
 
 import whycluster as wc
 from tests.deep_networks import OwnResidual, ResNet18, conv_net, forward_of, images, mlp, settled
-from whycluster.deep import Composite, DeepClustering, Epsilon, Gamma, lrp
+from whycluster.deep import ZB, Composite, DeepClustering, Epsilon, Gamma, lrp
 from whycluster.evaluation.summaries import feature_maps
 
 Array = NDArray[Any]
@@ -125,10 +126,49 @@ def test_no_inputs_or_a_single_row(shape: tuple[int, ...]) -> None:
     [([[1.0, 2.0], [3.0]], "list"), (["a", "b"], "list"), (None, "NoneType"), (np.array([{}]), "ndarray")],
 )
 def test_inputs_that_are_no_array(values: Any, kind: str) -> None:
-    assert message(mlp(), values) == (
-        "explain: X must be a tensor or an array of numbers, one input of the encoder for each place of its "
-        f"first axis; got {kind}."
+    assert message(mlp(), values) == (f"explain: X must be a tensor or an array of numbers; got {kind}.")
+
+
+def test_tensors_without_values_of_their_own() -> None:
+    dense = torch.ones(3, 6)
+    for values, got in (
+        (dense.to_sparse(), "torch.float32, torch.sparse_coo, on the device cpu"),
+        (dense.to("meta"), "torch.float32, torch.strided, on the device meta"),
+    ):
+        rest = f"must be a dense tensor, with values; got one of {got}. Of a sparse one, give"
+        for name, parameter, call in (
+            ("explain", "X", lambda x: wc.explain(DeepClustering(mlp(), HEAD), x)),
+            ("assign", "X", lambda x: DeepClustering(mlp(), HEAD).predict(x)),
+            ("features", "X", lambda x: wc.deep.features(mlp(), x)),
+            ("lrp", "x", lambda x: lrp(mlp(), x, lambda y: y)),
+            ("lrp", "relevance", lambda x: lrp(mlp(), dense, x)),
+        ):
+            assert refused(lambda call=call, values=values: call(values)) == (  # type: ignore[misc]
+                f"{name}: {parameter} {rest} {parameter}.to_dense()."
+            )
+        assert refused(lambda values=values: wc.deep.fit_scan(values, 2)) == (  # type: ignore[misc]
+            "fit_scan: features must be numbers in two dimensions (n, d); got Tensor that cannot be read as "
+            "such."
+        )
+
+
+def test_frames_with_columns_that_are_no_numbers() -> None:
+    frame = pd.DataFrame(np.ones((3, 6)), columns=list("abcdef"))
+    text = (
+        "must have only numeric or boolean columns; got 'c' (String). Encode them as numbers (objects that "
     )
+    assert message(mlp(), frame.assign(c=["u", "v", "w"])).startswith(f"explain: X {text}")
+    assert refused(lambda: wc.deep.features(mlp(), frame.assign(c="u"))).startswith(f"features: X {text}")
+    missing = frame.assign(c=pd.array([1, None, 2], dtype="Int64"))
+    assert message(mlp(), missing) == "explain: X must be finite; input 1 holds values that are not."
+    flags, model = frame.assign(c=[True, False, True]), DeepClustering(mlp(), HEAD)
+    numbers = wc.explain(model, flags.astype(float))
+    assert np.allclose(wc.explain(model, flags).relevance, numbers.relevance, rtol=1e-5, atol=1e-6)
+
+
+def test_values_behind_a_mask_are_not_taken() -> None:
+    masked = np.ma.masked_greater(np.arange(12.0).reshape(2, 6), 10)
+    assert message(mlp(), masked) == ("explain: X must be a tensor or an array of numbers; got MaskedArray.")
 
 
 @pytest.mark.parametrize(
@@ -438,6 +478,16 @@ def test_rules_that_are_none() -> None:
     )
     assert refused(lambda: Composite([("first", 3)])) == f"{pairs} ('first', 3)."  # type: ignore[list-item]
     assert refused(lambda: Composite(default="gamma")) == f"{pairs} ('', 'gamma')."  # type: ignore[arg-type]
+    assert refused(lambda: Composite(Gamma())) == f"{pairs} Gamma(gamma=0.25)."  # type: ignore[arg-type]
+    assert refused(lambda: Composite(None)) == f"{pairs} None."  # type: ignore[arg-type]
+
+
+def test_rules_that_can_be_gone_through_once_are_kept() -> None:
+    pairs = [("first", Epsilon()), ("linear", Gamma(0.1))]
+    once: Any = Composite(iter(pairs))  # type: ignore[arg-type]  # a list is asked for, but this is as good
+    assert once == Composite(pairs)
+    pairs.clear()
+    assert len(once.rules) == 2
 
 
 def test_inputs_outside_the_bounds() -> None:
@@ -451,11 +501,21 @@ def test_inputs_outside_the_bounds() -> None:
 
 
 def test_bounds_that_are_none() -> None:
+    ends = (
+        "ZB: low and high must be finite numbers, as many of the one as of the other, and low no greater "
+        "than high; got"
+    )
     assert refused(lambda: DeepClustering(small(), HEAD, bounds=(0, 1, 2))) == (  # type: ignore[arg-type]
         "DeepClustering: bounds must be two, the least and the greatest; got (0, 1, 2)."
     )
-    assert refused(lambda: DeepClustering(small(), HEAD, bounds=(1, 0))) == (
-        "ZB: low and high must be finite, and low no greater than high; got 1 and 0."
+    assert refused(lambda: DeepClustering(small(), HEAD, bounds=(1, 0))) == (f"{ends} 1 and 0.")
+    assert refused(lambda: DeepClustering(small(), HEAD, bounds=("a", "b"))) == f"{ends} 'a' and 'b'."
+    assert refused(lambda: DeepClustering(small(), HEAD, bounds=(0, 1j))) == f"{ends} 0 and 1j."
+    assert refused(lambda: ZB([0, 0], [1, 1, 1])) == f"{ends} [0, 0] and [1, 1, 1]."
+    learned = torch.full((3,), -9.0, requires_grad=True)
+    exp: Any = wc.explain(DeepClustering(small(), HEAD, bounds=(learned, 9)), X)
+    assert np.array_equal(
+        exp.relevance, wc.explain(DeepClustering(small(), HEAD, bounds=(-9, 9)), X).relevance
     )
     assert message(small(), X, bounds=([-9, -9], [9, 9])) == (
         "ZB: low and high must be numbers, one for each channel, or of the shape (3, 8, 8) of one input; "
@@ -467,6 +527,21 @@ def test_relevance_of_another_shape_than_the_features() -> None:
     assert refused(lambda: lrp(small(), torch.from_numpy(X), torch.ones(3, 4))) == (
         "lrp: relevance must be of the shape of what the module gives, (3, 5); got (3, 4)."
     )
+    x = torch.from_numpy(X)
+    for relevance in (None, lambda _: None):
+        assert refused(lambda relevance=relevance: lrp(small(), x, relevance)) == (  # type: ignore[misc]
+            "lrp: relevance must be a tensor or an array of numbers; got NoneType."
+        )
+    assert refused(lambda: lrp(small(), x, torch.full((3, 5), torch.nan))) == (
+        "lrp: relevance must be finite; it holds values that are not."
+    )
+
+
+def test_relevance_of_any_layout_is_taken() -> None:
+    encoder, x, given = small(), torch.from_numpy(X), np.arange(15.0, dtype=np.float32).reshape(3, 5)
+    expected = lrp(encoder, x, given)
+    for same in (given[::-1].copy()[::-1], pd.DataFrame(given), torch.tensor(given, requires_grad=True)):
+        assert torch.equal(lrp(encoder, x, same), expected)
 
 
 def test_spatial_clusters_of_what_has_too_few_places() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -76,7 +76,9 @@ class Composite:
                 raise InvalidInputError(
                     f"Composite: {name} must be {known[0]!r} or {known[1]!r}; got {value!r}."
                 )
-        for pair in (*self.rules, ("", self.default)):
+        pairs = tuple(self.rules) if isinstance(self.rules, Iterable) else (self.rules,)
+        object.__setattr__(self, "rules", pairs)  # what can be gone through only once is read below
+        for pair in (*pairs, ("", self.default)):
             if not _is_pair(pair):
                 raise InvalidInputError(
                     "Composite: rules must be pairs of a place (a name, a pattern or a function) and a rule, "

@@ -20,6 +20,7 @@ from whycluster.frontends.deep.lrp import Trace, first_tensor, trace
 from whycluster.frontends.deep.rules import Tensor
 from whycluster.frontends.deep.tape import following
 from whycluster.progress import Progress
+from whycluster.table import column_names, open_table
 
 _NUMBERS = 16 * 3 * 224 * 224  # in a batch
 _MOST_INPUTS = 512
@@ -55,23 +56,12 @@ class Inputs:
     @classmethod
     def open(cls, X: Any, where: str, name: str = "X") -> Inputs:
         """Check what can be said without the encoder."""
-        if isinstance(X, torch.Tensor):
-            tensor = X.detach()
-        else:
-            try:
-                tensor = torch.from_numpy(plain(np.asarray(X)))
-            except (TypeError, ValueError):
-                raise InvalidInputError(
-                    f"{where}: {name} must be a tensor or an array of numbers, one input of the encoder for "
-                    f"each place of its first axis; got {type(X).__name__}."
-                ) from None
+        tensor = read_tensor(X, where, name)
         if tensor.ndim < 2 or not len(tensor):
             raise InvalidInputError(
                 f"{where}: {name} must have a first axis that counts inputs of the encoder, one or more; got "
                 f"shape {tuple(tensor.shape)}. For a single one, give {name}[None]."
             )
-        if tensor.is_complex() or tensor.dtype == torch.bool:
-            raise InvalidInputError(f"{where}: {name} must hold real numbers; got {tensor.dtype}.")
         return cls(X, tensor, where, name)
 
     @property
@@ -352,6 +342,32 @@ def _changes_in_training(part: nn.Module) -> bool:
     drops = isinstance(part, (nn.MultiheadAttention, nn.RNNBase)) and part.dropout > 0
     tracks = isinstance(part, nn.modules.instancenorm._InstanceNorm) and part.track_running_stats
     return isinstance(part, _OF_TRAINING) or drops or bool(tracks)
+
+
+def read_tensor(X: Any, where: str, name: str) -> Tensor:
+    """What the user gave as a tensor of real numbers, without a copy where that can be."""
+    tensor = X.detach() if isinstance(X, torch.Tensor) else _from_array(X, where, name)
+    if tensor.layout != torch.strided or tensor.is_nested or tensor.is_meta or tensor.is_quantized:
+        raise InvalidInputError(
+            f"{where}: {name} must be a dense tensor, with values; got one of {tensor.dtype}, "
+            f"{tensor.layout}, on the device {tensor.device}. Of a sparse one, give {name}.to_dense()."
+        )
+    if tensor.is_complex() or tensor.dtype == torch.bool:
+        raise InvalidInputError(f"{where}: {name} must hold real numbers; got {tensor.dtype}.")
+    return tensor
+
+
+def _from_array(X: Any, where: str, name: str) -> Tensor:
+    table = None if column_names(X, where, name) is None else open_table(X, where=where, name=name)
+    try:
+        array = np.asarray(None if np.ma.is_masked(X) else X)
+        if table is not None and array.dtype.kind == "O":  # columns of several kinds
+            array = table.to_array()
+        return torch.from_numpy(plain(array))
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"{where}: {name} must be a tensor or an array of numbers; got {type(X).__name__}."
+        ) from None
 
 
 def to_numpy(tensor: Tensor) -> NDArray[Any]:
