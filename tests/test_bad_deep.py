@@ -58,10 +58,19 @@ def test_images_of_another_size() -> None:
 
 def test_images_whose_channels_come_last() -> None:
     assert message(small(), X.transpose(0, 2, 3, 1)) == (
-        "explain: X must have channels before places, (n, channels, ...), as torch has them; got shape "
-        "(3, 8, 8, 3), float32, channels last. For images, X.transpose(0, 3, 1, 2) of an array, "
-        "X.permute(0, 3, 1, 2) of a tensor."
+        "explain: the encoder cannot take X of shape (3, 8, 8, 3), float32: Given groups=1, weight of size "
+        "[4, 3, 3, 3], expected input[3, 8, 8, 3] to have 3 channels, but got 8 channels instead. The "
+        "channels seem to come last; in torch they come before places, (n, channels, ...). For images, "
+        "X.transpose(0, 3, 1, 2) of an array, X.permute(0, 3, 1, 2) of a tensor."
     )
+
+
+def test_encoders_that_bring_the_channels_forward_themselves_are_taken() -> None:
+    within = small()
+    encoder = forward_of(lambda x: within(x.permute(0, 3, 1, 2)), within)
+    exp = wc.explain(DeepClustering(encoder, HEAD), X.transpose(0, 2, 3, 1))
+    expected = wc.explain(DeepClustering(within, HEAD), X).relevance.transpose(0, 2, 3, 1)
+    assert np.allclose(exp.relevance, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("bounds", [None, (-2.0, 2.0)])
@@ -542,6 +551,17 @@ def test_relevance_of_any_layout_is_taken() -> None:
     expected = lrp(encoder, x, given)
     for same in (given[::-1].copy()[::-1], pd.DataFrame(given), torch.tensor(given, requires_grad=True)):
         assert torch.equal(lrp(encoder, x, same), expected)
+
+
+def test_spatial_clusters_read_where_nothing_is() -> None:
+    assert refused(lambda: wc.deep.spatial_clusters(conv_net(), X[0], "2", 2, units="pixels")) == (
+        "spatial_clusters: units must be one of None, 'channels', 'places'; got 'pixels'."
+    )
+    assert refused(lambda: wc.deep.spatial_clusters(conv_net(), X[0], "2", 2, bounds=(50, 60))).startswith(
+        "spatial_clusters: image must lie within the bounds of the DeepClustering; input 0 does not, with"
+    )
+    with pytest.raises(TypeError, match=r"spatial_clusters\(\) got an unexpected keyword argument 'target'"):
+        wc.deep.spatial_clusters(conv_net(), X[0], "2", 2, target=1)  # type: ignore[call-arg]
 
 
 def test_spatial_clusters_of_what_has_too_few_places() -> None:

@@ -168,6 +168,16 @@ def test_one_image_without_a_batch_is_one(images: torch.Tensor) -> None:
     np.testing.assert_array_equal(one.relevance, batch.relevance)
 
 
+def test_an_image_is_encoded_once_to_cluster_its_places_and_once_to_explain_them(
+    images: torch.Tensor,
+) -> None:
+    torch.manual_seed(0)
+    encoder, runs = nn.Sequential(nn.Conv2d(1, 6, 3), nn.ReLU()).eval(), []
+    encoder.register_forward_hook(lambda *_: runs.append(1))
+    wc.deep.spatial_clusters(encoder, images[0], None, 2)
+    assert len(runs) == 2
+
+
 def test_more_clusters_than_places_is_an_error(images: torch.Tensor) -> None:
     encoder = nn.Sequential(nn.Conv2d(1, 6, 7), nn.ReLU()).eval()
     message = (

@@ -126,6 +126,10 @@ class Encoder:
         return next(real, None)
 
     @property
+    def _first_convolution(self) -> Any:
+        return next((part for part in self.module.modules() if isinstance(part, _CONVOLUTIONS)), None)
+
+    @property
     def _looks_up(self) -> bool:
         """Whether whole numbers may be places in a table rather than values."""
         return any(isinstance(part, nn.Embedding) for part in self.module.modules())
@@ -276,24 +280,15 @@ class Encoder:
             )
 
     def _check_images(self, inputs: Inputs) -> None:
-        """Raise for bytes, and for channels that come last."""
-        first = next((part for part in self.module.modules() if isinstance(part, _CONVOLUTIONS)), None)
-        tensor = inputs.tensor
-        if first is None or tensor.ndim != first.weight.ndim:
+        """Raise for bytes."""
+        first = self._first_convolution
+        if first is None or inputs.tensor.ndim != first.weight.ndim:
             return
-        if not tensor.is_floating_point():
+        if not inputs.tensor.is_floating_point():
             raise InvalidInputError(
                 f"{inputs.where}: {inputs.name} must be images of real numbers, scaled and normalised as "
                 f"those that the encoder was trained on; got {inputs.describe()}. For bytes of an encoder "
                 "trained on ImageNet, wc.deep.normalize(images)."
-            )
-        channels = first.in_channels
-        if tensor.shape[1] != channels and tensor.shape[-1] == channels:
-            raise InvalidInputError(
-                f"{inputs.where}: {inputs.name} must have channels before places, (n, channels, ...), as "
-                f"torch has them; got {inputs.describe()}, channels last. For images, "
-                f"{inputs.name}.transpose(0, 3, 1, 2) of an array, {inputs.name}.permute(0, 3, 1, 2) of a "
-                "tensor."
             )
 
     def _check_runs(self, inputs: Inputs) -> None:
@@ -328,9 +323,25 @@ class Encoder:
             reason = str(error).strip().partition("\n")[0].rstrip(".")
             raise InvalidInputError(
                 f"{inputs.where}: the encoder cannot take {inputs.name} of {inputs.describe()}: {reason}. "
-                "Give inputs of the size, the order of axes and the dtype that it was trained on; of a "
-                f"single one, {inputs.name}[None]."
+                f"{self._advice(inputs)}"
             ) from error
+
+    def _advice(self, inputs: Inputs) -> str:
+        """What to do about inputs that the encoder cannot take."""
+        first, shape, name = self._first_convolution, inputs.tensor.shape, inputs.name
+        if (
+            first is not None
+            and len(shape) == first.weight.ndim
+            and shape[1] != first.in_channels == shape[-1]
+        ):
+            return (
+                "The channels seem to come last; in torch they come before places, (n, channels, ...). For "
+                f"images, {name}.transpose(0, 3, 1, 2) of an array, {name}.permute(0, 3, 1, 2) of a tensor."
+            )
+        return (
+            "Give inputs of the size, the order of axes and the dtype that it was trained on; of a single "
+            f"one, {name}[None]."
+        )
 
 
 _OF_TRAINING = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd, nn.RReLU)

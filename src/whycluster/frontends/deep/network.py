@@ -138,9 +138,22 @@ class DeepNetwork(Network):
 
     def explain(self, X: Any, *, at: Any = None, units: Any = None, **question: Any) -> Any:
         """Explain each input; `whycluster.explain` says what the parameters mean."""
-        self._check_reading(at, units, question.pop("feature_names", None))
+        check_reading(self.encoder, at, units, "explain")
+        if question.pop("feature_names", None) is not None:
+            raise InvalidInputError("explain: feature_names is for tables; an encoder's inputs have none.")
         inputs = Inputs.open(X, "explain")
-        rows, arranged = self._points(inputs)
+        return self.explain_points(inputs, *self._points(inputs), at, units, **question)
+
+    def explain_points(
+        self,
+        inputs: Inputs,
+        rows: NDArray[Any],
+        arranged: Arrangement,
+        at: str | None,
+        units: str | None,
+        **question: Any,
+    ) -> Any:
+        """Explain each input, whose features are at hand as points."""
         self._check_bounds(inputs)
         if question.get("background") is not None:
             question["background"] = self.points(question["background"], "explain", "background")[0]
@@ -148,9 +161,9 @@ class DeepNetwork(Network):
         parts = _by_cluster(found) if self.spatial else [found.relevance.__getitem__]
         relevance, axis = self._go_down(inputs, rows, arranged, parts, at, units)
         if not self.spatial:
-            return DeepExplanation.of_features(found, relevance[0], X, at, units, axis)
+            return DeepExplanation.of_features(found, relevance[0], inputs.native, at, units, axis)
         cluster = found._cluster.reshape(-1, *arranged.places)
-        return SpatialExplanation(np.stack(relevance, axis=1), cluster, found, X, at, units, axis)
+        return SpatialExplanation(np.stack(relevance, axis=1), cluster, found, inputs.native, at, units, axis)
 
     def _points(self, inputs: Inputs) -> tuple[NDArray[Any], Arrangement]:
         return points_of(self.encoder, inputs, self.spatial, self.normalize, self._check_width)
@@ -212,16 +225,6 @@ class DeepNetwork(Network):
         low, high = self._bounds.spread(trace.input.value)  # of the shape of the inputs, whatever comes first
         return with_bounds(composite, ZB(low[0].cpu(), high[0].cpu()))
 
-    def _check_reading(self, at: Any, units: Any, feature_names: Any) -> None:
-        if at is not None:
-            self.encoder.check_layer(at, "explain", "at")
-        if units not in UNITS:
-            raise InvalidInputError(
-                f"explain: units must be one of {', '.join(map(repr, UNITS))}; got {units!r}."
-            )
-        if feature_names is not None:
-            raise InvalidInputError("explain: feature_names is for tables; an encoder's inputs have none.")
-
     def _check_bounds(self, inputs: Inputs) -> None:
         if self._bounds is None:
             return
@@ -238,6 +241,16 @@ class DeepNetwork(Network):
                     f"{float(inputs.tensor[row].max()):.4g}. Normalise images as the bounds say, or leave "
                     "bounds out."
                 )
+
+
+def check_reading(encoder: Encoder, at: Any, units: Any, where: str) -> None:
+    """Raise unless ``at`` is a layer, and ``units`` can be added up to."""
+    if at is not None:
+        encoder.check_layer(at, where, "at")
+    if units not in UNITS:
+        raise InvalidInputError(
+            f"{where}: units must be one of {', '.join(map(repr, UNITS))}; got {units!r}."
+        )
 
 
 def points_of(
