@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from whycluster.errors import InvalidInputError, UnsupportedModelError
+from whycluster.frames import build_frame
 from whycluster.frontends.deep.composites import Composite, composite_of, with_bounds
 from whycluster.frontends.deep.encoder import Encoder, Inputs, to_numpy
 from whycluster.frontends.deep.explanation import UNITS, DeepExplanation, SpatialExplanation, channel_axis
@@ -18,6 +19,7 @@ from whycluster.frontends.deep.lrp import Trace
 from whycluster.frontends.deep.rules import ZB, Tensor
 from whycluster.network import Network
 from whycluster.progress import Progress
+from whycluster.table import column_names
 
 _AGREES = {torch.float64: 1e-6, torch.float32: 1e-3}  # of the largest feature; half precision: less
 _AGREES_ROUGHLY = 3e-2
@@ -157,7 +159,7 @@ class DeepNetwork(Network):
         self._check_bounds(inputs)
         if question.get("background") is not None:
             question["background"] = self.points(question["background"], "explain", "background")[0]
-        found = self.last.explain(rows, **question)
+        found = self.last.explain(rows if self.spatial else self._named(rows, inputs), **question)
         parts = _by_cluster(found) if self.spatial else [found.relevance.__getitem__]
         relevance, axis = self._go_down(inputs, rows, arranged, parts, at, units)
         if not self.spatial:
@@ -167,6 +169,13 @@ class DeepNetwork(Network):
 
     def _points(self, inputs: Inputs) -> tuple[NDArray[Any], Arrangement]:
         return points_of(self.encoder, inputs, self.spatial, self.normalize, self._check_width)
+
+    def _named(self, rows: NDArray[Any], inputs: Inputs) -> Any:
+        """Points of inputs that came in a frame as such a frame too, which keeps its index."""
+        if column_names(inputs.native, inputs.where, inputs.name) is None:
+            return rows
+        names = self.last.feature_names or [f"x{i}" for i in range(rows.shape[1])]
+        return build_frame(dict(zip(names, rows.T, strict=True)), inputs.native, None, inputs.where)
 
     def _check_width(self, shape: tuple[int, ...], where: str) -> int:
         """How many features a point has; raise if those of one input, of this shape, do not fit."""
