@@ -307,6 +307,17 @@ def test_encoders_whose_features_vary_in_number() -> None:
     )
 
 
+def test_encoders_whose_weights_are_not_made_yet_stay_as_they_are() -> None:
+    encoder = nn.LazyLinear(5)
+    expected = (
+        "the encoder must have its weights; those of a lazy layer are made when it is first run. Run it, and "
+        "train it, first."
+    )
+    assert message(encoder, np.ones((3, 4))) == f"explain: {expected}"
+    assert refused(lambda: lrp(encoder, torch.ones(3, 4), lambda y: y)) == f"lrp: {expected}"
+    assert encoder.has_uninitialized_params()
+
+
 # ---- layers
 
 
@@ -408,6 +419,21 @@ def test_features_of_another_width_than_the_head() -> None:
     assert message(small(), X, np.eye(7), layer="0", spatial=True) == f"{first} 7; it gives 4 x 6 x 6. {fit}"
     assert message(small(), X, HEAD, spatial=True) == (
         f"{first} 5; it gives 5. These have no places; name an earlier layer, or leave spatial out."
+    )
+
+
+def test_heads_without_values() -> None:
+    encoder, spoilt = small(), nn.Linear(5, 3)
+    torch.nn.init.constant_(spoilt.bias, torch.nan)
+    assert refused(lambda: DeepClustering(encoder, spoilt)) == (
+        "DeepClustering: head.bias must be finite; it holds values that are not."
+    )
+    rest = "must be a dense tensor, with values; got one of torch.float32, torch.strided, on the device meta."
+    assert refused(lambda: DeepClustering(encoder, nn.Linear(5, 3, device="meta"))) == (
+        f"DeepClustering: head.weight {rest} Of a sparse one, give head.weight.to_dense()."
+    )
+    assert refused(lambda: DeepClustering(encoder, torch.ones(3, 5, device="meta"))) == (
+        f"DeepClustering: head {rest} Of a sparse one, give head.to_dense()."
     )
 
 

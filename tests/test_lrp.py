@@ -1247,6 +1247,21 @@ def test_zeros_of_a_shape_are_constants_and_maxima_with_them_a_relu() -> None:
     assert lrp(written, x, given).tolist() == given
 
 
+def test_heads_that_share_keys_and_values() -> None:
+    def attend(x: Tensor, repeat: bool) -> Tensor:
+        q = x.view(-1, 5, 4, 2).transpose(1, 2)
+        few = q[:, :2] * 0.5
+        if repeat:
+            few = few.repeat_interleave(2, 1)
+            return F.scaled_dot_product_attention(q, few, few)
+        return F.scaled_dot_product_attention(q, few, few, enable_gqa=True)
+
+    x = torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(0))
+    found = lrp(forward_of(lambda x: attend(x, repeat=False)), x, lambda y: y)
+    assert torch.allclose(found, lrp(forward_of(lambda x: attend(x, repeat=True)), x, lambda y: y), atol=1e-5)
+    assert found.sum().item() == pytest.approx(attend(x, repeat=True).sum().item(), rel=1e-4)
+
+
 def test_what_weighs_ends_at_weights() -> None:
     weight = torch.ones(4, 4)
 

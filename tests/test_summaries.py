@@ -50,6 +50,11 @@ def activation_of(encoder: torch.nn.Module, image: Array) -> Array:
         return np.asarray(encoder[:4](torch.from_numpy(image[None]))[0].numpy())
 
 
+def test_an_image_may_be_a_list(encoder: torch.nn.Module, images: Array) -> None:
+    listed = feature_maps(encoder, images[0].tolist(), LAYER, 2)
+    assert_allclose(listed, feature_maps(encoder, images[0], LAYER, 2), rtol=1e-5, atol=1e-6)
+
+
 def test_feature_maps_are_those_of_the_channels_with_the_greatest_activation(
     encoder: torch.nn.Module, images: Array
 ) -> None:

@@ -239,7 +239,8 @@ def _open(
 
 def _one(image: Any, where: str) -> Any:
     """A batch of the one image."""
-    shape = tuple(np.shape(image))
+    image = image if hasattr(image, "shape") else np.asarray(image)
+    shape = tuple(image.shape)
     if len(shape) != 3:
         raise InvalidInputError(
             f"{where}: image must be a single one, of shape (channels, H, W); got {shape}."

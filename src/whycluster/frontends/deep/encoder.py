@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from whycluster.arrays import plain
 from whycluster.errors import InvalidInputError, WhyClusterError
@@ -264,6 +265,11 @@ class Encoder:
 
     def check(self, inputs: Inputs) -> None:
         """Raise for what would give features, but not those that are meant."""
+        if any(map(is_lazy, (*self.module.parameters(), *self.module.buffers()))):
+            raise InvalidInputError(
+                f"{inputs.where}: the encoder must have its weights; those of a lazy layer are made when it "
+                "is first run. Run it, and train it, first."
+            )
         for name, part in self.module.named_modules():
             if getattr(part, "training", False) and _changes_in_training(part):
                 raise InvalidInputError(

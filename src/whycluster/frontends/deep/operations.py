@@ -460,13 +460,20 @@ def _attention(operation: Operation, R: Tensor, setting: Setting) -> Shares:
     """Attention is a mean of the values, whose weights are held constant."""
     called = operation.called
     q, k = (_value(called[name], R.dtype) for name in ("query", "key"))
+    n_shared = q.shape[1] // k.shape[1]  # how many heads of queries share keys and values; mostly 1
+    k = k.repeat_interleave(n_shared, 1)
     mask = called.get("attn_mask", called.get("attn_bias"))
     if isinstance(mask, Variable) or (mask is not None and mask.is_floating_point()):
         mask = _value(mask, R.dtype)
 
     def attend(v: Tensor) -> Tensor:
         return functional.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, is_causal=called["is_causal"], scale=called.get("scale")
+            q,
+            k,
+            v.repeat_interleave(n_shared, 1),
+            attn_mask=mask,
+            is_causal=called["is_causal"],
+            scale=called.get("scale"),
         )
 
     if isinstance(called["value"], Variable):
