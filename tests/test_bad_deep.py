@@ -282,6 +282,7 @@ def test_encoders_that_change_from_run_to_run() -> None:
         (lambda x: {"features": x}, "no tensor"),
         (lambda x: x.mean(), "shape ()"),
         (lambda x: x[:1], "shape (1, 3, 8, 8)"),
+        (lambda x: x[:, :0], "shape (3, 0, 8, 8)"),
     ],
 )
 def test_encoders_that_give_no_features(forward: Callable[[Tensor], Any], got: str) -> None:

@@ -228,7 +228,7 @@ class Encoder:
     def forward(self, batch: Tensor, where: str) -> Tensor:
         """The features of one batch; ``where`` is the function that wants them, for messages."""
         features = first_tensor(self._run(batch, where))
-        if features is None or features.ndim < 2 or len(features) != len(batch):
+        if features is None or features.ndim < 2 or len(features) != len(batch) or not features.numel():
             got = "no tensor" if features is None else f"shape {tuple(features.shape)}"
             raise InvalidInputError(
                 f"{where}: the encoder must give features whose first axis counts its inputs; of "
