@@ -1247,6 +1247,11 @@ def test_zeros_of_a_shape_are_constants_and_maxima_with_them_a_relu() -> None:
     assert lrp(written, x, given).tolist() == given
 
 
+def test_patches_that_overlap_are_sums() -> None:
+    x = torch.rand(2, 12, 9, generator=torch.Generator().manual_seed(0))
+    assert torch.allclose(lrp(nn.Fold(4, 2), x, lambda y: y), x)  # of what is positive, in proportion
+
+
 def test_heads_that_share_keys_and_values() -> None:
     def attend(x: Tensor, repeat: bool) -> Tensor:
         q = x.view(-1, 5, 4, 2).transpose(1, 2)

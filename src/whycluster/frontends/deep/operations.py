@@ -362,7 +362,7 @@ def _with_constant(operation: Operation, R: Tensor, setting: Setting) -> Shares:
 @_for(
     "mean sum avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool1d "
     "upsample_linear1d upsample_bilinear2d upsample_trilinear3d _upsample_bilinear2d_aa "
-    "cumsum",
+    "cumsum col2im",
     Keep.INPUTS,
 )
 def _in_proportion(operation: Operation, R: Tensor, setting: Setting) -> Shares:
