@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from numpy.typing import NDArray
@@ -15,7 +16,8 @@ from torch.nn import functional as F  # noqa: N812  # as everybody calls it
 
 import whycluster as wc
 from tests.deep_networks import OwnResidual, ResNet18, conv_net, forward_of, images, mlp, settled
-from whycluster.deep import Composite, DeepClustering, Epsilon, Gamma, lrp
+from whycluster.deep import ZB, Composite, DeepClustering, Epsilon, Gamma, lrp
+from whycluster.evaluation.summaries import feature_maps
 
 Array = NDArray[Any]
 Tensor = torch.Tensor
@@ -56,10 +58,19 @@ def test_images_of_another_size() -> None:
 
 def test_images_whose_channels_come_last() -> None:
     assert message(small(), X.transpose(0, 2, 3, 1)) == (
-        "explain: X must have channels before places, (n, channels, ...), as torch has them; got shape "
-        "(3, 8, 8, 3), float32, channels last. For images, X.transpose(0, 3, 1, 2) of an array, "
-        "X.permute(0, 3, 1, 2) of a tensor."
+        "explain: the encoder cannot take X of shape (3, 8, 8, 3), float32: Given groups=1, weight of size "
+        "[4, 3, 3, 3], expected input[3, 8, 8, 3] to have 3 channels, but got 8 channels instead. The "
+        "channels seem to come last; in torch they come before places, (n, channels, ...). For images, "
+        "X.transpose(0, 3, 1, 2) of an array, X.permute(0, 3, 1, 2) of a tensor."
     )
+
+
+def test_encoders_that_bring_the_channels_forward_themselves_are_taken() -> None:
+    within = small()
+    encoder = forward_of(lambda x: within(x.permute(0, 3, 1, 2)), within)
+    exp = wc.explain(DeepClustering(encoder, HEAD), X.transpose(0, 2, 3, 1))
+    expected = wc.explain(DeepClustering(within, HEAD), X).relevance.transpose(0, 2, 3, 1)
+    assert np.allclose(exp.relevance, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("bounds", [None, (-2.0, 2.0)])
@@ -124,10 +135,49 @@ def test_no_inputs_or_a_single_row(shape: tuple[int, ...]) -> None:
     [([[1.0, 2.0], [3.0]], "list"), (["a", "b"], "list"), (None, "NoneType"), (np.array([{}]), "ndarray")],
 )
 def test_inputs_that_are_no_array(values: Any, kind: str) -> None:
-    assert message(mlp(), values) == (
-        "explain: X must be a tensor or an array of numbers, one input of the encoder for each place of its "
-        f"first axis; got {kind}."
+    assert message(mlp(), values) == (f"explain: X must be a tensor or an array of numbers; got {kind}.")
+
+
+def test_tensors_without_values_of_their_own() -> None:
+    dense = torch.ones(3, 6)
+    for values, got in (
+        (dense.to_sparse(), "torch.float32, torch.sparse_coo, on the device cpu"),
+        (dense.to("meta"), "torch.float32, torch.strided, on the device meta"),
+    ):
+        rest = f"must be a dense tensor, with values; got one of {got}. Of a sparse one, give"
+        for name, parameter, call in (
+            ("explain", "X", lambda x: wc.explain(DeepClustering(mlp(), HEAD), x)),
+            ("assign", "X", lambda x: DeepClustering(mlp(), HEAD).predict(x)),
+            ("features", "X", lambda x: wc.deep.features(mlp(), x)),
+            ("lrp", "x", lambda x: lrp(mlp(), x, lambda y: y)),
+            ("lrp", "relevance", lambda x: lrp(mlp(), dense, x)),
+        ):
+            assert refused(lambda call=call, values=values: call(values)) == (  # type: ignore[misc]
+                f"{name}: {parameter} {rest} {parameter}.to_dense()."
+            )
+        assert refused(lambda values=values: wc.deep.fit_scan(values, 2)) == (  # type: ignore[misc]
+            "fit_scan: features must be numbers in two dimensions (n, d); got Tensor that cannot be read as "
+            "such."
+        )
+
+
+def test_frames_with_columns_that_are_no_numbers() -> None:
+    frame = pd.DataFrame(np.ones((3, 6)), columns=list("abcdef"))
+    text = (
+        "must have only numeric or boolean columns; got 'c' (String). Encode them as numbers (objects that "
     )
+    assert message(mlp(), frame.assign(c=["u", "v", "w"])).startswith(f"explain: X {text}")
+    assert refused(lambda: wc.deep.features(mlp(), frame.assign(c="u"))).startswith(f"features: X {text}")
+    missing = frame.assign(c=pd.array([1, None, 2], dtype="Int64"))
+    assert message(mlp(), missing) == "explain: X must be finite; input 1 holds values that are not."
+    flags, model = frame.assign(c=[True, False, True]), DeepClustering(mlp(), HEAD)
+    numbers = wc.explain(model, flags.astype(float))
+    assert np.allclose(wc.explain(model, flags).relevance, numbers.relevance, rtol=1e-5, atol=1e-6)
+
+
+def test_values_behind_a_mask_are_not_taken() -> None:
+    masked = np.ma.masked_greater(np.arange(12.0).reshape(2, 6), 10)
+    assert message(mlp(), masked) == ("explain: X must be a tensor or an array of numbers; got MaskedArray.")
 
 
 @pytest.mark.parametrize(
@@ -203,7 +253,7 @@ def test_encoders_that_draw_random_numbers(forward: Callable[[Tensor], Tensor], 
     assert message(encoder, X) == f"explain: {expected}"
     assert refused(lambda: wc.deep.features(encoder, X)) == f"features: {expected}"
     assert refused(lambda: DeepClustering(encoder, HEAD).predict(X)) == f"assign: {expected}"
-    same = "explain: the encoder must give the same features each time it is run, but"
+    same = "lrp: the encoder must give the same features each time it is run, but"
     advice = "Call encoder.eval(), and leave nothing random in its forward."
     x = torch.from_numpy(X)
     assert refused(lambda: lrp(encoder, x, lambda y: y)) == (
@@ -232,6 +282,7 @@ def test_encoders_that_change_from_run_to_run() -> None:
         (lambda x: {"features": x}, "no tensor"),
         (lambda x: x.mean(), "shape ()"),
         (lambda x: x[:1], "shape (1, 3, 8, 8)"),
+        (lambda x: x[:, :0], "shape (3, 0, 8, 8)"),
     ],
 )
 def test_encoders_that_give_no_features(forward: Callable[[Tensor], Any], got: str) -> None:
@@ -255,6 +306,17 @@ def test_encoders_whose_features_vary_in_number() -> None:
     assert message(encoder, values, batch_size=2) == (
         "explain: the encoder must give features of one shape; got (5,) and, from input 2 on, (6,)."
     )
+
+
+def test_encoders_whose_weights_are_not_made_yet_stay_as_they_are() -> None:
+    encoder = nn.LazyLinear(5)
+    expected = (
+        "the encoder must have its weights; those of a lazy layer are made when it is first run. Run it, and "
+        "train it, first."
+    )
+    assert message(encoder, np.ones((3, 4))) == f"explain: {expected}"
+    assert refused(lambda: lrp(encoder, torch.ones(3, 4), lambda y: y)) == f"lrp: {expected}"
+    assert encoder.has_uninitialized_params()
 
 
 # ---- layers
@@ -307,6 +369,37 @@ def test_layers_that_do_not_run() -> None:
     )
 
 
+def test_messages_begin_with_the_function_that_was_called() -> None:
+    used, aside, x = small(), nn.Linear(2, 2), torch.from_numpy(X)
+    encoder = forward_of(used, used, aside)
+    for name, call in (
+        ("features", lambda: wc.deep.features(encoder, x, layer="parts.1")),
+        ("spatial_clusters", lambda: wc.deep.spatial_clusters(encoder, x, "parts.1", 2)),
+        ("assign", lambda: DeepClustering(encoder, HEAD, layer="parts.1").predict(x)),
+        ("to_torch", lambda: wc.neuralize(DeepClustering(encoder, HEAD, layer="parts.1")).to_torch()(x)),
+    ):
+        assert refused(call) == (
+            f"{name}: the layer 'parts.1' of the encoder must take part in its forward pass; it does not."
+        )
+    assert refused(lambda: wc.deep.features(forward_of(lambda x: x.mean()), x)) == (
+        "features: the encoder must give features whose first axis counts its inputs; of 3 inputs it gives "
+        "shape (). Name a layer that does: layer=...; of a single input, give X[None]."
+    )
+    assert refused(lambda: lrp(encoder, x, lambda y: y, at="parts.1")) == (
+        "lrp: at must be a layer that runs once on the way to the features; 'parts.1' runs 0 times."
+    )
+    nowhere = Composite([("zzz", Gamma())])
+    expected = "the rules of a Composite must be for places that the encoder has; 'zzz' is none of its"
+    assert refused(lambda: lrp(small(), x, lambda y: y, rules=nowhere)).startswith(f"lrp: {expected}")
+    assert refused(lambda: feature_maps(small(), X[0], "0", rules=nowhere)).startswith(
+        f"feature_maps: {expected}"
+    )
+    constant = forward_of(lambda x: torch.ones(len(x), 5))
+    assert refused(lambda: lrp(constant, x, lambda y: y)) == (
+        "lrp: the features that the encoder gives do not depend on its input."
+    )
+
+
 def test_what_comes_after_the_layer_need_not_fit() -> None:
     encoder = nn.Sequential(small(), nn.Linear(99, 2))
     assert wc.explain(DeepClustering(encoder, HEAD, layer="0"), X).relevance.shape == X.shape
@@ -327,6 +420,21 @@ def test_features_of_another_width_than_the_head() -> None:
     assert message(small(), X, np.eye(7), layer="0", spatial=True) == f"{first} 7; it gives 4 x 6 x 6. {fit}"
     assert message(small(), X, HEAD, spatial=True) == (
         f"{first} 5; it gives 5. These have no places; name an earlier layer, or leave spatial out."
+    )
+
+
+def test_heads_without_values() -> None:
+    encoder, spoilt = small(), nn.Linear(5, 3)
+    torch.nn.init.constant_(spoilt.bias, torch.nan)
+    assert refused(lambda: DeepClustering(encoder, spoilt)) == (
+        "DeepClustering: head.bias must be finite; it holds values that are not."
+    )
+    rest = "must be a dense tensor, with values; got one of torch.float32, torch.strided, on the device meta."
+    assert refused(lambda: DeepClustering(encoder, nn.Linear(5, 3, device="meta"))) == (
+        f"DeepClustering: head.weight {rest} Of a sparse one, give head.weight.to_dense()."
+    )
+    assert refused(lambda: DeepClustering(encoder, torch.ones(3, 5, device="meta"))) == (
+        f"DeepClustering: head {rest} Of a sparse one, give head.to_dense()."
     )
 
 
@@ -406,6 +514,16 @@ def test_rules_that_are_none() -> None:
     )
     assert refused(lambda: Composite([("first", 3)])) == f"{pairs} ('first', 3)."  # type: ignore[list-item]
     assert refused(lambda: Composite(default="gamma")) == f"{pairs} ('', 'gamma')."  # type: ignore[arg-type]
+    assert refused(lambda: Composite(Gamma())) == f"{pairs} Gamma(gamma=0.25)."  # type: ignore[arg-type]
+    assert refused(lambda: Composite(None)) == f"{pairs} None."  # type: ignore[arg-type]
+
+
+def test_rules_that_can_be_gone_through_once_are_kept() -> None:
+    pairs = [("first", Epsilon()), ("linear", Gamma(0.1))]
+    once: Any = Composite(iter(pairs))  # type: ignore[arg-type]  # a list is asked for, but this is as good
+    assert once == Composite(pairs)
+    pairs.clear()
+    assert len(once.rules) == 2
 
 
 def test_inputs_outside_the_bounds() -> None:
@@ -419,11 +537,21 @@ def test_inputs_outside_the_bounds() -> None:
 
 
 def test_bounds_that_are_none() -> None:
+    ends = (
+        "ZB: low and high must be finite numbers, as many of the one as of the other, and low no greater "
+        "than high; got"
+    )
     assert refused(lambda: DeepClustering(small(), HEAD, bounds=(0, 1, 2))) == (  # type: ignore[arg-type]
         "DeepClustering: bounds must be two, the least and the greatest; got (0, 1, 2)."
     )
-    assert refused(lambda: DeepClustering(small(), HEAD, bounds=(1, 0))) == (
-        "ZB: low and high must be finite, and low no greater than high; got 1 and 0."
+    assert refused(lambda: DeepClustering(small(), HEAD, bounds=(1, 0))) == (f"{ends} 1 and 0.")
+    assert refused(lambda: DeepClustering(small(), HEAD, bounds=("a", "b"))) == f"{ends} 'a' and 'b'."
+    assert refused(lambda: DeepClustering(small(), HEAD, bounds=(0, 1j))) == f"{ends} 0 and 1j."
+    assert refused(lambda: ZB([0, 0], [1, 1, 1])) == f"{ends} [0, 0] and [1, 1, 1]."
+    learned = torch.full((3,), -9.0, requires_grad=True)
+    exp: Any = wc.explain(DeepClustering(small(), HEAD, bounds=(learned, 9)), X)
+    assert np.array_equal(
+        exp.relevance, wc.explain(DeepClustering(small(), HEAD, bounds=(-9, 9)), X).relevance
     )
     assert message(small(), X, bounds=([-9, -9], [9, 9])) == (
         "ZB: low and high must be numbers, one for each channel, or of the shape (3, 8, 8) of one input; "
@@ -435,6 +563,32 @@ def test_relevance_of_another_shape_than_the_features() -> None:
     assert refused(lambda: lrp(small(), torch.from_numpy(X), torch.ones(3, 4))) == (
         "lrp: relevance must be of the shape of what the module gives, (3, 5); got (3, 4)."
     )
+    x = torch.from_numpy(X)
+    for relevance in (None, lambda _: None):
+        assert refused(lambda relevance=relevance: lrp(small(), x, relevance)) == (  # type: ignore[misc]
+            "lrp: relevance must be a tensor or an array of numbers; got NoneType."
+        )
+    assert refused(lambda: lrp(small(), x, torch.full((3, 5), torch.nan))) == (
+        "lrp: relevance must be finite; it holds values that are not."
+    )
+
+
+def test_relevance_of_any_layout_is_taken() -> None:
+    encoder, x, given = small(), torch.from_numpy(X), np.arange(15.0, dtype=np.float32).reshape(3, 5)
+    expected = lrp(encoder, x, given)
+    for same in (given[::-1].copy()[::-1], pd.DataFrame(given), torch.tensor(given, requires_grad=True)):
+        assert torch.equal(lrp(encoder, x, same), expected)
+
+
+def test_spatial_clusters_read_where_nothing_is() -> None:
+    assert refused(lambda: wc.deep.spatial_clusters(conv_net(), X[0], "2", 2, units="pixels")) == (
+        "spatial_clusters: units must be one of None, 'channels', 'places'; got 'pixels'."
+    )
+    assert refused(lambda: wc.deep.spatial_clusters(conv_net(), X[0], "2", 2, bounds=(50, 60))).startswith(
+        "spatial_clusters: image must lie within the bounds of the DeepClustering; input 0 does not, with"
+    )
+    with pytest.raises(TypeError, match=r"spatial_clusters\(\) got an unexpected keyword argument 'target'"):
+        wc.deep.spatial_clusters(conv_net(), X[0], "2", 2, target=1)  # type: ignore[call-arg]
 
 
 def test_spatial_clusters_of_what_has_too_few_places() -> None:

@@ -192,6 +192,10 @@ def test_whole_numbers_are_refused_where_predict_rounds_them() -> None:
     )
     same = np.flatnonzero(predicted == nearest)[:10]
     assert (wc.explain(model, whole[same]).relevance == wc.explain(model, X[same]).relevance).all()
+    brief = torch.tensor(X[:10], dtype=torch.bfloat16)  # which holds these numbers exactly
+    assert (
+        wc.explain(model, brief).relevance == wc.explain(model, X[:10].astype(np.float32)).relevance
+    ).all()
 
 
 @pytest.mark.parametrize("kind", MODELS)

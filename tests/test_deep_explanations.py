@@ -68,6 +68,55 @@ def test_a_frame_is_explained_by_its_columns(wine: pd.DataFrame, table_model: wc
     assert shown[-1].startswith("7 more")
 
 
+def test_rows_keep_their_names_in_the_features_too(
+    wine: pd.DataFrame, table_model: wc.deep.DeepClustering
+) -> None:
+    named = wine.set_index(pd.Index([f"bottle {i}" for i in range(len(wine))]))
+    exp: Any = wc.explain(table_model, named)
+    assert exp.features.to_frame().index.equals(named.index)
+    assert exp.features[[5, 2]].to_frame().index.tolist() == ["bottle 5", "bottle 2"]
+    assert exp.tell(7).startswith("Input bottle 7 is in cluster")
+    assert exp.features.tell(7).startswith("Row bottle 7 is in cluster")
+    plain: Any = wc.explain(table_model, wine.to_numpy())
+    np.testing.assert_allclose(exp.features.relevance, plain.features.relevance, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "convert", [lambda x: x, pl.from_pandas, np.asarray, lambda x: torch.tensor(x.values)]
+)
+def test_the_summary_of_a_table_is_in_its_columns(
+    wine: pd.DataFrame, table_model: wc.deep.DeepClustering, convert: Any
+) -> None:
+    exp: Any = wc.explain(table_model, convert(wine))
+    summary, frame = exp.summary(), exp.to_frame("pandas")
+    means = frame.groupby("cluster").mean().drop(columns=["competitor", "evidence"])
+    np.testing.assert_array_equal(summary.clusters, means.index)
+    np.testing.assert_allclose(summary.relevance, means, rtol=1e-4, atol=1e-6)
+    inside = wine.groupby(exp.cluster).mean()
+    np.testing.assert_allclose(summary.inside, inside, rtol=1e-4, atol=1e-6)
+    assert summary.feature_names == exp.names
+    assert len(exp[:20].summary().to_frame()) == exp[:20].summary().relevance.size
+
+
+def test_what_has_no_columns_has_no_summary(images: torch.Tensor, table_model: Any, wine: Any) -> None:
+    message = (
+        "summary: relevance must be of the columns of a table, which have a mean; it is of {}. In the "
+        "features there is one, exp.features.summary(); of channels or places see "
+        'exp.to_frame().groupby("cluster").mean().'
+    )
+    torch.manual_seed(0)
+    encoder = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten()).eval()
+    model = wc.deep.DeepClustering(encoder, np.eye(3, 144))
+    for of_images, got in (
+        (wc.explain(model, images[:3]), "1 x 8 x 8 values"),
+        (wc.explain(model, images[:3], at="0", units="channels"), "4 channels of layer '0'"),
+    ):
+        with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(message.format(got))}$"):
+            of_images.summary()
+    with pytest.raises(wc.InvalidInputError, match=r"^summary: .* 16 values of layer '0'\. In the features"):
+        wc.explain(table_model, wine, at="0").summary()
+
+
 def test_polars_in_polars_out(wine: pd.DataFrame, table_model: wc.deep.DeepClustering) -> None:
     exp = explain(table_model, pl.from_pandas(wine))
     assert isinstance(exp.to_frame(), pl.DataFrame)
@@ -105,7 +154,7 @@ def test_channels_and_places_have_names(images: torch.Tensor, image_model: wc.de
     np.testing.assert_allclose(by_place.relevance, whole.relevance.sum(1), atol=1e-6)
     np.testing.assert_allclose(by_place.heatmaps, whole.heatmaps, atol=1e-6)
     message = (
-        "names: relevance must be one number for each of some units; it has shape (40, 4, 8, 8). Explain "
+        "to_frame: relevance must be one number for each of some units; it has shape (40, 4, 8, 8). Explain "
         'with units="channels" or units="places".'
     )
     with pytest.raises(wc.InvalidInputError, match=re.escape(message)):
@@ -166,6 +215,16 @@ def test_one_image_without_a_batch_is_one(images: torch.Tensor) -> None:
     one = wc.deep.spatial_clusters(encoder, images[0], None, 2)
     batch = wc.deep.spatial_clusters(encoder, images[:1], None, 2)
     np.testing.assert_array_equal(one.relevance, batch.relevance)
+
+
+def test_an_image_is_encoded_once_to_cluster_its_places_and_once_to_explain_them(
+    images: torch.Tensor,
+) -> None:
+    torch.manual_seed(0)
+    encoder, runs = nn.Sequential(nn.Conv2d(1, 6, 3), nn.ReLU()).eval(), []
+    encoder.register_forward_hook(lambda *_: runs.append(1))
+    wc.deep.spatial_clusters(encoder, images[0], None, 2)
+    assert len(runs) == 2
 
 
 def test_more_clusters_than_places_is_an_error(images: torch.Tensor) -> None:

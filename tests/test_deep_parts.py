@@ -375,6 +375,8 @@ RANGE = (
         (np.zeros((0, 5, 7, 3), np.uint8), SHAPES.format("uint8 of shape (0, 5, 7, 3)")),
         (np.zeros((3, 3, 3), np.int64), SHAPES.format("int64 of shape (3, 3, 3)")),
         ([np.zeros((3, 5, 7)), np.zeros((3, 5, 8))], SHAPES.format("object of shape (0,)")),
+        (torch.zeros(3, 5, 7, device="meta"), SHAPES.format("object of shape (0,)")),
+        (torch.full((3, 2, 2), 255.0, requires_grad=True), RANGE.format("255 to 255")),
         (np.full((3, 2, 2), 255.0), RANGE.format("255 to 255")),
         (np.full((3, 2, 2), -0.5), RANGE.format("-0.5 to -0.5")),
         (np.full((3, 2, 2), np.nan), RANGE.format("nan to nan")),
@@ -395,6 +397,10 @@ def test_what_is_no_image(images: Any, message: str) -> None:
         (
             lambda: pixel_bounds(mean=(0.5, 0.5)),
             "pixel_bounds: mean must be three finite numbers, of red, green and blue; got (0.5, 0.5).",
+        ),
+        (
+            lambda: normalize(spiral(4), mean=[0.5, [0, 1], 0.5]),  # type: ignore[list-item]
+            "normalize: mean must be three finite numbers, of red, green and blue; got [0.5, [0, 1], 0.5].",
         ),
         (
             lambda: normalize(spiral(4), std=(0.5, 0.5, 0.0)),
@@ -509,6 +515,11 @@ def test_without_matplotlib_the_message_says_what_to_install(monkeypatch: pytest
         (
             {"rows": [1.0]},
             "heat maps must be numbers of shape (H, W); number 0 of row 0 is float64 of shape (). Give a "
+            "list of heat maps for each row.",
+        ),
+        (
+            {"rows": [[[[1, 2], [3]]]]},
+            "heat maps must be numbers of shape (H, W); number 0 of row 0 is object of shape (0,). Give a "
             "list of heat maps for each row.",
         ),
         ({"rows": [maps(2), maps(2) * np.nan]}, "heat maps must be finite; number 0 of row 1 is not."),

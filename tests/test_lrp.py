@@ -537,7 +537,7 @@ def test_sums_of_zero_are_shared_equally(sums: float) -> None:
 
 
 NO_RULE = (
-    "explain: there is no rule for the operation 'cumprod' of the encoder{}. Take the features from a layer "
+    "{}: there is no rule for the operation 'cumprod' of the encoder{}. Take the features from a layer "
     "below it (layer=...), write it with operations that have one, or allow its gradient in place of a rule: "
     'Composite(..., unknown="gradient").'
 )
@@ -552,10 +552,10 @@ def test_an_operation_without_a_rule_raises() -> None:
     x = torch.ones(2, 3)
     with pytest.raises(wc.UnsupportedModelError) as error:
         lrp(nn.Sequential(nn.Linear(3, 3), Product()), x, lambda y: y)
-    assert str(error.value) == NO_RULE.format(" (module '1')")
+    assert str(error.value) == NO_RULE.format("lrp", " (module '1')")
     with pytest.raises(wc.UnsupportedModelError) as error:
         wc.explain(DeepClustering(Product(), np.eye(3)), x)
-    assert str(error.value) == NO_RULE.format("")
+    assert str(error.value) == NO_RULE.format("explain", "")
 
 
 def test_an_operation_without_a_rule_takes_its_gradient_if_it_may() -> None:
@@ -563,8 +563,8 @@ def test_an_operation_without_a_rule_takes_its_gradient_if_it_may() -> None:
     with pytest.warns(wc.GradientWarning) as caught:
         found = lrp(Product(), x, [[0.0, 0.0, 30.0]], rules=Composite(unknown="gradient"))
     assert [str(w.message) for w in caught] == [
-        "explain: there is no rule for the operation 'cumprod' of the encoder; its relevance is shared by "
-        "the products of inputs and gradient, and need not add up."
+        "lrp: there is no rule for the operation 'cumprod' of the encoder; its relevance is shared by the "
+        "products of inputs and gradient, and need not add up."
     ]
     assert found.tolist() == [[30.0, 30.0, 30.0]]  # the product's gradient times each factor
 
@@ -609,7 +609,7 @@ def test_parts_that_are_changed_in_place_raise(forward: Callable[[Tensor], Tenso
         "relevance cannot be followed through. Put the parts together with torch.cat or torch.where."
     )
     places = ("module '1' of the encoder", "the encoder's forward")
-    assert str(error.value) in [f"explain: {place} {end}" for place in places]
+    assert str(error.value) in [f"lrp: {place} {end}" for place in places]
 
 
 def test_whole_tensors_may_be_changed_in_place() -> None:
@@ -1225,7 +1225,7 @@ def test_weights_that_are_changed_after_use_are_refused() -> None:
         return torch.cat([first, x.masked_fill(mask, 0.0)], 1)
 
     message = (
-        "explain: the encoder's forward changes weights or constants in place after it has used them, which "
+        "lrp: the encoder's forward changes weights or constants in place after it has used them, which "
         "relevance cannot be followed through. Use a changed copy."
     )
     with pytest.raises(wc.UnsupportedModelError, match=re.escape(message)):
@@ -1245,6 +1245,26 @@ def test_zeros_of_a_shape_are_constants_and_maxima_with_them_a_relu() -> None:
     assert lrp(cut, x, given).tolist() == [[3.0, 0.0]]
     written = forward_of(lambda x: torch.mul(x, 2.0, out=torch.empty_like(x)))
     assert lrp(written, x, given).tolist() == given
+
+
+def test_patches_that_overlap_are_sums() -> None:
+    x = torch.rand(2, 12, 9, generator=torch.Generator().manual_seed(0))
+    assert torch.allclose(lrp(nn.Fold(4, 2), x, lambda y: y), x)  # of what is positive, in proportion
+
+
+def test_heads_that_share_keys_and_values() -> None:
+    def attend(x: Tensor, repeat: bool) -> Tensor:
+        q = x.view(-1, 5, 4, 2).transpose(1, 2)
+        few = q[:, :2] * 0.5
+        if repeat:
+            few = few.repeat_interleave(2, 1)
+            return F.scaled_dot_product_attention(q, few, few)
+        return F.scaled_dot_product_attention(q, few, few, enable_gqa=True)
+
+    x = torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(0))
+    found = lrp(forward_of(lambda x: attend(x, repeat=False)), x, lambda y: y)
+    assert torch.allclose(found, lrp(forward_of(lambda x: attend(x, repeat=True)), x, lambda y: y), atol=1e-5)
+    assert found.sum().item() == pytest.approx(attend(x, repeat=True).sum().item(), rel=1e-4)
 
 
 def test_what_weighs_ends_at_weights() -> None:

@@ -50,6 +50,11 @@ def activation_of(encoder: torch.nn.Module, image: Array) -> Array:
         return np.asarray(encoder[:4](torch.from_numpy(image[None]))[0].numpy())
 
 
+def test_an_image_may_be_a_list(encoder: torch.nn.Module, images: Array) -> None:
+    listed = feature_maps(encoder, images[0].tolist(), LAYER, 2)
+    assert_allclose(listed, feature_maps(encoder, images[0], LAYER, 2), rtol=1e-5, atol=1e-6)
+
+
 def test_feature_maps_are_those_of_the_channels_with_the_greatest_activation(
     encoder: torch.nn.Module, images: Array
 ) -> None:
@@ -161,9 +166,13 @@ def test_bad_input_is_told(encoder: torch.nn.Module, images: Array) -> None:
         "locations: layer must give maps, (n, channels, h, w); it gives (1, 384). Name an earlier layer.": (
             lambda: locations(encoder, image, None)
         ),
-        "netdissect1: thresholds must be one for each of the 6 channels of the layer; got shape (5,). Take "
-        "those of activation_thresholds for this layer.": (
+        "netdissect1: thresholds must be numbers, one for each of the 6 channels of the layer; got float64 "
+        "of shape (5,). Take those of activation_thresholds for this layer.": (
             lambda: netdissect1(encoder, image, LAYER, np.zeros(5))
+        ),
+        "netdissect2: thresholds must be numbers, one for each of the 6 channels of the layer; got <U1 of "
+        "shape (). Take those of activation_thresholds for this layer.": (
+            lambda: netdissect2(encoder, image, LAYER, "a")
         ),
         "netdissect1: layer must be the name of a layer of the encoder, as in its named_modules(); got '9'; "
         "the closest are '0', '1', '2', '3', '3.0'.": (lambda: netdissect1(encoder, image, "9", limits)),

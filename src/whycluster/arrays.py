@@ -24,6 +24,14 @@ def is_sparse(X: Any) -> bool:
     return sparse is not None and bool(sparse.issparse(X))
 
 
+def as_array(values: Any) -> NDArray[Any]:
+    """An array of what was given; an empty one of objects where that is none, or a ragged one."""
+    try:
+        return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+    except (TypeError, ValueError, RuntimeError):  # of other lengths; tensors without values
+        return np.empty(0, dtype=object)
+
+
 def plain(array: NDArray[Any]) -> NDArray[Any]:
     """The same, or a copy where torch cannot share it: of reversed axes, of another byte order, read-only."""
     shared = array.flags.writeable and array.dtype.isnative and all(step >= 0 for step in array.strides)

@@ -230,6 +230,22 @@ class Claims(ABC):
         columns.update({name: relevance[:, i] for i, name in enumerate(names)})
         return build_frame(columns, self.data, backend, "to_frame")
 
+    def _summarized(self, table: Table, relevance: NDArray[Any]) -> Summary:
+        """What makes each cluster, by the relevance (n, d) of the columns of a table."""
+        explained, note = self._explained, ""
+        if self.fidelity is not None and not explained.all():
+            n = int((~explained).sum())
+            lost = ", ".join(console.clean(str(label)) for label in self._without(explained))
+            note = (
+                f"Not counted: {n} row{'s' * (n != 1)} that the surrogate puts elsewhere than the label says"
+            )
+            note += f"; of {lost}, all." if lost else "."
+        return summarize(table, relevance, self._assigned, explained, self.labels, self.data, note)
+
+    def _without(self, explained: NDArray[np.bool_]) -> NDArray[Any]:
+        """The clusters that have rows, but none that is explained for where it is."""
+        return self.labels[np.setdiff1d(self._cluster, self._cluster[explained])]
+
     def __iter__(self) -> Iterator[Self]:
         return (self[row] for row in range(len(self)))
 
@@ -353,20 +369,7 @@ class Explanation(Claims):
         A row explained for a cluster it is not in ("why not?"), or against its own, is no member; nor is, of
         labels, one that the surrogate would put elsewhere.
         """
-        explained, note = self._explained, ""
-        table = self._unchanged("summary")
-        if self.fidelity is not None and not explained.all():
-            n = int((~explained).sum())
-            lost = ", ".join(console.clean(str(label)) for label in self._without(explained))
-            note = (
-                f"Not counted: {n} row{'s' * (n != 1)} that the surrogate puts elsewhere than the label says"
-            )
-            note += f"; of {lost}, all." if lost else "."
-        return summarize(table, self.relevance, self._assigned, explained, self.labels, self.data, note)
-
-    def _without(self, explained: NDArray[np.bool_]) -> NDArray[Any]:
-        """The clusters that have rows, but none that is explained for where it is."""
-        return self.labels[np.setdiff1d(self._cluster, self._cluster[explained])]
+        return self._summarized(self._unchanged("summary"), self.relevance)
 
     def to_frame(self, backend: str | None = None) -> Any:
         """One row per row: cluster, competitor, evidence, then the relevance of every feature.

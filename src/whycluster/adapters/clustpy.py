@@ -60,11 +60,11 @@ class _Embedded(DeepNetwork):
     """Centers in the embedding, as a model's ``predict`` compares them.
 
     ``predict`` gives the embedding the dtype of the rows. Of whole numbers it is cut to whole numbers then
-    (ClustPy 0.0.3), and the nearest center may be another one. So rows of any dtype but these two are
-    predicted by the model too.
+    (ClustPy 0.0.3), and the nearest center may be another one. So rows of any dtype but these are predicted
+    by the model too; of bfloat16 there are no arrays that it could be given.
     """
 
-    _KEPT = (torch.float32, torch.float64)
+    _KEPT = (torch.float32, torch.float64, torch.bfloat16)
 
     def __init__(self, model: Any, encoder: Encoder) -> None:
         centers = nearest_centroid(model.cluster_centers_)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from whycluster.energies import LinearEnergy, SquaredEnergy
 from whycluster.errors import InvalidInputError, UnsupportedModelError
 from whycluster.frontends.deep.composites import composite_of
-from whycluster.frontends.deep.encoder import Encoder
+from whycluster.frontends.deep.encoder import Encoder, read_tensor
 from whycluster.frontends.deep.network import DeepNetwork
 from whycluster.network import Network
 from whycluster.neuralize import adapt, neuralize
@@ -117,8 +118,8 @@ def _network(model: DeepClustering) -> Network:
 def _head(head: Any) -> Network:
     """The network of what clusters the features."""
     if isinstance(head, torch.nn.Linear):
-        weight = head.weight.detach().cpu().double().numpy()
-        bias = None if head.bias is None else head.bias.detach().cpu().double().numpy()
+        weight = _numbers(head.weight, "head.weight")
+        bias = None if head.bias is None else _numbers(head.bias, "head.bias")
         return Network(LinearEnergy(weight, bias))
     if isinstance(head, torch.nn.Module):
         raise UnsupportedModelError(
@@ -126,13 +127,21 @@ def _head(head: Any) -> Network:
             "Leave the layers below its last one to the encoder."
         )
     if isinstance(head, torch.Tensor):
-        head = head.detach().cpu().double().numpy()
+        head = _numbers(head, "head")
     network = neuralize(head)
     if network.categories is not None or network.is_deep:
         raise UnsupportedModelError(
             f"DeepClustering: head must cluster features that are numbers; got {type(head).__name__}."
         )
     return network
+
+
+def _numbers(tensor: torch.Tensor, name: str) -> NDArray[Any]:
+    """The values of a head, which must be finite."""
+    values = read_tensor(tensor, "DeepClustering", name).cpu().double().numpy()
+    if not np.isfinite(values).all():
+        raise InvalidInputError(f"DeepClustering: {name} must be finite; it holds values that are not.")
+    return values
 
 
 def _measured_from(reference: Any, head: Network) -> Network:

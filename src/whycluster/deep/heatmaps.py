@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from whycluster.arrays import Floats, is_real
+from whycluster.arrays import Floats, as_array, is_real
 from whycluster.deep.images import read_images
 from whycluster.errors import InvalidInputError, MissingDependencyError
 from whycluster.estimators import check_whole
@@ -101,7 +101,7 @@ def _checked_maps(row: Any, place: int, pool: int) -> list[Floats]:
     """The heat maps of a row, pooled."""
     maps = []
     for k, values in enumerate(row if hasattr(row, "__iter__") else [row]):
-        heat = np.asarray(values)
+        heat = as_array(values)
         if heat.ndim != 2 or 0 in heat.shape or heat.dtype.kind not in "fiu":
             raise InvalidInputError(
                 f"{_WHERE}: heat maps must be numbers of shape (H, W); number {k} of row {place} is "

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.arrays import is_real
+from whycluster.arrays import as_array, is_real
 from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
 
@@ -95,10 +95,7 @@ def pixel_bounds(
 
 def read_images(images: Any, where: str) -> NDArray[np.float32]:
     """The images as numbers from 0 to 1 with channels first, (n, 3, H, W); a new array or the user's own."""
-    try:
-        array = np.asarray(images)
-    except ValueError:  # images of different sizes
-        array = np.empty(0, dtype=object)
+    array = as_array(images)
     batch = array[None] if array.ndim == 3 else array
     if not _are_images(batch):
         raise InvalidInputError(
@@ -127,7 +124,7 @@ def _are_images(batch: NDArray[Any]) -> bool:
 def _checked_moments(mean: Any, std: Any, where: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     found = []
     for name, value in (("mean", mean), ("std", std)):
-        array = np.asarray(value)
+        array = as_array(value)
         fits = array.shape == (3,) and array.dtype.kind in "fiu" and np.isfinite(array).all()
         if not fits or (name == "std" and array.min() <= 0):
             kind = "positive" if name == "std" else "finite"

@@ -8,7 +8,7 @@ import torch
 
 from whycluster.errors import InvalidInputError
 from whycluster.frontends.deep.composites import composite_of
-from whycluster.frontends.deep.encoder import Encoder, Inputs
+from whycluster.frontends.deep.encoder import Encoder, Inputs, read_tensor
 
 
 def lrp(
@@ -53,10 +53,12 @@ def lrp(
     if at is not None:
         encoder.check_layer(at, "lrp", "at")
     trace = encoder.trace_all(inputs, at)
-    given = relevance(trace.features) if callable(relevance) else torch.as_tensor(relevance)
+    given = read_tensor(relevance(trace.features) if callable(relevance) else relevance, "lrp", "relevance")
     if given.shape != trace.features.shape:
         raise InvalidInputError(
             f"lrp: relevance must be of the shape of what the module gives, {tuple(trace.features.shape)}; "
             f"got {tuple(given.shape)}."
         )
+    if not bool(torch.isfinite(given).all()):
+        raise InvalidInputError("lrp: relevance must be finite; it holds values that are not.")
     return trace.propagate(trace.seed(given), composite_of(rules, trace.kind, "lrp"), at, last=True)

@@ -88,7 +88,7 @@ def fit_scan(
 def _checked_features(features: Any) -> torch.Tensor:
     """The features on the CPU, in float32 or float64; they may share the user's memory."""
     try:
-        rows = features.detach().cpu() if isinstance(features, torch.Tensor) else _tensor(features)
+        rows = _tensor(features)
     except (TypeError, ValueError):
         raise InvalidInputError(
             f"{_WHERE}: features must be numbers in two dimensions (n, d); got {type(features).__name__} "
@@ -110,6 +110,10 @@ def _checked_features(features: Any) -> torch.Tensor:
 
 
 def _tensor(features: Any) -> torch.Tensor:
+    if isinstance(features, torch.Tensor):
+        if features.layout != torch.strided or features.is_meta or features.is_quantized:
+            raise TypeError(features.layout)
+        return features.detach().cpu()
     array = np.asarray(features)
     if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
         raise TypeError(array.dtype)

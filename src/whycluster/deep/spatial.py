@@ -12,7 +12,7 @@ from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
 from whycluster.frontends.deep.encoder import Encoder, Inputs
 from whycluster.frontends.deep.explanation import SpatialExplanation
-from whycluster.frontends.deep.network import points_of
+from whycluster.frontends.deep.network import check_reading, points_of
 
 
 def spatial_clusters(
@@ -24,7 +24,12 @@ def spatial_clusters(
     normalize: bool = True,
     n_init: int = 3,
     random_state: Any = 0,
-    **options: Any,
+    rules: Any = "auto",
+    bounds: tuple[Any, Any] | None = None,
+    batch_size: int | None = None,
+    at: str | None = None,
+    units: str | None = None,
+    beta: float | str = "auto",
 ) -> SpatialExplanation:
     """What a layer tells apart in an image: clusters of its places, each with a heat map over the pixels.
 
@@ -39,8 +44,8 @@ def spatial_clusters(
     n_clusters : how many clusters
     normalize : whether points have unit length
     n_init, random_state : of the k-means
-    options : ``rules``, ``bounds`` and ``batch_size`` of `DeepClustering`, ``at``, ``units`` and ``beta`` of
-        `whycluster.explain`
+    rules, bounds, batch_size : as in `DeepClustering`
+    at, units, beta : as in `whycluster.explain`
 
     Returns
     -------
@@ -48,17 +53,25 @@ def spatial_clusters(
     """
     check_whole(n_clusters, 2, "spatial_clusters", "n_clusters")
     X = image[None] if getattr(image, "ndim", None) == 3 else image
-    question = {name: options.pop(name) for name in ("at", "units", "beta") if name in options}
-    source = Encoder(encoder, layer, None, options.get("batch_size"), "spatial_clusters")
-    rows, _ = points_of(
-        source, Inputs.open(X, "spatial_clusters", "image"), spatial=True, normalize=normalize
-    )
+    source = Encoder(encoder, layer, None, batch_size, "spatial_clusters")
+    check_reading(source, at, units, "spatial_clusters")
+    inputs = Inputs.open(X, "spatial_clusters", "image")
+    rows, arranged = points_of(source, inputs, spatial=True, normalize=normalize)
     if len(rows) < n_clusters:
         raise InvalidInputError(
             "spatial_clusters: the layer must have at least as many places as there are clusters, "
             f"{n_clusters}; it has {len(rows)}."
         )
     head = KMeans(n_clusters, n_init=n_init, random_state=random_state).fit(rows)
-    model = DeepClustering(encoder, head, layer=layer, spatial=True, normalize=normalize, **options)
-    found: SpatialExplanation = model.network.explain(X, **question)
+    model = DeepClustering(
+        encoder,
+        head,
+        layer=layer,
+        spatial=True,
+        normalize=normalize,
+        rules=rules,
+        bounds=bounds,
+        batch_size=batch_size,
+    )
+    found: SpatialExplanation = model.network.explain_points(inputs, rows, arranged, at, units, beta=beta)
     return found

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.arrays import is_real
+from whycluster.arrays import as_array, is_real
 from whycluster.errors import InvalidInputError, MissingDependencyError
 from whycluster.estimators import check_whole
 
@@ -213,18 +213,21 @@ def _segments(
 
     activation = encoder.features(inputs)
     _check_maps(activation.shape, where)
-    limits = np.asarray(thresholds, dtype=activation.dtype)
-    if limits.shape != activation.shape[1:2]:
+    limits = as_array(thresholds)
+    if limits.shape != activation.shape[1:2] or limits.dtype.kind not in "fiu":
         raise InvalidInputError(
-            f"{where}: thresholds must be one for each of the {activation.shape[1]} channels of the layer; "
-            f"got shape {limits.shape}. Take those of activation_thresholds for this layer."
+            f"{where}: thresholds must be numbers, one for each of the {activation.shape[1]} channels of the "
+            f"layer; got {limits.dtype} of shape {limits.shape}. Take those of activation_thresholds for "
+            "this layer."
         )
     size = inputs.tensor.shape[2:]
     # Not to the corners: what a place sees is centered on the middle of its pixels
     scaled = torch.nn.functional.interpolate(
         torch.from_numpy(activation), size=size, mode="bilinear", align_corners=False
     )
-    return np.asarray(scaled[0].numpy() > limits[:, None, None], dtype=activation.dtype)
+    return np.asarray(
+        scaled[0].numpy() > limits.astype(activation.dtype)[:, None, None], dtype=activation.dtype
+    )
 
 
 def _open(
@@ -239,7 +242,8 @@ def _open(
 
 def _one(image: Any, where: str) -> Any:
     """A batch of the one image."""
-    shape = tuple(np.shape(image))
+    image = image if hasattr(image, "shape") else np.asarray(image)
+    shape = tuple(image.shape)
     if len(shape) != 3:
         raise InvalidInputError(
             f"{where}: image must be a single one, of shape (channels, H, W); got {shape}."

@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-from whycluster.arrays import Codes, Floats
+from whycluster.arrays import Codes, Floats, as_array
 from whycluster.errors import InvalidInputError
 from whycluster.frames import installed
 from whycluster.frontends.form import Form
@@ -157,10 +157,7 @@ class _Named:
 
 
 def _checked_vectors(vectors: Any, where: str) -> NDArray[Any]:
-    try:
-        array = np.asarray(vectors)
-    except ValueError:  # lists of different lengths
-        array = np.empty(0, dtype=object)
+    array = as_array(vectors)
     if array.ndim != 2 or array.dtype.kind not in "fiu" or 0 in array.shape:
         raise InvalidInputError(
             f"{where}: vectors must be numbers in two dimensions (words, features); got {array.dtype} of "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -76,29 +76,31 @@ class Composite:
                 raise InvalidInputError(
                     f"Composite: {name} must be {known[0]!r} or {known[1]!r}; got {value!r}."
                 )
-        for pair in (*self.rules, ("", self.default)):
+        pairs = tuple(self.rules) if isinstance(self.rules, Iterable) else (self.rules,)
+        object.__setattr__(self, "rules", pairs)  # what can be gone through only once is read below
+        for pair in (*pairs, ("", self.default)):
             if not _is_pair(pair):
                 raise InvalidInputError(
                     "Composite: rules must be pairs of a place (a name, a pattern or a function) and a rule, "
                     f"and default a rule; got {pair!r}."
                 )
 
-    def check_places(self, places: Sequence[Place]) -> None:
+    def check_places(self, places: Sequence[Place], where: str) -> None:
         """Raise for a place that is named, and that the network does not have."""
-        for where, _ in self.rules:
-            if not isinstance(where, str) or where in ("convolution", "linear"):
+        for named, _ in self.rules:
+            if not isinstance(named, str) or named in ("convolution", "linear"):
                 continue
-            if any(_fits(where, place) for place in places):
+            if any(_fits(named, place) for place in places):
                 continue
             names = ", ".join(repr(place.module) for place in places[:8])
-            if where == "first":
+            if named == "first":
                 raise InvalidInputError(
-                    "explain: bounds, and rules of the place 'first', are for a convolution or linear layer "
+                    f"{where}: bounds, and rules of the place 'first', are for a convolution or linear layer "
                     "that works on the inputs themselves; in this encoder something else comes first, such "
                     f"as a normalisation. Leave them out, or name the layer: {names}."
                 )
             raise InvalidInputError(
-                f"explain: the rules of a Composite must be for places that the encoder has; {where!r} is "
+                f"{where}: the rules of a Composite must be for places that the encoder has; {named!r} is "
                 f"none of its convolutions or linear layers, which are in {names}."
             )
 

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from whycluster.arrays import plain
 from whycluster.errors import InvalidInputError, WhyClusterError
@@ -20,6 +21,7 @@ from whycluster.frontends.deep.lrp import Trace, first_tensor, trace
 from whycluster.frontends.deep.rules import Tensor
 from whycluster.frontends.deep.tape import following
 from whycluster.progress import Progress
+from whycluster.table import column_names, open_table
 
 _NUMBERS = 16 * 3 * 224 * 224  # in a batch
 _MOST_INPUTS = 512
@@ -55,23 +57,12 @@ class Inputs:
     @classmethod
     def open(cls, X: Any, where: str, name: str = "X") -> Inputs:
         """Check what can be said without the encoder."""
-        if isinstance(X, torch.Tensor):
-            tensor = X.detach()
-        else:
-            try:
-                tensor = torch.from_numpy(plain(np.asarray(X)))
-            except (TypeError, ValueError):
-                raise InvalidInputError(
-                    f"{where}: {name} must be a tensor or an array of numbers, one input of the encoder for "
-                    f"each place of its first axis; got {type(X).__name__}."
-                ) from None
+        tensor = read_tensor(X, where, name)
         if tensor.ndim < 2 or not len(tensor):
             raise InvalidInputError(
                 f"{where}: {name} must have a first axis that counts inputs of the encoder, one or more; got "
                 f"shape {tuple(tensor.shape)}. For a single one, give {name}[None]."
             )
-        if tensor.is_complex() or tensor.dtype == torch.bool:
-            raise InvalidInputError(f"{where}: {name} must hold real numbers; got {tensor.dtype}.")
         return cls(X, tensor, where, name)
 
     @property
@@ -136,6 +127,10 @@ class Encoder:
         return next(real, None)
 
     @property
+    def _first_convolution(self) -> Any:
+        return next((part for part in self.module.modules() if isinstance(part, _CONVOLUTIONS)), None)
+
+    @property
     def _looks_up(self) -> bool:
         """Whether whole numbers may be places in a table rather than values."""
         return any(isinstance(part, nn.Embedding) for part in self.module.modules())
@@ -166,7 +161,7 @@ class Encoder:
                 last = batch[-1:].clone()
                 # Not inference mode: what a module keeps of it could not be trained any more.
                 with torch.no_grad(), self._explained(inputs):
-                    part = to_numpy(self.forward(batch))
+                    part = to_numpy(self.forward(batch, inputs.where))
                 if found is None:
                     found = np.empty((len(inputs), *part.shape[1:]), part.dtype)
                     self._check_alone(last, part, inputs)
@@ -184,8 +179,7 @@ class Encoder:
                 "places in a table for this encoder. Name the layer that looks them up, or a later one: "
                 "at=..."
             )
-        with self._explained(inputs):
-            return trace(self.module, batch, self.forward)
+        return self._trace(batch, inputs)
 
     def trace_all(self, inputs: Inputs, at: str | None) -> Trace:
         """The same for all inputs at once, checked."""
@@ -194,8 +188,11 @@ class Encoder:
 
     def kind(self, inputs: Inputs) -> str:
         """What kind of network this is, by what it does with the first input."""
+        return self._trace(self._batch(inputs, slice(0, 1)), inputs).kind
+
+    def _trace(self, batch: Tensor, inputs: Inputs) -> Trace:
         with self._explained(inputs):
-            return trace(self.module, self._batch(inputs, slice(0, 1)), self.forward).kind
+            return trace(self.module, batch, lambda x: self.forward(x, inputs.where), inputs.where)
 
     def _check_alone(self, last: Tensor, among: NDArray[Any], inputs: Inputs) -> None:
         """Raise if the last input of a batch has other features alone than among others.
@@ -207,7 +204,7 @@ class Encoder:
 
         def run() -> NDArray[Any]:
             with torch.no_grad(), suppress(Exception):
-                return np.asarray(to_numpy(self.forward(last.clone()))[0])
+                return np.asarray(to_numpy(self.forward(last.clone(), inputs.where))[0])
             return np.empty(0)  # it takes none alone
 
         alone = run()
@@ -228,13 +225,13 @@ class Encoder:
             "axis that of the inputs (batch_first=True), or does it normalise by the batch?"
         )
 
-    def forward(self, batch: Tensor) -> Tensor:
-        """The features of one batch."""
-        features = first_tensor(self._run(batch))
-        if features is None or features.ndim < 2 or len(features) != len(batch):
+    def forward(self, batch: Tensor, where: str) -> Tensor:
+        """The features of one batch; ``where`` is the function that wants them, for messages."""
+        features = first_tensor(self._run(batch, where))
+        if features is None or features.ndim < 2 or len(features) != len(batch) or not features.numel():
             got = "no tensor" if features is None else f"shape {tuple(features.shape)}"
             raise InvalidInputError(
-                "explain: the encoder must give features whose first axis counts its inputs; of "
+                f"{where}: the encoder must give features whose first axis counts its inputs; of "
                 f"{len(batch)} inputs it gives {got}. Name a layer that does: layer=...; of a single input, "
                 "give X[None]."
             )
@@ -243,7 +240,7 @@ class Encoder:
         places = features.flatten(2)
         return places.mean(2) if self.pool == "mean" else places.amax(2)
 
-    def _run(self, batch: Tensor) -> Any:
+    def _run(self, batch: Tensor, where: str) -> Any:
         """Up to the layer; what comes after it is not computed."""
         if self.layer is None:
             return self.module(batch)
@@ -262,12 +259,17 @@ class Encoder:
         if found:
             return found[0]
         raise InvalidInputError(
-            f"explain: the layer {self.layer!r} of the encoder must take part in its forward pass; it does "
+            f"{where}: the layer {self.layer!r} of the encoder must take part in its forward pass; it does "
             "not."
         )
 
     def check(self, inputs: Inputs) -> None:
         """Raise for what would give features, but not those that are meant."""
+        if any(map(is_lazy, (*self.module.parameters(), *self.module.buffers()))):
+            raise InvalidInputError(
+                f"{inputs.where}: the encoder must have its weights; those of a lazy layer are made when it "
+                "is first run. Run it, and train it, first."
+            )
         for name, part in self.module.named_modules():
             if getattr(part, "training", False) and _changes_in_training(part):
                 raise InvalidInputError(
@@ -284,24 +286,15 @@ class Encoder:
             )
 
     def _check_images(self, inputs: Inputs) -> None:
-        """Raise for bytes, and for channels that come last."""
-        first = next((part for part in self.module.modules() if isinstance(part, _CONVOLUTIONS)), None)
-        tensor = inputs.tensor
-        if first is None or tensor.ndim != first.weight.ndim:
+        """Raise for bytes."""
+        first = self._first_convolution
+        if first is None or inputs.tensor.ndim != first.weight.ndim:
             return
-        if not tensor.is_floating_point():
+        if not inputs.tensor.is_floating_point():
             raise InvalidInputError(
                 f"{inputs.where}: {inputs.name} must be images of real numbers, scaled and normalised as "
                 f"those that the encoder was trained on; got {inputs.describe()}. For bytes of an encoder "
                 "trained on ImageNet, wc.deep.normalize(images)."
-            )
-        channels = first.in_channels
-        if tensor.shape[1] != channels and tensor.shape[-1] == channels:
-            raise InvalidInputError(
-                f"{inputs.where}: {inputs.name} must have channels before places, (n, channels, ...), as "
-                f"torch has them; got {inputs.describe()}, channels last. For images, "
-                f"{inputs.name}.transpose(0, 3, 1, 2) of an array, {inputs.name}.permute(0, 3, 1, 2) of a "
-                "tensor."
             )
 
     def _check_runs(self, inputs: Inputs) -> None:
@@ -336,9 +329,25 @@ class Encoder:
             reason = str(error).strip().partition("\n")[0].rstrip(".")
             raise InvalidInputError(
                 f"{inputs.where}: the encoder cannot take {inputs.name} of {inputs.describe()}: {reason}. "
-                "Give inputs of the size, the order of axes and the dtype that it was trained on; of a "
-                f"single one, {inputs.name}[None]."
+                f"{self._advice(inputs)}"
             ) from error
+
+    def _advice(self, inputs: Inputs) -> str:
+        """What to do about inputs that the encoder cannot take."""
+        first, shape, name = self._first_convolution, inputs.tensor.shape, inputs.name
+        if (
+            first is not None
+            and len(shape) == first.weight.ndim
+            and shape[1] != first.in_channels == shape[-1]
+        ):
+            return (
+                "The channels seem to come last; in torch they come before places, (n, channels, ...). For "
+                f"images, {name}.transpose(0, 3, 1, 2) of an array, {name}.permute(0, 3, 1, 2) of a tensor."
+            )
+        return (
+            "Give inputs of the size, the order of axes and the dtype that it was trained on; of a single "
+            f"one, {name}[None]."
+        )
 
 
 _OF_TRAINING = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd, nn.RReLU)
@@ -350,6 +359,32 @@ def _changes_in_training(part: nn.Module) -> bool:
     drops = isinstance(part, (nn.MultiheadAttention, nn.RNNBase)) and part.dropout > 0
     tracks = isinstance(part, nn.modules.instancenorm._InstanceNorm) and part.track_running_stats
     return isinstance(part, _OF_TRAINING) or drops or bool(tracks)
+
+
+def read_tensor(X: Any, where: str, name: str) -> Tensor:
+    """What the user gave as a tensor of real numbers, without a copy where that can be."""
+    tensor = X.detach() if isinstance(X, torch.Tensor) else _from_array(X, where, name)
+    if tensor.layout != torch.strided or tensor.is_nested or tensor.is_meta or tensor.is_quantized:
+        raise InvalidInputError(
+            f"{where}: {name} must be a dense tensor, with values; got one of {tensor.dtype}, "
+            f"{tensor.layout}, on the device {tensor.device}. Of a sparse one, give {name}.to_dense()."
+        )
+    if tensor.is_complex() or tensor.dtype == torch.bool:
+        raise InvalidInputError(f"{where}: {name} must hold real numbers; got {tensor.dtype}.")
+    return tensor
+
+
+def _from_array(X: Any, where: str, name: str) -> Tensor:
+    table = None if column_names(X, where, name) is None else open_table(X, where=where, name=name)
+    try:
+        array = np.asarray(None if np.ma.is_masked(X) else X)
+        if table is not None and array.dtype.kind == "O":  # columns of several kinds
+            array = table.to_array()
+        return torch.from_numpy(plain(array))
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"{where}: {name} must be a tensor or an array of numbers; got {type(X).__name__}."
+        ) from None
 
 
 def to_numpy(tensor: Tensor) -> NDArray[Any]:

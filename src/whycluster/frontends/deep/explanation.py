@@ -15,7 +15,8 @@ from whycluster import console
 from whycluster.arrays import Codes, Floats
 from whycluster.errors import InvalidInputError
 from whycluster.explanation import Claims, Explanation
-from whycluster.table import column_names
+from whycluster.summary import Summary
+from whycluster.table import column_names, open_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -108,12 +109,15 @@ class DeepExplanation(Claims):
     @property
     def names(self) -> list[Hashable]:
         """What relevance of shape (n, d) is of: columns of a frame, channels, places or numbered inputs."""
+        return self._names("names")
+
+    def _names(self, where: str) -> list[Hashable]:
         if self.relevance.ndim != 2:
             raise InvalidInputError(
-                f"names: relevance must be one number for each of some units; it has shape "
+                f"{where}: relevance must be one number for each of some units; it has shape "
                 f'{self.relevance.shape}. Explain with units="channels" or units="places".'
             )
-        columns = None if self.at is not None else column_names(self._inputs, "names", "X")
+        columns = None if self.at is not None else column_names(self._inputs, where, "X")
         kind = {None: "x", CHANNELS: "channel ", PLACES: "place "}[self.units]
         return columns or [f"{kind}{i}" for i in range(self.relevance.shape[1])]
 
@@ -122,14 +126,30 @@ class DeepExplanation(Claims):
 
         Of images that takes ``units="channels"``, mostly with ``at=``. ``backend`` as in `Explanation`.
         """
-        return self._framed(self.names, self.relevance, backend)
+        return self._framed(self._names("to_frame"), self.relevance, backend)
+
+    def summary(self) -> Summary:
+        """What makes each cluster, in the columns of a table: as `whycluster.Explanation.summary`."""
+        if self.at is not None or len(np.shape(self._inputs)) != 2:
+            raise InvalidInputError(
+                "summary: relevance must be of the columns of a table, which have a mean; it is of "
+                f"{self._shape()}. In the features there is one, exp.features.summary(); of channels or "
+                'places see exp.to_frame().groupby("cluster").mean().'
+            )
+        rows = self._inputs
+        if hasattr(rows, "detach"):
+            rows = rows.detach().cpu().double().numpy()
+        return self._summarized(open_table(rows, where="summary"), self.relevance)
 
     def __repr__(self) -> str:
-        n, *shape = self.relevance.shape
-        where = f"{' x '.join(map(str, shape))} {self.units or 'values'}"
-        where += "" if self.at is None else f" of layer {self.at!r}"
-        counts = f"{n} input{'s' * (n != 1)}, {where}, {len(self.labels)} clusters"
+        n = len(self)
+        counts = f"{n} input{'s' * (n != 1)}, {self._shape()}, {len(self.labels)} clusters"
         return f"<DeepExplanation of {counts} ({self._how()})>"
+
+    def _shape(self) -> str:
+        """What the relevance of one input is of."""
+        where = "" if self.at is None else f" of layer {self.at!r}"
+        return f"{' x '.join(map(str, self.relevance.shape[1:]))} {self.units or 'values'}{where}"
 
     def tell(self, row: int = 0) -> str:
         """One input as text: what is claimed, how much speaks for and against, and where it is."""

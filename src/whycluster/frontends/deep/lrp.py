@@ -30,6 +30,7 @@ class Trace:
     input, output : the ends
     features : the values of the output
     layers : of each module, by name, what it gave, once for each time that it ran
+    where : which function it is for, for messages
     """
 
     operations: list[Operation]
@@ -37,6 +38,7 @@ class Trace:
     output: Variable
     features: Tensor
     layers: dict[str, list[Variable | None]]
+    where: str
 
     @property
     def kind(self) -> str:
@@ -62,7 +64,8 @@ class Trace:
                 "gives no tensor that depends on the input" if len(found) == 1 else f"runs {len(found)} times"
             )
             raise InvalidInputError(
-                f"explain: at must be a layer that runs once on the way to the features; {name!r} {reason}."
+                f"{self.where}: at must be a layer that runs once on the way to the features; {name!r} "
+                f"{reason}."
             )
         return found[0]
 
@@ -74,7 +77,7 @@ class Trace:
         The ``last`` time, values are let go on the way, and there is no other.
         """
         reading = self.input if at is None else self.layer(at)
-        setting = Setting(composite, self._rules(composite), reading)
+        setting = Setting(composite, self._rules(composite), reading, self.where)
         found: dict[Variable, Tensor] = {self.output: relevance.reshape(self.output.shape)}
         with _plainly(relevance.device):
             for operation in reversed(self.operations):
@@ -99,7 +102,7 @@ class Trace:
             )
             for index, operation in enumerate(weighted)
         ]
-        composite.check_places(places)
+        composite.check_places(places, self.where)
         return {o: composite.rule_at(place) for o, place in zip(weighted, places, strict=True)}
 
     def _is_input(self, variable: Variable) -> bool:
@@ -137,10 +140,10 @@ def _let_go(operation: Operation) -> None:
             output.rectified.value = None
 
 
-def trace(module: torch.nn.Module, x: Tensor, forward: Callable[[Tensor], Tensor]) -> Trace:
+def trace(module: torch.nn.Module, x: Tensor, forward: Callable[[Tensor], Tensor], where: str) -> Trace:
     """Run ``forward``, which calls the module, and write down what it does."""
     layers: dict[str, list[Variable | None]] = {}
-    tape = Tape(keeps)
+    tape = Tape(keeps, where)
 
     def on_output(name: str, output: Any) -> None:
         tensor = first_tensor(output)
@@ -152,8 +155,8 @@ def trace(module: torch.nn.Module, x: Tensor, forward: Callable[[Tensor], Tensor
         features = forward(x)
         output = tape.find(features)
     if output is None:
-        raise InvalidInputError("explain: the features that the encoder gives do not depend on its input.")
-    return Trace(tape.operations, source, output, features, layers)
+        raise InvalidInputError(f"{where}: the features that the encoder gives do not depend on its input.")
+    return Trace(tape.operations, source, output, features, layers, where)
 
 
 def first_tensor(output: Any) -> Tensor | None:

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from whycluster.errors import InvalidInputError, UnsupportedModelError
+from whycluster.frames import build_frame
 from whycluster.frontends.deep.composites import Composite, composite_of, with_bounds
 from whycluster.frontends.deep.encoder import Encoder, Inputs, to_numpy
 from whycluster.frontends.deep.explanation import UNITS, DeepExplanation, SpatialExplanation, channel_axis
@@ -18,6 +19,7 @@ from whycluster.frontends.deep.lrp import Trace
 from whycluster.frontends.deep.rules import ZB, Tensor
 from whycluster.network import Network
 from whycluster.progress import Progress
+from whycluster.table import column_names
 
 _AGREES = {torch.float64: 1e-6, torch.float32: 1e-3}  # of the largest feature; half precision: less
 _AGREES_ROUGHLY = 3e-2
@@ -138,22 +140,42 @@ class DeepNetwork(Network):
 
     def explain(self, X: Any, *, at: Any = None, units: Any = None, **question: Any) -> Any:
         """Explain each input; `whycluster.explain` says what the parameters mean."""
-        self._check_reading(at, units, question.pop("feature_names", None))
+        check_reading(self.encoder, at, units, "explain")
+        if question.pop("feature_names", None) is not None:
+            raise InvalidInputError("explain: feature_names is for tables; an encoder's inputs have none.")
         inputs = Inputs.open(X, "explain")
-        rows, arranged = self._points(inputs)
+        return self.explain_points(inputs, *self._points(inputs), at, units, **question)
+
+    def explain_points(
+        self,
+        inputs: Inputs,
+        rows: NDArray[Any],
+        arranged: Arrangement,
+        at: str | None,
+        units: str | None,
+        **question: Any,
+    ) -> Any:
+        """Explain each input, whose features are at hand as points."""
         self._check_bounds(inputs)
         if question.get("background") is not None:
             question["background"] = self.points(question["background"], "explain", "background")[0]
-        found = self.last.explain(rows, **question)
+        found = self.last.explain(rows if self.spatial else self._named(rows, inputs), **question)
         parts = _by_cluster(found) if self.spatial else [found.relevance.__getitem__]
         relevance, axis = self._go_down(inputs, rows, arranged, parts, at, units)
         if not self.spatial:
-            return DeepExplanation.of_features(found, relevance[0], X, at, units, axis)
+            return DeepExplanation.of_features(found, relevance[0], inputs.native, at, units, axis)
         cluster = found._cluster.reshape(-1, *arranged.places)
-        return SpatialExplanation(np.stack(relevance, axis=1), cluster, found, X, at, units, axis)
+        return SpatialExplanation(np.stack(relevance, axis=1), cluster, found, inputs.native, at, units, axis)
 
     def _points(self, inputs: Inputs) -> tuple[NDArray[Any], Arrangement]:
         return points_of(self.encoder, inputs, self.spatial, self.normalize, self._check_width)
+
+    def _named(self, rows: NDArray[Any], inputs: Inputs) -> Any:
+        """Points of inputs that came in a frame as such a frame too, which keeps its index."""
+        if column_names(inputs.native, inputs.where, inputs.name) is None:
+            return rows
+        names = self.last.feature_names or [f"x{i}" for i in range(rows.shape[1])]
+        return build_frame(dict(zip(names, rows.T, strict=True)), inputs.native, None, inputs.where)
 
     def _check_width(self, shape: tuple[int, ...], where: str) -> int:
         """How many features a point has; raise if those of one input, of this shape, do not fit."""
@@ -212,16 +234,6 @@ class DeepNetwork(Network):
         low, high = self._bounds.spread(trace.input.value)  # of the shape of the inputs, whatever comes first
         return with_bounds(composite, ZB(low[0].cpu(), high[0].cpu()))
 
-    def _check_reading(self, at: Any, units: Any, feature_names: Any) -> None:
-        if at is not None:
-            self.encoder.check_layer(at, "explain", "at")
-        if units not in UNITS:
-            raise InvalidInputError(
-                f"explain: units must be one of {', '.join(map(repr, UNITS))}; got {units!r}."
-            )
-        if feature_names is not None:
-            raise InvalidInputError("explain: feature_names is for tables; an encoder's inputs have none.")
-
     def _check_bounds(self, inputs: Inputs) -> None:
         if self._bounds is None:
             return
@@ -233,11 +245,21 @@ class DeepNetwork(Network):
             if bool(outside.any()):
                 row = rows.start + int(outside.int().argmax())
                 raise InvalidInputError(
-                    f"explain: {inputs.name} must lie within the bounds of the DeepClustering; input {row} "
-                    f"does not, with values from {float(inputs.tensor[row].min()):.4g} to "
+                    f"{inputs.where}: {inputs.name} must lie within the bounds of the DeepClustering; input "
+                    f"{row} does not, with values from {float(inputs.tensor[row].min()):.4g} to "
                     f"{float(inputs.tensor[row].max()):.4g}. Normalise images as the bounds say, or leave "
                     "bounds out."
                 )
+
+
+def check_reading(encoder: Encoder, at: Any, units: Any, where: str) -> None:
+    """Raise unless ``at`` is a layer, and ``units`` can be added up to."""
+    if at is not None:
+        encoder.check_layer(at, where, "at")
+    if units not in UNITS:
+        raise InvalidInputError(
+            f"{where}: units must be one of {', '.join(map(repr, UNITS))}; got {units!r}."
+        )
 
 
 def points_of(
@@ -279,7 +301,7 @@ class _Joined(torch.nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Evidence of inputs."""
-        features = self._encoder.forward(x).flatten(1).double()
+        features = self._encoder.forward(x, "to_torch").flatten(1).double()
         if self._normalize:
             features = torch.nn.functional.normalize(features, dim=1)
         evidence: Tensor = self.clusters(features)

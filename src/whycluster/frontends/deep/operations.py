@@ -50,12 +50,14 @@ class Setting:
     composite : the user's choices
     rules : the rule of each operation with weights
     reading : what relevance is wanted of; it must not be folded away
+    where : which function it is for, for messages
     vanishing : what is known to have no relevance where its value is 0, found on the way
     """
 
     composite: Composite
     rules: dict[Operation, Rule]
     reading: Variable
+    where: str
     vanishing: set[Variable] = field(default_factory=set)
 
 
@@ -360,7 +362,7 @@ def _with_constant(operation: Operation, R: Tensor, setting: Setting) -> Shares:
 @_for(
     "mean sum avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool1d "
     "upsample_linear1d upsample_bilinear2d upsample_trilinear3d _upsample_bilinear2d_aa "
-    "cumsum",
+    "cumsum col2im",
     Keep.INPUTS,
 )
 def _in_proportion(operation: Operation, R: Tensor, setting: Setting) -> Shares:
@@ -458,13 +460,20 @@ def _attention(operation: Operation, R: Tensor, setting: Setting) -> Shares:
     """Attention is a mean of the values, whose weights are held constant."""
     called = operation.called
     q, k = (_value(called[name], R.dtype) for name in ("query", "key"))
+    n_shared = q.shape[1] // k.shape[1]  # how many heads of queries share keys and values; mostly 1
+    k = k.repeat_interleave(n_shared, 1)
     mask = called.get("attn_mask", called.get("attn_bias"))
     if isinstance(mask, Variable) or (mask is not None and mask.is_floating_point()):
         mask = _value(mask, R.dtype)
 
     def attend(v: Tensor) -> Tensor:
         return functional.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, is_causal=called["is_causal"], scale=called.get("scale")
+            q,
+            k,
+            v.repeat_interleave(n_shared, 1),
+            attn_mask=mask,
+            is_causal=called["is_causal"],
+            scale=called.get("scale"),
         )
 
     if isinstance(called["value"], Variable):
@@ -594,16 +603,15 @@ def _looked_up(operation: Operation, R: Tensor, setting: Setting) -> Shares:  # 
 
 
 def _unknown(operation: Operation, relevance: list[Tensor | None], setting: Setting) -> Shares:
-    where = f" (module {operation.module!r})" if operation.module else ""
+    place = f" (module {operation.module!r})" if operation.module else ""
+    begin = f"{setting.where}: there is no rule for the operation {operation.name!r} of the encoder{place}"
     if setting.composite.unknown != GRADIENT:
         raise UnsupportedModelError(
-            f"explain: there is no rule for the operation {operation.name!r} of the encoder{where}. Take the "
-            "features from a layer below it (layer=...), write it with operations that have one, or allow "
-            'its gradient in place of a rule: Composite(..., unknown="gradient").'
+            f"{begin}. Take the features from a layer below it (layer=...), write it with operations that "
+            'have one, or allow its gradient in place of a rule: Composite(..., unknown="gradient").'
         )
     warnings.warn(
-        f"explain: there is no rule for the operation {operation.name!r} of the encoder{where}; its "
-        "relevance is shared by the products of inputs and gradient, and need not add up.",
+        f"{begin}; its relevance is shared by the products of inputs and gradient, and need not add up.",
         GradientWarning,
         stacklevel=2,
     )

@@ -180,13 +180,17 @@ class ZB(Rule):
     _bounds: tuple[Tensor, Tensor] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        bounds = tuple(torch.as_tensor(np.asarray(x, dtype=np.float64)) for x in (self.low, self.high))
-        if not all(bool(torch.isfinite(x).all()) for x in bounds) or bool((bounds[0] > bounds[1]).any()):
+        try:
+            low, high = (_doubles(x) for x in (self.low, self.high))
+            fits = bool((torch.isfinite(low) & torch.isfinite(high) & (low <= high)).all())
+        except (TypeError, ValueError, RuntimeError):  # no numbers; numbers of shapes that differ
+            fits = False
+        if not fits:
             raise InvalidInputError(
-                f"ZB: low and high must be finite, and low no greater than high; got {self.low!r} and "
-                f"{self.high!r}."
+                "ZB: low and high must be finite numbers, as many of the one as of the other, and low no "
+                f"greater than high; got {self.low!r} and {self.high!r}."
             )
-        object.__setattr__(self, "_bounds", bounds)
+        object.__setattr__(self, "_bounds", (low, high))
 
     def spread(self, like: Tensor) -> tuple[Tensor, Tensor]:
         """Both bounds, for one input of this batch; channels come second in it."""
@@ -241,6 +245,12 @@ class Flat(Rule):
     def share(self, linear: LinearMap, relevance: Tensor, z: Tensor | None, biases: bool) -> Tensor:  # noqa: ARG002  # inputs do not matter
         """R_i = 1^T s, s = R / (1 1)."""
         return _by_weights(linear, relevance, torch.ones_like(linear.weight))
+
+
+def _doubles(values: Any) -> Tensor:
+    if isinstance(values, torch.Tensor):
+        return values.detach().cpu().double()
+    return torch.as_tensor(np.asarray(values, dtype=np.float64))
 
 
 def _by_weights(linear: LinearMap, relevance: Tensor, weight: Tensor) -> Tensor:

@@ -135,13 +135,14 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
     Parameters
     ----------
     keeps : says of an operation, by its name, which values its rule will need
+    where : which function it is for, for messages
     """
 
-    def __init__(self, keeps: Callable[[str], Keep]) -> None:
+    def __init__(self, keeps: Callable[[str], Keep], where: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # as above
         self.operations: list[Operation] = []
         self.running: list[str] = []  # the modules that run now, outermost first
-        self._keeps = keeps
+        self._keeps, self._where = keeps, where
         self._variables: Any = WeakTensorKeyDictionary()
         self._values: dict[int, list[Variable]] = {}  # whose values are kept, by where they lie
         self._changed: dict[int, list[torch.Tensor]] = {}  # what was changed in place, by where it lies
@@ -162,9 +163,9 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
             _overlap(tensor, other) for other in self._changed.get(_place(tensor), [])
         ):
             raise UnsupportedModelError(
-                f"explain: {self._where} changes a part of a tensor in place and "
-                "then uses the whole, or the other way round, which relevance cannot be followed through. "
-                "Put the parts together with torch.cat or torch.where."
+                f"{self._where}: {self._runner} changes a part of a tensor in place and then uses the whole, "
+                "or the other way round, which relevance cannot be followed through. Put the parts together "
+                "with torch.cat or torch.where."
             )
         return variable
 
@@ -190,7 +191,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
         return self.running[-1] if self.running else ""
 
     @property
-    def _where(self) -> str:
+    def _runner(self) -> str:
         """What runs now, for messages."""
         return f"module {self._module!r} of the encoder" if self._module else "the encoder's forward"
 
@@ -264,8 +265,8 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
         used = self._weights.get(_place(tensor), [])
         if self._variables.get(tensor) is None and any(_overlap(tensor, weights) for weights in used):
             raise UnsupportedModelError(
-                f"explain: {self._where} changes weights or constants in place after it has used them, which "
-                "relevance cannot be followed through. Use a changed copy."
+                f"{self._where}: {self._runner} changes weights or constants in place after it has used "
+                "them, which relevance cannot be followed through. Use a changed copy."
             )
 
     def _save_from_change(self, tensor: torch.Tensor) -> None:
@@ -289,8 +290,8 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
         if given.get("dropout_p") == 0.0 or given.get("training") is False:  # attention; RReLU
             return
         raise InvalidInputError(
-            "explain: the encoder must give the same features each time it is run, but "
-            f"{self._where} draws random numbers ({_name(func)}). Call encoder.eval(), and leave nothing "
+            f"{self._where}: the encoder must give the same features each time it is run, but "
+            f"{self._runner} draws random numbers ({_name(func)}). Call encoder.eval(), and leave nothing "
             "random in its forward."
         )
 
