@@ -144,7 +144,7 @@ def rivalry(exp: Claims) -> Rivalry:
     feature, relevance = np.full(shape, -1), np.full(shape, np.nan)
     evidence = np.full(shape[:2], np.nan)
     if rows.size:
-        table = exp._unchanged("rivalry").take(rows)
+        table = exp[rows]._unchanged("rivalry")
         evidence = _means(passes.contrasts(exp._energy, table, own), group, len(codes))
         for k in range(len(exp.labels) if isinstance(exp, Explanation) else 0):
             found = passes.attribute(exp._energy, table, Question(own, np.full(len(rows), k)))
@@ -412,8 +412,8 @@ def _alike(exp: Claims) -> list[Caution]:
     codes, rows, median = groups(exp), _some_members(exp), _median_evidence(exp)
     if len(codes) < 2 or median == 0.0:
         return []
-    h = passes.contrasts(exp._energy, exp._unchanged("cautions").take(rows), exp._cluster[rows])
     own = exp._cluster[rows]
+    h = passes.contrasts(exp._energy, exp[rows]._unchanged("cautions"), own)
     middle = np.stack([np.median(h[own == code][:, codes], axis=0) for code in codes])
     near = np.maximum(middle, middle.T)
     pairs = [(a, b) for a, b in np.argwhere(near < _ALIKE * median).tolist() if a < b]

@@ -9,6 +9,7 @@ from sklearn.datasets import load_wine
 from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
+from tests.golden.findings import findings
 from whycluster.cli.demo import demo
 
 HERE = Path(__file__).parent
@@ -18,7 +19,7 @@ def main() -> None:
     X = StandardScaler().fit_transform(load_wine().data)
     names = [f"column {i}" for i in range(13)]
     exp = wc.explain(KMeans(5, n_init=3, random_state=0).fit(X), X, feature_names=names)
-    texts = {"demo": demo(), "summary": str(exp.summary()), "explanation": str(exp)}
+    texts = {"demo": demo(), "summary": str(exp.summary()), "explanation": str(exp), "findings": findings()}
     for name, text in texts.items():
         (HERE / f"{name}.txt").write_text(text + "\n")
 
