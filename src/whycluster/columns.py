@@ -81,7 +81,11 @@ def columns_of(X: Any, where: str) -> Iterator[Column]:
 
 def _read(X: Any, reader: Callable[[Column], NDArray[Any]], dtype: Any, where: str) -> NDArray[Any]:
     columns = [reader(column) for column in columns_of(X, where)]
-    return np.stack(columns, axis=1).astype(dtype, copy=False)
+    # Column by column, as it came: with many rows, writing it row by row takes several times as long.
+    result = np.empty((len(columns[0]), len(columns)), dtype, order="F")
+    for position, values in enumerate(columns):
+        result[:, position] = values
+    return result
 
 
 def _numbers(column: Column) -> NDArray[Any]:
@@ -229,17 +233,19 @@ def like_identifier(column: Column) -> str:
     """
     if column.series is None:
         return _like_counted(column.name, _plain(column.values()))
-    kind, present = _kind(column), column.series.drop_nulls()
-    if kind is None or not len(present):
-        return ""
-    different = set(present.unique().to_list()) if kind == "categories" else set()
-    return _like_identifier(column, kind, len(present), different)
+    kind = _kind(column)
+    if kind == "categories":
+        texts = _texts(column)
+        present = texts[texts == texts].tolist()
+        return _like_identifier(column, kind, len(present), set(present))
+    n_values = len(column.series.drop_nulls())
+    return _like_identifier(column, kind, n_values, set()) if kind and n_values else ""
 
 
 def like_days(column: Column) -> bool:
     """Whether a column holds days: as dates, as text that reads so, or as whole numbers such as 20240131."""
     if column.series is None or column.series.dtype.is_numeric():
-        values = column.values() if column.series is None else column.series.to_numpy()
+        values = column.values() if column.series is None else column.series.cast(nw.Float64()).to_numpy()
         return _reads_as_days(_plain(values))
     return column.series.dtype in (nw.Date, nw.Datetime) or reads_as_dates(column)
 

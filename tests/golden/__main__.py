@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
 from tests.golden import HERE
+from tests.golden.findings import findings
 from tests.golden.tables import write_passengers, write_wine
 from whycluster import cli
 
@@ -25,6 +26,7 @@ def main() -> None:
     texts = {
         "summary": f"{exp.summary()}\n",
         "explanation": f"{exp}\n",
+        "findings": f"{findings()}\n",
         "demo": said("demo"),
         "help": said("--help"),
     }
