@@ -161,9 +161,9 @@ def judge(column: Column, kept: bool) -> tuple[str, str]:
     present = values[values == values]
     if len(present) == 0:
         return kind, "all values are missing"
-    different = set(present.tolist())
+    different = set(present.tolist()) if kind == "categories" else set()  # of numbers, it takes long
     reason = "" if kept else _like_identifier(column, kind, len(present), different)
-    if not reason and len(different) == 1 and len(present) == len(values):
+    if not reason and len(present) == len(values) and (present == present[0]).all():
         reason = "all values are the same"
     return kind, reason
 
