@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Hashable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import narwhals as nw
@@ -27,6 +26,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PowerTransformer, StandardScaler
 
 import whycluster as wc
+from tests.golden import read_golden
 from tests.golden.findings import findings, stars
 from whycluster.columns import Column, like_days, like_identifier
 from whycluster.explanation import Claims
@@ -45,7 +45,6 @@ from whycluster.findings import (
 )
 
 Array = NDArray[Any]
-GOLDEN = Path(__file__).parent / "golden"
 ENDS = np.array([[0.0], [10.0]])  # the evidence of a row x in the first is 100 - 20 x
 
 
@@ -62,7 +61,7 @@ def column(values: Any) -> Array:
 
 
 def test_what_is_said_is_as_it_was() -> None:
-    assert findings() + "\n" == (GOLDEN / "findings.txt").read_text()
+    assert findings() + "\n" == read_golden("findings")
 
 
 class TestSentences:
