@@ -4,28 +4,28 @@ Any clustering model is rewritten, without retraining, as a neural network that 
 model does (`neuralize`); the evidence for the cluster is then propagated back to the features (`explain`).
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
-
-from whycluster.elementwise import elementwise
-from whycluster.errors import (
-    ColumnWarning,
-    FidelityWarning,
-    GradientWarning,
-    InvalidInputError,
-    MissingDependencyError,
-    NotFittedError,
-    UnsupportedModelError,
-    WhyClusterError,
-)
-from whycluster.explain import explain
-from whycluster.explanation import Explanation
-from whycluster.network import Network
-from whycluster.neuralize import neuralize
 
 if TYPE_CHECKING:
     from whycluster import deep as deep
     from whycluster import evaluation, tabular, text
+    from whycluster.errors import (
+        ColumnWarning,
+        FidelityWarning,
+        GradientWarning,
+        InvalidInputError,
+        MissingDependencyError,
+        NotFittedError,
+        UnsupportedModelError,
+        WhyClusterError,
+    )
+    from whycluster.explaining import explain
+    from whycluster.explanation import Explanation
     from whycluster.kernel_kmeans import KernelKMeans
+    from whycluster.marks import elementwise
+    from whycluster.network import Network
+    from whycluster.neuralization import neuralize
     from whycluster.surrogate import Surrogate
 
 __version__ = "0.1.0"
@@ -51,19 +51,31 @@ __all__ = [  # without deep: ``from whycluster import *`` has to work where ther
     "text",
 ]
 
+_PACKAGES = ("deep", "evaluation", "tabular", "text")
+_HOMES = {
+    "Explanation": "explanation",
+    "KernelKMeans": "kernel_kmeans",
+    "Network": "network",
+    "Surrogate": "surrogate",
+    "elementwise": "marks",
+    "explain": "explaining",
+    "neuralize": "neuralization",
+}
+
 
 def __getattr__(name: str) -> Any:
-    """What needs scikit-learn or torch, which take their time to load, when it is asked for."""
-    if name in ("deep", "evaluation", "tabular", "text"):
-        import importlib
+    """Whatever is asked for, loaded then: NumPy and scikit-learn take their time, and the help needs none.
 
+    No module is called like what it holds, since importing it would put it in the place of that.
+    """
+    if name in _PACKAGES:
         return importlib.import_module(f"whycluster.{name}")
-    if name == "KernelKMeans":
-        from whycluster.kernel_kmeans import KernelKMeans
+    if name not in __all__:
+        raise AttributeError(f"module 'whycluster' has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"whycluster.{_HOMES.get(name, 'errors')}"), name)
+    globals()[name] = found
+    return found
 
-        return KernelKMeans
-    if name == "Surrogate":
-        from whycluster.surrogate import Surrogate
 
-        return Surrogate
-    raise AttributeError(f"module 'whycluster' has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_PACKAGES})

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.arrays import Floats
-from whycluster.elementwise import elementwise
 from whycluster.errors import InvalidInputError
+from whycluster.marks import elementwise
 from whycluster.table import is_missing, to_days
 
 LIKE_IDENTIFIER = "like an identifier"

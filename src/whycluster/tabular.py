@@ -33,9 +33,9 @@ from whycluster.columns import (
     judge,
     reads_as_dates,
 )
-from whycluster.elementwise import elementwise
 from whycluster.errors import ColumnWarning, InvalidInputError, MissingDependencyError
 from whycluster.estimators import check_whole
+from whycluster.marks import elementwise
 from whycluster.progress import Progress
 from whycluster.table import column_names
 

@@ -16,7 +16,7 @@ from whycluster.frontends.deep.encoder import Encoder, Inputs
 from whycluster.frontends.deep.network import Arrangement, DeepNetwork
 from whycluster.nearest_centroid import nearest_centroid
 from whycluster.network import Network
-from whycluster.neuralize import OnlyLabels, adapt
+from whycluster.neuralization import OnlyLabels, adapt
 
 _NEAREST = (AEC, DCN, DEC, DKM)  # IDEC is a DEC
 _NETWORKS = ("neural_network_trained_", "neural_network", "autoencoder")  # since 0.0.3, in 0.0.2, in 0.0.1

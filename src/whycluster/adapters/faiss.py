@@ -9,7 +9,7 @@ from faiss import Kmeans
 from whycluster.errors import NotFittedError
 from whycluster.nearest_centroid import nearest_centroid
 from whycluster.network import Network
-from whycluster.neuralize import adapt
+from whycluster.neuralization import adapt
 
 
 @adapt.register(Kmeans)

@@ -12,7 +12,7 @@ from whycluster.estimators import check_fitted
 from whycluster.labels import BY_LABELS
 from whycluster.nearest_centroid import nearest_centroid
 from whycluster.network import Network
-from whycluster.neuralize import OnlyLabels, adapt
+from whycluster.neuralization import OnlyLabels, adapt
 
 # The nearest medoid is the same by the distance and by its square.
 _METRICS = {

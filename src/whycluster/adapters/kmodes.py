@@ -14,7 +14,7 @@ from whycluster.errors import UnsupportedModelError
 from whycluster.estimators import check_fitted
 from whycluster.labels import BY_LABELS
 from whycluster.network import Network
-from whycluster.neuralize import AwaitingColumns, adapt
+from whycluster.neuralization import AwaitingColumns, adapt
 
 _MATCHING = (matching_dissim, ng_dissim)  # to predict, the second is the first
 

@@ -37,7 +37,7 @@ from whycluster.estimators import check_fitted, names_of
 from whycluster.labels import BY_LABELS
 from whycluster.nearest_centroid import nearest_centroid
 from whycluster.network import Network
-from whycluster.neuralize import AwaitingColumns, OnlyLabels, adapt, first_look
+from whycluster.neuralization import AwaitingColumns, OnlyLabels, adapt, first_look
 from whycluster.tree import Tree
 
 # These predict as their networks do; a subclass may not, and is checked on the data.

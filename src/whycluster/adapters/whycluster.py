@@ -5,7 +5,7 @@ from __future__ import annotations
 from whycluster.estimators import check_fitted, names_of
 from whycluster.kernel_kmeans import KernelKMeans
 from whycluster.network import Network
-from whycluster.neuralize import adapt
+from whycluster.neuralization import adapt
 from whycluster.surrogate import Surrogate
 
 

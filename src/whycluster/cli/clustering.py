@@ -17,10 +17,10 @@ from whycluster.arrays import Codes
 from whycluster.cli.reading import Source, read
 from whycluster.columns import LIKE_IDENTIFIER, columns_of, judge
 from whycluster.errors import ColumnWarning, FidelityWarning, InvalidInputError
-from whycluster.explain import fit_surrogate
+from whycluster.explaining import fit_surrogate
 from whycluster.explanation import Explanation
 from whycluster.network import Network
-from whycluster.neuralize import neuralize
+from whycluster.neuralization import neuralize
 from whycluster.progress import Progress
 from whycluster.tabular import pipeline
 

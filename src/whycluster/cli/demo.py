@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from whycluster import console
-from whycluster.explain import explain
+from whycluster.explaining import explain
 
 
 def demo() -> str:

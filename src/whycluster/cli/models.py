@@ -7,7 +7,7 @@ from importlib import metadata
 from whycluster import console
 from whycluster.cli.screen import show
 from whycluster.cli.telling import to_json
-from whycluster.neuralize import SUPPORTED
+from whycluster.neuralization import SUPPORTED
 
 EXTRAS = {
     "scikit-learn": "k-means, mixtures, trees, pipelines",

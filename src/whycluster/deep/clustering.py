@@ -14,7 +14,7 @@ from whycluster.frontends.deep.composites import composite_of
 from whycluster.frontends.deep.encoder import Encoder, read_tensor
 from whycluster.frontends.deep.network import DeepNetwork
 from whycluster.network import Network
-from whycluster.neuralize import adapt, neuralize
+from whycluster.neuralization import adapt, neuralize
 
 MIDPOINT, ZERO = "midpoint", "zero"
 

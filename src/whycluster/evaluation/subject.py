@@ -20,7 +20,7 @@ from whycluster.evaluation.samplers import ConditionalKDE
 from whycluster.frames import build_frame
 from whycluster.labels import as_list
 from whycluster.network import Network
-from whycluster.neuralize import OnlyLabels, look_into, neuralize
+from whycluster.neuralization import OnlyLabels, look_into, neuralize
 from whycluster.passes import Attribution, Question
 from whycluster.progress import Progress
 from whycluster.table import ArrayTable, SparseTable, Table, is_missing, open_table

@@ -39,10 +39,10 @@ from sklearn.preprocessing import (
 from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
 
 from whycluster.arrays import Codes, Floats, is_sparse
-from whycluster.elementwise import MARK
 from whycluster.errors import UnsupportedModelError
 from whycluster.estimators import check_fitted
 from whycluster.frontends.form import Form, TwiceBentError, join, then
+from whycluster.marks import MARK
 
 SUPPORTED = (
     "StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler",

@@ -12,7 +12,7 @@ from whycluster import passes
 from whycluster.errors import InvalidInputError
 from whycluster.explanation import Explanation
 from whycluster.network import Network
-from whycluster.neuralize import OnlyLabels, look_into
+from whycluster.neuralization import OnlyLabels, look_into
 from whycluster.propagate import DEFAULT_RULE
 from whycluster.table import RawTable, Table, column_names, open_table
 
