@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,16 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster import console, passes
-from whycluster.arrays import Codes, Floats
+from whycluster.arrays import Codes, Floats, is_real
+from whycluster.counterfactual import Counterfactual, find
 from whycluster.energies import Energy
 from whycluster.errors import InvalidInputError, MissingDependencyError
 from whycluster.fidelity import Fidelity
 from whycluster.frames import as_column, build_frame, unique_name
-from whycluster.labels import NOISE
+from whycluster.labels import NOISE, Labels
 from whycluster.passes import Attribution, Question
 from whycluster.propagate import CONTRAST
 from whycluster.summary import Summary, summarize
-from whycluster.table import Table, is_missing
+from whycluster.table import Table, shown
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # of typing itself only from Python 3.11 on
@@ -190,14 +190,18 @@ class Claims(ABC):
             parts.append(f"... and {len(self) - _ROWS_SHOWN} more {self._noun.lower()}s")
         return "\n\n".join(parts)
 
+    def _name(self) -> Hashable:
+        """What the user calls a single row, or where it stood."""
+        name = self._table.row_name(0)
+        if name is None:
+            name = 0 if self._rows is None else int(self._rows[0])
+        return name
+
     def _claim(self) -> str:
         """What is explained of a single row, in a sentence."""
         named = (self.cluster[0], self.competitor[0], self.assigned[0])
         cluster, competitor, assigned = (console.clean(str(label)) for label in named)
-        name = self._table.row_name(0)
-        if name is None:
-            name = 0 if self._rows is None else self._rows[0]
-        claim = f"{self._noun} {console.clean(str(name))} is {_place(self.assigned[0], 'in cluster')}"
+        claim = f"{self._noun} {console.clean(str(self._name()))} is {_place(self.assigned[0], 'in cluster')}"
         if assigned != cluster:  # a label given to a row need not be the surrogate's
             claim += " to the surrogate" * (self.fidelity is not None)
             claim += f", not {_place(self.cluster[0], 'in')}"
@@ -333,7 +337,7 @@ class Explanation(Claims):
         largest = np.abs(top.relevance).max()
         # A column that was dropped has no part in it.
         lines = [
-            [str(f), _shown(v), f"{r:.3g}", console.bar(r, largest)] for f, v, r in cells if r or not largest
+            [str(f), shown(v), f"{r:.3g}", console.bar(r, largest)] for f, v, r in cells if r or not largest
         ]
         n_left = len(self.feature_names) - len(lines)
         if n_left:
@@ -370,6 +374,62 @@ class Explanation(Claims):
         labels, one that the surrogate would put elsewhere.
         """
         return self._summarized(self._unchanged("summary"), self.relevance)
+
+    def counterfactual(
+        self, row: int, to: Any = None, *, within: Sequence[Hashable] | None = None
+    ) -> Counterfactual:
+        """The smallest change that moves a row to another cluster, and the smallest in each single feature.
+
+        For models that part their clusters by planes: k-means and all others of nearest centroids, bisecting
+        k-means, cosines and soft heads, also behind the steps of a pipeline. Features that cannot change
+        freely (categories, missing values, columns that steps bend) are left as they are where several
+        change, and are tried on their own. The result goes beyond the boundary by a millionth of the change,
+        and is checked with the network.
+
+        Parameters
+        ----------
+        row : its position
+        to : the cluster to move it to; by default the one that the smallest change leads to
+        within : names of the features that may change; by default all
+        """
+        if not is_real(row) or not isinstance(row, (int, np.integer)):
+            raise InvalidInputError(f"counterfactual: row must be one index; got {row!r}.")
+        one = self[row]
+        one._unchanged("counterfactual")
+        cluster = int(one._assigned[0])
+        code = None if to is None else self._another(to, cluster)
+        return find(
+            self._energy,
+            self._table,
+            self.labels,
+            row=range(len(self))[row],
+            cluster=cluster,
+            to=code,
+            within=within,
+            ranges=self._ranges,
+            name=one._name(),
+        )
+
+    @cached_property
+    def _ranges(self) -> Floats:
+        """(2, d) the least and the greatest value of each feature; NaN where there is one row only."""
+        ranges = np.full((2, len(self.feature_names)), np.nan)
+        if len(self) > 1:
+            for _, block in self._table.blocks():
+                np.fmin(ranges[0], np.fmin.reduce(block, axis=0), out=ranges[0])
+                np.fmax(ranges[1], np.fmax.reduce(block, axis=0), out=ranges[1])
+        return ranges
+
+    def _another(self, to: Any, cluster: int) -> int:
+        """The code of a cluster to move to."""
+        code = Labels(self.labels).encode(to, "counterfactual", "to")
+        if code.shape != ():
+            raise InvalidInputError(f"counterfactual: to must be one cluster; got {to!r}.")
+        if code == cluster:
+            raise InvalidInputError(
+                f"counterfactual: to must be another cluster than the one the row is in, {to!r}."
+            )
+        return int(code)
 
     def to_frame(self, backend: str | None = None) -> Any:
         """One row per row: cluster, competitor, evidence, then the relevance of every feature.
@@ -439,16 +499,6 @@ def _positions(rows: Any, n_rows: int) -> Codes:
 def _place(label: Any, where: str) -> str:
     """Where a row is: noise is no place to be in."""
     return NOISE if isinstance(label, str) and label == NOISE else f"{where} {console.clean(str(label))}"
-
-
-def _shown(value: Any) -> str:
-    """A number in three digits, a category as it is, a day without its midnight."""
-    if is_missing(value):
-        return "missing"
-    if isinstance(value, dt.datetime) and value.time() == dt.time():
-        value = value.date()
-    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    return console.number(value) if number else str(value)
 
 
 def _largest(values: NDArray[Any], n: int) -> NDArray[np.intp]:

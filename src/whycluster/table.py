@@ -21,6 +21,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from whycluster import console
 from whycluster.arrays import Codes, Floats, is_sparse
 from whycluster.errors import InvalidInputError
 
@@ -127,6 +128,19 @@ class Table(ABC):
     def to_objects(self) -> NDArray[Any]:
         """All values as the user knows them, (n, d)."""
         return self.to_array()
+
+    def cells(self, row: int) -> list[Any]:
+        """The values of a row as the user's container has them, (d,)."""
+        return _cells(self.native, row)
+
+    def put(self, rows: Codes, columns: Codes, values: Sequence[Any]) -> Table:
+        """A copy with other values in some cells; whole numbers become floats, that they may be any."""
+        return replace(self, native=_put(self.native, rows, columns, values))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether what a network takes are the columns as they are."""
+        return not self.goes_through_steps
 
     def has_missing(self) -> bool:
         """Whether a value is NaN."""
@@ -344,6 +358,55 @@ class FrameTable(Table):
 def _row_name(frame: Any, row: int) -> Hashable | None:
     index = nw.maybe_get_index(nw.from_native(frame, eager_only=True))
     return None if index is None else index[row]
+
+
+def _cells(native: Any, row: int) -> list[Any]:
+    if is_sparse(native):
+        native, row = native[[row]].toarray(), 0
+    if isinstance(native, np.ndarray):
+        return native[row].tolist()  # type: ignore[no-any-return]
+    frame = nw.from_native(native, eager_only=True)[row : row + 1]
+    return [series.to_list()[0] for series in frame.iter_columns()]
+
+
+def _put(native: Any, rows: Codes, columns: Codes, values: Sequence[Any]) -> Any:
+    if is_sparse(native):
+        changed = native.astype(_result_dtype(native.dtype)).tolil()
+        changed[rows, columns] = values
+        return changed.tocsr()
+    if isinstance(native, np.ndarray):
+        numbers = native.dtype.kind in "fiub"
+        array = native.astype(_result_dtype(native.dtype) if numbers else object)
+        array[rows, columns] = values
+        return array
+    frame, series = nw.from_native(native, eager_only=True), []
+    for column in np.unique(columns).tolist():
+        there = np.flatnonzero(columns == column)
+        name = frame.columns[column]
+        one = _able_to_hold(frame[:, column], values[int(there[0])])
+        series.append(one.scatter(rows[there].tolist(), [values[i] for i in there.tolist()]).alias(name))
+    return frame.with_columns(*series).to_native()
+
+
+def _able_to_hold(series: nw.Series[Any], value: Any) -> nw.Series[Any]:
+    """A column in which any number can be put, or any moment to the microsecond."""
+    dtype = series.dtype
+    if isinstance(dtype, nw.Datetime):
+        return series.cast(nw.Datetime("us", dtype.time_zone))
+    if isinstance(dtype, nw.Duration):
+        return series.cast(nw.Duration("us"))
+    is_narrow = dtype.is_numeric() and not dtype.is_float()
+    return series.cast(nw.Float64()) if is_narrow and isinstance(value, float) else series
+
+
+def shown(value: Any) -> str:
+    """For people: a number in three digits, a category as it is, a day without its midnight."""
+    if is_missing(value):
+        return "missing"
+    if isinstance(value, dt.datetime) and value.time() == dt.time():
+        value = value.date()
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    return console.number(value) if number else str(value)
 
 
 def is_missing(value: Any) -> bool:

@@ -163,7 +163,7 @@ class StagedTable(Table):
         form = self.stages.form
         lower = 0 if form.below is None else len(form.below.source)
         upper = out[:, : out.shape[1] - lower]
-        if form.is_plain and not lower and not isinstance(self.raw, RawTable):
+        if self.is_plain:
             return self.raw.read(start, stop, offset, out)
         np.copyto(upper, self._upper(form, start, stop))
         if form.below is not None:
@@ -241,6 +241,17 @@ class StagedTable(Table):
         if frame.implementation.is_pandas():
             return frame.to_native().copy()
         return frame.to_native() if frame.implementation.is_polars() else frame.to_pandas()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the steps are but a linear map of numbers, which the energy has taken over."""
+        form = self.stages.form
+        return form.is_plain and form.below is None and not isinstance(self.raw, RawTable)
+
+    def put(self, rows: Codes, columns: Codes, values: Sequence[Any]) -> Table:
+        """A copy with other values in some cells, to go through the same steps."""
+        raw = self.raw.put(rows, columns, values)
+        return replace(self, raw=raw, native=raw.native)
 
     def _select(self, rows: Codes) -> Any:
         return self.raw._select(rows)
