@@ -162,7 +162,7 @@ def test_the_closed_form_of_two_clusters() -> None:
 
 
 def test_the_default_is_the_cluster_that_is_nearest(exp: wc.Explanation) -> None:
-    for row in range(0, len(exp), 7):
+    for row in range(0, len(exp), 20):
         all_of_them = [exp.counterfactual(row, to) for to in others(exp, row)]
         nearest = min(all_of_them, key=lambda found: found.distance)
         assert exp.counterfactual(row).to == nearest.to
@@ -318,14 +318,15 @@ def test_all_kinds_of_tables(table: str) -> None:
     X = np.random.default_rng(2).poisson(3.0, size=(60, 4))
     X[:30, 0] += 6
     names = ["a", "b", "c", "d"]
-    made: Any = {
-        "sparse": lambda: sp.csr_array(X),
-        "whole numbers": lambda: X,
-        "polars": lambda: pl.DataFrame(X, schema=names),
-        "pyarrow": lambda: pa.table(dict(zip(names, X.T, strict=True))),
-        "pandas": lambda: pd.DataFrame(X, columns=names, index=np.arange(60) % 2),
-        "nullable": lambda: pd.DataFrame(X, columns=names).astype("Int64"),
-    }[table]()
+    kinds: dict[str, Any] = {
+        "sparse": sp.csr_array(X),
+        "whole numbers": X,
+        "polars": pl.DataFrame(X, schema=names),
+        "pyarrow": pa.table(dict(zip(names, X.T, strict=True))),
+        "pandas": pd.DataFrame(X, columns=names, index=np.arange(60) % 2),
+        "nullable": pd.DataFrame(X, columns=names).astype("Int64"),
+    }
+    made = kinds[table]
     model = KMeans(3, n_init=1, random_state=0).fit(X.astype(float))
     expected = wc.explain(model, X.astype(float)).counterfactual(7)
     found = wc.explain(model, made).counterfactual(7)
@@ -335,7 +336,7 @@ def test_all_kinds_of_tables(table: str) -> None:
 
 
 def test_a_sparse_table_behind_steps() -> None:
-    X = sp.random_array((80, 12), density=0.3, rng=np.random.default_rng(0), format="csr")
+    X = sp.csr_array(np.random.default_rng(0).poisson(0.5, size=(80, 12)).astype(float))
     pipe = make_pipeline(TruncatedSVD(4, random_state=0), KMeans(3, n_init=1, random_state=0)).fit(X)
     found = wc.explain(pipe, X).counterfactual(2)
     assert pipe.predict(numbers(found.after)[None]) == found.to
@@ -365,7 +366,7 @@ def test_mixed_tables(backend: str) -> None:
     exp = wc.explain(pipe, frame)
     categories = dict.fromkeys(["kind", "town", "member"], "category")
     n_categories = 0
-    for row in range(0, 90, 4):
+    for row in range(0, 90, 8):
         found = exp.counterfactual(row)
         expected = categories | ({"when": "whole days"} if backend == "polars" else {})
         expected |= {name: "missing" for name in ("income", "town") if is_nothing(frame[name][row])}
@@ -380,7 +381,7 @@ def test_mixed_tables(backend: str) -> None:
             if value is not None:
                 n_categories += found.feature_names[i] in categories
                 assert pipe.predict(with_value(frame, row, str(found.feature_names[i]), value)) == found.to
-    assert n_categories > 3
+    assert n_categories > 1
 
 
 def is_nothing(value: Any) -> bool:
@@ -390,11 +391,10 @@ def is_nothing(value: Any) -> bool:
 def test_every_category_is_tried() -> None:
     frame, pipe = mixed()
     exp = wc.explain(pipe, frame)
-    weights = {"kind": 1.0, "town": 1.0}
-    for row in range(0, 90, 5):
+    for row in range(0, 90, 16):
         for to in others(exp, row):
             found = exp.counterfactual(row, to)
-            for name in weights:
+            for name in ("kind", "town"):
                 known = sorted(set(frame[name].dropna()))
                 enough = [v for v in known if pipe.predict(with_value(frame, row, name, v)) == to]
                 value = found.single[found.feature_names.index(name)]
@@ -403,16 +403,13 @@ def test_every_category_is_tried() -> None:
 
 def test_whole_days_are_moved_by_whole_days() -> None:
     days = [dt.date(2020, 1, 1) + dt.timedelta(days=i) for i in (*range(5), *range(100, 105))]
-    frame = pl.DataFrame({"when": days, "x": np.arange(10) % 2})
+    frame = pl.DataFrame({"when": days, "x": np.arange(10) % 5})
     pipe = wc.tabular.pipeline(frame, 2)
     found = wc.explain(pipe, frame).counterfactual(0)
     assert found.held == {"when": "whole days"}
-    enough = [
-        day
-        for day in (dt.date(2020, 1, 1) + dt.timedelta(days=i) for i in range(200))
-        if pipe.predict(pl.DataFrame({"when": [day], "x": [0]}))[0] == found.to
-    ]
-    assert found.single[0] == enough[0]
+    days = [dt.date(2020, 1, 1) + dt.timedelta(days=i) for i in range(200)]
+    enough = pipe.predict(pl.DataFrame({"when": days, "x": [0] * 200})) == found.to
+    assert found.single[0] == days[int(np.argmax(enough))]
     assert type(found.single[0]) is dt.date
 
 
@@ -431,40 +428,45 @@ def test_dates_and_durations_change_in_time() -> None:
     assert "2020-09-1" in str(found)
 
 
-def test_a_column_that_is_bent_is_held_and_searched(frame: Any) -> None:
+def test_columns_that_are_bent_are_held(frame: Any) -> None:
+    bins = KBinsDiscretizer(4, encode="ordinal", strategy="uniform")
     bent = ColumnTransformer(
         [
             ("log", make_pipeline(FunctionTransformer(np.log), StandardScaler()), ["proline", "magnesium"]),
             ("power", PowerTransformer(method="box-cox"), ["hue"]),
             ("ranks", QuantileTransformer(n_quantiles=50), ["ash"]),
-            (
-                "bins",
-                KBinsDiscretizer(4, encode="ordinal", quantile_method="averaged_inverted_cdf"),
-                ["alcohol"],
-            ),
+            ("bins", bins, ["alcohol"]),
             ("scaled", StandardScaler(), ["flavanoids", "color_intensity"]),
         ]
     )
     pipe = make_pipeline(bent, KMeans(3, n_init=3, random_state=0)).fit(frame)
-    exp = wc.explain(pipe, frame)
     held = dict.fromkeys(("alcohol", "ash", "magnesium", "hue", "proline"), "bent")
     unused = set(frame.columns) - set(held) - {"flavanoids", "color_intensity"}
-    n_found = 0
-    for row in range(0, 178, 9):
-        found = exp.counterfactual(row)
-        assert found.held == held | dict.fromkeys(unused, "unused")
-        changed = pd.DataFrame([found.after], columns=frame.columns).astype(float)
-        assert not found.found or pipe.predict(changed) == found.to
-        t, mu = pipe[0].transform(frame.iloc[[row]])[0], pipe[-1].cluster_centers_
-        slopes, values = reference.planes(t, mu, found.to)
-        i = found.feature_names.index("proline")
-        y = reference.least_single(slopes[:, 0], values)
-        if found.single[i] is not None:
-            n_found += 1
-            assert y is not None
-            log = pipe[0].named_transformers_["log"][1].scale_[0] * y
-            assert found.single[i] == pytest.approx(frame["proline"][row] * np.exp(log), rel=1e-5)
-            assert found.single_distance[i] == pytest.approx(abs(y), rel=1e-4)
+    found = wc.explain(pipe, frame).counterfactual(0)
+    assert found.held == held | dict.fromkeys(unused, "unused")
+    assert found.found
+    assert pipe.predict(pd.DataFrame([found.after], columns=frame.columns).astype(float)) == found.to
+
+
+def test_columns_that_are_bent_are_searched(frame: Any) -> None:
+    money = make_pipeline(FunctionTransformer(np.log), StandardScaler())
+    columns = ColumnTransformer([("log", money, ["proline"]), ("scaled", StandardScaler(), ["flavanoids"])])
+    pipe = make_pipeline(columns, KMeans(3, n_init=3, random_state=0)).fit(frame)
+    exp = wc.explain(pipe, frame)
+    i, n_found, scaler = exp.feature_names.index("proline"), 0, pipe[0].named_transformers_["log"][1]
+    for row in range(0, 178, 30):
+        for to in others(exp, row):
+            found = exp.counterfactual(row, to)
+            t = pipe[0].transform(frame.iloc[[row]])[0]
+            slopes, values = reference.planes(t, pipe[-1].cluster_centers_, to)
+            y = reference.least_single(slopes[:, 0], values)
+            if found.single[i] is not None:
+                n_found += 1
+                assert y is not None
+                value = frame["proline"][row] * np.exp(scaler.scale_[0] * y)
+                assert found.single[i] == pytest.approx(value, rel=1e-5)
+                assert found.single_distance[i] == pytest.approx(abs(y), rel=1e-4)
+                assert pipe.predict(with_value(frame, row, "proline", found.single[i])) == to
     assert n_found > 3
 
 
@@ -496,17 +498,24 @@ def test_booleans_are_yes_or_no() -> None:
     assert found.best_single == "yes"
 
 
+def test_a_tie_that_no_number_can_break() -> None:
+    found = wc.explain(np.array([[1.0, 0.0], [0.0, 1.0]]), pd.DataFrame({"yes": [True], "no": [True]}))
+    assert found.cluster[0] == 0
+    assert not found.counterfactual(0).found
+    assert found.counterfactual(0).single.tolist() == [False, None]
+
+
 def test_one_hot_categories_of_an_array() -> None:
-    X = np.array([["a", 1.0], ["a", 2.0], ["b", 1.0], ["c", 2.0]] * 3, dtype=object)
+    X = np.array([["a", 1.0], ["a", 2.0], ["b", 8.0], ["c", 9.0]] * 3, dtype=object)
     columns = ColumnTransformer([("kind", OneHotEncoder(), [0]), ("size", MinMaxScaler(), [1])])
     pipe = make_pipeline(columns, KMeans(2, n_init=3, random_state=0)).fit(X)
-    exp = wc.explain(pipe, X)
-    found = exp.counterfactual(0)
-    value = found.single[0]
-    if value is not None:
-        assert pipe.predict(np.array([[value, 1.0]], dtype=object)) == found.to
+    found = wc.explain(pipe, X).counterfactual(0)
+    assert found.held == {"x0": "category"}
+    assert found.after[0] == "a"
     assert pipe.predict(found.after[None]) == found.to
     assert X[0].tolist() == ["a", 1.0]
+    enough = [kind for kind in "bc" if pipe.predict(np.array([[kind, 1.0]], dtype=object)) == found.to]
+    assert found.single[0] == (enough[0] if enough else None)
 
 
 def test_data_are_left_as_they_are(wine: Array, kmeans: Any) -> None:
@@ -595,6 +604,20 @@ def test_as_a_frame(exp: wc.Explanation) -> None:
     assert isinstance(wc.explain(pipe, frame).counterfactual(5).to_frame(), pl.DataFrame)
 
 
+def test_a_plane_that_turns_to_a_feature_by_rounding_only() -> None:
+    """0.1 + 0.2 is not 0.3, but no value of that feature is far enough off to matter."""
+    exp = wc.explain([[0.1 + 0.2, 0.0], [0.3, 2.0]], [[1.0, 0.5]])
+    found = exp.counterfactual(0, within=["x0"])
+    assert not found.found
+    assert found.best_single is None
+
+
+def test_names_may_come_as_an_index(exp: wc.Explanation) -> None:
+    by_index = exp.counterfactual(3, within=exp.data.columns[:4])
+    assert by_index.distance == exp.counterfactual(3, within=exp.feature_names[:4]).distance
+    assert not by_index.change[4:].any()
+
+
 def test_nothing_is_enough() -> None:
     exp = wc.explain([[0.0, 0.0], [0.0, 2.0]], [[1.0, 0.5]])
     found = exp.counterfactual(0, within=["x0"])
@@ -621,20 +644,20 @@ def test_nothing_is_enough() -> None:
         ({"to": [1]}, "counterfactual: to must be one cluster; got [1]."),
         (
             {"to": 2},
-            "counterfactual: to must be a cluster that a row can be in; no row is ever in 2, since 1 is at least "
-            "as near everywhere, and wins ties.",
+            "counterfactual: to must be a cluster that a row can be in; no row is ever in 2, since 1 is at "
+            "least as near everywhere, and wins ties.",
         ),
         ({"row": [0]}, "counterfactual: row must be one index; got [0]."),
         ({"row": True}, "counterfactual: row must be one index; got True."),
         (
             {"within": "x0"},
-            "counterfactual: within must be a list of names of features; got 'x0'. Leave it out to let all of "
-            "them change.",
+            "counterfactual: within must be a list of names of features; got 'x0'. Leave it out to let all "
+            "of them change.",
         ),
         (
             {"within": []},
-            "counterfactual: within must be a list of names of features; got []. Leave it out to let all of "
-            "them change.",
+            "counterfactual: within must be a list of names of features; got []. Leave it out to let all "
+            "of them change.",
         ),
         (
             {"within": ["x0", "age"]},

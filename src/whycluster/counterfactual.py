@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster import console, passes
+from whycluster import console
 from whycluster.arrays import Codes, Floats, is_real
 from whycluster.energies import Energy
 from whycluster.errors import InvalidInputError
@@ -39,7 +39,7 @@ _MOST_DAYS = 20_000.0  # by which a date is moved to see it: some calendars end 
 _ROUNDING = {4: 1e-2, 8: 1e-6}  # by the bytes of a number that steps work with
 _SAMPLE = 256  # rows that values of bent columns are taken from
 _MOST_TRIED = 1000  # categories of a column; more are free text
-_ROUNDS, _PARTS = 6, 32  # of a search between two values: 32^6 is 10^9
+_ROUNDS, _PARTS = 3, 1000  # of a search between two values, to 10^-9 of what lies between them
 _MOST_CELLS = 1 << 20  # of rows that are tried at once
 _DAY = dt.timedelta(days=1)
 _OUTSIDE = "outside the data"
@@ -194,7 +194,7 @@ def find(
     row: int,
     cluster: int,
     to: int | None,
-    within: Sequence[Hashable] | None,
+    within: Iterable[Hashable] | None,
     ranges: Floats,
     name: Hashable,
 ) -> Counterfactual:
@@ -221,10 +221,8 @@ def find(
     after, distance = _all_at_once(subject, planes, to)
     change = np.array([_apart(a, b) for a, b in zip(after, subject.cells, strict=True)])
     single, single_distance = _one_by_one(subject, planes, to)
-    for column in subject.allowed.tolist():
-        values = _values_to_try(subject, table, column)
-        if values:
-            single[column], single_distance[column] = _nearest_value(subject, column, values, to)
+    for column, (value, far) in _tried(subject, table, to).items():
+        single[column], single_distance[column] = value, far
     return Counterfactual(
         row=row,
         cluster=labels[cluster],
@@ -249,19 +247,19 @@ def _positions(within: Any, names: list[Hashable]) -> Codes:
     """Where the features stand that may change."""
     if within is None:
         return np.arange(len(names))
-    if isinstance(within, str) or not isinstance(within, Sequence) or not within:
+    chosen = [] if isinstance(within, str) or not isinstance(within, Iterable) else list(within)
+    if not chosen:
         raise InvalidInputError(
             f"{WHERE}: within must be a list of names of features; got {within!r}. Leave it out to let all "
             f"of them change."
         )
-    known = {name: column for column, name in enumerate(names)}
-    unknown = [name for name in within if name not in known]
+    unknown = [name for name in chosen if name not in names]
     if unknown:
         listed = ", ".join(map(repr, names[:5])) + ", ..." * (len(names) > 5)
         raise InvalidInputError(
             f"{WHERE}: within must be names of features, which are {listed}; got {unknown[0]!r}."
         )
-    return np.unique([known[name] for name in within])
+    return np.unique([names.index(name) for name in chosen])
 
 
 @dataclass(frozen=True)
@@ -308,12 +306,11 @@ class _Subject:
     def slopes(self, planes: Planes, columns: Codes) -> Floats:
         """How fast each h grows with each column, (J, C), for changes that count 1."""
         by_column = np.zeros((len(self.cells), len(planes.h)))
-        moved = self.rate != 0.0
+        moved, counts = self.rate != 0.0, self.model.metric > 0.0
         np.add.at(by_column, self.model.source[moved], (planes.slopes * self.rate).T[moved])
-        all_slopes = by_column[self.even] / self.weight[self.even][:, None]
         g = (by_column[columns] / self.weight[columns][:, None]).T
-        flat = np.linalg.norm(all_slopes, axis=0, keepdims=True).T * _FLAT
-        return np.where(np.abs(g) > flat, g, 0.0)
+        whole = np.linalg.norm(planes.slopes[:, counts] / self.model.metric[counts], axis=1)
+        return np.where(np.abs(g) > _FLAT * whole[:, None], g, 0.0)
 
     def nearest(self, cluster: int) -> int:
         """The cluster that the smallest change of free columns leads to, of a row in this one.
@@ -342,11 +339,11 @@ class _Subject:
     def distances(self, changed: Table, to: int) -> Floats:
         """How far copies of the row were moved, (n,); infinite where they are not in the cluster."""
         try:
-            there = passes.assign(self.model.energy, changed) == to
-            moved = (self.model.read(changed) - self.x) * self.model.metric
-        except InvalidInputError:  # steps cannot take such values, or make no finite numbers of them
+            x = self.model.read(changed)
+        except InvalidInputError:  # steps cannot take such values
             return np.full(changed.n_rows, np.inf)
-        return np.where(there, np.linalg.norm(moved, axis=1), np.inf)
+        far = np.linalg.norm((x - self.x) * self.model.metric, axis=1)
+        return np.where((self.model.assign(x) == to) & np.isfinite(far), far, np.inf)
 
     def try_each(self, columns: Codes, values: Sequence[Any], to: int) -> Floats:
         """How far it is moved by each of these values alone; infinite where that is not enough."""
@@ -514,7 +511,7 @@ def _all_at_once(subject: _Subject, planes: Planes, to: int) -> tuple[NDArray[An
         moving = np.flatnonzero(np.abs(step) > _FLAT * np.linalg.norm(step))
         by = (step / subject.weight[columns])[moving]
         values = [_moved(subject.cells[c], b) for c, b in zip(columns[moving], by.tolist(), strict=True)]
-        if any(value is None for value in values):
+        if not values or any(value is None for value in values):
             return nothing
         changed = subject.changed(np.zeros(len(moving), dtype=np.intp), columns[moving], values)
         found = subject.distances(changed, to)[0]
@@ -568,19 +565,22 @@ def _values_to_try(subject: _Subject, table: Table, column: int) -> list[Any]:
     return [value for value in values if is_missing(cell) or value != cell]
 
 
-def _nearest_value(subject: _Subject, column: int, values: list[Any], to: int) -> tuple[Any, float]:
-    """The value that is enough and moves the row least, and how far; None, infinite if there is none."""
-    found = subject.try_each(np.full(len(values), column), values, to)
-    best = int(np.argmin(found))
-    if not np.isfinite(found[best]):
-        return None, math.inf
-    if subject.held[column] != _BENT:
-        return values[best], float(found[best])
-    cell = subject.cells[column]
-    far = np.where(np.isfinite(found), [_apart(value, cell) for value in values], np.nan)
-    sides = [far[far < 0.0].max(initial=-np.inf), far[far > 0.0].min(initial=np.inf)]
-    nearest = [_first_between(subject, column, side, to) for side in sides if np.isfinite(side)]
-    return min(nearest, key=lambda found: found[1])
+def _tried(subject: _Subject, table: Table, to: int) -> dict[int, tuple[Any, float]]:
+    """Of columns that cannot change evenly, the value that is enough and moves the row least, and how far."""
+    pairs = [(c, value) for c in subject.allowed.tolist() for value in _values_to_try(subject, table, c)]
+    columns, values = np.array([c for c, _ in pairs], dtype=np.intp), [value for _, value in pairs]
+    found = subject.try_each(columns, values, to)
+    best: dict[int, tuple[Any, float]] = {}
+    for column in np.unique(columns[np.isfinite(found)]).tolist():
+        there = np.flatnonzero((columns == column) & np.isfinite(found))
+        nearest = int(there[np.argmin(found[there])])
+        best[column] = values[nearest], float(found[nearest])
+        if subject.held[column] == _BENT:
+            far = np.array([_apart(values[i], subject.cells[column]) for i in there.tolist()])
+            sides = [far[far < 0.0].max(initial=-np.inf), far[far > 0.0].min(initial=np.inf)]
+            nearer = [_first_between(subject, column, side, to) for side in sides if np.isfinite(side)]
+            best[column] = min(nearer, key=lambda found: found[1])
+    return best
 
 
 def _first_between(subject: _Subject, column: int, far: float, to: int) -> tuple[Any, float]:

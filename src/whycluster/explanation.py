@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -376,7 +376,7 @@ class Explanation(Claims):
         return self._summarized(self._unchanged("summary"), self.relevance)
 
     def counterfactual(
-        self, row: int, to: Any = None, *, within: Sequence[Hashable] | None = None
+        self, row: int, to: Any = None, *, within: Iterable[Hashable] | None = None
     ) -> Counterfactual:
         """The smallest change that moves a row to another cluster, and the smallest in each single feature.
 

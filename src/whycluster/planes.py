@@ -89,6 +89,13 @@ class PlaneModel:
         with np.errstate(all="ignore"):
             return np.array(table.inputs(0, table.n_rows, self.energy.offset, out))
 
+    def assign(self, x: Floats) -> Codes:
+        """The clusters of rows that were read, (n,), as the network assigns them."""
+        out = np.empty((len(x), self.energy.n_clusters))
+        with np.errstate(all="ignore"):
+            self.energy.energies(x, out, np.empty((len(x), self.energy.scratch_width)))
+            return compete(out, self.energy.tree).cluster
+
     def strongest(self, x: Floats) -> tuple[int, int]:
         """The cluster that wins at x, (D,), and its strongest competitor."""
         standing = compete(self._energies(x), self.straight.tree)

@@ -1,4 +1,4 @@
-"""The smallest change that moves a row to another cluster, by trying every set of planes. Slow and obvious."""
+"""The smallest change that moves a row to another cluster: every set of planes is tried. Slow and obvious."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Matrix = NDArray[np.floating[Any]]
 
 
 def planes(x: Vector, centroids: Matrix, k: int) -> tuple[Matrix, Vector]:
-    """Of each other cluster j, the slope and the value of |x - mu_j|^2 - |x - mu_k|^2: k wins where all are > 0."""
+    """Slopes and values of |x - mu_j|^2 - |x - mu_k|^2 for all other clusters j; k wins where all are > 0."""
     others = [j for j in range(len(centroids)) if j != k]
     slopes = np.array([2 * (centroids[k] - centroids[j]) for j in others])
     values = [
