@@ -170,9 +170,11 @@ def test_the_default_is_the_cluster_that_is_nearest(exp: wc.Explanation) -> None
 
 def test_the_nearest_cluster_need_not_be_the_strongest_competitor() -> None:
     """A cluster far off is parted by a plane that is crossed fast."""
-    exp = wc.explain([[0.0, 0.0], [0.0, 2.0], [-100.0, 0.0]], [[-49.9, 0.9]])
+    exp = wc.explain([[0.0, 0.0], [0.0, 2.0], [-100.0, 0.0]], [[-49.95, 0.9]])
     assert exp.competitor[0] == 1
-    assert exp.counterfactual(0).to == 2 or exp.counterfactual(0).distance <= 0.1 * (1 + 1e-5)
+    assert exp.counterfactual(0).to == 2
+    assert exp.counterfactual(0).distance == pytest.approx(0.05, rel=1e-5)
+    assert exp.counterfactual(0, 1).distance == pytest.approx(0.1, rel=1e-5)
 
 
 PIPELINES = {
