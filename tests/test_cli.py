@@ -248,6 +248,18 @@ def test_row_asks_why_not_another_cluster(wine: Path, capsys: pytest.CaptureFixt
     assert [each["feature"] for each in told["features"]] == ["proline", "total_phenols"]
 
 
+def test_row_tells_the_smallest_change(wine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ("row", wine, "--id", 1073, "--k", 3, "--ignore", "kind", "--quiet", "--to", 0)
+    code, out, _ = ask(capsys, *common)
+    frame = pl.read_csv(wine).drop("wine_id", "kind")
+    moved = wc.explain(wc.tabular.pipeline(frame, 3), frame).counterfactual(73, 0)
+    assert code == 0
+    assert out.strip().endswith(moved.tell(10).replace("Row 73", "Row 1073"))
+    told = json.loads(ask(capsys, *common, "--json")[1])
+    assert (told["to"], told["distance"]) == (0, pytest.approx(moved.distance))
+    assert [each["after"] for each in told["changes"]] == pytest.approx(list(moved.after))
+
+
 def test_row_by_number_or_by_another_column(
     wine: Path, passengers: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -84,6 +84,9 @@ _seed = click.option(
 _quiet = click.option("--quiet", is_flag=True, help="Say nothing but results and errors.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 _force = click.option("--force", is_flag=True, help="Replace files that are there.")
+_top = click.option(
+    "--top", type=click.IntRange(1), default=10, metavar="N", help="Features to show.  [default: 10]"
+)
 _id_column = _column("--id", "id_column", "The column that names the rows; it is not clustered by.")
 _contrast = _all(
     click.option("--target", metavar="CLUSTER", help="Explain why this cluster, or why not."),
@@ -155,9 +158,8 @@ def report(**options: Any) -> None:
 @click.option("--id", "name", metavar="ID", required=True, help="The row: its name, or else its number.")
 @_column("--id-column", "id_column", "The column that names the rows; it is not clustered by.")
 @_contrast
-@click.option(
-    "--top", type=click.IntRange(1), default=10, metavar="N", help="Features to show.  [default: 10]"
-)
+@click.option("--to", metavar="CLUSTER", help="Also tell the smallest change that moves it there.")
+@_top
 @_reading
 @_seed
 @_quiet
@@ -174,9 +176,7 @@ def row(**options: Any) -> None:
 @click.argument("one", metavar="A")
 @click.argument("other", metavar="B")
 @_id_column
-@click.option(
-    "--top", type=click.IntRange(1), default=10, metavar="N", help="Features to show.  [default: 10]"
-)
+@_top
 @_reading
 @_seed
 @_quiet

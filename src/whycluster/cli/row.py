@@ -10,6 +10,7 @@ from whycluster import progress
 from whycluster.cli.clustering import Asked, cluster
 from whycluster.cli.screen import show
 from whycluster.cli.telling import tell_notes, to_json
+from whycluster.counterfactual import Counterfactual
 from whycluster.explanation import Explanation
 
 
@@ -18,6 +19,7 @@ def row(
     name: str,
     target: str | None,
     against: str | None,
+    to: str | None,
     top: int,
     quiet: bool,
     as_json: bool,
@@ -28,12 +30,23 @@ def row(
     found = cluster(Asked.of(options))
     if not quiet:
         tell_notes(found)
+    position = found.position(name)
     exp = found.explain(
-        np.array([found.position(name)]),
+        np.array([position]),
         target=None if target is None else found.label(target, "--target"),
         against=None if against is None else found.label(against, "--against"),
     )
-    show(to_json(_as_dict(name, exp, top)) if as_json else exp.tell(0, top))
+    moved = None if to is None else found.explain().counterfactual(position, found.label(to, "--to"))
+    if as_json:
+        show(to_json(_as_dict(name, exp, top) | ({} if moved is None else _change(moved))))
+    else:
+        show(exp.tell(0, top) + ("" if moved is None else f"\n\n{moved.tell(top)}"))
+
+
+def _change(moved: Counterfactual) -> dict[str, Any]:
+    cells = zip(moved.feature_names, moved.before, moved.after, moved.single, strict=True)
+    changes = [{"feature": f, "before": b, "after": a, "alone": s} for f, b, a, s in cells]
+    return {"to": moved.to, "distance": moved.distance, "changes": changes}
 
 
 def _as_dict(name: str, exp: Explanation, top: int) -> dict[str, Any]:
