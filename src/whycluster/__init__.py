@@ -24,7 +24,7 @@ from whycluster.neuralize import neuralize
 
 if TYPE_CHECKING:
     from whycluster import deep as deep
-    from whycluster import evaluation, tabular, text
+    from whycluster import evaluation, plots, tabular, text
     from whycluster.kernel_kmeans import KernelKMeans
     from whycluster.surrogate import Surrogate
 
@@ -47,6 +47,7 @@ __all__ = [  # without deep: ``from whycluster import *`` has to work where ther
     "evaluation",
     "explain",
     "neuralize",
+    "plots",
     "tabular",
     "text",
 ]
@@ -54,7 +55,7 @@ __all__ = [  # without deep: ``from whycluster import *`` has to work where ther
 
 def __getattr__(name: str) -> Any:
     """What needs scikit-learn or torch, which take their time to load, when it is asked for."""
-    if name in ("deep", "evaluation", "tabular", "text"):
+    if name in ("deep", "evaluation", "plots", "tabular", "text"):
         import importlib
 
         return importlib.import_module(f"whycluster.{name}")
