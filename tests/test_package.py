@@ -244,6 +244,15 @@ def test_public_names_are_documented_and_there() -> None:
         wc.deep.draw_grid,
         wc.evaluation.feature_maps,
         wc.evaluation.activation_thresholds,
+        wc.plots.row,
+        wc.plots.clusters,
+        wc.plots.heatmap,
+        wc.plots.beeswarm,
+        wc.plots.competition,
+        wc.plots.map,
+        wc.plots.flipping,
+        wc.plots.elbow,
+        wc.plots.images,
     ],
 )
 def test_every_parameter_is_documented(function: Any) -> None:
@@ -264,6 +273,7 @@ def test_every_parameter_is_documented(function: Any) -> None:
         ("docs/pipelines.md", 2),
         ("docs/text.md", 2),
         ("docs/deep.md", 5),
+        ("docs/plots.md", 5),
     ],
 )
 def test_the_code_in_the_pages_runs(

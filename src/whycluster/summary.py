@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,7 @@ class Summary:
     feature_names : the d names
     """
 
+    _noun: ClassVar[str] = "feature"
     clusters: NDArray[Any]
     size: NDArray[np.intp]
     relevance: Floats
@@ -140,7 +141,7 @@ class Summary:
             )
             for i in order[:n]
         ]
-        return lines + rest(len(order[n:]), "feature", "", float(share[order[n:]].sum()))
+        return lines + rest(len(order[n:]), self._noun, "", float(share[order[n:]].sum()))
 
     def _grid(self, n: int) -> tuple[list[str], Floats, int]:
         """The ``n`` features with the greatest shares, their shares, (G, n), and how many there are."""

@@ -11,7 +11,7 @@ from whycluster.arrays import Floats, is_real
 from whycluster.deep.images import read_images
 from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
-from whycluster.plots.style import AS_IT_IS, new_figure
+from whycluster.plots.style import as_it_is, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,9 +78,9 @@ def draw_grid(
             line[0].imshow(pictures[i], interpolation="antialiased")
         _draw_maps(line[-n_columns:], maps[i], quantile)
         if names is not None:
-            line[0].set_ylabel(str(names[i]), fontsize=_FONT, **AS_IT_IS)
+            line[0].set_ylabel(str(names[i]), fontsize=_FONT, **as_it_is())
     for place, title in zip(axes[0][-n_columns:], titles or [], strict=False):
-        place.set_title(str(title), fontsize=_FONT, pad=2, **AS_IT_IS)
+        place.set_title(str(title), fontsize=_FONT, pad=2, **as_it_is())
     return figure
 
 

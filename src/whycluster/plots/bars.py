@@ -56,7 +56,8 @@ def row(exp: Explained, row: int = 0, n_features: int = 10, ax: Axes | None = No
     ax = style.open_axes(ax, where, 6.4, style.LINE * (last + 2.2) + 0.75)
     draw_bars(ax, lines, places)
     label = draw_sum(ax, evidence, last)
-    names = [*label_lines(lines, " = "), "evidence (the sum)"]
+    between = " = " if hasattr(exp, "feature_names") else f" {style.TIMES} "  # words are counted
+    names = [*label_lines(lines, between), "evidence (the sum)"]
     style.name_ticks(ax.yaxis, names, [*places, last])
     label.set_fontweight("bold")
     ax.get_yticklabels()[-1].set_fontweight("bold")
@@ -91,16 +92,18 @@ def clusters(
     groups = range(len(summary.clusters)) if cluster is None else [group_of(exp, summary, cluster, where)]
     lines = [summary._bars(group, int(n_features)) for group in groups]
     shares = [line.relevance for each in lines for line in each if line.single]
-    form = ".0%" if max(map(abs, shares)) >= _SMALL_SHARE else ".1%"
-    axes = _panels(ax, len(groups), max(map(len, lines)), cluster is not None, where)
+    form = ".0%" if max(map(abs, shares), default=1.0) >= _SMALL_SHARE else ".1%"
+    n_lines = max(1, *map(len, lines))
+    axes = _panels(ax, len(groups), n_lines, cluster is not None, where)
     for panel, group, shown in zip(axes, groups, lines, strict=True):
         draw_bars(panel, shown, range(len(shown)), form, rest=False)
         style.name_ticks(panel.yaxis, label_lines(shown, ", "))
         size = counted(int(summary.size[group]), exp._noun.lower())
         style.title(panel, f"{cluster_name(summary.clusters[group])} ({size})")
         fit(panel, shares)  # one scale for all
-        panel.set_ylim(max(map(len, lines)) - 0.4, -0.6)
-        panel.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}".replace("-", style.MINUS))
+        panel.set_ylim(n_lines - 0.4, -0.6)
+        panel.locator_params(axis="x", nbins=6)
+        panel.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g}%".replace("-", style.MINUS))
     told = f"share of the cluster's relevance: + speaks for the cluster, {style.MINUS} against it (hatched)"
     if ax is None and cluster is None:
         figure = axes[0].get_figure(root=True)
@@ -183,7 +186,7 @@ def label_lines(lines: Sequence[Line], between: str) -> list[str]:
 
 def fit(ax: Axes, values: Sequence[float]) -> None:
     """Limits that leave room for the numbers beside the bars."""
-    low, high = min(0.0, *values), max(0.0, *values)
+    low, high = min([0.0, *values]), max([0.0, *values])
     span = (high - low) or 1.0
     # The decision boundary is written at 0, so that there is always some room
     left, right = (_ROOM if low < 0 else 0.0), (_ROOM if high > 0 or low == 0 else 0.0)

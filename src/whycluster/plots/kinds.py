@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, NoReturn, Protocol
+from typing import Any, ClassVar, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,13 @@ from whycluster.lines import Line
 from whycluster.plots.style import cut, cut_all
 from whycluster.table import Table
 
+_BY_FEATURES = "relevance by features"
+
 
 class Averages(Protocol):
     """A summary: of rows, or of documents."""
+
+    _noun: ClassVar[str]
 
     @property
     def clusters(self) -> NDArray[Any]: ...  # noqa: D102  # (G,) labels
@@ -31,8 +35,8 @@ class Averages(Protocol):
 class Explained(Protocol):
     """An explanation; `whycluster.explanation.Claims` and all that are made of it."""
 
-    _noun: str
-    _instead: str
+    _noun: ClassVar[str]
+    _instead: ClassVar[str]
 
     @property
     def evidence(self) -> NDArray[Any]: ...  # noqa: D102
@@ -64,24 +68,27 @@ class Tabular(Explained, Protocol):
     def feature_names(self) -> list[Hashable]: ...  # noqa: D102
 
 
-def check(exp: Any, where: str, needs: str = "_lines") -> None:
+def check(exp: Any, where: str, needs: str = "_lines", what: str = _BY_FEATURES) -> None:
     """Raise unless it is an explanation, and one that has what is drawn."""
     if not hasattr(exp, "_claim"):
         raise InvalidInputError(
             f"{where}: exp must be an explanation, as explain(model, X) gives it; got {type(exp).__name__}."
         )
     if not hasattr(exp, needs):
-        refuse(exp, where)
+        refuse(exp, where, what)
 
 
-def refuse(exp: Explained, where: str) -> NoReturn:
+def refuse(exp: Explained, where: str, what: str = _BY_FEATURES) -> NoReturn:
     """Say that this kind of explanation cannot be drawn like that, and what can."""
-    raise InvalidInputError(f"{where}: exp must have relevance by features; {exp!r} has none. {exp._instead}")
+    raise InvalidInputError(f"{where}: exp must have {what}; {exp!r} has none. {exp._instead}".rstrip())
 
 
 def code_of(exp: Explained, cluster: Any, where: str) -> int:
     """The code of a label."""
-    return int(Labels(exp.labels).encode(np.array(cluster, dtype=object), where, "cluster"))
+    code = Labels(exp.labels).encode(cluster, where, "cluster")
+    if code.ndim:
+        raise InvalidInputError(f"{where}: cluster must be one label; got {cluster!r}.")
+    return int(code)
 
 
 def is_noise(label: Any) -> bool:

@@ -11,13 +11,14 @@ from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
 from whycluster.plots import style
 from whycluster.plots.bars import summary_of
-from whycluster.plots.kinds import Explained, check, label_names
+from whycluster.plots.kinds import Explained, check, counted, label_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _CELL = 0.46  # inches a column
 _LEAST_FONT = 3.5  # points; numbers that would be smaller are not written
+_DARK, _DARK_SHARE = 0.75, 0.4  # numbers are white above these parts of the scales
 _MARGIN = 2.4  # inches for the names on the left
 
 
@@ -47,9 +48,9 @@ def heatmap(exp: Explained, n_features: int = 20, ax: Axes | None = None) -> Axe
     limit = float(np.abs(share).max(initial=0.0)) or 1.0
     ax.imshow(share.T, cmap=style.diverging(), vmin=-limit, vmax=limit, aspect="auto")
     _name(ax, labels, style.cut_all(names), "white")
-    _write_numbers(ax, 100 * share.T, dark=np.full(share.T.shape, False))
+    _write_numbers(ax, 100 * share.T, dark=_DARK * limit < share.T)
     style.title(ax, "what makes each cluster")
-    shown = "" if len(names) == n_all else f"\nthe strongest {len(names)} of {n_all:,} features"
+    shown = "" if len(names) == n_all else f"\nthe strongest {len(names)} of {counted(n_all, summary._noun)}"
     style.note(ax, f"cluster\n% of its relevance, {style.MINUS} speaks against it{shown}")
     return ax
 
@@ -76,7 +77,7 @@ def competition(exp: Explained, ax: Axes | None = None) -> Axes:
     ax.imshow(np.where(own, 0.0, share), cmap=_sequential(), vmin=0.0, vmax=1.0, aspect="auto")
     _name(ax, names, [names[code] for code in present], "#e4e4e4")
     ax.set_ylabel("cluster", fontsize=style.SMALL)
-    _write_numbers(ax, np.where(own, np.nan, 100 * share), dark=share > 0.4)
+    _write_numbers(ax, np.where(own, np.nan, 100 * share), dark=share > _DARK_SHARE)
     for place, code in enumerate(present.tolist()):  # no cluster competes with itself
         ax.add_patch(_hatched(code, place))
     style.title(ax, "who competes with whom")

@@ -77,7 +77,9 @@ def _positions(rows: int | Sequence[int]) -> list[int]:
 
 def _some(exp: Any, rows: int | Sequence[int], where: str) -> Any:
     """The explanations of some images."""
-    check(exp, where, "heatmaps")
+    check(exp, where, "_inputs", "heat maps of images")
+    if not _positions(rows):
+        raise InvalidInputError(f"{where}: rows must be some positions; got none.")
     some = exp[_positions(rows)]
     if some.heatmaps.ndim != 3:
         raise InvalidInputError(

@@ -90,7 +90,7 @@ def principal(x: Floats) -> tuple[Floats, Floats]:
     place, part = np.zeros((len(x), 2)), np.zeros(2)
     n = min(2, *z.shape)
     if total:
-        u, s, _ = randomized_svd(z, n_components=n, random_state=0)
+        u, s, _ = randomized_svd(z, n_components=n, n_oversamples=30, random_state=0)
         place[:, :n], part[:n] = u * s, s**2 / total
     return place, part
 
@@ -109,11 +109,12 @@ def _draw_points(ax: Axes, exp: Explained, place: Floats, drawn: Any, near: Any)
             at[:, 0], at[:, 1], s=size, c=colour, marker=marker, label=name, alpha=0.85, zorder=2, **edge
         )
         middles.append((label, np.median(at, axis=0)))
-    _outline(ax, place[near], size, int(borderline(exp.evidence).sum()))
+    if (n_near := int(borderline(exp.evidence).sum())) > 0:
+        _outline(ax, place[near], size, n_near)
     _name_clusters(ax, middles)
     handles, names = ax.get_legend_handles_labels()
     if len(middles) > _LEGEND:
-        handles, names = handles[-1:], names[-1:]
+        handles, names = handles[len(middles) :], names[len(middles) :]
     if names:
         style.legend(ax, handles=handles, labels=names)
 

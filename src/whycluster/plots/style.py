@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ GREY, PALE = "#767676", "#d9d9d9"
 HATCH = "////"  # of what speaks against, so that it is seen without colours too
 FONT, SMALL = 9, 8  # points
 LINE = 0.27  # inches from one line of text or bar to the next
-MINUS = "\N{MINUS SIGN}"
+MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 
 # Okabe and Ito's colours without the yellow, which is hardly seen on white, and markers, of which there is
 # one more: the same colour comes back with another marker, up to 56 clusters.
@@ -30,8 +31,20 @@ CLUSTER_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4
 CLUSTER_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
 LINE_STYLES = ("-", "--", "-.", ":")
 
-_LONGEST = (26, 34, 44, 60)  # letters of a name; more only where names would be the same otherwise
-AS_IT_IS: dict[str, Any] = {"parse_math": False, "usetex": False}  # a dollar sign is a dollar sign
+_LONGEST = 26  # letters of a name
+# Of systems that have them: what matplotlib's own font, which is asked first, has no letters for
+_MORE_FONTS = (
+    "Noto Sans CJK JP",
+    "Noto Sans CJK SC",
+    "Hiragino Sans",
+    "PingFang SC",
+    "Apple SD Gothic Neo",
+    "Yu Gothic",
+    "Microsoft YaHei",
+    "Malgun Gothic",
+    "Arial Unicode MS",
+    "Segoe UI Emoji",
+)
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -60,27 +73,55 @@ def check_axes(ax: Any, where: str) -> Axes:
     return axes
 
 
-def cut(text: str, longest: int = _LONGEST[0]) -> str:
+def cut(text: str, longest: int = _LONGEST) -> str:
     """The text on one line, without its middle where it is too long: ends tell columns apart."""
     text = console.printable(text)
     if _width(text) <= longest:
         return text
     head = longest * 3 // 5
-    tail = longest - 1 - head
-    first = next(i for i in range(len(text), -1, -1) if _width(text[:i]) <= head)
-    last = next(i for i in range(len(text) + 1) if _width(text[i:]) <= tail)
-    return f"{text[:first].rstrip()}…{text[last:].lstrip()}"
+    return f"{_first(text, head).rstrip()}…{_last(text, longest - 1 - head).lstrip()}"
 
 
-def cut_all(names: Iterable[Any]) -> list[str]:
-    """Names, cut; less where two would be the same."""
-    texts = [str(name) for name in names]
-    shown: list[str] = []
-    for longest in _LONGEST:
-        shown = [cut(text, longest) for text in texts]
-        if len(set(shown)) == len(set(texts)):
-            break
+def cut_all(names: Iterable[Any], longest: int = _LONGEST) -> list[str]:
+    """Names, cut; those that would be the same keep the part in which they differ."""
+    texts = [console.printable(str(name)) for name in names]
+    shown = [cut(text, longest) for text in texts]
+    for same in {name for name in shown if shown.count(name) > 1}:
+        places = [i for i, name in enumerate(shown) if name == same]
+        different = [texts[i] for i in places]
+        if len(set(different)) > 1:
+            for i in places:
+                shown[i] = _cut_around(texts[i], different, longest)
     return shown
+
+
+def _cut_around(text: str, others: Sequence[str], longest: int) -> str:
+    """The word in which a text differs from others, with as much of its ends as there is room for."""
+    start = _in_common(others)
+    stop = len(text) - _in_common([other[start:][::-1] for other in others])
+    while start > 0 and text[start - 1].isalnum():
+        start -= 1
+    while stop < len(text) and text[stop].isalnum():
+        stop += 1
+    word = _first(text[start:stop], longest // 2)
+    room = longest - 2 - _width(word)
+    return f"{_first(text[:start], room - room // 3)}…{word}…{_last(text[stop:], room // 3)}"
+
+
+def _in_common(texts: Sequence[str]) -> int:
+    """With how many letters all of them begin."""
+    differ = (i for i, letters in enumerate(zip(*texts, strict=False)) if len(set(letters)) > 1)
+    return next(differ, min(map(len, texts)))
+
+
+def _first(text: str, width: int) -> str:
+    """As many of the first letters as fit."""
+    return text[: next(i for i in range(len(text), -1, -1) if _width(text[:i]) <= width)]
+
+
+def _last(text: str, width: int) -> str:
+    """As many of the last letters as fit."""
+    return text[next(i for i in range(len(text) + 1) if _width(text[i:]) <= width) :]
 
 
 def wrap(text: str, width: int = 62) -> str:
@@ -90,24 +131,39 @@ def wrap(text: str, width: int = 62) -> str:
     return "\n".join(textwrap.wrap(text, min(width, len(text) // n_lines + 8) if n_lines > 1 else width))
 
 
+def as_it_is() -> dict[str, Any]:
+    """How names are written: a dollar sign is a dollar sign, and letters of all scripts are looked for."""
+    from matplotlib import rcParams
+
+    return {"parse_math": False, "usetex": False, "fontfamily": [*rcParams["font.family"], *_more_fonts()]}
+
+
+@cache
+def _more_fonts() -> list[str]:
+    from matplotlib.font_manager import fontManager
+
+    there = {font.name for font in fontManager.ttflist}
+    return [name for name in _MORE_FONTS if name in there]
+
+
 def title(ax: Axes, text: str) -> None:
     """Above the axes, on the left."""
-    ax.set_title(text, loc="left", fontsize=FONT, **AS_IT_IS)
+    ax.set_title(text, loc="left", fontsize=FONT, **as_it_is())
 
 
 def write(ax: Axes, x: float, y: float, text: str, **options: Any) -> Any:
     """Text in the axes, shown as it is."""
-    return ax.text(x, y, text, **{"fontsize": SMALL, **AS_IT_IS, **options})
+    return ax.text(x, y, text, **{"fontsize": SMALL, **as_it_is(), **options})
 
 
 def note(ax: Axes, text: str) -> Any:
     """What the axis says at the bottom."""
-    return ax.set_xlabel(text, fontsize=SMALL, loc="left", **AS_IT_IS)
+    return ax.set_xlabel(text, fontsize=SMALL, loc="left", **as_it_is())
 
 
 def name_ticks(axis: Any, names: Sequence[str], places: Sequence[float] | None = None) -> None:
     """Names along an axis, without ticks."""
-    axis.set_ticks(range(len(names)) if places is None else places, names, fontsize=SMALL, **AS_IT_IS)
+    axis.set_ticks(range(len(names)) if places is None else places, names, fontsize=SMALL, **as_it_is())
     axis.set_tick_params(length=0)
 
 
@@ -116,7 +172,7 @@ def legend(ax: Axes, **options: Any) -> Any:
     beside = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0.0, "frameon": False}
     made = ax.legend(**{"fontsize": SMALL, **beside, **options})
     for text in made.get_texts():
-        text.set(**AS_IT_IS)
+        text.set(**as_it_is())
     return made
 
 

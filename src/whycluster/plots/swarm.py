@@ -46,12 +46,13 @@ def beeswarm(exp: Tabular, cluster: Any = None, n_features: int = 12, ax: Axes |
     if cluster is not None:
         rows = np.flatnonzero(exp._cluster == code_of(exp, cluster, where))
     if not len(rows):
-        raise InvalidInputError(f"{where}: exp must have rows explained for {cluster!r}; it has none.")
+        of = "" if cluster is None else f" that is explained for {cluster!r}"
+        raise InvalidInputError(f"{where}: exp must have a row{of}; it has none.")
     exp._unchanged(where)
     columns = np.argsort(-_mean_size(exp.relevance, rows), kind="stable")[: int(n_features)]
     drawn = rows[style.some_rows(len(rows), MOST_ROWS)]
     values = _values(exp, drawn, columns)
-    ax = style.open_axes(ax, where, 7.0, 0.36 * len(columns) + 1.1)
+    ax = style.open_axes(ax, where, 7.0, 0.36 * max(4, len(columns)) + 1.1)
     points = _draw(ax, exp.relevance[np.ix_(drawn, columns)].astype(np.float64), values)
     names = [str(exp.feature_names[i]) for i in columns]
     style.name_ticks(ax.yaxis, style.cut_all(names))
@@ -142,6 +143,6 @@ def _add_scale(ax: Axes, points: Any) -> None:
     assert figure is not None
     scale = figure.colorbar(points, ax=ax, ticks=[0, 1], pad=0.02, aspect=30)
     scale.ax.set_yticklabels(["low", "high"], fontsize=style.SMALL)
-    scale.ax.set_ylabel("value of the feature", fontsize=style.SMALL, labelpad=-8)
+    scale.ax.set_ylabel("value of the feature", fontsize=style.SMALL, labelpad=2)
     scale.outline.set_visible(False)
     scale.ax.tick_params(length=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,7 @@ class TextSummary:
     documents_outside, count_outside : (L,) the same for all other documents
     """
 
+    _noun: ClassVar[str] = "word"
     clusters: NDArray[Any]
     size: Codes
     group: Codes
@@ -128,7 +129,7 @@ class TextSummary:
         shown = self._lines(group, n)
         lines = [Line(self.word[line], "", float(self.share[line])) for line in shown]
         others = np.setdiff1d(np.flatnonzero(self.group == group), shown)
-        return lines + rest(len(others), "word", "", float(self.share[others].sum()))
+        return lines + rest(len(others), self._noun, "", float(self.share[others].sum()))
 
     def _grid(self, n: int) -> tuple[list[str], Floats, int]:
         """The words that make the clusters, ``n`` in all, their shares, (G, n), and how many there are."""
