@@ -25,8 +25,8 @@ def draw() -> Figure:
     X = load_wine(as_frame=True).data
     model = make_pipeline(StandardScaler(), KMeans(3, n_init=10, random_state=0)).fit(X)
     exp = wc.explain(model, X)
-    figure = Figure(figsize=(13, 11.5), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.12)  # type: ignore[union-attr]
+    figure = Figure(figsize=(13, 11.5))
+    figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.12)
     axes: dict[str, Axes] = figure.subplot_mosaic(
         [["row", "map"], ["cluster", "heatmap"], ["beeswarm", "competition"]],
         height_ratios=[1.1, 0.9, 1.0],

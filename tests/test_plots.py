@@ -668,6 +668,23 @@ def test_bad_arguments_are_named(exp: wc.Explanation, call: Callable[[Any], Any]
     assert str(caught.value) == message
 
 
+def test_hundreds_of_clusters_are_drawn() -> None:
+    X = np.random.default_rng(0).normal(size=(400, 3))
+    exp = wc.explain(X[:200], X)
+    assert error(exp.plot.clusters) == (
+        "plot.clusters: exp must have members of at most 60 clusters, so that there is room for a panel for "
+        "each; it has 200. Draw one with cluster=, or all with heatmap()."
+    )
+    drawn(exp.plot.clusters(7))
+    for ax in (exp.plot.heatmap(), exp.plot.competition()):
+        assert max(ax.figure.get_size_inches()) <= 30  # type: ignore[union-attr]
+        assert tick_labels(ax.xaxis)[:2] == ["0", "2"]
+        drawn(ax)
+    ax = exp.plot.map()
+    assert len(texts_in(ax)) == 60
+    drawn(ax)
+
+
 def test_rows_that_are_not_there(exp: wc.Explanation) -> None:
     with pytest.raises(IndexError, match="rows are chosen by position, from 0 to 177"):
         exp.plot.row(178)

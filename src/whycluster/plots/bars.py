@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _HEIGHT = 0.74  # of a bar, as a part of its line
 _SMALL_SHARE = 0.1  # if none is greater, shares have a digit behind the point
-_ROOM = 0.17  # for numbers beside the bars, as a part of the axis
+_ROOM = 0.19  # for numbers beside the bars, as a part of the axis
+_MOST_PANELS = 60
 _COLUMNS = ((1, 1), (2, 2), (3, 3), (4, 2), (12, 3), (20, 4))  # up to so many panels, so many columns; else 5
 
 
@@ -89,6 +90,11 @@ def clusters(
     check(exp, where, "summary")
     check_whole(n_features, 1, where, "n_features")
     summary = summary_of(exp, where)
+    if cluster is None and len(summary.clusters) > _MOST_PANELS:
+        raise InvalidInputError(
+            f"{where}: exp must have members of at most {_MOST_PANELS} clusters, so that there is room for a "
+            f"panel for each; it has {len(summary.clusters)}. Draw one with cluster=, or all with heatmap()."
+        )
     groups = range(len(summary.clusters)) if cluster is None else [group_of(exp, summary, cluster, where)]
     lines = [summary._bars(group, int(n_features)) for group in groups]
     shares = [line.relevance for each in lines for line in each if line.single]
@@ -106,9 +112,7 @@ def clusters(
         panel.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g}%".replace("-", style.MINUS))
     told = f"share of the cluster's relevance: + speaks for the cluster, {style.MINUS} against it (hatched)"
     if ax is None and cluster is None:
-        figure = axes[0].get_figure(root=True)
-        assert figure is not None
-        figure.supxlabel(told, x=0.01, ha="left", fontsize=style.SMALL)
+        axes[0].figure.supxlabel(told, x=0.01, ha="left", fontsize=style.SMALL)
     else:
         style.note(axes[-1], told)
     return axes[0] if cluster is not None else np.array(axes, dtype=object)

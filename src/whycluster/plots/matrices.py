@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _CELL = 0.46  # inches a column
 _LEAST_FONT = 3.5  # points; numbers that would be smaller are not written
 _DARK, _DARK_SHARE = 0.75, 0.4  # numbers are white above these parts of the scales
+_LARGEST = 30.0  # inches a side
+_MOST_NAMES = 150  # along an axis; of more, one in so many is named
 _MARGIN = 2.4  # inches for the names on the left
 
 
@@ -102,26 +104,28 @@ def rivals(exp: Explained, where: str) -> tuple[Any, Floats]:
 
 
 def _inches(n_columns: int, n_rows: int) -> tuple[float, float]:
-    return max(4.4, _MARGIN + _CELL * n_columns), style.LINE * n_rows + 1.2
+    return min(_LARGEST, max(4.4, _MARGIN + _CELL * n_columns)), min(_LARGEST, style.LINE * n_rows + 1.2)
 
 
 def _name(ax: Axes, columns: list[str], rows: list[str], between: str) -> None:
     """Names of the cells, with lines between these."""
-    style.name_ticks(ax.xaxis, columns)
-    style.name_ticks(ax.yaxis, rows)
+    for axis, names in ((ax.xaxis, columns), (ax.yaxis, rows)):
+        step = -(-len(names) // _MOST_NAMES)
+        style.name_ticks(axis, names[::step], range(0, len(names), step))
     if max(map(len, columns)) > 5:
         ax.tick_params(axis="x", rotation=90)
     style.bare(ax)
     ax.set_xticks(np.arange(1, len(columns)) - 0.5, minor=True)
     ax.set_yticks(np.arange(1, len(rows)) - 0.5, minor=True)
-    ax.grid(which="minor", color=between, linewidth=1.0)
+    if max(len(columns), len(rows)) <= _MOST_NAMES:
+        ax.grid(which="minor", color=between, linewidth=1.0)
     ax.tick_params(which="minor", length=0)
 
 
 def _write_numbers(ax: Axes, values: Floats, dark: Any) -> None:
     """Every number in its cell, as large as there is room for; none where it rounds to 0."""
     box = ax.get_window_extent()
-    points = 72 / ax.get_figure(root=True).dpi  # type: ignore[union-attr]
+    points = 72 / ax.figure.dpi
     room = points * min(box.width / values.shape[1] / 2.4, box.height / values.shape[0] / 1.3)
     if room < _LEAST_FONT:
         return

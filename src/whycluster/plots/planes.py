@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 3000
 _MOST_VALUES = 1 << 23  # 64 MB; with more inputs fewer rows are drawn
 _MOST_CATEGORIES = 50
+_MOST_NAMES = 60  # of clusters, the largest
 _LEGEND = 14  # clusters; with more, only names in the map say which is which
 
 
@@ -108,10 +109,10 @@ def _draw_points(ax: Axes, exp: Explained, place: Floats, drawn: Any, near: Any)
         ax.scatter(
             at[:, 0], at[:, 1], s=size, c=colour, marker=marker, label=name, alpha=0.85, zorder=2, **edge
         )
-        middles.append((label, np.median(at, axis=0)))
+        middles.append((label, np.median(at, axis=0), len(at)))
     if (n_near := int(borderline(exp.evidence).sum())) > 0:
         _outline(ax, place[near], size, n_near)
-    _name_clusters(ax, middles)
+    _name_clusters(ax, sorted(middles, key=lambda middle: -middle[2])[:_MOST_NAMES])
     handles, names = ax.get_legend_handles_labels()
     if len(middles) > _LEGEND:
         handles, names = handles[len(middles) :], names[len(middles) :]
@@ -119,17 +120,17 @@ def _draw_points(ax: Axes, exp: Explained, place: Floats, drawn: Any, near: Any)
         style.legend(ax, handles=handles, labels=names)
 
 
-def _name_clusters(ax: Axes, middles: list[tuple[Any, Floats]]) -> None:
+def _name_clusters(ax: Axes, middles: list[tuple[Any, Floats, int]]) -> None:
     """The label of every cluster in its middle, or as near as others leave room."""
     box = {"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "#888888", "alpha": 0.85}
-    names = [style.cut(str(label), 14) for label, _ in middles]
+    names = [style.cut(str(label), 14) for label, _, _ in middles]
     low, high = np.array(ax.get_xlim()), np.array(ax.get_ylim())
     corner, span = np.array([low[0], high[0]]), np.array([np.ptp(low), np.ptp(high)])
     extent = ax.get_window_extent()
-    letter = 0.5 * style.SMALL * ax.get_figure(root=True).dpi / 72  # type: ignore[union-attr]  # pixels
+    letter = 0.5 * style.SMALL * ax.figure.dpi / 72  # pixels
     size = np.array([[letter * (len(name) + 2.5), letter * 3.8] for name in names])
     size /= [extent.width, extent.height]
-    places = apart((np.array([place for _, place in middles]) - corner) / span, size) * span + corner
+    places = apart((np.array([place for _, place, _ in middles]) - corner) / span, size) * span + corner
     for name, (x, y) in zip(names, places, strict=True):
         style.write(ax, x, y, name, ha="center", va="center", color="black", bbox=box, zorder=5)
 

@@ -139,9 +139,7 @@ def _colours() -> Colormap:
 
 
 def _add_scale(ax: Axes, points: Any) -> None:
-    figure = ax.get_figure()
-    assert figure is not None
-    scale = figure.colorbar(points, ax=ax, ticks=[0, 1], pad=0.02, aspect=30)
+    scale = ax.figure.colorbar(points, ax=ax, ticks=[0, 1], pad=0.02, aspect=30)
     scale.ax.set_yticklabels(["low", "high"], fontsize=style.SMALL)
     scale.ax.set_ylabel("value of the feature", fontsize=style.SMALL, labelpad=2)
     scale.outline.set_visible(False)
