@@ -35,6 +35,7 @@ LAYERS = [
     {"energies"},
     {"propagate", "sequence", "blocks", "labels", "estimators"},
     {"passes", "summary", "torch_network", "tabular"},
+    {"plots.figures"},
     {"plots.style"},
     {"plots.kinds", "plots.curves"},
     {"plots.bars", "plots.swarm", "plots.planes"},

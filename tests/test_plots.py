@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 import subprocess
 import sys
 import warnings
@@ -430,7 +431,8 @@ def test_control_characters_are_not_obeyed() -> None:
     assert tick_labels(exp.plot.heatmap().yaxis)[1] == "\\u202eevil"
 
 
-@pytest.mark.filterwarnings("ignore:Glyph .* missing from font")  # here; fonts of other systems have them
+@pytest.mark.filterwarnings("ignore:Glyph .* missing from")  # here; fonts of other systems have them
+@pytest.mark.filterwarnings("ignore:Matplotlib currently does not support Arabic")  # before 3.11
 def test_other_scripts_are_drawn() -> None:
     names = [
         "日本語のとても長い列の名前は途中で切られます本当に",
@@ -601,6 +603,14 @@ def test_styles_of_the_user_are_kept(look: str, exp: wc.Explanation) -> None:
             drawn(draw(ax=None))
         colour = exp.plot.row().yaxis.get_ticklabels()[0].get_color()
         assert to_hex(colour) == to_hex(mpl.rcParams["ytick.color"])
+
+
+def test_notebooks_show_figures_and_files_keep_them(exp: wc.Explanation) -> None:
+    for draw in all_plots(exp):
+        figure = draw(ax=None).figure
+        assert figure._repr_png_().startswith(b"\x89PNG")
+        again = pickle.loads(pickle.dumps(figure))
+        assert [tick_labels(ax.yaxis) for ax in again.axes] == [tick_labels(ax.yaxis) for ax in figure.axes]
 
 
 def test_plots_say_what_there_is(exp: wc.Explanation) -> None:

@@ -50,10 +50,10 @@ _MORE_FONTS = (
 def new_figure(width: float, height: float) -> Figure:
     """A figure of so many inches that pyplot does not know, so that nothing else is changed by it."""
     try:
-        from matplotlib.figure import Figure
+        from whycluster.plots.figures import NotebookFigure
     except ImportError as error:
         raise MissingDependencyError('plots need matplotlib: pip install "whycluster[plots]"') from error
-    return Figure(figsize=(width, height), layout="constrained")
+    return NotebookFigure(figsize=(width, height), layout="constrained")
 
 
 def open_axes(ax: Any, where: str, width: float, height: float) -> Axes:
