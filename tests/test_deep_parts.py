@@ -497,6 +497,7 @@ def test_pyplot_is_not_loaded() -> None:
 
 def test_without_matplotlib_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.delitem(sys.modules, "whycluster.plots.figures", raising=False)  # as if it were the first
     with pytest.raises(wc.MissingDependencyError) as caught:
         draw_grid([maps(1)])
     assert str(caught.value) == 'plots need matplotlib: pip install "whycluster[plots]"'

@@ -25,7 +25,7 @@ SOURCE = ROOT / "src" / "whycluster"
 # From the ground up; a module may import only from layers below its own.
 LAYERS = [
     {"errors", "console", "arrays", "progress"},
-    {"table", "tree", "marks", "files"},
+    {"table", "tree", "marks", "files", "lines"},
     {"frames"},
     {"energies.energy", "fidelity", "columns"},
     {"energies.additive", "energies.linear", "energies.shuffled"},
@@ -35,7 +35,12 @@ LAYERS = [
     {"energies"},
     {"propagate", "sequence", "blocks", "labels", "estimators"},
     {"passes", "planes", "summary", "torch_network", "tabular"},
-    {"counterfactual"},
+    {"counterfactual", "plots.figures"},
+    {"plots.style"},
+    {"plots.kinds", "plots.curves"},
+    {"plots.bars", "plots.swarm", "plots.planes"},
+    {"plots.matrices"},
+    {"plots.accessor"},
     {"explanation", "kernel_kmeans", "agreement", "kernel_fit"},
     {"network"},
     {"frontends", "frontends.form"},
@@ -50,6 +55,8 @@ LAYERS = [
     {"findings"},
     {"deep.scan", "deep.images"},
     {"deep.heatmaps"},
+    {"plots.pictures"},
+    {"plots"},
     {"frontends.deep", "frontends.deep.tape", "frontends.deep.rules"},
     {"frontends.deep.composites"},
     {"frontends.deep.operations"},
@@ -245,6 +252,15 @@ def test_public_names_are_documented_and_there() -> None:
         wc.deep.draw_grid,
         wc.evaluation.feature_maps,
         wc.evaluation.activation_thresholds,
+        wc.plots.row,
+        wc.plots.clusters,
+        wc.plots.heatmap,
+        wc.plots.beeswarm,
+        wc.plots.competition,
+        wc.plots.map,
+        wc.plots.flipping,
+        wc.plots.elbow,
+        wc.plots.images,
     ],
 )
 def test_every_parameter_is_documented(function: Any) -> None:
@@ -266,6 +282,7 @@ def test_every_parameter_is_documented(function: Any) -> None:
         ("docs/counterfactual.md", 2),
         ("docs/text.md", 2),
         ("docs/deep.md", 5),
+        ("docs/plots.md", 5),
     ],
 )
 def test_the_code_in_the_pages_runs(

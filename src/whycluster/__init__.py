@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from whycluster import deep as deep
-    from whycluster import evaluation, tabular, text
+    from whycluster import evaluation, plots, tabular, text
     from whycluster.errors import (
         ColumnWarning,
         FidelityWarning,
@@ -47,11 +47,12 @@ __all__ = [  # without deep: ``from whycluster import *`` has to work where ther
     "evaluation",
     "explain",
     "neuralize",
+    "plots",
     "tabular",
     "text",
 ]
 
-_PACKAGES = ("deep", "evaluation", "tabular", "text")
+_PACKAGES = ("deep", "evaluation", "plots", "tabular", "text")
 _HOMES = {
     "Explanation": "explanation",
     "KernelKMeans": "kernel_kmeans",

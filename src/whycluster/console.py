@@ -39,5 +39,10 @@ def number(value: float) -> str:
 
 def clean(text: str) -> str:
     """The text on one line, cut to a readable length, with control characters shown and not obeyed."""
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    shown = printable(text)
     return shown if len(shown) <= _LONGEST_CELL else shown[: _LONGEST_CELL - 3] + "..."
+
+
+def printable(text: str) -> str:
+    """The text on one line, with control characters shown and not obeyed."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -19,6 +19,7 @@ from whycluster.errors import InvalidInputError, MissingDependencyError
 from whycluster.fidelity import Fidelity
 from whycluster.frames import as_column, build_frame, unique_name
 from whycluster.labels import NOISE, Labels
+from whycluster.lines import Line, bars, rest
 from whycluster.passes import Attribution, Question
 from whycluster.propagate import CONTRAST
 from whycluster.summary import Summary, summarize
@@ -27,6 +28,9 @@ from whycluster.table import Table, shown
 if TYPE_CHECKING:
     from typing_extensions import Self  # of typing itself only from Python 3.11 on
 
+    from whycluster.plots.accessor import Plots
+
+BORDERLINE = 0.1  # of the median evidence; a row with less could as well be elsewhere
 _ROWS_SHOWN = 3  # when an explanation is printed
 _ROUNDING = 1e-6  # a residual below this part of the evidence is not worth a line
 
@@ -75,6 +79,7 @@ class Claims(ABC):
     """
 
     _noun: ClassVar[str]  # what a row is called
+    _instead: ClassVar[str] = ""  # what to draw where there are no features that could be
 
     evidence: NDArray[Any]
     beta: float | None
@@ -148,6 +153,17 @@ class Claims(ABC):
     def _take(self, rows: Codes) -> dict[str, Any]:
         """What this kind of explanation has besides, of some rows."""
 
+    @abstractmethod
+    def _lines(self, n: int) -> list[Line]:
+        """What bears the claim of a single row: the ``n`` strongest first, then all that is left."""
+
+    @property
+    def plot(self) -> Plots:
+        """Pictures of it: ``plot.row(0)``, ``plot.clusters()``, ...; see `whycluster.plots`."""
+        from whycluster.plots.accessor import Plots
+
+        return Plots(self)  # not kept: it and the arrays would then hold each other in memory
+
     @cached_property
     def assigned(self) -> NDArray[Any]:
         """(n,) the cluster that the model assigns; differs from `cluster` where a target was given."""
@@ -158,9 +174,24 @@ class Claims(ABC):
         return passes.assign(self._energy, self._unchanged("assigned")) if self._targeted else self._cluster
 
     @cached_property
-    def _explained(self) -> NDArray[np.bool_]:
-        """(n,) the members: whether the row is explained for the cluster that it is in."""
+    def _members(self) -> NDArray[np.bool_]:
+        """(n,) whether a row is explained for the cluster it is in, against another."""
         return np.asarray((self._assigned == self._cluster) & (self._cluster != self._competitor))
+
+    @property
+    def _median_evidence(self) -> float:
+        """Of all members; 0 where there are none, or where most fall short of a threshold."""
+        evidence = self.evidence[self._members].astype(np.float64)
+        return max(0.0, float(np.median(evidence))) if evidence.size else 0.0
+
+    @property
+    def _borderline(self) -> NDArray[np.bool_]:
+        """(n,) whether a row is so near a boundary that it could as well be on the other side of it.
+
+        That is, whether its evidence is at most a tenth of the median evidence of all members.
+        """
+        contested = self._cluster != self._competitor  # against itself, there is no boundary
+        return np.asarray((np.abs(self.evidence) <= BORDERLINE * self._median_evidence) & contested)
 
     @cached_property
     def competition(self) -> NDArray[Any]:
@@ -215,15 +246,15 @@ class Claims(ABC):
             return f"{claim}: evidence {self.evidence[0]:.3g} for {cluster} against {competitor}"
         return f"{claim}: evidence {self.evidence[0]:.3g}, nearest competitor {competitor}"
 
-    def _unborne(self, largest: float, noun: str) -> list[tuple[str, float]]:
+    def _unborne(self, largest: float, noun: str) -> list[Line]:
         """What of the evidence of a single row is no feature's or word's, where it is worth a line."""
         lines, residual = [], float(self.residual[0])
         if self.threshold is not None:
             bar = float(np.log1p(-self.threshold) - np.log(self.threshold))
-            lines.append((f"the threshold {self.threshold:g}", bar))
+            lines.append(Line(f"the threshold {self.threshold:g}", "", bar, False))
             residual -= bar
         if abs(residual) > _ROUNDING * max(largest, abs(float(self.evidence[0]))):
-            lines.append((f"due to no {noun}", residual))
+            lines.append(Line(f"due to no {noun}", "", residual, False))
         return lines
 
     def _framed(self, names: Sequence[Hashable], relevance: NDArray[Any], backend: str | None) -> Any:
@@ -236,7 +267,7 @@ class Claims(ABC):
 
     def _summarized(self, table: Table, relevance: NDArray[Any]) -> Summary:
         """What makes each cluster, by the relevance (n, d) of the columns of a table."""
-        explained, note = self._explained, ""
+        explained, note = self._members, ""
         if self.fidelity is not None and not explained.all():
             n = int((~explained).sum())
             lost = ", ".join(console.clean(str(label)) for label in self._without(explained))
@@ -332,19 +363,22 @@ class Explanation(Claims):
         if not isinstance(row, (int, np.integer)):
             raise InvalidInputError(f"tell: row must be one index; got {row!r}.")
         one = self[row]
-        top = one.top(n_features)
-        cells = zip(top.feature[0], top.value[0], top.relevance[0], strict=True)
-        largest = np.abs(top.relevance).max()
-        # A column that was dropped has no part in it.
-        lines = [
-            [str(f), shown(v), f"{r:.3g}", console.bar(r, largest)] for f, v, r in cells if r or not largest
+        lines = one._lines(n_features)
+        cells = [
+            [line.name, line.value, f"{line.relevance:.3g}", bar]
+            for line, bar in zip(lines, bars(lines), strict=True)
         ]
-        n_left = len(self.feature_names) - len(lines)
-        if n_left:
-            rest = np.delete(one.relevance[0], _largest(np.abs(one.relevance), len(lines))[0]).sum()
-            lines.append([f"{n_left} more feature{'s' * (n_left != 1)}", "", f"{rest:.3g}", ""])
-        lines += [[name, "", f"{value:.3g}", ""] for name, value in one._unborne(largest, "feature")]
-        return one._claim() + "\n" + console.table(["feature", "value", "relevance", ""], lines, align="<>><")
+        return one._claim() + "\n" + console.table(["feature", "value", "relevance", ""], cells, align="<>><")
+
+    def _lines(self, n: int) -> list[Line]:
+        top = self.top(n)
+        cells = zip(top.feature[0], top.value[0], top.relevance[0], strict=True)
+        largest = float(np.abs(top.relevance).max())
+        # A column that was dropped has no part in it.
+        lines = [Line(str(f), shown(v), float(r)) for f, v, r in cells if r or not largest]
+        left = np.delete(self.relevance[0], _largest(np.abs(self.relevance), len(lines))[0])
+        lines += rest(left.size, "feature", "", float(left.sum()))
+        return lines + self._unborne(largest, "feature")
 
     def top(self, n: int = 3) -> TopFeatures:
         """The ``n`` strongest features of each row, by absolute relevance."""

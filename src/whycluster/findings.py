@@ -26,7 +26,6 @@ from whycluster.table import Table
 from whycluster.text.explanation import TextExplanation
 from whycluster.text.summary import TextSummary
 
-BORDERLINE = 0.1  # of the median evidence; a row with less could as well be elsewhere
 MOST_ROWS = 5000  # that contrasts with every other cluster are computed of
 N_TELLING = 3  # features that are kept for each pair of clusters
 
@@ -89,7 +88,7 @@ class Rivalry:
 
 def members(exp: Claims) -> NDArray[np.bool_]:
     """(n,) whether each row is explained for the cluster that it is in, and against another."""
-    return exp._explained
+    return exp._members
 
 
 def groups(exp: Claims) -> Codes:
@@ -98,12 +97,8 @@ def groups(exp: Claims) -> Codes:
 
 
 def borderline(exp: Claims) -> NDArray[np.bool_]:
-    """(n,) whether a row is so near a boundary that it could as well be on the other side of it.
-
-    That is, whether its evidence is at most a tenth of the median evidence of all members.
-    """
-    explained = exp._cluster != exp._competitor  # against itself, there is no boundary
-    return np.asarray((np.abs(exp.evidence) <= BORDERLINE * _median_evidence(exp)) & explained)
+    """(n,) whether a row is so near a boundary that it could as well be on the other side of it."""
+    return exp._borderline
 
 
 def typical_rows(exp: Claims, cluster_code: int, n: int) -> Codes:
@@ -123,12 +118,6 @@ def borderline_rows(exp: Claims, cluster_code: int, n: int) -> Codes:
 
 def _members_of(exp: Claims, cluster_code: int) -> Codes:
     return np.flatnonzero(members(exp) & (exp._cluster == cluster_code))
-
-
-def _median_evidence(exp: Claims) -> float:
-    """Of all members; 0 where there are none, or where most fall short of a threshold."""
-    evidence = exp.evidence[members(exp)].astype(np.float64)
-    return max(0.0, float(np.median(evidence))) if evidence.size else 0.0
 
 
 def rivalry(exp: Claims) -> Rivalry:
@@ -409,7 +398,7 @@ def _missing(summary: Summary) -> Iterator[Caution]:
 
 def _alike(exp: Claims) -> list[Caution]:
     """Pairs of clusters whose members have little evidence against each other, both ways."""
-    codes, rows, median = groups(exp), _some_members(exp), _median_evidence(exp)
+    codes, rows, median = groups(exp), _some_members(exp), exp._median_evidence
     if len(codes) < 2 or median == 0.0:
         return []
     own = exp._cluster[rows]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from whycluster import console
 from whycluster.arrays import Codes, Floats
 from whycluster.frames import as_column, build_frame
 from whycluster.labels import NOISE
+from whycluster.lines import Line, rest
 from whycluster.table import ArrayTable, Table
 
 _ROUNDING = 1e-9  # means that differ by less, relatively, differ by rounding
@@ -43,6 +44,7 @@ class Summary:
     feature_names : the d names
     """
 
+    _noun: ClassVar[str] = "feature"
     clusters: NDArray[Any]
     size: NDArray[np.intp]
     relevance: Floats
@@ -126,12 +128,41 @@ class Summary:
             for rank, i in enumerate(strongest)
         ]
 
+    def _bars(self, group: int, n: int) -> list[Line]:
+        """The ``n`` features that have most to do with a cluster, by share, then all others together."""
+        share = self.share[group]
+        order = np.argsort(-np.abs(share), kind="stable")
+        lines = [
+            Line(
+                str(self.feature_names[i]),
+                "= " * (int(i) in self._categories) + str(self.direction[group, i]),
+                float(share[i]),
+            )
+            for i in order[:n]
+        ]
+        return lines + rest(len(order[n:]), self._noun, "", float(share[order[n:]].sum()))
+
+    def _grid(self, n: int) -> tuple[list[str], Floats, int]:
+        """The ``n`` features with the greatest shares, their shares, (G, n), and how many there are."""
+        columns = strongest_columns(self.share, n)
+        return [str(self.feature_names[i]) for i in columns], self.share[:, columns], len(self.feature_names)
+
     def _shown(self, mean: float, group: int, column: int) -> str:
         if np.isnan(mean):
             return ""
         if self.direction[group, column] != MISSING and column in self._dates:
             return f"{np.datetime64(round(mean), 'D')}"
         return console.number(mean)
+
+
+def strongest_columns(share: Floats, n: int) -> Codes:
+    """Columns of the ``n`` greatest shares of any cluster, (G, d), those of the first cluster first.
+
+    A column stands with the cluster in which it is strongest, and there the strongest first.
+    """
+    size = np.abs(share)
+    chosen = np.argsort(-size.max(axis=0), kind="stable")[:n]
+    return np.asarray(chosen[np.lexsort((-size[:, chosen].max(axis=0), size[:, chosen].argmax(axis=0)))])
 
 
 def summarize(

@@ -9,8 +9,9 @@ import numpy as np
 
 from whycluster.arrays import Floats, as_array, is_real
 from whycluster.deep.images import read_images
-from whycluster.errors import InvalidInputError, MissingDependencyError
+from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
+from whycluster.plots.style import as_it_is, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,10 +78,18 @@ def draw_grid(
             line[0].imshow(pictures[i], interpolation="antialiased")
         _draw_maps(line[-n_columns:], maps[i], quantile)
         if names is not None:
-            line[0].set_ylabel(str(names[i]), fontsize=_FONT)
+            line[0].set_ylabel(str(names[i]), fontsize=_FONT, **as_it_is())
     for place, title in zip(axes[0][-n_columns:], titles or [], strict=False):
-        place.set_title(str(title), fontsize=_FONT, pad=2)
+        place.set_title(str(title), fontsize=_FONT, pad=2, **as_it_is())
     return figure
+
+
+def draw_heatmap(ax: Axes, heat: Any, *, pool: int = 1, quantile: float = 0.995) -> None:
+    """One heat map in the Axes of a user, as in the grid."""
+    check_whole(pool, 1, _WHERE, "pool")
+    _check_sizes(quantile, 1.0)
+    _draw_maps([ax], _checked_maps([heat], 0, int(pool)), quantile)
+    ax.set(xticks=[], yticks=[])
 
 
 def _check_sizes(quantile: Any, cell: Any) -> None:
@@ -128,13 +137,8 @@ def _picture(image: Any) -> Any:
 
 def _empty_grid(n_rows: int, n_columns: int, cell: float) -> tuple[Figure, list[list[Axes]]]:
     """A figure with axes that show no ticks and no frame."""
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
-    except ImportError as error:
-        raise MissingDependencyError('plots need matplotlib: pip install "whycluster[plots]"') from error
-    close = ConstrainedLayoutEngine(compress=True, w_pad=0.02, h_pad=0.02, wspace=0.02, hspace=0.02)
-    figure = Figure(figsize=(cell * n_columns, cell * n_rows + _INCHES_FOR_TITLES), layout=close)
+    figure = new_figure(cell * n_columns, cell * n_rows + _INCHES_FOR_TITLES)
+    figure.set_layout_engine("constrained", compress=True, w_pad=0.02, h_pad=0.02, wspace=0.02, hspace=0.02)
     axes = figure.subplots(n_rows, n_columns, squeeze=False)
     for place in axes.flat:
         place.set(xticks=[], yticks=[])

@@ -139,3 +139,15 @@ def _normalized(
     images: NDArray[np.float32], mean: NDArray[np.float32], std: NDArray[np.float32]
 ) -> NDArray[np.float32]:
     return (images - mean[:, None, None]) / std[:, None, None]
+
+
+def pictures(inputs: Any) -> list[NDArray[Any]] | None:
+    """Images as pictures from 0 to 1, each from its least to its greatest value; None for other inputs."""
+    values = np.asarray(inputs.detach().cpu() if hasattr(inputs, "detach") else inputs, dtype=np.float64)
+    if values.ndim != 4 or values.shape[1] not in (1, 3):
+        return None
+    found = []
+    for image in values:
+        size = np.ptp(image)
+        found.append(np.broadcast_to((image - image.min()) / (size if size else 1.0), (3, *image.shape[1:])))
+    return found

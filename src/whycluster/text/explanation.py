@@ -17,6 +17,7 @@ from whycluster.estimators import check_whole
 from whycluster.explanation import Claims
 from whycluster.files import as_path, write_text
 from whycluster.frames import as_column, build_frame
+from whycluster.lines import Line, bars, rest
 from whycluster.text import html
 from whycluster.text.documents import DocumentTable
 from whycluster.text.summary import Pairs, TextSummary, pair_up, summarize
@@ -103,6 +104,7 @@ class TextExplanation(Claims):
     """
 
     _noun: ClassVar[str] = "Document"
+    _instead: ClassVar[str] = "Draw its words with plot.row() or plot.clusters(), or see to_html()."
     _words: Ragged
     _normal: Callable[[str], str]
 
@@ -185,25 +187,25 @@ class TextExplanation(Claims):
         """One document as text: what is claimed, and the words that bear it."""
         check_whole(n_words, 1, "tell", "n_words")
         one = self[self._one(row, "tell")]
-        pairs, order = one._strongest()
-        shown, left = order[:n_words], order[n_words:]
-        largest = float(np.abs(pairs.relevance[shown]).max(initial=0.0))
+        lines = one._lines(n_words)
+        cells = [
+            [line.name, line.value, f"{line.relevance:.3g}", bar]
+            for line, bar in zip(lines, bars(lines), strict=True)
+        ]
+        if not one.n_known[0]:
+            cells.insert(0, ["no known word: as an empty text", "", "", ""])
+        return one._claim() + "\n" + console.table(["word", "count", "relevance", ""], cells, align="<>><")
+
+    def _lines(self, n: int) -> list[Line]:
+        pairs, order = self._strongest()
+        shown, left = order[:n], order[n:]
         lines = [
-            [
-                pairs.vocabulary[pairs.word[i]],
-                str(pairs.times[i]),
-                f"{pairs.relevance[i]:.3g}",
-                console.bar(pairs.relevance[i], largest),
-            ]
+            Line(pairs.vocabulary[pairs.word[i]], str(pairs.times[i]), float(pairs.relevance[i]))
             for i in shown
         ]
-        if left.size:
-            name, rest = f"{left.size} more word{'s' * (left.size != 1)}", pairs.relevance[left].sum()
-            lines.append([name, str(pairs.times[left].sum()), f"{rest:.3g}", ""])
-        if not order.size:
-            lines.append(["no known word: as an empty text", "", "", ""])
-        lines += [[name, "", f"{value:.3g}", ""] for name, value in one._unborne(largest, "word")]
-        return one._claim() + "\n" + console.table(["word", "count", "relevance", ""], lines, align="<>><")
+        largest = float(np.abs(pairs.relevance[shown]).max(initial=0.0))
+        lines += rest(left.size, "word", str(pairs.times[left].sum()), float(pairs.relevance[left].sum()))
+        return lines + self._unborne(largest, "word")
 
     def summary(self) -> TextSummary:
         """Which words make each cluster, over the documents in it.
@@ -211,7 +213,7 @@ class TextExplanation(Claims):
         A document explained for a cluster it is not in ("why not?"), or against its own, is no member.
         """
         return summarize(
-            self._texts, self._words, self._normal, self._assigned, self._explained, self.labels, self._like
+            self._texts, self._words, self._normal, self._assigned, self._members, self.labels, self._like
         )
 
     def to_frame(self, backend: str | None = None) -> Any:
@@ -279,7 +281,7 @@ class TextExplanation(Claims):
             html.Mark(word.start, word.stop, word.relevance if word.known else None, word.stop_word)
             for word in one.words()
         ]
-        notes = [f"{name}: {value:.3g}" for name, value in one._unborne(0.0, "word")]
+        notes = [f"{line.name}: {line.relevance:.3g}" for line in one._unborne(0.0, "word")]
         if not one.n_known[0]:
             notes.insert(0, "no known word: explained as an empty text")
         heading = one._claim() if heading is None else heading

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from whycluster.arrays import Codes, Floats
 from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
 from whycluster.frames import build_frame
+from whycluster.lines import Line, rest
 from whycluster.text.words import KNOWN, Ragged, add_up
 
 _ERRORS = 2.0  # standard errors; on 20 newsgroups, one lets words of a few odd messages through
@@ -43,6 +44,7 @@ class TextSummary:
     documents_outside, count_outside : (L,) the same for all other documents
     """
 
+    _noun: ClassVar[str] = "word"
     clusters: NDArray[Any]
     size: Codes
     group: Codes
@@ -121,6 +123,23 @@ class TextSummary:
     def _lines(self, group: int, n: int) -> Codes:
         first, last = np.searchsorted(self.group, [group, group + 1])
         return np.asarray(first + np.flatnonzero(self.share[first:last] > 0))[:n]
+
+    def _bars(self, group: int, n: int) -> list[Line]:
+        """The ``n`` words that make a cluster most, then all others together."""
+        shown = self._lines(group, n)
+        lines = [Line(self.word[line], "", float(self.share[line])) for line in shown]
+        others = np.setdiff1d(np.flatnonzero(self.group == group), shown)
+        return lines + rest(len(others), self._noun, "", float(self.share[others].sum()))
+
+    def _grid(self, n: int) -> tuple[list[str], Floats, int]:
+        """The words that make the clusters, ``n`` in all, their shares, (G, n), and how many there are."""
+        n_clusters, codes = len(self.clusters), {word: i for i, word in enumerate(dict.fromkeys(self.word))}
+        each = max(1, n // max(1, n_clusters))
+        lines = [line for group in range(n_clusters) for line in self._lines(group, each).tolist()]
+        names = list(dict.fromkeys(self.word[line] for line in lines))
+        share = np.zeros((n_clusters, len(codes)))
+        share[self.group, [codes[word] for word in self.word]] = self.share
+        return names, share[:, [codes[name] for name in names]], len(codes)
 
     def _told(self, group: int, n_words: int) -> list[list[str]]:
         lines = self._lines(group, n_words).tolist()

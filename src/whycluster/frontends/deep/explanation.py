@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,15 +15,19 @@ from whycluster import console
 from whycluster.arrays import Codes, Floats
 from whycluster.errors import InvalidInputError
 from whycluster.explanation import Claims, Explanation
+from whycluster.lines import Line, bars, rest
 from whycluster.summary import Summary
 from whycluster.table import column_names, open_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from whycluster.plots.pictures import DeepPlots
+
 CHANNELS, PLACES = "channels", "places"
 UNITS = (None, CHANNELS, PLACES)
 _SHOWN = 6  # channels of one input, as text
+_NOUNS = {None: "input", CHANNELS: "channel", PLACES: "place"}
 
 
 def channel_axis(shape: tuple[int, ...], kind: str, width: int | None = None) -> int:
@@ -57,6 +61,9 @@ class DeepExplanation(Claims):
     """
 
     _noun: ClassVar[str] = "Input"
+    _instead: ClassVar[str] = (
+        "Draw images with plot.images(), and the features that are clustered with the plots of exp.features."
+    )
     relevance: NDArray[Any]
     features: Explanation
     at: str | None
@@ -156,29 +163,36 @@ class DeepExplanation(Claims):
         if not isinstance(row, (int, np.integer)):
             raise InvalidInputError(f"tell: row must be one index; got {row!r}.")
         one = self[row]
-        values = one.relevance[0]
-        largest = float(np.abs(values).max())
-        lines = _units(one.names, values) if values.ndim == 1 else _places(values)
-        lines += [[name, f"{value:.3g}", ""] for name, value in one._unborne(largest, "input")]
-        return one._claim() + "\n" + console.table(["of", "relevance", ""], lines, align="<><")
+        lines = one._lines(_SHOWN) if one.relevance.ndim == 2 else one._places()
+        cells = [
+            [line.name, f"{line.relevance:.3g}", bar] for line, bar in zip(lines, bars(lines), strict=True)
+        ]
+        return one._claim() + "\n" + console.table(["of", "relevance", ""], cells, align="<><")
 
-    def plot(self, rows: int | Sequence[int] = (0,), **options: Any) -> Figure:
-        """Some inputs, a line each: the image, and its heat map beside it.
+    def _lines(self, n: int) -> list[Line]:
+        names, values = self.names, self.relevance[0]
+        order = np.argsort(-np.abs(values), kind="stable")
+        lines = [Line(str(names[i]), "", float(values[i])) for i in order[:n]]
+        lines += rest(len(order[n:]), _NOUNS[self.units], "", float(values[order[n:]].sum()))
+        return lines + self._unborne(float(np.abs(values).max()), "input")
 
-        Each line has its own scale. ``options`` are those of `whycluster.deep.draw_grid`.
-        """
-        from whycluster.deep.heatmaps import draw_grid
+    def _places(self) -> list[Line]:
+        """How much speaks for and against a single input, and where most of it is."""
+        values = self.relevance[0]
+        at = tuple(int(i) for i in np.unravel_index(np.abs(values).argmax(), values.shape))
+        return [
+            Line("all that speaks for it", "", float(values[values > 0].sum()), False),
+            Line("all that speaks against it", "", float(values[values < 0].sum()), False),
+            Line(f"the strongest, at {', '.join(map(str, at))}", "", float(values[at]), False),
+            *self._unborne(float(np.abs(values).max()), "input"),
+        ]
 
-        some = self[[rows] if isinstance(rows, (int, np.integer)) else list(rows)]
-        if some.heatmaps.ndim != 3:
-            raise InvalidInputError(
-                f"plot: relevance must be of images, (n, channels, height, width); it has shape "
-                f"{self.relevance.shape}. Look at it with tell() or to_frame()."
-            )
-        places = range(len(self)) if some._rows is None else some._rows
-        options.setdefault("names", [f"{i}: cluster {c}" for i, c in zip(places, some.cluster, strict=True)])
-        options.setdefault("images", pictures(some.data))
-        return draw_grid(some.heatmaps[:, None], **options)
+    @property
+    def plot(self) -> DeepPlots:
+        """Pictures of it: ``plot.images([0, 1])``, ...; ``plot([0, 1])`` is the whole figure of these."""
+        from whycluster.plots.pictures import DeepPlots
+
+        return DeepPlots(self)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -255,29 +269,11 @@ class SpatialExplanation:
         ``options`` are those of `whycluster.deep.draw_grid`.
         """
         from whycluster.deep.heatmaps import draw_grid
+        from whycluster.deep.images import pictures
 
         options.setdefault("titles", [f"cluster {label}" for label in self.labels])
         options.setdefault("images", pictures(self.data))
         return draw_grid(list(self.heatmaps), **options)
-
-
-def _units(names: Sequence[Hashable], values: NDArray[Any]) -> list[list[str]]:
-    """The strongest units, as lines of a table, and the sum of the others."""
-    order = np.argsort(-np.abs(values), kind="stable")
-    first, rest = order[:_SHOWN], order[_SHOWN:]
-    largest = float(np.abs(values[first[0]]))
-    lines = [[str(names[i]), f"{values[i]:.3g}", console.bar(float(values[i]), largest)] for i in first]
-    return [*lines, [f"{len(rest)} more", f"{values[rest].sum():.3g}", ""]] if rest.size else lines
-
-
-def _places(values: NDArray[Any]) -> list[list[str]]:
-    """How much speaks for and against, as lines of a table, and where most of it is."""
-    at = tuple(int(i) for i in np.unravel_index(np.abs(values).argmax(), values.shape))
-    return [
-        ["all that speaks for it", f"{values[values > 0].sum():.3g}", ""],
-        ["all that speaks against it", f"{values[values < 0].sum():.3g}", ""],
-        [f"the strongest, at {', '.join(map(str, at))}", f"{values[at]:.3g}", ""],
-    ]
 
 
 def _taken(inputs: Any, rows: Codes) -> Any:
@@ -285,18 +281,6 @@ def _taken(inputs: Any, rows: Codes) -> Any:
     if column_names(inputs, "explanation", "X") is not None:
         return nw.from_native(inputs, eager_only=True)[rows.tolist()].to_native()
     return inputs[rows] if hasattr(inputs, "shape") else [inputs[i] for i in rows]
-
-
-def pictures(inputs: Any) -> list[NDArray[Any]] | None:
-    """Images as pictures from 0 to 1, each from its least to its greatest value; None for other inputs."""
-    values = np.asarray(inputs.detach().cpu() if hasattr(inputs, "detach") else inputs, dtype=np.float64)
-    if values.ndim != 4 or values.shape[1] not in (1, 3):
-        return None
-    found = []
-    for image in values:
-        size = np.ptp(image)
-        found.append(np.broadcast_to((image - image.min()) / (size if size else 1.0), (3, *image.shape[1:])))
-    return found
 
 
 def _heatmaps(relevance: NDArray[Any], units: str | None, axis: int, n_before: int) -> NDArray[Any]:

@@ -1,0 +1,128 @@
+"""Curves: how soon rows stay in their clusters, and how the number of clusters was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from whycluster.arrays import Floats
+from whycluster.errors import InvalidInputError
+from whycluster.plots import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_LONGEST_NAME = 40
+_MARKERS = 10  # along each curve
+
+
+class Curves(Protocol):
+    """What `whycluster.evaluation.flipping_auc` gives."""
+
+    @property
+    def curves(self) -> Floats: ...  # noqa: D102
+    @property
+    def curve(self) -> Floats: ...  # noqa: D102
+    @property
+    def auc(self) -> float: ...  # noqa: D102
+
+
+def flipping(result: Any, ax: Axes | None = None) -> Axes:
+    """Flipping curves: with how many of its most relevant features a row is in its cluster.
+
+    Parameters
+    ----------
+    result : what ``evaluation.compare`` or ``evaluation.flipping_auc`` gives, or a dict of the latter by
+        names; the best comes first
+    ax : Axes to draw in; by default those of a new figure, ``ax.figure``
+
+    Returns
+    -------
+    Axes
+    """
+    where = "plots.flipping"
+    named = _read(result, where)
+    ax = style.open_axes(ax, where, 7.4, 4.0)
+    for rank, name in enumerate(sorted(named, key=lambda name: -named[name].auc)):
+        found = named[name]
+        known = np.linspace(0.0, 100.0, found.curves.shape[1])
+        colour, marker = style.cluster_style(rank, False)
+        ax.plot(
+            known,
+            100 * found.curve,
+            color=colour,
+            marker=marker,
+            markersize=4,
+            markevery=max(1, len(known) // _MARKERS),
+            linestyle=style.LINE_STYLES[rank % len(style.LINE_STYLES)],
+            linewidth=1.4,
+            clip_on=False,
+            label=f"{style.cut(name, _LONGEST_NAME)}: {found.auc:.1f}".lstrip(": "),
+        )
+    _frame(ax, "most relevant features that are known (%)", "rows in their cluster (%)")
+    ax.set(xlim=(0, 100), ylim=(None, 100))
+    style.title(ax, "flipping curves: the sooner at the top, the more faithful")
+    style.legend(ax, title="area under the curve", title_fontsize=style.SMALL, alignment="left")
+    return ax
+
+
+def elbow(pipeline: Any, ax: Axes | None = None) -> Axes:
+    """The inertia over the number of clusters, and the number that was chosen.
+
+    Parameters
+    ----------
+    pipeline : what ``tabular.pipeline(frame)`` gives where it chose the number of clusters itself
+    ax : Axes to draw in; by default those of a new figure, ``ax.figure``
+
+    Returns
+    -------
+    Axes
+    """
+    where = "plots.elbow"
+    inertias = getattr(pipeline, "inertias_", None)
+    if not isinstance(inertias, Mapping):
+        raise InvalidInputError(
+            f"{where}: pipeline must be what tabular.pipeline(frame) gives; got {type(pipeline).__name__}."
+        )
+    if not inertias:
+        raise InvalidInputError(
+            f"{where}: the pipeline must have chosen the number of clusters itself; it was given. Call "
+            f"tabular.pipeline without n_clusters and model."
+        )
+    sizes, values = np.array(list(inertias)), np.array(list(inertias.values()))
+    chosen = int(pipeline[-1].n_clusters)
+    ax = style.open_axes(ax, where, 5.6, 3.4)
+    ax.plot(sizes, values / values[0], color=style.FOR, marker="o", markersize=4, linewidth=1.4)
+    at = inertias[chosen] / values[0]
+    ax.axvline(chosen, color=style.GREY, linestyle="--", linewidth=0.9, zorder=1)
+    ax.scatter([chosen], [at], s=110, facecolors="none", edgecolors=style.AGAINST, linewidths=1.8, zorder=3)
+    told = f"{chosen} clusters chosen"
+    ax.annotate(told, (chosen, at), (9, 8), textcoords="offset points", fontsize=style.FONT)
+    ax.locator_params(axis="x", integer=True)
+    _frame(ax, "number of clusters", "inertia, as a part of that of one cluster")
+    ax.set_ylim(0.0, 1.05)
+    style.title(ax, "how many clusters?")
+    return ax
+
+
+def _read(result: Any, where: str) -> dict[str, Curves]:
+    """Curves by their names."""
+    named = getattr(result, "flipping", result)
+    if hasattr(named, "curves"):
+        named = {"": named}
+    if not isinstance(named, Mapping) or not named or not all(hasattr(v, "curves") for v in named.values()):
+        raise InvalidInputError(
+            f"{where}: result must be what evaluation.compare or evaluation.flipping_auc gives, or a dict of "
+            f"the latter; got {type(result).__name__}."
+        )
+    return {str(name): found for name, found in named.items()}
+
+
+def _frame(ax: Axes, x: str, y: str) -> None:
+    ax.set_xlabel(x, fontsize=style.SMALL)
+    ax.set_ylabel(y, fontsize=style.SMALL)
+    ax.tick_params(labelsize=style.SMALL)
+    ax.grid(color=style.PALE, linewidth=0.5)
+    style.bare(ax, "left", "bottom")

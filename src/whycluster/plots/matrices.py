@@ -1,0 +1,156 @@
+"""Clusters against features, and against each other, in colours and numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from whycluster.arrays import Floats
+from whycluster.errors import InvalidInputError
+from whycluster.estimators import check_whole
+from whycluster.plots import style
+from whycluster.plots.bars import summary_of
+from whycluster.plots.kinds import Explained, check, counted, label_names
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_CELL = 0.46  # inches a column
+_LEAST_FONT = 3.5  # points; numbers that would be smaller are not written
+_DARK, _DARK_SHARE = 0.75, 0.4  # numbers are white above these parts of the scales
+_LARGEST = 30.0  # inches a side
+_MOST_NAMES = 150  # along an axis; of more, one in so many is named
+_MARGIN = 2.4  # inches for the names on the left
+
+
+def heatmap(exp: Explained, n_features: int = 20, ax: Axes | None = None) -> Axes:
+    """Clusters and features: of each cluster's relevance the share of every feature, in per cent.
+
+    A feature stands with the cluster that it has most to do with. Shares that speak against a cluster are
+    negative.
+
+    Parameters
+    ----------
+    exp : explanation of rows or of documents
+    n_features : how many features, or words, those with the greatest shares
+    ax : Axes to draw in; by default those of a new figure, ``ax.figure``
+
+    Returns
+    -------
+    Axes
+    """
+    where = "plot.heatmap"
+    check(exp, where, "summary")
+    check_whole(n_features, 1, where, "n_features")
+    summary = summary_of(exp, where)
+    names, share, n_all = summary._grid(int(n_features))
+    labels = label_names(summary.clusters)
+    ax = style.open_axes(ax, where, *_inches(len(labels), len(names)))
+    limit = float(np.abs(share).max(initial=0.0)) or 1.0
+    ax.imshow(share.T, cmap=style.diverging(), vmin=-limit, vmax=limit, aspect="auto")
+    _name(ax, labels, style.cut_all(names), "white")
+    _write_numbers(ax, 100 * share.T, dark=_DARK * limit < share.T)
+    style.title(ax, "what makes each cluster")
+    shown = "" if len(names) == n_all else f"\nthe strongest {len(names)} of {counted(n_all, summary._noun)}"
+    style.note(ax, f"cluster\n% of its relevance, {style.MINUS} speaks against it{shown}")
+    return ax
+
+
+def competition(exp: Explained, ax: Axes | None = None) -> Axes:
+    """Who competes with whom: of each cluster's members, how many per cent have which strongest competitor.
+
+    Parameters
+    ----------
+    exp : explanation of any kind
+    ax : Axes to draw in; by default those of a new figure, ``ax.figure``
+
+    Returns
+    -------
+    Axes
+    """
+    where = "plot.competition"
+    check(exp, where)
+    present, share = rivals(exp, where)
+    names = label_names(exp.labels)
+    ax = style.open_axes(ax, where, *_inches(len(names), len(present)))
+    own = np.zeros(share.shape, dtype=bool)
+    own[np.arange(len(present)), present] = True
+    ax.imshow(np.where(own, 0.0, share), cmap=_sequential(), vmin=0.0, vmax=1.0, aspect="auto")
+    _name(ax, names, [names[code] for code in present], "#e4e4e4")
+    ax.set_ylabel("cluster", fontsize=style.SMALL)
+    _write_numbers(ax, np.where(own, np.nan, 100 * share), dark=share > _DARK_SHARE)
+    for place, code in enumerate(present.tolist()):  # no cluster competes with itself
+        ax.add_patch(_hatched(code, place))
+    style.title(ax, "who competes with whom")
+    noun = exp._noun.lower()
+    style.note(ax, f"strongest competitor\n% of the {noun}s of each cluster")
+    return ax
+
+
+def rivals(exp: Explained, where: str) -> tuple[Any, Floats]:
+    """The codes of clusters with members, (G,), and the part of these with each competitor, (G, K)."""
+    members = exp._members
+    if not members.any():
+        raise InvalidInputError(
+            f"{where}: exp must have rows that are explained for the cluster they are in; it has none. "
+            f"Explain without target and against."
+        )
+    own, other = exp._cluster[members], exp._competitor[members]
+    count = np.zeros((len(exp.labels), len(exp.labels)))
+    np.add.at(count, (own, other), 1.0)
+    present = np.unique(own)
+    return present, count[present] / count[present].sum(axis=1, keepdims=True)
+
+
+def _inches(n_columns: int, n_rows: int) -> tuple[float, float]:
+    return min(_LARGEST, max(4.4, _MARGIN + _CELL * n_columns)), min(_LARGEST, style.LINE * n_rows + 1.2)
+
+
+def _name(ax: Axes, columns: list[str], rows: list[str], between: str) -> None:
+    """Names of the cells, with lines between these."""
+    for axis, names in ((ax.xaxis, columns), (ax.yaxis, rows)):
+        step = -(-len(names) // _MOST_NAMES)
+        style.name_ticks(axis, names[::step], range(0, len(names), step))
+    if max(map(len, columns)) > 5:
+        ax.tick_params(axis="x", rotation=90)
+    style.bare(ax)
+    ax.set_xticks(np.arange(1, len(columns)) - 0.5, minor=True)
+    ax.set_yticks(np.arange(1, len(rows)) - 0.5, minor=True)
+    if max(len(columns), len(rows)) <= _MOST_NAMES:
+        ax.grid(which="minor", color=between, linewidth=1.0)
+    ax.tick_params(which="minor", length=0)
+
+
+def _write_numbers(ax: Axes, values: Floats, dark: Any) -> None:
+    """Every number in its cell, as large as there is room for; none where it rounds to 0."""
+    box = ax.get_window_extent()
+    points = 72 / ax.figure.dpi
+    room = points * min(box.width / values.shape[1] / 2.4, box.height / values.shape[0] / 1.3)
+    if room < _LEAST_FONT:
+        return
+    for (row, column), value in np.ndenumerate(values):
+        if not np.isnan(value) and round(value):
+            style.write(
+                ax,
+                column,
+                row,
+                f"{value:.0f}".replace("-", style.MINUS),
+                ha="center",
+                va="center",
+                fontsize=min(style.SMALL, room),
+                color="white" if dark[row, column] else "black",
+            )
+
+
+def _sequential() -> Any:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("whycluster-share", ["white", style.FOR, "#0b2f66"])
+
+
+def _hatched(column: float, row: float) -> Any:
+    from matplotlib.patches import Rectangle
+
+    box: dict[str, Any] = {"facecolor": "#f0f0f0", "edgecolor": "#c0c0c0", "hatch": "xx", "linewidth": 0.0}
+    return Rectangle((column - 0.5, row - 0.5), 1.0, 1.0, **box)
