@@ -22,7 +22,7 @@ from sklearn.cluster import MiniBatchKMeans
 
 frame = pl.read_parquet("table.parquet")
 X = frame.to_numpy()
-model = MiniBatchKMeans({k}, n_init=3, random_state=0).fit(X)
+model = MiniBatchKMeans({k}, random_state=0).fit(X)
 frame.with_columns(cluster=model.predict(X)).write_parquet("without.parquet")
 """
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster import console, passes
+from whycluster import blocks, console, passes
 from whycluster.arrays import Codes, Floats, is_real
 from whycluster.counterfactual import Counterfactual, find
 from whycluster.energies import Energy
@@ -397,8 +397,13 @@ class Explanation(Claims):
     def _strongest(self, n: int) -> Codes:
         """Which features are the strongest of each row, (n, k)."""
         columns = np.empty((len(self), min(n, self.relevance.shape[1])), dtype=np.intp)
-        for rows in self._table.slices():
+        parts = list(self._table.slices())
+
+        def work(part: int) -> None:
+            rows = parts[part]
             columns[rows] = _largest(np.abs(self.relevance[rows]), columns.shape[1])
+
+        blocks.each(work, len(parts))
         return columns
 
     def summary(self) -> Summary:
