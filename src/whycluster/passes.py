@@ -432,7 +432,7 @@ def _check_finite(values: NDArray[Any]) -> None:
 
 def _run(work: Work, energy: Energy, table: Table) -> None:
     try:
-        blocks.run(work, energy, table.n_rows, table.most_rows)
+        blocks.run(work, energy, table.n_rows, table.most_rows, table.goes_through_steps)
     except _NotFiniteError:
         raise InvalidInputError(_why_not_finite(table)) from None
 
