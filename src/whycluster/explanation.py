@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -244,6 +245,39 @@ class Claims(ABC):
             _rows=chosen if self._rows is None else self._rows[chosen],
             **self._take(chosen),
         )
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        title: str | None = None,
+        n_rows: int = 5000,
+        ids: Sequence[Any] | None = None,
+        left_out: Mapping[Any, str] | None = None,
+        random_state: int = 0,
+    ) -> None:
+        """Write a page that says what was clustered, how well, and why each row is where it is.
+
+        One file of at most a megabyte, which needs no network: each cluster in a sentence with its defining
+        features, a map, who competes with whom, and a list of rows to search, each with its explanation and
+        why it is in no other cluster. Needs jinja2: ``pip install "whycluster[report]"``.
+
+        Parameters
+        ----------
+        path : the file; one that is there is replaced, at once or not at all
+        title : of the page
+        n_rows : how many rows are listed at most; of more, some are drawn, of every cluster. Fewer, where a
+            megabyte has no room for so many
+        ids : one for each row, by which rows are shown and searched; by default their names in a pandas index
+            or their positions
+        left_out : columns that were left out before clustering, with the reasons
+        random_state : the seed of the draw
+        """
+        from importlib import import_module
+
+        # It stands above all kinds of explanations, so it is loaded when it is asked for.
+        report = import_module("whycluster.report")
+        report.write_report(self, path, report.Options(title, n_rows, random_state, ids, left_out))
 
     def _unchanged(self, where: str) -> Table:
         """The data, if they still give the evidence that was explained; it is computed again."""

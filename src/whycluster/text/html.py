@@ -63,14 +63,14 @@ def tinted(text: str, marks: Sequence[Mark]) -> str:
     """The text with every character as it was, and its words marked."""
     largest = max((abs(mark.relevance) for mark in marks if mark.relevance is not None), default=0.0)
     pieces, end = [], 0
-    for mark in _apart(marks):
+    for mark in apart(marks):
         pieces.append(_safe(text[end : mark.start]))
         pieces.append(_marked(text[mark.start : mark.stop], mark, largest))
         end = mark.stop
     return "".join([*pieces, _safe(text[end:])])
 
 
-def _apart(marks: Iterable[Mark]) -> list[Mark]:
+def apart(marks: Iterable[Mark]) -> list[Mark]:
     """Marks in order; those that overlap, as the parts of a ligature do, become one."""
     result: list[Mark] = []
     for mark in sorted(marks, key=lambda each: each.start):
@@ -126,8 +126,13 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\
 
 
 def _safe(text: str) -> str:
-    """Escaped; characters that a page may not have are shown as a sign for them."""
-    return _CONTROL.sub(_sign, escape(text, quote=True))
+    """Escaped, and visible."""
+    return visible(escape(text, quote=True))
+
+
+def visible(text: str) -> str:
+    """As long as it was; characters that a page may not have are shown as a sign for them."""
+    return _CONTROL.sub(_sign, text)
 
 
 def _sign(match: re.Match[str]) -> str:
