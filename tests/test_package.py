@@ -75,6 +75,7 @@ LAYERS = [
     {"report.rows"},
     {"report.features", "report.documents", "report.images"},
     {"report"},
+    {"report.notebook"},
     {"evaluation.samplers", "evaluation.matching", "evaluation.summaries"},
     {"evaluation.subject"},
     {"evaluation.flipping"},

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -273,8 +274,6 @@ class Claims(ABC):
         left_out : columns that were left out before clustering, with the reasons
         random_state : the seed of the draw
         """
-        from importlib import import_module
-
         # It stands above all kinds of explanations, so it is loaded when it is asked for.
         report = import_module("whycluster.report")
         report.write_report(self, path, report.Options(title, n_rows, random_state, ids, left_out))
@@ -345,19 +344,29 @@ class Explanation(Claims):
         if not isinstance(row, (int, np.integer)):
             raise InvalidInputError(f"tell: row must be one index; got {row!r}.")
         one = self[row]
-        top = one.top(n_features)
+        borne, rest = one._borne(n_features)
+        largest = max(abs(r) for _, _, r in borne)
+        lines = [[name, value, f"{r:.3g}", console.bar(r, largest)] for name, value, r in borne]
+        lines += [[name, "", f"{r:.3g}", ""] for name, r in rest]
+        return one._claim() + "\n" + console.table(["feature", "value", "relevance", ""], lines, align="<>><")
+
+    def _borne(self, n_features: int) -> tuple[list[tuple[str, str, float]], list[tuple[str, float]]]:
+        """What bears the evidence of a single row: the strongest features and their values; the rest."""
+        top = self.top(n_features)
         cells = zip(top.feature[0], top.value[0], top.relevance[0], strict=True)
         largest = np.abs(top.relevance).max()
         # A column that was dropped has no part in it.
-        lines = [
-            [str(f), _shown(v), f"{r:.3g}", console.bar(r, largest)] for f, v, r in cells if r or not largest
-        ]
-        n_left = len(self.feature_names) - len(lines)
+        borne = [(str(f), _shown(v), r) for f, v, r in cells if r or not largest]
+        rest, n_left = [], len(self.feature_names) - len(borne)
         if n_left:
-            rest = np.delete(one.relevance[0], _largest(np.abs(one.relevance), len(lines))[0]).sum()
-            lines.append([f"{n_left} more feature{'s' * (n_left != 1)}", "", f"{rest:.3g}", ""])
-        lines += [[name, "", f"{value:.3g}", ""] for name, value in one._unborne(largest, "feature")]
-        return one._claim() + "\n" + console.table(["feature", "value", "relevance", ""], lines, align="<>><")
+            left = np.delete(self.relevance[0], _largest(np.abs(self.relevance), len(borne))[0]).sum()
+            rest.append((f"{n_left} more feature{'s' * (n_left != 1)}", left))
+        return borne, rest + self._unborne(largest, "feature")
+
+    def _repr_html_(self) -> str:
+        """The clusters and the first rows, for a notebook."""
+        page: str = import_module("whycluster.report.notebook").fragment(self)
+        return page
 
     def top(self, n: int = 3) -> TopFeatures:
         """The ``n`` strongest features of each row, by absolute relevance."""

@@ -148,6 +148,7 @@ class Contents(ABC):
             "reach": self.reach_text,
             "rivalry": self.rivalry(),
             "names": self.names,
+            "legend": np.unique(self.places).tolist(),
             "n_looks": N_LOOKS,
         }
 
@@ -159,9 +160,10 @@ class Contents(ABC):
             "names": self.names,
             "headings": [self.heading(code) for code in range(len(self.names))],
             "groups": self.groups.codes.tolist(),
-            "pairs": self.pairs(),
+            "pairs": self.pairs() if len(self.names) <= _FEW_CLUSTERS else None,
             "median": self.median,
             "n_rows": len(self.exp),
+            "labelled": self.exp.fidelity is not None,
             "contrast": self.exp.rule == CONTRAST,
             "threshold": self.exp.threshold,
         }
@@ -194,6 +196,11 @@ class Contents(ABC):
     def names(self) -> list[str]:
         """(K,) what the clusters are called."""
         return [shown(label) for label in self.exp.labels.tolist()]
+
+    @property
+    def places(self) -> Codes:
+        """(n,) the clusters in which the map shows the rows: as they were given, or as the model says."""
+        return self.exp._cluster if self.exp.fidelity is not None else self.exp._assigned
 
     @cached_property
     def listed(self) -> list[tuple[Codes, Codes]]:
@@ -255,7 +262,7 @@ class Contents(ABC):
         empty = len(exp.labels) - len(self.groups.codes)
         if empty:
             clusters += f", {empty:,} of them without members here"
-        how = "as labels say, which a surrogate stands in for" if exp.fidelity else _kind(exp._energy)
+        how = "labels that were given, through a surrogate" if exp.fidelity else _kind(exp._energy)
         rule = exp.rule if exp.beta is None else f"{exp.rule}, beta {exp.beta:.3g}"
         return [
             (f"{exp._noun}s", f"{len(exp):,}"),
@@ -268,9 +275,10 @@ class Contents(ABC):
         """How well it was clustered, in sentences."""
         exp = self.exp
         n = int(self.is_borderline.sum())
+        some = f"{count(n, self.noun)} ({n / len(exp):.1%})" if n else f"No {self.noun}"
         lines = [
-            f"{count(n, self.noun)} ({n / max(1, len(exp)):.1%}) {'is' if n == 1 else 'are'} borderline: the "
-            f"evidence for the cluster is at most a tenth of the median, {console.number(self.median)}."
+            f"{some} {'are' if n > 1 else 'is'} borderline: the evidence for the cluster is at most a tenth "
+            f"of the median, {number(self.median)}."
         ]
         n_targets = int((~self.groups.member).sum())
         if exp.fidelity is not None:
@@ -316,7 +324,7 @@ class Contents(ABC):
                 "size": int(groups.size[g]),
                 "part": f"{groups.size[g] / max(1, len(self.exp)):.0%}",
                 "width": round(100 * groups.size[g] / largest, 1),
-                "evidence": console.number(float(np.median(own))),
+                "evidence": number(float(np.median(own))),
                 "strip": drawing.steps(bins, float(bins.max())),
                 "boundary": drawing.place(0.0, *reach),
                 "borderline": f"{(np.abs(own) <= self.limit).mean():.0%}",
@@ -345,7 +353,7 @@ class Contents(ABC):
     def reach_text(self) -> tuple[str, str]:
         """The two ends of the axis of evidence."""
         low, high = self._reach
-        return console.number(low), console.number(high)
+        return number(low), number(high)
 
     def _fidelity(self, code: int) -> str | None:
         fidelity = self.exp.fidelity
@@ -381,8 +389,8 @@ class Contents(ABC):
     def _rival(self, g: int, k: int) -> dict[str, Any]:
         return {"name": self.names[k], "part": f"{self.rival_shares[g, k]:.0%}", "on": self.told_apart(g, k)}
 
-    def pairs(self) -> list[list[Any]] | None:
-        """(G, K) what is known of each pair of clusters, if anything is."""
+    def pairs(self) -> dict[str, Any] | None:
+        """What is known of each pair of clusters, if anything is."""
         return None
 
     def told_apart(self, g: int, k: int) -> list[str]:  # noqa: ARG002  # only features tell apart
@@ -392,6 +400,21 @@ class Contents(ABC):
     @staticmethod
     def _cell(share: float) -> dict[str, Any]:
         return {"text": f"{share:.0%}", "tint": round(float(share), 2)}
+
+
+def number(value: float) -> str:
+    """A number as a person reads it, with a minus sign as long as a plus."""
+    return console.number(value).replace("-", "\u2212")
+
+
+def signed(value: float) -> str:
+    """Three digits with their sign."""
+    return f"{value:+.3g}".replace("-", "\u2212")
+
+
+def percent(part: float, form: str = "+.0%") -> str:
+    """A part with its sign."""
+    return f"{part:{form}}".replace("-", "\u2212")
 
 
 def count(n: int, noun: str) -> str:

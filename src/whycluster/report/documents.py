@@ -10,7 +10,7 @@ import numpy as np
 
 from whycluster import findings
 from whycluster.arrays import Codes
-from whycluster.report.contents import Contents, Plan, sentence, shown
+from whycluster.report.contents import Contents, Plan, percent, sentence, shown
 from whycluster.report.packing import codes, packed
 from whycluster.report.rows import claims, pack_rivals, rivals
 from whycluster.text import html
@@ -58,7 +58,7 @@ class TextContents(Contents):
         return [
             {
                 "word": shown(summary.word[line]),
-                "share": f"{summary.share[line]:+.1%}",
+                "share": percent(float(summary.share[line]), "+.1%"),
                 "width": round(100 * float(summary.share[line]) / largest, 1),
                 "inside": f"{summary.documents[line] / size:.0%}",
                 "outside": f"{summary.documents_outside[line] / others:.0%}",

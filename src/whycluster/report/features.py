@@ -9,11 +9,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster import console, findings
+from whycluster import findings
 from whycluster.arrays import Codes, Floats
 from whycluster.explanation import Explanation
 from whycluster.report import drawing
-from whycluster.report.contents import Contents, Plan, sentence, shown
+from whycluster.report.contents import Contents, Plan, number, percent, sentence, shown
 from whycluster.report.packing import codes, coding_of, encode, halves, number_categories, packed
 from whycluster.report.rows import claims, pack_rivals, strongest, told_apart
 from whycluster.summary import MISSING, Summary
@@ -73,12 +73,14 @@ class TableContents(Contents):
     def _feature(self, g: int, code: int, i: int, drawn: Distributions) -> dict[str, Any]:
         summary = self.summary
         share, direction = float(summary.share[g, i]), str(summary.direction[g, i])
+        is_category = i in self.exp._table.categories and direction != MISSING
         return {
             "name": shown(summary.feature_names[i]),
-            "share": f"{share:+.0%}".replace("-", "\u2212"),
+            "share": percent(share),
             "width": round(100 * abs(share) / drawing.widest(summary.share[g].tolist()), 1),
             "side": "for" if share >= 0 else "against",
-            "direction": shown(direction),
+            "direction": "" if is_category else shown(direction),
+            "equals": shown(direction) if is_category else "",
             "inside": self._value(float(summary.inside[g, i]), direction, i),
             "outside": self._value(float(summary.outside[g, i]), direction, i),
             "drawing": drawn.drawing(code, i),
@@ -95,23 +97,22 @@ class TableContents(Contents):
         """The features that tell them apart."""
         return [shown(self.exp.feature_names[i]) for i in self._rivalry.feature[g, k].tolist() if i >= 0]
 
-    def pairs(self) -> list[list[Any]]:
-        """(G, K) of each pair of clusters the mean evidence, and the features that tell them apart."""
+    def pairs(self) -> dict[str, Any] | None:
+        """Of each pair of clusters, (G, K), the mean evidence, and the features that tell them apart."""
         rivalry = self._rivalry
-        return [
-            [
-                {
-                    "evidence": _plain(rivalry.evidence[g, k]),
-                    "on": [
-                        [shown(self.exp.feature_names[i]), _plain(r)]
-                        for i, r in zip(rivalry.feature[g, k].tolist(), rivalry.relevance[g, k], strict=True)
-                        if i >= 0
-                    ],
-                }
-                for k in range(len(self.names))
-            ]
-            for g in range(len(self.groups.codes))
-        ]
+        used, place = np.unique(rivalry.feature, return_inverse=True)
+        place = place.reshape(rivalry.feature.shape)
+        return {
+            "names": [shown(self.exp.feature_names[i]) if i >= 0 else "" for i in used.tolist()],
+            "evidence": [[_plain(value) for value in row] for row in rivalry.evidence],
+            "on": [
+                [
+                    [[place[g, k, j].item(), _plain(r)] for j, r in enumerate(some) if not np.isnan(r)]
+                    for k, some in enumerate(row)
+                ]
+                for g, row in enumerate(rivalry.relevance)
+            ],
+        }
 
     def rows(self, chosen: Codes, plan: Plan) -> dict[str, Any]:
         """All that the page knows of the chosen rows."""
@@ -183,7 +184,7 @@ class TableContents(Contents):
 
 
 def _number(value: float, date: bool) -> str:
-    return f"{np.datetime64(round(value), 'D')}" if date else console.number(value)
+    return f"{np.datetime64(round(value), 'D')}" if date else number(value)
 
 
 def _plain(value: float) -> float | None:
@@ -269,6 +270,8 @@ class Distributions(NamedTuple):
         if i in self.edges:
             edges = self.edges[i]
             ends = [_number(float(edge), i in self.table.dates) for edge in (edges[0], edges[-1])]
+            if i in self.table.dates:
+                ends = [end[:-3] for end in ends]  # without the day
             return {"kind": "numbers", **drawing.both(inside, outside), "low": ends[0], "high": ends[1]}
         return {"kind": "categories", "bars": self._bars(i, inside, outside)}
 

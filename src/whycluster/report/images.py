@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from whycluster.arrays import Codes, Floats
 from whycluster.frontends.deep.explanation import CHANNELS, DeepExplanation, pictures
 from whycluster.report import drawing
-from whycluster.report.contents import Contents, Plan, shown
+from whycluster.report.contents import Contents, Plan, percent, shown
 from whycluster.report.packing import codes, floats, halves, packed
 from whycluster.report.rows import claims, pack_rivals, rivals, strongest
 
@@ -127,10 +127,11 @@ class UnitContents(DeepContents):
     def _feature(self, share: Floats, i: int) -> dict[str, Any]:
         return {
             "name": self.unit_names[i],
-            "share": f"{share[i]:+.0%}".replace("-", "\u2212"),
+            "share": percent(float(share[i])),
             "width": round(100 * abs(share[i]) / drawing.widest(share.tolist()), 1),
             "side": "for" if share[i] >= 0 else "against",
             "direction": "",
+            "equals": "",
             "inside": "",
             "outside": "",
             "drawing": None,

@@ -104,7 +104,8 @@
     const bar = data.bar || 0;
     if (nLeft > 0) found.push({ name: `${many(nLeft, `more ${noun}`)}`, value: "", relevance: rows.evidence[i] - residual - sum, other: true });
     if (bar) found.push({ name: `the threshold ${data.threshold}`, value: "", relevance: bar, other: true });
-    if (residual - bar) found.push({ name: `due to no ${noun}`, value: "", relevance: residual - bar, other: true });
+    const most = Math.max(Math.abs(rows.evidence[i]), ...found.map((line) => Math.abs(line.relevance)));
+    if (Math.abs(residual - bar) > 5e-4 * most) found.push({ name: `due to no ${noun}`, value: "", relevance: residual - bar, other: true });
     return found;
   }
 
@@ -174,17 +175,17 @@
   function whyNot(i) {
     const found = contrasts(i), own = data.names[rows.cluster[i]];
     if (!found.length) return [];
-    const largest = Math.max(...found.map((line) => Math.abs(line.evidence))), body = make("tbody");
+    const body = make("tbody");
     const low = Math.min(0, ...found.map((line) => line.evidence)), high = Math.max(0, ...found.map((line) => line.evidence));
     const place = (v) => (100 * (v - low)) / (high - low || 1);
     for (const line of found) {
       const first = make("th", { scope: "row" }, ...named(line.k));
-      body.append(make("tr", { class: "why" }, first, make("td", { class: "number" }, signed(line.evidence, largest)), make("td", { class: "fall" }, arrow(place(0), place(line.evidence), place(0)))));
+      body.append(make("tr", { class: "why" }, first, make("td", { class: "number" }, signed(line.evidence, Math.abs(line.evidence))), make("td", { class: "fall" }, arrow(place(0), place(line.evidence), place(0)))));
       if (line.apart.length) {
         const rest = line.evidence - line.apart.reduce((sum, each) => sum + each.relevance, 0);
-        const cell = make("td", { colspan: 3, class: "apart" });
-        line.apart.filter((each) => each.relevance).forEach((each, c) => cell.append(c ? ", " : "", bdi(each.name), " ", signed(each.relevance, largest)));
-        cell.append(`, the rest ${signed(rest, largest)}`);
+        const cell = make("td", { colspan: 3, class: "apart" }), size = Math.max(Math.abs(line.evidence), ...line.apart.map((each) => Math.abs(each.relevance)));
+        line.apart.filter((each) => each.relevance).forEach((each, c) => cell.append(c ? ", " : "", bdi(each.name), " ", signed(each.relevance, size)));
+        cell.append(`, the rest ${signed(rest, size)}`);
         body.lastChild.classList.add("first");
         body.append(make("tr", { class: "more" }, cell));
       }
@@ -331,7 +332,7 @@
 
   // ---- the map
 
-  const chart = $("chart");
+  const chart = $("chart"), onMap = rows.assigned && !data.labelled ? rows.assigned : rows.cluster;
   let hovered = -1, dots = null, byPlace = null;
   const SHAPES = [
     (c, r) => c.arc(0, 0, r, 0, 7),
@@ -348,6 +349,7 @@
     c.closePath();
   }
   function layOut() {
+    if (!rows.map) return;
     const width = chart.clientWidth, [w, h] = data.map_size, margin = 26;
     const height = Math.round(Math.min(Math.max((width - 2 * margin) * Math.max(h / (w || 1), 0.25) + 2 * margin, 240), Math.max(300, 0.62 * width), 620));
     const ratio = devicePixelRatio || 1;
@@ -366,7 +368,7 @@
   function dot(c, i, r, colours) {
     c.save();
     c.translate(dots[2 * i], dots[2 * i + 1]);
-    const k = rows.cluster[i];
+    const k = onMap[i];
     c.beginPath();
     SHAPES[(k + Math.floor(k / N_LOOKS)) % N_LOOKS](c, r);
     c.fillStyle = colours.fills[k % N_LOOKS];
@@ -402,7 +404,7 @@
   function labels(c, colours) {
     const sums = Array.from({ length: K }, () => [0, 0, 0]);
     for (let i = 0; i < N; i++) {
-      const sum = sums[rows.cluster[i]];
+      const sum = sums[onMap[i]];
       sum[0] += dots[2 * i];
       sum[1] += dots[2 * i + 1];
       sum[2]++;
@@ -457,12 +459,11 @@
     const node = $("pair");
     node.classList.remove("dim");
     node.replaceChildren(...named(own), " against ", ...named(k), `: the strongest competitor of ${button.textContent} of its ${data.noun}s`);
-    const known = data.pairs && data.pairs[g][k];
-    if (known && known.evidence !== null) node.append(`; mean evidence ${plain(known.evidence)}`);
-    if (known && known.on.length) {
-      node.append(", told apart by ");
-      known.on.forEach(([name, relevance], at) => node.append(at ? ", " : "", bdi(name), ` (${signed(relevance, Math.abs(known.on[0][1]))})`));
-    }
+    const known = data.pairs;
+    if (known && known.evidence[g][k] !== null) node.append(`; mean evidence ${plain(known.evidence[g][k])}`);
+    const on = known ? known.on[g][k] : [];
+    if (on.length) node.append(", told apart by ");
+    on.forEach(([feature, relevance], at) => node.append(at ? ", " : "", bdi(known.names[feature]), ` (${signed(relevance, Math.abs(on[0][1]))})`));
     node.append(".");
   }
 
@@ -561,7 +562,7 @@
   if (N) {
     list();
     if (rows.map) {
-      const parts = data.map_explained.map((part) => `${Math.round(100 * part)} %`);
+      const parts = data.map_explained.map((part) => `${Math.round(100 * part)}%`);
       $("map-note").textContent = `The first two principal components of ${data.map_of}; they show ${parts[0]} and ${parts[1]} of the variance. What lies close together here may differ in what is not shown.`;
       layOut();
       drawMap();
