@@ -12,7 +12,7 @@ from whycluster.report.contents import Contents, Options
 from whycluster.report.documents import TextContents
 from whycluster.report.features import TableContents
 from whycluster.report.images import contents_of
-from whycluster.report.page import render
+from whycluster.report.page import open_template, render
 from whycluster.text.explanation import TextExplanation
 
 _LARGEST = 1_000_000  # bytes of a page
@@ -31,20 +31,29 @@ def write_report(exp: Claims, path: Any, options: Options) -> None:
 def make_page(exp: Claims, options: Options) -> str:
     """The page as text, of at most a million bytes."""
     options.check(len(exp))
+    template = open_template()
     exp._unchanged("report")
     contents = _contents(exp, options)
     context, shared = contents.context(), contents.shared()
-    room = _LARGEST - _SPARE - len(render(context | contents.notes(0, contents.plans()[0]), shared).encode())
+    room = (
+        _LARGEST
+        - _SPARE
+        - len(render(template, context | contents.notes(0, contents.plans()[0]), shared).encode())
+    )
     for n_rows in _fewer_and_fewer(min(options.n_rows, len(exp))):
         chosen = contents.chosen(n_rows)
         names = contents.bytes_of_names(chosen)
         for plan in contents.plans():
             if names + contents.n_bytes(chosen, plan) > room:
                 continue
-            page = render(context | contents.notes(len(chosen), plan), shared | contents.rows(chosen, plan))
+            page = render(
+                template, context | contents.notes(len(chosen), plan), shared | contents.rows(chosen, plan)
+            )
             if len(page.encode()) <= _LARGEST:
                 return page
-    return render(context | contents.notes(0, contents.plans()[-1]), shared)  # no room for a single row
+    return render(
+        template, context | contents.notes(0, contents.plans()[-1]), shared
+    )  # no room for a single row
 
 
 def _fewer_and_fewer(n_rows: int) -> Iterator[int]:

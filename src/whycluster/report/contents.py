@@ -66,6 +66,8 @@ class Options:
 
     def check(self, n: int) -> None:
         """Raise unless they can be met for a table of n rows."""
+        if not n:
+            raise InvalidInputError(f"{_WHERE}: there is no row to report on. Choose some rows.")
         check_whole(self.n_rows, 1, _WHERE, "n_rows")
         check_whole(self.random_state, 0, _WHERE, "random_state")
         if self.title is not None and not isinstance(self.title, str):
@@ -370,8 +372,9 @@ class Contents(ABC):
         groups, exp = self.groups, self.exp
         place = np.searchsorted(groups.codes, exp._cluster[groups.member])
         pairs = place * len(exp.labels) + exp._competitor[groups.member]
-        counts = np.bincount(pairs, minlength=len(groups.codes) * len(exp.labels))
-        return np.asarray(counts.reshape(len(groups.codes), -1) / np.maximum(1, groups.size)[:, None])
+        shape = (len(groups.codes), len(exp.labels))
+        counts = np.bincount(pairs, minlength=shape[0] * shape[1]).reshape(shape)
+        return np.asarray(counts / np.maximum(1, groups.size)[:, None])
 
     def rivalry(self) -> dict[str, Any]:
         """Who competes with whom: of each cluster a line of shares, and its strongest rivals in words."""

@@ -258,6 +258,11 @@
     const at = i * shape("feature")[1], feature = data.features[rows.feature[at]];
     return rows.value ? `${feature.name} = ${valueOf(feature, rows.value[at])}` : feature.name;
   }
+  function strongestOf(i) { // by which it is found: a number is no name
+    if (!rows.feature) return "";
+    const feature = data.features[rows.feature[i * shape("feature")[1]]];
+    return feature.categories ? first(i) : feature.name;
+  }
   const LAST = { table: "Strongest feature", documents: "Text", images: "" }[data.kind];
   const COLUMNS = [
     { name: data.noun[0].toUpperCase() + data.noun.slice(1), key: idOf, cell: null },
@@ -284,7 +289,8 @@
     list();
   }
   function matching() {
-    const wanted = $("search").value.trim().toLowerCase().split(/\s+/).filter(Boolean), only = $("only").value, near = $("near").checked;
+    const text = $("search").value.trim().toLowerCase().replace(/\s+/g, " "), only = $("only").value, near = $("near").checked;
+    const wanted = data.kind === "documents" ? text.split(" ").filter(Boolean) : text ? [text] : []; // of texts, all words
     if (wanted.length && !haystack) haystack = Array.from({ length: N }, (_, i) => searched(i));
     const found = [];
     for (let i = 0; i < N; i++) {
@@ -296,8 +302,7 @@
     return found;
   }
   function searched(i) {
-    const last = data.kind === "documents" ? data.texts[i] : first(i);
-    return `${idOf(i)} ${data.headings[rows.cluster[i]]} ${last}`.toLowerCase();
+    return `${idOf(i)}\n${data.headings[rows.cluster[i]]}\n${data.kind === "documents" ? data.texts[i] : strongestOf(i)}`.toLowerCase();
   }
   function list() {
     order = matching();
@@ -506,8 +511,8 @@
   }
   function tinted(word, relevance, largest) {
     if (Number.isNaN(relevance)) return make("span", { class: "u", title: "not known to the model" }, word);
-    const strength = largest > 0 ? (0.6 * Math.abs(relevance)) / largest : 0;
-    if (strength < 0.02) return word;
+    const strength = largest > 0 ? Math.abs(relevance) / largest : 0;
+    if (strength < 0.03) return word;
     const node = make("b", { class: relevance >= 0 ? "p" : "n", title: signed(relevance, largest) }, word);
     node.style.setProperty("--a", strength.toFixed(2));
     return node;

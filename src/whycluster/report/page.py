@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 _ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
-def render(context: dict[str, Any], data: dict[str, Any]) -> str:
+def render(template: Template, context: dict[str, Any], data: dict[str, Any]) -> str:
     """The page.
 
     Parameters
     ----------
+    template : what `open_template` gives
     context : what the template shows
     data : what the script reads
     """
     from markupsafe import Markup
 
-    template = _template()
     style, script = _read("page.css"), _read("page.js")
     return template.render(
         **context,
@@ -66,7 +66,8 @@ def _read(name: str) -> str:
     return files("whycluster.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _template() -> Template:
+def open_template() -> Template:
+    """The template; raise if what reads it is not installed."""
     try:
         from jinja2 import Environment, StrictUndefined
     except ImportError as error:
