@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import re
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
+from sklearn.datasets import load_wine
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
 
@@ -66,6 +70,25 @@ class Page:
             else:
                 values[feature == i] = np.where(some == 65535, np.nan, known["low"] + some * known["step"])
         return values
+
+
+def words_of(page: Page) -> str:
+    """What a reader without scripts sees, a line for each line of the page."""
+    body = (
+        page.text.partition("<body>")[2].partition('<script type="application/json"')[0].replace("<wbr>", "")
+    )
+    text = html.unescape(re.sub(r"<[^>]*>", " ", body))
+    lines = (re.sub(r"\s+", " ", line).strip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line) + "\n"
+
+
+def explained_wines() -> wc.Explanation:
+    """Wines as they were measured, behind a scaler."""
+    X = load_wine(as_frame=True).data
+    model = make_pipeline(StandardScaler(), KMeans(3, n_init=5, random_state=0)).fit(X)
+    exp = wc.explain(model, X)
+    assert isinstance(exp, wc.Explanation)
+    return exp
 
 
 def many_rows(n: int = 5000, d: int = 50, n_clusters: int = 8) -> wc.Explanation:

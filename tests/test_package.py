@@ -264,6 +264,7 @@ def test_every_parameter_is_documented(function: Any) -> None:
         ("docs/pipelines.md", 2),
         ("docs/text.md", 2),
         ("docs/deep.md", 5),
+        ("docs/report.md", 2),
     ],
 )
 def test_the_code_in_the_pages_runs(

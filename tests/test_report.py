@@ -24,28 +24,22 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
 import whycluster as wc
-from tests.report_page import HOSTILE, Page, hostile_table, many_rows
+from tests.report_page import HOSTILE, Page, explained_wines, hostile_table, many_rows, words_of
 from whycluster import findings
 from whycluster.report.packing import coding_of, encode, halves
 from whycluster.report.sampling import choose_rows
 
+GOLDEN = Path(__file__).parent / "golden"
 HALF = 1e-3  # half precision keeps three digits
 
 
 @pytest.fixture(scope="module")
 def wines() -> wc.Explanation:
-    """Wines as they were measured, behind a scaler."""
-    X = load_wine(as_frame=True).data
-    model = make_pipeline(StandardScaler(), KMeans(3, n_init=5, random_state=0)).fit(X)
-    exp = wc.explain(model, X)
-    assert isinstance(exp, wc.Explanation)
-    return exp
+    return explained_wines()
 
 
-def words_of(page: Page) -> str:
-    """What a reader without scripts sees, with spaces as they are shown."""
-    body = page.text.partition("<body>")[2].partition('<script type="application/json"')[0]
-    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]*>", " ", body)))
+def test_what_is_there_without_a_script(wines: wc.Explanation, tmp_path: Path) -> None:
+    assert words_of(Page.of(wines, tmp_path)) == (GOLDEN / "report.txt").read_text()
 
 
 def test_rows_have_the_numbers_of_the_explanation(wines: wc.Explanation, tmp_path: Path) -> None:
@@ -120,7 +114,7 @@ def test_each_cluster_has_its_sentence_and_figures(wines: wc.Explanation, tmp_pa
         assert sentence in page
     for g, share in enumerate(summary.share):
         first = int(np.abs(share).argmax())
-        assert f"{summary.feature_names[first]} +{share[first]:.0%}" in page
+        assert f"{summary.feature_names[first]}\n+{share[first]:.0%}" in page
         assert f"{summary.size[g]} {summary.size[g] / 178:.0%}" in page
         for row in findings.typical_rows(wines, g, 5):
             assert f'href="#row-{row}"' in made.text
@@ -437,14 +431,14 @@ def test_documents_have_their_words_marked(tmp_path: Path) -> None:
 
 def test_long_documents_are_cut_and_there_are_fewer(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
-    vocabulary = np.array([f"word{i}" for i in range(300)])
-    documents = [" ".join(random.choice(vocabulary[(i % 3) * 90 :], 900)) for i in range(300)]
+    vocabulary = np.array([f"word{i}" for i in range(450)])
+    documents = [" ".join(random.choice(vocabulary[(i % 3) * 90 :], 900)) for i in range(450)]
     model = make_pipeline(TfidfVectorizer(), KMeans(3, n_init=1, random_state=0)).fit(documents)
     page = Page.of(wc.explain(model, documents), tmp_path)
     assert len(page.text.encode()) <= 1_000_000
     n = len(page.data["texts"])
-    assert 100 < n < 300
-    assert f"{n} of 300 documents, drawn at random" in page.text
+    assert 100 < n < 450
+    assert f"{n} of 450 documents, drawn at random" in page.text
     longest = max(map(len, page.data["texts"]))
     assert f"Documents are cut after {longest:,} characters" in page.text
     assert page.data["cut"] == list(range(n))

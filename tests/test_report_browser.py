@@ -22,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
-from tests.report_page import HOSTILE, hostile_table, many_rows
+from tests.report_page import HOSTILE, explained_wines, hostile_table, many_rows
 from tests.test_report import DOCUMENTS, deep_digits, explained_documents
 
 CHROMEDRIVER = shutil.which("chromedriver")
@@ -122,11 +122,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wines() -> wc.Explanation:
-    X = load_wine(as_frame=True).data
-    model = make_pipeline(StandardScaler(), KMeans(3, n_init=5, random_state=0)).fit(X)
-    exp = wc.explain(model, X)
-    assert isinstance(exp, wc.Explanation)
-    return exp
+    return explained_wines()
 
 
 @pytest.fixture(scope="module")

@@ -255,7 +255,9 @@ class Contents(ABC):
         """The user's title, or one that says what it is."""
         if self.options.title is not None:
             return shown(self.options.title)
-        return f"Why {count(len(self.exp), self.noun)} {'is' if len(self.exp) == 1 else 'are'} where they are"
+        if len(self.exp) == 1:
+            return f"Why a {self.noun} is where it is"
+        return f"Why {count(len(self.exp), self.noun)} are where they are"
 
     def facts(self) -> list[tuple[str, str]]:
         """What was clustered, as pairs of a name and what it is."""

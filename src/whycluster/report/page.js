@@ -1,6 +1,7 @@
 "use strict";
 // Data are only ever put into text, attributes and drawings: no text of theirs becomes markup or code.
 (() => {
+  performance.mark("start");
   const data = JSON.parse(document.getElementById("data").textContent);
   const $ = (id) => document.getElementById(id);
   const N_LOOKS = 8, ROWS_PER_PAGE = 50;
@@ -77,7 +78,7 @@
     node.append(...children);
     return node;
   }
-  const bdi = (text) => make("bdi", {}, text);
+  const bdi = (text) => make("bdi", {}, ...String(text).split(/(?<=[_/.-])/).flatMap((part, at) => (at ? [make("wbr"), part] : [part])));
   function look(code) {
     const use = draw("use", { href: `#look-${(code + Math.floor(code / N_LOOKS)) % N_LOOKS}` });
     return draw("svg", { class: `look c${code % N_LOOKS}`, viewBox: "-10 -10 20 20", "aria-hidden": "true" }, use);
@@ -215,17 +216,15 @@
   };
 
   let opened = -1;
-  function open(i, focus) {
+  function open(i, behavior) {
     opened = i;
     const title = make("h3", { tabindex: "-1" }, `${data.noun[0].toUpperCase()}${data.noun.slice(1)} `, bdi(idOf(i)));
     $("row").replaceChildren(title, claim(i), ...VIEWS[data.kind](i), ...whyNot(i));
     for (const line of document.querySelectorAll("#list tbody tr")) line.classList.toggle("chosen", Number(line.dataset.row) === i);
     drawMap();
-    if (focus) {
-      title.focus({ preventScroll: true });
-      const box = $("row").getBoundingClientRect();
-      if (box.top < 0 || box.top > innerHeight * 0.6) $("row").scrollIntoView({ block: "start" });
-    }
+    title.focus({ preventScroll: true });
+    const box = $("row").getBoundingClientRect();
+    if (box.top < 0 || box.top > innerHeight * 0.6) $("row").scrollIntoView({ block: "start", behavior });
   }
 
   let places = null;
@@ -236,16 +235,16 @@
     }
     return places.get(position);
   }
-  function follow() { // the row that the address names
+  function follow(behavior) { // to the row that the address names
     const match = /^#row-(\d+)$/.exec(location.hash);
     if (!match) return;
     const i = placeOf(Number(match[1]));
     if (i === undefined) $("row").replaceChildren(make("p", {}, `The ${data.noun} at position ${match[1]} is not among those of this page.`));
-    else open(i, true);
+    else open(i, behavior);
   }
   const go = (i) => {
     const hash = `#row-${rows.position[i]}`;
-    if (location.hash === hash) open(i, true);
+    if (location.hash === hash) open(i, "auto");
     else location.hash = hash;
   };
 
@@ -591,7 +590,7 @@
   });
   chart.addEventListener("keydown", walk);
   for (const button of document.querySelectorAll(".matrix button")) button.addEventListener("click", () => tellPair(button));
-  addEventListener("hashchange", follow);
+  addEventListener("hashchange", () => follow("auto"));
   const again = () => {
     layOut();
     drawMap();
@@ -605,11 +604,12 @@
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawMap);
   addEventListener("beforeprint", () => {
     document.documentElement.classList.add("printing"); // paper is white
+    for (const each of document.querySelectorAll("details:not(.how)")) each.open = true;
     again();
   });
   addEventListener("afterprint", () => {
     document.documentElement.classList.remove("printing");
     again();
   });
-  follow();
+  follow("instant");
 })();

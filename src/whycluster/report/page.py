@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from whycluster.errors import MissingDependencyError
 if TYPE_CHECKING:
     from jinja2 import Template
 
+_JOINTS = re.compile(r"(?<=[_/.\-])")
 _ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
@@ -58,6 +60,13 @@ def as_json(data: Any) -> str:
     return text
 
 
+def _breakable(name: str) -> Any:
+    """A name that may go on in the next line where its parts meet; as markup, its parts escaped."""
+    from markupsafe import Markup
+
+    return Markup("<wbr>").join(_JOINTS.split(name))
+
+
 def _hash(script: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
@@ -79,4 +88,5 @@ def open_template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters["breakable"] = _breakable
     return environment.from_string(_read("page.html.j2"))
