@@ -1,4 +1,4 @@
-"""A report of 178 wines, and a picture of it: ``python -m examples.report --page wine.html --picture wine.png``.
+"""A report of 178 wines, and a picture of it: ``python -m examples.report --picture wine.png``.
 
 The picture needs Chromium.
 """

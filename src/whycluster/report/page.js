@@ -192,7 +192,7 @@
       }
     }
     const heads = [make("th", { scope: "col" }, "Other cluster"), make("th", { scope: "col", class: "number" }, "Evidence"), make("td", { class: "fall" })];
-    const note = make("p", { class: "dim" }, "Evidence for ", bdi(own), " against each of the others, and what speaks most in it.");
+    const note = make("p", { class: "dim" }, "Evidence for ", bdi(own), ` against each of the others${rows.apart_feature ? ", and what speaks most in it" : ""}.`);
     const table = make("table", { class: "contrasts" }, make("thead", {}, make("tr", {}, ...heads)), body);
     return [make("h4", {}, "Why not another cluster?"), note, table];
   }
