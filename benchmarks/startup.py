@@ -22,6 +22,7 @@ def main() -> None:
             "sklearn": lambda: run("-c", "import sklearn.cluster"),
             "both": lambda: run("-c", "import sklearn.cluster, whycluster"),
             "demo": lambda: run("-m", "whycluster", "demo"),
+            "help": lambda: run("-m", "whycluster", "--help"),
         },
         repeats=7,
     )
@@ -32,6 +33,7 @@ def main() -> None:
         f"{max(0.0, times['both'] - times['sklearn']):.2f} s on top of scikit-learn's import "
         f"({times['sklearn'] - times['python']:.2f} s).",
         "",
+        f"`whycluster --help` takes {times['help']:.2f} s, of which Python itself {times['python']:.2f} s; "
         f"`whycluster demo` takes {times['demo']:.1f} s.",
     ]
     write("startup", "python -m benchmarks.startup", lines)

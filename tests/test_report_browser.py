@@ -86,6 +86,10 @@ class Browser:
     def text(self, selector: str) -> str:
         return str(self.one(selector).text)
 
+    def settle(self) -> None:
+        """Wait until the page has followed a link, which it does a moment after."""
+        self.run("return new Promise(done => setTimeout(done, 100))")
+
     def column(self, number: int) -> list[str]:
         """A column of the list of rows."""
         script = (
@@ -265,9 +269,10 @@ def test_links_to_rows(browser: Browser, wine_page: Path) -> None:
     assert browser.text("#row h3") == "Row wine 42"
     link = browser.all(".card .listed a")[0]
     link.click()
+    browser.settle()
     assert browser.text("#row h3") == f"Row {link.text}"
     browser.driver.back()
-    browser.run("return new Promise(done => setTimeout(done, 50))")
+    browser.settle()
     assert browser.text("#row h3") == "Row wine 42"
     browser.open(wine_page, "#row-4711")
     assert browser.text("#row") == "The row at position 4711 is not among those of this page."
@@ -403,6 +408,7 @@ def test_images_are_drawn_with_their_heat_maps(browser: Browser, image_page: Pat
     assert (pixels[part < -0.3][:, 2] < pixels[part < -0.3][:, 0]).all()  # orange against it
     assert len(browser.all(".card .pictures a")) == 4 * 5
     browser.all(".card .pictures a")[0].click()
+    browser.settle()
     assert browser.text("#row h3").startswith("Input ")
 
 
@@ -502,7 +508,7 @@ def test_values_of_every_kind(browser: Browser, pages: Path) -> None:
     browser.open(pages / "kinds.html")
     for row in (3, 4, 5):
         browser.run("location.hash = arguments[0]", f"#row-{row}")
-        browser.run("return new Promise(done => setTimeout(done, 50))")
+        browser.settle()
         lines = [line.find_elements("css selector", "th, td") for line in browser.all(".bearing tbody tr")]
         shown = {cells[0].text: cells[1].text for cells in lines}
         assert shown["count"] == str(frame["count"][row])

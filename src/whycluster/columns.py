@@ -161,9 +161,9 @@ def judge(column: Column, kept: bool) -> tuple[str, str]:
     present = values[values == values]
     if len(present) == 0:
         return kind, "all values are missing"
-    different = set(present.tolist())
+    different = set(present.tolist()) if kind == "categories" else set()  # of numbers, it takes long
     reason = "" if kept else _like_identifier(column, kind, len(present), different)
-    if not reason and len(different) == 1 and len(present) == len(values):
+    if not reason and len(present) == len(values) and (present == present[0]).all():
         reason = "all values are the same"
     return kind, reason
 
@@ -229,17 +229,19 @@ def like_identifier(column: Column) -> str:
     """
     if column.series is None:
         return _like_counted(column.name, _plain(column.values()))
-    kind, present = _kind(column), column.series.drop_nulls()
-    if kind is None or not len(present):
-        return ""
-    different = set(present.unique().to_list()) if kind == "categories" else set()
-    return _like_identifier(column, kind, len(present), different)
+    kind = _kind(column)
+    if kind == "categories":
+        texts = _texts(column)
+        present = texts[texts == texts].tolist()
+        return _like_identifier(column, kind, len(present), set(present))
+    n_values = len(column.series.drop_nulls())
+    return _like_identifier(column, kind, n_values, set()) if kind and n_values else ""
 
 
 def like_days(column: Column) -> bool:
     """Whether a column holds days: as dates, as text that reads so, or as whole numbers such as 20240131."""
     if column.series is None or column.series.dtype.is_numeric():
-        values = column.values() if column.series is None else column.series.to_numpy()
+        values = column.values() if column.series is None else column.series.cast(nw.Float64()).to_numpy()
         return _reads_as_days(_plain(values))
     return column.series.dtype in (nw.Date, nw.Datetime) or reads_as_dates(column)
 

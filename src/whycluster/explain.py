@@ -100,7 +100,7 @@ def explain(
                 "wc.Surrogate().fit(X, labels)."
             )
         # Each row is explained for the label it has, whether or not the surrogate would give it that.
-        found, given = _fit_surrogate(found.labels, X, feature_names)
+        found, given = fit_surrogate(found.labels, X, feature_names)
         target = given if target is None else target
     return found.explain(
         X,
@@ -116,8 +116,8 @@ def explain(
     )
 
 
-def _fit_surrogate(
-    labels: Any, X: Any, feature_names: Sequence[Hashable] | None
+def fit_surrogate(
+    labels: Any, X: Any, feature_names: Sequence[Hashable] | None = None
 ) -> tuple[Network, NDArray[Any]]:
     """The network of a surrogate for these labels of these rows, and the labels by its names."""
     from whycluster.surrogate import Surrogate  # loads scikit-learn

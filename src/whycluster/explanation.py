@@ -89,7 +89,8 @@ class Claims(ABC):
     _targeted: bool  # explained for a given cluster, so that it need not be the assigned one
     threshold: float | None = None
     fidelity: Fidelity | None = None
-    _rows: Codes | None = None  # where each row stood in the data that were explained; None: where it is
+    _rows: NDArray[Any] | None = None  # what each row is called: mostly, where it stood in what was explained
+    _ours: bool = False  # nobody else has the data, so that they need not be looked at again
 
     @classmethod
     def of(
@@ -280,7 +281,7 @@ class Claims(ABC):
 
     def _unchanged(self, where: str) -> Table:
         """The data, if they still give the evidence that was explained; it is computed again."""
-        if not passes.is_still(self._energy, self._table, self._question, self.evidence):
+        if not self._ours and not passes.is_still(self._energy, self._table, self._question, self.evidence):
             raise InvalidInputError(
                 f"{where}: the data have been changed since they were explained. Explain them again."
             )
@@ -374,16 +375,20 @@ class Explanation(Claims):
         if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < 1:
             raise InvalidInputError(f"top: n must be a whole number from 1 to {d}; got {n!r}.")
         table = self._unchanged("top")
-        n = min(int(n), d)
-        columns = np.empty((len(self), n), dtype=np.intp)
-        for rows in table.slices():
-            columns[rows] = _largest(np.abs(self.relevance[rows]), n)
+        columns = self._strongest(int(n))
         return TopFeatures(
             feature=as_column(self.feature_names)[columns],
             relevance=np.take_along_axis(self.relevance, columns, axis=1),
             value=table.pick(columns),
             _like=self.data,
         )
+
+    def _strongest(self, n: int) -> Codes:
+        """Which features are the strongest of each row, (n, k)."""
+        columns = np.empty((len(self), min(n, self.relevance.shape[1])), dtype=np.intp)
+        for rows in self._table.slices():
+            columns[rows] = _largest(np.abs(self.relevance[rows]), columns.shape[1])
+        return columns
 
     def summary(self) -> Summary:
         """What makes each cluster: mean relevance, share, direction and size, over its members.

@@ -36,6 +36,7 @@ _N_WORDS = 3  # of documents, where no few words carry most
 _MOST_RIVALS = 2 / 3  # of the members, for which two competitors are named together
 _MOST_LISTED = 5
 
+_ENOUGH = 10  # rows to speak of all clusters
 _ONE_COLUMN = 0.9  # of all relevance, and of all variance
 _DRIVES = 0.3  # of the relevance of a cluster
 _RESTS_ON = 0.25
@@ -130,37 +131,42 @@ def _median_evidence(exp: Claims) -> float:
     return max(0.0, float(np.median(evidence))) if evidence.size else 0.0
 
 
-def rivalry(exp: Explanation) -> Rivalry:
-    """Who competes with whom, and which features tell them apart.
+def rivalry(exp: Claims) -> Rivalry:
+    """Who competes with whom, and which features tell them apart; of documents and images, no features.
 
     Shares are of all members; evidence and features of at most 5000, the same number of each cluster if it
     has as many, and evenly from all of its rows. One competitor is taken at a time, so that nothing of shape
     (rows, clusters, features) is made.
     """
     codes, rows = groups(exp), _some_members(exp)
-    table = exp._unchanged("rivalry").take(rows)
-    own = np.searchsorted(codes, exp._cluster[rows])
+    own, group = exp._cluster[rows], np.searchsorted(codes, exp._cluster[rows])
     shape = (len(codes), len(exp.labels), N_TELLING)
     feature, relevance = np.full(shape, -1), np.full(shape, np.nan)
-    for k in range(len(exp.labels) if rows.size else 0):
-        question = Question(exp._cluster[rows], np.full(len(rows), k))
-        found = passes.attribute(exp._energy, table, question).relevance
-        mean = _means(found, own, len(codes))
-        mean[codes == k] = 0.0
-        best = np.argsort(-mean, axis=1, kind="stable")[:, :N_TELLING]
-        value = np.take_along_axis(mean, best, axis=1)
-        tells = value > 0
-        feature[:, k, : best.shape[1]] = np.where(tells, best, -1)
-        relevance[:, k, : best.shape[1]] = np.where(tells, value, np.nan)
+    evidence = np.full(shape[:2], np.nan)
+    if rows.size:
+        table = exp[rows]._unchanged("rivalry")
+        evidence = _means(passes.contrasts(exp._energy, table, own), group, len(codes))
+        for k in range(len(exp.labels) if isinstance(exp, Explanation) else 0):
+            found = passes.attribute(exp._energy, table, Question(own, np.full(len(rows), k)))
+            feature[:, k], relevance[:, k] = _telling(_means(found.relevance, group, len(codes)))
     return Rivalry(
         clusters=exp.labels[codes],
         labels=exp.labels,
         share=_rival_shares(exp),
-        evidence=_means(passes.contrasts(exp._energy, table, exp._cluster[rows]), own, len(codes)),
+        evidence=evidence,
         feature=feature,
         relevance=relevance,
-        feature_names=exp.feature_names,
+        feature_names=exp.feature_names if isinstance(exp, Explanation) else [],
     )
+
+
+def _telling(mean: Floats) -> tuple[Codes, Floats]:
+    """The strongest features of each group, (G, 3), and their relevance; only those that speak for it."""
+    best = np.argsort(-mean, axis=1, kind="stable")[:, :N_TELLING]
+    value = np.take_along_axis(mean, best, axis=1)
+    short = ((0, 0), (0, N_TELLING - best.shape[1]))
+    best = np.pad(np.where(value > 0, best, -1), short, constant_values=-1)
+    return best, np.pad(np.where(value > 0, value, np.nan), short, constant_values=np.nan)
 
 
 def _some_members(exp: Claims) -> Codes:
@@ -175,11 +181,9 @@ def _some_members(exp: Claims) -> Codes:
 
 
 def _means(values: NDArray[Any], group: Codes, n_groups: int) -> Floats:
-    """The mean of the rows of each group, (G, m)."""
+    """The mean of the rows of each group, (G, m); each has some."""
     order = np.argsort(group, kind="stable")
     starts = np.searchsorted(group[order], np.arange(n_groups))
-    if not n_groups:
-        return np.empty((0, values.shape[1]))
     size = np.bincount(group, minlength=n_groups)[:, None]
     return np.asarray(np.add.reduceat(values[order].astype(np.float64), starts, axis=0) / size)
 
@@ -211,30 +215,29 @@ def sentences(exp: Explanation | TextExplanation, summary: Summary | TextSummary
 def _features(summary: Summary, group: int) -> str:
     """The features that carry a cluster, by their direction."""
     columns = _strongest(summary.share[group])
-    names = [_name(summary.feature_names[i]) for i in columns]
+    names = [_item(summary.feature_names[i]) for i in columns]
     if _is_noise(summary.clusters.tolist()[group]):
         return "Far from all clusters" + f", mostly in {_listed(names)}" * bool(names)
     if not names:
         return "No feature sets it apart"
     by_direction: dict[str, list[str]] = {}
-    for column, name in zip(columns, names, strict=True):
-        direction, said = _direction(summary, group, column), name
-        if column in summary._categories and direction not in (MISSING, "by"):
-            direction, said = "", f"{name} = {console.clean(direction)}"
+    for column in columns:
+        direction, said = _said(summary, group, column)
         by_direction.setdefault(direction, []).append(said)
-    parts = [f"{direction} {_listed(said)}".lstrip() for direction, said in by_direction.items()]
-    text = ", ".join(parts)
-    return text if next(iter(by_direction)) == "" else _begin(text)  # a name stays as it is
+    text = ", ".join(f"{direction} {_listed(said)}".lstrip() for direction, said in by_direction.items())
+    return text if "" in list(by_direction)[:1] else _begin(text)  # a name stays as it is
 
 
-def _direction(summary: Summary, group: int, column: int) -> str:
-    """High, low, middle or missing, or the category; "by" where none can be said."""
-    direction = str(summary.direction[group, column])
-    if column in summary._categories and direction != MISSING:
-        inside, outside = summary.inside[group, column], summary.outside[group, column]
-        if inside <= outside:  # frequent everywhere: it is no mark of the cluster
-            return "by"
-    return direction or "by"
+def _said(summary: Summary, group: int, column: int) -> tuple[str, str]:
+    """What a feature is like in a cluster, and its name; of a category nothing, and what it is.
+
+    A category that is no more frequent than elsewhere is no mark of the cluster, though the feature may be.
+    """
+    name, direction = _item(summary.feature_names[column]), str(summary.direction[group, column])
+    if direction == MISSING or column not in summary._categories:
+        return direction or "by", name
+    frequent = summary.inside[group, column] > summary.outside[group, column]
+    return ("", f"{name} = {_item(direction)}") if frequent else ("by", name)
 
 
 def _words(summary: TextSummary, group: int) -> str:
@@ -242,7 +245,7 @@ def _words(summary: TextSummary, group: int) -> str:
     lines = summary.lines(summary.clusters.tolist()[group], _N_WORDS)
     if not len(lines):
         return "No known word sets it apart"
-    text = _listed([_name(summary.word[line]) for line in lines])
+    text = _listed([_item(summary.word[line]) for line in lines])
     return f"Far from all clusters, mostly by {text}" if _is_noise(summary.clusters[group]) else text
 
 
@@ -314,6 +317,8 @@ def _unfaithful(fidelity: Fidelity) -> Iterator[Caution]:
 def _one_column(exp: Explanation) -> Iterator[Caution]:
     """Whether one of three columns or more carries nearly all relevance."""
     d = len(exp.feature_names)
+    if len(exp) < _ENOUGH:
+        return
     total = np.zeros(d)
     for rows in exp._table.slices():
         total += np.abs(exp.relevance[rows]).sum(axis=0, dtype=np.float64)
@@ -322,9 +327,9 @@ def _one_column(exp: Explanation) -> Iterator[Caution]:
         return
     name, spread = exp.feature_names[first], exp._table.spread()
     text = f'"{_name(name)}" carries {_percent(total[first] / total.sum())} of all relevance'
-    # A model that measures its own variances does not care for units.
-    scaled = exp._energy.gives_probabilities or spread is None
-    if not scaled and spread is not None and spread[first] > _ONE_COLUMN * spread.sum():
+    if exp._energy.gives_probabilities:  # a mixture measures variances itself, so that units do not matter
+        spread = None
+    if spread is not None and spread[first] > _ONE_COLUMN * spread.sum():
         text += (
             f" and has {_percent(spread[first] / spread.sum())} of the variance of all columns: the clusters "
             f"tell rows apart by it alone, and the other {d - 1} hardly count. If that is only due to its "
@@ -407,8 +412,8 @@ def _alike(exp: Claims) -> list[Caution]:
     codes, rows, median = groups(exp), _some_members(exp), _median_evidence(exp)
     if len(codes) < 2 or median == 0.0:
         return []
-    h = passes.contrasts(exp._energy, exp._unchanged("cautions").take(rows), exp._cluster[rows])
     own = exp._cluster[rows]
+    h = passes.contrasts(exp._energy, exp[rows]._unchanged("cautions"), own)
     middle = np.stack([np.median(h[own == code][:, codes], axis=0) for code in codes])
     near = np.maximum(middle, middle.T)
     pairs = [(a, b) for a, b in np.argwhere(near < _ALIKE * median).tolist() if a < b]
@@ -421,8 +426,8 @@ def _alike(exp: Claims) -> list[Caution]:
                 "alike",
                 f"{_begin(_clusters(both))} are told apart by almost nothing: the median evidence of the "
                 f"one against the other is {console.number(middle[a, b])}, and "
-                f"{console.number(middle[b, a])} the other way, where that of all {exp._noun.lower()}s is "
-                f"{console.number(median)}. Chance may have put {exp._noun.lower()}s into either. Take both "
+                f"{console.number(middle[b, a])} the other way, where that of all {_nouns(exp)} is "
+                f"{console.number(median)}. Chance may have put {_nouns(exp)} into either. Take both "
                 f"as one, or cluster again with fewer clusters.",
                 tuple(both.tolist()),
             )
@@ -439,13 +444,14 @@ def _undecided(exp: Claims) -> Iterator[Caution]:
     for code in groups(exp):
         own = near[_members_of(exp, code)]
         if own.mean() > _MOSTLY:
-            label = exp.labels[code]
+            label, n = exp.labels[code], len(own)
+            some = "its only" if n == 1 else f"{int(own.sum())} of its {n}"
             yield Caution(
                 "borderline",
-                f"{_begin(_cluster(label))} is mostly borderline: {int(own.sum())} of its "
-                f"{_count(len(own), exp._noun.lower())} have at most a tenth of the median evidence, and "
-                f"could as well be in another cluster. Do not rest much on it; another number of clusters, "
-                f"or other columns, may part them more clearly.",
+                f"{_begin(_cluster(label))} is mostly borderline: {some} {_nouns(exp, n)} "
+                f"{'has' if n == 1 else 'have'} at most a tenth of the median evidence, and could as well be "
+                f"in another cluster. Do not rest much on it; another number of clusters, "
+                f"or other columns, may part the clusters more clearly.",
                 tuple(exp.labels[[code]].tolist()),
             )
 
@@ -469,6 +475,12 @@ def _name(name: Hashable) -> str:
     """A name as the user had it, on one line and of readable length; what is blank is quoted."""
     text = str(name)
     return console.clean(text if text.strip() else repr(text))
+
+
+def _item(name: Hashable) -> str:
+    """A name among others; quoted where it would read as several."""
+    text = _name(name)
+    return f'"{text}"' if ", " in text or " and " in text else text
 
 
 def _cluster(label: Any) -> str:
@@ -497,6 +509,11 @@ def _listed(items: Sequence[str]) -> str:
 def _begin(text: str) -> str:
     """As a sentence begins."""
     return text[:1].upper() + text[1:]
+
+
+def _nouns(exp: Claims, n: int = 2) -> str:
+    """What one or more rows are called."""
+    return exp._noun.lower() + "s" * (n != 1)
 
 
 def _count(n: int, noun: str) -> str:

@@ -9,7 +9,11 @@ from types import TracebackType
 
 _PATIENCE = 2.0  # seconds without a bar
 _PAUSE = 0.1  # seconds between two looks of it
+_BEAT = 0.5  # seconds between two looks of one that cannot be counted
 _WIDTH = 30
+
+shown = True
+"""Whether there are bars at all; the command's ``--quiet`` sets it to False."""
 
 
 class Progress:
@@ -18,19 +22,25 @@ class Progress:
     Parameters
     ----------
     title : what is going on
-    n_steps : how many steps there will be
+    n_steps : how many steps there will be; None where that is not known, so that only the time is told
     """
 
-    def __init__(self, title: str, n_steps: int) -> None:
+    _open: list[Progress] = []  # noqa: RUF012  # one inside the other, the last is the one that is seen
+
+    def __init__(self, title: str, n_steps: int | None) -> None:
         self._title, self._n_steps = title, n_steps
         self._done = 0
-        self._shown = False
+        self._written = 0  # characters of the line
         self._next = 0.0
         self._start = time.monotonic()
         self._lock = threading.Lock()
-        self._terminal = sys.stderr is not None and sys.stderr.isatty()
+        self._terminal = shown and sys.stderr is not None and sys.stderr.isatty()
+        self._over = threading.Event()
 
     def __enter__(self) -> Progress:
+        self._open.append(self)
+        if self._n_steps is None and self._terminal:
+            threading.Thread(target=self._beat, daemon=True).start()
         return self
 
     def step(self) -> None:
@@ -42,17 +52,31 @@ class Progress:
                 self._show(taken)
                 self._next = taken + _PAUSE
 
+    def _beat(self) -> None:
+        while not self._over.wait(_BEAT):
+            with self._lock:
+                taken = time.monotonic() - self._start
+                if taken > _PATIENCE and self._open[-1] is self and not self._over.is_set():
+                    self._write(f"{self._title}, {taken:.0f} s")
+
     def _show(self, taken: float) -> None:
+        assert self._n_steps is not None
         part = self._done / self._n_steps
         bar = "#" * round(_WIDTH * part)
         left = taken / part - taken
-        sys.stderr.write(f"\r{self._title} [{bar:.<{_WIDTH}}] {part:4.0%}, {left:.0f} s left  ")
+        self._write(f"{self._title} [{bar:.<{_WIDTH}}] {part:4.0%}, {left:.0f} s left")
+
+    def _write(self, line: str) -> None:
+        sys.stderr.write(f"\r{line:<{self._written}}")
         sys.stderr.flush()
-        self._shown = True
+        self._written = max(self._written, len(line))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._shown:  # leave the line as it was before
-            sys.stderr.write("\r" + " " * (len(self._title) + _WIDTH + 30) + "\r")
-            sys.stderr.flush()
+        self._open.remove(self)
+        with self._lock:
+            self._over.set()
+            if self._written:  # leave the line as it was before
+                sys.stderr.write("\r" + " " * self._written + "\r")
+                sys.stderr.flush()

@@ -240,12 +240,12 @@
     if (!match) return;
     const i = placeOf(Number(match[1]));
     if (i === undefined) $("row").replaceChildren(make("p", {}, `The ${data.noun} at position ${match[1]} is not among those of this page.`));
-    else open(i, behavior);
+    else if (i !== opened) open(i, behavior);
   }
   const go = (i) => {
     const hash = `#row-${rows.position[i]}`;
-    if (location.hash === hash) open(i, "auto");
-    else location.hash = hash;
+    if (location.hash !== hash) location.hash = hash;
+    open(i, "auto");
   };
 
   // ---- the list of rows

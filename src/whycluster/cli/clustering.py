@@ -1,0 +1,228 @@
+"""From a table to a network of its clusters: which columns, which clusters, which names of rows."""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from whycluster import console
+from whycluster.arrays import Codes
+from whycluster.cli.reading import Source, read
+from whycluster.columns import LIKE_IDENTIFIER, columns_of, judge
+from whycluster.errors import ColumnWarning, FidelityWarning, InvalidInputError
+from whycluster.explain import fit_surrogate
+from whycluster.explanation import Explanation
+from whycluster.network import Network
+from whycluster.neuralize import neuralize
+from whycluster.progress import Progress
+from whycluster.tabular import pipeline
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the options say of the table and of its clusters.
+
+    Attributes
+    ----------
+    source : the file
+    k : the number of clusters; None for the elbow
+    labels : the column that has the clusters, if they are there
+    columns, ignore : the columns to cluster by, by default all; and those to leave out
+    id : the column that names the rows
+    seed : of all that is random
+    """
+
+    source: Source
+    k: int | None = None
+    labels: str | None = None
+    columns: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    id: str | None = None
+    seed: int = 0
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Asked:
+        """What the options of a command say."""
+        if options["k"] is not None and options["labels"] is not None:
+            raise InvalidInputError(
+                "--k makes clusters, --labels takes those that are there; give one of them."
+            )
+        source = Source(
+            options["file"], *(options[name] for name in ("delimiter", "decimal", "encoding", "sheet"))
+        )
+        rest = {name: options[name] for name in ("k", "labels", "columns", "ignore", "seed")}
+        return cls(source, id=options.get("id_column"), **rest)
+
+
+@dataclass(frozen=True)
+class Clustered:
+    """A table and the network of its clusters.
+
+    Attributes
+    ----------
+    rows : the columns that were clustered
+    ids : the names of the rows, as a column of the table; None where they have none
+    network : that assigns the rows to the clusters
+    given : (n,) the label that each row has; None where the network gives them
+    what : what the clusters are, in words
+    left_out : why each of the other columns is not among those that were clustered
+    notes : what else is to be said
+    """
+
+    rows: pl.DataFrame
+    ids: pl.Series | None
+    network: Network
+    given: Any
+    what: str
+    left_out: dict[str, str]
+    notes: list[str]
+
+    def explain(self, some: Codes | None = None, *, target: Any = None, against: Any = None) -> Explanation:
+        """The explanation of all rows, or of some; of labels, each row for the one it has."""
+        rows = self.rows if some is None else self.rows[some]
+        if target is None and self.given is not None:
+            target = self.given if some is None else self.given[some]
+        with Progress("explaining", None), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FidelityWarning)  # it is among the cautions
+            background = None if some is None else self.rows
+            found = self.network.explain(rows, target=target, against=against, background=background)
+        return replace(found, _ours=True, _rows=self.names if some is None else self.names[some])
+
+    @property
+    def names(self) -> NDArray[Any]:
+        """(n,) what the rows are called, or their numbers."""
+        return np.arange(self.rows.height) if self.ids is None else self.ids.to_numpy()
+
+    def label(self, text: str, option: str) -> Any:
+        """The cluster of this name."""
+        labels = self.network.labels.tolist()
+        for label in labels:
+            if str(label) == text:
+                return label
+        shown = ", ".join(str(label) for label in labels[:12]) + ", ..." * (len(labels) > 12)
+        raise InvalidInputError(f"{option} must name a cluster: {shown}; got {text!r}.")
+
+    def position(self, name: str) -> int:
+        """Where the row of this name is; where rows have no names, they are counted from 0."""
+        if self.ids is not None:
+            found = np.flatnonzero((self.ids.cast(pl.String) == name).fill_null(False).to_numpy())
+            if len(found) == 1:
+                return int(found[0])
+            how = f"{len(found)} rows have" if len(found) else "no row has"
+            raise InvalidInputError(f"--id must name one row by column {self.ids.name!r}; {how} {name!r}.")
+        if name.isdecimal() and int(name) < self.rows.height:
+            return int(name)
+        raise InvalidInputError(
+            f"--id must be the number of a row, from 0 to {self.rows.height - 1}, since no column names "
+            f"them; got {name!r}. --id-column says which column does."
+        )
+
+
+def cluster(asked: Asked) -> Clustered:
+    """Read the file, choose the columns, and cluster the rows or take the clusters that are there."""
+    with Progress(f"reading {asked.source.path.name}", None):
+        frame = read(asked.source)
+    chosen = choose(frame, asked)
+    with Progress("looking at the columns", None):
+        left_out = left_out_of(frame, chosen, keep=bool(asked.columns))
+    rows = frame.select(name for name in chosen if name not in left_out)
+    if rows.width == 0:
+        listed = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:5])
+        raise InvalidInputError(f"there must be a column to cluster by, and none is left. {listed}.")
+    find = _by_k_means if asked.labels is None else _by_labels
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("ignore", FidelityWarning)  # it is among the cautions
+        warnings.simplefilter("always", ColumnWarning)
+        network, given, what = find(rows, frame, asked)
+    notes = [str(each.message).split(": ", 1)[-1] for each in said]
+    return Clustered(rows, _ids(frame, left_out, asked), network, given, what, left_out, notes)
+
+
+def _by_k_means(rows: pl.DataFrame, frame: pl.DataFrame, asked: Asked) -> tuple[Network, Any, str]:
+    if asked.k is not None and not 2 <= asked.k <= frame.height:
+        raise InvalidInputError(
+            f"--k must be from 2 to the number of rows, {frame.height}, or auto; got {asked.k}."
+        )
+    with Progress("clustering", None):
+        model = pipeline(rows, asked.k, keep=rows.columns, random_state=asked.seed)
+    what = f"k-means with {model[-1].n_clusters} clusters"
+    if asked.k is None:
+        what += f", the elbow of {min(model.inertias_)} to {max(model.inertias_)}"
+    return neuralize(model), None, what
+
+
+def _by_labels(rows: pl.DataFrame, frame: pl.DataFrame, asked: Asked) -> tuple[Network, Any, str]:
+    assert asked.labels is not None
+    labels = frame[asked.labels]
+    if labels.null_count():
+        raise InvalidInputError(
+            f"--labels: column {asked.labels!r} must name the cluster of every row; {labels.null_count()} of "
+            f"{frame.height} have none. Remove these rows, or give them a label, -1 for noise."
+        )
+    if labels.n_unique() < 2:
+        raise InvalidInputError(
+            f"--labels: column {asked.labels!r} must name at least two clusters; all rows have {labels[0]!r}."
+        )
+    with Progress("fitting a surrogate to the labels", None):
+        network, given = fit_surrogate(labels, rows)
+    assert network.fidelity is not None
+    right = network.fidelity.cross_validated
+    return network, given, f"a surrogate of {asked.labels!r} that foretells {right:.1%} of its labels"
+
+
+def choose(frame: pl.DataFrame, asked: Asked) -> list[str]:
+    """The columns that may be clustered by, in the order of the table."""
+    for option, name in (("--labels", asked.labels), ("--id", asked.id)):
+        if name is not None and name not in frame.columns:
+            tell_unknown(option, name, frame.columns)
+    wanted = listed(asked.columns, frame.columns, "--columns") or set(frame.columns)
+    unwanted = listed(asked.ignore, frame.columns, "--ignore") | {asked.labels, asked.id}
+    chosen = [name for name in frame.columns if name in wanted and name not in unwanted]
+    if not chosen:
+        raise InvalidInputError(
+            f"there must be a column to cluster by; --columns, --ignore, --labels and --id leave none of "
+            f"{frame.width}."
+        )
+    return chosen
+
+
+def listed(given: Iterable[str], known: Sequence[str], option: str) -> set[str]:
+    """The columns that an option names: each time one, or several with commas between them."""
+    found = set()
+    for text in given:
+        for name in [text] if text in known else text.split(","):
+            if name.strip() not in known:
+                tell_unknown(option, name.strip(), known)
+            found.add(name.strip())
+    return found
+
+
+def tell_unknown(option: str, name: str, known: Sequence[str]) -> NoReturn:
+    """Raise for a column that is not there, with the names that come near."""
+    near = difflib.get_close_matches(name, known, 3) or list(known[:5])
+    shown = ", ".join(console.clean(each) for each in near)
+    more = f", ... ({len(known)} in all)" if len(known) > len(near) else ""
+    raise InvalidInputError(f"{option} must name columns of the table, such as {shown}{more}; got {name!r}.")
+
+
+def left_out_of(frame: pl.DataFrame, chosen: Sequence[str], keep: bool) -> dict[str, str]:
+    """Why columns cannot be clustered by; what looks like an identifier can, if it was asked for."""
+    verdicts = {
+        str(column.name): judge(column, keep) for column in columns_of(frame.select(chosen), "explain")
+    }
+    return {name: reason for name, (_, reason) in verdicts.items() if reason}
+
+
+def _ids(frame: pl.DataFrame, left_out: dict[str, str], asked: Asked) -> pl.Series | None:
+    """The column that names the rows: the one that was said, or the only one like an identifier."""
+    if asked.id is not None:
+        return frame[asked.id]
+    like = [name for name, reason in left_out.items() if reason.startswith(LIKE_IDENTIFIER)]
+    return frame[like[0]] if len(like) == 1 and frame[like[0]].is_unique().all() else None

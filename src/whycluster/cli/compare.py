@@ -1,0 +1,43 @@
+"""``whycluster compare FILE A B``: what tells the rows of two clusters from each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from whycluster import console, progress
+from whycluster.cli.clustering import Asked, cluster
+from whycluster.cli.screen import show
+from whycluster.cli.telling import tell_notes, to_json
+from whycluster.errors import InvalidInputError
+
+
+def compare(*, one: str, other: str, top: int, quiet: bool, as_json: bool, **options: Any) -> None:
+    """Explain the members of each of two clusters against the other one."""
+    progress.shown = not quiet
+    found = cluster(Asked.of(options))
+    if not quiet:
+        tell_notes(found)
+    pair = [found.label(one, "A"), found.label(other, "B")]
+    if pair[0] == pair[1]:
+        raise InvalidInputError(f"A and B must be two clusters; got {one!r} twice.")
+    assigned = found.network.assign(found.rows) if found.given is None else found.given
+    ours = np.flatnonzero(np.isin(assigned, pair))
+    against = np.where(assigned[ours] == pair[0], pair[1], pair[0])
+    exp = found.explain(ours, against=against)
+    summary = exp.summary()
+    if as_json:
+        columns = summary.to_frame("polars")
+        show(to_json({"clusters": pair, "features": columns.to_dicts()}))
+        return
+    sizes = " and ".join(
+        f"{size} in {label}" for label, size in zip(summary.clusters, summary.size, strict=True)
+    )
+    title = f"Clusters {console.clean(one)} and {console.clean(other)}, each against the other"
+    legend = "share: of what tells a cluster from the other one; outside: the mean of the other one."
+    show(
+        "\n\n".join(
+            [f"{len(ours)} rows, {sizes}; {found.what}.", console.heading(title), summary.tell(top), legend]
+        )
+    )

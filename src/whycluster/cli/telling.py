@@ -1,0 +1,124 @@
+"""What is said of a clustered table: for people, or as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+
+from whycluster import console, findings
+from whycluster.cli.clustering import Clustered
+from whycluster.cli.screen import tell
+from whycluster.explanation import Explanation
+
+_WIDTH = 100  # characters of a line
+LEGEND = """\
+share: part of the cluster's relevance; high, middle, low: among the means of all clusters."""
+
+
+def tell_notes(found: Clustered) -> None:
+    """What a user should know of the columns, on stderr."""
+    if found.left_out:
+        listed = "; ".join(f"{console.clean(name)} ({reason})" for name, reason in found.left_out.items())
+        tell(f"left out: {listed}")
+    if found.ids is not None and found.ids.name in found.left_out:
+        tell(f"rows are named by {found.ids.name!r}")
+    for note in found.notes:
+        tell(note)
+
+
+class Told:
+    """An explanation of all rows, in a few words.
+
+    Parameters
+    ----------
+    found, exp : the clusters, and the explanation of the rows
+    top : how many features of each cluster are shown
+    """
+
+    def __init__(self, found: Clustered, exp: Explanation, top: int) -> None:
+        self._found, self._top = found, top
+        self._summary = exp.summary()
+        self._sentences = findings.sentences(exp, self._summary)
+        self._cautions = findings.cautions(exp, summary=self._summary)
+
+    @property
+    def head(self) -> str:
+        """What was clustered, in one line."""
+        rows = self._found.rows
+        return f"{rows.height} rows, {rows.width} column{'s' * (rows.width != 1)}; {self._found.what}."
+
+    def as_text(self) -> str:
+        """For people."""
+        summary = self._summary
+        said = zip(summary.clusters.tolist(), summary.size.tolist(), self._sentences, strict=True)
+        lines = [f"{console.clean(str(label))} ({size} rows): {text}" for label, size, text in said]
+        parts = [
+            self.head,
+            console.heading("The clusters"),
+            "\n".join(lines),
+            console.heading("What makes each cluster"),
+            summary.tell(self._top),
+            LEGEND,
+        ]
+        if self._cautions:
+            parts.append(console.heading("Take care"))
+            parts += [
+                fill(caution.text, _WIDTH, initial_indent="- ", subsequent_indent="  ")
+                for caution in self._cautions
+            ]
+        return "\n\n".join(parts)
+
+    def as_json(self, **more: Any) -> str:
+        """For programs."""
+        return to_json(
+            {
+                "rows": self._found.rows.height,
+                "columns": self._found.rows.columns,
+                "left_out": self._found.left_out,
+                "clustering": self._found.what,
+                "clusters": [self._cluster(group) for group in range(len(self._summary.clusters))],
+                "cautions": [caution._asdict() for caution in self._cautions],
+                **more,
+            }
+        )
+
+    def _cluster(self, group: int) -> dict[str, Any]:
+        summary, share = self._summary, self._summary.share[group]
+        order = np.argsort(-np.abs(share), kind="stable")[: self._top]
+        return {
+            "cluster": summary.clusters[group],
+            "rows": summary.size[group],
+            "sentence": self._sentences[group],
+            "features": [
+                {
+                    "feature": summary.feature_names[i],
+                    "share": share[i],
+                    "relevance": summary.relevance[group, i],
+                    "direction": summary.direction[group, i],
+                    "inside": summary.inside[group, i],
+                    "outside": summary.outside[group, i],
+                }
+                for i in order
+            ],
+        }
+
+
+def to_json(value: Any) -> str:
+    """JSON as the standard has it: what is not a number is null."""
+    return json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(each) for each in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, (int, str, bool)) or value is None else str(value)

@@ -1,0 +1,306 @@
+"""Files as analysts have them, good and bad, and outputs that must not be lost."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from tests.test_cli import ask, run
+from whycluster.cli.reading import Source, read
+from whycluster.errors import InvalidInputError
+
+TABLE = pl.DataFrame(
+    {
+        "size": [1.5, 2.5, None, 4.0, 5.25],
+        "count": [1, 2, 3, 4, 5],
+        "kind": ["a", "b", None, "ä b", 'say "x", then'],
+        "day": pl.Series(["2020-01-01", "2020-01-02", None, "2021-01-01", "2022-02-03"]).str.to_date(),
+    }
+)
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "arrow", "feather", "jsonl", "ndjson", "xlsx"])
+def test_every_kind_of_file_gives_the_same_table(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / f"table.{kind}"
+    frame = TABLE
+    if kind in ("csv", "tsv"):
+        frame.write_csv(path, separator=",\t"[kind == "tsv"])
+    elif kind in ("jsonl", "ndjson"):
+        frame.write_ndjson(path)
+    else:
+        writers: dict[str, Any] = {
+            "parquet": frame.write_parquet,
+            "arrow": frame.write_ipc,
+            "feather": frame.write_ipc,
+            "xlsx": frame.write_excel,
+        }
+        writers[kind](path)
+    found = read(Source(path))
+    if kind in ("jsonl", "ndjson"):  # JSON has no dates
+        found = found.with_columns(pl.col("day").str.to_date())
+    assert_frame_equal(found, frame)
+
+
+@pytest.mark.parametrize(
+    ("content", "options"),
+    [
+        (b"a,b\n1,2.5\r\n3,4.5\n5,6\r\n", {}),  # mixed line ends
+        (b"\xef\xbb\xbfa,b\n1,2.5\n3,4.5\n5,6\n", {}),  # a mark of the byte order
+        (b"a;b\n1;2,5\n3;4,5\n5;6\n", {"delimiter": ";", "decimal": ","}),
+        (b"a|b\n1|2.5\n3|4.5\n5|6\n", {"delimiter": "|"}),
+        ("a,b\n1,2.5\n3,4.5\n5,6\n".encode("utf-16"), {"encoding": "utf-16"}),
+        (gzip.compress(b"a,b\n1,2.5\n3,4.5\n5,6\n"), {}),
+    ],
+)
+def test_text_as_programs_write_it(content: bytes, options: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / ("t.csv.gz" if content[:2] == b"\x1f\x8b" else "t.csv")
+    path.write_bytes(content)
+    assert_frame_equal(read(Source(path, **options)), pl.DataFrame({"a": [1, 3, 5], "b": [2.5, 4.5, 6.0]}))
+
+
+def test_signs_of_nothing_are_missing_values(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b\n1,x\nNA,\nn/a,NULL\n2.5,y\n")
+    found = read(Source(tmp_path / "t.csv"))
+    assert found["a"].to_list() == [1.0, None, None, 2.5]
+    assert found["b"].to_list() == ["x", None, None, "y"]
+
+
+def test_types_are_told_from_all_rows_if_need_be(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a\n" + "1\n" * 20_000 + "x\n")
+    assert read(Source(tmp_path / "t.csv"))["a"].dtype == pl.String
+
+
+MISTAKES: dict[str, tuple[str, bytes | None, list[str], str]] = {
+    "missing": ("no.csv", None, [], "there is no such file."),
+    "unknown kind": ("t.doc", b"x", [], "must be a table of a known kind: .csv, .tsv, "),
+    "empty": ("t.csv", b"", [], "is empty."),
+    "empty parquet": ("t.parquet", b"", [], "is empty."),
+    "binary": ("t.csv", bytes(range(256)), [], "is no text, but binary data."),
+    "no parquet": ("t.parquet", b"this is no parquet file", [], "cannot be read as .parquet: "),
+    "no arrow": ("t.arrow", b"this is no arrow file", [], "cannot be read as .arrow: "),
+    "no json": ("t.jsonl", b'{"a": 1}\n{oops\n', [], "cannot be read as .jsonl: "),
+    "no workbook": ("t.xlsx", b"this is no workbook", [], "cannot be read as a workbook: "),
+    "header only": ("t.csv", b"a,b\n", [], "must have at least two rows, to be clustered; it has no rows."),
+    "one row": ("t.csv", b"a,b\n1,2\n", [], "must have at least two rows, to be clustered; it has one row."),
+    "semicolons": (
+        "t.csv",
+        b"a;b\n1;2\n3;4\n",
+        [],
+        "its columns must be separated by commas; the first line has semicolons. Add --delimiter ';'.",
+    ),
+    "tabs": (
+        "t.csv",
+        b"a\tb\n1\t2\n3\t4\n",
+        [],
+        "its columns must be separated by commas; the first line has tabs. Add --delimiter '\\t'.",
+    ),
+    "commas": (
+        "t.tsv",
+        b"a,b\n1,2\n3,4\n",
+        [],
+        "its columns must be separated by tabs; the first line has commas. Add --delimiter ','.",
+    ),
+    "a name twice": ("t.csv", b"a,b,a\n1,2,3\n3,4,5\n", [], "must have different names; 2 are called 'a'."),
+    "a header twice": (
+        "t.csv",
+        b"a,b\n1,2\n3,4\na,b\n5,6\n",
+        [],
+        "the header stands there twice; row 2 below the first one repeats it. Remove it.",
+    ),
+    "ragged": (
+        "t.csv",
+        b"a,b\n1,2\n3,4,5\n",
+        [],
+        "line 3 has 3 values, and the header 2 names. Values that have commas in them must be quoted.",
+    ),
+    "latin-1": (
+        "t.csv",
+        b"a,b\n1,x\n2,caf\xe9\n3,y\n",
+        [],
+        "is not written in UTF-8, as line 3 shows. Say what it is: --encoding cp1252, or latin-1, ...",
+    ),
+    "utf-16": ("t.csv", "a,b\n1,2\n".encode("utf-16"), [], "is written in UTF-16. Add --encoding utf-16."),
+    "another encoding": (
+        "t.csv",
+        b"a,b\n1,\x81\n",
+        ["--encoding", "cp1252"],
+        "is not written in cp1252. Name another --encoding.",
+    ),
+    "no encoding": ("t.csv", b"a,b\n1,2\n", ["--encoding", "klingon"], "--encoding must be one that Python"),
+    "decimal commas": (
+        "t.csv",
+        b'a,b\n"1,5",2\n"2,5",3\n',
+        [],
+        "column 'a' has numbers with decimal commas, such as '1,5'. Add --decimal ','.",
+    ),
+    "carriage returns": ("t.csv", b"a,b\r1,2\r3,4\r", [], "has lines that end in a carriage return alone"),
+    "no header": ("t.csv", b"\n1,2\n3,4\n", [], "must begin with a line of names; its first line is empty."),
+    "all ignored": (
+        "t.csv",
+        b"a,b\n1,2\n3,4\n",
+        ["--ignore", "a,b"],
+        "there must be a column to cluster by; --columns, --ignore, --labels and --id leave none of 2.",
+    ),
+    "all constant": (
+        "t.csv",
+        b"a,b\n1,2\n1,2\n",
+        [],
+        "there must be a column to cluster by, and none is left. a: all values are the same; b: all values",
+    ),
+    "unknown column": (
+        "t.csv",
+        b"alpha,beta\n1,2\n3,4\n",
+        ["--columns", "alpa"],
+        "--columns must name columns of the table, such as alpha, ... (2 in all); got 'alpa'.",
+    ),
+    "one label": (
+        "t.csv",
+        b"a,b\n1,x\n3,x\n",
+        ["--labels", "b"],
+        "--labels: column 'b' must name at least two clusters; all rows have 'x'.",
+    ),
+    "a gap among labels": (
+        "t.csv",
+        b"a,b\n1,x\n3,\n4,y\n",
+        ["--labels", "b"],
+        "--labels: column 'b' must name the cluster of every row; 1 of 3 have none.",
+    ),
+    "too many clusters": (
+        "t.csv",
+        b"a,b\n1,2\n3,4\n",
+        ["--k", "3"],
+        "--k must be from 2 to the number of rows, 2, or auto; got 3.",
+    ),
+    "too few different rows": (
+        "t.csv",
+        b"a,b\n1,2\n3,4\n3,4\n",
+        ["--k", "3"],
+        "n_clusters must be at most 2, the number of different rows in frame; got 3.",
+    ),
+    "infinity": ("t.csv", b"a,b\n1,2\ninf,3\n4,5\n", ["--k", "2"], "column 'a' must hold finite numbers"),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+@pytest.mark.parametrize("command", ["explain", "report"])
+def test_a_mistake_is_one_line_and_nothing_is_written(
+    case: str,
+    command: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name, content, options, told = MISTAKES[case]
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        Path(name).write_bytes(content)
+    out = "o.html" if command == "report" else "o.csv"
+    code, printed, err = ask(capsys, command, name, "--out", out, "--quiet", *options)
+    assert (code, printed) == (2, "")
+    assert told in err
+    assert err.count("\n") == 1, err
+    assert sorted(path.name for path in tmp_path.iterdir()) == [name] * (content is not None)
+
+
+def test_a_folder_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(capsys, "explain", tmp_path)[::2] == (
+        2,
+        f"whycluster: {tmp_path}: is a folder; give a file.\n",
+    )
+
+
+def test_a_process_says_it_on_stderr(tmp_path: Path) -> None:
+    result = run("explain", tmp_path / "no.csv")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == f"whycluster: {tmp_path / 'no.csv'}: there is no such file.\n"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    values = np.random.default_rng(0).normal(size=(60, 3))
+    pl.DataFrame(values, schema=["a", "b", "c"]).write_csv(tmp_path / "t.csv")
+    return tmp_path / "t.csv"
+
+
+@pytest.mark.parametrize(("option", "name"), [("--out", "o.csv"), ("--report", "o.html")])
+def test_what_is_there_is_replaced_only_if_that_is_said(
+    option: str, name: str, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = table.with_name(name)
+    path.write_text("precious")
+    common = ("explain", table, "--k", 3, "--quiet", option, path)
+    assert ask(capsys, *common) == (
+        2,
+        "",
+        f"whycluster: {option}: {path} is there already. Give another name, or --force to replace it.\n",
+    )
+    assert path.read_text() == "precious"
+    assert ask(capsys, *common, "--force") == (0, "", "")
+    assert "precious" not in path.read_text()
+    assert len(list(table.parent.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("out", "told"),
+    [
+        ("no/such/o.csv", "there is no folder {folder}/no/such to write o.csv to."),
+        (
+            "o.doc",
+            "--out must be a file of the kind .parquet, .csv, .tsv, .arrow, .jsonl; got {folder}/o.doc.",
+        ),
+        ("t.csv", "{folder}/t.csv is the table itself, which stays as it is. Give another name."),
+        ("folder.csv", "{folder}/folder.csv is a folder; give the name of a file."),
+    ],
+)
+def test_outputs_that_cannot_be(out: str, told: str, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (table.parent / "folder.csv").mkdir()
+    before = table.read_bytes()
+    code, _, err = ask(capsys, "explain", table, "--k", 3, "--out", table.parent / out, "--force")
+    assert code == 2
+    assert told.format(folder=table.parent) in err
+    assert err.count("\n") == 1
+    assert table.read_bytes() == before
+
+
+def test_a_folder_that_cannot_be_written(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Even root cannot write there."""
+    code, _, err = ask(capsys, "explain", table, "--k", 3, "--out", "/proc/self/o.csv")
+    assert code in (1, 2)
+    assert "/proc/self/o.csv" in err
+    assert err.count("\n") == 1
+
+
+def test_ten_thousand_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(30, 10_000)) + 3 * (np.arange(30) % 2)[:, None]
+    pl.DataFrame(values).write_parquet(tmp_path / "wide.parquet")
+    code, out, _ = ask(
+        capsys, "explain", tmp_path / "wide.parquet", "--k", 2, "--out", tmp_path / "o.parquet"
+    )
+    assert code == 0
+    assert "30 rows, 10000 columns; k-means with 2 clusters." in out
+    assert pl.read_parquet(tmp_path / "o.parquet").shape == (30, 4 + 10_000 + 5)
+
+
+def test_markup_and_control_characters_in_names_are_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    names = ["<script>alert(1)</script>", "\x1b[31mred", "a\nb"]
+    pl.DataFrame(rng.normal(size=(40, 3)), schema=names).write_parquet(tmp_path / "t.parquet")
+    code, out, _ = ask(capsys, "explain", tmp_path / "t.parquet", "--k", 2)
+    assert code == 0
+    assert "\x1b" not in out
+    assert "<script>alert(1)</script>" in out
+    assert r"a\nb" in out
+
+
+def test_reading_says_which_file(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"x\.csv: there is no such file"):
+        read(Source(tmp_path / "x.csv"))
