@@ -104,7 +104,7 @@ class Browser:
         ActionChains(self.driver).send_keys(*keys).perform()
 
     def logs(self, kind: str) -> list[Any]:
-        return list(self.driver.get_log(kind))
+        return list(self.driver.get_log(kind))  # type: ignore[no-untyped-call]
 
     def requests(self) -> list[str]:
         """The addresses that were asked for since the page was opened."""

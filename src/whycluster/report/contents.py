@@ -13,6 +13,20 @@ from numpy.typing import NDArray
 
 from whycluster import console, findings
 from whycluster.arrays import Codes, Floats
+from whycluster.energies import (
+    CosineEnergy,
+    DiagonalGaussianEnergy,
+    Energy,
+    FloorEnergy,
+    GaussianEnergy,
+    KernelEnergy,
+    LinearEnergy,
+    ManhattanEnergy,
+    MixedEnergy,
+    SquaredEnergy,
+    StudentEnergy,
+    TreeEnergy,
+)
 from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
 from whycluster.explanation import Claims
@@ -29,18 +43,18 @@ _FEW_CLUSTERS = 40  # beyond, the table of who competes with whom has too many c
 _LONGEST_NAME = 80  # characters of a name, a category or an id
 _LONGEST_SENTENCE = 1000
 
-_KINDS = {
-    "SquaredEnergy": "nearest centroid, as in k-means",
-    "KernelEnergy": "several support vectors for each cluster, as in kernel k-means",
-    "FloorEnergy": "several support vectors for each cluster, and noise where all are far",
-    "GaussianEnergy": "a mixture of Gaussians",
-    "DiagonalGaussianEnergy": "a mixture of Gaussians",
-    "LinearEnergy": "a linear head, as in SCAN",
-    "CosineEnergy": "nearest direction, by cosine",
-    "StudentEnergy": "nearest center under Student's t, as in DEC",
-    "TreeEnergy": "a tree of centroids, as in bisecting k-means",
-    "ManhattanEnergy": "nearest center, by Manhattan distance",
-    "MixedEnergy": "fewest mismatches of categories, as in k-modes",
+_KINDS: dict[type[Energy], str] = {
+    SquaredEnergy: "nearest centroid, as in k-means",
+    KernelEnergy: "several support vectors for each cluster, as in kernel k-means",
+    FloorEnergy: "several support vectors for each cluster, and noise where all are far",
+    GaussianEnergy: "a mixture of Gaussians",
+    DiagonalGaussianEnergy: "a mixture of Gaussians",
+    LinearEnergy: "a linear head, as in SCAN",
+    CosineEnergy: "nearest direction, by cosine",
+    StudentEnergy: "nearest center under Student's t, as in DEC",
+    TreeEnergy: "a tree of centroids, as in bisecting k-means",
+    ManhattanEnergy: "nearest center, by Manhattan distance",
+    MixedEnergy: "fewest mismatches of categories, as in k-modes",
 }
 
 
@@ -429,6 +443,6 @@ def count(n: int, noun: str) -> str:
 
 def _kind(energy: Any) -> str:
     """The family of a model, in words."""
-    while type(energy).__name__ not in _KINDS and hasattr(energy, "energy"):
+    while type(energy) not in _KINDS and hasattr(energy, "energy"):
         energy = energy.energy  # behind the steps of a pipeline
-    return _KINDS.get(type(energy).__name__, "least energy")
+    return _KINDS.get(type(energy), "a dissimilarity of its own")

@@ -48,6 +48,11 @@ class TableContents(Contents):
         facts.insert(1, ("Columns", f"{len(self.exp.feature_names):,}"))
         return facts
 
+    def cautions(self) -> list[str]:
+        """What may mislead; the summary is there already."""
+        found = findings.cautions(self.exp, self.options.left_out, self.summary)
+        return [sentence(caution.text) for caution in found]
+
     def clusters(self) -> list[dict[str, Any]]:
         """With a sentence and the features of each."""
         cards = super().clusters()

@@ -14,6 +14,7 @@ _LARGEST_HALF = 32768.0  # what the largest number of a row becomes; half precis
 _MISSING = 65535  # the code of a value that is not there
 _LARGEST_CODE = 65534
 _VISIBLE = 5e-4  # of a value; a smaller error cannot be seen in three digits
+_TOO_LARGE = 1e300  # sums and differences of larger numbers may overflow
 _NEAR_ZERO = 1e-4  # of the spread of the values; nor can this, beside other values
 
 
@@ -48,8 +49,8 @@ def halves(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     n = len(values)
     largest = np.abs(values.reshape(n, -1)).max(axis=1, initial=0.0).astype(np.float64)
     scale = floats(largest / _LARGEST_HALF)
-    per_unit = np.divide(1.0, scale, out=np.zeros(n), where=scale > 0, dtype=np.float64)
-    return scale, (values * per_unit.reshape(n, *[1] * (values.ndim - 1))).astype(np.float16)
+    unit = np.where(largest > 0, largest, 1.0).reshape(n, *[1] * (values.ndim - 1))
+    return scale, (values / unit * _LARGEST_HALF).astype(np.float16)
 
 
 class Coding(NamedTuple):
@@ -72,24 +73,23 @@ def coding_of(values: Floats) -> Coding:
     there = values[np.isfinite(values)]
     if not there.size:
         return Coding(0.0, 1.0, exact=True)
-    low, high = float(there.min()), float(there.max())
+    low, high, largest = float(there.min()), float(there.max()), float(np.abs(there).max())
     if high - low <= _LARGEST_CODE and (there == np.round(there)).all():
         return Coding(low, 1.0, exact=True)
-    step = (high - low) / _LARGEST_CODE
-    if not np.isfinite(step):  # the range overflows
-        return Coding(float(np.abs(there).max()) / _LARGEST_HALF, 0.0, exact=False)
-    spread = float(np.median(np.abs(there - np.median(there))))
-    error = np.abs(low + np.round((there - low) / step) * step - there) if step > 0 else np.zeros(1)
-    if step > 0 and (error <= _VISIBLE * np.abs(there) + _NEAR_ZERO * spread).all():
-        return Coding(low, step, exact=False)
-    return Coding(float(np.abs(there).max()) / _LARGEST_HALF, 0.0, exact=False)
+    step = (high - low) / _LARGEST_CODE if largest < _TOO_LARGE else 0.0
+    if step > 0:
+        spread = float(np.median(np.abs(there - np.median(there))))
+        error = np.abs(low + np.round((there - low) / step) * step - there)
+        if (error <= _VISIBLE * np.abs(there) + _NEAR_ZERO * spread).all():
+            return Coding(low, step, exact=False)
+    return Coding(largest / _LARGEST_HALF, 0.0, exact=False)
 
 
 def encode(values: Floats, coding: Coding) -> NDArray[np.uint16]:
     """The values as codes."""
     if coding.step == 0.0:
-        per_unit = 1.0 / coding.low if coding.low else 0.0
-        return np.asarray((values * per_unit).astype(np.float16).view(np.uint16))
+        numbers = values / coding.low if coding.low else np.zeros_like(values)
+        return np.asarray(numbers.astype(np.float16).view(np.uint16))
     missing = ~np.isfinite(values)
     code = np.where(
         missing, _MISSING, np.round((np.where(missing, coding.low, values) - coding.low) / coding.step)
