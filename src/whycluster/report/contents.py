@@ -39,6 +39,7 @@ _WHERE = "report"
 N_LOOKS = 8  # colours and shapes of clusters
 _BINS = 24
 _LISTED = 5  # typical and borderline rows of a cluster
+_LEAST_SHARE = 0.005  # what would be shown as 0 %
 _FEW_CLUSTERS = 40  # beyond, the table of who competes with whom has too many cells to be read
 _LONGEST_NAME = 80  # characters of a name, a category or an id
 _LONGEST_SENTENCE = 1000
@@ -398,7 +399,7 @@ class Contents(ABC):
         lines = []
         for g, code in enumerate(self.groups.codes.tolist()):
             order = np.argsort(-shares[g], kind="stable")
-            rivals = [self._rival(g, k) for k in order.tolist() if shares[g, k] > 0][:3]
+            rivals = [self._rival(g, k) for k in order.tolist() if shares[g, k] >= _LEAST_SHARE][:3]
             cells = [None if k == code else self._cell(shares[g, k]) for k in range(len(self.names))]
             lines.append(
                 {"group": g, "code": code, "name": self.names[code], "rivals": rivals, "cells": cells}

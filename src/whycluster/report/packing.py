@@ -37,7 +37,8 @@ def floats(values: NDArray[Any]) -> NDArray[Any]:
     """Numbers in single precision, unless some are too large or too small for it."""
     with np.errstate(over="ignore", under="ignore"):
         single = values.astype(np.float32)
-    fits = np.isfinite(single).all() and not ((single == 0) & (values != 0)).any()
+    small = np.abs(single) < np.finfo(np.float32).tiny  # and so of few digits
+    fits = np.isfinite(single).all() and not (small & (values != 0)).any()
     return single if fits else values.astype(np.float64)
 
 

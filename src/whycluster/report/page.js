@@ -78,7 +78,8 @@
     node.append(...children);
     return node;
   }
-  const bdi = (text) => make("bdi", {}, ...String(text).split(/(?<=[_/.-])/).flatMap((part, at) => (at ? [make("wbr"), part] : [part])));
+  const bdi = (text) => make("bdi", {}, text);
+  const breakable = (text) => make("bdi", {}, ...String(text).split(/(?<=[_/.-])/).flatMap((part, at) => (at ? [make("wbr"), part] : [part])));
   function look(code) {
     const use = draw("use", { href: `#look-${(code + Math.floor(code / N_LOOKS)) % N_LOOKS}` });
     return draw("svg", { class: `look c${code % N_LOOKS}`, viewBox: "-10 -10 20 20", "aria-hidden": "true" }, use);
@@ -137,8 +138,8 @@
   }
 
   function tableLine(name, value, number, drawing, other) {
-    const line = make("tr", {}, make("th", { scope: "row", class: other ? "dim" : "" }, bdi(name)));
-    if (value !== null) line.append(make("td", { class: "number" }, bdi(value)));
+    const line = make("tr", {}, make("th", { scope: "row", class: other ? "dim" : "" }, breakable(name)));
+    if (value !== null) line.append(make("td", { class: "number" }, breakable(value)));
     line.append(make("td", { class: "number" }, number), make("td", { class: "fall" }, drawing));
     return line;
   }
@@ -185,7 +186,7 @@
       if (line.apart.length) {
         const rest = line.evidence - line.apart.reduce((sum, each) => sum + each.relevance, 0);
         const cell = make("td", { colspan: 3, class: "apart" }), size = Math.max(Math.abs(line.evidence), ...line.apart.map((each) => Math.abs(each.relevance)));
-        line.apart.filter((each) => each.relevance).forEach((each, c) => cell.append(c ? ", " : "", bdi(each.name), " ", signed(each.relevance, size)));
+        line.apart.filter((each) => each.relevance).forEach((each, c) => cell.append(c ? ", " : "", breakable(each.name), " ", signed(each.relevance, size)));
         cell.append(`, the rest ${signed(rest, size)}`);
         body.lastChild.classList.add("first");
         body.append(make("tr", { class: "more" }, cell));
