@@ -28,6 +28,7 @@ bench: $(TEST)/installed
 	$(TEST)/bin/python -m benchmarks.kernel
 	$(TEST)/bin/python -m benchmarks.surrogate
 	$(TEST)/bin/python -m benchmarks.startup
+	$(TEST)/bin/python -m benchmarks.report
 	$(TEST)/bin/python -m benchmarks.command
 	$(TEST)/bin/python -m benchmarks.lrp --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.text

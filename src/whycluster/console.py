@@ -37,10 +37,10 @@ def number(value: float) -> str:
     return f"{value:.0f}" if whole else f"{value:.3g}"
 
 
-def clean(text: str) -> str:
+def clean(text: str, longest: int = _LONGEST_CELL) -> str:
     """The text on one line, cut to a readable length, with control characters shown and not obeyed."""
     shown = printable(text)
-    return shown if len(shown) <= _LONGEST_CELL else shown[: _LONGEST_CELL - 3] + "..."
+    return shown if len(shown) <= longest else shown[: longest - 3] + "..."
 
 
 def printable(text: str) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -297,6 +299,37 @@ class Claims(ABC):
             **self._take(chosen),
         )
 
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        title: str | None = None,
+        n_rows: int = 5000,
+        ids: Sequence[Any] | None = None,
+        left_out: Mapping[Any, str] | None = None,
+        random_state: int = 0,
+    ) -> None:
+        """Write a page that says what was clustered, how well, and why each row is where it is.
+
+        One file of at most a megabyte, which needs no network: each cluster in a sentence with its defining
+        features, a map, who competes with whom, and a list of rows to search, each with its explanation and
+        why it is in no other cluster. Needs jinja2: ``pip install "whycluster[report]"``.
+
+        Parameters
+        ----------
+        path : the file; one that is there is replaced, at once or not at all
+        title : of the page
+        n_rows : how many rows are listed at most; of more, some are drawn, of every cluster. Fewer, where a
+            megabyte has no room for so many
+        ids : one for each row, by which rows are shown and searched; by default their names in a pandas index
+            or their positions
+        left_out : columns that were left out before clustering, with the reasons
+        random_state : the seed of the draw
+        """
+        # It stands above all kinds of explanations, so it is loaded when it is asked for.
+        report = import_module("whycluster.report")
+        report.write_report(self, path, report.Options(title, n_rows, random_state, ids, left_out))
+
     def _unchanged(self, where: str) -> Table:
         """The data, if they still give the evidence that was explained; it is computed again."""
         if not self._ours and not passes.is_still(self._energy, self._table, self._question, self.evidence):
@@ -379,6 +412,11 @@ class Explanation(Claims):
         left = np.delete(self.relevance[0], _largest(np.abs(self.relevance), len(lines))[0])
         lines += rest(left.size, "feature", "", float(left.sum()))
         return lines + self._unborne(largest, "feature")
+
+    def _repr_html_(self) -> str:
+        """The clusters and the first rows, for a notebook."""
+        page: str = import_module("whycluster.report.notebook").fragment(self)
+        return page
 
     def top(self, n: int = 3) -> TopFeatures:
         """The ``n`` strongest features of each row, by absolute relevance."""

@@ -206,6 +206,19 @@ def contrasts(energy: Energy, table: Table, cluster: Codes) -> NDArray[Any]:
     return result
 
 
+def informed(energy: Energy, table: Table) -> Energy:
+    """The energy with the means of the clusters' members among all rows, where its split needs them.
+
+    So that several questions about some of the rows are answered as if they were asked of all.
+    """
+    if not energy.needs_means:
+        return energy
+    population = _population(energy, table, None)
+    energy = energy.with_means(population.means, population.sizes)
+    energy.needs_means = False
+    return energy
+
+
 def attribute(
     energy: Energy, table: Table, question: Question, background: Table | None = None
 ) -> Attribution:

@@ -16,6 +16,7 @@ import whycluster as wc
 from tests.golden import HERE
 from tests.golden.findings import findings
 from tests.golden.tables import write_passengers, write_wine
+from tests.report_page import Page, explained_wines, words_of
 from whycluster import cli
 
 
@@ -33,6 +34,7 @@ def main() -> None:
     for command in ("explain", "report", "row", "compare", "evaluate", "demo", "models"):
         texts[f"help_{command}"] = said(command, "--help")
     with tempfile.TemporaryDirectory() as folder:
+        texts["report"] = words_of(Page.of(explained_wines(), Path(folder)))
         wine, passengers = write_wine(Path(folder)), write_passengers(Path(folder))
         common = ("--k", 3, "--ignore", "kind")
         texts["cli_explain"] = said("explain", wine, *common)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from whycluster.plots.accessor import Plots
 from whycluster.plots.bars import clusters, row
 from whycluster.plots.curves import elbow, flipping
+from whycluster.plots.maps import draw_map as map  # noqa: A004  # as exp.plot.map
 from whycluster.plots.matrices import competition, heatmap
-from whycluster.plots.planes import draw_map as map  # noqa: A004  # as exp.plot.map
 from whycluster.plots.swarm import beeswarm
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.plots import bars, matrices, planes, swarm
+from whycluster.plots import bars, maps, matrices, swarm
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +51,7 @@ class Plots:
 
     def map(self, ax: Axes | None = None) -> Axes:
         """All rows in a plane; see `whycluster.plots.map`."""
-        return planes.draw_map(self._exp, ax)
+        return maps.draw_map(self._exp, ax)
 
     def __repr__(self) -> str:
         names = ", ".join(f"{name}()" for name in dir(self) if not name.startswith("_"))

@@ -54,7 +54,7 @@ def article(heading: str, text: str, marks: Sequence[Mark], notes: str = "") -> 
     """One document under its heading."""
     below = note(notes) if notes else ""
     return (
-        f'<article><h2>{_safe(heading)}</h2><div class="text" dir="auto">{tinted(text, marks)}</div>'
+        f'<article><h2>{safe(heading)}</h2><div class="text" dir="auto">{tinted(text, marks)}</div>'
         f"{below}</article>"
     )
 
@@ -63,14 +63,14 @@ def tinted(text: str, marks: Sequence[Mark]) -> str:
     """The text with every character as it was, and its words marked."""
     largest = max((abs(mark.relevance) for mark in marks if mark.relevance is not None), default=0.0)
     pieces, end = [], 0
-    for mark in _apart(marks):
-        pieces.append(_safe(text[end : mark.start]))
+    for mark in apart(marks):
+        pieces.append(safe(text[end : mark.start]))
         pieces.append(_marked(text[mark.start : mark.stop], mark, largest))
         end = mark.stop
-    return "".join([*pieces, _safe(text[end:])])
+    return "".join([*pieces, safe(text[end:])])
 
 
-def _apart(marks: Iterable[Mark]) -> list[Mark]:
+def apart(marks: Iterable[Mark]) -> list[Mark]:
     """Marks in order; those that overlap, as the parts of a ligature do, become one."""
     result: list[Mark] = []
     for mark in sorted(marks, key=lambda each: each.start):
@@ -85,16 +85,16 @@ def _apart(marks: Iterable[Mark]) -> list[Mark]:
 
 def _marked(word: str, mark: Mark, largest: float) -> str:
     if mark.relevance is None:
-        return _safe(word) if mark.stop_word else f'<span class="u" title="not known">{_safe(word)}</span>'
+        return safe(word) if mark.stop_word else f'<span class="u" title="not known">{safe(word)}</span>'
     strength = abs(mark.relevance) / largest if largest > 0 else 0.0
     tint = f' style="--a:{_STRONGEST * strength:.2f}"' if _STRONGEST * strength >= _FAINTEST else ""
     side = ("p" if mark.relevance >= 0 else "n") if tint else "o"
-    return f'<b class="{side}"{tint} title="{mark.relevance:+.3g}">{_safe(word)}</b>'
+    return f'<b class="{side}"{tint} title="{mark.relevance:+.3g}">{safe(word)}</b>'
 
 
 def note(text: str) -> str:
     """A remark in small print."""
-    return f'<p class="note">{_safe(text)}</p>'
+    return f'<p class="note">{safe(text)}</p>'
 
 
 def fragment(parts: Sequence[str]) -> str:
@@ -110,8 +110,8 @@ def page(title: str, parts: Sequence[str], style: str = "") -> str:
         # Even if something slipped through, nothing is run and nothing is fetched.
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="color-scheme" content="light dark">'
-        f"<title>{_safe(title)}</title><style>{STYLE}{_PAGE}{style}</style></head>\n"
-        f'<body class="wc"><main><h1>{_safe(title)}</h1>\n' + "\n".join(parts) + "\n</main></body></html>\n"
+        f"<title>{safe(title)}</title><style>{STYLE}{_PAGE}{style}</style></head>\n"
+        f'<body class="wc"><main><h1>{safe(title)}</h1>\n' + "\n".join(parts) + "\n</main></body></html>\n"
     )
 
 
@@ -125,9 +125,14 @@ body.wc { margin: 0; background: var(--paper); }
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 
-def _safe(text: str) -> str:
-    """Escaped; characters that a page may not have are shown as a sign for them."""
-    return _CONTROL.sub(_sign, escape(text, quote=True))
+def safe(text: str) -> str:
+    """Escaped, and visible."""
+    return visible(escape(text, quote=True))
+
+
+def visible(text: str) -> str:
+    """As long as it was; characters that a page may not have are shown as a sign for them."""
+    return _CONTROL.sub(_sign, text)
 
 
 def _sign(match: re.Match[str]) -> str:

@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.utils.extmath import randomized_svd
 
 from whycluster.arrays import Floats
 from whycluster.errors import InvalidInputError
 from whycluster.plots import style
 from whycluster.plots.kinds import Explained, check, cluster_name, counted, is_noise
+from whycluster.projection import project
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_ROWS = 3000
-_MOST_VALUES = 1 << 23  # 64 MB; with more inputs fewer rows are drawn
-_MOST_CATEGORIES = 50
 _MOST_NAMES = 60  # of clusters, the largest
 _LEGEND = 14  # clusters; with more, only names in the map say which is which
 
@@ -25,8 +23,9 @@ _LEGEND = 14  # clusters; with more, only names in the map say which is which
 def draw_map(exp: Explained, ax: Axes | None = None) -> Axes:
     """All rows in the plane of their two principal components, by cluster, borderline rows outlined.
 
-    The components are of what the model takes, every input standardised. Rows are borderline where their
-    evidence is less than a tenth of the median: a little change, and they are in another cluster.
+    The components are of what the model compares, behind the steps of a pipeline; of categories, which have
+    no place, and of very many features, they are of how well the rows fit each cluster. Rows are borderline
+    where their evidence is at most a tenth of the median: a little change, and they are in another cluster.
 
     Parameters
     ----------
@@ -43,56 +42,19 @@ def draw_map(exp: Explained, ax: Axes | None = None) -> Axes:
         raise InvalidInputError(f"{where}: exp must have a row; it has none.")
     exp._unchanged(where)
     near = exp._borderline
-    most = min(MOST_ROWS, max(1, _MOST_VALUES // exp._energy.n_inputs))
-    drawn = style.some_rows(len(exp), most)
-    place, part = principal(inputs_of(exp[drawn]))
+    drawn = style.some_rows(len(exp), MOST_ROWS)
+    place, part, of = project(exp._energy, exp[drawn]._table)
     ax = style.open_axes(ax, where, 6.6, 4.8)
     _draw_points(ax, exp, place, drawn, near[drawn])
     count = counted(len(exp), exp._noun.lower())
     count = f"{len(drawn):,} of {count}" if len(drawn) < len(exp) else count
-    style.title(ax, f"{count} in the plane of two principal components")
+    style.title(ax, f"{count}: two principal components of {of}")
     for axis, number in zip((ax.xaxis, ax.yaxis), (0, 1), strict=True):
         axis.set_label_text(f"component {number + 1} ({part[number]:.0%} of the variance)")
         axis.label.set_fontsize(style.SMALL)
         axis.set_tick_params(labelsize=style.SMALL)
     style.bare(ax, "left", "bottom")
     return ax
-
-
-def inputs_of(exp: Explained) -> Floats:
-    """(n, p) what the model takes of all rows; of categories, a column for each of the most frequent."""
-    table, width = exp._table, exp._energy.n_inputs
-    x = np.empty((len(exp), width))
-    size = min(table.most_rows, max(1, len(exp)))
-    for start in range(0, len(exp), size):
-        stop = min(start + size, len(exp))
-        x[start:stop] = table.inputs(start, stop, None, np.empty((stop - start, width)))
-    if table.goes_through_steps or not table.categories:
-        return x
-    numbers = [column for column in range(width) if column not in table.categories]
-    flags = [_flags(x[:, column]) for column in table.categories]
-    return np.column_stack([x[:, numbers], *flags])
-
-
-def _flags(codes: Floats) -> Floats:
-    values, count = np.unique(codes, return_counts=True)
-    frequent = values[np.argsort(-count, kind="stable")[:_MOST_CATEGORIES]]
-    return np.asarray(codes[:, None] == frequent, dtype=np.float64)
-
-
-def principal(x: Floats) -> tuple[Floats, Floats]:
-    """The first two principal components of standardised columns, (n, 2), and their parts of the variance."""
-    z = x - x.mean(axis=0)
-    spread = z.std(axis=0)
-    # What is constant but for rounding stays so
-    z = np.divide(z, spread, out=np.zeros_like(z), where=spread > 1e-12 * np.abs(x).max(axis=0))
-    total = float((z**2).sum())
-    place, part = np.zeros((len(x), 2)), np.zeros(2)
-    n = min(2, *z.shape)
-    if total:
-        u, s, _ = randomized_svd(z, n_components=n, n_oversamples=30, random_state=0)
-        place[:, :n], part[:n] = u * s, s**2 / total
-    return place, part
 
 
 def _draw_points(ax: Axes, exp: Explained, place: Floats, drawn: Any, near: Any) -> None:

@@ -1,0 +1,104 @@
+"""How large a report is, and how long it takes to make and to open: ``python -m benchmarks.report``.
+
+Needs chromedriver and Chromium.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from sklearn.cluster import KMeans
+
+import whycluster as wc
+from benchmarks.measure import write
+
+D, K = 50, 8
+SIZES = (5_000, 100_000, 1_000_000)
+REPEATS = 7
+FLAGS = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+]
+
+
+TIMES = """
+const opened = performance.getEntriesByType("navigation")[0];
+const start = performance.getEntriesByName("start")[0];
+return [opened.loadEventEnd, opened.domInteractive - start.startTime];
+"""
+
+
+def explained(n: int) -> wc.Explanation:
+    """Rows around random centers, in single precision, explained."""
+    random = np.random.default_rng(0)
+    centers = 3 * random.normal(size=(K, D)).astype(np.float32)
+    X = random.normal(size=(n, D)).astype(np.float32) + centers[random.integers(0, K, n)]
+    exp = wc.explain(KMeans(K, n_init=1, random_state=0).fit(X[:5_000]), X)
+    assert isinstance(exp, wc.Explanation)
+    return exp
+
+
+def open_times(page: Path) -> tuple[float, float]:
+    """Median milliseconds until a page is loaded, and of these those that its script takes."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    with tempfile.TemporaryDirectory() as profile:
+        for flag in (*FLAGS, f"--user-data-dir={profile}"):
+            options.add_argument(flag)
+        driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+        try:
+            times = []
+            for _ in range(REPEATS):
+                driver.get("about:blank")
+                driver.get(page.as_uri())
+                assert len(driver.find_elements("css selector", "#list tbody tr")) == 50
+                times.append(driver.execute_script(TIMES))
+        finally:
+            driver.quit()
+    loaded, script = np.median(np.array(times), axis=0)
+    return float(loaded), float(script)
+
+
+def measure(n: int, folder: Path) -> str:
+    """One line of the table."""
+    exp, page = explained(n), folder / f"{n}.html"
+    start = time.perf_counter()
+    exp.report(page)
+    seconds = time.perf_counter() - start
+    loaded, script = open_times(page)
+    cells = [f"{n:,}", f"{min(n, 5000):,}", f"{seconds:.1f} s", f"{page.stat().st_size / 1000:,.0f} kB"]
+    return f"| {' | '.join(cells)} | {loaded:.0f} ms | {script:.0f} ms |"
+
+
+def main() -> None:
+    """All measurements, into results/report.md."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    with tempfile.TemporaryDirectory() as folder:
+        lines = [measure(n, Path(folder)) for n in parser.parse_args().sizes]
+    page = [
+        "# The report",
+        "",
+        f"Tables of {D} columns in {K} clusters. Time to write the page, its size, and the median of "
+        f"{REPEATS} times until it is loaded in headless Chromium, with its first 50 rows listed and its map "
+        "drawn; of that, its own script.",
+        "",
+        "| rows | on the page | to write | size | to open | its script |",
+        "|---|---|---|---|---|---|",
+        *lines,
+    ]
+    write("report", "python -m benchmarks.report", page)
+
+
+if __name__ == "__main__":
+    main()

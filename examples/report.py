@@ -1,0 +1,54 @@
+"""A report of 178 wines, and a picture of it: ``python -m examples.report --picture wine.png``.
+
+The picture needs Chromium.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_wine
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import whycluster as wc
+
+WIDTH, HEIGHT = 1280, 1160  # of a picture
+
+
+def write_report(path: Path) -> None:
+    """Cluster the wines as they were measured, and write the report."""
+    X = load_wine(as_frame=True).data
+    model = make_pipeline(StandardScaler(), KMeans(3, n_init=10, random_state=0)).fit(X)
+    wc.explain(model, X).report(path, title="178 wines in three clusters")
+
+
+def photograph(page: Path, picture: Path) -> None:
+    """Take a picture of the beginning of a page."""
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        raise SystemExit("No picture: Chromium is not installed.")
+    with tempfile.TemporaryDirectory() as profile:
+        flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"]
+        flags += [f"--user-data-dir={profile}", f"--window-size={WIDTH},{HEIGHT}", f"--screenshot={picture}"]
+        subprocess.run([chromium, *flags, page.resolve().as_uri()], check=True, capture_output=True)
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--page", type=Path, default=Path("wine.html"))
+    parser.add_argument("--picture", type=Path)
+    chosen = parser.parse_args()
+    write_report(chosen.page)
+    if chosen.picture is not None:
+        photograph(chosen.page, chosen.picture)
+
+
+if __name__ == "__main__":
+    main()

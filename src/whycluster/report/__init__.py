@@ -1,0 +1,72 @@
+"""The report: one page that says what was clustered, how well, and why each row is where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from whycluster.explanation import Claims, Explanation
+from whycluster.files import as_path, write_text
+from whycluster.frontends.deep.explanation import DeepExplanation
+from whycluster.report.contents import Contents, Options
+from whycluster.report.documents import TextContents
+from whycluster.report.features import TableContents
+from whycluster.report.images import contents_of
+from whycluster.report.page import open_template, render
+from whycluster.text.explanation import TextExplanation
+
+_LARGEST = 1_000_000  # bytes of a page
+_SPARE = 2_000  # bytes, for what is not counted exactly
+_FEWER = 0.75  # of the rows, where they do not fit
+
+__all__ = ["Options", "make_page", "write_report"]
+
+
+def write_report(exp: Claims, path: Any, options: Options) -> None:
+    """Write the page, as a whole or not at all."""
+    where = as_path(path, "report")
+    write_text(where, make_page(exp, options))
+
+
+def make_page(exp: Claims, options: Options) -> str:
+    """The page as text, of at most a million bytes."""
+    options.check(len(exp))
+    template = open_template()
+    exp._unchanged("report")
+    contents = _contents(exp, options)
+    context, shared = contents.context(), contents.shared()
+    room = (
+        _LARGEST
+        - _SPARE
+        - len(render(template, context | contents.notes(0, contents.plans()[0]), shared).encode())
+    )
+    for n_rows in _fewer_and_fewer(min(options.n_rows, len(exp))):
+        chosen = contents.chosen(n_rows)
+        names = contents.bytes_of_names(chosen)
+        for plan in contents.plans():
+            if names + contents.n_bytes(chosen, plan) > room:
+                continue
+            page = render(
+                template, context | contents.notes(len(chosen), plan), shared | contents.rows(chosen, plan)
+            )
+            if len(page.encode()) <= _LARGEST:
+                return page
+    return render(
+        template, context | contents.notes(0, contents.plans()[-1]), shared
+    )  # no room for a single row
+
+
+def _fewer_and_fewer(n_rows: int) -> Iterator[int]:
+    """How many rows to show: rather less of each, as the plans say, than fewer of them."""
+    while n_rows > 0:
+        yield n_rows
+        n_rows = int(n_rows * _FEWER)
+
+
+def _contents(exp: Claims, options: Options) -> Contents:
+    if isinstance(exp, TextExplanation):
+        return TextContents(exp, options)
+    if isinstance(exp, DeepExplanation):
+        return contents_of(exp)(exp, options)
+    assert isinstance(exp, Explanation)
+    return TableContents(exp, options)

@@ -1,0 +1,132 @@
+"""What reports of documents have: the words of clusters, and texts with their words marked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from whycluster import findings
+from whycluster.arrays import Codes
+from whycluster.report.contents import Contents, Plan, percent, sentence, shown
+from whycluster.report.packing import codes, packed
+from whycluster.report.rows import claims, pack_rivals, rivals
+from whycluster.text import html
+from whycluster.text.explanation import TextExplanation
+from whycluster.text.summary import TextSummary
+from whycluster.text.words import KNOWN, STOPPED
+
+_WORDS_SHOWN = 8  # of a cluster
+_BYTES_PER_MARK = 8  # gap, length and relevance, two bytes each, as base64
+
+
+@dataclass(frozen=True)
+class TextContents(Contents):
+    """The report of documents."""
+
+    exp: TextExplanation
+    kind: ClassVar[str] = "documents"
+
+    @cached_property
+    def summary(self) -> TextSummary:
+        """Which words make each cluster."""
+        return self.exp.summary()
+
+    def facts(self) -> list[tuple[str, str]]:
+        """With the words."""
+        facts = super().facts()
+        n_known, n_words = int(self.exp.n_known.sum()), int(self.exp.n_words.sum())
+        facts.insert(1, ("Words", f"{n_words:,}, of which the model knows {n_known:,}"))
+        return facts
+
+    def clusters(self) -> list[dict[str, Any]]:
+        """With a sentence and the words of each."""
+        cards = super().clusters()
+        said = findings.sentences(self.exp, self.summary)
+        for g, card in enumerate(cards):
+            card["sentence"] = sentence(said[g])
+            card["words"] = self._words(g)
+        return cards
+
+    def _words(self, g: int) -> list[dict[str, Any]]:
+        summary, size = self.summary, int(self.summary.size[g])
+        lines = summary.lines(summary.clusters.tolist()[g], _WORDS_SHOWN).tolist()
+        others = max(1, len(self.exp) - size)
+        largest = max((float(summary.share[line]) for line in lines), default=1.0)
+        return [
+            {
+                "word": shown(summary.word[line]),
+                "share": percent(float(summary.share[line]), "+.1%"),
+                "width": round(100 * float(summary.share[line]) / largest, 1),
+                "inside": f"{summary.documents[line] / size:.0%}",
+                "outside": f"{summary.documents_outside[line] / others:.0%}",
+            }
+            for line in lines
+        ]
+
+    def plans(self) -> list[Plan]:
+        """How many characters of each document."""
+        others = len(self.names) - 1
+        return [Plan(n, min(others, most)) for n, most in ((8000, 60), (3000, 60), (1200, 20))]
+
+    def left_out(self, plan: Plan) -> list[str]:
+        """What is beyond the end."""
+        longest = max((len(text) for text in self.exp._texts), default=0)
+        if longest <= plan.n_features:
+            return []
+        return [f"Documents are cut after {plan.n_features:,} characters; what is beyond is added up."]
+
+    def n_bytes(self, chosen: Codes, plan: Plan) -> int:
+        """Those of the texts and of the marks."""
+        words = self.exp._words
+        size = len(chosen) * (40 + 3 * plan.n_rivals)
+        for row in chosen.tolist():
+            size += len(self.exp._texts[row][: plan.n_features].encode()) * 103 // 100
+            marked = (words.start[words.of(row)] < plan.n_features) & (words.kind[words.of(row)] != STOPPED)
+            size += _BYTES_PER_MARK * int(marked.sum())
+        return size
+
+    def rows(self, chosen: Codes, plan: Plan) -> dict[str, Any]:
+        """The texts, and where their words stand."""
+        exp = self.exp[chosen]
+        texts = [html.visible(text[: plan.n_features]) for text in exp._texts]
+        marks = [self._marks(exp, row, plan.n_features) for row in range(len(exp))]
+        known = [np.array([m.relevance for m in each if m.relevance is not None]) for each in marks]
+        scale = np.array([np.abs(values).max(initial=0.0) for values in known])
+        every = [(mark, row) for row, each in enumerate(marks) for mark in each]
+        document = np.array([row for _, row in every], dtype=np.intp)
+        relevance = np.array([np.nan if m.relevance is None else m.relevance for m, _ in every])
+        per_unit = np.divide(1.0, scale, out=np.zeros(len(scale)), where=scale > 0)
+        return (
+            claims(self, chosen)
+            | pack_rivals(*rivals(exp, plan.n_rivals), len(self.names))
+            | {
+                "texts": texts,
+                "cut": [row for row, text in enumerate(exp._texts) if len(text) > plan.n_features],
+                "ends": packed(codes(np.cumsum([0, *map(len, marks)]))),
+                "start": packed(codes(np.array([m.start for m, _ in every], dtype=np.intp))),
+                "length": packed(codes(np.array([m.stop - m.start for m, _ in every], dtype=np.intp))),
+                "scale": packed(scale.astype(np.float64)),
+                "relevance": packed((relevance * per_unit[document]).astype(np.float16)),
+            }
+        )
+
+    @staticmethod
+    def _marks(exp: TextExplanation, row: int, longest: int) -> list[html.Mark]:
+        """The words of a document that are to be marked, before its cut."""
+        words = exp._words
+        of = words.of(row)
+        each = zip(
+            words.start[of].tolist(),
+            words.stop[of].tolist(),
+            words.relevance[of].tolist(),
+            words.kind[of].tolist(),
+            strict=True,
+        )
+        return html.apart(
+            html.Mark(start, stop, relevance if kind == KNOWN else None)
+            for start, stop, relevance, kind in each
+            if kind != STOPPED and stop <= longest
+        )

@@ -1,0 +1,205 @@
+"""What reports of deep clusterings have: images with their heat maps, or channels and places by number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster.arrays import Codes, Floats
+from whycluster.deep.images import pictures
+from whycluster.frontends.deep.explanation import CHANNELS, DeepExplanation
+from whycluster.report import drawing
+from whycluster.report.contents import Contents, Plan, percent, shown
+from whycluster.report.packing import codes, floats, halves, packed
+from whycluster.report.rows import claims, pack_rivals, rivals, strongest
+
+_UNITS_SHOWN = 6  # of a cluster
+_MOST = 0.5  # of the members
+
+
+@dataclass(frozen=True)
+class DeepContents(Contents):
+    """What reports of deep clusterings share."""
+
+    exp: DeepExplanation
+
+    def facts(self) -> list[tuple[str, str]]:
+        """With what relevance is of."""
+        facts = super().facts()
+        shape = " x ".join(map(str, self.exp.relevance.shape[1:]))
+        where = "" if self.exp.at is None else f" of layer {shown(self.exp.at)}"
+        facts.insert(1, ("Explained in", f"{shape} {self.exp.units or 'values'}{where}"))
+        return facts
+
+    def clusters(self) -> list[dict[str, Any]]:
+        """With whom each is mostly up against."""
+        cards = super().clusters()
+        for g, card in enumerate(cards):
+            first = int(self.rival_shares[g].argmax())
+            if self.rival_shares[g, first] > _MOST:
+                card["sentence"] = (
+                    f"Mostly against {self.heading(first)[0].lower()}{self.heading(first)[1:]}."
+                )
+        return cards
+
+
+@dataclass(frozen=True)
+class ImageContents(DeepContents):
+    """The report of images."""
+
+    kind: ClassVar[str] = "images"
+
+    def plans(self) -> list[Plan]:
+        """How many pixels along a side."""
+        others = len(self.names) - 1
+        return [Plan(side, min(others, 60)) for side in (96, 64, 48, 32)]
+
+    def left_out(self, plan: Plan) -> list[str]:
+        """What is smaller than a pixel of the page."""
+        side = max(self.exp.heatmaps.shape[1:])
+        return (
+            [f"Images and heat maps are reduced to {plan.n_features} pixels."]
+            if side > plan.n_features
+            else []
+        )
+
+    def n_bytes(self, chosen: Codes, plan: Plan) -> int:
+        """Those of the images and of the heat maps."""
+        n_pixels = _reduced_size(self.exp.heatmaps.shape[1:], plan.n_features)
+        shape = np.shape(self.exp.data)
+        if len(shape) == 4:
+            n_pixels += shape[1] * _reduced_size(shape[2:], plan.n_features)
+        return len(chosen) * (n_pixels + 50 + 3 * plan.n_rivals) * 4 // 3
+
+    def rows(self, chosen: Codes, plan: Plan) -> dict[str, Any]:
+        """The images, and where their relevance is."""
+        exp = self.exp[chosen]
+        side = plan.n_features
+        heat = _reduced(exp.heatmaps.astype(np.float64), side, np.add)
+        scale = np.abs(heat).max(axis=(1, 2), initial=0.0)
+        unit = np.divide(127.0, scale, out=np.zeros(len(scale)), where=scale > 0)
+        flat = exp.relevance.reshape(len(exp), -1)
+        found = {
+            "heat": packed(np.round(heat * unit[:, None, None]).astype(np.int8)),
+            "speaks_for": packed(floats(np.maximum(flat, 0).sum(axis=1, dtype=np.float64))),
+            "speaks_against": packed(floats(np.minimum(flat, 0).sum(axis=1, dtype=np.float64))),
+        }
+        images = pictures(exp.data)
+        if images is not None:
+            found["picture"] = packed(_bytes(np.stack(images), side))
+        return claims(self, chosen) | pack_rivals(*rivals(exp, plan.n_rivals), len(self.names)) | found
+
+
+@dataclass(frozen=True)
+class UnitContents(DeepContents):
+    """The report of what is explained in channels, places or other numbered units."""
+
+    kind: ClassVar[str] = "table"
+
+    @cached_property
+    def relevance(self) -> NDArray[Any]:
+        """(n, d)."""
+        exp = self.exp
+        values = exp.relevance if exp.relevance.ndim == 2 or exp.units == CHANNELS else exp.heatmaps
+        return values.reshape(len(exp), -1)
+
+    @cached_property
+    def unit_names(self) -> list[str]:
+        """(d,) what relevance is of."""
+        if self.exp.relevance.ndim == 2:
+            return [shown(name) for name in self.exp.names]
+        return [f"place {i}" for i in range(self.relevance.shape[1])]
+
+    def clusters(self) -> list[dict[str, Any]]:
+        """With the units of the largest share in each."""
+        cards = super().clusters()
+        for card in cards:
+            own = self.groups.member & (self.exp._cluster == card["code"])
+            mean = self.relevance[own].mean(axis=0, dtype=np.float64)
+            share = mean / (np.abs(mean).sum() or 1.0)
+            order = np.argsort(-np.abs(share), kind="stable")[:_UNITS_SHOWN].tolist()
+            card["features"] = [self._feature(share, i) for i in order]
+        return cards
+
+    def _feature(self, share: Floats, i: int) -> dict[str, Any]:
+        return {
+            "name": self.unit_names[i],
+            "share": percent(float(share[i])),
+            "width": round(100 * abs(share[i]) / drawing.widest(share.tolist()), 1),
+            "side": "for" if share[i] >= 0 else "against",
+            "direction": "",
+            "equals": "",
+            "inside": "",
+            "outside": "",
+            "drawing": None,
+        }
+
+    def plans(self) -> list[Plan]:
+        """The strongest units."""
+        others = len(self.names) - 1
+        return [
+            Plan(min(n, len(self.unit_names)), min(others, most)) for n, most in ((10, 60), (6, 20), (4, 6))
+        ]
+
+    def left_out(self, plan: Plan) -> list[str]:
+        """Units for which there is no room."""
+        d = len(self.unit_names)
+        if plan.n_features >= d:
+            return []
+        return [f"Of each {self.noun} the {plan.n_features} strongest of {d}; the others are added up."]
+
+    def n_bytes(self, chosen: Codes, plan: Plan) -> int:
+        """Those of the arrays."""
+        return len(chosen) * (40 + 6 * plan.n_features + 3 * plan.n_rivals) * 4 // 3
+
+    def rows(self, chosen: Codes, plan: Plan) -> dict[str, Any]:
+        """The strongest units of each."""
+        some = self.relevance[chosen]
+        columns = strongest(some, plan.n_features)
+        used, place = np.unique(columns, return_inverse=True)
+        scale, relevance = halves(np.take_along_axis(some, columns, axis=1))
+        return (
+            claims(self, chosen)
+            | pack_rivals(*rivals(self.exp[chosen], plan.n_rivals), len(self.names))
+            | {
+                "features": [{"name": self.unit_names[i]} for i in used.tolist()],
+                "n_features": len(self.unit_names),
+                "scale": packed(scale),
+                "feature": packed(codes(place.reshape(columns.shape))),
+                "relevance": packed(relevance),
+            }
+        )
+
+
+def contents_of(exp: DeepExplanation) -> type[DeepContents]:
+    """Which report suits what relevance is of."""
+    return ImageContents if exp.units != CHANNELS and exp.heatmaps.ndim == 3 else UnitContents
+
+
+def _reduced_size(shape: Any, side: int) -> int:
+    return int(np.prod([-(-n // _factor(shape, side)) for n in shape]))
+
+
+def _factor(shape: Any, side: int) -> int:
+    """How many pixels become one along a side."""
+    return int(max(1, -(-max(shape) // side)))
+
+
+def _reduced(values: NDArray[Any], side: int, how: np.ufunc) -> NDArray[Any]:
+    """The last two axes in blocks, put together by ``how``."""
+    factor = _factor(values.shape[-2:], side)
+    for axis in (-2, -1):
+        values = how.reduceat(values, np.arange(0, values.shape[axis], factor), axis=axis)
+    return values
+
+
+def _bytes(images: Floats, side: int) -> NDArray[np.uint8]:
+    """(n, 3, H, W) from 0 to 1 as (n, h, w, 3), or without the last axis if they are grey."""
+    size = _reduced(np.ones(images.shape[-2:]), side, np.add)
+    small = np.round(255 * _reduced(images, side, np.add) / size).astype(np.uint8)
+    grey = bool((small == small[:, :1]).all())
+    return small[:, 0] if grey else np.moveaxis(small, 1, -1)

@@ -1,0 +1,78 @@
+"""An explanation in a notebook: what is claimed, the clusters, and the first rows as bars; no script."""
+
+from __future__ import annotations
+
+from whycluster import findings
+from whycluster.explanation import Explanation
+from whycluster.report.contents import Options, sentence, shown, signed
+from whycluster.report.features import TableContents
+from whycluster.text import html
+
+_ROWS, _FEATURES, _CLUSTERS = 3, 6, 20
+
+_STYLE = """
+.wc table { border-collapse: collapse; margin: .6em 0 1em; font-size: 14px; }
+.wc th, .wc td { padding: .15em .9em .15em 0; text-align: left; font-weight: inherit; vertical-align: middle;
+  overflow-wrap: anywhere; }
+.wc thead th { color: var(--dim); border-bottom: 1px solid var(--line); }
+.wc .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.wc .bar { width: 12em; padding: 0; }
+.wc .bar span { display: block; height: .6em; width: var(--w); margin-left: var(--l); border-radius: 2px; }
+.wc .bar .p { background: rgb(var(--for) / .85); }
+.wc .bar .n { background: rgb(var(--against) / .85); }
+.wc h4 { font-size: 14px; margin: .8em 0 0; }
+"""
+
+
+def fragment(exp: Explanation) -> str:
+    """What a notebook shows."""
+    contents = TableContents(exp, Options())
+    parts = [html.note(repr(exp)), _clusters(contents)]
+    parts += [_row(exp, row) for row in range(min(len(exp), _ROWS))]
+    if len(exp) > _ROWS:
+        parts.append(
+            html.note(f"... and {len(exp) - _ROWS:,} more rows: see report(), summary(), to_frame()")
+        )
+    return html.fragment([f"<style>{_STYLE}</style>", *parts])
+
+
+def _clusters(contents: TableContents) -> str:
+    """A line for each cluster: its size, and it in a sentence."""
+    said = findings.sentences(contents.exp, contents.summary)
+    sizes = contents.groups.size.tolist()
+    lines = [
+        f'<tr><th>{html.safe(contents.names[code])}</th><td class="number">{size:,}</td>'
+        f"<td>{html.safe(sentence(text))}</td></tr>"
+        for code, size, text in zip(contents.groups.codes.tolist(), sizes, said, strict=True)
+    ]
+    if len(lines) > _CLUSTERS:
+        lines[_CLUSTERS:] = [
+            f"<tr><th></th><td></td><td>... and {len(lines) - _CLUSTERS} more clusters</td></tr>"
+        ]
+    heads = (
+        '<tr><th scope="col">cluster</th><th scope="col" class="number">rows</th><th scope="col"></th></tr>'
+    )
+    return f"<table><thead>{heads}</thead><tbody>{''.join(lines)}</tbody></table>"
+
+
+def _row(exp: Explanation, row: int) -> str:
+    """A row: what is claimed of it, and the features that bear it."""
+    one = exp[row]
+    every = one._lines(_FEATURES)
+    reach = max(abs(line.relevance) for line in every) or 1.0
+    lines = [
+        f'<tr><th>{html.safe(shown(line.name))}</th><td class="number">{html.safe(shown(line.value))}</td>'
+        f'<td class="number">{signed(line.relevance)}</td>{_bar(line.relevance / reach)}</tr>'
+        for line in every
+    ]
+    heads = "".join(f'<th scope="col">{head}</th>' for head in ("feature", "value", "relevance", ""))
+    claim = f"<h4>{html.safe(one._claim())}</h4>"
+    return f"{claim}<table><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+
+
+def _bar(part: float) -> str:
+    """To the right of the middle what speaks for the cluster, to the left what speaks against it."""
+    width = 50 * abs(part)
+    left = 50 if part >= 0 else 50 - width
+    side, place = "p" if part >= 0 else "n", f"--w:{width:.1f}%;--l:{left:.1f}%"
+    return f'<td class="bar"><span class="{side}" style="{place}"></span></td>'

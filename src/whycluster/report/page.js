@@ -1,0 +1,616 @@
+"use strict";
+// Data are only ever put into text, attributes and drawings: no text of theirs becomes markup or code.
+(() => {
+  performance.mark("start");
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const $ = (id) => document.getElementById(id);
+  const N_LOOKS = 8, ROWS_PER_PAGE = 50;
+  const TYPES = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, f4: Float32Array, f8: Float64Array, f2: Uint16Array, i1: Int8Array };
+
+  // ---- arrays
+
+  function unpack(packed) {
+    const text = atob(packed.data), bytes = new Uint8Array(text.length);
+    for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+    return new TYPES[packed.type](bytes.buffer);
+  }
+
+  function half(bits) { // a half-precision number
+    const exponent = (bits >> 10) & 31, fraction = bits & 1023, sign = bits & 32768 ? -1 : 1;
+    if (exponent === 31) return fraction ? NaN : sign * Infinity;
+    return sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -14 * (fraction / 1024));
+  }
+
+  const rows = {};
+  for (const [name, value] of Object.entries(data)) {
+    if (value && typeof value === "object" && value.type && value.data !== undefined) rows[name] = unpack(value);
+  }
+  const N = rows.position ? rows.position.length : 0;
+  const K = data.names.length;
+  const idOf = (i) => (data.ids ? data.ids[i] : String(rows.position[i]));
+  const isNear = (i) => Math.abs(rows.evidence[i]) <= data.limit && rows.cluster[i] !== rows.competitor[i];
+  const shape = (name) => data[name].shape;
+
+  // ---- words and numbers
+
+  const MINUS = "\u2212";
+  function plain(value) { // as many digits as a person reads
+    if (!Number.isFinite(value)) return "";
+    const size = Math.abs(value);
+    let text;
+    if (size !== 0 && (size >= 1e6 || size < 1e-4)) text = value.toExponential(2);
+    else if (size >= 1000 || Number.isInteger(value)) text = value.toFixed(0);
+    else text = String(Number(value.toPrecision(3)));
+    return text.replace("-", MINUS);
+  }
+  function signed(value, largest) { // all numbers of a column with the same digits
+    if (!Number.isFinite(value)) return "";
+    const digits = largest > 0 ? 2 - Math.floor(Math.log10(largest)) : 2;
+    const text = digits > 6 || digits < -3 ? Math.abs(value).toExponential(1) : Math.abs(value).toFixed(Math.max(0, digits));
+    return (Number(text) === 0 ? "" : value < 0 ? MINUS : "+") + text;
+  }
+  const digits = data.median > 0 ? 3 - Math.floor(Math.log10(data.median)) : 3; // of evidence, in the list
+  const evidence = (i) => (digits > 6 || digits < -3 ? rows.evidence[i].toExponential(2) : rows.evidence[i].toFixed(Math.max(0, digits))).replace("-", MINUS);
+  const many = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
+
+  function valueOf(feature, code) {
+    if (feature.categories) return code === 65535 ? "missing" : feature.categories[code];
+    let value;
+    if (feature.step === 0) value = feature.low * half(code);
+    else value = code === 65535 ? NaN : feature.low + code * feature.step;
+    if (Number.isNaN(value)) return "missing";
+    if (feature.date) return new Date(Math.round(value) * 864e5).toISOString().slice(0, 10);
+    if (!feature.exact && Math.abs(value) >= 1000) value = Number(value.toPrecision(4)); // what the code is good for
+    return plain(value);
+  }
+
+  // ---- elements
+
+  function make(tag, attributes, ...children) {
+    const node = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes || {})) node.setAttribute(name, value);
+    node.append(...children);
+    return node;
+  }
+  function draw(tag, attributes, ...children) {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes || {})) node.setAttribute(name, value);
+    node.append(...children);
+    return node;
+  }
+  const bdi = (text) => make("bdi", {}, text);
+  const breakable = (text) => make("bdi", {}, ...String(text).split(/(?<=[_/.-])/).flatMap((part, at) => (at ? [make("wbr"), part] : [part])));
+  function look(code) {
+    const use = draw("use", { href: `#look-${(code + Math.floor(code / N_LOOKS)) % N_LOOKS}` });
+    return draw("svg", { class: `look c${code % N_LOOKS}`, viewBox: "-10 -10 20 20", "aria-hidden": "true" }, use);
+  }
+  const named = (code) => [look(code), bdi(data.names[code])];
+
+  // ---- one row: what bears it
+
+  function lines(i) {
+    const width = shape("feature")[1], found = [];
+    let sum = 0, n = 0;
+    for (let j = 0; j < width; j++) {
+      const at = i * width + j, relevance = half(rows.relevance[at]) * rows.scale[i], feature = data.features[rows.feature[at]];
+      if (!relevance && n) continue;
+      found.push({ name: feature.name, value: rows.value ? valueOf(feature, rows.value[at]) : "", relevance });
+      sum += relevance;
+      n++;
+    }
+    const residual = rows.residual ? rows.residual[i] : 0;
+    return closed(found, i, sum, data.n_features - n, "feature", residual);
+  }
+
+  function closed(found, i, sum, nLeft, noun, residual) { // with what is left, so that all adds up to the evidence
+    const bar = data.bar || 0;
+    if (nLeft > 0) found.push({ name: `${many(nLeft, `more ${noun}`)}`, value: "", relevance: rows.evidence[i] - residual - sum, other: true });
+    if (bar) found.push({ name: `the threshold ${data.threshold}`, value: "", relevance: bar, other: true });
+    const most = Math.max(Math.abs(rows.evidence[i]), ...found.map((line) => Math.abs(line.relevance)));
+    if (Math.abs(residual - bar) > 5e-4 * most) found.push({ name: `due to no ${noun}`, value: "", relevance: residual - bar, other: true });
+    return found;
+  }
+
+  function waterfall(found, evidence, noun) {
+    let at = 0, low = Math.min(0, evidence), high = Math.max(0, evidence);
+    for (const line of found) {
+      line.from = at;
+      at += line.relevance;
+      low = Math.min(low, at);
+      high = Math.max(high, at);
+    }
+    const size = high - low || 1, place = (v) => (100 * (v - low)) / size;
+    const largest = Math.max(...found.map((line) => Math.abs(line.relevance)), Math.abs(evidence));
+    const body = make("tbody");
+    const withValues = found.some((line) => line.value !== "");
+    for (const line of found) {
+      body.append(tableLine(line.name, withValues ? line.value : null, signed(line.relevance, largest), arrow(place(line.from), place(line.from + line.relevance), place(0)), line.other));
+    }
+    const total = tableLine("Evidence", withValues ? "" : null, signed(evidence, largest), arrow(place(0), place(evidence), place(0), "total"));
+    total.className = "sum";
+    body.append(total);
+    const axis = make("div", { class: "boundary" });
+    const zero = make("span", {}, "0");
+    zero.style.left = `clamp(.3em, ${place(0)}%, calc(100% - .3em))`;
+    axis.append(zero);
+    const heads = [make("th", { scope: "col" }, noun), ...(withValues ? [make("th", { scope: "col", class: "number" }, "Value")] : []), make("th", { scope: "col", class: "number" }, "Relevance"), make("td", { class: "fall" }, axis)];
+    return make("table", { class: "bearing" }, make("thead", {}, make("tr", {}, ...heads)), body);
+  }
+
+  function tableLine(name, value, number, drawing, other) {
+    const line = make("tr", {}, make("th", { scope: "row", class: other ? "dim" : "" }, breakable(name)));
+    if (value !== null) line.append(make("td", { class: "number" }, breakable(value)));
+    line.append(make("td", { class: "number" }, number), make("td", { class: "fall" }, drawing));
+    return line;
+  }
+
+  function arrow(from, to, zero, side) { // from where the last one ended; its tip says which way it goes
+    side = side || (to >= from ? "for" : "against");
+    const tip = Math.sign(to - from) * Math.min(1.6, Math.abs(to - from) / 2), points = [[from, 3], [to - tip, 3], [to, 9], [to - tip, 15], [from, 15]];
+    const outline = points.map((point) => point.map((v) => v.toFixed(2)).join(",")).join(" ");
+    const children = [draw("polygon", { class: side, points: outline })];
+    if (side === "against") children.push(draw("polygon", { fill: "url(#hatch)", points: outline }));
+    children.push(draw("line", { class: "zero", x1: zero, x2: zero, y1: -4, y2: 22 }));
+    return draw("svg", { viewBox: "0 0 100 18", preserveAspectRatio: "none", "aria-hidden": "true" }, ...children);
+  }
+
+  // ---- one row: why not another cluster
+
+  function contrasts(i) {
+    if (!rows.against) return [];
+    const m = shape("against")[1], found = [];
+    for (let j = 0; j < m; j++) {
+      const k = rows.rival ? rows.rival[i * m + j] : j < rows.cluster[i] ? j : j + 1;
+      const line = { k, evidence: half(rows.against[i * m + j]) * rows.against_scale[i], apart: [] };
+      if (rows.apart_feature) {
+        const width = shape("apart_feature")[2];
+        for (let c = 0; c < width; c++) {
+          const at = (i * m + j) * width + c;
+          line.apart.push({ name: data.features[rows.apart_feature[at]].name, relevance: half(rows.apart_relevance[at]) * rows.apart_scale[i] });
+        }
+      }
+      found.push(line);
+    }
+    return found.sort((a, b) => a.evidence - b.evidence);
+  }
+
+  function whyNot(i) {
+    const found = contrasts(i), own = data.names[rows.cluster[i]];
+    if (!found.length) return [];
+    const body = make("tbody");
+    const low = Math.min(0, ...found.map((line) => line.evidence)), high = Math.max(0, ...found.map((line) => line.evidence));
+    const place = (v) => (100 * (v - low)) / (high - low || 1);
+    for (const line of found) {
+      const first = make("th", { scope: "row" }, ...named(line.k));
+      body.append(make("tr", { class: "why" }, first, make("td", { class: "number" }, signed(line.evidence, Math.abs(line.evidence))), make("td", { class: "fall" }, arrow(place(0), place(line.evidence), place(0)))));
+      if (line.apart.length) {
+        const rest = line.evidence - line.apart.reduce((sum, each) => sum + each.relevance, 0);
+        const cell = make("td", { colspan: 3, class: "apart" }), size = Math.max(Math.abs(line.evidence), ...line.apart.map((each) => Math.abs(each.relevance)));
+        line.apart.filter((each) => each.relevance).forEach((each, c) => cell.append(c ? ", " : "", breakable(each.name), " ", signed(each.relevance, size)));
+        cell.append(`, the rest ${signed(rest, size)}`);
+        body.lastChild.classList.add("first");
+        body.append(make("tr", { class: "more" }, cell));
+      }
+    }
+    const heads = [make("th", { scope: "col" }, "Other cluster"), make("th", { scope: "col", class: "number" }, "Evidence"), make("td", { class: "fall" })];
+    const note = make("p", { class: "dim" }, "Evidence for ", bdi(own), ` against each of the others${rows.apart_feature ? ", and what speaks most in it" : ""}.`);
+    const table = make("table", { class: "contrasts" }, make("thead", {}, make("tr", {}, ...heads)), body);
+    return [make("h4", {}, "Why not another cluster?"), note, table];
+  }
+
+  // ---- one row as a whole
+
+  function claim(i) {
+    const own = rows.cluster[i], other = rows.competitor[i];
+    const node = make("p", {}, "In ", ...named(own));
+    if (rows.assigned && rows.assigned[i] !== own) node.replaceChildren("Explained for ", ...named(own), "; the model puts it in ", ...named(rows.assigned[i]));
+    if (own === other) node.append(": nothing to explain against itself.");
+    else node.append(`: evidence ${plain(rows.evidence[i])}, ${data.contrast ? "against" : "nearest competitor"} `, ...named(other), ".");
+    if (isNear(i)) node.append(" It is borderline.");
+    return node;
+  }
+
+  const VIEWS = {
+    table: (i) => [waterfall(lines(i), rows.evidence[i], "Feature")],
+    documents: (i) => documentView(i),
+    images: (i) => imageView(i),
+  };
+
+  let opened = -1;
+  function open(i, behavior) {
+    opened = i;
+    const title = make("h3", { tabindex: "-1" }, `${data.noun[0].toUpperCase()}${data.noun.slice(1)} `, bdi(idOf(i)));
+    $("row").replaceChildren(title, claim(i), ...VIEWS[data.kind](i), ...whyNot(i));
+    for (const line of document.querySelectorAll("#list tbody tr")) line.classList.toggle("chosen", Number(line.dataset.row) === i);
+    drawMap();
+    title.focus({ preventScroll: true });
+    const box = $("row").getBoundingClientRect();
+    if (box.top < 0 || box.top > innerHeight * 0.6) $("row").scrollIntoView({ block: "start", behavior });
+  }
+
+  let places = null;
+  function placeOf(position) { // of a row of the data among those of the page
+    if (!places) {
+      places = new Map();
+      for (let i = 0; i < N; i++) places.set(rows.position[i], i);
+    }
+    return places.get(position);
+  }
+  function follow(behavior) { // to the row that the address names
+    const match = /^#row-(\d+)$/.exec(location.hash);
+    if (!match) return;
+    const i = placeOf(Number(match[1]));
+    if (i === undefined) $("row").replaceChildren(make("p", {}, `The ${data.noun} at position ${match[1]} is not among those of this page.`));
+    else if (i !== opened) open(i, behavior);
+  }
+  const go = (i) => {
+    const hash = `#row-${rows.position[i]}`;
+    if (location.hash !== hash) location.hash = hash;
+    open(i, "auto");
+  };
+
+  // ---- the list of rows
+
+  const collator = new Intl.Collator("en", { numeric: true });
+  function first(i) { // what bears most of a row
+    if (data.kind === "documents") return beginning(i);
+    if (!rows.feature) return "";
+    const at = i * shape("feature")[1], feature = data.features[rows.feature[at]];
+    return rows.value ? `${feature.name} = ${valueOf(feature, rows.value[at])}` : feature.name;
+  }
+  function strongestOf(i) { // by which it is found: a number is no name
+    if (!rows.feature) return "";
+    const feature = data.features[rows.feature[i * shape("feature")[1]]];
+    return feature.categories ? first(i) : feature.name;
+  }
+  const LAST = { table: "Strongest feature", documents: "Text", images: "" }[data.kind];
+  const COLUMNS = [
+    { name: data.noun[0].toUpperCase() + data.noun.slice(1), key: idOf, cell: null },
+    { name: "Cluster", key: (i) => rows.cluster[i], cell: (i) => named(rows.cluster[i]) },
+    { name: "Competitor", key: (i) => rows.competitor[i], cell: (i) => named(rows.competitor[i]) },
+    { name: "Evidence", key: (i) => rows.evidence[i], cell: (i) => [...(isNear(i) ? [make("span", { class: "ring-mark", title: "borderline" }, "\u25EF"), " "] : []), evidence(i)], number: true },
+  ];
+  if (LAST) COLUMNS.push({ name: LAST, key: first, cell: (i) => [bdi(first(i))], wide: true });
+
+  let order = Array.from({ length: N }, (_, i) => i), page = 0, sorted = -1, down = false, haystack = null;
+
+  function heads() {
+    COLUMNS.forEach((column, c) => {
+      const button = make("button", { type: "button" }, column.name);
+      button.addEventListener("click", () => sort(c));
+      document.querySelector("#list thead tr").append(make("th", { scope: "col", class: column.number ? "number" : "", "aria-sort": "none" }, button));
+    });
+  }
+  function sort(c) {
+    down = sorted === c ? !down : false;
+    sorted = c;
+    page = 0;
+    document.querySelectorAll("#list thead th").forEach((head, at) => head.setAttribute("aria-sort", at === c ? (down ? "descending" : "ascending") : "none"));
+    list();
+  }
+  function matching() {
+    const text = $("search").value.trim().toLowerCase().replace(/\s+/g, " "), only = $("only").value, near = $("near").checked;
+    const wanted = data.kind === "documents" ? text.split(" ").filter(Boolean) : text ? [text] : []; // of texts, all words
+    if (wanted.length && !haystack) haystack = Array.from({ length: N }, (_, i) => searched(i));
+    const found = [];
+    for (let i = 0; i < N; i++) {
+      if (only !== "" && rows.cluster[i] !== Number(only)) continue;
+      if (near && !isNear(i)) continue;
+      if (wanted.length && !wanted.every((word) => haystack[i].includes(word))) continue;
+      found.push(i);
+    }
+    return found;
+  }
+  function searched(i) {
+    return `${idOf(i)}\n${data.headings[rows.cluster[i]]}\n${data.kind === "documents" ? data.texts[i] : strongestOf(i)}`.toLowerCase();
+  }
+  function list() {
+    order = matching();
+    if (sorted >= 0) {
+      const key = COLUMNS[sorted].key, keys = new Map(order.map((i) => [i, key(i)]));
+      const compare = typeof keys.get(order[0]) === "string" ? collator.compare : (a, b) => a - b;
+      order.sort((a, b) => (down ? -1 : 1) * compare(keys.get(a), keys.get(b)) || a - b);
+    }
+    show();
+  }
+  function show() {
+    const nPages = Math.max(1, Math.ceil(order.length / ROWS_PER_PAGE)), start = page * ROWS_PER_PAGE;
+    const body = document.createDocumentFragment();
+    for (const i of order.slice(start, start + ROWS_PER_PAGE)) {
+      const button = make("button", { type: "button", class: "open" }, bdi(idOf(i)));
+      const line = make("tr", { "data-row": i, class: i === opened ? "chosen" : "" }, make("th", { scope: "row", class: "cell" }, button));
+      for (const column of COLUMNS.slice(1)) line.append(make("td", { class: column.number ? "number" : column.wide ? "cell wide" : "cell" }, ...column.cell(i)));
+      line.addEventListener("click", () => go(i));
+      body.append(line);
+    }
+    document.querySelector("#list tbody").replaceChildren(body);
+    $("found").textContent = order.length === N ? many(N, data.noun) : `${order.length.toLocaleString("en")} of ${many(N, data.noun)}`;
+    $("page").textContent = `Page ${page + 1} of ${nPages}`;
+    $("back").disabled = page === 0;
+    $("next").disabled = page >= nPages - 1;
+    $("pages").hidden = nPages === 1;
+  }
+  function turn(by) {
+    page += by;
+    show();
+  }
+
+  // ---- the map
+
+  const chart = $("chart"), onMap = rows.assigned && !data.labelled ? rows.assigned : rows.cluster;
+  let hovered = -1, dots = null, byPlace = null;
+  const SHAPES = [
+    (c, r) => c.arc(0, 0, r, 0, 7),
+    (c, r) => c.rect(-0.88 * r, -0.88 * r, 1.76 * r, 1.76 * r),
+    (c, r) => polygon(c, r * 1.2, [[0, -1], [0.95, 0.75], [-0.95, 0.75]]),
+    (c, r) => polygon(c, r * 1.2, [[0, -1], [1, 0], [0, 1], [-1, 0]]),
+    (c, r) => polygon(c, r * 1.2, [[0, 1], [0.95, -0.75], [-0.95, -0.75]]),
+    (c, r) => polygon(c, r * 1.1, [[-0.35, -1], [0.35, -1], [0.35, -0.35], [1, -0.35], [1, 0.35], [0.35, 0.35], [0.35, 1], [-0.35, 1], [-0.35, 0.35], [-1, 0.35], [-1, -0.35], [-0.35, -0.35]]),
+    (c, r) => polygon(c, r * 1.1, [[0, -1], [0.95, -0.31], [0.59, 0.81], [-0.59, 0.81], [-0.95, -0.31]]),
+    (c, r) => polygon(c, r * 1.3, [[0, -1], [0.27, -0.27], [1, 0], [0.27, 0.27], [0, 1], [-0.27, 0.27], [-1, 0], [-0.27, -0.27]]),
+  ];
+  function polygon(c, r, points) {
+    points.forEach(([x, y], at) => (at ? c.lineTo(x * r, y * r) : c.moveTo(x * r, y * r)));
+    c.closePath();
+  }
+  function layOut() {
+    if (!rows.map) return;
+    const width = chart.clientWidth, [w, h] = data.map_size, margin = 26;
+    const height = Math.round(Math.min(Math.max((width - 2 * margin) * Math.max(h / (w || 1), 0.25) + 2 * margin, 240), Math.max(300, 0.62 * width), 620));
+    const ratio = devicePixelRatio || 1;
+    chart.width = width * ratio;
+    chart.height = height * ratio;
+    chart.style.height = `${height}px`;
+    const scale = Math.min((width - 2 * margin) / (w || 1), (height - 2 * margin) / (h || 1)) / 65535;
+    const left = (width - scale * w * 65535) / 2, top = (height - scale * h * 65535) / 2;
+    dots = new Float32Array(2 * N);
+    for (let i = 0; i < N; i++) {
+      dots[2 * i] = left + rows.map[2 * i] * scale;
+      dots[2 * i + 1] = height - top - rows.map[2 * i + 1] * scale;
+    }
+    byPlace = null;
+  }
+  function dot(c, i, r, colours) {
+    c.save();
+    c.translate(dots[2 * i], dots[2 * i + 1]);
+    const k = onMap[i];
+    c.beginPath();
+    SHAPES[(k + Math.floor(k / N_LOOKS)) % N_LOOKS](c, r);
+    c.fillStyle = colours.fills[k % N_LOOKS];
+    c.fill();
+    if (isNear(i)) {
+      c.lineWidth = 1.6;
+      c.strokeStyle = colours.ink;
+      c.stroke();
+    }
+    c.restore();
+  }
+  function drawMap() {
+    if (!N || !rows.map || !dots) return;
+    const style = getComputedStyle(document.documentElement), read = (name) => style.getPropertyValue(name).trim();
+    const colours = { ink: read("--ink"), paper: read("--paper"), fills: Array.from({ length: N_LOOKS }, (_, c) => read(`--c${c}`)) };
+    const c = chart.getContext("2d"), ratio = devicePixelRatio || 1, r = N > 2000 ? 2.6 : N > 400 ? 3.4 : 4.6;
+    c.setTransform(ratio, 0, 0, ratio, 0, 0);
+    c.clearRect(0, 0, chart.width, chart.height);
+    c.globalAlpha = N > 1000 ? 0.75 : 0.9;
+    for (let i = 0; i < N; i++) dot(c, i, r, colours);
+    c.globalAlpha = 1;
+    labels(c, colours);
+    for (const i of [opened, hovered]) {
+      if (i < 0) continue;
+      dot(c, i, r * 1.6, colours);
+      c.beginPath();
+      c.arc(dots[2 * i], dots[2 * i + 1], r * 2.4, 0, 7);
+      c.lineWidth = 2;
+      c.strokeStyle = colours.ink;
+      c.stroke();
+    }
+  }
+  function labels(c, colours) {
+    const sums = Array.from({ length: K }, () => [0, 0, 0]);
+    for (let i = 0; i < N; i++) {
+      const sum = sums[onMap[i]];
+      sum[0] += dots[2 * i];
+      sum[1] += dots[2 * i + 1];
+      sum[2]++;
+    }
+    c.font = "600 14px system-ui, sans-serif";
+    c.textAlign = "center";
+    c.textBaseline = "middle";
+    c.lineJoin = "round";
+    sums.forEach(([x, y, n], k) => {
+      if (!n || K > 40) return;
+      const name = data.names[k].length > 18 ? `${data.names[k].slice(0, 17)}\u2026` : data.names[k];
+      c.lineWidth = 4;
+      c.strokeStyle = colours.paper;
+      c.strokeText(name, x / n, y / n);
+      c.fillStyle = colours.ink;
+      c.fillText(name, x / n, y / n);
+    });
+  }
+  function nearest(event) {
+    const box = chart.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
+    let best = -1, least = 18 ** 2;
+    for (let i = 0; i < N; i++) {
+      const apart = (dots[2 * i] - x) ** 2 + (dots[2 * i + 1] - y) ** 2;
+      if (apart < least) [best, least] = [i, apart];
+    }
+    return best;
+  }
+  function hover(i) {
+    if (i === hovered) return;
+    hovered = i;
+    chart.style.cursor = i < 0 ? "" : "pointer";
+    const text = i < 0 ? "\u00A0" : `${data.noun[0].toUpperCase()}${data.noun.slice(1)} ${idOf(i)}: ${data.headings[rows.cluster[i]]}, evidence ${plain(rows.evidence[i])} against ${data.names[rows.competitor[i]]}${isNear(i) ? ", borderline" : ""}`;
+    $("map-said").textContent = text;
+    drawMap();
+  }
+  function walk(event) {
+    if (event.key === "Enter" && hovered >= 0) return go(hovered);
+    const step = { ArrowRight: 1, ArrowLeft: -1, ArrowUp: 1, ArrowDown: -1 }[event.key];
+    if (!step || !N) return undefined;
+    event.preventDefault();
+    const axis = event.key === "ArrowUp" || event.key === "ArrowDown" ? 1 : 0;
+    if (!byPlace) byPlace = [0, 1].map((a) => Array.from({ length: N }, (_, i) => i).sort((p, q) => rows.map[2 * p + a] - rows.map[2 * q + a]));
+    const line = byPlace[axis], at = hovered < 0 ? (step > 0 ? -1 : N) : line.indexOf(hovered);
+    return hover(line[Math.min(N - 1, Math.max(0, at + step))]);
+  }
+
+  // ---- who competes with whom
+
+  function tellPair(button) {
+    const g = Number(button.dataset.group), k = Number(button.dataset.pair), own = data.groups[g];
+    document.querySelectorAll(".matrix button").forEach((each) => each.setAttribute("aria-pressed", each === button));
+    const node = $("pair");
+    node.classList.remove("dim");
+    node.replaceChildren(...named(own), " against ", ...named(k), `: the strongest competitor of ${button.textContent} of its ${data.noun}s`);
+    const known = data.pairs;
+    if (known && known.evidence[g][k] !== null) node.append(`; mean evidence ${plain(known.evidence[g][k])}`);
+    const on = known ? known.on[g][k] : [];
+    if (on.length) node.append(", told apart by ");
+    on.forEach(([feature, relevance], at) => node.append(at ? ", " : "", bdi(known.names[feature]), ` (${signed(relevance, Math.abs(on[0][1]))})`));
+    node.append(".");
+  }
+
+  // ---- documents
+
+  function beginning(i) {
+    return Array.from(data.texts[i].slice(0, 200)).slice(0, 90).join("").replace(/\s+/g, " ");
+  }
+  function marks(i) {
+    const found = [];
+    for (let at = rows.ends[i]; at < rows.ends[i + 1]; at++) {
+      found.push({ start: rows.start[at], stop: rows.start[at] + rows.length[at], relevance: half(rows.relevance[at]) * rows.scale[i] });
+    }
+    return found;
+  }
+  function documentView(i) {
+    const text = Array.from(data.texts[i]), found = marks(i), words = new Map(); // by code points, as they were counted
+    const largest = Math.max(0, ...found.map((mark) => Math.abs(mark.relevance) || 0));
+    const box = make("div", { class: "text", dir: "auto" });
+    let end = 0;
+    for (const mark of found) {
+      const word = text.slice(mark.start, mark.stop).join("");
+      box.append(text.slice(end, mark.start).join(""), tinted(word, mark.relevance, largest));
+      end = mark.stop;
+      if (Number.isNaN(mark.relevance)) continue;
+      const key = word.toLowerCase(), known = words.get(key) || { name: key, value: "", relevance: 0 };
+      known.relevance += mark.relevance;
+      words.set(key, known);
+    }
+    box.append(text.slice(end).join(""));
+    const strongest = [...words.values()].sort((a, b) => Math.abs(b.relevance) - Math.abs(a.relevance)), shown = strongest.slice(0, 8);
+    const sum = shown.reduce((total, each) => total + each.relevance, 0), isCut = data.cut.includes(i);
+    const residual = rows.residual ? rows.residual[i] : 0, nLeft = strongest.length - shown.length;
+    const all = closed(shown, i, sum, nLeft + (isCut ? 1 : 0), "word", residual);
+    const rest = all.find((line) => line.name.includes("more word"));
+    if (rest && isCut) rest.name = "all other words";
+    const parts = [box, waterfall(all, rows.evidence[i], "Word")];
+    if (isCut) parts.splice(1, 0, make("p", { class: "dim" }, "The document goes on."));
+    return parts;
+  }
+  function tinted(word, relevance, largest) {
+    if (Number.isNaN(relevance)) return make("span", { class: "u", title: "not known to the model" }, word);
+    const strength = largest > 0 ? Math.abs(relevance) / largest : 0;
+    if (strength < 0.03) return word;
+    const node = make("b", { class: relevance >= 0 ? "p" : "n", title: signed(relevance, largest) }, word);
+    node.style.setProperty("--a", strength.toFixed(2));
+    return node;
+  }
+
+  // ---- images
+
+  function picture(name, i, paint) {
+    const [, height, width] = shape(name), canvas = make("canvas", { width, height });
+    const c = canvas.getContext("2d"), image = c.createImageData(width, height), size = width * height;
+    for (let at = 0; at < size; at++) image.data.set(paint(i * size + at), 4 * at);
+    c.putImageData(image, 0, 0);
+    return canvas;
+  }
+  const photo = (i) => picture("picture", i, shape("picture").length === 4 ? (at) => [rows.picture[3 * at], rows.picture[3 * at + 1], rows.picture[3 * at + 2], 255] : (at) => [rows.picture[at], rows.picture[at], rows.picture[at], 255]);
+  const heat = (i) => picture("heat", i, (at) => {
+    const part = rows.heat[at] / 127, far = part >= 0 ? [30, 110, 220] : [230, 110, 0], size = Math.abs(part);
+    return [...far.map((v) => 255 + (v - 255) * size), 255];
+  });
+  function framed(canvas, text, width) {
+    canvas.style.width = `${width}px`;
+    canvas.setAttribute("role", "img");
+    canvas.setAttribute("aria-label", text);
+    return canvas;
+  }
+  function imageView(i) {
+    const id = idOf(i), parts = [], width = Math.min(220, Math.max(120, $("row").clientWidth / 2 - 24));
+    if (rows.picture) parts.push(make("figure", {}, framed(photo(i), `${data.noun} ${id}`, width), make("figcaption", {}, "as it was given")));
+    parts.push(make("figure", {}, framed(heat(i), `heat map of ${data.noun} ${id}`, width), make("figcaption", {}, "blue speaks for the cluster, orange against")));
+    const residual = rows.residual ? rows.residual[i] : 0;
+    const found = [
+      { name: "all that speaks for it", value: "", relevance: rows.speaks_for[i] },
+      { name: "all that speaks against it", value: "", relevance: rows.speaks_against[i] },
+    ];
+    return [make("div", { class: "figures" }, ...parts), waterfall(closed(found, i, 0, 0, "pixel", residual), rows.evidence[i], "Pixels")];
+  }
+  function thumbnails() {
+    for (const box of document.querySelectorAll(".pictures")) {
+      for (const position of box.dataset.rows.split(" ").filter(Boolean)) {
+        const i = placeOf(Number(position));
+        if (i === undefined) continue;
+        const link = make("a", { href: `#row-${position}` });
+        for (const canvas of rows.picture ? [photo(i), heat(i)] : [heat(i)]) link.append(framed(canvas, `${data.noun} ${idOf(i)}`, 64));
+        box.append(link);
+      }
+    }
+  }
+
+  // ---- start
+
+  heads();
+  if (N) {
+    list();
+    if (rows.map) {
+      const parts = data.map_explained.map((part) => `${Math.round(100 * part)}%`);
+      $("map-note").textContent = `The first two principal components of ${data.map_of}; they show ${parts[0]} and ${parts[1]} of the variance. What lies close together here may differ in what is not shown.`;
+      layOut();
+      drawMap();
+    }
+    if (data.kind === "images") thumbnails();
+  }
+  $("controls").addEventListener("submit", (event) => event.preventDefault());
+  for (const [id, kind] of [["search", "input"], ["only", "change"], ["near", "change"]]) {
+    $(id).addEventListener(kind, () => {
+      page = 0;
+      list();
+    });
+  }
+  $("back").addEventListener("click", () => turn(-1));
+  $("next").addEventListener("click", () => turn(1));
+  chart.addEventListener("mousemove", (event) => hover(nearest(event)));
+  chart.addEventListener("mouseleave", () => hover(-1));
+  chart.addEventListener("click", (event) => {
+    const i = nearest(event);
+    if (i >= 0) go(i);
+  });
+  chart.addEventListener("keydown", walk);
+  for (const button of document.querySelectorAll(".matrix button")) button.addEventListener("click", () => tellPair(button));
+  addEventListener("hashchange", () => follow("auto"));
+  const again = () => {
+    layOut();
+    drawMap();
+  };
+  let width = chart.clientWidth;
+  addEventListener("resize", () => {
+    if (chart.clientWidth === width) return;
+    width = chart.clientWidth;
+    again();
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawMap);
+  addEventListener("beforeprint", () => {
+    document.documentElement.classList.add("printing"); // paper is white
+    for (const each of document.querySelectorAll("details:not(.how)")) each.open = true;
+    again();
+  });
+  addEventListener("afterprint", () => {
+    document.documentElement.classList.remove("printing");
+    again();
+  });
+  follow("instant");
+})();

@@ -1,0 +1,92 @@
+"""From the contents to a page that needs nothing else: no network, no other file.
+
+Nothing of the data can become markup or code. The template escapes all that it is given; what the script
+reads is JSON, in which no character is left that ends an element; and the page's own policy lets no other
+script run and nothing be fetched.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from whycluster.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+_JOINTS = re.compile(r"(?<=[_/.\-])")
+_ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+
+
+def render(template: Template, context: dict[str, Any], data: dict[str, Any]) -> str:
+    """The page.
+
+    Parameters
+    ----------
+    template : what `open_template` gives
+    context : what the template shows
+    data : what the script reads
+    """
+    from markupsafe import Markup
+
+    style, script = _read("page.css"), _read("page.js")
+    return template.render(
+        **context,
+        style=Markup(style),
+        script=Markup(script),
+        data=Markup(as_json(data)),
+        policy="; ".join(
+            [
+                "default-src 'none'",
+                "style-src 'unsafe-inline'",
+                f"script-src '{_hash(script)}'",
+                "base-uri 'none'",
+                "form-action 'none'",
+            ]
+        ),
+    )
+
+
+def as_json(data: Any) -> str:
+    """JSON that can stand inside an element for scripts, whatever texts are in it."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for character, escaped in _ESCAPED.items():
+        text = text.replace(character, escaped)
+    return text
+
+
+def _breakable(name: str) -> Any:
+    """A name that may go on in the next line where its parts meet; as markup, its parts escaped."""
+    from markupsafe import Markup
+
+    return Markup("<wbr>").join(_JOINTS.split(name))
+
+
+def _hash(script: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _read(name: str) -> str:
+    return files("whycluster.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def open_template() -> Template:
+    """The template; raise if what reads it is not installed."""
+    try:
+        from jinja2 import Environment, StrictUndefined
+    except ImportError as error:
+        raise MissingDependencyError('a report needs jinja2: pip install "whycluster[report]"') from error
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["breakable"] = _breakable
+    return environment.from_string(_read("page.html.j2"))

@@ -1,0 +1,110 @@
+"""What a report packs, for all numbers and texts."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from whycluster.arrays import Codes, Floats
+from whycluster.report.contents import shown
+from whycluster.report.packing import coding_of, encode, halves
+from whycluster.report.page import as_json
+from whycluster.report.rows import strongest
+from whycluster.report.sampling import choose_rows
+
+FINITE = st.floats(-1e300, 1e300)
+SCALED = st.floats(-1e6, 1e6, allow_subnormal=False)
+
+
+@given(hnp.arrays(np.float64, st.integers(1, 30), elements=st.one_of(FINITE, st.just(np.nan))))
+def test_values_are_missing_or_near(values: Floats) -> None:
+    coding = coding_of(values)
+    code = encode(values, coding)
+    assert code.dtype == np.uint16
+    if coding.step == 0.0:
+        found = coding.low * code.view(np.float16).astype(np.float64)
+    else:
+        found = np.where(code == 65535, np.nan, coding.low + code * coding.step)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(values))
+    there = ~np.isnan(values)
+    if coding.exact:
+        np.testing.assert_array_equal(found[there], values[there])
+    largest = np.abs(values[there]).max(initial=0.0)
+    spread = np.median(np.abs(values[there] - np.median(values[there]))) if there.any() else 0.0
+    error = np.abs(found - values)[there]
+    allowed = 1e-3 * np.abs(values[there]) + 1e-4 * spread + 1e-9 * largest + 1e-307  # the least numbers
+    assert (error <= allowed).all()
+
+
+@given(hnp.arrays(np.float64, st.tuples(st.integers(1, 8), st.integers(1, 5)), elements=SCALED))
+def test_halves_keep_three_digits(values: Floats) -> None:
+    scale, numbers = halves(values)
+    assert np.isfinite(numbers).all()
+    found = numbers.astype(np.float64) * scale.astype(np.float64)[:, None]
+    largest = np.abs(values).max(axis=1, keepdims=True)
+    assert (np.abs(found - values) <= 6e-4 * np.abs(values) + 2e-9 * largest).all()
+
+
+@given(
+    st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8)
+)
+def test_texts_come_back_and_end_no_element(data: object) -> None:
+    text = as_json(data)
+    assert json.loads(text) == data
+    assert not set("<>&\u2028\u2029") & set(text)
+
+
+@given(st.text())
+def test_names_are_one_line_that_is_seen(name: str) -> None:
+    text = shown(name)
+    assert text.isprintable()
+    assert len(text) <= 80
+    text.encode()  # no half of a character
+
+
+class _Scripts(HTMLParser):
+    count = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
+        self.count += tag == "script"
+
+
+@given(st.text(alphabet="<>/script!-&\"' \n=xo", max_size=40))
+def test_nothing_breaks_out_of_an_element_for_data(text: str) -> None:
+    parser = _Scripts()
+    parser.feed(f'<script type="application/json">{as_json([text])}</script><p>')
+    assert parser.count == 1
+
+
+@given(
+    hnp.arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(1, 9)), elements=SCALED),
+    st.integers(1, 9),
+)
+def test_the_strongest_are_those_of_a_stable_order(values: Floats, n: int) -> None:
+    n = min(n, values.shape[1])
+    found = np.abs(np.take_along_axis(values, strongest(values, n), axis=1))
+    expected = -np.sort(-np.abs(values), axis=1)[:, :n]
+    np.testing.assert_array_equal(found, expected)
+
+
+@given(
+    hnp.arrays(np.intp, st.integers(1, 60), elements=st.integers(0, 5)),
+    st.integers(1, 70),
+    st.lists(st.integers(0, 10**6), max_size=6),
+    st.integers(0, 3),
+)
+def test_chosen_rows(cluster: Codes, n_rows: int, wanted: list[int], seed: int) -> None:
+    positions = np.array([row % len(cluster) for row in wanted], dtype=np.intp)
+    rows = choose_rows(cluster, positions, n_rows, seed)
+    assert len(rows) == min(n_rows, len(cluster))
+    assert (np.diff(rows) > 0).all()
+    n_clusters = len(set(cluster.tolist()))
+    if n_rows >= n_clusters:
+        assert len(set(cluster[rows].tolist())) == n_clusters
+    if n_rows >= n_clusters + len(set(positions.tolist())):
+        assert set(positions.tolist()) <= set(rows.tolist())
