@@ -14,7 +14,7 @@ import polars as pl
 from benchmarks.measure import side_by_side, write
 
 N_ROWS, N_COLUMNS, K = 1_000_000, 20, 8
-REPEATS = 3
+REPEATS = 5
 
 WITHOUT = """
 import polars as pl
