@@ -135,8 +135,9 @@ def rivalry(exp: Claims) -> Rivalry:
     if rows.size:
         table = exp[rows]._unchanged("rivalry")
         evidence = _means(passes.contrasts(exp._energy, table, own), group, len(codes))
+        energy = passes.informed(exp._energy, exp._table)  # by all rows, whichever are asked about
         for k in range(len(exp.labels) if isinstance(exp, Explanation) else 0):
-            found = passes.attribute(exp._energy, table, Question(own, np.full(len(rows), k)))
+            found = passes.attribute(energy, table, Question(own, np.full(len(rows), k)))
             feature[:, k], relevance[:, k] = _telling(_means(found.relevance, group, len(codes)))
     return Rivalry(
         clusters=exp.labels[codes],
