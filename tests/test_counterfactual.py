@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -572,6 +573,12 @@ feature  value  becomes  size
 -------  -----  -------  ----
 age         20     41.5  21.5"""
     )
+
+
+def test_noise_is_no_cluster_to_be_in() -> None:
+    to, own = replace(small(), to="noise").tell(), replace(small(), cluster="noise").tell()
+    assert to.startswith("Row ann is in cluster 0. The smallest change that moves it to noise, of size 21.5:")
+    assert own.startswith("Row ann is noise. The smallest change that moves it to cluster 1, of size 21.5:")
 
 
 def test_text_says_what_lies_outside_the_data_and_what_is_left(exp: wc.Explanation) -> None:

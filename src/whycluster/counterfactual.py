@@ -24,6 +24,7 @@ from whycluster.arrays import Codes, Floats, is_real
 from whycluster.energies import Energy
 from whycluster.errors import InvalidInputError
 from whycluster.frames import as_column, build_frame
+from whycluster.labels import cluster_name, is_noise
 from whycluster.planes import PlaneModel, Planes, least_step, least_steps_along
 from whycluster.table import Table, is_missing, shown, to_days
 
@@ -123,9 +124,10 @@ class Counterfactual:
 
     def tell(self, n_features: int = 6) -> str:
         """The largest changes, and the features of which one alone is enough, as text."""
-        name, cluster, to = (console.clean(str(label)) for label in (self._name, self.cluster, self.to))
+        name, to = console.clean(str(self._name)), cluster_name(self.to)
+        place = "in " * (not is_noise(self.cluster)) + cluster_name(self.cluster)
         parts = [
-            f"Row {name} is in cluster {cluster}. " + self._tell_all(to, n_features),
+            f"Row {name} is {place}. " + self._tell_all(to, n_features),
             self._tell_single(to, n_features),
         ]
         if self.held:
@@ -143,7 +145,7 @@ class Counterfactual:
 
     def _tell_all(self, to: str, n_features: int) -> str:
         if not self.found:
-            return f"No change of the features that may change moves it to cluster {to}."
+            return f"No change of the features that may change moves it to {to}."
         changed = [i for i in self._largest_first().tolist() if self.change[i]]
         largest = float(self.size.max())
         lines = [
@@ -159,7 +161,7 @@ class Counterfactual:
         ]
         left = len(changed) - len(lines)
         return (
-            f"The smallest change that moves it to cluster {to}, of size {self.distance:.3g}:\n"
+            f"The smallest change that moves it to {to}, of size {self.distance:.3g}:\n"
             + console.table(["feature", "value", "becomes", "change", "", ""], lines, align="<>>><<")
             + f"\n{left} more feature{'s' * (left != 1)} by less" * bool(left)
         )
@@ -168,7 +170,7 @@ class Counterfactual:
         order = np.argsort(self.single_distance, kind="stable")
         enough = [i for i in order.tolist() if np.isfinite(self.single_distance[i])]
         if not enough:
-            return f"No feature alone moves it to cluster {to}."
+            return f"No feature alone moves it to {to}."
         lines = [
             [
                 str(self.feature_names[i]),

@@ -20,7 +20,7 @@ from whycluster.energies import Energy
 from whycluster.errors import InvalidInputError, MissingDependencyError
 from whycluster.fidelity import Fidelity
 from whycluster.frames import as_column, build_frame, unique_name
-from whycluster.labels import NOISE, Labels
+from whycluster.labels import NOISE, Labels, is_noise
 from whycluster.lines import Line, bars, rest
 from whycluster.passes import Attribution, Question
 from whycluster.propagate import CONTRAST
@@ -575,7 +575,7 @@ def _positions(rows: Any, n_rows: int) -> Codes:
 
 def _place(label: Any, where: str) -> str:
     """Where a row is: noise is no place to be in."""
-    return NOISE if isinstance(label, str) and label == NOISE else f"{where} {console.clean(str(label))}"
+    return NOISE if is_noise(label) else f"{where} {console.clean(str(label))}"
 
 
 def _largest(values: NDArray[Any], n: int) -> NDArray[np.intp]:

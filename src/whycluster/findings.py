@@ -19,7 +19,7 @@ from whycluster.arrays import Codes, Floats
 from whycluster.columns import Column, like_days, like_identifier
 from whycluster.explanation import Claims, Explanation
 from whycluster.fidelity import LOW, Fidelity
-from whycluster.labels import NOISE
+from whycluster.labels import NOISE, cluster_name, is_noise
 from whycluster.passes import Question
 from whycluster.summary import MISSING, Summary
 from whycluster.table import Table
@@ -197,7 +197,7 @@ def sentences(exp: Explanation | TextExplanation, summary: Summary | TextSummary
     said = []
     for group, label in enumerate(found.clusters.tolist()):
         text = _words(found, group) if isinstance(found, TextSummary) else _features(found, group)
-        rivals = "" if _is_noise(label) else _rivals(shares[group], exp.labels)
+        rivals = "" if is_noise(label) else _rivals(shares[group], exp.labels)
         said.append(text + f"; {rivals}" * bool(rivals) + ".")
     return said
 
@@ -206,7 +206,7 @@ def _features(summary: Summary, group: int) -> str:
     """The features that carry a cluster, by their direction."""
     columns = _strongest(summary.share[group])
     names = [_item(summary.feature_names[i]) for i in columns]
-    if _is_noise(summary.clusters.tolist()[group]):
+    if is_noise(summary.clusters.tolist()[group]):
         return "Far from all clusters" + f", mostly in {_listed(names)}" * bool(names)
     if not names:
         return "No feature sets it apart"
@@ -236,7 +236,7 @@ def _words(summary: TextSummary, group: int) -> str:
     if not len(lines):
         return "No known word sets it apart"
     text = _listed([_item(summary.word[line]) for line in lines])
-    return f"Far from all clusters, mostly by {text}" if _is_noise(summary.clusters[group]) else text
+    return f"Far from all clusters, mostly by {text}" if is_noise(summary.clusters[group]) else text
 
 
 def _strongest(share: Floats) -> list[int]:
@@ -457,10 +457,6 @@ def _left_out(left_out: Mapping[Any, str]) -> list[Caution]:
     return [Caution("left out", text, feature=next(iter(left_out)) if one else None)]
 
 
-def _is_noise(label: Any) -> bool:
-    return isinstance(label, str) and label == NOISE
-
-
 def _name(name: Hashable) -> str:
     """A name as the user had it, on one line and of readable length; what is blank is quoted."""
     text = str(name)
@@ -474,13 +470,13 @@ def _item(name: Hashable) -> str:
 
 
 def _cluster(label: Any) -> str:
-    return NOISE if _is_noise(label) else f"cluster {_name(label)}"
+    return cluster_name(label, _name(label))
 
 
 def _clusters(labels: Iterable[Any]) -> str:
     """Several clusters by their labels: clusters 1, 2 and noise."""
     listed = list(labels)
-    named = [_name(label) for label in listed if not _is_noise(label)]
+    named = [_name(label) for label in listed if not is_noise(label)]
     text = [f"cluster{'s' * (len(named) > 1)} {_some(named)}"] if named else []
     return _listed(text + [NOISE] * (len(named) < len(listed)))
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from whycluster import console
 from whycluster.arrays import Codes, Floats
 from whycluster.frames import as_column, build_frame
-from whycluster.labels import NOISE
+from whycluster.labels import is_noise
 from whycluster.lines import Line, rest
 from whycluster.table import ArrayTable, Table
 
@@ -193,7 +193,7 @@ def summarize(
     chosen = n_explained > 0
     inside, outside = moved + reference, _outside(moved, count) + reference
     direction: NDArray[Any] = _directions(moved, count)
-    direction[[isinstance(name, str) and name == NOISE for name in labels[present].tolist()]] = "far"
+    direction[[is_noise(label) for label in labels[present].tolist()]] = "far"
     if table.categories:
         direction = direction.astype(object)  # text of any length
         for column, frequency in _frequencies(table, group, len(size)).items():

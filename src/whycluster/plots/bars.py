@@ -12,7 +12,7 @@ from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
 from whycluster.lines import Line
 from whycluster.plots import style
-from whycluster.plots.kinds import Averages, Explained, check, cluster_name, code_of, counted, refuse
+from whycluster.plots.kinds import Averages, Explained, check, code_of, counted, refuse, short_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,7 +105,7 @@ def clusters(
         draw_bars(panel, shown, range(len(shown)), form, rest=False)
         style.name_ticks(panel.yaxis, label_lines(shown, ", "))
         size = counted(int(summary.size[group]), exp._noun.lower())
-        style.title(panel, f"{cluster_name(summary.clusters[group])} ({size})")
+        style.title(panel, f"{short_name(summary.clusters[group])} ({size})")
         fit(panel, shares)  # one scale for all
         panel.set_ylim(n_lines - 0.4, -0.6)
         panel.locator_params(axis="x", nbins=6)

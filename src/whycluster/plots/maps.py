@@ -8,8 +8,9 @@ import numpy as np
 
 from whycluster.arrays import Floats
 from whycluster.errors import InvalidInputError
+from whycluster.labels import is_noise
 from whycluster.plots import style
-from whycluster.plots.kinds import Explained, check, cluster_name, counted, is_noise
+from whycluster.plots.kinds import Explained, check, counted, short_name
 from whycluster.projection import project
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def _draw_points(ax: Axes, exp: Explained, place: Floats, drawn: Any, near: Any)
         label = exp.labels[code]
         colour, marker = style.cluster_style(code, is_noise(label))
         at = place[codes == code]
-        name = f"{cluster_name(label)} ({(exp._cluster == code).sum():,})"
+        name = f"{short_name(label)} ({(exp._cluster == code).sum():,})"
         edge: dict[str, Any] = {} if marker == "x" else {"edgecolors": "white", "linewidths": 0.4}
         ax.scatter(
             at[:, 0], at[:, 1], s=size, c=colour, marker=marker, label=name, alpha=0.85, zorder=2, **edge

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from whycluster.deep.heatmaps import draw_grid, draw_heatmap
 from whycluster.deep.images import pictures
 from whycluster.errors import InvalidInputError
+from whycluster.labels import cluster_name
 from whycluster.plots.accessor import Plots
 from whycluster.plots.kinds import check
 from whycluster.plots.style import check_axes
@@ -62,7 +63,9 @@ def grid_of(exp: Any, rows: int | Sequence[int], split: bool, where: str, **opti
     """The whole figure."""
     some = _some(exp, rows, where)
     places = range(len(some)) if some._rows is None else some._rows
-    options.setdefault("names", [f"{i}: cluster {c}" for i, c in zip(places, some.cluster, strict=True)])
+    options.setdefault(
+        "names", [f"{i}: {cluster_name(c)}" for i, c in zip(places, some.cluster, strict=True)]
+    )
     options.setdefault("images", pictures(some.data))
     maps = some.heatmaps[:, None]
     if split:

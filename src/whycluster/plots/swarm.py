@@ -12,7 +12,7 @@ from whycluster.arrays import Floats
 from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
 from whycluster.plots import style
-from whycluster.plots.kinds import Tabular, check, cluster_name, code_of, counted
+from whycluster.plots.kinds import Tabular, check, code_of, counted, short_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,7 +58,7 @@ def beeswarm(exp: Tabular, cluster: Any = None, n_features: int = 12, ax: Axes |
     style.name_ticks(ax.yaxis, style.cut_all(names))
     ax.set_ylim(len(columns) - 0.4, -0.6)
     _add_scale(ax, points)
-    of = "all clusters" if cluster is None else cluster_name(exp.labels[code_of(exp, cluster, where)])
+    of = "all clusters" if cluster is None else short_name(exp.labels[code_of(exp, cluster, where)])
     count = counted(len(rows), "row")
     count = f"{len(drawn):,} of {count}" if len(drawn) < len(rows) else count
     style.title(ax, f"what matters in {of} ({count})")

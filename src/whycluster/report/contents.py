@@ -30,7 +30,7 @@ from whycluster.energies import (
 from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
 from whycluster.explanation import BORDERLINE, Claims
-from whycluster.labels import NOISE, as_list
+from whycluster.labels import as_list, cluster_name
 from whycluster.propagate import CONTRAST
 from whycluster.report import drawing
 from whycluster.report.sampling import choose_rows
@@ -355,8 +355,8 @@ class Contents(ABC):
 
     def heading(self, code: int) -> str:
         """A cluster as a title."""
-        name = self.exp.labels[code]
-        return "Noise" if isinstance(name, str) and name == NOISE else f"Cluster {self.names[code]}"
+        name = cluster_name(self.exp.labels[code], self.names[code])
+        return name[0].upper() + name[1:]
 
     @cached_property
     def _reach(self) -> tuple[float, float]:
