@@ -21,7 +21,7 @@ from whycluster.explanation import Claims, Explanation
 from whycluster.fidelity import LOW, Fidelity
 from whycluster.labels import NOISE, cluster_name, is_noise
 from whycluster.passes import Question
-from whycluster.summary import MISSING, Summary
+from whycluster.summary import MISSING, Groups, Summary, group_members
 from whycluster.table import Table
 from whycluster.text.explanation import TextExplanation
 from whycluster.text.summary import TextSummary
@@ -86,14 +86,9 @@ class Rivalry:
     feature_names: list[Hashable]
 
 
-def members(exp: Claims) -> NDArray[np.bool_]:
-    """(n,) whether each row is explained for the cluster that it is in, and against another."""
-    return exp._members
-
-
-def groups(exp: Claims) -> Codes:
-    """(G,) the codes of the clusters that have members, in the order of the summary."""
-    return np.unique(exp._cluster[members(exp)])
+def groups(exp: Claims) -> Groups:
+    """The clusters that have members, in the order of the summary, and their competitors."""
+    return group_members(exp._cluster, exp._competitor, exp._members, len(exp.labels))
 
 
 def borderline(exp: Claims) -> NDArray[np.bool_]:
@@ -117,7 +112,7 @@ def borderline_rows(exp: Claims, cluster_code: int, n: int) -> Codes:
 
 
 def _members_of(exp: Claims, cluster_code: int) -> Codes:
-    return np.flatnonzero(members(exp) & (exp._cluster == cluster_code))
+    return np.flatnonzero(exp._members & (exp._cluster == cluster_code))
 
 
 def rivalry(exp: Claims) -> Rivalry:
@@ -127,7 +122,7 @@ def rivalry(exp: Claims) -> Rivalry:
     has as many, and evenly from all of its rows. One competitor is taken at a time, so that nothing of shape
     (rows, clusters, features) is made.
     """
-    codes, rows = groups(exp), _some_members(exp)
+    (codes, _, share), rows = groups(exp), _some_members(exp)
     own, group = exp._cluster[rows], np.searchsorted(codes, exp._cluster[rows])
     shape = (len(codes), len(exp.labels), N_TELLING)
     feature, relevance = np.full(shape, -1), np.full(shape, np.nan)
@@ -142,7 +137,7 @@ def rivalry(exp: Claims) -> Rivalry:
     return Rivalry(
         clusters=exp.labels[codes],
         labels=exp.labels,
-        share=_rival_shares(exp),
+        share=share,
         evidence=evidence,
         feature=feature,
         relevance=relevance,
@@ -161,7 +156,7 @@ def _telling(mean: Floats) -> tuple[Codes, Floats]:
 
 def _some_members(exp: Claims) -> Codes:
     """At most `MOST_ROWS` members, in order: of every cluster as many, evenly from its rows."""
-    codes = groups(exp)
+    codes = groups(exp).codes
     most = max(1, MOST_ROWS // max(1, len(codes)))
     parts = [np.empty(0, np.intp)]
     for code in codes:
@@ -178,14 +173,6 @@ def _means(values: NDArray[Any], group: Codes, n_groups: int) -> Floats:
     return np.asarray(np.add.reduceat(values[order].astype(np.float64), starts, axis=0) / size)
 
 
-def _rival_shares(exp: Claims) -> Floats:
-    """(G, K) part of the members of each cluster whose strongest competitor is k."""
-    codes, own, n = groups(exp), members(exp), len(exp.labels)
-    group = np.searchsorted(codes, exp._cluster[own])
-    count = np.bincount(group * n + exp._competitor[own], minlength=len(codes) * n).reshape(len(codes), n)
-    return np.asarray(count / count.sum(axis=1, keepdims=True))
-
-
 def sentences(exp: Explanation | TextExplanation, summary: Summary | TextSummary | None = None) -> list[str]:
     """Each cluster of the summary in one sentence: what carries it, and whom it is mostly up against.
 
@@ -193,7 +180,7 @@ def sentences(exp: Explanation | TextExplanation, summary: Summary | TextSummary
     of documents, words. Give the ``summary``, if it is there already.
     """
     found = exp.summary() if summary is None else summary
-    shares = _rival_shares(exp)
+    shares = groups(exp).rivals
     said = []
     for group, label in enumerate(found.clusters.tolist()):
         text = _words(found, group) if isinstance(found, TextSummary) else _features(found, group)
@@ -399,7 +386,7 @@ def _missing(summary: Summary) -> Iterator[Caution]:
 
 def _alike(exp: Claims) -> list[Caution]:
     """Pairs of clusters whose members have little evidence against each other, both ways."""
-    codes, rows, median = groups(exp), _some_members(exp), exp._median_evidence
+    codes, rows, median = groups(exp).codes, _some_members(exp), exp._median_evidence
     if len(codes) < 2 or median == 0.0:
         return []
     own = exp._cluster[rows]
@@ -431,7 +418,7 @@ def _alike(exp: Claims) -> list[Caution]:
 def _undecided(exp: Claims) -> Iterator[Caution]:
     """Clusters most of whose members are borderline."""
     near = borderline(exp)
-    for code in groups(exp):
+    for code in groups(exp).codes:
         own = near[_members_of(exp, code)]
         if own.mean() > _MOSTLY:
             label, n = exp.labels[code], len(own)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,6 +153,28 @@ class Summary:
         if self.direction[group, column] != MISSING and column in self._dates:
             return f"{np.datetime64(round(mean), 'D')}"
         return console.number(mean)
+
+
+class Groups(NamedTuple):
+    """The clusters that have members: rows that are explained for the cluster that they are in.
+
+    Attributes
+    ----------
+    codes : (G,) the clusters
+    size : (G,) how many members each has
+    rivals : (G, K) part of the members whose strongest competitor is k
+    """
+
+    codes: Codes
+    size: Codes
+    rivals: Floats
+
+
+def group_members(cluster: Codes, competitor: Codes, member: NDArray[np.bool_], n_clusters: int) -> Groups:
+    """The clusters of the rows that are members, (n,) codes, with their competitors."""
+    codes, group, size = np.unique(cluster[member], return_inverse=True, return_counts=True)
+    pairs = np.bincount(group * n_clusters + competitor[member], minlength=len(codes) * n_clusters)
+    return Groups(codes, size, pairs.reshape(len(codes), n_clusters) / size[:, None])
 
 
 def strongest_columns(share: Floats, n: int) -> Codes:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster import console, findings
-from whycluster.arrays import Codes, Floats
+from whycluster.arrays import Codes
 from whycluster.energies import (
     CosineEnergy,
     DiagonalGaussianEnergy,
@@ -34,6 +34,7 @@ from whycluster.labels import as_list, cluster_name
 from whycluster.propagate import CONTRAST
 from whycluster.report import drawing
 from whycluster.report.sampling import choose_rows
+from whycluster.summary import Groups
 
 _WHERE = "report"
 N_LOOKS = 8  # colours and shapes of clusters
@@ -95,21 +96,6 @@ class Options:
         if self.ids is not None and (not hasattr(self.ids, "__len__") or len(self.ids) != n):
             n_ids = len(self.ids) if hasattr(self.ids, "__len__") else f"a {type(self.ids).__name__}"
             raise InvalidInputError(f"{_WHERE}: ids must be one for each of the {n} rows; got {n_ids}.")
-
-
-class Groups(NamedTuple):
-    """The clusters that have members: rows that are explained for the cluster that they are in.
-
-    Attributes
-    ----------
-    member : (n,) whether a row is one
-    codes : (G,) the clusters
-    size : (G,) how many members each has
-    """
-
-    member: NDArray[np.bool_]
-    codes: Codes
-    size: Codes
 
 
 class Plan(NamedTuple):
@@ -205,9 +191,7 @@ class Contents(ABC):
     @cached_property
     def groups(self) -> Groups:
         """The clusters that have members."""
-        member = self.exp._members
-        codes, size = np.unique(self.exp._cluster[member], return_counts=True)
-        return Groups(member, codes, size)
+        return findings.groups(self.exp)
 
     @cached_property
     def names(self) -> list[str]:
@@ -298,7 +282,7 @@ class Contents(ABC):
             f"{some} {'are' if n > 1 else 'is'} borderline: the evidence for the cluster is at most a tenth "
             f"of the median, {number(self.median)}."
         ]
-        n_targets = int((~self.groups.member).sum())
+        n_targets = int((~exp._members).sum())
         if exp.fidelity is not None:
             fidelity = exp.fidelity
             lines.append(
@@ -329,7 +313,7 @@ class Contents(ABC):
         largest = int(groups.size.max(initial=1))
         cards = []
         for g, code in enumerate(groups.codes.tolist()):
-            own = evidence[groups.member & (self.exp._cluster == code)]
+            own = evidence[self.exp._members & (self.exp._cluster == code)]
             bins = np.histogram(np.clip(own, *reach), _BINS, reach)[0].astype(np.float64)
             typical, near = self.listed[g]
             card = {
@@ -361,7 +345,7 @@ class Contents(ABC):
     @cached_property
     def _reach(self) -> tuple[float, float]:
         """From where to where evidence is drawn: a few far off are drawn at the end."""
-        evidence = np.asarray(self.exp.evidence[self.groups.member], dtype=np.float64)
+        evidence = np.asarray(self.exp.evidence[self.exp._members], dtype=np.float64)
         if not evidence.size:
             return 0.0, 1.0
         low, high = min(0.0, float(np.quantile(evidence, 0.01))), float(np.quantile(evidence, 0.99))
@@ -382,19 +366,9 @@ class Contents(ABC):
         share = fidelity.cross_validated_per_cluster[found[0]] if found else np.nan
         return None if np.isnan(share) else f"{share:.0%}"
 
-    @cached_property
-    def rival_shares(self) -> Floats:
-        """(G, K) of the members of each cluster, the part whose strongest competitor is k."""
-        groups, exp = self.groups, self.exp
-        place = np.searchsorted(groups.codes, exp._cluster[groups.member])
-        pairs = place * len(exp.labels) + exp._competitor[groups.member]
-        shape = (len(groups.codes), len(exp.labels))
-        counts = np.bincount(pairs, minlength=shape[0] * shape[1]).reshape(shape)
-        return np.asarray(counts / np.maximum(1, groups.size)[:, None])
-
     def rivalry(self) -> dict[str, Any]:
         """Who competes with whom: of each cluster a line of shares, and its strongest rivals in words."""
-        shares = self.rival_shares
+        shares = self.groups.rivals
         lines = []
         for g, code in enumerate(self.groups.codes.tolist()):
             order = np.argsort(-shares[g], kind="stable")
@@ -406,7 +380,7 @@ class Contents(ABC):
         return {"lines": lines, "matrix": len(self.names) <= _FEW_CLUSTERS}
 
     def _rival(self, g: int, k: int) -> dict[str, Any]:
-        return {"name": self.names[k], "part": f"{self.rival_shares[g, k]:.0%}", "on": self.told_apart(g, k)}
+        return {"name": self.names[k], "part": f"{self.groups.rivals[g, k]:.0%}", "on": self.told_apart(g, k)}
 
     def pairs(self) -> dict[str, Any] | None:
         """What is known of each pair of clusters, if anything is."""

@@ -39,8 +39,8 @@ class DeepContents(Contents):
         """With whom each is mostly up against."""
         cards = super().clusters()
         for g, card in enumerate(cards):
-            first = int(self.rival_shares[g].argmax())
-            if self.rival_shares[g, first] > _MOST:
+            first = int(self.groups.rivals[g].argmax())
+            if self.groups.rivals[g, first] > _MOST:
                 card["sentence"] = (
                     f"Mostly against {self.heading(first)[0].lower()}{self.heading(first)[1:]}."
                 )
@@ -118,7 +118,7 @@ class UnitContents(DeepContents):
         """With the units of the largest share in each."""
         cards = super().clusters()
         for card in cards:
-            own = self.groups.member & (self.exp._cluster == card["code"])
+            own = self.exp._members & (self.exp._cluster == card["code"])
             mean = self.relevance[own].mean(axis=0, dtype=np.float64)
             share = mean / (np.abs(mean).sum() or 1.0)
             order = np.argsort(-np.abs(share), kind="stable")[:_UNITS_SHOWN].tolist()
