@@ -613,6 +613,13 @@ class TestFidelity:
             )
         ]
 
+    def test_thousands_are_set_apart(self) -> None:
+        given = np.repeat([0, 1], [1000, 2468])
+        foretold = np.where(np.arange(3468) % 2, given, 0)
+        fidelity = Fidelity.of(np.array([0, 1]), given, given, foretold)
+        (caution,) = found(replace(self.exp(1), fidelity=fidelity), "fidelity")
+        assert "Badly matched: cluster 1 (50.0% of 2,468 rows)." in caution.text
+
     def test_high(self) -> None:
         assert not found(self.exp(1), "fidelity")
 

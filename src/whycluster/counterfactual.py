@@ -163,7 +163,7 @@ class Counterfactual:
         return (
             f"The smallest change that moves it to {to}, of size {self.distance:.3g}:\n"
             + console.table(["feature", "value", "becomes", "change", "", ""], lines, align="<>>><<")
-            + f"\n{left} more feature{'s' * (left != 1)} by less" * bool(left)
+            + f"\n{console.count(left, 'more feature')} by less" * bool(left)
         )
 
     def _tell_single(self, to: str, n_features: int) -> str:
@@ -185,7 +185,7 @@ class Counterfactual:
         return (
             "One feature alone:\n"
             + console.table(["feature", "value", "becomes", "size", ""], lines, align="<>>><")
-            + f"\nor {left} other{'s' * (left != 1)}" * bool(left)
+            + f"\nor {console.count(left, 'other')}" * bool(left)
         )
 
 

@@ -267,7 +267,7 @@ def _unfaithful(fidelity: Fidelity) -> Iterator[Caution]:
     agreement = fidelity.cross_validated_per_cluster
     bad = [c for c in np.argsort(agreement, kind="stable") if fidelity.size[c] and agreement[c] < LOW]
     matched = [
-        f"{_cluster(fidelity.labels[c])} ({agreement[c]:.1%} of {_count(int(fidelity.size[c]), 'row')})"
+        f"{_cluster(fidelity.labels[c])} ({agreement[c]:.1%} of {console.count(fidelity.size[c], 'row')})"
         for c in bad
     ]
     labels = tuple(fidelity.labels[bad].tolist())
@@ -410,7 +410,7 @@ def _alike(exp: Claims) -> list[Caution]:
             )
         )
     if len(pairs) > _MOST_LISTED:
-        more = _count(len(pairs) - _MOST_LISTED, "more pair")
+        more = console.count(len(pairs) - _MOST_LISTED, "more pair")
         found[-1] = found[-1]._replace(text=f"{found[-1].text} The same holds for {more} of clusters.")
     return found
 
@@ -422,7 +422,7 @@ def _undecided(exp: Claims) -> Iterator[Caution]:
         own = near[_members_of(exp, code)]
         if own.mean() > _MOSTLY:
             label, n = exp.labels[code], len(own)
-            some = "its only" if n == 1 else f"{int(own.sum())} of its {n}"
+            some = "its only" if n == 1 else f"{int(own.sum()):,} of its {n:,}"
             yield Caution(
                 "borderline",
                 f"{_begin(_cluster(label))} is mostly borderline: {some} {_nouns(exp, n)} "
@@ -437,7 +437,7 @@ def _left_out(left_out: Mapping[Any, str]) -> list[Caution]:
     reasons = [f'"{_name(name)}" ({reason})' for name, reason in left_out.items()]
     one = len(reasons) == 1
     text = (
-        f"{_count(len(reasons), 'column')} {'was' if one else 'were'} left out, and the clusters know "
+        f"{console.count(len(reasons), 'column')} {'was' if one else 'were'} left out, and the clusters know "
         f"nothing of {'it' if one else 'them'}: {_some(reasons)}. Make sure that "
         f"{'it does' if one else 'none of them does'}{' not' * one} matter."
     )
@@ -487,10 +487,6 @@ def _begin(text: str) -> str:
 def _nouns(exp: Claims, n: int = 2) -> str:
     """What one or more rows are called."""
     return exp._noun.lower() + "s" * (n != 1)
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}{'s' * (n != 1)}"
 
 
 def _percent(part: float) -> str:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whycluster import console
 from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
 from whycluster.lines import Line
 from whycluster.plots import style
-from whycluster.plots.kinds import Averages, Explained, check, code_of, counted, refuse, short_name
+from whycluster.plots.kinds import Averages, Explained, check, code_of, refuse, short_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,7 +105,7 @@ def clusters(
     for panel, group, shown in zip(axes, groups, lines, strict=True):
         draw_bars(panel, shown, range(len(shown)), form, rest=False)
         style.name_ticks(panel.yaxis, label_lines(shown, ", "))
-        size = counted(int(summary.size[group]), exp._noun.lower())
+        size = console.count(int(summary.size[group]), exp._noun.lower())
         style.title(panel, f"{short_name(summary.clusters[group])} ({size})")
         fit(panel, shares)  # one scale for all
         panel.set_ylim(n_lines - 0.4, -0.6)

@@ -101,8 +101,3 @@ def label_names(labels: NDArray[Any]) -> list[str]:
 def short_name(label: Any) -> str:
     """A cluster in a title."""
     return cluster_name(label, cut(str(label)))
-
-
-def counted(n: int, noun: str) -> str:
-    """So many of them."""
-    return f"{n:,} {noun}{'s' * (n != 1)}"

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from whycluster import console
 from whycluster.arrays import Floats
 from whycluster.errors import InvalidInputError
 from whycluster.labels import is_noise
 from whycluster.plots import style
-from whycluster.plots.kinds import Explained, check, counted, short_name
+from whycluster.plots.kinds import Explained, check, short_name
 from whycluster.projection import project
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def draw_map(exp: Explained, ax: Axes | None = None) -> Axes:
     place, part, of = project(exp._energy, exp[drawn]._table)
     ax = style.open_axes(ax, where, 6.6, 4.8)
     _draw_points(ax, exp, place, drawn, near[drawn])
-    count = counted(len(exp), exp._noun.lower())
+    count = console.count(len(exp), exp._noun.lower())
     count = f"{len(drawn):,} of {count}" if len(drawn) < len(exp) else count
     style.title(ax, f"{count}: two principal components of {of}")
     for axis, number in zip((ax.xaxis, ax.yaxis), (0, 1), strict=True):

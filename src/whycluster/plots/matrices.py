@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from whycluster import console
 from whycluster.arrays import Floats
 from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
 from whycluster.plots import style
 from whycluster.plots.bars import summary_of
-from whycluster.plots.kinds import Explained, check, counted, label_names
+from whycluster.plots.kinds import Explained, check, label_names
 from whycluster.summary import group_members
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ def heatmap(exp: Explained, n_features: int = 20, ax: Axes | None = None) -> Axe
     _name(ax, labels, style.cut_all(names), "white")
     _write_numbers(ax, 100 * share.T, dark=_DARK * limit < share.T)
     style.title(ax, "what makes each cluster")
-    shown = "" if len(names) == n_all else f"\nthe strongest {len(names)} of {counted(n_all, summary._noun)}"
+    every = console.count(n_all, summary._noun)
+    shown = "" if len(names) == n_all else f"\nthe strongest {len(names)} of {every}"
     style.note(ax, f"cluster\n% of its relevance, {style.MINUS} speaks against it{shown}")
     return ax
 

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from whycluster import console
 from whycluster.arrays import Floats
 from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
 from whycluster.plots import style
-from whycluster.plots.kinds import Tabular, check, code_of, counted, short_name
+from whycluster.plots.kinds import Tabular, check, code_of, short_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,11 +60,11 @@ def beeswarm(exp: Tabular, cluster: Any = None, n_features: int = 12, ax: Axes |
     ax.set_ylim(len(columns) - 0.4, -0.6)
     _add_scale(ax, points)
     of = "all clusters" if cluster is None else short_name(exp.labels[code_of(exp, cluster, where)])
-    count = counted(len(rows), "row")
+    count = console.count(len(rows), "row")
     count = f"{len(drawn):,} of {count}" if len(drawn) < len(rows) else count
     style.title(ax, f"what matters in {of} ({count})")
     left = len(exp.feature_names) - len(columns)
-    more = f"; {left} weaker feature{'s' * (left != 1)} not shown" * bool(left)
+    more = f"; {console.count(left, 'weaker feature')} not shown" * bool(left)
     style.note(ax, f"relevance: + speaks for the row's cluster, {style.MINUS} against it{more}")
     return ax
 

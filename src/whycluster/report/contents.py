@@ -255,7 +255,7 @@ class Contents(ABC):
             return shown(self.options.title)
         if len(self.exp) == 1:
             return f"Why a {self.noun} is where it is"
-        return f"Why {count(len(self.exp), self.noun)} are where they are"
+        return f"Why {console.count(len(self.exp), self.noun)} are where they are"
 
     def facts(self) -> list[tuple[str, str]]:
         """What was clustered, as pairs of a name and what it is."""
@@ -277,7 +277,7 @@ class Contents(ABC):
         """How well it was clustered, in sentences."""
         exp = self.exp
         n = int(self.is_borderline.sum())
-        some = f"{count(n, self.noun)} ({n / len(exp):.1%})" if n else f"No {self.noun}"
+        some = f"{console.count(n, self.noun)} ({n / len(exp):.1%})" if n else f"No {self.noun}"
         lines = [
             f"{some} {'are' if n > 1 else 'is'} borderline: the evidence for the cluster is at most a tenth "
             f"of the median, {number(self.median)}."
@@ -292,13 +292,13 @@ class Contents(ABC):
             )
             if n_targets:
                 lines.append(
-                    f"{count(n_targets, self.noun)} that it puts elsewhere than the label says "
+                    f"{console.count(n_targets, self.noun)} that it puts elsewhere than the label says "
                     f"{'is' if n_targets == 1 else 'are'} not counted in the clusters below."
                 )
         elif n_targets:
             lines.append(
-                f"{count(n_targets, self.noun)} {'is' if n_targets == 1 else 'are'} explained for a cluster "
-                f"that the model does not give, and not counted in the clusters below."
+                f"{console.count(n_targets, self.noun)} {'is' if n_targets == 1 else 'are'} explained for a "
+                f"cluster that the model does not give, and not counted in the clusters below."
             )
         return lines
 
@@ -408,11 +408,6 @@ def signed(value: float) -> str:
 def percent(part: float, form: str = "+.0%") -> str:
     """A part with its sign."""
     return f"{part:{form}}".replace("-", "\u2212")
-
-
-def count(n: int, noun: str) -> str:
-    """A number of things: "1 row", "1,234 rows"."""
-    return f"{n:,} {noun}{'s' * (n != 1)}"
 
 
 def _kind(energy: Any) -> str:
