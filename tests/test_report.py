@@ -73,6 +73,14 @@ def test_why_not_has_the_numbers_of_contrasts(wines: wc.Explanation, tmp_path: P
         assert names[rows, place].tolist() == top.feature[rows].tolist()
 
 
+def test_features_of_equal_relevance_are_those_of_top(tmp_path: Path) -> None:
+    X = np.repeat(np.random.default_rng(0).normal(size=(30, 2)), 20, axis=1)  # each column 20 times
+    exp = wc.explain(KMeans(3, n_init=2, random_state=0).fit(X), X)
+    page = Page.of(exp, tmp_path)
+    names = np.array([feature["name"] for feature in page.data["features"]])
+    assert names[page.array("feature")].tolist() == exp.top(10).feature.tolist()
+
+
 @pytest.mark.parametrize(
     "model",
     [

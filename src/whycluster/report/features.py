@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster import findings
-from whycluster.arrays import Codes, Floats
+from whycluster.arrays import Codes, Floats, strongest
 from whycluster.explanation import Explanation
 from whycluster.report import drawing
 from whycluster.report.contents import Contents, Plan, number, percent, sentence, shown
 from whycluster.report.packing import codes, coding_of, encode, halves, number_categories, packed
-from whycluster.report.rows import claims, pack_rivals, strongest, told_apart
+from whycluster.report.rows import claims, pack_rivals, told_apart
 from whycluster.summary import MISSING, Summary
 from whycluster.table import Table, is_missing
 
@@ -69,7 +69,7 @@ class TableContents(Contents):
     def _defining(self, n: int) -> list[list[int]]:
         """(G) the features of the largest share, those that would show as 0 % left out."""
         share = self.summary.share
-        order = np.argsort(-np.abs(share), axis=1, kind="stable")[:, :n]
+        order = strongest(share, n)
         return [
             [i for rank, i in enumerate(row) if rank == 0 or abs(share[g, i]) >= _LEAST_SHARE]
             for g, row in enumerate(order.tolist())

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.arrays import Codes, Floats
+from whycluster.arrays import Codes, Floats, strongest
 from whycluster.deep.images import pictures
 from whycluster.frontends.deep.explanation import CHANNELS, DeepExplanation
 from whycluster.report import drawing
 from whycluster.report.contents import Contents, Plan, percent, shown
 from whycluster.report.packing import codes, floats, halves, packed
-from whycluster.report.rows import claims, pack_rivals, rivals, strongest
+from whycluster.report.rows import claims, pack_rivals, rivals
 
 _UNITS_SHOWN = 6  # of a cluster
 _MOST = 0.5  # of the members
@@ -121,7 +121,7 @@ class UnitContents(DeepContents):
             own = self.exp._members & (self.exp._cluster == card["code"])
             mean = self.relevance[own].mean(axis=0, dtype=np.float64)
             share = mean / (np.abs(mean).sum() or 1.0)
-            order = np.argsort(-np.abs(share), kind="stable")[:_UNITS_SHOWN].tolist()
+            order = strongest(share[None], _UNITS_SHOWN)[0].tolist()
             card["features"] = [self._feature(share, i) for i in order]
         return cards
 

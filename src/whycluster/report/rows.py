@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from whycluster import passes
-from whycluster.arrays import Codes, Floats
+from whycluster.arrays import Codes, Floats, strongest
 from whycluster.explanation import Claims
 from whycluster.passes import Question
 from whycluster.projection import project
@@ -120,17 +119,6 @@ def told_apart(exp: Claims, background: Any, n_rivals: int, n_apart: int) -> Aga
 def _fixed(values: Codes) -> Codes:
     """Read-only, as what a question says of the rows has to be."""
     return np.broadcast_to(values, values.shape)
-
-
-def strongest(relevance: NDArray[Any], n: int) -> Codes:
-    """Columns of the n values of largest size in each row, in descending order, (rows, n)."""
-    size = np.abs(relevance)
-    if n < size.shape[1]:
-        first = np.sort(np.argpartition(-size, n - 1, axis=1)[:, :n], axis=1)
-    else:
-        first = np.broadcast_to(np.arange(size.shape[1]), size.shape)
-    order = np.argsort(-np.take_along_axis(size, first, axis=1), axis=1, kind="stable")
-    return np.take_along_axis(first, order, axis=1)
 
 
 def pack_rivals(rival: Codes, evidence: Floats, n_clusters: int) -> dict[str, Any]:
