@@ -12,6 +12,11 @@ Codes: TypeAlias = NDArray[np.intp]
 """Clusters as 0..K-1, in the order of their energies."""
 
 
+def evenly(n: int, most: int) -> Codes:
+    """At most so many of n positions, evenly from the first to the last."""
+    return np.linspace(0, n - 1, min(n, most)).astype(np.intp)
+
+
 def strongest(values: NDArray[Any], n: int) -> Codes:
     """Columns of the n values of largest size in each row, in descending order, the first on a tie."""
     return np.argsort(-np.abs(values), axis=1, kind="stable")[:, :n]

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster import console
-from whycluster.arrays import Codes, Floats, is_real
+from whycluster.arrays import Codes, Floats, evenly, is_real
 from whycluster.energies import Energy
 from whycluster.errors import InvalidInputError
 from whycluster.frames import as_column, build_frame
@@ -562,7 +562,7 @@ def _values_to_try(subject: _Subject, table: Table, column: int) -> list[Any]:
     elif why in (_CATEGORY, _MISSING):
         values = table.categories.get(column, [])[:_MOST_TRIED]
     elif why == _BENT:
-        some = table.take(np.unique(np.linspace(0, table.n_rows - 1, _SAMPLE).astype(np.intp)))
+        some = table.take(evenly(table.n_rows, _SAMPLE))
         values = sorted({v for v in some.pick(np.full((some.n_rows, 1), column))[:, 0] if not is_missing(v)})
     return [value for value in values if is_missing(cell) or value != cell]
 

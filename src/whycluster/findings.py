@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster import console, passes
-from whycluster.arrays import Codes, Floats
+from whycluster.arrays import Codes, Floats, evenly
 from whycluster.columns import Column, like_days, like_identifier
 from whycluster.explanation import Claims, Explanation
 from whycluster.fidelity import LOW, Fidelity
@@ -161,7 +161,7 @@ def _some_members(exp: Claims) -> Codes:
     parts = [np.empty(0, np.intp)]
     for code in codes:
         own = _members_of(exp, code)
-        parts.append(own[np.linspace(0, len(own) - 1, min(most, len(own))).astype(np.intp)])
+        parts.append(own[evenly(len(own), most)])
     return np.sort(np.concatenate(parts))
 
 

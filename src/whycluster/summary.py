@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster import console
-from whycluster.arrays import Codes, Floats
+from whycluster.arrays import Codes, Floats, evenly
 from whycluster.frames import as_column, build_frame
 from whycluster.labels import is_noise
 from whycluster.lines import Line, rest
@@ -253,7 +253,7 @@ def _typical(table: Table, n_rows: int = 1001) -> Floats:
     """A point among the rows, (d,): the median of some of them, which no few rows far off can move."""
     if table.n_rows == 0:
         return np.zeros(table.n_features)
-    values = table.take(table.some(n_rows)).to_array()
+    values = table.take(evenly(table.n_rows, n_rows)).to_array()
     values[:, np.isnan(values).all(axis=0)] = 0.0  # nothing to take the median of
     return np.asarray(np.nanmedian(values, axis=0))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from whycluster import console
-from whycluster.arrays import Floats
+from whycluster.arrays import Floats, evenly
 from whycluster.errors import InvalidInputError
 from whycluster.labels import is_noise
 from whycluster.plots import style
@@ -44,7 +44,7 @@ def draw_map(exp: Explained, ax: Axes | None = None) -> Axes:
         raise InvalidInputError(f"{where}: exp must have a row; it has none.")
     exp._unchanged(where)
     near = exp._borderline
-    drawn = style.some_rows(len(exp), MOST_ROWS)
+    drawn = evenly(len(exp), MOST_ROWS)
     place, part, of = project(exp._energy, exp[drawn]._table)
     ax = style.open_axes(ax, where, 6.6, 4.8)
     _draw_points(ax, exp, place, drawn, near[drawn])

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from whycluster import console
 from whycluster.errors import InvalidInputError, MissingDependencyError
 
@@ -203,11 +201,6 @@ def cluster_style(code: int, is_noise: bool) -> tuple[str, str]:
     if is_noise:
         return GREY, "x"
     return CLUSTER_COLOURS[code % len(CLUSTER_COLOURS)], CLUSTER_MARKERS[code % len(CLUSTER_MARKERS)]
-
-
-def some_rows(n_rows: int, most: int) -> Any:
-    """Positions of at most so many rows, evenly over all."""
-    return np.unique(np.linspace(0, n_rows - 1, min(n_rows, most)).astype(np.intp))
 
 
 def _width(text: str) -> int:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from whycluster import console
-from whycluster.arrays import Floats
+from whycluster.arrays import Floats, evenly
 from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
 from whycluster.plots import style
@@ -51,7 +51,7 @@ def beeswarm(exp: Tabular, cluster: Any = None, n_features: int = 12, ax: Axes |
         raise InvalidInputError(f"{where}: exp must have a row{of}; it has none.")
     exp._unchanged(where)
     columns = np.argsort(-_mean_size(exp.relevance, rows), kind="stable")[: int(n_features)]
-    drawn = rows[style.some_rows(len(rows), MOST_ROWS)]
+    drawn = rows[evenly(len(rows), MOST_ROWS)]
     values = _values(exp, drawn, columns)
     ax = style.open_axes(ax, where, 7.0, 0.36 * max(4, len(columns)) + 1.1)
     points = _draw(ax, exp.relevance[np.ix_(drawn, columns)].astype(np.float64), values)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster import findings
-from whycluster.arrays import Codes, Floats, strongest
+from whycluster.arrays import Codes, Floats, evenly, strongest
 from whycluster.explanation import Explanation
 from whycluster.report import drawing
 from whycluster.report.contents import Contents, Plan, number, percent, sentence, shown
@@ -304,8 +304,7 @@ def _edges(table: Table, features: list[int]) -> dict[int, Floats]:
     """Where bins begin and end: between the outer hundredths, so that a few values far off do not matter."""
     if not features:
         return {}
-    some = np.linspace(0, table.n_rows - 1, min(_SAMPLED, table.n_rows)).astype(np.intp)
-    rows = np.unique(some)
+    rows = evenly(table.n_rows, _SAMPLED)
     columns = np.broadcast_to(np.array(features), (len(rows), len(features)))
     values = Table.pick(table.take(rows), columns)
     found = {}
