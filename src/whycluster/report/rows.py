@@ -12,7 +12,7 @@ from whycluster.arrays import Codes, Floats, strongest
 from whycluster.explanation import Claims
 from whycluster.passes import Question
 from whycluster.projection import project
-from whycluster.propagate import CONTRAST
+from whycluster.propagate import CONTRAST, bar_of
 from whycluster.report.contents import Contents
 from whycluster.report.packing import codes, floats, halves, packed
 
@@ -39,7 +39,7 @@ def claims(contents: Contents, chosen: Codes) -> dict[str, Any]:
     if (np.abs(residual) > _ROUNDING * np.abs(evidence)).any():
         found["residual"] = packed(floats(residual))
     if exp.threshold is not None:
-        found["bar"] = float(np.log1p(-exp.threshold) - np.log(exp.threshold))
+        found["bar"] = bar_of(exp.threshold)
     return found | _map(exp, some)
 
 
