@@ -30,14 +30,14 @@ from whycluster.energies import (
 from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
 from whycluster.explanation import BORDERLINE, Claims
-from whycluster.labels import as_list, cluster_name
+from whycluster.labels import as_list, cluster_name, is_noise
+from whycluster.looks import COLOURS, SHAPES, Look, look_of
 from whycluster.propagate import CONTRAST
 from whycluster.report import drawing
 from whycluster.report.sampling import choose_rows
 from whycluster.summary import Groups
 
 _WHERE = "report"
-N_LOOKS = 8  # colours and shapes of clusters
 _BINS = 24
 _LISTED = 5  # typical and borderline rows of a cluster
 _LEAST_SHARE = 0.005  # what would be shown as 0 %
@@ -152,7 +152,9 @@ class Contents(ABC):
             "rivalry": self.rivalry(),
             "names": self.names,
             "legend": np.unique(self.places).tolist(),
-            "n_looks": N_LOOKS,
+            "looks": self.looks,
+            "colours": COLOURS,
+            "shapes": SHAPES,
         }
 
     def shared(self) -> dict[str, Any]:
@@ -161,6 +163,7 @@ class Contents(ABC):
             "kind": self.kind,
             "noun": self.noun,
             "names": self.names,
+            "looks": self.looks,
             "headings": [self.heading(code) for code in range(len(self.names))],
             "groups": self.groups.codes.tolist(),
             "pairs": self.pairs() if len(self.names) <= _FEW_CLUSTERS else None,
@@ -197,6 +200,11 @@ class Contents(ABC):
     def names(self) -> list[str]:
         """(K,) what the clusters are called."""
         return [shown(label) for label in self.exp.labels.tolist()]
+
+    @cached_property
+    def looks(self) -> list[Look]:
+        """(K,) how the clusters look."""
+        return [look_of(code, is_noise(label)) for code, label in enumerate(self.exp.labels.tolist())]
 
     @property
     def places(self) -> Codes:
