@@ -86,6 +86,37 @@ class Rivalry:
     feature_names: list[Hashable]
 
 
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """At most `MOST_ROWS` members, m of them in order: of every cluster as many, evenly from its rows.
+
+    Attributes
+    ----------
+    cluster : (m,) their clusters
+    table : the rows
+    h : (m, K) their evidence against every other cluster; NaN at their own
+    """
+
+    cluster: Codes
+    table: Table
+    h: NDArray[Any]
+
+    @classmethod
+    def of(cls, exp: Claims, where: str) -> Sample:
+        """Choose them; ``where`` is for messages."""
+        codes = groups(exp).codes
+        most = max(1, MOST_ROWS // max(1, len(codes)))
+        parts = [np.empty(0, np.intp)]
+        for code in codes:
+            own = _members_of(exp, code)
+            parts.append(own[evenly(len(own), most)])
+        some = exp[np.sort(np.concatenate(parts))]
+        if not len(some):
+            return cls(some._cluster, some._table, np.empty((0, len(exp.labels))))
+        table = some._unchanged(where)
+        return cls(some._cluster, table, passes.contrasts(exp._energy, table, some._cluster))
+
+
 def groups(exp: Claims) -> Groups:
     """The clusters that have members, in the order of the summary, and their competitors."""
     return group_members(exp._cluster, exp._competitor, exp._members, len(exp.labels))
@@ -115,24 +146,25 @@ def _members_of(exp: Claims, cluster_code: int) -> Codes:
     return np.flatnonzero(exp._members & (exp._cluster == cluster_code))
 
 
-def rivalry(exp: Claims) -> Rivalry:
+def rivalry(exp: Claims, sample: Sample | None = None) -> Rivalry:
     """Who competes with whom, and which features tell them apart; of documents and images, no features.
 
     Shares are of all members; evidence and features of at most 5000, the same number of each cluster if it
     has as many, and evenly from all of its rows. One competitor is taken at a time, so that nothing of shape
-    (rows, clusters, features) is made.
+    (rows, clusters, features) is made. Give the ``sample`` of these, if it is there already.
     """
-    (codes, _, share), rows = groups(exp), _some_members(exp)
-    own, group = exp._cluster[rows], np.searchsorted(codes, exp._cluster[rows])
+    codes, _, share = groups(exp)
+    some = Sample.of(exp, "rivalry") if sample is None else sample
+    group = np.searchsorted(codes, some.cluster)
     shape = (len(codes), len(exp.labels), N_TELLING)
     feature, relevance = np.full(shape, -1), np.full(shape, np.nan)
     evidence = np.full(shape[:2], np.nan)
-    if rows.size:
-        table = exp[rows]._unchanged("rivalry")
-        evidence = _means(passes.contrasts(exp._energy, table, own), group, len(codes))
+    if group.size:
+        evidence = _means(some.h, group, len(codes))
         energy = passes.informed(exp._energy, exp._table)  # by all rows, whichever are asked about
         for k in range(len(exp.labels) if isinstance(exp, Explanation) else 0):
-            found = passes.attribute(energy, table, Question(own, np.full(len(rows), k)))
+            against = np.full(len(group), k)
+            found = passes.attribute(energy, some.table, Question(some.cluster, against))
             feature[:, k], relevance[:, k] = _telling(_means(found.relevance, group, len(codes)))
     return Rivalry(
         clusters=exp.labels[codes],
@@ -152,17 +184,6 @@ def _telling(mean: Floats) -> tuple[Codes, Floats]:
     short = ((0, 0), (0, N_TELLING - best.shape[1]))
     best = np.pad(np.where(value > 0, best, -1), short, constant_values=-1)
     return best, np.pad(np.where(value > 0, value, np.nan), short, constant_values=np.nan)
-
-
-def _some_members(exp: Claims) -> Codes:
-    """At most `MOST_ROWS` members, in order: of every cluster as many, evenly from its rows."""
-    codes = groups(exp).codes
-    most = max(1, MOST_ROWS // max(1, len(codes)))
-    parts = [np.empty(0, np.intp)]
-    for code in codes:
-        own = _members_of(exp, code)
-        parts.append(own[evenly(len(own), most)])
-    return np.sort(np.concatenate(parts))
 
 
 def _means(values: NDArray[Any], group: Codes, n_groups: int) -> Floats:
@@ -245,7 +266,10 @@ def _rivals(share: Floats, labels: NDArray[Any]) -> str:
 
 
 def cautions(
-    exp: Claims, left_out: Mapping[Any, str] | None = None, summary: Summary | None = None
+    exp: Claims,
+    left_out: Mapping[Any, str] | None = None,
+    summary: Summary | None = None,
+    sample: Sample | None = None,
 ) -> list[Caution]:
     """What may mislead in an explanation, the most important first.
 
@@ -254,12 +278,13 @@ def cautions(
     exp : of a table; of documents and images, what does not depend on columns is said
     left_out : columns that were left out before clustering, with the reasons
     summary : of the explanation of a table, if it is there already
+    sample : of its rows, if it is there already
     """
     found = [] if exp.fidelity is None else list(_unfaithful(exp.fidelity))
     if isinstance(exp, Explanation):
         summary = exp.summary() if summary is None else summary
         found += [*_one_column(exp), *_driven(exp, summary), *_missing(summary)]
-    found += [*_alike(exp), *_undecided(exp)]
+    found += [*_alike(exp, sample), *_undecided(exp)]
     return found + (_left_out(left_out) if left_out else [])
 
 
@@ -384,14 +409,13 @@ def _missing(summary: Summary) -> Iterator[Caution]:
         )
 
 
-def _alike(exp: Claims) -> list[Caution]:
+def _alike(exp: Claims, sample: Sample | None) -> list[Caution]:
     """Pairs of clusters whose members have little evidence against each other, both ways."""
-    codes, rows, median = groups(exp).codes, _some_members(exp), exp._median_evidence
+    codes, median = groups(exp).codes, exp._median_evidence
     if len(codes) < 2 or median == 0.0:
         return []
-    own = exp._cluster[rows]
-    h = passes.contrasts(exp._energy, exp[rows]._unchanged("cautions"), own)
-    middle = np.stack([np.median(h[own == code][:, codes], axis=0) for code in codes])
+    some = Sample.of(exp, "cautions") if sample is None else sample
+    middle = np.stack([np.median(some.h[some.cluster == code][:, codes], axis=0) for code in codes])
     near = np.maximum(middle, middle.T)
     pairs = [(a, b) for a, b in np.argwhere(near < _ALIKE * median).tolist() if a < b]
     pairs.sort(key=lambda pair: float(near[pair]))

@@ -100,7 +100,7 @@ class TextContents(Contents):
         relevance = np.array([np.nan if m.relevance is None else m.relevance for m, _ in every])
         per_unit = np.divide(1.0, scale, out=np.zeros(len(scale)), where=scale > 0)
         return (
-            claims(self, chosen)
+            claims(self, chosen, exp)
             | pack_rivals(*rivals(exp, plan.n_rivals), len(self.names))
             | {
                 "texts": texts,

@@ -40,7 +40,11 @@ class TableContents(Contents):
 
     @cached_property
     def _rivalry(self) -> findings.Rivalry:
-        return findings.rivalry(self.exp)
+        return findings.rivalry(self.exp, self._sample)
+
+    @cached_property
+    def _sample(self) -> findings.Sample:
+        return findings.Sample.of(self.exp, "report")
 
     def facts(self) -> list[tuple[str, str]]:
         """With the columns."""
@@ -50,7 +54,7 @@ class TableContents(Contents):
 
     def cautions(self) -> list[str]:
         """What may mislead; the summary is there already."""
-        found = findings.cautions(self.exp, self.options.left_out, self.summary)
+        found = findings.cautions(self.exp, self.options.left_out, self.summary, self._sample)
         return [sentence(caution.text) for caution in found]
 
     def clusters(self) -> list[dict[str, Any]]:
@@ -132,7 +136,7 @@ class TableContents(Contents):
         for feature, i in zip(features, used.tolist(), strict=True):
             feature["name"] = shown(self.exp.feature_names[i])
         return (
-            claims(self, chosen)
+            claims(self, chosen, some)
             | pack_rivals(apart.rival, apart.evidence, len(self.names))
             | {
                 "features": features,

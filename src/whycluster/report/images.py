@@ -91,7 +91,7 @@ class ImageContents(DeepContents):
         images = pictures(exp.data)
         if images is not None:
             found["picture"] = packed(_bytes(np.stack(images), side))
-        return claims(self, chosen) | pack_rivals(*rivals(exp, plan.n_rivals), len(self.names)) | found
+        return claims(self, chosen, exp) | pack_rivals(*rivals(exp, plan.n_rivals), len(self.names)) | found
 
 
 @dataclass(frozen=True)
@@ -158,13 +158,13 @@ class UnitContents(DeepContents):
 
     def rows(self, chosen: Codes, plan: Plan) -> dict[str, Any]:
         """The strongest units of each."""
-        some = self.relevance[chosen]
+        exp, some = self.exp[chosen], self.relevance[chosen]
         columns = strongest(some, plan.n_features)
         used, place = np.unique(columns, return_inverse=True)
         scale, relevance = halves(np.take_along_axis(some, columns, axis=1))
         return (
-            claims(self, chosen)
-            | pack_rivals(*rivals(self.exp[chosen], plan.n_rivals), len(self.names))
+            claims(self, chosen, exp)
+            | pack_rivals(*rivals(exp, plan.n_rivals), len(self.names))
             | {
                 "features": [{"name": self.unit_names[i]} for i in used.tolist()],
                 "n_features": len(self.unit_names),

@@ -21,10 +21,9 @@ _ROUNDING = 1e-6  # a residual below this part of the evidence is not worth a li
 _MAP = 65535  # the size of the map, in its own units
 
 
-def claims(contents: Contents, chosen: Codes) -> dict[str, Any]:
-    """What is claimed of the chosen rows, and where they lie on the map."""
+def claims(contents: Contents, chosen: Codes, some: Claims) -> dict[str, Any]:
+    """What is claimed of the chosen rows, which are ``some``, and where they lie on the map."""
     exp = contents.exp
-    some = exp[chosen]
     evidence, residual = some.evidence.astype(np.float64), some.residual
     found: dict[str, Any] = {
         "position": packed(codes(chosen)),
@@ -96,29 +95,21 @@ def rivals(exp: Claims, n_rivals: int) -> tuple[Codes, Floats]:
 
 def told_apart(exp: Claims, background: Any, n_rivals: int, n_apart: int) -> Against:
     """The contrasts of each row's cluster with others, one of these at a time, some rows at a time."""
-    rival, _ = rivals(exp, n_rivals)
+    rival, evidence = rivals(exp, n_rivals)
     n, m = rival.shape
     d = exp._energy.n_features
     n_apart = min(n_apart, d)
     energy = passes.informed(exp._energy, background)
-    evidence = np.empty((n, m))
     feature, relevance = np.empty((n, m, n_apart), dtype=np.intp), np.empty((n, m, n_apart))
     size = max(1, _VALUES_AT_ONCE // d)
     for start in range(0, n, size):
         part = slice(start, min(start + size, n))
         table = exp._table.take(np.arange(part.start, part.stop))
         for k in range(m):
-            question = Question(_fixed(exp._cluster[part]), _fixed(rival[part, k]), CONTRAST)
-            found = passes.attribute(energy, table, question)
-            evidence[part, k] = found.evidence
+            found = passes.attribute(energy, table, Question(exp._cluster[part], rival[part, k], CONTRAST))
             feature[part, k] = strongest(found.relevance, n_apart)
             relevance[part, k] = np.take_along_axis(found.relevance, feature[part, k], axis=1)
     return Against(rival, evidence, feature, relevance)
-
-
-def _fixed(values: Codes) -> Codes:
-    """Read-only, as what a question says of the rows has to be."""
-    return np.broadcast_to(values, values.shape)
 
 
 def pack_rivals(rival: Codes, evidence: Floats, n_clusters: int) -> dict[str, Any]:
