@@ -368,17 +368,14 @@ def _subject(energy: Energy, table: Table, row: int, allowed: Codes, ranges: Flo
     movable = np.array(
         [c for c in allowed.tolist() if held.get(c, _WHOLE_DAYS) == _WHOLE_DAYS], dtype=np.intp
     )
-    subject = _Subject(model, one, cells, model.read(one)[0], allowed, np.zeros(len(model.source)), held)
+    still = _Subject(model, one, cells, model.read(one)[0], allowed, np.zeros(len(model.source)), held)
     if table.is_plain:
-        return replace(subject, rate=np.isin(model.source, movable).astype(np.float64))
-    rate = _rates(subject, movable, _spread(ranges, cells))
-    for column in movable.tolist():
-        own = rate[model.source == column]
-        if np.isnan(own).any():
-            held[column] = _BENT
-        elif not own.any():
-            held[column] = _UNUSED
-    return replace(subject, rate=np.nan_to_num(rate))
+        return replace(still, rate=np.isin(model.source, movable).astype(np.float64))
+    rate = _rates(still, movable, _spread(ranges, cells))
+    own = {column: rate[model.source == column] for column in movable.tolist()}
+    bent = {column: _BENT for column, rates in own.items() if np.isnan(rates).any()}
+    unused = {column: _UNUSED for column, rates in own.items() if not rates.any()}
+    return replace(still, rate=np.nan_to_num(rate), held=held | bent | unused)
 
 
 def _why_held(value: Any) -> str:

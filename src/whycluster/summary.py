@@ -135,8 +135,9 @@ class Summary:
         lines = [
             Line(
                 str(self.feature_names[i]),
-                "= " * (int(i) in self._categories) + str(self.direction[group, i]),
+                str(self.direction[group, i]),
                 float(share[i]),
+                is_category=int(i) in self._categories,
             )
             for i in order[:n]
         ]

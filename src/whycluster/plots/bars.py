@@ -183,8 +183,7 @@ def label_lines(lines: Sequence[Line], between: str) -> list[str]:
     names = style.cut_all(line.name for line in lines)
     labels = []
     for line, name in zip(lines, names, strict=True):
-        # A category is said to be the most frequent one in a cluster by an equals sign of its own
-        joint = " " if line.value.startswith("= ") else between
+        joint = " = " if line.is_category else between
         labels.append(name + (joint + style.cut(line.value, 16)) * bool(line.value and line.single))
     return labels
 

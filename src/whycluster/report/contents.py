@@ -101,7 +101,7 @@ class Options:
 class Plan(NamedTuple):
     """How much of each row a page has room for."""
 
-    n_features: int  # the strongest; of texts characters, of images pixels along a side
+    detail: int  # so many features, the strongest; of texts characters, of images pixels along a side
     n_rivals: int  # other clusters; the nearest, if not all
     n_apart: int = 0  # features that speak for the cluster against each of these
 
@@ -134,7 +134,7 @@ class Contents(ABC):
         """All that the script is to know of the chosen rows."""
 
     @abstractmethod
-    def left_out(self, plan: Plan) -> list[str]:
+    def not_shown(self, plan: Plan) -> list[str]:
         """What of each row is not shown, in sentences."""
 
     def context(self) -> dict[str, Any]:
@@ -183,7 +183,7 @@ class Contents(ABC):
                 f"{n_shown:,} of {n:,} {self.noun}s, drawn at random; every cluster is there, and so are the "
                 f"{self.noun}s named above."
             )
-        return {"notes": lines + self.left_out(plan)}
+        return {"notes": lines + self.not_shown(plan)}
 
     def bytes_of_names(self, chosen: Codes) -> int:
         """How many bytes the names of the chosen rows take; positions are there anyway."""

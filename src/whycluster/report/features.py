@@ -86,7 +86,7 @@ class TableContents(Contents):
         return {
             "name": shown(summary.feature_names[i]),
             "share": percent(share),
-            "width": round(100 * abs(share) / drawing.widest(summary.share[g].tolist()), 1),
+            "width": round(100 * abs(share) / drawing.largest_size(summary.share[g].tolist()), 1),
             "side": "for" if share >= 0 else "against",
             "direction": "" if is_category else shown(direction),
             "equals": shown(direction) if is_category else "",
@@ -126,7 +126,7 @@ class TableContents(Contents):
     def rows(self, chosen: Codes, plan: Plan) -> dict[str, Any]:
         """All that the page knows of the chosen rows."""
         some = self.exp[chosen]
-        n = min(plan.n_features, some.relevance.shape[1])
+        n = min(plan.detail, some.relevance.shape[1])
         columns = strongest(some.relevance, n)
         apart = told_apart(some, self.exp._table, plan.n_rivals, plan.n_apart)
         used, places = _renumbered(columns, apart.feature)
@@ -161,7 +161,7 @@ class TableContents(Contents):
             2 + self.exp._targeted
         ) * cluster  # position, clusters
         plain += 4 + 4 + 3 * 4 + 4 * (not self.exp._energy.adds_up)  # evidence, map, scales, residual
-        per_row = plain + plan.n_features * (index + 4) + rivals
+        per_row = plain + plan.detail * (index + 4) + rivals
         return len(chosen) * per_row * 4 // 3
 
     def plans(self) -> list[Plan]:
@@ -179,14 +179,12 @@ class TableContents(Contents):
         ]
         return [Plan(min(most, d), min(others, rivals), min(apart, d)) for most, rivals, apart in sizes]
 
-    def left_out(self, plan: Plan) -> list[str]:
+    def not_shown(self, plan: Plan) -> list[str]:
         """Features and clusters for which there is no room."""
         d, others = len(self.exp.feature_names), len(self.names) - 1
         lines = []
-        if plan.n_features < d:
-            lines.append(
-                f"Of each row the {plan.n_features} strongest of {d} features; the others are added up."
-            )
+        if plan.detail < d:
+            lines.append(f"Of each row the {plan.detail} strongest of {d} features; the others are added up.")
         if plan.n_rivals < others:
             lines.append(f"Of each row the {plan.n_rivals} nearest of {others} other clusters.")
         return lines

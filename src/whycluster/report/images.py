@@ -58,27 +58,23 @@ class ImageContents(DeepContents):
         others = len(self.names) - 1
         return [Plan(side, min(others, 60)) for side in (96, 64, 48, 32)]
 
-    def left_out(self, plan: Plan) -> list[str]:
+    def not_shown(self, plan: Plan) -> list[str]:
         """What is smaller than a pixel of the page."""
         side = max(self.exp.heatmaps.shape[1:])
-        return (
-            [f"Images and heat maps are reduced to {plan.n_features} pixels."]
-            if side > plan.n_features
-            else []
-        )
+        return [f"Images and heat maps are reduced to {plan.detail} pixels."] if side > plan.detail else []
 
     def n_bytes(self, chosen: Codes, plan: Plan) -> int:
         """Those of the images and of the heat maps."""
-        n_pixels = _reduced_size(self.exp.heatmaps.shape[1:], plan.n_features)
+        n_pixels = _reduced_size(self.exp.heatmaps.shape[1:], plan.detail)
         shape = np.shape(self.exp.data)
         if len(shape) == 4:
-            n_pixels += shape[1] * _reduced_size(shape[2:], plan.n_features)
+            n_pixels += shape[1] * _reduced_size(shape[2:], plan.detail)
         return len(chosen) * (n_pixels + 50 + 3 * plan.n_rivals) * 4 // 3
 
     def rows(self, chosen: Codes, plan: Plan) -> dict[str, Any]:
         """The images, and where their relevance is."""
         exp = self.exp[chosen]
-        side = plan.n_features
+        side = plan.detail
         heat = _reduced(exp.heatmaps.astype(np.float64), side, np.add)
         scale = np.abs(heat).max(axis=(1, 2), initial=0.0)
         unit = np.divide(127.0, scale, out=np.zeros(len(scale)), where=scale > 0)
@@ -129,7 +125,7 @@ class UnitContents(DeepContents):
         return {
             "name": self.unit_names[i],
             "share": percent(float(share[i])),
-            "width": round(100 * abs(share[i]) / drawing.widest(share.tolist()), 1),
+            "width": round(100 * abs(share[i]) / drawing.largest_size(share.tolist()), 1),
             "side": "for" if share[i] >= 0 else "against",
             "direction": "",
             "equals": "",
@@ -145,21 +141,21 @@ class UnitContents(DeepContents):
             Plan(min(n, len(self.unit_names)), min(others, most)) for n, most in ((10, 60), (6, 20), (4, 6))
         ]
 
-    def left_out(self, plan: Plan) -> list[str]:
+    def not_shown(self, plan: Plan) -> list[str]:
         """Units for which there is no room."""
         d = len(self.unit_names)
-        if plan.n_features >= d:
+        if plan.detail >= d:
             return []
-        return [f"Of each {self.noun} the {plan.n_features} strongest of {d}; the others are added up."]
+        return [f"Of each {self.noun} the {plan.detail} strongest of {d}; the others are added up."]
 
     def n_bytes(self, chosen: Codes, plan: Plan) -> int:
         """Those of the arrays."""
-        return len(chosen) * (40 + 6 * plan.n_features + 3 * plan.n_rivals) * 4 // 3
+        return len(chosen) * (40 + 6 * plan.detail + 3 * plan.n_rivals) * 4 // 3
 
     def rows(self, chosen: Codes, plan: Plan) -> dict[str, Any]:
         """The strongest units of each."""
         exp, some = self.exp[chosen], self.relevance[chosen]
-        columns = strongest(some, plan.n_features)
+        columns = strongest(some, plan.detail)
         used, place = np.unique(columns, return_inverse=True)
         scale, relevance = halves(np.take_along_axis(some, columns, axis=1))
         return (

@@ -51,14 +51,13 @@ def _ids(contents: Contents, chosen: Codes) -> list[str] | None:
 def _map(exp: Claims, some: Claims) -> dict[str, Any]:
     found = project(exp._energy, some._table)
     points = found.points
-    low, size = points.min(axis=0, initial=0.0), np.ptp(points, axis=0) if len(points) else np.ones(2)
-    low = points.min(axis=0) if len(points) else low
-    wide = float(size.max())
-    places = np.round((points - low) / (wide if wide > 0 else 1.0) * _MAP)
-    height = float(size[1] / wide) if wide > 0 else 1.0
+    size = np.ptp(points, axis=0)
+    if not size.any():  # all rows at one place
+        size = np.ones(2)
+    places = np.round((points - points.min(axis=0)) / size.max() * _MAP)
     return {
         "map": packed(places.astype(np.uint16)),
-        "map_size": [float(size[0] / wide) if wide > 0 else 1.0, height],
+        "map_size": (size / size.max()).tolist(),
         "map_of": found.of,
         "map_explained": [round(part, 4) for part in found.explained],
     }
