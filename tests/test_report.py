@@ -153,7 +153,8 @@ def test_the_rivals_are_those_of_the_findings(wines: wc.Explanation, tmp_path: P
         assert pairs["evidence"][g][k] == pytest.approx(rivalry.evidence[g, k], rel=1e-3)
         names = [pairs["names"][i] for i, _ in pairs["on"][g][k]]
         assert names == [wines.feature_names[i] for i in rivalry.feature[g, k]]
-        assert f"{rivalry.share[g, k]:.0%}" in page.text
+        cell = rf'<button [^>]*data-pair="{k}" data-group="{g}"[^>]*>([^<]*)</button>'
+        assert re.findall(cell, page.text) == [f"{rivalry.share[g, k]:.0%}"]
     assert pairs["on"][0][0] == []
 
 
