@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -56,8 +57,13 @@ def frame() -> Any:
 
 
 @pytest.fixture(scope="module")
-def exp(frame: Any) -> wc.Explanation:
-    return wc.explain(scaled_kmeans().fit(frame), frame)
+def scaled(frame: Any) -> Pipeline:
+    return scaled_kmeans().fit(frame)
+
+
+@pytest.fixture(scope="module")
+def exp(frame: Any, scaled: Pipeline) -> wc.Explanation:
+    return wc.explain(scaled, frame)
 
 
 def scaled_kmeans(*steps: Any) -> Pipeline:
@@ -230,20 +236,17 @@ def test_behind_a_pipeline_no_smaller_change_is_enough(name: str, frame: Any) ->
     ).any()
 
 
-def test_sizes_are_in_the_units_that_the_columns_are_scaled_to(frame: Any, exp: wc.Explanation) -> None:
-    scaler, model = exp_model(frame)
-    plain = wc.explain(model, scaler.transform(frame.to_numpy()))
+def test_sizes_are_in_the_units_that_the_columns_are_scaled_to(
+    frame: Any, scaled: Pipeline, exp: wc.Explanation
+) -> None:
+    scaler, model = scaled
+    plain = wc.explain(model, scaler.transform(frame))
     for row in (3, 60, 177):
         behind, before = exp.counterfactual(row), plain.counterfactual(row)
         assert behind.distance == pytest.approx(before.distance)
         np.testing.assert_allclose(behind.size, before.size, rtol=1e-6, atol=1e-9)
         np.testing.assert_allclose(behind.change, before.change * scaler.scale_, rtol=1e-6, atol=1e-9)
         np.testing.assert_allclose(behind.single_distance, before.single_distance, rtol=1e-6)
-
-
-def exp_model(frame: Any) -> tuple[Any, Any]:
-    pipe = scaled_kmeans().fit(frame)
-    return StandardScaler().fit(frame.to_numpy()), pipe[-1]
 
 
 def test_behind_components_sizes_are_of_what_was_mixed(frame: Any) -> None:
@@ -534,8 +537,8 @@ def test_rows_by_position(exp: wc.Explanation) -> None:
     assert str(again).startswith("Row 3 is in cluster")
 
 
-def test_targets_do_not_matter(frame: Any, exp: wc.Explanation) -> None:
-    asked = wc.explain(scaled_kmeans().fit(frame), frame, target=1)
+def test_targets_do_not_matter(frame: Any, scaled: Pipeline, exp: wc.Explanation) -> None:
+    asked = wc.explain(scaled, frame, target=1)
     assert asked.counterfactual(3).cluster == exp.cluster[3]
     assert asked.counterfactual(3).to == exp.counterfactual(3).to
 
@@ -572,6 +575,12 @@ feature  value  becomes  size
 -------  -----  -------  ----
 age         20     41.5  21.5"""
     )
+
+
+def test_noise_is_no_cluster_to_be_in() -> None:
+    to, own = replace(small(), to="noise").tell(), replace(small(), cluster="noise").tell()
+    assert to.startswith("Row ann is in cluster 0. The smallest change that moves it to noise, of size 21.5:")
+    assert own.startswith("Row ann is noise. The smallest change that moves it to cluster 1, of size 21.5:")
 
 
 def test_text_says_what_lies_outside_the_data_and_what_is_left(exp: wc.Explanation) -> None:

@@ -20,6 +20,9 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.neighbors import NearestCentroid
 
 import whycluster as wc
+from whycluster.passes import Attribution, Question
+from whycluster.propagate import Standing
+from whycluster.table import ArrayTable
 
 Array = NDArray[Any]
 NAMES = [f"column {i}" for i in range(13)]
@@ -474,3 +477,17 @@ def test_an_explanation_can_be_pickled(exp: wc.Explanation) -> None:
     copy = pickle.loads(pickle.dumps(exp))
     assert (copy.relevance == exp.relevance).all()
     assert (copy.competition == exp.competition).all()
+
+
+def test_a_question_is_not_written_over() -> None:
+    codes = np.array([0, 1])
+    question = Question(codes, codes[::-1])
+    for asked in (question.cluster, question.competitor):
+        assert asked is not None
+        assert not asked.flags.writeable
+    assert codes.flags.writeable  # it is only looked at
+    found = Attribution.empty(ArrayTable.of(np.zeros((2, 1))), question)
+    found.keep(Standing(np.array([7, 7]), np.array([7, 7]), np.array([1.0, 2.0])), 0, 2)
+    assert found.cluster.tolist() == codes.tolist() == [0, 1]
+    assert found.competitor.tolist() == [1, 0]
+    assert found.evidence.tolist() == [1.0, 2.0]

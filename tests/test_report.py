@@ -7,6 +7,7 @@ import hashlib
 import html
 import re
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 import whycluster as wc
 from tests.report_page import HOSTILE, Page, explained_wines, hostile_table, many_rows, words_of
 from whycluster import findings
+from whycluster.looks import SHAPES
+from whycluster.plots import style
 from whycluster.report.packing import coding_of, encode, halves
 from whycluster.report.sampling import choose_rows
 
@@ -71,6 +74,28 @@ def test_why_not_has_the_numbers_of_contrasts(wines: wc.Explanation, tmp_path: P
         np.testing.assert_allclose(evidence[rows, place], exp.evidence[rows], rtol=HALF)
         np.testing.assert_allclose(relevance[rows, place], top.relevance[rows], rtol=HALF)
         assert names[rows, place].tolist() == top.feature[rows].tolist()
+
+
+def test_clusters_look_as_in_plots(wine: NDArray[Any], tmp_path: Path) -> None:
+    exp = wc.explain(KMeans(9, n_init=1, random_state=0).fit(wine), wine)
+    page = Page.of(replace(exp, labels=np.array([*"abcdefgh", "noise"])), tmp_path)
+    for code, (colour, shape) in enumerate(page.data["looks"]):
+        plotted, marker = style.cluster_style(code, code == 8)
+        assert f"--c{colour}: {plotted}; " in page.text
+        assert SHAPES[shape].marker == marker
+        assert f'<path id="look-{shape}" d="{SHAPES[shape].path}"/>' in page.text
+        name = "Noise" if code == 8 else f"Cluster {'abcdefgh'[code]}"
+        drawn = rf'<svg class="look c{colour}"[^>]*><use href="#look-{shape}"/></svg><bdi>{name}<'
+        assert re.search(drawn, page.text)
+    assert style.cluster_style(8, True) == ("#767676", "x")
+
+
+def test_features_of_equal_relevance_are_those_of_top(tmp_path: Path) -> None:
+    X = np.repeat(np.random.default_rng(0).normal(size=(30, 2)), 20, axis=1)  # each column 20 times
+    exp = wc.explain(KMeans(3, n_init=2, random_state=0).fit(X), X)
+    page = Page.of(exp, tmp_path)
+    names = np.array([feature["name"] for feature in page.data["features"]])
+    assert names[page.array("feature")].tolist() == exp.top(10).feature.tolist()
 
 
 @pytest.mark.parametrize(
@@ -128,7 +153,8 @@ def test_the_rivals_are_those_of_the_findings(wines: wc.Explanation, tmp_path: P
         assert pairs["evidence"][g][k] == pytest.approx(rivalry.evidence[g, k], rel=1e-3)
         names = [pairs["names"][i] for i, _ in pairs["on"][g][k]]
         assert names == [wines.feature_names[i] for i in rivalry.feature[g, k]]
-        assert f"{rivalry.share[g, k]:.0%}" in page.text
+        cell = rf'<button [^>]*data-pair="{k}" data-group="{g}"[^>]*>([^<]*)</button>'
+        assert re.findall(cell, page.text) == [f"{rivalry.share[g, k]:.0%}"]
     assert pairs["on"][0][0] == []
 
 

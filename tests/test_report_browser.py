@@ -436,6 +436,27 @@ def test_no_barrier(browser: Browser, name: str, scheme: str, request: pytest.Fi
     assert found == [], [(each["id"], each["impact"], each["nodes"][0]["html"]) for each in found]
 
 
+def test_heat_maps_are_of_the_colours_of_the_page(browser: Browser, image_page: Path) -> None:
+    part = deep_digits().heatmaps[3]
+    part = np.round(127 * part / np.abs(part).max())[..., None] / 127
+    heat = (
+        "return [...document.querySelectorAll('#row canvas[data-heat]')].map(c =>"
+        " [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data])[0]"
+    )
+    looks = {
+        "light": ([255, 255, 255], [30, 110, 220], [230, 110, 0]),
+        "dark": ([0x16, 0x19, 0x1D], [90, 160, 255], [255, 150, 40]),
+    }
+    browser.open(image_page, "#row-3")
+    for scheme, (paper, ahead, behind) in looks.items():
+        browser.look(scheme=scheme)
+        browser.settle()
+        pixels = np.array(browser.run(heat)).reshape(8, 8, 4)
+        far = np.where(part >= 0, ahead, behind)
+        np.testing.assert_allclose(pixels[..., :3], paper + (far - paper) * np.abs(part), atol=2)
+        assert (pixels[..., 3] == 255).all()
+
+
 def test_dark_and_light(browser: Browser, wine_page: Path) -> None:
     paper = "return getComputedStyle(document.body).backgroundColor"
     dot = (

@@ -1,4 +1,4 @@
-"""The two kinds of arrays that all modules exchange, and what is a number or a sparse matrix."""
+"""The two kinds of arrays that all modules exchange, and what is asked of arrays of any kind."""
 
 import sys
 from typing import Any, TypeAlias
@@ -10,6 +10,16 @@ Floats: TypeAlias = NDArray[np.float64]
 
 Codes: TypeAlias = NDArray[np.intp]
 """Clusters as 0..K-1, in the order of their energies."""
+
+
+def evenly(n: int, most: int) -> Codes:
+    """At most so many of n positions, evenly from the first to the last."""
+    return np.linspace(0, n - 1, min(n, most)).astype(np.intp)
+
+
+def strongest(values: NDArray[Any], n: int) -> Codes:
+    """Columns of the n values of largest size in each row, in descending order, the first on a tie."""
+    return np.argsort(-np.abs(values), axis=1, kind="stable")[:, :n]
 
 
 def is_real(value: Any) -> bool:

@@ -217,13 +217,8 @@ def _like_identifier(column: Column, kind: str, n_values: int, different: set[An
     assert column.series is not None
     if kind != "numbers" or not column.series.dtype.is_integer():
         return ""
-    if _named_like_identifier(column.name):
-        return f"{LIKE_IDENTIFIER}, {_OF_THAT_NAME}"
     whole = column.series.drop_nulls()  # as floats, large ones would fall together
-    places = int(whole.max()) - int(whole.min()) + 1
-    if n_values >= _ENOUGH and whole.n_unique() == n_values >= _NEARLY_ALL * places:
-        return f"{LIKE_IDENTIFIER}, {_CONSECUTIVE}"
-    return ""
+    return _like_counted(column.name, n_values, whole.n_unique(), int(whole.max()) - int(whole.min()) + 1)
 
 
 def like_identifier(column: Column) -> str:
@@ -232,7 +227,10 @@ def like_identifier(column: Column) -> str:
     As `judge` finds it; the numbers of an array, which has one type for all columns, may be whole as floats.
     """
     if column.series is None:
-        return _like_counted(column.name, _plain(column.values()))
+        numbers = _plain(column.values())
+        if not numbers.size or (numbers != np.rint(numbers)).any():
+            return ""
+        return _like_counted(column.name, len(numbers), len(np.unique(numbers)), np.ptp(numbers) + 1)
     kind = _kind(column)
     if kind == "categories":
         texts = _texts(column)
@@ -259,13 +257,11 @@ def _plain(values: Any) -> Floats:
     return numbers[np.isfinite(numbers)]
 
 
-def _like_counted(name: Hashable, numbers: Floats) -> str:
-    if not numbers.size or (numbers != np.rint(numbers)).any():
-        return ""
+def _like_counted(name: Hashable, n_values: int, n_different: int, n_places: float) -> str:
+    """Why whole numbers look like identifiers; from the least to the greatest there are so many places."""
     if _named_like_identifier(name):
         return f"{LIKE_IDENTIFIER}, {_OF_THAT_NAME}"
-    places = numbers.max() - numbers.min() + 1
-    consecutive = len(np.unique(numbers)) == len(numbers) >= max(_ENOUGH, _NEARLY_ALL * places)
+    consecutive = n_different == n_values >= max(_ENOUGH, _NEARLY_ALL * n_places)
     return f"{LIKE_IDENTIFIER}, {_CONSECUTIVE}" if consecutive else ""
 
 

@@ -37,6 +37,11 @@ def number(value: float) -> str:
     return f"{value:.0f}" if whole else f"{value:.3g}"
 
 
+def count(n: int, noun: str) -> str:
+    """So many of them: "1 row", "1,234 rows"."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
 def clean(text: str, longest: int = _LONGEST_CELL) -> str:
     """The text on one line, cut to a readable length, with control characters shown and not obeyed."""
     shown = printable(text)

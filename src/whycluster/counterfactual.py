@@ -20,10 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster import console
-from whycluster.arrays import Codes, Floats, is_real
+from whycluster.arrays import Codes, Floats, evenly, is_real
 from whycluster.energies import Energy
 from whycluster.errors import InvalidInputError
 from whycluster.frames import as_column, build_frame
+from whycluster.labels import cluster_name, is_noise
 from whycluster.planes import PlaneModel, Planes, least_step, least_steps_along
 from whycluster.table import Table, is_missing, shown, to_days
 
@@ -123,9 +124,10 @@ class Counterfactual:
 
     def tell(self, n_features: int = 6) -> str:
         """The largest changes, and the features of which one alone is enough, as text."""
-        name, cluster, to = (console.clean(str(label)) for label in (self._name, self.cluster, self.to))
+        name, to = console.clean(str(self._name)), cluster_name(self.to)
+        place = "in " * (not is_noise(self.cluster)) + cluster_name(self.cluster)
         parts = [
-            f"Row {name} is in cluster {cluster}. " + self._tell_all(to, n_features),
+            f"Row {name} is {place}. " + self._tell_all(to, n_features),
             self._tell_single(to, n_features),
         ]
         if self.held:
@@ -143,7 +145,7 @@ class Counterfactual:
 
     def _tell_all(self, to: str, n_features: int) -> str:
         if not self.found:
-            return f"No change of those features that are not held moves it to cluster {to}."
+            return f"No change of those features that are not held moves it to {to}."
         changed = [i for i in self._largest_first().tolist() if self.change[i]]
         largest = float(self.size.max())
         lines = [
@@ -159,16 +161,16 @@ class Counterfactual:
         ]
         left = len(changed) - len(lines)
         return (
-            f"The smallest change that moves it to cluster {to}, of size {self.distance:.3g}:\n"
+            f"The smallest change that moves it to {to}, of size {self.distance:.3g}:\n"
             + console.table(["feature", "value", "becomes", "change", "", ""], lines, align="<>>><<")
-            + f"\n{left} more feature{'s' * (left != 1)} by less" * bool(left)
+            + f"\n{console.count(left, 'more feature')} by less" * bool(left)
         )
 
     def _tell_single(self, to: str, n_features: int) -> str:
         order = np.argsort(self.single_distance, kind="stable")
         enough = [i for i in order.tolist() if np.isfinite(self.single_distance[i])]
         if not enough:
-            return f"No feature alone moves it to cluster {to}."
+            return f"No feature alone moves it to {to}."
         lines = [
             [
                 str(self.feature_names[i]),
@@ -183,7 +185,7 @@ class Counterfactual:
         return (
             "One feature alone:\n"
             + console.table(["feature", "value", "becomes", "size", ""], lines, align="<>>><")
-            + f"\nor {left} other{'s' * (left != 1)}" * bool(left)
+            + f"\nor {console.count(left, 'other')}" * bool(left)
         )
 
 
@@ -366,17 +368,14 @@ def _subject(energy: Energy, table: Table, row: int, allowed: Codes, ranges: Flo
     movable = np.array(
         [c for c in allowed.tolist() if held.get(c, _WHOLE_DAYS) == _WHOLE_DAYS], dtype=np.intp
     )
-    subject = _Subject(model, one, cells, model.read(one)[0], allowed, np.zeros(len(model.source)), held)
+    still = _Subject(model, one, cells, model.read(one)[0], allowed, np.zeros(len(model.source)), held)
     if table.is_plain:
-        return replace(subject, rate=np.isin(model.source, movable).astype(np.float64))
-    rate = _rates(subject, movable, _spread(ranges, cells))
-    for column in movable.tolist():
-        own = rate[model.source == column]
-        if np.isnan(own).any():
-            held[column] = _BENT
-        elif not own.any():
-            held[column] = _UNUSED
-    return replace(subject, rate=np.nan_to_num(rate))
+        return replace(still, rate=np.isin(model.source, movable).astype(np.float64))
+    rate = _rates(still, movable, _spread(ranges, cells))
+    own = {column: rate[model.source == column] for column in movable.tolist()}
+    bent = {column: _BENT for column, rates in own.items() if np.isnan(rates).any()}
+    unused = {column: _UNUSED for column, rates in own.items() if not rates.any()}
+    return replace(still, rate=np.nan_to_num(rate), held=held | bent | unused)
 
 
 def _why_held(value: Any) -> str:
@@ -560,7 +559,7 @@ def _values_to_try(subject: _Subject, table: Table, column: int) -> list[Any]:
     elif why in (_CATEGORY, _MISSING):
         values = table.categories.get(column, [])[:_MOST_TRIED]
     elif why == _BENT:
-        some = table.take(np.unique(np.linspace(0, table.n_rows - 1, _SAMPLE).astype(np.intp)))
+        some = table.take(evenly(table.n_rows, _SAMPLE))
         values = sorted({v for v in some.pick(np.full((some.n_rows, 1), column))[:, 0] if not is_missing(v)})
     return [value for value in values if is_missing(cell) or value != cell]
 

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster import blocks, console, passes
-from whycluster.arrays import Codes, Floats, is_real
+from whycluster.arrays import Codes, Floats, is_real, strongest
 from whycluster.counterfactual import Counterfactual, find
 from whycluster.energies import Energy
 from whycluster.errors import InvalidInputError, MissingDependencyError
 from whycluster.fidelity import Fidelity
 from whycluster.frames import as_column, build_frame, unique_name
-from whycluster.labels import NOISE, Labels
+from whycluster.labels import NOISE, Labels, is_noise
 from whycluster.lines import Line, bars, rest
 from whycluster.passes import Attribution, Question
 from whycluster.propagate import CONTRAST
@@ -412,7 +412,7 @@ class Explanation(Claims):
         largest = float(np.abs(top.relevance).max())
         # A column that was dropped has no part in it.
         lines = [Line(str(f), shown(v), float(r)) for f, v, r in cells if r or not largest]
-        left = np.delete(self.relevance[0], _largest(np.abs(self.relevance), len(lines))[0])
+        left = np.delete(self.relevance[0], strongest(self.relevance, len(lines))[0])
         lines += rest(left.size, "feature", "", float(left.sum()))
         return lines + self._unborne(largest, "feature")
 
@@ -442,7 +442,7 @@ class Explanation(Claims):
 
         def work(part: int) -> None:
             rows = parts[part]
-            columns[rows] = _largest(np.abs(self.relevance[rows]), columns.shape[1])
+            columns[rows] = strongest(self.relevance[rows], columns.shape[1])
 
         blocks.each(work, len(parts))
         return columns
@@ -578,9 +578,4 @@ def _positions(rows: Any, n_rows: int) -> Codes:
 
 def _place(label: Any, where: str) -> str:
     """Where a row is: noise is no place to be in."""
-    return NOISE if isinstance(label, str) and label == NOISE else f"{where} {console.clean(str(label))}"
-
-
-def _largest(values: NDArray[Any], n: int) -> NDArray[np.intp]:
-    """Columns of the n largest values of each row, in descending order, the first column on a tie."""
-    return np.argsort(-values, axis=1, kind="stable")[:, :n]
+    return NOISE if is_noise(label) else f"{where} {console.clean(str(label))}"

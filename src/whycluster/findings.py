@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster import console, passes
-from whycluster.arrays import Codes, Floats
+from whycluster.arrays import Codes, Floats, evenly
 from whycluster.columns import Column, like_days, like_identifier
 from whycluster.explanation import Claims, Explanation
 from whycluster.fidelity import LOW, Fidelity
-from whycluster.labels import NOISE
+from whycluster.labels import NOISE, cluster_name, is_noise
 from whycluster.passes import Question
-from whycluster.summary import MISSING, Summary
+from whycluster.summary import MISSING, Groups, Summary, group_members
 from whycluster.table import Table
 from whycluster.text.explanation import TextExplanation
 from whycluster.text.summary import TextSummary
@@ -86,14 +86,40 @@ class Rivalry:
     feature_names: list[Hashable]
 
 
-def members(exp: Claims) -> NDArray[np.bool_]:
-    """(n,) whether each row is explained for the cluster that it is in, and against another."""
-    return exp._members
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """At most `MOST_ROWS` members, m of them in order: of every cluster as many, evenly from its rows.
+
+    Attributes
+    ----------
+    cluster : (m,) their clusters
+    table : the rows
+    h : (m, K) their evidence against every other cluster; NaN at their own
+    """
+
+    cluster: Codes
+    table: Table
+    h: NDArray[Any]
+
+    @classmethod
+    def of(cls, exp: Claims, where: str) -> Sample:
+        """Choose them; ``where`` is for messages."""
+        codes = groups(exp).codes
+        most = max(1, MOST_ROWS // max(1, len(codes)))
+        parts = [np.empty(0, np.intp)]
+        for code in codes:
+            own = _members_of(exp, code)
+            parts.append(own[evenly(len(own), most)])
+        some = exp[np.sort(np.concatenate(parts))]
+        if not len(some):
+            return cls(some._cluster, some._table, np.empty((0, len(exp.labels))))
+        table = some._unchanged(where)
+        return cls(some._cluster, table, passes.contrasts(exp._energy, table, some._cluster))
 
 
-def groups(exp: Claims) -> Codes:
-    """(G,) the codes of the clusters that have members, in the order of the summary."""
-    return np.unique(exp._cluster[members(exp)])
+def groups(exp: Claims) -> Groups:
+    """The clusters that have members, in the order of the summary, and their competitors."""
+    return group_members(exp._cluster, exp._competitor, exp._members, len(exp.labels))
 
 
 def borderline(exp: Claims) -> NDArray[np.bool_]:
@@ -117,32 +143,33 @@ def borderline_rows(exp: Claims, cluster_code: int, n: int) -> Codes:
 
 
 def _members_of(exp: Claims, cluster_code: int) -> Codes:
-    return np.flatnonzero(members(exp) & (exp._cluster == cluster_code))
+    return np.flatnonzero(exp._members & (exp._cluster == cluster_code))
 
 
-def rivalry(exp: Claims) -> Rivalry:
+def rivalry(exp: Claims, sample: Sample | None = None) -> Rivalry:
     """Who competes with whom, and which features tell them apart; of documents and images, no features.
 
     Shares are of all members; evidence and features of at most 5000, the same number of each cluster if it
     has as many, and evenly from all of its rows. One competitor is taken at a time, so that nothing of shape
-    (rows, clusters, features) is made.
+    (rows, clusters, features) is made. Give the ``sample`` of these, if it is there already.
     """
-    codes, rows = groups(exp), _some_members(exp)
-    own, group = exp._cluster[rows], np.searchsorted(codes, exp._cluster[rows])
+    codes, _, share = groups(exp)
+    some = Sample.of(exp, "rivalry") if sample is None else sample
+    group = np.searchsorted(codes, some.cluster)
     shape = (len(codes), len(exp.labels), N_TELLING)
     feature, relevance = np.full(shape, -1), np.full(shape, np.nan)
     evidence = np.full(shape[:2], np.nan)
-    if rows.size:
-        table = exp[rows]._unchanged("rivalry")
-        evidence = _means(passes.contrasts(exp._energy, table, own), group, len(codes))
+    if group.size:
+        evidence = _means(some.h, group, len(codes))
         energy = passes.informed(exp._energy, exp._table)  # by all rows, whichever are asked about
         for k in range(len(exp.labels) if isinstance(exp, Explanation) else 0):
-            found = passes.attribute(energy, table, Question(own, np.full(len(rows), k)))
+            against = np.full(len(group), k)
+            found = passes.attribute(energy, some.table, Question(some.cluster, against))
             feature[:, k], relevance[:, k] = _telling(_means(found.relevance, group, len(codes)))
     return Rivalry(
         clusters=exp.labels[codes],
         labels=exp.labels,
-        share=_rival_shares(exp),
+        share=share,
         evidence=evidence,
         feature=feature,
         relevance=relevance,
@@ -159,31 +186,12 @@ def _telling(mean: Floats) -> tuple[Codes, Floats]:
     return best, np.pad(np.where(value > 0, value, np.nan), short, constant_values=np.nan)
 
 
-def _some_members(exp: Claims) -> Codes:
-    """At most `MOST_ROWS` members, in order: of every cluster as many, evenly from its rows."""
-    codes = groups(exp)
-    most = max(1, MOST_ROWS // max(1, len(codes)))
-    parts = [np.empty(0, np.intp)]
-    for code in codes:
-        own = _members_of(exp, code)
-        parts.append(own[np.linspace(0, len(own) - 1, min(most, len(own))).astype(np.intp)])
-    return np.sort(np.concatenate(parts))
-
-
 def _means(values: NDArray[Any], group: Codes, n_groups: int) -> Floats:
     """The mean of the rows of each group, (G, m); each has some."""
     order = np.argsort(group, kind="stable")
     starts = np.searchsorted(group[order], np.arange(n_groups))
     size = np.bincount(group, minlength=n_groups)[:, None]
     return np.asarray(np.add.reduceat(values[order].astype(np.float64), starts, axis=0) / size)
-
-
-def _rival_shares(exp: Claims) -> Floats:
-    """(G, K) part of the members of each cluster whose strongest competitor is k."""
-    codes, own, n = groups(exp), members(exp), len(exp.labels)
-    group = np.searchsorted(codes, exp._cluster[own])
-    count = np.bincount(group * n + exp._competitor[own], minlength=len(codes) * n).reshape(len(codes), n)
-    return np.asarray(count / count.sum(axis=1, keepdims=True))
 
 
 def sentences(exp: Explanation | TextExplanation, summary: Summary | TextSummary | None = None) -> list[str]:
@@ -193,11 +201,11 @@ def sentences(exp: Explanation | TextExplanation, summary: Summary | TextSummary
     of documents, words. Give the ``summary``, if it is there already.
     """
     found = exp.summary() if summary is None else summary
-    shares = _rival_shares(exp)
+    shares = groups(exp).rivals
     said = []
     for group, label in enumerate(found.clusters.tolist()):
         text = _words(found, group) if isinstance(found, TextSummary) else _features(found, group)
-        rivals = "" if _is_noise(label) else _rivals(shares[group], exp.labels)
+        rivals = "" if is_noise(label) else _rivals(shares[group], exp.labels)
         said.append(text + f"; {rivals}" * bool(rivals) + ".")
     return said
 
@@ -206,7 +214,7 @@ def _features(summary: Summary, group: int) -> str:
     """The features that carry a cluster, by their direction."""
     columns = _strongest(summary.share[group])
     names = [_item(summary.feature_names[i]) for i in columns]
-    if _is_noise(summary.clusters.tolist()[group]):
+    if is_noise(summary.clusters.tolist()[group]):
         return "Far from all clusters" + f", mostly in {_listed(names)}" * bool(names)
     if not names:
         return "No feature sets it apart"
@@ -236,7 +244,7 @@ def _words(summary: TextSummary, group: int) -> str:
     if not len(lines):
         return "No known word sets it apart"
     text = _listed([_item(summary.word[line]) for line in lines])
-    return f"Far from all clusters, mostly by {text}" if _is_noise(summary.clusters[group]) else text
+    return f"Far from all clusters, mostly by {text}" if is_noise(summary.clusters[group]) else text
 
 
 def _strongest(share: Floats) -> list[int]:
@@ -258,7 +266,10 @@ def _rivals(share: Floats, labels: NDArray[Any]) -> str:
 
 
 def cautions(
-    exp: Claims, left_out: Mapping[Any, str] | None = None, summary: Summary | None = None
+    exp: Claims,
+    left_out: Mapping[Any, str] | None = None,
+    summary: Summary | None = None,
+    sample: Sample | None = None,
 ) -> list[Caution]:
     """What may mislead in an explanation, the most important first.
 
@@ -267,12 +278,13 @@ def cautions(
     exp : of a table; of documents and images, what does not depend on columns is said
     left_out : columns that were left out before clustering, with the reasons
     summary : of the explanation of a table, if it is there already
+    sample : of its rows, if it is there already
     """
     found = [] if exp.fidelity is None else list(_unfaithful(exp.fidelity))
     if isinstance(exp, Explanation):
         summary = exp.summary() if summary is None else summary
         found += [*_one_column(exp), *_driven(exp, summary), *_missing(summary)]
-    found += [*_alike(exp), *_undecided(exp)]
+    found += [*_alike(exp, sample), *_undecided(exp)]
     return found + (_left_out(left_out) if left_out else [])
 
 
@@ -280,7 +292,7 @@ def _unfaithful(fidelity: Fidelity) -> Iterator[Caution]:
     agreement = fidelity.cross_validated_per_cluster
     bad = [c for c in np.argsort(agreement, kind="stable") if fidelity.size[c] and agreement[c] < LOW]
     matched = [
-        f"{_cluster(fidelity.labels[c])} ({agreement[c]:.1%} of {_count(int(fidelity.size[c]), 'row')})"
+        f"{_cluster(fidelity.labels[c])} ({agreement[c]:.1%} of {console.count(fidelity.size[c], 'row')})"
         for c in bad
     ]
     labels = tuple(fidelity.labels[bad].tolist())
@@ -397,14 +409,13 @@ def _missing(summary: Summary) -> Iterator[Caution]:
         )
 
 
-def _alike(exp: Claims) -> list[Caution]:
+def _alike(exp: Claims, sample: Sample | None) -> list[Caution]:
     """Pairs of clusters whose members have little evidence against each other, both ways."""
-    codes, rows, median = groups(exp), _some_members(exp), exp._median_evidence
+    codes, median = groups(exp).codes, exp._median_evidence
     if len(codes) < 2 or median == 0.0:
         return []
-    own = exp._cluster[rows]
-    h = passes.contrasts(exp._energy, exp[rows]._unchanged("cautions"), own)
-    middle = np.stack([np.median(h[own == code][:, codes], axis=0) for code in codes])
+    some = Sample.of(exp, "cautions") if sample is None else sample
+    middle = np.stack([np.median(some.h[some.cluster == code][:, codes], axis=0) for code in codes])
     near = np.maximum(middle, middle.T)
     pairs = [(a, b) for a, b in np.argwhere(near < _ALIKE * median).tolist() if a < b]
     pairs.sort(key=lambda pair: float(near[pair]))
@@ -423,7 +434,7 @@ def _alike(exp: Claims) -> list[Caution]:
             )
         )
     if len(pairs) > _MOST_LISTED:
-        more = _count(len(pairs) - _MOST_LISTED, "more pair")
+        more = console.count(len(pairs) - _MOST_LISTED, "more pair")
         found[-1] = found[-1]._replace(text=f"{found[-1].text} The same holds for {more} of clusters.")
     return found
 
@@ -431,11 +442,11 @@ def _alike(exp: Claims) -> list[Caution]:
 def _undecided(exp: Claims) -> Iterator[Caution]:
     """Clusters most of whose members are borderline."""
     near = borderline(exp)
-    for code in groups(exp):
+    for code in groups(exp).codes:
         own = near[_members_of(exp, code)]
         if own.mean() > _MOSTLY:
             label, n = exp.labels[code], len(own)
-            some = "its only" if n == 1 else f"{int(own.sum())} of its {n}"
+            some = "its only" if n == 1 else f"{int(own.sum()):,} of its {n:,}"
             yield Caution(
                 "borderline",
                 f"{_begin(_cluster(label))} is mostly borderline: {some} {_nouns(exp, n)} "
@@ -450,15 +461,11 @@ def _left_out(left_out: Mapping[Any, str]) -> list[Caution]:
     reasons = [f'"{_name(name)}" ({reason})' for name, reason in left_out.items()]
     one = len(reasons) == 1
     text = (
-        f"{_count(len(reasons), 'column')} {'was' if one else 'were'} left out, and the clusters know "
+        f"{console.count(len(reasons), 'column')} {'was' if one else 'were'} left out, and the clusters know "
         f"nothing of {'it' if one else 'them'}: {_some(reasons)}. Make sure that "
         f"{'it does' if one else 'none of them does'}{' not' * one} matter."
     )
     return [Caution("left out", text, feature=next(iter(left_out)) if one else None)]
-
-
-def _is_noise(label: Any) -> bool:
-    return isinstance(label, str) and label == NOISE
 
 
 def _name(name: Hashable) -> str:
@@ -474,13 +481,13 @@ def _item(name: Hashable) -> str:
 
 
 def _cluster(label: Any) -> str:
-    return NOISE if _is_noise(label) else f"cluster {_name(label)}"
+    return cluster_name(label, _name(label))
 
 
 def _clusters(labels: Iterable[Any]) -> str:
     """Several clusters by their labels: clusters 1, 2 and noise."""
     listed = list(labels)
-    named = [_name(label) for label in listed if not _is_noise(label)]
+    named = [_name(label) for label in listed if not is_noise(label)]
     text = [f"cluster{'s' * (len(named) > 1)} {_some(named)}"] if named else []
     return _listed(text + [NOISE] * (len(named) < len(listed)))
 
@@ -504,10 +511,6 @@ def _begin(text: str) -> str:
 def _nouns(exp: Claims, n: int = 2) -> str:
     """What one or more rows are called."""
     return exp._noun.lower() + "s" * (n != 1)
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}{'s' * (n != 1)}"
 
 
 def _percent(part: float) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from whycluster import console
 from whycluster.arrays import Codes
 from whycluster.errors import InvalidInputError
 from whycluster.table import is_missing
@@ -18,6 +19,21 @@ BY_LABELS = (
     "Any clustering can be explained from its labels, through a surrogate that says how well it matches "
     "them: wc.explain(labels, X)."
 )
+
+
+def is_noise(label: Any) -> bool:
+    """Whether a label is that of rows in no cluster."""
+    return isinstance(label, str) and label == NOISE
+
+
+def cluster_name(label: Any, shown: str | None = None) -> str:
+    """A cluster in a sentence: "cluster 3", or "noise".
+
+    ``shown`` is the label as it is to be written; by default on one line, cut to a readable length.
+    """
+    if is_noise(label):
+        return NOISE
+    return f"cluster {console.clean(str(label)) if shown is None else shown}"
 
 
 class Labels:
@@ -105,7 +121,7 @@ def read_labels(labels: Any, n_rows: int, where: str) -> tuple[Codes, NDArray[An
             f"{where}: labels must have no missing values; row {missing} has {values[missing]!r}. Leave such "
             "rows out of labels and X, or give them a label, -1 for noise."
         )
-    values = [NOISE if is_noise else value for value, is_noise in zip(values, _noise(values), strict=True)]
+    values = [NOISE if far else value for value, far in zip(values, _noise(values), strict=True)]
     try:
         codes = {name: code for code, name in enumerate(_in_order(set(values), labels))}
     except TypeError as error:

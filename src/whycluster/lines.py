@@ -17,12 +17,14 @@ class Line(NamedTuple):
     value : what is said of it: its value in a row, where it stands in a cluster; "" for nothing
     relevance : relevance, or a share of it
     single : whether it is one feature; False for several together, and for what is due to none
+    is_category : whether the value is the category that is most frequent in a cluster
     """
 
     name: str
     value: str
     relevance: float
     single: bool = True
+    is_category: bool = False
 
 
 def rest(n_left: int, noun: str, value: str, relevance: float) -> list[Line]:

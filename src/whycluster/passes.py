@@ -42,12 +42,19 @@ _TERMS_BYTES = 1 << 20  # for what all clusters say of all features of some rows
 class Question:
     """What is asked of every row: which cluster, against which competitor, shared by which rule."""
 
-    cluster: Codes | None = None  # (n,) read-only; None: the assigned cluster
-    competitor: Codes | None = None  # (n,) read-only; None: all of them, or for a contrast the strongest
+    cluster: Codes | None = None  # (n,); None: the assigned cluster
+    competitor: Codes | None = None  # (n,); None: all of them, or for a contrast the strongest
     rule: str = CONTRAST
     beta: float | None = None  # None: to be measured, or for a contrast not needed
     threshold: float | None = None  # of the cluster's probability; None: it need only be the largest
     log_prior: Floats | None = None  # (K,) of all rows, log of the part in each cluster; for sequential
+
+    def __post_init__(self) -> None:
+        """Make what is asked read-only, so that no answer is written over it (`Attribution.keep`)."""
+        for name in ("cluster", "competitor"):
+            codes = getattr(self, name)
+            if codes is not None:
+                object.__setattr__(self, name, np.broadcast_to(codes, codes.shape))
 
     def stand(self, h: Floats, tree: Tree | None, start: int, stop: int) -> Standing:
         """Turn the energies of rows start..stop into h, in place, and say how the rows stand."""

@@ -90,12 +90,17 @@ def evidence_of_all(energies: Floats, tree: Tree | None, out: NDArray[Any]) -> N
     out[np.arange(len(energies)), standing.cluster] = standing.evidence
 
 
+def bar_of(threshold: float) -> float:
+    """log((1 - threshold) / threshold), which a threshold adds to the evidence (Prop. 7)."""
+    return float(np.log1p(-threshold) - np.log(threshold))
+
+
 def absolute(h: Floats, standing: Standing, threshold: float) -> Standing:
     """The same rows, with the evidence that the cluster's probability exceeds a threshold (Prop. 7).
 
     f_c is the LME^-1 of h, which gets the bias -log(K - 1) + log((1 - threshold) / threshold), in place.
     """
-    h += np.log1p(-threshold) - np.log(threshold) - np.log(h.shape[1] - 1)
+    h += bar_of(threshold) - np.log(h.shape[1] - 1)
     least = h[np.arange(len(h)), standing.competitor]
     total = _row_sums(np.exp(least[:, None] - h))
     return standing._replace(evidence=least - np.log(total / (h.shape[1] - 1)))

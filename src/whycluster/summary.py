@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whycluster import console
-from whycluster.arrays import Codes, Floats
+from whycluster.arrays import Codes, Floats, evenly
 from whycluster.frames import as_column, build_frame
-from whycluster.labels import NOISE
+from whycluster.labels import is_noise
 from whycluster.lines import Line, rest
 from whycluster.table import ArrayTable, Table
 
@@ -135,8 +135,9 @@ class Summary:
         lines = [
             Line(
                 str(self.feature_names[i]),
-                "= " * (int(i) in self._categories) + str(self.direction[group, i]),
+                str(self.direction[group, i]),
                 float(share[i]),
+                is_category=int(i) in self._categories,
             )
             for i in order[:n]
         ]
@@ -153,6 +154,28 @@ class Summary:
         if self.direction[group, column] != MISSING and column in self._dates:
             return f"{np.datetime64(round(mean), 'D')}"
         return console.number(mean)
+
+
+class Groups(NamedTuple):
+    """The clusters that have members: rows that are explained for the cluster that they are in.
+
+    Attributes
+    ----------
+    codes : (G,) the clusters
+    size : (G,) how many members each has
+    rivals : (G, K) part of the members whose strongest competitor is k
+    """
+
+    codes: Codes
+    size: Codes
+    rivals: Floats
+
+
+def group_members(cluster: Codes, competitor: Codes, member: NDArray[np.bool_], n_clusters: int) -> Groups:
+    """The clusters of the rows that are members, (n,) codes, with their competitors."""
+    codes, group, size = np.unique(cluster[member], return_inverse=True, return_counts=True)
+    pairs = np.bincount(group * n_clusters + competitor[member], minlength=len(codes) * n_clusters)
+    return Groups(codes, size, pairs.reshape(len(codes), n_clusters) / size[:, None])
 
 
 def strongest_columns(share: Floats, n: int) -> Codes:
@@ -193,7 +216,7 @@ def summarize(
     chosen = n_explained > 0
     inside, outside = moved + reference, _outside(moved, count) + reference
     direction: NDArray[Any] = _directions(moved, count)
-    direction[[isinstance(name, str) and name == NOISE for name in labels[present].tolist()]] = "far"
+    direction[[is_noise(label) for label in labels[present].tolist()]] = "far"
     if table.categories:
         direction = direction.astype(object)  # text of any length
         for column, frequency in _frequencies(table, group, len(size)).items():
@@ -231,7 +254,7 @@ def _typical(table: Table, n_rows: int = 1001) -> Floats:
     """A point among the rows, (d,): the median of some of them, which no few rows far off can move."""
     if table.n_rows == 0:
         return np.zeros(table.n_features)
-    values = table.take(table.some(n_rows)).to_array()
+    values = table.take(evenly(table.n_rows, n_rows)).to_array()
     values[:, np.isnan(values).all(axis=0)] = 0.0  # nothing to take the median of
     return np.asarray(np.nanmedian(values, axis=0))
 

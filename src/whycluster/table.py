@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster import console
-from whycluster.arrays import Codes, Floats, is_sparse
+from whycluster.arrays import Codes, Floats, evenly, is_sparse
 from whycluster.errors import InvalidInputError
 
 _ENOUGH = 10  # rows to tell from that columns stand in another order
@@ -99,15 +99,11 @@ class Table(ABC):
             out = out if len(out) else np.empty((n_rows, self.n_features))  # the first is the largest
             yield rows.start, self.read(rows.start, rows.stop, None, out[:n_rows])
 
-    def some(self, most: int) -> Codes:
-        """At most so many rows, evenly from all of them."""
-        return np.linspace(0, self.n_rows - 1, min(most, self.n_rows)).astype(np.intp)
-
     def spread(self) -> Floats | None:
         """(d,) the variance of each column as the network takes it, of some rows; None if it has none."""
         if self.categories:
             return None
-        values = self.take(self.some(max(2, _SCAN_VALUES // self.n_features))).to_array()
+        values = self.take(evenly(self.n_rows, max(2, _SCAN_VALUES // self.n_features))).to_array()
         return np.asarray(values.var(axis=0))
 
     def pick(self, columns: Codes) -> NDArray[Any]:

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from whycluster.arrays import Codes, Floats
+from whycluster.arrays import Codes, Floats, evenly, strongest
 from whycluster.report.contents import shown
 from whycluster.report.packing import coding_of, encode, halves
 from whycluster.report.page import as_json
-from whycluster.report.rows import strongest
 from whycluster.report.sampling import choose_rows
 
 FINITE = st.floats(-1e300, 1e300)
 SCALED = st.floats(-1e6, 1e6, allow_subnormal=False)
+TIED = st.sampled_from([-1.0, 0.0, 1.0])
 
 
 @given(hnp.arrays(np.float64, st.integers(1, 30), elements=st.one_of(FINITE, st.just(np.nan))))
@@ -82,14 +82,15 @@ def test_nothing_breaks_out_of_an_element_for_data(text: str) -> None:
 
 
 @given(
-    hnp.arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(1, 9)), elements=SCALED),
+    hnp.arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(1, 9)), elements=SCALED | TIED),
     st.integers(1, 9),
 )
 def test_the_strongest_are_those_of_a_stable_order(values: Floats, n: int) -> None:
     n = min(n, values.shape[1])
-    found = np.abs(np.take_along_axis(values, strongest(values, n), axis=1))
-    expected = -np.sort(-np.abs(values), axis=1)[:, :n]
-    np.testing.assert_array_equal(found, expected)
+    expected = [
+        [i for _, i in sorted((-abs(v), i) for i, v in enumerate(row))[:n]] for row in values.tolist()
+    ]
+    assert strongest(values, n).tolist() == expected
 
 
 @given(
@@ -108,3 +109,16 @@ def test_chosen_rows(cluster: Codes, n_rows: int, wanted: list[int], seed: int) 
         assert len(set(cluster[rows].tolist())) == n_clusters
     if n_rows >= n_clusters + len(set(positions.tolist())):
         assert set(positions.tolist()) <= set(rows.tolist())
+
+
+@given(st.integers(0, 300), st.integers(1, 400))
+def test_rows_are_taken_evenly(n: int, most: int) -> None:
+    rows = evenly(n, most)
+    assert len(rows) == min(n, most)
+    if most >= n:
+        assert rows.tolist() == list(range(n))
+    elif most > 1:
+        assert (rows[0], rows[-1]) == (0, n - 1)
+        gaps = np.diff(rows)
+        assert gaps.min() >= 1
+        assert np.ptp(gaps) <= 1

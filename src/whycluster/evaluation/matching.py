@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from whycluster import console
 from whycluster.arrays import Codes, Floats
 from whycluster.errors import InvalidInputError
 
@@ -37,7 +38,7 @@ class Matching:
         n_maps, n_masks = self.cosine.shape
         told = [f"{k} with {m} ({self.cosine[k, m]:.2f})" for k, m in self.pairs[:_SHOWN].tolist()]
         more = ", ..." if len(self.pairs) > _SHOWN else ""
-        counts = f"{_count(n_maps, 'heat map')} and {_count(n_masks, 'mask')}"
+        counts = f"{console.count(n_maps, 'heat map')} and {console.count(n_masks, 'mask')}"
         return f"<Matching: score {self.score:.3f}, {counts}: {', '.join(told)}{more}>"
 
 
@@ -185,7 +186,3 @@ def _as_array(given: Any, name: str, shape: str) -> NDArray[Any]:
         f"match: {name} must be an array of real numbers of shape {shape}; got {type(given).__name__} "
         f"({what})."
     )
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}{'' if n == 1 else 's'}"

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from whycluster.arrays import Codes, Floats, is_real, is_sparse
+from whycluster.arrays import Codes, Floats, evenly, is_real, is_sparse
 from whycluster.energies import BentEnergy, ColumnsEnergy, Energy, SquaredEnergy, through
 from whycluster.energies.squared import HARMLESS_OFFSET
 from whycluster.errors import InvalidInputError, UnsupportedModelError
@@ -218,7 +218,7 @@ class StagedTable(Table):
         form = self.stages.form
         if form.below is not None or self.stages.last.categories is not None:
             return None
-        part = self.take(self.some(max(2, _SPREAD_VALUES // len(form.source))))
+        part = self.take(evenly(self.n_rows, max(2, _SPREAD_VALUES // len(form.source))))
         variance = part._upper(form, 0, part.n_rows).var(axis=0)
         if form.matrix is not None:  # what an atom brings to all outputs
             variance *= sparse.csr_array(form.matrix).power(2).sum(axis=0)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whycluster import console
 from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
 from whycluster.lines import Line
 from whycluster.plots import style
-from whycluster.plots.kinds import Averages, Explained, check, cluster_name, code_of, counted, refuse
+from whycluster.plots.kinds import Averages, Explained, check, code_of, refuse, short_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,8 +105,8 @@ def clusters(
     for panel, group, shown in zip(axes, groups, lines, strict=True):
         draw_bars(panel, shown, range(len(shown)), form, rest=False)
         style.name_ticks(panel.yaxis, label_lines(shown, ", "))
-        size = counted(int(summary.size[group]), exp._noun.lower())
-        style.title(panel, f"{cluster_name(summary.clusters[group])} ({size})")
+        size = console.count(int(summary.size[group]), exp._noun.lower())
+        style.title(panel, f"{short_name(summary.clusters[group])} ({size})")
         fit(panel, shares)  # one scale for all
         panel.set_ylim(n_lines - 0.4, -0.6)
         panel.locator_params(axis="x", nbins=6)
@@ -182,8 +183,7 @@ def label_lines(lines: Sequence[Line], between: str) -> list[str]:
     names = style.cut_all(line.name for line in lines)
     labels = []
     for line, name in zip(lines, names, strict=True):
-        # A category is said to be the most frequent one in a cluster by an equals sign of its own
-        joint = " " if line.value.startswith("= ") else between
+        joint = " = " if line.is_category else between
         labels.append(name + (joint + style.cut(line.value, 16)) * bool(line.value and line.single))
     return labels
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from whycluster.arrays import Codes, Floats
 from whycluster.energies import Energy
 from whycluster.errors import InvalidInputError
-from whycluster.labels import NOISE, Labels
+from whycluster.labels import Labels, cluster_name
 from whycluster.lines import Line
 from whycluster.plots.style import cut, cut_all
 from whycluster.table import Table
@@ -93,21 +93,11 @@ def code_of(exp: Explained, cluster: Any, where: str) -> int:
     return int(code)
 
 
-def is_noise(label: Any) -> bool:
-    """Whether a label is that of rows in no cluster."""
-    return isinstance(label, str) and label == NOISE
-
-
 def label_names(labels: NDArray[Any]) -> list[str]:
     """Labels as names along an axis."""
     return cut_all(labels.tolist())
 
 
-def cluster_name(label: Any) -> str:
+def short_name(label: Any) -> str:
     """A cluster in a title."""
-    return NOISE if is_noise(label) else f"cluster {cut(str(label))}"
-
-
-def counted(n: int, noun: str) -> str:
-    """So many of them."""
-    return f"{n:,} {noun}{'s' * (n != 1)}"
+    return cluster_name(label, cut(str(label)))

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from whycluster.arrays import Floats
+from whycluster import console
+from whycluster.arrays import Floats, evenly
 from whycluster.errors import InvalidInputError
+from whycluster.labels import is_noise
 from whycluster.plots import style
-from whycluster.plots.kinds import Explained, check, cluster_name, counted, is_noise
+from whycluster.plots.kinds import Explained, check, short_name
 from whycluster.projection import project
 
 if TYPE_CHECKING:
@@ -42,11 +44,11 @@ def draw_map(exp: Explained, ax: Axes | None = None) -> Axes:
         raise InvalidInputError(f"{where}: exp must have a row; it has none.")
     exp._unchanged(where)
     near = exp._borderline
-    drawn = style.some_rows(len(exp), MOST_ROWS)
+    drawn = evenly(len(exp), MOST_ROWS)
     place, part, of = project(exp._energy, exp[drawn]._table)
     ax = style.open_axes(ax, where, 6.6, 4.8)
     _draw_points(ax, exp, place, drawn, near[drawn])
-    count = counted(len(exp), exp._noun.lower())
+    count = console.count(len(exp), exp._noun.lower())
     count = f"{len(drawn):,} of {count}" if len(drawn) < len(exp) else count
     style.title(ax, f"{count}: two principal components of {of}")
     for axis, number in zip((ax.xaxis, ax.yaxis), (0, 1), strict=True):
@@ -65,7 +67,7 @@ def _draw_points(ax: Axes, exp: Explained, place: Floats, drawn: Any, near: Any)
         label = exp.labels[code]
         colour, marker = style.cluster_style(code, is_noise(label))
         at = place[codes == code]
-        name = f"{cluster_name(label)} ({(exp._cluster == code).sum():,})"
+        name = f"{short_name(label)} ({(exp._cluster == code).sum():,})"
         edge: dict[str, Any] = {} if marker == "x" else {"edgecolors": "white", "linewidths": 0.4}
         ax.scatter(
             at[:, 0], at[:, 1], s=size, c=colour, marker=marker, label=name, alpha=0.85, zorder=2, **edge

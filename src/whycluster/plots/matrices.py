@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from whycluster import console
 from whycluster.arrays import Floats
 from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
 from whycluster.plots import style
 from whycluster.plots.bars import summary_of
-from whycluster.plots.kinds import Explained, check, counted, label_names
+from whycluster.plots.kinds import Explained, check, label_names
+from whycluster.summary import group_members
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +54,8 @@ def heatmap(exp: Explained, n_features: int = 20, ax: Axes | None = None) -> Axe
     _name(ax, labels, style.cut_all(names), "white")
     _write_numbers(ax, 100 * share.T, dark=_DARK * limit < share.T)
     style.title(ax, "what makes each cluster")
-    shown = "" if len(names) == n_all else f"\nthe strongest {len(names)} of {counted(n_all, summary._noun)}"
+    every = console.count(n_all, summary._noun)
+    shown = "" if len(names) == n_all else f"\nthe strongest {len(names)} of {every}"
     style.note(ax, f"cluster\n% of its relevance, {style.MINUS} speaks against it{shown}")
     return ax
 
@@ -71,7 +74,12 @@ def competition(exp: Explained, ax: Axes | None = None) -> Axes:
     """
     where = "plot.competition"
     check(exp, where)
-    present, share = rivals(exp, where)
+    if not exp._members.any():
+        raise InvalidInputError(
+            f"{where}: exp must have rows that are explained for the cluster they are in; it has none. "
+            f"Explain without target and against."
+        )
+    present, _, share = group_members(exp._cluster, exp._competitor, exp._members, len(exp.labels))
     names = label_names(exp.labels)
     ax = style.open_axes(ax, where, *_inches(len(names), len(present)))
     own = np.zeros(share.shape, dtype=bool)
@@ -86,21 +94,6 @@ def competition(exp: Explained, ax: Axes | None = None) -> Axes:
     noun = exp._noun.lower()
     style.note(ax, f"strongest competitor\n% of the {noun}s of each cluster")
     return ax
-
-
-def rivals(exp: Explained, where: str) -> tuple[Any, Floats]:
-    """The codes of clusters with members, (G,), and the part of these with each competitor, (G, K)."""
-    members = exp._members
-    if not members.any():
-        raise InvalidInputError(
-            f"{where}: exp must have rows that are explained for the cluster they are in; it has none. "
-            f"Explain without target and against."
-        )
-    own, other = exp._cluster[members], exp._competitor[members]
-    count = np.zeros((len(exp.labels), len(exp.labels)))
-    np.add.at(count, (own, other), 1.0)
-    present = np.unique(own)
-    return present, count[present] / count[present].sum(axis=1, keepdims=True)
 
 
 def _inches(n_columns: int, n_rows: int) -> tuple[float, float]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from whycluster.deep.heatmaps import draw_grid, draw_heatmap
 from whycluster.deep.images import pictures
 from whycluster.errors import InvalidInputError
+from whycluster.labels import cluster_name
 from whycluster.plots.accessor import Plots
 from whycluster.plots.kinds import check
 from whycluster.plots.style import check_axes
@@ -61,7 +62,7 @@ def images(
 def grid_of(exp: Any, rows: int | Sequence[int], split: bool, where: str, **options: Any) -> Figure:
     """The whole figure."""
     some = _some(exp, rows, where)
-    options.setdefault("names", [f"{some._name(i)}: cluster {c}" for i, c in enumerate(some.cluster)])
+    options.setdefault("names", [f"{some._name(i)}: {cluster_name(c)}" for i, c in enumerate(some.cluster)])
     options.setdefault("images", pictures(some.data))
     maps = some.heatmaps[:, None]
     if split:

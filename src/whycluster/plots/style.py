@@ -8,10 +8,9 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from whycluster import console
 from whycluster.errors import InvalidInputError, MissingDependencyError
+from whycluster.looks import COLOURS, SHAPES, look_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,10 +24,6 @@ FONT, SMALL = 9, 8  # points
 LINE = 0.27  # inches from one line of text or bar to the next
 MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 
-# Okabe and Ito's colours without the yellow, which is hardly seen on white, and markers, of which there is
-# one more: the same colour comes back with another marker, up to 56 clusters.
-CLUSTER_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#000000")
-CLUSTER_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
 LINE_STYLES = ("-", "--", "-.", ":")
 
 _LONGEST = 26  # letters of a name
@@ -199,15 +194,9 @@ def diverging() -> Colormap:
 
 
 def cluster_style(code: int, is_noise: bool) -> tuple[str, str]:
-    """Colour and marker of a cluster; noise is a grey cross."""
-    if is_noise:
-        return GREY, "x"
-    return CLUSTER_COLOURS[code % len(CLUSTER_COLOURS)], CLUSTER_MARKERS[code % len(CLUSTER_MARKERS)]
-
-
-def some_rows(n_rows: int, most: int) -> Any:
-    """Positions of at most so many rows, evenly over all."""
-    return np.unique(np.linspace(0, n_rows - 1, min(n_rows, most)).astype(np.intp))
+    """Colour and marker of a cluster, as on pages."""
+    look = look_of(code, is_noise)
+    return COLOURS[look.colour].light, SHAPES[look.shape].marker
 
 
 def _width(text: str) -> int:

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from whycluster.arrays import Floats
+from whycluster import console
+from whycluster.arrays import Floats, evenly
 from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
 from whycluster.plots import style
-from whycluster.plots.kinds import Tabular, check, cluster_name, code_of, counted
+from whycluster.plots.kinds import Tabular, check, code_of, short_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +51,7 @@ def beeswarm(exp: Tabular, cluster: Any = None, n_features: int = 12, ax: Axes |
         raise InvalidInputError(f"{where}: exp must have a row{of}; it has none.")
     exp._unchanged(where)
     columns = np.argsort(-_mean_size(exp.relevance, rows), kind="stable")[: int(n_features)]
-    drawn = rows[style.some_rows(len(rows), MOST_ROWS)]
+    drawn = rows[evenly(len(rows), MOST_ROWS)]
     values = _values(exp, drawn, columns)
     ax = style.open_axes(ax, where, 7.0, 0.36 * max(4, len(columns)) + 1.1)
     points = _draw(ax, exp.relevance[np.ix_(drawn, columns)].astype(np.float64), values)
@@ -58,12 +59,12 @@ def beeswarm(exp: Tabular, cluster: Any = None, n_features: int = 12, ax: Axes |
     style.name_ticks(ax.yaxis, style.cut_all(names))
     ax.set_ylim(len(columns) - 0.4, -0.6)
     _add_scale(ax, points)
-    of = "all clusters" if cluster is None else cluster_name(exp.labels[code_of(exp, cluster, where)])
-    count = counted(len(rows), "row")
+    of = "all clusters" if cluster is None else short_name(exp.labels[code_of(exp, cluster, where)])
+    count = console.count(len(rows), "row")
     count = f"{len(drawn):,} of {count}" if len(drawn) < len(rows) else count
     style.title(ax, f"what matters in {of} ({count})")
     left = len(exp.feature_names) - len(columns)
-    more = f"; {left} weaker feature{'s' * (left != 1)} not shown" * bool(left)
+    more = f"; {console.count(left, 'weaker feature')} not shown" * bool(left)
     style.note(ax, f"relevance: + speaks for the row's cluster, {style.MINUS} against it{more}")
     return ax
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster import console, findings
-from whycluster.arrays import Codes, Floats
+from whycluster.arrays import Codes
 from whycluster.energies import (
     CosineEnergy,
     DiagonalGaussianEnergy,
@@ -30,13 +30,14 @@ from whycluster.energies import (
 from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
 from whycluster.explanation import BORDERLINE, Claims
-from whycluster.labels import NOISE, as_list
+from whycluster.labels import as_list, cluster_name, is_noise
+from whycluster.looks import COLOURS, SHAPES, Look, look_of
 from whycluster.propagate import CONTRAST
 from whycluster.report import drawing
 from whycluster.report.sampling import choose_rows
+from whycluster.summary import Groups
 
 _WHERE = "report"
-N_LOOKS = 8  # colours and shapes of clusters
 _BINS = 24
 _LISTED = 5  # typical and borderline rows of a cluster
 _LEAST_SHARE = 0.005  # what would be shown as 0 %
@@ -97,25 +98,10 @@ class Options:
             raise InvalidInputError(f"{_WHERE}: ids must be one for each of the {n} rows; got {n_ids}.")
 
 
-class Groups(NamedTuple):
-    """The clusters that have members: rows that are explained for the cluster that they are in.
-
-    Attributes
-    ----------
-    member : (n,) whether a row is one
-    codes : (G,) the clusters
-    size : (G,) how many members each has
-    """
-
-    member: NDArray[np.bool_]
-    codes: Codes
-    size: Codes
-
-
 class Plan(NamedTuple):
     """How much of each row a page has room for."""
 
-    n_features: int  # the strongest; of texts characters, of images pixels along a side
+    detail: int  # so many features, the strongest; of texts characters, of images pixels along a side
     n_rivals: int  # other clusters; the nearest, if not all
     n_apart: int = 0  # features that speak for the cluster against each of these
 
@@ -148,7 +134,7 @@ class Contents(ABC):
         """All that the script is to know of the chosen rows."""
 
     @abstractmethod
-    def left_out(self, plan: Plan) -> list[str]:
+    def not_shown(self, plan: Plan) -> list[str]:
         """What of each row is not shown, in sentences."""
 
     def context(self) -> dict[str, Any]:
@@ -166,7 +152,9 @@ class Contents(ABC):
             "rivalry": self.rivalry(),
             "names": self.names,
             "legend": np.unique(self.places).tolist(),
-            "n_looks": N_LOOKS,
+            "looks": self.looks,
+            "colours": COLOURS,
+            "shapes": SHAPES,
         }
 
     def shared(self) -> dict[str, Any]:
@@ -175,6 +163,7 @@ class Contents(ABC):
             "kind": self.kind,
             "noun": self.noun,
             "names": self.names,
+            "looks": self.looks,
             "headings": [self.heading(code) for code in range(len(self.names))],
             "groups": self.groups.codes.tolist(),
             "pairs": self.pairs() if len(self.names) <= _FEW_CLUSTERS else None,
@@ -194,7 +183,7 @@ class Contents(ABC):
                 f"{n_shown:,} of {n:,} {self.noun}s, drawn at random; every cluster is there, and so are the "
                 f"{self.noun}s named above."
             )
-        return {"notes": lines + self.left_out(plan)}
+        return {"notes": lines + self.not_shown(plan)}
 
     def bytes_of_names(self, chosen: Codes) -> int:
         """How many bytes the names of the chosen rows take; positions are there anyway."""
@@ -205,14 +194,17 @@ class Contents(ABC):
     @cached_property
     def groups(self) -> Groups:
         """The clusters that have members."""
-        member = self.exp._members
-        codes, size = np.unique(self.exp._cluster[member], return_counts=True)
-        return Groups(member, codes, size)
+        return findings.groups(self.exp)
 
     @cached_property
     def names(self) -> list[str]:
         """(K,) what the clusters are called."""
         return [shown(label) for label in self.exp.labels.tolist()]
+
+    @cached_property
+    def looks(self) -> list[Look]:
+        """(K,) how the clusters look."""
+        return [look_of(code, is_noise(label)) for code, label in enumerate(self.exp.labels.tolist())]
 
     @property
     def places(self) -> Codes:
@@ -268,7 +260,7 @@ class Contents(ABC):
             return shown(self.options.title)
         if len(self.exp) == 1:
             return f"Why a {self.noun} is where it is"
-        return f"Why {count(len(self.exp), self.noun)} are where they are"
+        return f"Why {console.count(len(self.exp), self.noun)} are where they are"
 
     def facts(self) -> list[tuple[str, str]]:
         """What was clustered, as pairs of a name and what it is."""
@@ -290,12 +282,12 @@ class Contents(ABC):
         """How well it was clustered, in sentences."""
         exp = self.exp
         n = int(self.is_borderline.sum())
-        some = f"{count(n, self.noun)} ({n / len(exp):.1%})" if n else f"No {self.noun}"
+        some = f"{console.count(n, self.noun)} ({n / len(exp):.1%})" if n else f"No {self.noun}"
         lines = [
             f"{some} {'are' if n > 1 else 'is'} borderline: the evidence for the cluster is at most a tenth "
             f"of the median, {number(self.median)}."
         ]
-        n_targets = int((~self.groups.member).sum())
+        n_targets = int((~exp._members).sum())
         if exp.fidelity is not None:
             fidelity = exp.fidelity
             lines.append(
@@ -305,13 +297,13 @@ class Contents(ABC):
             )
             if n_targets:
                 lines.append(
-                    f"{count(n_targets, self.noun)} that it puts elsewhere than the label says "
+                    f"{console.count(n_targets, self.noun)} that it puts elsewhere than the label says "
                     f"{'is' if n_targets == 1 else 'are'} not counted in the clusters below."
                 )
         elif n_targets:
             lines.append(
-                f"{count(n_targets, self.noun)} {'is' if n_targets == 1 else 'are'} explained for a cluster "
-                f"that the model does not give, and not counted in the clusters below."
+                f"{console.count(n_targets, self.noun)} {'is' if n_targets == 1 else 'are'} explained for a "
+                f"cluster that the model does not give, and not counted in the clusters below."
             )
         return lines
 
@@ -326,7 +318,7 @@ class Contents(ABC):
         largest = int(groups.size.max(initial=1))
         cards = []
         for g, code in enumerate(groups.codes.tolist()):
-            own = evidence[groups.member & (self.exp._cluster == code)]
+            own = evidence[self.exp._members & (self.exp._cluster == code)]
             bins = np.histogram(np.clip(own, *reach), _BINS, reach)[0].astype(np.float64)
             typical, near = self.listed[g]
             card = {
@@ -352,13 +344,13 @@ class Contents(ABC):
 
     def heading(self, code: int) -> str:
         """A cluster as a title."""
-        name = self.exp.labels[code]
-        return "Noise" if isinstance(name, str) and name == NOISE else f"Cluster {self.names[code]}"
+        name = cluster_name(self.exp.labels[code], self.names[code])
+        return name[0].upper() + name[1:]
 
     @cached_property
     def _reach(self) -> tuple[float, float]:
         """From where to where evidence is drawn: a few far off are drawn at the end."""
-        evidence = np.asarray(self.exp.evidence[self.groups.member], dtype=np.float64)
+        evidence = np.asarray(self.exp.evidence[self.exp._members], dtype=np.float64)
         if not evidence.size:
             return 0.0, 1.0
         low, high = min(0.0, float(np.quantile(evidence, 0.01))), float(np.quantile(evidence, 0.99))
@@ -379,19 +371,9 @@ class Contents(ABC):
         share = fidelity.cross_validated_per_cluster[found[0]] if found else np.nan
         return None if np.isnan(share) else f"{share:.0%}"
 
-    @cached_property
-    def rival_shares(self) -> Floats:
-        """(G, K) of the members of each cluster, the part whose strongest competitor is k."""
-        groups, exp = self.groups, self.exp
-        place = np.searchsorted(groups.codes, exp._cluster[groups.member])
-        pairs = place * len(exp.labels) + exp._competitor[groups.member]
-        shape = (len(groups.codes), len(exp.labels))
-        counts = np.bincount(pairs, minlength=shape[0] * shape[1]).reshape(shape)
-        return np.asarray(counts / np.maximum(1, groups.size)[:, None])
-
     def rivalry(self) -> dict[str, Any]:
         """Who competes with whom: of each cluster a line of shares, and its strongest rivals in words."""
-        shares = self.rival_shares
+        shares = self.groups.rivals
         lines = []
         for g, code in enumerate(self.groups.codes.tolist()):
             order = np.argsort(-shares[g], kind="stable")
@@ -403,7 +385,7 @@ class Contents(ABC):
         return {"lines": lines, "matrix": len(self.names) <= _FEW_CLUSTERS}
 
     def _rival(self, g: int, k: int) -> dict[str, Any]:
-        return {"name": self.names[k], "part": f"{self.rival_shares[g, k]:.0%}", "on": self.told_apart(g, k)}
+        return {"name": self.names[k], "part": f"{self.groups.rivals[g, k]:.0%}", "on": self.told_apart(g, k)}
 
     def pairs(self) -> dict[str, Any] | None:
         """What is known of each pair of clusters, if anything is."""
@@ -431,11 +413,6 @@ def signed(value: float) -> str:
 def percent(part: float, form: str = "+.0%") -> str:
     """A part with its sign."""
     return f"{part:{form}}".replace("-", "\u2212")
-
-
-def count(n: int, noun: str) -> str:
-    """A number of things: "1 row", "1,234 rows"."""
-    return f"{n:,} {noun}{'s' * (n != 1)}"
 
 
 def _kind(energy: Any) -> str:

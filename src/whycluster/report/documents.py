@@ -71,28 +71,28 @@ class TextContents(Contents):
         others = len(self.names) - 1
         return [Plan(n, min(others, most)) for n, most in ((8000, 60), (3000, 60), (1200, 20))]
 
-    def left_out(self, plan: Plan) -> list[str]:
+    def not_shown(self, plan: Plan) -> list[str]:
         """What is beyond the end."""
         longest = max((len(text) for text in self.exp._texts), default=0)
-        if longest <= plan.n_features:
+        if longest <= plan.detail:
             return []
-        return [f"Documents are cut after {plan.n_features:,} characters; what is beyond is added up."]
+        return [f"Documents are cut after {plan.detail:,} characters; what is beyond is added up."]
 
     def n_bytes(self, chosen: Codes, plan: Plan) -> int:
         """Those of the texts and of the marks."""
         words = self.exp._words
         size = len(chosen) * (40 + 3 * plan.n_rivals)
         for row in chosen.tolist():
-            size += len(self.exp._texts[row][: plan.n_features].encode()) * 103 // 100
-            marked = (words.start[words.of(row)] < plan.n_features) & (words.kind[words.of(row)] != STOPPED)
+            size += len(self.exp._texts[row][: plan.detail].encode()) * 103 // 100
+            marked = (words.start[words.of(row)] < plan.detail) & (words.kind[words.of(row)] != STOPPED)
             size += _BYTES_PER_MARK * int(marked.sum())
         return size
 
     def rows(self, chosen: Codes, plan: Plan) -> dict[str, Any]:
         """The texts, and where their words stand."""
         exp = self.exp[chosen]
-        texts = [html.visible(text[: plan.n_features]) for text in exp._texts]
-        marks = [self._marks(exp, row, plan.n_features) for row in range(len(exp))]
+        texts = [html.visible(text[: plan.detail]) for text in exp._texts]
+        marks = [self._marks(exp, row, plan.detail) for row in range(len(exp))]
         known = [np.array([m.relevance for m in each if m.relevance is not None]) for each in marks]
         scale = np.array([np.abs(values).max(initial=0.0) for values in known])
         every = [(mark, row) for row, each in enumerate(marks) for mark in each]
@@ -100,11 +100,11 @@ class TextContents(Contents):
         relevance = np.array([np.nan if m.relevance is None else m.relevance for m, _ in every])
         per_unit = np.divide(1.0, scale, out=np.zeros(len(scale)), where=scale > 0)
         return (
-            claims(self, chosen)
+            claims(self, chosen, exp)
             | pack_rivals(*rivals(exp, plan.n_rivals), len(self.names))
             | {
                 "texts": texts,
-                "cut": [row for row, text in enumerate(exp._texts) if len(text) > plan.n_features],
+                "cut": [row for row, text in enumerate(exp._texts) if len(text) > plan.detail],
                 "ends": packed(codes(np.cumsum([0, *map(len, marks)]))),
                 "start": packed(codes(np.array([m.start for m, _ in every], dtype=np.intp))),
                 "length": packed(codes(np.array([m.stop - m.start for m, _ in every], dtype=np.intp))),

@@ -37,6 +37,6 @@ def _short(number: float) -> str:
     return f"{number:.1f}".removesuffix(".0")
 
 
-def widest(values: Sequence[float]) -> float:
+def largest_size(values: Sequence[float]) -> float:
     """The largest absolute value, 1 where there is none."""
     return max((abs(value) for value in values), default=1.0) or 1.0

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster import findings
-from whycluster.arrays import Codes, Floats
+from whycluster.arrays import Codes, Floats, evenly, strongest
 from whycluster.explanation import Explanation
 from whycluster.report import drawing
 from whycluster.report.contents import Contents, Plan, number, percent, sentence, shown
 from whycluster.report.packing import codes, coding_of, encode, halves, number_categories, packed
-from whycluster.report.rows import claims, pack_rivals, strongest, told_apart
+from whycluster.report.rows import claims, pack_rivals, told_apart
 from whycluster.summary import MISSING, Summary
 from whycluster.table import Table, is_missing
 
@@ -40,7 +40,11 @@ class TableContents(Contents):
 
     @cached_property
     def _rivalry(self) -> findings.Rivalry:
-        return findings.rivalry(self.exp)
+        return findings.rivalry(self.exp, self._sample)
+
+    @cached_property
+    def _sample(self) -> findings.Sample:
+        return findings.Sample.of(self.exp, "report")
 
     def facts(self) -> list[tuple[str, str]]:
         """With the columns."""
@@ -50,7 +54,7 @@ class TableContents(Contents):
 
     def cautions(self) -> list[str]:
         """What may mislead; the summary is there already."""
-        found = findings.cautions(self.exp, self.options.left_out, self.summary)
+        found = findings.cautions(self.exp, self.options.left_out, self.summary, self._sample)
         return [sentence(caution.text) for caution in found]
 
     def clusters(self) -> list[dict[str, Any]]:
@@ -69,7 +73,7 @@ class TableContents(Contents):
     def _defining(self, n: int) -> list[list[int]]:
         """(G) the features of the largest share, those that would show as 0 % left out."""
         share = self.summary.share
-        order = np.argsort(-np.abs(share), axis=1, kind="stable")[:, :n]
+        order = strongest(share, n)
         return [
             [i for rank, i in enumerate(row) if rank == 0 or abs(share[g, i]) >= _LEAST_SHARE]
             for g, row in enumerate(order.tolist())
@@ -82,7 +86,7 @@ class TableContents(Contents):
         return {
             "name": shown(summary.feature_names[i]),
             "share": percent(share),
-            "width": round(100 * abs(share) / drawing.widest(summary.share[g].tolist()), 1),
+            "width": round(100 * abs(share) / drawing.largest_size(summary.share[g].tolist()), 1),
             "side": "for" if share >= 0 else "against",
             "direction": "" if is_category else shown(direction),
             "equals": shown(direction) if is_category else "",
@@ -122,7 +126,7 @@ class TableContents(Contents):
     def rows(self, chosen: Codes, plan: Plan) -> dict[str, Any]:
         """All that the page knows of the chosen rows."""
         some = self.exp[chosen]
-        n = min(plan.n_features, some.relevance.shape[1])
+        n = min(plan.detail, some.relevance.shape[1])
         columns = strongest(some.relevance, n)
         apart = told_apart(some, self.exp._table, plan.n_rivals, plan.n_apart)
         used, places = _renumbered(columns, apart.feature)
@@ -132,7 +136,7 @@ class TableContents(Contents):
         for feature, i in zip(features, used.tolist(), strict=True):
             feature["name"] = shown(self.exp.feature_names[i])
         return (
-            claims(self, chosen)
+            claims(self, chosen, some)
             | pack_rivals(apart.rival, apart.evidence, len(self.names))
             | {
                 "features": features,
@@ -157,7 +161,7 @@ class TableContents(Contents):
             2 + self.exp._targeted
         ) * cluster  # position, clusters
         plain += 4 + 4 + 3 * 4 + 4 * (not self.exp._energy.adds_up)  # evidence, map, scales, residual
-        per_row = plain + plan.n_features * (index + 4) + rivals
+        per_row = plain + plan.detail * (index + 4) + rivals
         return len(chosen) * per_row * 4 // 3
 
     def plans(self) -> list[Plan]:
@@ -175,14 +179,12 @@ class TableContents(Contents):
         ]
         return [Plan(min(most, d), min(others, rivals), min(apart, d)) for most, rivals, apart in sizes]
 
-    def left_out(self, plan: Plan) -> list[str]:
+    def not_shown(self, plan: Plan) -> list[str]:
         """Features and clusters for which there is no room."""
         d, others = len(self.exp.feature_names), len(self.names) - 1
         lines = []
-        if plan.n_features < d:
-            lines.append(
-                f"Of each row the {plan.n_features} strongest of {d} features; the others are added up."
-            )
+        if plan.detail < d:
+            lines.append(f"Of each row the {plan.detail} strongest of {d} features; the others are added up.")
         if plan.n_rivals < others:
             lines.append(f"Of each row the {plan.n_rivals} nearest of {others} other clusters.")
         return lines
@@ -304,8 +306,7 @@ def _edges(table: Table, features: list[int]) -> dict[int, Floats]:
     """Where bins begin and end: between the outer hundredths, so that a few values far off do not matter."""
     if not features:
         return {}
-    some = np.linspace(0, table.n_rows - 1, min(_SAMPLED, table.n_rows)).astype(np.intp)
-    rows = np.unique(some)
+    rows = evenly(table.n_rows, _SAMPLED)
     columns = np.broadcast_to(np.array(features), (len(rows), len(features)))
     values = Table.pick(table.take(rows), columns)
     found = {}

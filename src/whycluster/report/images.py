@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.arrays import Codes, Floats
+from whycluster.arrays import Codes, Floats, strongest
 from whycluster.deep.images import pictures
 from whycluster.frontends.deep.explanation import CHANNELS, DeepExplanation
 from whycluster.report import drawing
 from whycluster.report.contents import Contents, Plan, percent, shown
 from whycluster.report.packing import codes, floats, halves, packed
-from whycluster.report.rows import claims, pack_rivals, rivals, strongest
+from whycluster.report.rows import claims, pack_rivals, rivals
 
 _UNITS_SHOWN = 6  # of a cluster
 _MOST = 0.5  # of the members
@@ -39,8 +39,8 @@ class DeepContents(Contents):
         """With whom each is mostly up against."""
         cards = super().clusters()
         for g, card in enumerate(cards):
-            first = int(self.rival_shares[g].argmax())
-            if self.rival_shares[g, first] > _MOST:
+            first = int(self.groups.rivals[g].argmax())
+            if self.groups.rivals[g, first] > _MOST:
                 card["sentence"] = (
                     f"Mostly against {self.heading(first)[0].lower()}{self.heading(first)[1:]}."
                 )
@@ -58,27 +58,23 @@ class ImageContents(DeepContents):
         others = len(self.names) - 1
         return [Plan(side, min(others, 60)) for side in (96, 64, 48, 32)]
 
-    def left_out(self, plan: Plan) -> list[str]:
+    def not_shown(self, plan: Plan) -> list[str]:
         """What is smaller than a pixel of the page."""
         side = max(self.exp.heatmaps.shape[1:])
-        return (
-            [f"Images and heat maps are reduced to {plan.n_features} pixels."]
-            if side > plan.n_features
-            else []
-        )
+        return [f"Images and heat maps are reduced to {plan.detail} pixels."] if side > plan.detail else []
 
     def n_bytes(self, chosen: Codes, plan: Plan) -> int:
         """Those of the images and of the heat maps."""
-        n_pixels = _reduced_size(self.exp.heatmaps.shape[1:], plan.n_features)
+        n_pixels = _reduced_size(self.exp.heatmaps.shape[1:], plan.detail)
         shape = np.shape(self.exp.data)
         if len(shape) == 4:
-            n_pixels += shape[1] * _reduced_size(shape[2:], plan.n_features)
+            n_pixels += shape[1] * _reduced_size(shape[2:], plan.detail)
         return len(chosen) * (n_pixels + 50 + 3 * plan.n_rivals) * 4 // 3
 
     def rows(self, chosen: Codes, plan: Plan) -> dict[str, Any]:
         """The images, and where their relevance is."""
         exp = self.exp[chosen]
-        side = plan.n_features
+        side = plan.detail
         heat = _reduced(exp.heatmaps.astype(np.float64), side, np.add)
         scale = np.abs(heat).max(axis=(1, 2), initial=0.0)
         unit = np.divide(127.0, scale, out=np.zeros(len(scale)), where=scale > 0)
@@ -91,7 +87,7 @@ class ImageContents(DeepContents):
         images = pictures(exp.data)
         if images is not None:
             found["picture"] = packed(_bytes(np.stack(images), side))
-        return claims(self, chosen) | pack_rivals(*rivals(exp, plan.n_rivals), len(self.names)) | found
+        return claims(self, chosen, exp) | pack_rivals(*rivals(exp, plan.n_rivals), len(self.names)) | found
 
 
 @dataclass(frozen=True)
@@ -118,10 +114,10 @@ class UnitContents(DeepContents):
         """With the units of the largest share in each."""
         cards = super().clusters()
         for card in cards:
-            own = self.groups.member & (self.exp._cluster == card["code"])
+            own = self.exp._members & (self.exp._cluster == card["code"])
             mean = self.relevance[own].mean(axis=0, dtype=np.float64)
             share = mean / (np.abs(mean).sum() or 1.0)
-            order = np.argsort(-np.abs(share), kind="stable")[:_UNITS_SHOWN].tolist()
+            order = strongest(share[None], _UNITS_SHOWN)[0].tolist()
             card["features"] = [self._feature(share, i) for i in order]
         return cards
 
@@ -129,7 +125,7 @@ class UnitContents(DeepContents):
         return {
             "name": self.unit_names[i],
             "share": percent(float(share[i])),
-            "width": round(100 * abs(share[i]) / drawing.widest(share.tolist()), 1),
+            "width": round(100 * abs(share[i]) / drawing.largest_size(share.tolist()), 1),
             "side": "for" if share[i] >= 0 else "against",
             "direction": "",
             "equals": "",
@@ -145,26 +141,26 @@ class UnitContents(DeepContents):
             Plan(min(n, len(self.unit_names)), min(others, most)) for n, most in ((10, 60), (6, 20), (4, 6))
         ]
 
-    def left_out(self, plan: Plan) -> list[str]:
+    def not_shown(self, plan: Plan) -> list[str]:
         """Units for which there is no room."""
         d = len(self.unit_names)
-        if plan.n_features >= d:
+        if plan.detail >= d:
             return []
-        return [f"Of each {self.noun} the {plan.n_features} strongest of {d}; the others are added up."]
+        return [f"Of each {self.noun} the {plan.detail} strongest of {d}; the others are added up."]
 
     def n_bytes(self, chosen: Codes, plan: Plan) -> int:
         """Those of the arrays."""
-        return len(chosen) * (40 + 6 * plan.n_features + 3 * plan.n_rivals) * 4 // 3
+        return len(chosen) * (40 + 6 * plan.detail + 3 * plan.n_rivals) * 4 // 3
 
     def rows(self, chosen: Codes, plan: Plan) -> dict[str, Any]:
         """The strongest units of each."""
-        some = self.relevance[chosen]
-        columns = strongest(some, plan.n_features)
+        exp, some = self.exp[chosen], self.relevance[chosen]
+        columns = strongest(some, plan.detail)
         used, place = np.unique(columns, return_inverse=True)
         scale, relevance = halves(np.take_along_axis(some, columns, axis=1))
         return (
-            claims(self, chosen)
-            | pack_rivals(*rivals(self.exp[chosen], plan.n_rivals), len(self.names))
+            claims(self, chosen, exp)
+            | pack_rivals(*rivals(exp, plan.n_rivals), len(self.names))
             | {
                 "features": [{"name": self.unit_names[i]} for i in used.tolist()],
                 "n_features": len(self.unit_names),

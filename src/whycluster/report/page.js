@@ -4,7 +4,7 @@
   performance.mark("start");
   const data = JSON.parse(document.getElementById("data").textContent);
   const $ = (id) => document.getElementById(id);
-  const N_LOOKS = 8, ROWS_PER_PAGE = 50;
+  const ROWS_PER_PAGE = 50;
   const TYPES = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, f4: Float32Array, f8: Float64Array, f2: Uint16Array, i1: Int8Array };
 
   // ---- arrays
@@ -81,8 +81,12 @@
   const bdi = (text) => make("bdi", {}, text);
   const breakable = (text) => make("bdi", {}, ...String(text).split(/(?<=[_/.-])/).flatMap((part, at) => (at ? [make("wbr"), part] : [part])));
   function look(code) {
-    const use = draw("use", { href: `#look-${(code + Math.floor(code / N_LOOKS)) % N_LOOKS}` });
-    return draw("svg", { class: `look c${code % N_LOOKS}`, viewBox: "-10 -10 20 20", "aria-hidden": "true" }, use);
+    const [colour, shape] = data.looks[code];
+    return draw("svg", { class: `look c${colour}`, viewBox: "-10 -10 20 20", "aria-hidden": "true" }, draw("use", { href: `#look-${shape}` }));
+  }
+  function palette() { // the colours of the page as they are now, light or dark
+    const style = getComputedStyle(document.documentElement);
+    return (name) => style.getPropertyValue(name).trim();
   }
   const named = (code) => [look(code), bdi(data.names[code])];
 
@@ -339,20 +343,8 @@
 
   const chart = $("chart"), onMap = rows.assigned && !data.labelled ? rows.assigned : rows.cluster;
   let hovered = -1, dots = null, byPlace = null;
-  const SHAPES = [
-    (c, r) => c.arc(0, 0, r, 0, 7),
-    (c, r) => c.rect(-0.88 * r, -0.88 * r, 1.76 * r, 1.76 * r),
-    (c, r) => polygon(c, r * 1.2, [[0, -1], [0.95, 0.75], [-0.95, 0.75]]),
-    (c, r) => polygon(c, r * 1.2, [[0, -1], [1, 0], [0, 1], [-1, 0]]),
-    (c, r) => polygon(c, r * 1.2, [[0, 1], [0.95, -0.75], [-0.95, -0.75]]),
-    (c, r) => polygon(c, r * 1.1, [[-0.35, -1], [0.35, -1], [0.35, -0.35], [1, -0.35], [1, 0.35], [0.35, 0.35], [0.35, 1], [-0.35, 1], [-0.35, 0.35], [-1, 0.35], [-1, -0.35], [-0.35, -0.35]]),
-    (c, r) => polygon(c, r * 1.1, [[0, -1], [0.95, -0.31], [0.59, 0.81], [-0.59, 0.81], [-0.95, -0.31]]),
-    (c, r) => polygon(c, r * 1.3, [[0, -1], [0.27, -0.27], [1, 0], [0.27, 0.27], [0, 1], [-0.27, 0.27], [-1, 0], [-0.27, -0.27]]),
-  ];
-  function polygon(c, r, points) {
-    points.forEach(([x, y], at) => (at ? c.lineTo(x * r, y * r) : c.moveTo(x * r, y * r)));
-    c.closePath();
-  }
+  const SHAPES = [...document.querySelectorAll("path[id^=look-]")].map((path) => new Path2D(path.getAttribute("d")));
+  const RADIUS = 8; // of these paths
   function layOut() {
     if (!rows.map) return;
     const width = chart.clientWidth, [w, h] = data.map_size, margin = 26;
@@ -373,22 +365,21 @@
   function dot(c, i, r, colours) {
     c.save();
     c.translate(dots[2 * i], dots[2 * i + 1]);
-    const k = onMap[i];
-    c.beginPath();
-    SHAPES[(k + Math.floor(k / N_LOOKS)) % N_LOOKS](c, r);
-    c.fillStyle = colours.fills[k % N_LOOKS];
-    c.fill();
+    c.scale(r / RADIUS, r / RADIUS);
+    const [colour, shape] = data.looks[onMap[i]];
+    c.fillStyle = colours.fills[colour];
+    c.fill(SHAPES[shape]);
     if (isNear(i)) {
-      c.lineWidth = 1.6;
+      c.lineWidth = (1.6 * RADIUS) / r;
       c.strokeStyle = colours.ink;
-      c.stroke();
+      c.stroke(SHAPES[shape]);
     }
     c.restore();
   }
   function drawMap() {
     if (!N || !rows.map || !dots) return;
-    const style = getComputedStyle(document.documentElement), read = (name) => style.getPropertyValue(name).trim();
-    const colours = { ink: read("--ink"), paper: read("--paper"), fills: Array.from({ length: N_LOOKS }, (_, c) => read(`--c${c}`)) };
+    const read = palette(), nColours = 1 + Math.max(...data.looks.map(([colour]) => colour));
+    const colours = { ink: read("--ink"), paper: read("--paper"), fills: Array.from({ length: nColours }, (_, c) => read(`--c${c}`)) };
     const c = chart.getContext("2d"), ratio = devicePixelRatio || 1, r = N > 2000 ? 2.6 : N > 400 ? 3.4 : 4.6;
     c.setTransform(ratio, 0, 0, ratio, 0, 0);
     c.clearRect(0, 0, chart.width, chart.height);
@@ -522,16 +513,33 @@
 
   function picture(name, i, paint) {
     const [, height, width] = shape(name), canvas = make("canvas", { width, height });
-    const c = canvas.getContext("2d"), image = c.createImageData(width, height), size = width * height;
-    for (let at = 0; at < size; at++) image.data.set(paint(i * size + at), 4 * at);
-    c.putImageData(image, 0, 0);
+    fill(canvas, i, paint);
     return canvas;
   }
+  function fill(canvas, i, paint) {
+    const c = canvas.getContext("2d"), image = c.createImageData(canvas.width, canvas.height), size = canvas.width * canvas.height;
+    for (let at = 0; at < size; at++) image.data.set(paint(i * size + at), 4 * at);
+    c.putImageData(image, 0, 0);
+  }
   const photo = (i) => picture("picture", i, shape("picture").length === 4 ? (at) => [rows.picture[3 * at], rows.picture[3 * at + 1], rows.picture[3 * at + 2], 255] : (at) => [rows.picture[at], rows.picture[at], rows.picture[at], 255]);
-  const heat = (i) => picture("heat", i, (at) => {
-    const part = rows.heat[at] / 127, far = part >= 0 ? [30, 110, 220] : [230, 110, 0], size = Math.abs(part);
-    return [...far.map((v) => 255 + (v - 255) * size), 255];
-  });
+  function tints() { // from the paper to what speaks for the cluster, or against it
+    const read = palette(), hex = read("--paper"), paper = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+    const [ahead, behind] = ["--for", "--against"].map((name) => read(name).split(" ").map(Number));
+    return (at) => {
+      const part = rows.heat[at] / 127, far = part >= 0 ? ahead : behind, size = Math.abs(part);
+      return [...paper.map((v, c) => v + (far[c] - v) * size), 255];
+    };
+  }
+  function heat(i) {
+    const canvas = picture("heat", i, tints());
+    canvas.dataset.heat = i;
+    return canvas;
+  }
+  function recolour() {
+    drawMap();
+    const paint = tints();
+    for (const canvas of document.querySelectorAll("canvas[data-heat]")) fill(canvas, Number(canvas.dataset.heat), paint);
+  }
   function framed(canvas, text, width) {
     canvas.style.width = `${width}px`;
     canvas.setAttribute("role", "img");
@@ -594,7 +602,7 @@
   addEventListener("hashchange", () => follow("auto"));
   const again = () => {
     layOut();
-    drawMap();
+    recolour();
   };
   let width = chart.clientWidth;
   addEventListener("resize", () => {
@@ -602,7 +610,7 @@
     width = chart.clientWidth;
     again();
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawMap);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
   addEventListener("beforeprint", () => {
     document.documentElement.classList.add("printing"); // paper is white
     for (const each of document.querySelectorAll("details:not(.how)")) each.open = true;

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from whycluster import passes
-from whycluster.arrays import Codes, Floats
+from whycluster.arrays import Codes, Floats, strongest
 from whycluster.explanation import Claims
 from whycluster.passes import Question
 from whycluster.projection import project
-from whycluster.propagate import CONTRAST
+from whycluster.propagate import CONTRAST, bar_of
 from whycluster.report.contents import Contents
 from whycluster.report.packing import codes, floats, halves, packed
 
@@ -22,10 +21,9 @@ _ROUNDING = 1e-6  # a residual below this part of the evidence is not worth a li
 _MAP = 65535  # the size of the map, in its own units
 
 
-def claims(contents: Contents, chosen: Codes) -> dict[str, Any]:
-    """What is claimed of the chosen rows, and where they lie on the map."""
+def claims(contents: Contents, chosen: Codes, some: Claims) -> dict[str, Any]:
+    """What is claimed of the chosen rows, which are ``some``, and where they lie on the map."""
     exp = contents.exp
-    some = exp[chosen]
     evidence, residual = some.evidence.astype(np.float64), some.residual
     found: dict[str, Any] = {
         "position": packed(codes(chosen)),
@@ -40,7 +38,7 @@ def claims(contents: Contents, chosen: Codes) -> dict[str, Any]:
     if (np.abs(residual) > _ROUNDING * np.abs(evidence)).any():
         found["residual"] = packed(floats(residual))
     if exp.threshold is not None:
-        found["bar"] = float(np.log1p(-exp.threshold) - np.log(exp.threshold))
+        found["bar"] = bar_of(exp.threshold)
     return found | _map(exp, some)
 
 
@@ -53,14 +51,13 @@ def _ids(contents: Contents, chosen: Codes) -> list[str] | None:
 def _map(exp: Claims, some: Claims) -> dict[str, Any]:
     found = project(exp._energy, some._table)
     points = found.points
-    low, size = points.min(axis=0, initial=0.0), np.ptp(points, axis=0) if len(points) else np.ones(2)
-    low = points.min(axis=0) if len(points) else low
-    wide = float(size.max())
-    places = np.round((points - low) / (wide if wide > 0 else 1.0) * _MAP)
-    height = float(size[1] / wide) if wide > 0 else 1.0
+    size = np.ptp(points, axis=0)
+    if not size.any():  # all rows at one place
+        size = np.ones(2)
+    places = np.round((points - points.min(axis=0)) / size.max() * _MAP)
     return {
         "map": packed(places.astype(np.uint16)),
-        "map_size": [float(size[0] / wide) if wide > 0 else 1.0, height],
+        "map_size": (size / size.max()).tolist(),
         "map_of": found.of,
         "map_explained": [round(part, 4) for part in found.explained],
     }
@@ -97,40 +94,21 @@ def rivals(exp: Claims, n_rivals: int) -> tuple[Codes, Floats]:
 
 def told_apart(exp: Claims, background: Any, n_rivals: int, n_apart: int) -> Against:
     """The contrasts of each row's cluster with others, one of these at a time, some rows at a time."""
-    rival, _ = rivals(exp, n_rivals)
+    rival, evidence = rivals(exp, n_rivals)
     n, m = rival.shape
     d = exp._energy.n_features
     n_apart = min(n_apart, d)
     energy = passes.informed(exp._energy, background)
-    evidence = np.empty((n, m))
     feature, relevance = np.empty((n, m, n_apart), dtype=np.intp), np.empty((n, m, n_apart))
     size = max(1, _VALUES_AT_ONCE // d)
     for start in range(0, n, size):
         part = slice(start, min(start + size, n))
         table = exp._table.take(np.arange(part.start, part.stop))
         for k in range(m):
-            question = Question(_fixed(exp._cluster[part]), _fixed(rival[part, k]), CONTRAST)
-            found = passes.attribute(energy, table, question)
-            evidence[part, k] = found.evidence
+            found = passes.attribute(energy, table, Question(exp._cluster[part], rival[part, k], CONTRAST))
             feature[part, k] = strongest(found.relevance, n_apart)
             relevance[part, k] = np.take_along_axis(found.relevance, feature[part, k], axis=1)
     return Against(rival, evidence, feature, relevance)
-
-
-def _fixed(values: Codes) -> Codes:
-    """Read-only, as what a question says of the rows has to be."""
-    return np.broadcast_to(values, values.shape)
-
-
-def strongest(relevance: NDArray[Any], n: int) -> Codes:
-    """Columns of the n values of largest size in each row, in descending order, (rows, n)."""
-    size = np.abs(relevance)
-    if n < size.shape[1]:
-        first = np.sort(np.argpartition(-size, n - 1, axis=1)[:, :n], axis=1)
-    else:
-        first = np.broadcast_to(np.arange(size.shape[1]), size.shape)
-    order = np.argsort(-np.take_along_axis(size, first, axis=1), axis=1, kind="stable")
-    return np.take_along_axis(first, order, axis=1)
 
 
 def pack_rivals(rival: Codes, evidence: Floats, n_clusters: int) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from whycluster import console
 from whycluster.arrays import Codes, Floats
 from whycluster.errors import InvalidInputError
 from whycluster.explanation import Claims, Explanation
+from whycluster.labels import cluster_name
 from whycluster.lines import Line, bars, rest
 from whycluster.summary import Summary
 from whycluster.table import column_names, open_table
@@ -271,7 +272,7 @@ class SpatialExplanation:
         from whycluster.deep.heatmaps import draw_grid
         from whycluster.deep.images import pictures
 
-        options.setdefault("titles", [f"cluster {label}" for label in self.labels])
+        options.setdefault("titles", [cluster_name(label) for label in self.labels])
         options.setdefault("images", pictures(self.data))
         return draw_grid(list(self.heatmaps), **options)
 
