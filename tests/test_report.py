@@ -579,3 +579,24 @@ def test_a_notebook_shows_clusters_and_rows(wines: wc.Explanation) -> None:
     page = hostile_table()[0]._repr_html_()
     assert "<script" not in page
     assert "<img" not in page
+
+
+def test_different_categories_have_different_names_beside_their_bars(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    group = random.integers(0, 2, 60)
+    begin = "an answer that goes on for very many letters, and then "
+    answers = np.array(["strongly agree", "strongly disagree", begin + "yes", begin + "no"])
+    frame = pd.DataFrame(
+        {"size": random.normal(4.0 * group), "answer": answers[2 * group + np.arange(60) % 2]}
+    )
+    page = Page.of(wc.explain(group, frame), tmp_path)
+    drawn = re.findall(r'<ul class="bars">(.*?)</ul>', page.text)
+    assert drawn
+    for bars in drawn:
+        names = re.findall(r"<bdi>(.*?)</bdi>", bars)
+        assert len(set(names)) == 4
+        assert {"strongly agree", "strongly disagree"} <= set(names)
+        assert max(map(len, names)) <= 22
+        widths = [float(width) for width in re.findall(r"width:([\d.]+)%", bars)]
+        assert max(widths) == 100.0  # all the room there is
+        assert f'title="{begin}yes: ' in bars

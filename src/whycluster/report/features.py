@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from whycluster import findings
 from whycluster.arrays import Codes, Floats
 from whycluster.explanation import Explanation
+from whycluster.plots.style import cut_all
 from whycluster.report import drawing
 from whycluster.report.contents import Contents, Plan, number, percent, sentence, shown
 from whycluster.report.packing import codes, coding_of, encode, halves, number_categories, packed
@@ -23,6 +24,7 @@ _BINS = 24
 _SAMPLED = 5000  # rows that ranges are taken from
 _MOST_CATEGORIES = 1000  # of a column; more are free text
 _CATEGORIES_SHOWN = 5
+_LONGEST_CATEGORY = 22  # letters, beside a bar
 _LEAST_SHARE = 0.005  # what would be shown as 0 %
 
 
@@ -278,25 +280,27 @@ class Distributions(NamedTuple):
             if i in self.table.dates:
                 ends = [end[:-3] for end in ends]  # without the day
             return {"kind": "numbers", **drawing.both(inside, outside), "low": ends[0], "high": ends[1]}
-        return {"kind": "categories", "bars": self._bars(i, inside, outside)}
+        bars = self._bars(i, inside, outside)
+        largest = drawing.widest([bar[side] for bar in bars for side in ("inside", "outside")])
+        return {"kind": "categories", "bars": bars, "largest": largest}
 
     def _bars(self, i: int, inside: Floats, outside: Floats) -> list[dict[str, Any]]:
         """The categories that are most frequent in either."""
         parts = [c / max(1.0, c.sum()) for c in (inside, outside)]
         order = np.argsort(-np.maximum(*parts), kind="stable")[:_CATEGORIES_SHOWN]
+        there = [c for c in order.tolist() if parts[0][c] or parts[1][c]]
+        names = [self.table.categories[i][c] for c in there]
         bars: list[dict[str, Any]] = [
-            {
-                "name": shown(self.table.categories[i][c]),
-                "inside": float(parts[0][c]),
-                "outside": float(parts[1][c]),
-            }
-            for c in order.tolist()
-            if parts[0][c] or parts[1][c]
+            {"name": cut, "whole": shown(name), "inside": float(parts[0][c]), "outside": float(parts[1][c])}
+            for c, name, cut in zip(there, names, cut_all(names, _LONGEST_CATEGORY), strict=True)
         ]
         n_left = int(((inside + outside) > 0).sum()) - len(bars)
         if n_left > 0:
             rest = [1.0 - sum(bar[side] for bar in bars) for side in ("inside", "outside")]
-            bars.append({"name": f"{n_left} more", "inside": max(0.0, rest[0]), "outside": max(0.0, rest[1])})
+            more = f"{n_left} more"
+            bars.append(
+                {"name": more, "whole": more, "inside": max(0.0, rest[0]), "outside": max(0.0, rest[1])}
+            )
         return bars
 
 
