@@ -611,15 +611,18 @@ def test_a_column_that_the_steps_leave_out_has_no_part_in_it(tmp_path: Path) -> 
             "size": random.normal(4.0 * group),
             "colour": np.array(["red", "blue"])[group],
             "comment": [f"no. {i}" for i in range(60)],
+            **{f"x{i}": random.normal(group) for i in range(8)},
         }
     )
     with pytest.warns(wc.ColumnWarning, match="2 columns are left out"):
         exp = wc.explain(wc.tabular.pipeline(frame, n_clusters=2), frame)
     page = Page.of(exp, tmp_path)
     said = words_of(page)
-    assert "Columns 2\n" in said
+    assert "Columns 10\n" in said
     assert "2 columns have no part in it: respondent, comment.\n" in said
-    assert page.data["n_features"] == 2
+    assert page.data["n_features"] == 10
+    assert "strongest of" not in said  # all ten are shown
+    assert "no part in it" not in words_of(Page.of(exp[:9], tmp_path))  # too few to tell
     some = frame[["respondent", "size", "colour"]]
     with pytest.warns(wc.ColumnWarning, match="1 column is left out"):
         exp = wc.explain(wc.tabular.pipeline(some, n_clusters=2), some)

@@ -27,6 +27,7 @@ _CATEGORIES_SHOWN = 5
 _LONGEST_CATEGORY = 22  # letters, beside a bar
 _LEAST_SHARE = 0.005  # what would be shown as 0 %
 _MOST_NAMED = 10  # columns that have no part in it
+_ENOUGH = 10  # rows to tell that from
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,9 @@ class TableContents(Contents):
 
     @cached_property
     def _unused(self) -> list[int]:
-        """Columns that are nothing to any row: not those of which a row or two say nothing."""
+        """Columns that are nothing to any row; of a few rows, that says nothing."""
+        if len(self.exp) < _ENOUGH:
+            return []
         used = np.zeros(len(self.exp.feature_names), dtype=np.bool_)
         for rows in self.exp._table.slices():
             used |= (self.exp.relevance[rows] != 0).any(axis=0)
@@ -201,7 +204,7 @@ class TableContents(Contents):
 
     def left_out(self, plan: Plan) -> list[str]:
         """Features and clusters for which there is no room."""
-        d, others = len(self.exp.feature_names), len(self.names) - 1
+        d, others = len(self.exp.feature_names) - len(self._unused), len(self.names) - 1
         lines = []
         if plan.n_features < d:
             lines.append(
