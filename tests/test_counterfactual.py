@@ -482,7 +482,7 @@ def test_rows_of_unit_length_hold_every_column(wine: Array) -> None:
     assert set(found.held.values()) == {"bent"}
     assert not found.found
     assert str(found).startswith(
-        f"Row 0 is in cluster {found.cluster}. No change of those features that are not held moves it to cluster"
+        f"Row 0 is in cluster {found.cluster}. No change of those features that are not held moves it to"
     )
     for i, value in enumerate(found.single):
         if value is not None:

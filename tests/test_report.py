@@ -605,3 +605,83 @@ def test_a_notebook_shows_clusters_and_rows(wines: wc.Explanation) -> None:
     page = hostile_table()[0]._repr_html_()
     assert "<script" not in page
     assert "<img" not in page
+
+
+def test_different_categories_have_different_names_beside_their_bars(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    group = random.integers(0, 2, 60)
+    begin = "an answer that goes on for very many letters, and then "
+    answers = np.array(["strongly agree", "strongly disagree", begin + "yes", begin + "no"])
+    frame = pd.DataFrame(
+        {"size": random.normal(4.0 * group), "answer": answers[2 * group + np.arange(60) % 2]}
+    )
+    page = Page.of(wc.explain(group, frame), tmp_path)
+    drawn = re.findall(r'<ul class="bars">(.*?)</ul>', page.text)
+    assert drawn
+    for bars in drawn:
+        names = re.findall(r"<bdi>(.*?)</bdi>", bars)
+        assert len(set(names)) == 4
+        assert {"strongly agree", "strongly disagree"} <= set(names)
+        assert max(map(len, names)) <= 22
+        widths = [float(width) for width in re.findall(r"width:([\d.]+)%", bars)]
+        assert max(widths) == 100.0  # all the room there is
+        assert f'title="{begin}yes: ' in bars
+
+
+def test_a_column_that_the_steps_leave_out_has_no_part_in_it(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    group = random.integers(0, 2, 60)
+    frame = pd.DataFrame(
+        {
+            "respondent": [f"R{i:03d}" for i in range(60)],
+            "size": random.normal(4.0 * group),
+            "colour": np.array(["red", "blue"])[group],
+            "comment": [f"no. {i}" for i in range(60)],
+            **{f"x{i}": random.normal(group) for i in range(8)},
+        }
+    )
+    with pytest.warns(wc.ColumnWarning, match="2 columns are left out"):
+        exp = wc.explain(wc.tabular.pipeline(frame, n_clusters=2), frame)
+    page = Page.of(exp, tmp_path)
+    said = words_of(page)
+    assert "Columns 10\n" in said
+    assert "2 columns have no part in it: respondent, comment.\n" in said
+    assert page.data["n_features"] == 10
+    assert "strongest of" not in said  # all ten are shown
+    assert "no part in it" not in words_of(Page.of(exp[:9], tmp_path))  # too few to tell
+    some = frame[["respondent", "size", "colour"]]
+    with pytest.warns(wc.ColumnWarning, match="1 column is left out"):
+        exp = wc.explain(wc.tabular.pipeline(some, n_clusters=2), some)
+    assert "1 column has no part in it: respondent.\n" in words_of(Page.of(exp, tmp_path))
+    assert "no part in it" not in words_of(Page.of(explained_wines(), tmp_path))
+
+
+def test_booleans_counts_and_frequencies_are_shown_as_what_they_are(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    group = np.arange(80) % 2
+    frame = pd.DataFrame(
+        {
+            "visits": np.where(group, random.integers(3, 8, 80), random.integers(0, 5, 80)),
+            "member": random.random(80) < 0.1 + 0.8 * group,
+            "plan": np.array(["free", "pro"])[group],
+        }
+    )
+    frame.loc[[0, 1], "visits"] = [0, 7]
+    exp = wc.explain(wc.tabular.pipeline(frame, n_clusters=2), frame)
+    page = Page.of(exp, tmp_path)
+    names = [feature["name"] for feature in page.data["features"]]
+    known = page.data["features"][names.index("member")]["categories"]
+    assert sorted(known) == ["False", "True"]
+    place, code = page.array("feature"), page.array("value")
+    shown = [known[c] for c in code[place == names.index("member")]]
+    assert shown == frame.member.astype(str).tolist()
+    said = words_of(page)
+    assert "Feature Share Distribution Mean or frequency inside Outside\n" in said
+    assert re.search(r"(high|low|middle) visits\n\+\d+%\n0 7\n", said)
+    assert "Mean or frequency" not in words_of(Page.of(explained_wines(), tmp_path))
+
+
+def test_what_may_mislead_stands_under_the_heading_of_the_command(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(60, 3)) * [1000.0, 1.0, 1.0]
+    said = words_of(Page.of(wc.explain(KMeans(2, n_init=1, random_state=0).fit(X), X), tmp_path))
+    assert "Take care\n" in said

@@ -327,6 +327,7 @@ class Contents(ABC):
                 "heading": self.heading(code),
                 "sentence": "",
                 "features": [],
+                "means": "Mean",
                 "words": [],
                 "size": int(groups.size[g]),
                 "part": f"{groups.size[g] / max(1, len(self.exp)):.0%}",

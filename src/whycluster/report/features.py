@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from whycluster import findings
 from whycluster.arrays import Codes, Floats, evenly, strongest
 from whycluster.explanation import Explanation
+from whycluster.plots.style import cut_all
 from whycluster.report import drawing
-from whycluster.report.contents import Contents, Plan, number, percent, sentence, shown
+from whycluster.report.contents import Contents, Plan, count, number, percent, sentence, shown
 from whycluster.report.packing import codes, coding_of, encode, halves, number_categories, packed
 from whycluster.report.rows import claims, pack_rivals, told_apart
 from whycluster.summary import MISSING, Summary
@@ -23,7 +24,10 @@ _BINS = 24
 _SAMPLED = 5000  # rows that ranges are taken from
 _MOST_CATEGORIES = 1000  # of a column; more are free text
 _CATEGORIES_SHOWN = 5
+_LONGEST_CATEGORY = 22  # letters, beside a bar
 _LEAST_SHARE = 0.005  # what would be shown as 0 %
+_MOST_NAMED = 10  # columns that have no part in it
+_ENOUGH = 10  # rows to tell that from
 
 
 @dataclass(frozen=True)
@@ -49,8 +53,29 @@ class TableContents(Contents):
     def facts(self) -> list[tuple[str, str]]:
         """With the columns."""
         facts = super().facts()
-        facts.insert(1, ("Columns", f"{len(self.exp.feature_names):,}"))
+        facts.insert(1, ("Columns", f"{len(self.exp.feature_names) - len(self._unused):,}"))
         return facts
+
+    def quality(self) -> list[str]:
+        """With the columns that the steps before the model leave out."""
+        names = [shown(self.exp.feature_names[i]) for i in self._unused]
+        if not names:
+            return super().quality()
+        some = ", ".join(names[:_MOST_NAMED]) + f" and {len(names) - _MOST_NAMED:,} more" * (
+            len(names) > _MOST_NAMED
+        )
+        have = "has" if len(names) == 1 else "have"
+        return [*super().quality(), sentence(f"{count(len(names), 'column')} {have} no part in it: {some}.")]
+
+    @cached_property
+    def _unused(self) -> list[int]:
+        """Columns that are nothing to any row; of a few rows, that says nothing."""
+        if len(self.exp) < _ENOUGH:
+            return []
+        used = np.zeros(len(self.exp.feature_names), dtype=np.bool_)
+        for rows in self.exp._table.slices():
+            used |= (self.exp.relevance[rows] != 0).any(axis=0)
+        return np.flatnonzero(~used).tolist() if used.any() else []
 
     def cautions(self) -> list[str]:
         """What may mislead; the summary is there already."""
@@ -68,6 +93,8 @@ class TableContents(Contents):
             card["features"] = [
                 self._feature(g, card["code"], i, drawn) for i in self._defining(n_features)[g]
             ]
+            if any(each["inside"].endswith("%") for each in card["features"]):
+                card["means"] = "Mean or frequency"
         return cards
 
     def _defining(self, n: int) -> list[list[int]]:
@@ -140,7 +167,7 @@ class TableContents(Contents):
             | pack_rivals(apart.rival, apart.evidence, len(self.names))
             | {
                 "features": features,
-                "n_features": some.relevance.shape[1],
+                "n_features": some.relevance.shape[1] - len(self._unused),
                 "scale": packed(scale),
                 "feature": packed(codes(places[0])),
                 "relevance": packed(relevance),
@@ -181,7 +208,7 @@ class TableContents(Contents):
 
     def not_shown(self, plan: Plan) -> list[str]:
         """Features and clusters for which there is no room."""
-        d, others = len(self.exp.feature_names), len(self.names) - 1
+        d, others = len(self.exp.feature_names) - len(self._unused), len(self.names) - 1
         lines = []
         if plan.detail < d:
             lines.append(f"Of each row the {plan.detail} strongest of {d} features; the others are added up.")
@@ -199,6 +226,11 @@ def _plain(value: float) -> float | None:
     return None if np.isnan(value) else float(f"{value:.4g}")
 
 
+def _known(value: Any) -> Any:
+    """The value, None if it is missing."""
+    return None if is_missing(value) else value
+
+
 def _renumbered(*columns: Codes) -> tuple[Codes, list[Codes]]:
     """The different features in some arrays, and of these arrays the places among them."""
     used, place = np.unique(np.concatenate([c.ravel() for c in columns]), return_inverse=True)
@@ -211,17 +243,16 @@ def _values(
 ) -> tuple[NDArray[np.uint16], list[dict[str, Any]]]:
     """The values of each row in its columns as codes, (n, k), and of each feature what the codes mean."""
     numbers = Table.pick(table, columns)  # categories too, by their codes
-    objects = table.pick(columns) if table.categories else None
+    objects = table.pick(columns) if table.categories or table.goes_through_steps else None
     result = np.zeros(columns.shape, dtype=np.uint16)
     features: list[dict[str, Any]] = []
     order = np.argsort(places, axis=None, kind="stable")
     starts = np.searchsorted(places.ravel()[order], np.arange(len(used) + 1))
     for place, column in enumerate(used.tolist()):
         cells = order[starts[place] : starts[place + 1]]
-        if column in table.categories:
-            assert objects is not None
-            there = [None if is_missing(v) else shown(v) for v in objects.ravel()[cells].tolist()]
-            result.ravel()[cells], names = number_categories(there)
+        there = [] if objects is None else [_known(v) for v in objects.ravel()[cells].tolist()]
+        if column in table.categories or any(isinstance(v, bool) for v in there):
+            result.ravel()[cells], names = number_categories([v if v is None else shown(v) for v in there])
             features.append({"categories": names})
             continue
         coding = coding_of(numbers.ravel()[cells])
@@ -276,30 +307,38 @@ class Distributions(NamedTuple):
         outside = self.counts[i].sum(axis=0) - inside
         if i in self.edges:
             edges = self.edges[i]
-            ends = [_number(float(edge), i in self.table.dates) for edge in (edges[0], edges[-1])]
+            ends = [_number(end, i in self.table.dates) for end in _ends(edges)]
             if i in self.table.dates:
                 ends = [end[:-3] for end in ends]  # without the day
             return {"kind": "numbers", **drawing.both(inside, outside), "low": ends[0], "high": ends[1]}
-        return {"kind": "categories", "bars": self._bars(i, inside, outside)}
+        bars = self._bars(i, inside, outside)
+        largest = drawing.widest([bar[side] for bar in bars for side in ("inside", "outside")])
+        return {"kind": "categories", "bars": bars, "largest": largest}
 
     def _bars(self, i: int, inside: Floats, outside: Floats) -> list[dict[str, Any]]:
         """The categories that are most frequent in either."""
         parts = [c / max(1.0, c.sum()) for c in (inside, outside)]
         order = np.argsort(-np.maximum(*parts), kind="stable")[:_CATEGORIES_SHOWN]
+        there = [c for c in order.tolist() if parts[0][c] or parts[1][c]]
+        names = [self.table.categories[i][c] for c in there]
         bars: list[dict[str, Any]] = [
-            {
-                "name": shown(self.table.categories[i][c]),
-                "inside": float(parts[0][c]),
-                "outside": float(parts[1][c]),
-            }
-            for c in order.tolist()
-            if parts[0][c] or parts[1][c]
+            {"name": cut, "whole": shown(name), "inside": float(parts[0][c]), "outside": float(parts[1][c])}
+            for c, name, cut in zip(there, names, cut_all(names, _LONGEST_CATEGORY), strict=True)
         ]
         n_left = int(((inside + outside) > 0).sum()) - len(bars)
         if n_left > 0:
             rest = [1.0 - sum(bar[side] for bar in bars) for side in ("inside", "outside")]
-            bars.append({"name": f"{n_left} more", "inside": max(0.0, rest[0]), "outside": max(0.0, rest[1])})
+            more = f"{n_left} more"
+            bars.append(
+                {"name": more, "whole": more, "inside": max(0.0, rest[0]), "outside": max(0.0, rest[1])}
+            )
         return bars
+
+
+def _ends(edges: Floats) -> tuple[float, float]:
+    """The least and the largest value that are drawn: of whole numbers, those in the middle of their bins."""
+    half = 0.5 if edges[0] % 1 == 0.5 and edges[1] - edges[0] == 1 else 0.0
+    return float(edges[0]) + half, float(edges[-1]) - half
 
 
 def _edges(table: Table, features: list[int]) -> dict[int, Floats]:

@@ -138,12 +138,13 @@
     zero.style.left = `clamp(.3em, ${place(0)}%, calc(100% - .3em))`;
     axis.append(zero);
     const heads = [make("th", { scope: "col" }, noun), ...(withValues ? [make("th", { scope: "col", class: "number" }, "Value")] : []), make("th", { scope: "col", class: "number" }, "Relevance"), make("td", { class: "fall" }, axis)];
-    return make("table", { class: "bearing" }, make("thead", {}, make("tr", {}, ...heads)), body);
+    const isLong = withValues && found.some((line) => line.name.length > 24); // a phone shows such names on lines of their own
+    return make("table", { class: isLong ? "bearing long" : "bearing" }, make("thead", {}, make("tr", {}, ...heads)), body);
   }
 
   function tableLine(name, value, number, drawing, other) {
     const line = make("tr", {}, make("th", { scope: "row", class: other ? "dim" : "" }, breakable(name)));
-    if (value !== null) line.append(make("td", { class: "number" }, breakable(value)));
+    if (value !== null) line.append(/^\S{0,12}$/.test(value) ? make("td", { class: "number" }, bdi(value)) : make("td", { class: "number value" }, breakable(value))); // a date is one word
     line.append(make("td", { class: "number" }, number), make("td", { class: "fall" }, drawing));
     return line;
   }
@@ -240,12 +241,27 @@
     }
     return places.get(position);
   }
-  function follow(behavior) { // to the row that the address names
-    const match = /^#row-(\d+)$/.exec(location.hash);
-    if (!match) return;
-    const i = placeOf(Number(match[1]));
-    if (i === undefined) $("row").replaceChildren(make("p", {}, `The ${data.noun} at position ${match[1]} is not among those of this page.`));
+  function called(name) { // of the row that is shown under a name
+    for (let i = 0; i < N; i++) if (idOf(i) === name) return i;
+    return undefined;
+  }
+  function follow(behavior) { // to the row that the address names: by its position, or as it is called
+    if (!location.hash.startsWith("#row-")) return;
+    let name = location.hash.slice(5);
+    try {
+      name = decodeURIComponent(name);
+    } catch { /* no encoded text: as it is */ }
+    const isPosition = /^\d+$/.test(name), there = isPosition ? placeOf(Number(name)) : undefined, i = there === undefined ? called(name) : there;
+    if (i === undefined) tellNone(name, isPosition);
     else if (i !== opened) open(i, behavior);
+  }
+  function tellNone(name, isPosition) {
+    opened = -1;
+    for (const line of document.querySelectorAll("#list tbody tr.chosen")) line.classList.remove("chosen");
+    drawMap();
+    $("row").replaceChildren(make("p", {}, `No ${data.noun} of this page ${isPosition ? "is at position " : "is called "}`, bdi(name), isPosition ? " or is called so." : "."));
+    $("row").focus({ preventScroll: true });
+    $("row").scrollIntoView({ block: "nearest" });
   }
   const go = (i) => {
     const hash = `#row-${rows.position[i]}`;
@@ -262,10 +278,19 @@
     const at = i * shape("feature")[1], feature = data.features[rows.feature[at]];
     return rows.value ? `${feature.name} = ${valueOf(feature, rows.value[at])}` : feature.name;
   }
-  function strongestOf(i) { // by which it is found: a number is no name
-    if (!rows.feature) return "";
-    const feature = data.features[rows.feature[i * shape("feature")[1]]];
-    return feature.categories ? first(i) : feature.name;
+  function categoriesOf(i) { // by which it is found, besides what the list shows
+    const found = [];
+    for (let j = 0; rows.value && j < shape("feature")[1]; j++) {
+      const at = i * shape("feature")[1] + j, feature = data.features[rows.feature[at]];
+      if (feature.categories && rows.value[at] !== 65535) found.push(`${feature.name} = ${valueOf(feature, rows.value[at])}`);
+    }
+    return found.join("\n");
+  }
+  function most(i) { // where there is no room the name is cut, and the value stays
+    const text = first(i);
+    if (!rows.value) return [bdi(text)];
+    const at = i * shape("feature")[1], feature = data.features[rows.feature[at]];
+    return [make("div", { class: "most", title: text }, bdi(feature.name), make("span", {}, " = ", bdi(valueOf(feature, rows.value[at]))))];
   }
   const LAST = { table: "Strongest feature", documents: "Text", images: "" }[data.kind];
   const COLUMNS = [
@@ -274,7 +299,7 @@
     { name: "Competitor", key: (i) => rows.competitor[i], cell: (i) => named(rows.competitor[i]) },
     { name: "Evidence", key: (i) => rows.evidence[i], cell: (i) => [...(isNear(i) ? [make("span", { class: "ring-mark", title: "borderline" }, "\u25EF"), " "] : []), evidence(i)], number: true },
   ];
-  if (LAST) COLUMNS.push({ name: LAST, key: first, cell: (i) => [bdi(first(i))], wide: true });
+  if (LAST) COLUMNS.push({ name: LAST, key: first, cell: most, wide: true });
 
   let order = Array.from({ length: N }, (_, i) => i), page = 0, sorted = -1, down = false, haystack = null;
 
@@ -306,7 +331,8 @@
     return found;
   }
   function searched(i) {
-    return `${idOf(i)}\n${data.headings[rows.cluster[i]]}\n${data.kind === "documents" ? data.texts[i] : strongestOf(i)}`.toLowerCase();
+    const shown = data.kind === "documents" ? data.texts[i] : `${first(i)}\n${categoriesOf(i)}`;
+    return `${idOf(i)}\n${data.headings[rows.cluster[i]]}\n${shown}`.toLowerCase();
   }
   function list() {
     order = matching();
@@ -328,11 +354,16 @@
       body.append(line);
     }
     document.querySelector("#list tbody").replaceChildren(body);
-    $("found").textContent = order.length === N ? many(N, data.noun) : `${order.length.toLocaleString("en")} of ${many(N, data.noun)}`;
+    $("found").textContent = howMany();
     $("page").textContent = `Page ${page + 1} of ${nPages}`;
     $("back").disabled = page === 0;
     $("next").disabled = page >= nPages - 1;
     $("pages").hidden = nPages === 1;
+  }
+  function howMany() {
+    const text = $("search").value.trim();
+    if (!order.length && text) return `No ${data.noun} matches \u201C${text}\u201D${$("only").value !== "" || $("near").checked ? " among those chosen beside it" : ""}.`;
+    return order.length === N ? many(N, data.noun) : `${order.length.toLocaleString("en")} of ${many(N, data.noun)}`;
   }
   function turn(by) {
     page += by;
