@@ -456,7 +456,7 @@ def test_ten_thousand_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         capsys, "explain", tmp_path / "wide.parquet", "--k", 2, "--out", tmp_path / "o.parquet"
     )
     assert code == 0
-    assert "30 rows, 10000 columns; k-means with 2 clusters." in out
+    assert "30 rows, 10,000 columns; k-means with 2 clusters." in out
     assert pl.read_parquet(tmp_path / "o.parquet").shape == (30, 4 + 10_000 + 5)
 
 

@@ -37,6 +37,11 @@ def compare(*, one: str, other: str, top: int, quiet: bool, as_json: bool, **opt
     legend = "share: of what tells a cluster from the other one; outside: the mean of the other one."
     show(
         "\n\n".join(
-            [f"{len(ours)} rows, {sizes}; {found.what}.", console.heading(title), summary.tell(top), legend]
+            [
+                f"{console.count(len(ours), 'row')}, {sizes}; {found.what}.",
+                console.heading(title),
+                summary.tell(top),
+                legend,
+            ]
         )
     )

@@ -68,7 +68,7 @@ def evaluate(
         random_state=asked.seed,
     )
     found = sanity.run(model, table, rule=rule, random_state=asked.seed) if checks else None
-    head = f"{len(X)} rows, {X.shape[1]} columns, standardised; {what}."
+    head = f"{console.count(len(X), 'row')}, {console.count(X.shape[1], 'column')}, standardised; {what}."
     if as_json:
         result: dict[str, Any] = {
             "what": head,

@@ -51,7 +51,9 @@ class Told:
     def head(self) -> str:
         """What was clustered, in one line."""
         rows = self._found.rows
-        return f"{rows.height} rows, {rows.width} column{'s' * (rows.width != 1)}; {self._found.what}."
+        return (
+            f"{console.count(rows.height, 'row')}, {console.count(rows.width, 'column')}; {self._found.what}."
+        )
 
     def as_text(self) -> str:
         """For people."""

@@ -9,12 +9,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster import findings
+from whycluster import console, findings
 from whycluster.arrays import Codes, Floats, evenly, strongest
 from whycluster.explanation import Explanation
 from whycluster.plots.style import cut_all
 from whycluster.report import drawing
-from whycluster.report.contents import Contents, Plan, count, number, percent, sentence, shown
+from whycluster.report.contents import Contents, Plan, number, percent, sentence, shown
 from whycluster.report.packing import codes, coding_of, encode, halves, number_categories, packed
 from whycluster.report.rows import claims, pack_rivals, told_apart
 from whycluster.summary import MISSING, Summary
@@ -65,7 +65,10 @@ class TableContents(Contents):
             len(names) > _MOST_NAMED
         )
         have = "has" if len(names) == 1 else "have"
-        return [*super().quality(), sentence(f"{count(len(names), 'column')} {have} no part in it: {some}.")]
+        return [
+            *super().quality(),
+            sentence(f"{console.count(len(names), 'column')} {have} no part in it: {some}."),
+        ]
 
     @cached_property
     def _unused(self) -> list[int]:
@@ -312,7 +315,7 @@ class Distributions(NamedTuple):
                 ends = [end[:-3] for end in ends]  # without the day
             return {"kind": "numbers", **drawing.both(inside, outside), "low": ends[0], "high": ends[1]}
         bars = self._bars(i, inside, outside)
-        largest = drawing.widest([bar[side] for bar in bars for side in ("inside", "outside")])
+        largest = drawing.largest_size([bar[side] for bar in bars for side in ("inside", "outside")])
         return {"kind": "categories", "bars": bars, "largest": largest}
 
     def _bars(self, i: int, inside: Floats, outside: Floats) -> list[dict[str, Any]]:
