@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from typing import Any
 
 import numpy as np
@@ -201,3 +202,12 @@ def test_what_the_surrogate_cannot_place_is_counted() -> None:
     assert lost > 0
     told = f"Not counted: {lost} row{'s' * (lost != 1)} that the surrogate puts elsewhere than the label says"
     assert told in str(exp.summary())
+
+
+def test_a_category_that_is_mostly_missing_is_told_as_that() -> None:
+    city = [None] * 20 + ["Rome"] * 10 + ["Oslo"] * 10
+    frame = pd.DataFrame({"city": city, "age": np.repeat([20.0, 60.0], 20) + np.arange(40) % 3})
+    pipe = wc.tabular.pipeline(frame, 2)
+    told = wc.explain(pipe, frame).summary().tell()
+    assert re.search(r"20 +missing +city", told)
+    assert "= missing" not in told

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from whycluster import deep as deep
-    from whycluster import evaluation, plots, tabular, text
+    from whycluster import evaluation, findings, plots, tabular, text
     from whycluster.errors import (
         ColumnWarning,
         FidelityWarning,
@@ -46,13 +46,14 @@ __all__ = [  # without deep: ``from whycluster import *`` has to work where ther
     "elementwise",
     "evaluation",
     "explain",
+    "findings",
     "neuralize",
     "plots",
     "tabular",
     "text",
 ]
 
-_PACKAGES = ("deep", "evaluation", "plots", "tabular", "text")
+_PACKAGES = ("deep", "evaluation", "findings", "plots", "tabular", "text")
 _HOMES = {
     "Explanation": "explanation",
     "KernelKMeans": "kernel_kmeans",

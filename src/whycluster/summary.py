@@ -118,7 +118,7 @@ class Summary:
             [
                 str(self.clusters[group]) if rank == 0 else "",
                 str(self.size[group]) if rank == 0 else "",
-                "= " * (int(i) in self._categories) + str(self.direction[group, i]),
+                "= " * self._is_one_of(group, int(i)) + str(self.direction[group, i]),
                 str(self.feature_names[i]),
                 f"{share[i]:.0%}",
                 console.bar(share[i], largest),
@@ -127,6 +127,10 @@ class Summary:
             ]
             for rank, i in enumerate(strongest)
         ]
+
+    def _is_one_of(self, group: int, column: int) -> bool:
+        """Whether what is said of a column is a category of it, and not that it is missing."""
+        return column in self._categories and self.direction[group, column] != MISSING
 
     def _bars(self, group: int, n: int) -> list[Line]:
         """The ``n`` features that have most to do with a cluster, by share, then all others together."""
@@ -137,7 +141,7 @@ class Summary:
                 str(self.feature_names[i]),
                 str(self.direction[group, i]),
                 float(share[i]),
-                is_category=int(i) in self._categories,
+                is_category=self._is_one_of(group, int(i)),
             )
             for i in order[:n]
         ]
