@@ -209,5 +209,5 @@ def test_a_category_that_is_mostly_missing_is_told_as_that() -> None:
     frame = pd.DataFrame({"city": city, "age": np.repeat([20.0, 60.0], 20) + np.arange(40) % 3})
     pipe = wc.tabular.pipeline(frame, 2)
     told = wc.explain(pipe, frame).summary().tell()
-    assert re.search(r"20 +missing +city", told)
+    assert re.search(r" missing +city", told)
     assert "= missing" not in told
