@@ -63,6 +63,10 @@ class Browser:
         self.logs("browser")
         self.logs("performance")
         self.driver.get(page.as_uri() + hash_)
+        self.run(  # a busy machine may go on before a large page is there
+            "return new Promise(done => document.readyState === 'complete' ? done()"
+            " : addEventListener('load', () => setTimeout(done)))"
+        )
 
     def look(self, width: int = 1280, media: str = "screen", scheme: str = "light") -> None:
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
