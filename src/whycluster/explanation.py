@@ -23,7 +23,7 @@ from whycluster.frames import as_column, build_frame, unique_name
 from whycluster.labels import NOISE, Labels, is_noise
 from whycluster.lines import Line, bars, rest
 from whycluster.passes import Attribution, Question
-from whycluster.propagate import CONTRAST
+from whycluster.propagate import CONTRAST, bar_of
 from whycluster.summary import Summary, summarize
 from whycluster.table import Table, shown
 
@@ -255,7 +255,7 @@ class Claims(ABC):
         """What of the evidence of a single row is no feature's or word's, where it is worth a line."""
         lines, residual = [], float(self.residual[0])
         if self.threshold is not None:
-            bar = float(np.log1p(-self.threshold) - np.log(self.threshold))
+            bar = bar_of(self.threshold)
             lines.append(Line(f"the threshold {self.threshold:g}", "", bar, False))
             residual -= bar
         if abs(residual) > _ROUNDING * max(largest, abs(float(self.evidence[0]))):
