@@ -16,19 +16,11 @@ from sklearn.cluster import KMeans
 
 import whycluster as wc
 from benchmarks.measure import write
+from examples.report import FLAGS
 
 D, K = 50, 8
 SIZES = (5_000, 100_000, 1_000_000)
 REPEATS = 7
-FLAGS = [
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-]
-
-
 TIMES = """
 const opened = performance.getEntriesByType("navigation")[0];
 const start = performance.getEntriesByName("start")[0];
@@ -53,7 +45,7 @@ def open_times(page: Path) -> tuple[float, float]:
 
     options = webdriver.ChromeOptions()
     with tempfile.TemporaryDirectory() as profile:
-        for flag in (*FLAGS, f"--user-data-dir={profile}"):
+        for flag in (*FLAGS, "--disable-background-networking", f"--user-data-dir={profile}"):
             options.add_argument(flag)
         driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
         try:

@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
 
+FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run")  # of Chromium
 WIDTH, HEIGHT = 1280, 1160  # of a picture
 
 
@@ -34,8 +35,13 @@ def photograph(page: Path, picture: Path) -> None:
     if chromium is None:
         raise SystemExit("No picture: Chromium is not installed.")
     with tempfile.TemporaryDirectory() as profile:
-        flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"]
-        flags += [f"--user-data-dir={profile}", f"--window-size={WIDTH},{HEIGHT}", f"--screenshot={picture}"]
+        flags = [
+            *FLAGS,
+            "--hide-scrollbars",
+            f"--user-data-dir={profile}",
+            f"--window-size={WIDTH},{HEIGHT}",
+            f"--screenshot={picture}",
+        ]
         subprocess.run([chromium, *flags, page.resolve().as_uri()], check=True, capture_output=True)
 
 

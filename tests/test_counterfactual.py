@@ -75,13 +75,19 @@ def is_first(centroids: Array, k: int) -> bool:
     return not (centroids[:k] == centroids[k]).all(axis=1).any()
 
 
-@given(problems(), st.data())
-def test_it_is_the_nearest_point_of_the_other_cluster(problem: Problem, data: st.DataObject) -> None:
+def asked(problem: Problem, data: st.DataObject) -> tuple[wc.Network, wc.Explanation, int, int]:
+    """The network, its explanation, a row, and another cluster that can be reached."""
     network = wc.neuralize(problem.centroids)
     exp = network.explain(problem.X)
     row = data.draw(st.integers(0, len(problem.X) - 1))
     to = data.draw(st.sampled_from(others(exp, row)))
     assume(is_first(problem.centroids, to))
+    return network, exp, row, to
+
+
+@given(problems(), st.data())
+def test_it_is_the_nearest_point_of_the_other_cluster(problem: Problem, data: st.DataObject) -> None:
+    network, exp, row, to = asked(problem, data)
     found = exp.counterfactual(row, to)
     y = reference.least_change(*reference.planes(problem.X[row], problem.centroids, to))
     assert y is not None
@@ -97,11 +103,7 @@ def test_it_is_the_nearest_point_of_the_other_cluster(problem: Problem, data: st
 
 @given(problems(max_features=5), st.data())
 def test_only_the_features_that_are_given_change(problem: Problem, data: st.DataObject) -> None:
-    network = wc.neuralize(problem.centroids)
-    exp = network.explain(problem.X)
-    row = data.draw(st.integers(0, len(problem.X) - 1))
-    to = data.draw(st.sampled_from(others(exp, row)))
-    assume(is_first(problem.centroids, to))
+    network, exp, row, to = asked(problem, data)
     columns = data.draw(st.sets(st.integers(0, problem.X.shape[1] - 1), min_size=1))
     within = sorted(columns)
     found = exp.counterfactual(row, to, within=[f"x{i}" for i in within])
@@ -121,11 +123,7 @@ def test_only_the_features_that_are_given_change(problem: Problem, data: st.Data
 
 @given(problems(max_features=5), st.data())
 def test_single_features_change_as_little_as_is_enough(problem: Problem, data: st.DataObject) -> None:
-    network = wc.neuralize(problem.centroids)
-    exp = network.explain(problem.X)
-    row = data.draw(st.integers(0, len(problem.X) - 1))
-    to = data.draw(st.sampled_from(others(exp, row)))
-    assume(is_first(problem.centroids, to))
+    network, exp, row, to = asked(problem, data)
     found = exp.counterfactual(row, to)
     slopes, values = reference.planes(problem.X[row], problem.centroids, to)
     for i, value in enumerate(found.single):

@@ -22,6 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
+from examples.report import FLAGS
 from tests.report_page import HOSTILE, explained_wines, hostile_table, many_rows
 from tests.test_report import DOCUMENTS, deep_digits, explained_documents
 
@@ -31,11 +32,7 @@ pytestmark = pytest.mark.skipif(
     CHROMEDRIVER is None, reason="chromedriver is not installed: apt-get install chromium chromium-driver"
 )
 
-FLAGS = [
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
+QUIET = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
@@ -51,7 +48,7 @@ class Browser:
         from selenium.webdriver.chrome.service import Service
 
         options = webdriver.ChromeOptions()
-        for flag in (*FLAGS, f"--user-data-dir={folder}"):
+        for flag in (*FLAGS, *QUIET, f"--user-data-dir={folder}"):
             options.add_argument(flag)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         self.driver = webdriver.Chrome(options=options, service=Service(CHROMEDRIVER))

@@ -297,12 +297,13 @@ def _advice(texts: set[str]) -> str:
 def _reads_as(texts: set[str]) -> str:
     some = sorted(texts)[:100]
     for what, convert in (("numbers", float), ("dates", datetime.fromisoformat)):
-        if sum(_converts(text, convert) for text in some) > len(some) / 2:
+        if sum(converts(text, convert) for text in some) > len(some) / 2:
             return what
     return ""
 
 
-def _converts(text: str, convert: Callable[[str], Any]) -> bool:
+def converts(text: str, convert: Callable[[str], Any]) -> bool:
+    """Whether a text can be read as something else, such as a number."""
     try:
         convert(text)
     except ValueError:

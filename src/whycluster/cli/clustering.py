@@ -18,6 +18,7 @@ from whycluster.columns import LIKE_IDENTIFIER, columns_of, judge
 from whycluster.errors import ColumnWarning, FidelityWarning, InvalidInputError
 from whycluster.explaining import fit_surrogate
 from whycluster.explanation import Explanation
+from whycluster.fidelity import Fidelity
 from whycluster.network import Network
 from whycluster.neuralization import neuralize
 from whycluster.progress import Progress
@@ -100,8 +101,10 @@ class Clustered:
             found = self.network.explain(rows, target=target, against=against, background=background)
         return replace(found, _ours=True, _rows=some, _called=self.ids)
 
-    def label(self, text: str, option: str) -> Any:
-        """The cluster of this name."""
+    def label(self, text: str | None, option: str) -> Any:
+        """The cluster of this name; None if none is asked for."""
+        if text is None:
+            return None
         labels = self.network.labels.tolist()
         for label in labels:
             if str(label) == text:
@@ -152,10 +155,7 @@ def cluster(asked: Asked) -> Clustered:
 
 
 def _by_k_means(rows: pl.DataFrame, frame: pl.DataFrame, asked: Asked) -> tuple[Network, Any, str]:
-    if asked.k is not None and not 2 <= asked.k <= frame.height:
-        raise InvalidInputError(
-            f"--k must be from 2 to the number of rows, {frame.height}, or auto; got {asked.k}."
-        )
+    check_k(asked.k, frame.height)
     with Progress("clustering", None):
         model = pipeline(rows, asked.k, keep=rows.columns, random_state=asked.seed)
     what = f"k-means with {model[-1].n_clusters} clusters"
@@ -179,8 +179,18 @@ def _by_labels(rows: pl.DataFrame, frame: pl.DataFrame, asked: Asked) -> tuple[N
     with Progress("fitting a surrogate to the labels", None):
         network, given = fit_surrogate(labels, rows)
     assert network.fidelity is not None
-    right = network.fidelity.cross_validated
-    return network, given, f"a surrogate of {asked.labels!r} that foretells {right:.1%} of its labels"
+    return network, given, foretold(asked.labels, network.fidelity)
+
+
+def check_k(k: int | None, n_rows: int) -> None:
+    """Raise for a number of clusters that there cannot be; None is for the elbow."""
+    if k is not None and not 2 <= k <= n_rows:
+        raise InvalidInputError(f"--k must be from 2 to the number of rows, {n_rows}, or auto; got {k}.")
+
+
+def foretold(labels: str | None, fidelity: Fidelity) -> str:
+    """What stands for the clusters in a column, in words."""
+    return f"a surrogate of {labels!r} that foretells {fidelity.cross_validated:.1%} of its labels"
 
 
 def choose(frame: pl.DataFrame, asked: Asked) -> list[str]:

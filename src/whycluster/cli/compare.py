@@ -6,19 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from whycluster import console, progress
-from whycluster.cli.clustering import Asked, cluster
+from whycluster import console
+from whycluster.cli.clustering import Asked
 from whycluster.cli.screen import show
-from whycluster.cli.telling import tell_notes, to_json
+from whycluster.cli.telling import start, to_json
 from whycluster.errors import InvalidInputError
 
 
 def compare(*, one: str, other: str, top: int, quiet: bool, as_json: bool, **options: Any) -> None:
     """Explain the members of each of two clusters against the other one."""
-    progress.shown = not quiet
-    found = cluster(Asked.of(options))
-    if not quiet:
-        tell_notes(found)
+    found = start(Asked.of(options), quiet)
     pair = [found.label(one, "A"), found.label(other, "B")]
     if pair[0] == pair[1]:
         raise InvalidInputError(f"A and B must be two clusters; got {one!r} twice.")

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from whycluster import console, progress
 from whycluster.arrays import Floats
-from whycluster.cli.clustering import Asked, choose, left_out_of, tell_unknown
+from whycluster.cli.clustering import Asked, check_k, choose, foretold, left_out_of
 from whycluster.cli.reading import look_at_text, read
 from whycluster.cli.screen import show
 from whycluster.cli.telling import to_json
@@ -49,8 +49,9 @@ def evaluate(
     check_rule(rule, "--rule")
     asked = Asked.of(options)
     frame = read(asked.source)
-    labels = None if asked.labels is None else _labels_of(frame, asked.labels)
-    said = look_at_text(frame[(chosen := choose(frame, asked))])
+    chosen = choose(frame, asked)
+    labels = None if asked.labels is None else as_list(frame[asked.labels], "evaluate")
+    said = look_at_text(frame[chosen])
     columns, told = _numbers(frame, chosen, labels, keep=bool(asked.columns))
     said += told
     X = StandardScaler().fit_transform(np.column_stack(list(columns.values())))
@@ -81,12 +82,6 @@ def evaluate(
     if found is not None:
         parts += [console.heading("Sanity checks"), str(found)]
     show("\n\n".join(parts))
-
-
-def _labels_of(frame: pl.DataFrame, column: str) -> list[Any]:
-    if column not in frame.columns:
-        tell_unknown("--labels", column, frame.columns)
-    return as_list(frame[column], "evaluate")
 
 
 def _numbers(
@@ -141,14 +136,10 @@ def _cluster(table: pl.DataFrame, X: NDArray[Any], labels: list[Any] | None, ask
     """A model of the clusters, and what it is."""
     if labels is not None:
         surrogate = Surrogate(random_state=asked.seed).fit(X, labels)
-        right = surrogate.fidelity_.cross_validated
-        what = f"a surrogate of {asked.labels!r} that foretells {right:.1%} of its labels"
-        if right < LOW:
+        what = foretold(asked.labels, surrogate.fidelity_)
+        if surrogate.fidelity_.cross_validated < LOW:
             what += ", too few: what follows is about the surrogate, not about the labels"
         return surrogate, what
-    k = asked.k
-    if k is None:
-        k = pipeline(table, keep=table.columns, random_state=asked.seed)[-1].n_clusters
-    elif not 2 <= k <= len(X):
-        raise InvalidInputError(f"--k must be from 2 to the number of rows, {len(X)}, or auto; got {k}.")
+    check_k(asked.k, len(X))
+    k = asked.k or pipeline(table, keep=table.columns, random_state=asked.seed)[-1].n_clusters
     return KMeans(k, n_init=10, random_state=asked.seed).fit(X), f"k-means with {k} clusters"

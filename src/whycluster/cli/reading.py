@@ -17,6 +17,7 @@ from typing import IO, Any, NoReturn
 
 import polars as pl
 
+from whycluster.columns import converts
 from whycluster.errors import InvalidInputError, MissingDependencyError
 
 _LOOK = 1 << 16  # bytes that are looked at before a file is read
@@ -104,12 +105,16 @@ def _check_file(source: Source) -> None:
         source.fail("is empty.")
 
 
+def _texts(frame: pl.DataFrame) -> Iterator[tuple[str, list[str]]]:
+    """The columns of text, each with some of its values."""
+    for name, kind in frame.schema.items():
+        if kind == pl.String:
+            yield name, frame[name].drop_nulls().head(_SOME_VALUES).to_list()
+
+
 def _with_dates(frame: pl.DataFrame) -> pl.DataFrame:
     """With text that is dates, as year-month-day and perhaps a time, as such."""
-    for name in frame.columns:
-        if frame[name].dtype != pl.String:
-            continue
-        some = frame[name].drop_nulls().head(_SOME_VALUES).to_list()
+    for name, some in _texts(frame):
         if not some or not all(_ISO_DATE.fullmatch(value) for value in some):
             continue
         days = all(len(value) == len("2020-01-31") for value in some)
@@ -247,10 +252,10 @@ def _check_values(source: Source, frame: pl.DataFrame) -> None:
             source.fail(
                 f"the header stands there twice; row {row} below the first one repeats it. Remove it."
             )
-    for name in text:
-        some = frame[name].drop_nulls().head(_SOME_VALUES).to_list()
+    for name, some in _texts(frame):
         commas = [value for value in some if _DECIMAL_COMMA.fullmatch(value)]
-        if source.decimal == "." and commas and all(v in commas or _is_number(v) for v in some):
+        others = [value for value in some if not (_DECIMAL_COMMA.fullmatch(value) or converts(value, float))]
+        if source.decimal == "." and commas and not others:
             source.fail(
                 f"column {name!r} has numbers with decimal commas, such as {commas[0]!r}. Add --decimal ','."
             )
@@ -259,17 +264,14 @@ def _check_values(source: Source, frame: pl.DataFrame) -> None:
 def look_at_text(frame: pl.DataFrame) -> list[str]:
     """What is to be said of columns of text that may be meant as something else; raise for numbers."""
     notes = []
-    for name in frame.columns:
-        if frame[name].dtype != pl.String:
-            continue
-        some = frame[name].drop_nulls().head(_SOME_VALUES).to_list()
+    for name, some in _texts(frame):
         written = [value for value in some if _WITH_SIGNS.fullmatch(value)]
         if 2 * len(written) > len(some):
             raise InvalidInputError(
                 f"column {name!r} has numbers with other signs in them, such as {written[0]!r}. Remove these "
                 "from the file, or leave the column out with --ignore."
             )
-        others = [value for value in some if not _is_number(value)]
+        others = [value for value in some if not converts(value, float)]
         if others and 2 * len(others) < len(some):
             notes.append(
                 f"{name!r} is text, so that each value is a category: most are numbers, but not "
@@ -281,14 +283,6 @@ def look_at_text(frame: pl.DataFrame) -> list[str]:
                 "2020-01-31."
             )
     return notes
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _tell_encoding(source: Source) -> NoReturn:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from whycluster import console, findings
-from whycluster.cli.clustering import Clustered
+from whycluster import console, findings, progress
+from whycluster.cli.clustering import Asked, Clustered, cluster
 from whycluster.cli.screen import tell
 from whycluster.explanation import Explanation
 
@@ -20,8 +20,17 @@ LEGEND = """\
 share: part of the cluster's relevance; high, middle, low: among the means of all clusters."""
 
 
-def tell_notes(found: Clustered) -> None:
-    """What a user should know of the columns, on stderr."""
+def start(asked: Asked, quiet: bool) -> Clustered:
+    """Cluster as asked; unless it is to be quiet, with progress, and what a user should know of it."""
+    progress.shown = not quiet
+    found = cluster(asked)
+    if not quiet:
+        _tell_notes(found)
+    return found
+
+
+def _tell_notes(found: Clustered) -> None:
+    """What there is to say of the columns, on stderr."""
     if found.left_out:
         reasons = [f"{console.clean(name)} ({reason})" for name, reason in found.left_out.items()]
         more = f"; and {len(reasons) - _LISTED} more" if len(reasons) > _LISTED else ""
