@@ -423,6 +423,17 @@ def test_names_with_quotes_and_numbers_of_many_digits(tmp_path: Path) -> None:
     assert found['a "b"'].to_list() == [str(10**30), str(10**30 + 1)]
 
 
+def test_names_of_files_in_another_encoding(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    odd = table.with_name(os.fsdecode(b"caf\xe9.csv"))
+    table.rename(odd)
+    assert "must have a name in UTF-8, as polars needs it. Rename it." in ask(capsys, "explain", odd)[2]
+    odd.rename(table)
+    code, _, err = ask(capsys, "explain", table, "--k", 3, "--out", odd)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "must be a name in UTF-8, its folders too. Give another one." in err
+    assert list(table.parent.iterdir()) == [table]
+
+
 def test_devices_and_files_that_come_meanwhile_stay(
     table: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -181,13 +181,13 @@ class Claims(ABC):
         """(n,) whether a row is explained for the cluster it is in, against another."""
         return np.asarray((self._assigned == self._cluster) & (self._cluster != self._competitor))
 
-    @property
+    @cached_property
     def _median_evidence(self) -> float:
         """Of all members; 0 where there are none, or where most fall short of a threshold."""
         evidence = self.evidence[self._members].astype(np.float64)
         return max(0.0, float(np.median(evidence))) if evidence.size else 0.0
 
-    @property
+    @cached_property
     def _borderline(self) -> NDArray[np.bool_]:
         """(n,) whether a row is so near a boundary that it could as well be on the other side of it.
 

@@ -91,12 +91,23 @@ def read(source: Source) -> pl.DataFrame:
     return _with_dates(frame.with_columns(frame[name].cast(pl.String) for name in large))
 
 
+def has_plain_name(path: Path) -> bool:
+    """Whether a file can be named to polars: names of other encodings cannot."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _check_file(source: Source) -> None:
     path = source.path
     if path.is_dir():
         source.fail("is a folder; give a file.")
     if not path.exists():
         source.fail("there is no such file.")
+    if not has_plain_name(path):
+        source.fail("must have a name in UTF-8, as polars needs it. Rename it.")
     if not path.is_file():
         source.fail("is no file, but a pipe or the like. Save it to a file first.")
     if source.kind not in _READERS:

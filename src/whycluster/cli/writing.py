@@ -12,6 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from whycluster.cli.clustering import Clustered
+from whycluster.cli.reading import has_plain_name
 from whycluster.errors import InvalidInputError
 from whycluster.explanation import Explanation
 from whycluster.files import replacing
@@ -40,6 +41,10 @@ def check_target(path: Path, option: str, kinds: tuple[str, ...], source: Path, 
 
 
 def _check_place(path: Path, option: str, source: Path, force: bool) -> None:
+    if not has_plain_name(path.resolve()):
+        raise InvalidInputError(
+            f"{option}: {path} must be a name in UTF-8, its folders too. Give another one."
+        )
     if path.is_dir():
         raise InvalidInputError(f"{option}: {path} is a folder; give the name of a file.")
     if path.exists() and not path.is_file():
