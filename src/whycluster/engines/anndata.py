@@ -98,13 +98,15 @@ def explain_anndata(
     """
     check_container(adata, writes=cells is None, copy=copy)
     _check_options(output, n_top, n_genes, chunk_size)
-    if cells is None and not overwrite:
+    chosen = None if cells is None else _positions(cells, adata.n_obs)
+    if chosen is None and not overwrite:
         _check_free(adata, key_added)
     known = read_groups(adata, groups)
     subject = _fit(adata, known, layer, use_rep, n_pcs)
+    if chosen is not None:
+        subject.fidelity.warn_if_low(WHERE)
+        return subject.explanation(chosen)
     subject.fidelity.warn_if_low(WHERE, f"adata.uns[{key_added!r}]['fidelity']")
-    if cells is not None:
-        return subject.explanation(_positions(cells, adata.n_obs))
     found = _Found.of(subject, output, n_top, adata.n_vars, chunk_size)
     about = {"groupby": groups, "output": output} | ({} if layer is None else {"layer": layer})
     target = adata.copy() if copy else adata

@@ -63,7 +63,7 @@ class Groups(NamedTuple):
 
 def read_groups(adata: Any, groups: Any) -> Groups:
     """A column of obs, with a group for every cell, and two or more of them."""
-    if groups not in adata.obs:
+    if not isinstance(groups, str) or groups not in adata.obs:
         raise InvalidInputError(
             f"{WHERE}: groups must be a column of adata.obs; got {groups!r}. {_closest(groups, adata.obs)}"
         )
