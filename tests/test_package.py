@@ -77,7 +77,8 @@ LAYERS = [
         "adapters.kmodes",
         "adapters.whycluster",
     },
-    {"explaining"},
+    {"explaining", "engines", "engines.expression"},
+    {"engines.anndata"},
     {"report.packing", "report.sampling", "report.drawing", "report.page"},
     {"report.contents"},
     {"report.rows"},
@@ -102,6 +103,7 @@ LAYERS = [
 ]
 
 OPTIONAL = [
+    "anndata",
     "torch",
     "matplotlib",
     "pandas",
@@ -239,6 +241,7 @@ def test_public_names_are_documented_and_there() -> None:
     "function",
     [
         wc.explain,
+        wc.explain_anndata,
         wc.neuralize,
         wc.KernelKMeans,
         wc.Surrogate,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from whycluster import deep as deep
     from whycluster import evaluation, findings, plots, tabular, text
+    from whycluster.engines.anndata import explain_anndata
     from whycluster.errors import (
         ColumnWarning,
         FidelityWarning,
@@ -46,6 +47,7 @@ __all__ = [  # without deep: ``from whycluster import *`` has to work where ther
     "elementwise",
     "evaluation",
     "explain",
+    "explain_anndata",
     "findings",
     "neuralize",
     "plots",
@@ -61,6 +63,7 @@ _HOMES = {
     "Surrogate": "surrogate",
     "elementwise": "marks",
     "explain": "explaining",
+    "explain_anndata": "engines.anndata",
     "neuralize": "neuralization",
 }
 
