@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from whycluster.marks import elementwise
     from whycluster.network import Network
     from whycluster.neuralization import neuralize
+    from whycluster.saving import load, save
     from whycluster.surrogate import Surrogate
 
 __version__ = "0.1.0"
@@ -46,8 +47,10 @@ __all__ = [  # without deep: ``from whycluster import *`` has to work where ther
     "elementwise",
     "evaluation",
     "explain",
+    "load",
     "neuralize",
     "plots",
+    "save",
     "tabular",
     "text",
 ]
@@ -60,7 +63,9 @@ _HOMES = {
     "Surrogate": "surrogate",
     "elementwise": "marks",
     "explain": "explaining",
+    "load": "saving",
     "neuralize": "neuralization",
+    "save": "saving",
 }
 
 

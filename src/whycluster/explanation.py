@@ -25,7 +25,7 @@ from whycluster.lines import Line, bars, rest
 from whycluster.passes import Attribution, Question
 from whycluster.propagate import CONTRAST
 from whycluster.summary import Summary, summarize
-from whycluster.table import Table, shown
+from whycluster.table import AbsentTable, Table, shown
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # of typing itself only from Python 3.11 on
@@ -173,7 +173,11 @@ class Claims(ABC):
 
     @cached_property
     def _assigned(self) -> Codes:
-        return passes.assign(self._energy, self._unchanged("assigned")) if self._targeted else self._cluster
+        if not self._targeted:
+            return self._cluster
+        if isinstance(self._table, AbsentTable):
+            return self._table.assigned
+        return passes.assign(self._energy, self._unchanged("assigned"))
 
     @cached_property
     def _members(self) -> NDArray[np.bool_]:
