@@ -254,6 +254,7 @@ def test_nothing_of_an_energy_is_lost(energy: Energy, tmp_path: Path) -> None:
 # Explanations.
 
 FRAME = load_wine(as_frame=True).data
+STEPS = make_pipeline(StandardScaler(), KMeans(3, n_init=1, random_state=0)).fit(FRAME)
 TABLES: dict[str, Callable[[], Any]] = {
     "array": lambda: FRAME.to_numpy(),
     "float32": lambda: FRAME.to_numpy().astype(np.float32),
@@ -349,10 +350,11 @@ def test_an_explanation_of_numbers_and_categories(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::whycluster.FidelityWarning")
-@pytest.mark.parametrize("labelled", [False, True])
-def test_without_its_rows_an_explanation_has_its_arrays(labelled: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["model", "labels", "pipeline"])
+def test_without_its_rows_an_explanation_has_its_arrays(kind: str, tmp_path: Path) -> None:
     labels = np.digitize(FRAME["proline"], [500, 900])
-    exp = wc.explain(labels if labelled else KMeans(3, n_init=1, random_state=0).fit(FRAME), FRAME)
+    models = {"model": KMeans(3, n_init=1, random_state=0).fit(FRAME), "labels": labels, "pipeline": STEPS}
+    exp = wc.explain(models[kind], FRAME)
     wc.save(exp, tmp_path / "saved", data=False)
     loaded = wc.load(tmp_path / "saved")
     for name in ("relevance", "evidence", "cluster", "competitor", "assigned", "residual"):
@@ -362,6 +364,7 @@ def test_without_its_rows_an_explanation_has_its_arrays(labelled: bool, tmp_path
     assert loaded[5:9].to_frame().equals(exp[5:9].to_frame().reset_index(drop=True))
     assert loaded.top().feature.tolist() == exp.top().feature.tolist()
     assert loaded[5].tell().splitlines()[3].startswith("proline            not saved")
+    assert loaded[5].tell().splitlines()[0] == exp[5].tell().splitlines()[0]
     for call in (loaded.summary, lambda: loaded.competition, lambda: loaded.report(tmp_path / "page")):
         with pytest.raises(wc.InvalidInputError) as caught:
             call()
@@ -385,7 +388,6 @@ def test_data_that_have_been_changed_are_not_saved(tmp_path: Path) -> None:
 
 # What is refused.
 
-STEPS = make_pipeline(StandardScaler(), KMeans(3, n_init=1, random_state=0)).fit(FRAME)
 INSTEAD = (
     "save: the steps of a pipeline are Python objects. Save what stands behind the steps, in the features "
     "that they make: the network wc.neuralize(pipeline[-1]), or the explanation wc.explain(pipeline[-1], "
@@ -418,7 +420,10 @@ def of_objects(label: Any) -> Network:
     ("make", "message"),
     [
         (lambda: wc.neuralize(STEPS), INSTEAD),
-        (lambda: wc.explain(STEPS, FRAME), INSTEAD),
+        (
+            lambda: wc.explain(STEPS, FRAME),
+            f"{INSTEAD} The arrays of an explanation can be saved as they are, with data=False.",
+        ),
         (
             deep_network,
             "save: a deep clustering has an encoder of torch. Save that as torch does, and the network of "
@@ -758,7 +763,9 @@ FRAMED = wc.explain(SMALL, pd.DataFrame(ROWS, columns=["u", "v"], index=list("ab
         ),
         (EXPLAINED, array("evidence", np.ones(8)), "'evidence' must have shape (9,); got (8,)"),
         (EXPLAINED, array("evidence", np.ones(9, "f4")), "'evidence' must be of float64; got float32"),
-        (EXPLAINED, array("relevance", np.ones((9, 3))), "'relevance' must have shape (n, 2); got (9, 3)"),
+        (EXPLAINED, array("relevance", np.ones((9, 3))), "there must be 3 feature_names; got 2"),
+        (EXPLAINED, array("relevance", np.ones((9, 0))), "'relevance' must have shape (n, d); got (9, 0)"),
+        (EXPLAINED, array("energy.scale", np.ones(3)), "'energy.scale' must have shape (2,); got (3,)"),
         (
             EXPLAINED,
             array("labels", np.full((2, 1), 97, "u4")),
@@ -772,7 +779,12 @@ FRAMED = wc.explain(SMALL, pd.DataFrame(ROWS, columns=["u", "v"], index=list("ab
         (SPARSE, array("data.starts", np.arange(10)), "'data' must say where each row begins"),
         (SPARSE, array("data.starts", [0, 99, 2, 3, 4, 5, 6, 7, 8, 18]), "'data' must say where each row be"),
         (FRAMED, fact(feature_names=["u", "u"]), "'feature_names' must be different names of columns"),
-        (FRAMED, fact(data="polars", feature_names=["u", 1]), "'feature_names' must be different names of"),
+        (
+            FRAMED,
+            fact(data="polars", index=None, feature_names=["u", 1]),
+            "'feature_names' must be different ",
+        ),
+        (FRAMED, fact(data="polars"), "'index' must be none, since frames of polars have none"),
         (FRAMED, fact(index=["u", "v"]), "the data must make a frame of pandas (ValueError)"),
         (FRAMED, array("data.1", np.ones(8)), "'data.1' must have shape (9,); got (8,)"),
         (FRAMED, array("index", np.frombuffer(b'["a"]', np.uint8)), "'index' must have shape (9,); got (1,)"),
@@ -858,56 +870,63 @@ def test_a_file_of_another_program_and_one_without_a_checksum(tmp_path: Path) ->
     assert refusal(tmp_path / "weights") == "the metadata must have the key 'whycluster'"
 
 
-WHOLE = ("network", "explanation")
+def of_categories() -> wc.Explanation:
+    rows = np.array([["a", 1.5], ["b", 2], ["a", 3], ["b", 9]] * 5, dtype=object)
+    model = KPrototypes(2, random_state=0).fit(rows, categorical=[0])
+    return wc.explain(model, rows, categorical=[0])
+
+
+ORIGINALS: dict[str, Any] = {
+    "floor": Network(ENERGIES[-2], labels=objects("a", 1, None)),
+    "tree": Network(ENERGIES[-1], feature_names=["u", "v", ("w", DAY)]),
+    "array": EXPLAINED[[2, 4, 6]],
+    "sparse": SPARSE,
+    "frame": FRAMED,
+    "categories": of_categories(),
+}
 
 
 @pytest.fixture(scope="module")
-def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, bytes]]:
-    folder = tmp_path_factory.mktemp("files")
-    found = {}
-    wc.save(Network(ENERGIES[-2], labels=objects("a", 1, None)), folder / "network")
-    wc.save(FRAMED, folder / "explanation")
-    for name in WHOLE:
-        found[name] = (folder / "changed", (folder / name).read_bytes())
-    return found
+def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A place for a file."""
+    return tmp_path_factory.mktemp("files") / "changed"
 
 
-def is_refused_or(same: Callable[[Any], bool], path: Path, content: bytes) -> bool:
-    path.write_bytes(content)
+def content(which: str, path: Path) -> bytes:
+    wc.save(ORIGINALS[which], path)
+    return path.read_bytes()
+
+
+def is_refused_or(fine: Callable[[Any], bool], path: Path) -> bool:
     try:
         loaded = wc.load(path)
     except wc.InvalidInputError as error:
         return str(error).startswith("load: ")
-    return same(loaded)
+    return fine(loaded)
 
 
-def is_same(loaded: Any) -> bool:
+def is_same(loaded: Any, original: Any) -> bool:
     if isinstance(loaded, wc.Explanation):
-        return loaded.relevance.tobytes() == FRAMED.relevance.tobytes() and str(loaded) == str(FRAMED)
-    same: bool = state(loaded.energy) == state(ENERGIES[-2])
-    return same and bool(loaded.labels.tolist() == ["a", 1, None])
+        return loaded.relevance.tobytes() == original.relevance.tobytes() and str(loaded) == str(original)
+    same: bool = state(loaded.energy) == state(original.energy)
+    return same and bool(loaded.labels.tolist() == original.labels.tolist())
 
 
-@given(which=st.sampled_from(WHOLE), data=st.data())
-def test_a_damaged_file_is_refused_or_the_same(
-    which: str, data: st.DataObject, originals: dict[str, tuple[Path, bytes]]
-) -> None:
-    path, content = originals[which]
-    damaged = bytearray(content)
-    for place in data.draw(st.lists(st.integers(0, len(content) - 1), min_size=1, max_size=4)):
+@given(which=st.sampled_from(list(ORIGINALS)), data=st.data())
+def test_a_damaged_file_is_refused_or_the_same(which: str, data: st.DataObject, changed: Path) -> None:
+    damaged = bytearray(content(which, changed))
+    for place in data.draw(st.lists(st.integers(0, len(damaged) - 1), min_size=1, max_size=4)):
         damaged[place] ^= data.draw(st.integers(1, 255))
-    assert is_refused_or(is_same, path, bytes(damaged))
+    changed.write_bytes(damaged)
+    assert is_refused_or(lambda loaded: is_same(loaded, ORIGINALS[which]), changed)
 
 
-@given(which=st.sampled_from(WHOLE), share=st.floats(0, 1, exclude_max=True))
-def test_a_truncated_file_is_refused(
-    which: str, share: float, originals: dict[str, tuple[Path, bytes]]
-) -> None:
-    path, content = originals[which]
-    path.write_bytes(content[: int(share * len(content))])
-    assert refusal(path)
-    path.write_bytes(content + b"more")
-    assert refusal(path)
+@given(which=st.sampled_from(list(ORIGINALS)), share=st.floats(0, 1, exclude_max=True))
+def test_a_truncated_file_is_refused(which: str, share: float, changed: Path) -> None:
+    whole = content(which, changed)
+    for wrong in (whole[: int(share * len(whole))], whole + b"more"):
+        changed.write_bytes(wrong)
+        assert refusal(changed)
 
 
 JSON = st.recursive(
@@ -926,27 +945,24 @@ ARRAYS = st.builds(
 )
 
 
-@given(which=st.sampled_from(WHOLE), data=st.data())
+@given(which=st.sampled_from(list(ORIGINALS)), data=st.data())
 def test_a_forged_file_is_refused_or_makes_what_can_be_used(
-    which: str, data: st.DataObject, originals: dict[str, tuple[Path, bytes]]
+    which: str, data: st.DataObject, changed: Path
 ) -> None:
     """The checksum is right, and anything else may be anything."""
-    what = FRAMED if which == "explanation" else Network(ENERGIES[-2], labels=objects("a", 1, None))
-    path, _ = originals[which]
-    facts, arrays = contents(what, path)
+    facts, arrays = contents(ORIGINALS[which], changed)
     for _ in range(data.draw(st.integers(1, 3))):
         if data.draw(st.booleans()):
             facts[data.draw(st.sampled_from([*facts, "other"]))] = data.draw(JSON)
         else:
             arrays[data.draw(st.sampled_from([*arrays, "other"]))] = data.draw(ARRAYS)
-    write(path, facts, arrays)
-    assert is_refused_or(can_be_used, path, path.read_bytes())
+    assert is_refused_or(can_be_used, write(changed, facts, arrays))
 
 
 def can_be_used(loaded: Any) -> bool:
     try:
         if isinstance(loaded, wc.Explanation):
-            return bool(str(loaded))
+            return bool(str(loaded)) and len(loaded.top().value) == len(loaded)
         return len(loaded.explain(np.ones((3, loaded.n_features))).relevance) == 3
     except wc.WhyClusterError:
         return True

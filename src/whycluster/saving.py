@@ -44,6 +44,7 @@ _INSTEAD = (
     "Save what stands behind the steps, in the features that they make: the network "
     "wc.neuralize(pipeline[-1]), or the explanation wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
 )
+_ARRAYS = "The arrays of an explanation can be saved as they are, with data=False."
 
 
 def save(what: Network | Explanation, path: str | os.PathLike[str], *, data: bool = True) -> None:
@@ -58,7 +59,8 @@ def save(what: Network | Explanation, path: str | os.PathLike[str], *, data: boo
         objects are refused: pipelines, deep clusterings, models that are compared with their own ``predict``
     path : the file; one that is there is replaced, at once or not at all
     data : of an explanation, whether its rows are saved too. Without them there are its arrays, `to_frame`,
-        and `top` and `tell` without values; summaries, reports and all else need them
+        and `top` and `tell` without values; summaries, reports and all else need them. Explanations through
+        pipelines can be saved without them only
     """
     target = as_path(path, "save")
     if target.is_dir():
@@ -139,12 +141,11 @@ def _draft_explanation(exp: Claims, data: bool) -> Draft:
             "save: an explanation must be that of the rows of a table; got a "
             f"{type(exp).__name__}, which holds what made its features. Save its arrays with numpy.savez."
         )
-    if exp._table.goes_through_steps:
-        raise UnsupportedModelError(f"save: the steps of a pipeline are Python objects. {_INSTEAD}")
+    if data and exp._table.goes_through_steps:
+        raise UnsupportedModelError(f"save: the steps of a pipeline are Python objects. {_INSTEAD} {_ARRAYS}")
     if not len(exp):
         raise InvalidInputError("save: an explanation must have at least one row; this has none.")
     draft = Draft("explanation")
-    _put_energy(draft, exp._energy)
     for name in ("relevance", "evidence"):
         draft.put(name, getattr(exp, name))
     draft.put("cluster", exp._cluster, "int64")
@@ -161,21 +162,25 @@ def _draft_explanation(exp: Claims, data: bool) -> Draft:
     if exp._rows is not None:
         draft.put_values("rows", exp._rows)
     _put_fidelity(draft, exp.fidelity)
-    _put_table(draft, exp._unchanged("save") if data else AbsentTable.like(exp._table, exp._assigned))
+    table = exp._unchanged("save") if data else AbsentTable.like(exp._table, exp._assigned)
+    _put_table(draft, table)
+    if not isinstance(table, AbsentTable):  # without rows, there is nothing to compute the energies of
+        _put_energy(draft, exp._energy)
     return draft
 
 
 def _load_explanation(stored: Stored) -> Explanation:
-    energy = _take_energy(stored)
     relevance = _take(stored, "relevance", "nd", _RESULTS)
     evidence = _take(stored, "evidence", "n", [relevance.dtype.name])
     labels = stored.make("labels", Labels, stored.values("labels", "k")).names
+    names = stored.objects("feature_names", stored.fact("feature_names", list))
+    if len(names) != stored.lengths["d"]:
+        raise stored.fault(f"there must be {stored.lengths['d']} feature_names; got {len(names)}")
+    table = _take_table(stored, names, len(labels))
+    absent = isinstance(table, AbsentTable)
+    energy = _Unknown(len(labels), len(names)) if absent else _take_energy(stored)
     if len(labels) != energy.n_clusters:
         raise stored.fault(f"there must be {energy.n_clusters} labels; got {len(labels)}")
-    names = stored.objects("feature_names", stored.fact("feature_names", list))
-    if len(names) != energy.n_features:
-        raise stored.fault(f"there must be {energy.n_features} feature_names; got {len(names)}")
-    table = _take_table(stored, names, len(labels))
     return Explanation(
         relevance=relevance,
         evidence=evidence,
@@ -187,9 +192,30 @@ def _load_explanation(stored: Stored) -> Explanation:
         _table=table,
         _targeted=stored.fact("targeted", bool),
         _rows=stored.values("rows", "n") if stored.fact("has_rows", bool) else None,
-        _ours=isinstance(table, AbsentTable),
+        _ours=absent,
         **_take_question(stored),
     )
+
+
+class _Unknown(Energy):
+    """The place of energies that were not saved, since the rows were not."""
+
+    scratch_width, offset = 0, None
+
+    def __init__(self, n_clusters: int, n_features: int) -> None:
+        self.n_clusters, self.n_features = n_clusters, n_features
+
+    def energies(self, *_: Any) -> None:
+        """Not known; the rows, which are read first, say so."""
+        raise NotImplementedError
+
+    def combine(self, *_: Any) -> None:
+        """Not known either."""
+        raise NotImplementedError
+
+    def differentiate(self, *_: Any) -> None:
+        """Not known either."""
+        raise NotImplementedError
 
 
 def _take_question(stored: Stored) -> dict[str, Any]:
@@ -430,6 +456,8 @@ def _take_sparse(stored: Stored, container: str) -> Any:
 def _take_frame(stored: Stored, library: str, names: list[Hashable]) -> Any:
     columns = [stored.values(f"data.{column}", "n") for column in range(len(names))]
     labels = stored.fact("index", list, type(None))
+    if labels is not None and library != "pandas":
+        raise stored.fault(f"'index' must be none, since frames of {library} have none")
     if len(set(names)) < len(names) or (library != "pandas" and not all(type(n) is str for n in names)):
         raise stored.fault("'feature_names' must be different names of columns")
     try:
