@@ -96,8 +96,13 @@ def assert_same(found: Array, expected: Array) -> None:
 def test_every_model_is_loaded_as_it_was(kind: str, wine: Array, tmp_path: Path) -> None:
     network = wc.neuralize(MODELS[kind](np.array(wine), load_wine().target))
     if network.is_checked:
-        with pytest.raises(wc.UnsupportedModelError, match="compared with the model's own predict"):
+        with pytest.raises(wc.UnsupportedModelError) as caught:
             wc.save(network, tmp_path / "saved")
+        assert str(caught.value) == (
+            "save: all rows that come to this network are compared with the model's own predict, which is "
+            "code. Where it has centroids, their network can be saved, and is then not compared: "
+            "wc.neuralize(model.cluster_centers_)."
+        )
         assert not list(tmp_path.iterdir())
         return
     assert_same_network(again(network, tmp_path), network, wine)
@@ -360,6 +365,7 @@ def test_without_its_rows_an_explanation_has_its_arrays(kind: str, tmp_path: Pat
     for name in ("relevance", "evidence", "cluster", "competitor", "assigned", "residual"):
         assert_same(getattr(loaded, name), getattr(exp, name))
     assert loaded.data is None
+    assert loaded._repr_html_().startswith("<pre>&lt;Explanation of 178 rows")
     assert loaded.to_frame().equals(exp.to_frame())
     assert loaded[5:9].to_frame().equals(exp[5:9].to_frame().reset_index(drop=True))
     assert loaded.top().feature.tolist() == exp.top().feature.tolist()
@@ -393,6 +399,7 @@ INSTEAD = (
     "that they make: the network wc.neuralize(pipeline[-1]), or the explanation wc.explain(pipeline[-1], "
     "pipeline[:-1].transform(X))."
 )
+ZONED = pd.date_range("2024-10-26", periods=178, freq="h", tz="Europe/Berlin")
 TEXTS = ["cats purr softly", "dogs bark", "cats purr and sleep", "dogs bark loudly"] * 3
 
 
@@ -451,6 +458,10 @@ def of_objects(label: Any) -> Network:
         (
             lambda: Network(SquaredEnergy(np.eye(2)), labels=np.array([b"a", b"b"])),
             "save: labels must be numbers, booleans, text or dates; got |S1. Turn them into text first.",
+        ),
+        (
+            lambda: wc.explain(FRAME.to_numpy()[:3], FRAME.set_axis(ZONED)),
+            "save: index must be numbers, booleans, text or dates; got Timestamp. Turn them into text first.",
         ),
         (
             lambda: wc.explain(FRAME.to_numpy()[:3], FRAME.to_numpy())[[]],

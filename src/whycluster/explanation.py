@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -418,7 +419,9 @@ class Explanation(Claims):
         return lines + self._unborne(largest, "feature")
 
     def _repr_html_(self) -> str:
-        """The clusters and the first rows, for a notebook."""
+        """The clusters and the first rows, for a notebook; without data, the text."""
+        if isinstance(self._table, AbsentTable):
+            return f"<pre>{escape(str(self))}</pre>"
         page: str = import_module("whycluster.report.notebook").fragment(self)
         return page
 

@@ -109,7 +109,7 @@ def _draft_network(network: Network) -> Draft:
     if network.is_checked:
         raise UnsupportedModelError(
             "save: all rows that come to this network are compared with the model's own predict, which is "
-            "code. To save what was true of the rows so far, take its centroids: "
+            "code. Where it has centroids, their network can be saved, and is then not compared: "
             "wc.neuralize(model.cluster_centers_)."
         )
     draft = Draft("network")
@@ -408,11 +408,13 @@ def _label(name: Any) -> Any:
 
 
 def _plain(label: Any) -> Any:
-    """A label of an index without what only pandas knows: moments to the microsecond, of no zone."""
+    """A label of an index, without what only pandas knows if it can do without: moments of no time zone."""
     if isinstance(label, tuple):
         return tuple(_plain(part) for part in label)
-    moment = isinstance(label, dt.datetime) and hasattr(label, "to_pydatetime")
-    return label.to_pydatetime(warn=False) if moment and not getattr(label, "nanosecond", 0) else label
+    if not isinstance(label, dt.datetime) or not hasattr(label, "to_pydatetime"):
+        return label
+    moment: Any = label
+    return moment if moment.tzinfo is not None or moment.nanosecond else moment.to_pydatetime()
 
 
 def _take_table(stored: Stored, names: list[Hashable], n_clusters: int) -> Table:
