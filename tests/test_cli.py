@@ -258,6 +258,13 @@ def test_row_tells_the_smallest_change(wine: Path, capsys: pytest.CaptureFixture
     told = json.loads(ask(capsys, *common, "--json")[1])
     assert (told["to"], told["distance"]) == (0, pytest.approx(moved.distance))
     assert [each["after"] for each in told["changes"]] == pytest.approx(list(moved.after))
+    assert ask(capsys, *common[:-1], 2)[2] == (
+        "whycluster: --to must be another cluster than 2, which the row is in.\n"
+    )
+    labelled = ("row", wine, "--id", 1073, "--labels", "kind", "--to", "cultivar 0", "--quiet")
+    assert ask(capsys, *labelled)[2] == (
+        "whycluster: --to is for clusters that are made here: leave --labels out.\n"
+    )
 
 
 def test_row_by_number_or_by_another_column(
@@ -268,6 +275,9 @@ def test_row_by_number_or_by_another_column(
     code, out, _ = ask(capsys, "row", passengers, "--id", "Passenger 7", "--labels", "group", "--quiet")
     assert (code, out.startswith("Row Passenger 7 is in cluster ")) == (0, True)
     common = ("row", passengers, "--k", 2, "--quiet")
+    assert ask(capsys, *common, "--id", "a", "--id-column", "nam")[2] == (
+        "whycluster: --id-column must name columns of the table, such as name, ... (6 in all); got 'nam'.\n"
+    )
     assert ask(capsys, *common, "--id", "Nobody") == (
         2,
         "",
@@ -350,23 +360,22 @@ def on_terminal(*arguments: Any) -> str:
     return b"".join(parts).decode()
 
 
-def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Stopped while it works, at whatever moment: no output, no file beside it, one line, exit code 1."""
-    rng = np.random.default_rng(0)
-    pl.DataFrame(rng.normal(size=(300_000, 20))).write_parquet(tmp_path / "t.parquet")
-    for signal_sent, pause in ((signal.SIGINT, 2.0), (signal.SIGTERM, 3.5)):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "whycluster", "explain", "t.parquet", "--k", "8", "--out", "o.csv"],
-            cwd=tmp_path,
-            stderr=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            text=True,
-        )
-        time.sleep(pause)
-        process.send_signal(signal_sent)
-        _, told = process.communicate(timeout=60)
-        if process.returncode == 0:  # it was faster
-            (tmp_path / "o.csv").unlink()
-            continue
-        assert process.returncode in (1, -signal_sent), told  # the latter while Python itself starts
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["t.parquet"]
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, how: signal.Signals) -> None:
+    """Stopped while it writes: no output, no file beside it, one line, exit code 1."""
+    values = np.random.default_rng(0).normal(size=(200_000, 20))
+    pl.DataFrame(values).write_parquet(tmp_path / "t.parquet")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "whycluster", "explain", "t.parquet", "--k", "8", "--out", "o.csv"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    while process.poll() is None and len(list(tmp_path.iterdir())) == 1:
+        time.sleep(0.005)
+    assert [path.name for path in tmp_path.glob("o.csv")] == []  # what is there is the file beside it
+    process.send_signal(how)
+    _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (1, "whycluster: stopped\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]

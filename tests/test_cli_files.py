@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from polars.testing import assert_frame_equal
 
 from tests.test_cli import ask, run
 from whycluster.cli.reading import Source, read
+from whycluster.cli.writing import write_table
 from whycluster.errors import InvalidInputError
 
 TABLE = pl.DataFrame(
@@ -42,8 +45,6 @@ def test_every_kind_of_file_gives_the_same_table(kind: str, tmp_path: Path) -> N
         }
         writers[kind](path)
     found = read(Source(path))
-    if kind in ("jsonl", "ndjson"):  # JSON has no dates
-        found = found.with_columns(pl.col("day").str.to_date())
     assert_frame_equal(found, frame)
 
 
@@ -55,10 +56,10 @@ def test_every_kind_of_file_gives_the_same_table(kind: str, tmp_path: Path) -> N
         (b"a;b\n1;2,5\n3;4,5\n5;6\n", {"delimiter": ";", "decimal": ","}),
         (b"a|b\n1|2.5\n3|4.5\n5|6\n", {"delimiter": "|"}),
         ("a,b\n1,2.5\n3,4.5\n5,6\n".encode("utf-16"), {"encoding": "utf-16"}),
-        (gzip.compress(b"a,b\n1,2.5\n3,4.5\n5,6\n"), {}),
+        (gzip.compress(b"a,b\n1,2.5\n3,4.5\n5,6\n", mtime=0), {}),
     ],
 )
-def test_text_as_programs_write_it(content: bytes, options: dict[str, str], tmp_path: Path) -> None:
+def test_text_as_programs_write_it(content: bytes, options: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / ("t.csv.gz" if content[:2] == b"\x1f\x8b" else "t.csv")
     path.write_bytes(content)
     assert_frame_equal(read(Source(path, **options)), pl.DataFrame({"a": [1, 3, 5], "b": [2.5, 4.5, 6.0]}))
@@ -69,6 +70,51 @@ def test_signs_of_nothing_are_missing_values(tmp_path: Path) -> None:
     found = read(Source(tmp_path / "t.csv"))
     assert found["a"].to_list() == [1.0, None, None, 2.5]
     assert found["b"].to_list() == ["x", None, None, "y"]
+
+
+def test_other_signs_of_nothing_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    numbers = [str(value) for value in range(20, 60)]
+    numbers[7] = "-"
+    pl.DataFrame({"age": numbers, "b": list(range(0, 80, 2))}).write_csv(tmp_path / "t.csv")
+    told = ask(capsys, "explain", tmp_path / "t.csv", "--k", 2)[2]
+    assert (
+        "whycluster: 'age' is text, so that each value is a category: most are numbers, but not '-'. If that "
+        "stands for a missing value, add --missing '-'.\n" in told
+    )
+    assert "text" not in ask(capsys, "explain", tmp_path / "t.csv", "--k", 2, "--missing", "-")[2]
+    assert read(Source(tmp_path / "t.csv", missing=("-",)))["age"].to_list()[6:9] == [26, None, 28]
+
+
+def test_dates_of_another_order_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    days = [f"{1 + i % 12:02}/06/2021" for i in range(40)]
+    pl.DataFrame({"day": days, "b": np.arange(40) % 7}).write_csv(tmp_path / "t.csv")
+    assert ask(capsys, "explain", tmp_path / "t.csv", "--k", 2)[2] == (
+        "whycluster: 'day' is text, so that each value is a category. Dates are read if they are written as "
+        "2020-01-31.\n"
+    )
+
+
+def test_names_of_rows_that_are_in_doubt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """To count from 0 where a column has other numbers would explain another row."""
+    ids = [*range(1, 40), 7]
+    frame = pl.DataFrame({"customer_id": ids, "a": np.arange(40) % 7, "b": np.arange(40) % 5})
+    frame.write_csv(tmp_path / "t.csv")
+    common = (tmp_path / "t.csv", "--k", 2)
+    doubt = "'customer_id' looks like names, but some are there twice.\n"
+    assert f"whycluster: rows are counted from 0: {doubt}" in ask(capsys, "explain", *common)[2]
+    assert ask(capsys, "row", *common, "--id", 5, "--quiet") == (
+        2,
+        "",
+        f"whycluster: --id-column must say which column names the rows: {doubt}",
+    )
+    named = ask(capsys, "row", *common, "--id", 5, "--id-column", "customer_id", "--quiet")[1]
+    assert named.startswith("Row 5 is in cluster")
+    names = pl.Series("name", [f"n{i}" for i in range(40)])
+    frame.with_columns(pl.Series("customer_id", np.arange(40)), names).write_csv(common[0])
+    assert (
+        "rows are counted from 0: 'customer_id', 'name' all look like names. Choose with --id.\n"
+        in ask(capsys, "explain", *common)[2]
+    )
 
 
 def test_types_are_told_from_all_rows_if_need_be(tmp_path: Path) -> None:
@@ -132,7 +178,12 @@ MISTAKES: dict[str, tuple[str, bytes | None, list[str], str]] = {
         ["--encoding", "cp1252"],
         "is not written in cp1252. Name another --encoding.",
     ),
-    "no encoding": ("t.csv", b"a,b\n1,2\n", ["--encoding", "klingon"], "--encoding must be one that Python"),
+    "no encoding": (
+        "t.csv",
+        b"a,b\n1,2\n",
+        ["--encoding", "klingon"],
+        "--encoding must be one of text; got 'klingon'.",
+    ),
     "decimal commas": (
         "t.csv",
         b'a,b\n"1,5",2\n"2,5",3\n',
@@ -145,7 +196,7 @@ MISTAKES: dict[str, tuple[str, bytes | None, list[str], str]] = {
         "t.csv",
         b"a,b\n1,2\n3,4\n",
         ["--ignore", "a,b"],
-        "there must be a column to cluster by; --columns, --ignore, --labels and --id leave none of 2.",
+        "there must be a column to cluster by; --ignore leaves none of 2.",
     ),
     "all constant": (
         "t.csv",
@@ -182,6 +233,61 @@ MISTAKES: dict[str, tuple[str, bytes | None, list[str], str]] = {
         b"a,b\n1,2\n3,4\n3,4\n",
         ["--k", "3"],
         "n_clusters must be at most 2, the number of different rows in frame; got 3.",
+    ),
+    "thousands": (
+        "t.csv",
+        b'a,b\n"1,234.50",2\n"2,345.00",3\n"$3,000.10",4\n',
+        [],
+        "column 'a' has numbers with other signs in them, such as '1,234.50'. Remove these from the file, or",
+    ),
+    "some decimal commas": (
+        "t.csv",
+        b"a;b\n1;2\n1,5;3\n7,25e3;4\n",
+        ["--delimiter", ";"],
+        "column 'a' has numbers with decimal commas, such as '1,5'. Add --decimal ','.",
+    ),
+    "a header twice with a gap": (
+        "t.csv",
+        b"a,,c\n1,2,3\na,,c\n4,5,6\n",
+        [],
+        "the header stands there twice; row 1 below the first one repeats it. Remove it.",
+    ),
+    "a header of another encoding": (
+        "t.csv",
+        b"caf\xe9,b\n1,2\n3,4\n",
+        [],
+        "is not written in UTF-8, as line 1",
+    ),
+    "a late name twice": (
+        "t.csv",
+        (",".join(f"column_{i}" for i in range(9000)) + ",column_3\n" + "1," * 9000 + "1\n").encode(),
+        [],
+        "columns must have different names; 2 are called 'column_3'.",
+    ),
+    "a pattern as a name": ("t.csv", b"^a.*$,b\n1,2\n3,4\n", [], "must not be called like a pattern; one is"),
+    "two signs": (
+        "t.csv",
+        b"a,b\n1,2\n",
+        ["--delimiter", ";;"],
+        "--delimiter must be one sign, or tab; got ';;'.",
+    ),
+    "an encoding of no text": (
+        "t.csv",
+        b"a,b\n1,2\n",
+        ["--encoding", "hex"],
+        "--encoding must be one of text; got",
+    ),
+    "half a gzip": (
+        "t.csv.gz",
+        gzip.compress(b"a,b\n" + b"1,2\n" * 999, mtime=0)[:-20],
+        [],
+        "is damaged: what is",
+    ),
+    "lists as labels": (
+        "t.jsonl",
+        b'{"a": 1, "l": [1]}\n{"a": 2, "l": [2]}\n',
+        ["--labels", "l"],
+        "--labels must be a column of names; 'l' is of List(Int64).",
     ),
     "infinity": ("t.csv", b"a,b\n1,2\ninf,3\n4,5\n", ["--k", "2"], "column 'a' must hold finite numbers"),
 }
@@ -274,6 +380,72 @@ def test_a_folder_that_cannot_be_written(table: Path, capsys: pytest.CaptureFixt
     assert code in (1, 2)
     assert "/proc/self/o.csv" in err
     assert err.count("\n") == 1
+
+
+def test_labels_of_any_kind_can_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    where = np.arange(60) % 3
+    days = [["2020-01-01", "2020-02-01", "2021-05-05"][i] for i in where]
+    frame = pl.DataFrame({"a": where + rng.normal(0, 0.1, 60), "noise": where - 1, "day": days})
+    frame.write_csv(tmp_path / "t.csv")
+    for label, expected in (("noise", {"0", "1", "noise"}), ("day", set(days))):
+        out = tmp_path / f"{label}.csv"
+        options = ("--labels", label, "--columns", "a", "--quiet", "--out", out)
+        assert ask(capsys, "explain", tmp_path / "t.csv", *options) == (0, "", "")
+        assert set(pl.read_csv(out, infer_schema=False)["cluster"]) == expected
+
+
+def test_rows_without_a_name_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"n{i}" for i in range(40)]
+    frame = pl.DataFrame({"who": [*names[:-1], None], "a": np.arange(40) % 7, "b": np.arange(40) % 5})
+    frame.write_csv(tmp_path / "t.csv")
+    options = ("--id", "who", "--k", 2, "--quiet", "--report", tmp_path / "o.html")
+    assert ask(capsys, "explain", tmp_path / "t.csv", *options) == (0, "", "")
+
+
+def test_json_is_json_on_every_console(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).normal(size=(40, 2))
+    pl.DataFrame(values, schema=["é😀", "b"]).write_csv(tmp_path / "t.csv")
+    told = run("explain", tmp_path / "t.csv", "--k", 2, "--json", "--quiet", PYTHONIOENCODING="ascii").stdout
+    assert json.loads(told)["columns"] == ["é😀", "b"]
+
+
+def test_a_tab_is_said_as_the_message_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "t.csv").write_text("a\tb\n1\t2\n3\t4\n8\t9\n")
+    for sign in ("\\t", "tab", "\t"):
+        assert ask(capsys, "explain", tmp_path / "t.csv", "--k", 2, "--delimiter", sign, "--quiet")[0] == 0
+
+
+def test_names_with_quotes_and_numbers_of_many_digits(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(f'"a ""b""",c\n{10**30},2\n{10**30 + 1},4\n')
+    found = read(Source(tmp_path / "t.csv"))
+    assert found.columns == ['a "b"', "c"]
+    assert found['a "b"'].to_list() == [str(10**30), str(10**30 + 1)]
+
+
+def test_devices_and_files_that_come_meanwhile_stay(
+    table: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe, late = table.with_name("pipe.csv"), table.with_name("late.csv")
+    os.mkfifo(pipe)
+    common = ("explain", table, "--k", 3, "--quiet", "--out")
+    assert "is no file, but a device or the like" in ask(capsys, *common, pipe, "--force")[2]
+    assert "is no file, but a pipe or the like" in ask(capsys, "explain", pipe)[2]
+
+    def come_first(frame: pl.DataFrame, path: Path, force: bool) -> None:
+        late.write_text("precious")
+        write_table(frame, path, force)
+
+    monkeypatch.setattr("whycluster.cli.explain.write_table", come_first)
+    code, _, err = ask(capsys, *common, late)
+    assert (code, late.read_text()) == (2, "precious")
+    assert err == f"whycluster: {late} is there by now. Give another name, or --force to replace it.\n"
+    link = table.with_name("o.html")
+    link.symlink_to(table.with_name("o.csv"))
+    assert (
+        "--out and --report must be two files"
+        in ask(capsys, *common, table.with_name("o.csv"), "--report", link)[2]
+    )
 
 
 def test_ten_thousand_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

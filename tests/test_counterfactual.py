@@ -479,7 +479,7 @@ def test_rows_of_unit_length_hold_every_column(wine: Array) -> None:
     assert set(found.held.values()) == {"bent"}
     assert not found.found
     assert str(found).startswith(
-        f"Row 0 is in cluster {found.cluster}. No change of the features that may change moves it to cluster"
+        f"Row 0 is in cluster {found.cluster}. No change of those features that are not held moves it to cluster"
     )
     for i, value in enumerate(found.single):
         if value is not None:
@@ -629,7 +629,7 @@ def test_nothing_is_enough() -> None:
     assert (found.after == None).all()  # noqa: E711
     assert np.isnan(found.change).all()
     assert str(found) == (
-        "Row 0 is in cluster 0. No change of the features that may change moves it to cluster 1.\n\n"
+        "Row 0 is in cluster 0. No change of those features that are not held moves it to cluster 1.\n\n"
         "No feature alone moves it to cluster 1."
     )
     assert len(found.to_frame()) == 2
@@ -649,8 +649,8 @@ def test_nothing_is_enough() -> None:
             "counterfactual: to must be a cluster that a row can be in; no row is ever in 2, since 1 is at "
             "least as near everywhere, and wins ties.",
         ),
-        ({"row": [0]}, "counterfactual: row must be one index; got [0]."),
-        ({"row": True}, "counterfactual: row must be one index; got True."),
+        ({"row": [0]}, "counterfactual: row must be one position, a whole number; got [0]."),
+        ({"row": True}, "counterfactual: row must be one position, a whole number; got True."),
         (
             {"within": "x0"},
             "counterfactual: within must be a list of names of features; got 'x0'. Leave it out to let all "

@@ -174,7 +174,9 @@ def test_images_are_told_by_what_speaks_for_and_against(
     at = ", ".join(map(str, np.unravel_index(np.abs(values).argmax(), values.shape)))
     assert f"the strongest, at {at}" in text
     assert "... and 37 more inputs" in str(exp)
-    with pytest.raises(wc.InvalidInputError, match=r"tell: row must be one index; got 'a'\."):
+    with pytest.raises(
+        wc.InvalidInputError, match=r"tell: row must be one position, a whole number; got 'a'\."
+    ):
         exp.tell("a")
 
 

@@ -149,7 +149,7 @@ def test_a_row_against_its_own_cluster_is_told_so(wine: Array, kmeans: Any) -> N
 def test_only_one_row_is_told(exp: wc.Explanation, row: Any) -> None:
     with pytest.raises(wc.InvalidInputError) as error:
         exp.tell(row)
-    assert str(error.value) == f"tell: row must be one index; got {row!r}."
+    assert str(error.value) == f"tell: row must be one position, a whole number; got {row!r}."
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ from sklearn.cluster import (
     KMeans,
     SpectralClustering,
 )
-from sklearn.datasets import load_iris, make_blobs, make_circles, make_moons
+from sklearn.datasets import load_iris, load_wine, make_blobs, make_circles, make_moons
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -537,3 +538,11 @@ def test_the_floor_is_split_as_members_are_spread() -> None:
     assert isinstance(model.energy, FloorEnergy)
     split = model.energy.split
     assert split[1] / split[0] == pytest.approx(16 * model.scale_[1] / model.scale_[0], rel=0.4)
+
+
+@pytest.mark.filterwarnings("ignore::whycluster.FidelityWarning")
+def test_columns_of_any_units_give_no_warning_of_numpy() -> None:
+    """The first step of the search was without bound, and overflowed."""
+    X = load_wine().data
+    labels = DBSCAN(eps=2.2).fit_predict(StandardScaler().fit_transform(X))
+    assert wc.explain(labels, X).fidelity.cross_validated > 0.9  # type: ignore[union-attr]

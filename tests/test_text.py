@@ -622,7 +622,9 @@ def test_words_and_their_strongest(pipeline: Any) -> None:
         exp.top(0)
     with pytest.raises(IndexError, match="words: documents are chosen by position, from 0 to 1"):
         exp.words(2)
-    with pytest.raises(wc.InvalidInputError, match=re.escape("tell: row must be one index; got [0].")):
+    with pytest.raises(
+        wc.InvalidInputError, match=re.escape("tell: row must be one position, a whole number; got [0].")
+    ):
         exp.tell([0])
 
 

@@ -143,7 +143,7 @@ class Counterfactual:
 
     def _tell_all(self, to: str, n_features: int) -> str:
         if not self.found:
-            return f"No change of the features that may change moves it to cluster {to}."
+            return f"No change of those features that are not held moves it to cluster {to}."
         changed = [i for i in self._largest_first().tolist() if self.change[i]]
         largest = float(self.size.max())
         lines = [

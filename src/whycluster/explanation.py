@@ -95,7 +95,8 @@ class Claims(ABC):
     _targeted: bool  # explained for a given cluster, so that it need not be the assigned one
     threshold: float | None = None
     fidelity: Fidelity | None = None
-    _rows: NDArray[Any] | None = None  # what each row is called: mostly, where it stood in what was explained
+    _rows: Codes | None = None  # where each row stood in the data that were explained; None: where it is
+    _called: Any = None  # what the rows of these data are called, by position, where they do not say it
     _ours: bool = False  # nobody else has the data, so that they need not be looked at again
 
     @classmethod
@@ -228,12 +229,14 @@ class Claims(ABC):
             parts.append(f"... and {len(self) - _ROWS_SHOWN} more {self._noun.lower()}s")
         return "\n\n".join(parts)
 
-    def _name(self) -> Hashable:
-        """What the user calls a single row, or where it stood."""
-        name = self._table.row_name(0)
-        if name is None:
-            name = 0 if self._rows is None else int(self._rows[0])
-        return name
+    def _name(self, row: int = 0) -> Hashable:
+        """What the user calls a row, or where it stood."""
+        name = self._table.row_name(row)
+        if name is not None:
+            return name
+        position = row if self._rows is None else int(self._rows[row])
+        name = None if self._called is None else self._called[position]
+        return position if name is None else name
 
     def _claim(self) -> str:
         """What is explained of a single row, in a sentence."""
@@ -399,7 +402,7 @@ class Explanation(Claims):
     def tell(self, row: int = 0, n_features: int = 6) -> str:
         """One row as text: what is claimed, and the features that bear it."""
         if not isinstance(row, (int, np.integer)):
-            raise InvalidInputError(f"tell: row must be one index; got {row!r}.")
+            raise InvalidInputError(f"tell: row must be one position, a whole number; got {row!r}.")
         one = self[row]
         lines = one._lines(n_features)
         cells = [
@@ -477,7 +480,7 @@ class Explanation(Claims):
         within : names of the features that may change; by default all
         """
         if not is_real(row) or not isinstance(row, (int, np.integer)):
-            raise InvalidInputError(f"counterfactual: row must be one index; got {row!r}.")
+            raise InvalidInputError(f"counterfactual: row must be one position, a whole number; got {row!r}.")
         one = self[row]
         one._unchanged("counterfactual")
         cluster = int(one._assigned[0])

@@ -21,15 +21,19 @@ def as_path(path: Any, where: str) -> Path:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, new: bool = False) -> Iterator[Path]:
     """The path of a file beside it, which takes its place if all went well, and is gone if not.
 
-    A file that is there keeps its permissions, and a link still points to it.
+    A file that is there keeps its permissions, and a link still points to it. With ``new`` it must not be
+    there: FileExistsError.
     """
     target = Path(os.path.realpath(path))
     beside = target.with_name(f".{uuid.uuid4().hex}")
     try:
         yield beside
+        if new:
+            os.link(beside, target)  # which, unlike a move, never replaces
+            return
         if target.exists():
             shutil.copymode(target, beside)
         beside.replace(target)

@@ -24,6 +24,7 @@ _STEPS, _FEWEST_STEPS = 100, 30  # of L-BFGS; more change no more than a few row
 MUCH_WORK = 2_000_000  # rows times support vectors from which on fewer steps are taken
 _BLOCK = 1 << 17  # numbers in a block of units by rows: it stays in the cache
 _SINGLE = 1e4  # up to this gamma |z|^2, single precision rounds logits by less than about 1e-3
+_FARTHEST = 10.0  # that the logarithm of gamma is moved
 _LOWEST = -60.0  # exp of less adds nothing, and denormal numbers slow products down
 
 
@@ -167,7 +168,8 @@ class _Problem:
     def model(self, way: Floats) -> KernelModel:
         """The network at the end of the way."""
         log_weights, log_gamma, floor, moves = self._parts(way)
-        gamma = self.start.gamma * float(np.exp(log_gamma))
+        # A first step of the search may be of any length.
+        gamma = self.start.gamma * float(np.exp(np.clip(log_gamma, -_FARTHEST, _FARTHEST)))
         return KernelModel(
             support=self.start.support + moves / (2 * gamma),
             sizes=self.start.sizes,

@@ -10,11 +10,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from whycluster import console
 from whycluster.arrays import Codes
-from whycluster.cli.reading import Source, read
+from whycluster.cli.reading import Source, look_at_text, read
 from whycluster.columns import LIKE_IDENTIFIER, columns_of, judge
 from whycluster.errors import ColumnWarning, FidelityWarning, InvalidInputError
 from whycluster.explaining import fit_surrogate
@@ -46,19 +45,23 @@ class Asked:
     ignore: tuple[str, ...] = ()
     id: str | None = None
     seed: int = 0
+    id_option: str = "--id"
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Asked:
-        """What the options of a command say."""
+    def of(cls, options: Mapping[str, Any], id_option: str = "--id") -> Asked:
+        """What the options of a command say; ``id_option`` is the one that names the column of names."""
         if options["k"] is not None and options["labels"] is not None:
             raise InvalidInputError(
                 "--k makes clusters, --labels takes those that are there; give one of them."
             )
+        delimiter = {"\\t": "\t", "tab": "\t"}.get(options["delimiter"], options["delimiter"])
+        if delimiter is not None and len(delimiter.encode()) != 1:
+            raise InvalidInputError(f"--delimiter must be one sign, or tab; got {delimiter!r}.")
         source = Source(
-            options["file"], *(options[name] for name in ("delimiter", "decimal", "encoding", "sheet"))
+            options["file"], delimiter, *(options[n] for n in ("decimal", "encoding", "missing", "sheet"))
         )
         rest = {name: options[name] for name in ("k", "labels", "columns", "ignore", "seed")}
-        return cls(source, id=options.get("id_column"), **rest)
+        return cls(source, id=options.get("id_column"), id_option=id_option, **rest)
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ class Clustered:
     what : what the clusters are, in words
     left_out : why each of the other columns is not among those that were clustered
     notes : what else is to be said
+    doubt : why the rows have no names though there are columns that look like these
     """
 
     rows: pl.DataFrame
@@ -83,6 +87,7 @@ class Clustered:
     what: str
     left_out: dict[str, str]
     notes: list[str]
+    doubt: str = ""
 
     def explain(self, some: Codes | None = None, *, target: Any = None, against: Any = None) -> Explanation:
         """The explanation of all rows, or of some; of labels, each row for the one it has."""
@@ -93,12 +98,7 @@ class Clustered:
             warnings.simplefilter("ignore", FidelityWarning)  # it is among the cautions
             background = None if some is None else self.rows
             found = self.network.explain(rows, target=target, against=against, background=background)
-        return replace(found, _ours=True, _rows=self.names if some is None else self.names[some])
-
-    @property
-    def names(self) -> NDArray[Any]:
-        """(n,) what the rows are called, or their numbers."""
-        return np.arange(self.rows.height) if self.ids is None else self.ids.to_numpy()
+        return replace(found, _ours=True, _rows=some, _called=self.ids)
 
     def label(self, text: str, option: str) -> Any:
         """The cluster of this name."""
@@ -117,6 +117,8 @@ class Clustered:
                 return int(found[0])
             how = f"{len(found)} rows have" if len(found) else "no row has"
             raise InvalidInputError(f"--id must name one row by column {self.ids.name!r}; {how} {name!r}.")
+        if self.doubt:
+            raise InvalidInputError(f"--id-column must say which column names the rows: {self.doubt}")
         if name.isdecimal() and int(name) < self.rows.height:
             return int(name)
         raise InvalidInputError(
@@ -131,18 +133,22 @@ def cluster(asked: Asked) -> Clustered:
         frame = read(asked.source)
     chosen = choose(frame, asked)
     with Progress("looking at the columns", None):
+        notes = look_at_text(frame[chosen])
         left_out = left_out_of(frame, chosen, keep=bool(asked.columns))
-    rows = frame.select(name for name in chosen if name not in left_out)
-    if rows.width == 0:
+    used = [name for name in chosen if name not in left_out]
+    if not used:
         listed = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:5])
         raise InvalidInputError(f"there must be a column to cluster by, and none is left. {listed}.")
+    rows = frame[used]  # select would take some names for patterns
     find = _by_k_means if asked.labels is None else _by_labels
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("ignore", FidelityWarning)  # it is among the cautions
         warnings.simplefilter("always", ColumnWarning)
         network, given, what = find(rows, frame, asked)
-    notes = [str(each.message).split(": ", 1)[-1] for each in said]
-    return Clustered(rows, _ids(frame, left_out, asked), network, given, what, left_out, notes)
+    notes += [str(each.message).split(": ", 1)[-1] for each in said]
+    ids, doubt = _ids(frame, left_out, asked)
+    notes += [f"rows are counted from 0: {doubt}"] * bool(doubt)
+    return Clustered(rows, ids, network, given, what, left_out, notes, doubt)
 
 
 def _by_k_means(rows: pl.DataFrame, frame: pl.DataFrame, asked: Asked) -> tuple[Network, Any, str]:
@@ -179,16 +185,24 @@ def _by_labels(rows: pl.DataFrame, frame: pl.DataFrame, asked: Asked) -> tuple[N
 
 def choose(frame: pl.DataFrame, asked: Asked) -> list[str]:
     """The columns that may be clustered by, in the order of the table."""
-    for option, name in (("--labels", asked.labels), ("--id", asked.id)):
+    for option, name in (("--labels", asked.labels), (asked.id_option, asked.id)):
         if name is not None and name not in frame.columns:
             tell_unknown(option, name, frame.columns)
+        if name is not None and (frame[name].dtype.is_nested() or frame[name].dtype == pl.Binary):
+            raise InvalidInputError(
+                f"{option} must be a column of names; {name!r} is of {frame[name].dtype}."
+            )
     wanted = listed(asked.columns, frame.columns, "--columns") or set(frame.columns)
     unwanted = listed(asked.ignore, frame.columns, "--ignore") | {asked.labels, asked.id}
     chosen = [name for name in frame.columns if name in wanted and name not in unwanted]
     if not chosen:
+        given = {"--columns": asked.columns, "--ignore": asked.ignore, "--labels": asked.labels}
+        options = " and ".join(
+            option for option, value in (given | {asked.id_option: asked.id}).items() if value
+        )
+        leave = "leave" if " and " in options else "leaves"
         raise InvalidInputError(
-            f"there must be a column to cluster by; --columns, --ignore, --labels and --id leave none of "
-            f"{frame.width}."
+            f"there must be a column to cluster by; {options} {leave} none of {frame.width}."
         )
     return chosen
 
@@ -215,14 +229,21 @@ def tell_unknown(option: str, name: str, known: Sequence[str]) -> NoReturn:
 def left_out_of(frame: pl.DataFrame, chosen: Sequence[str], keep: bool) -> dict[str, str]:
     """Why columns cannot be clustered by; what looks like an identifier can, if it was asked for."""
     verdicts = {
-        str(column.name): judge(column, keep) for column in columns_of(frame.select(chosen), "explain")
+        str(column.name): judge(column, keep) for column in columns_of(frame[list(chosen)], "explain")
     }
     return {name: reason for name, (_, reason) in verdicts.items() if reason}
 
 
-def _ids(frame: pl.DataFrame, left_out: dict[str, str], asked: Asked) -> pl.Series | None:
-    """The column that names the rows: the one that was said, or the only one like an identifier."""
+def _ids(frame: pl.DataFrame, left_out: dict[str, str], asked: Asked) -> tuple[pl.Series | None, str]:
+    """The column that names the rows, as said or as the only one like an identifier; or why there is none."""
     if asked.id is not None:
-        return frame[asked.id]
+        return frame[asked.id], ""
     like = [name for name, reason in left_out.items() if reason.startswith(LIKE_IDENTIFIER)]
-    return frame[like[0]] if len(like) == 1 and frame[like[0]].is_unique().all() else None
+    whole = [name for name in like if not frame[name].null_count()]
+    if not whole:
+        return None, ""
+    if len(whole) > 1:
+        return None, f"{', '.join(map(repr, whole[:5]))} all look like names. Choose with {asked.id_option}."
+    if frame[whole[0]].n_unique() < frame.height:
+        return None, f"{whole[0]!r} looks like names, but some are there twice."
+    return frame[whole[0]], ""

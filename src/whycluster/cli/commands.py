@@ -8,7 +8,8 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +19,7 @@ from whycluster.errors import WhyClusterError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _MOST_SEED = 2**32 - 1  # that scikit-learn takes
-_SETTINGS = {"help_option_names": ["-h", "--help"], "terminal_width": 100}
+_SETTINGS = {"help_option_names": ["-h", "--help"], "terminal_width": 100, "show_default": True}
 
 
 class _NumberOfClusters(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on
@@ -49,8 +50,8 @@ def _column(option: str, name: str, text: str) -> Callable[[_Command], _Command]
     return click.option(option, name, metavar="COLUMN", help=text)
 
 
-def _columns(option: str, text: str) -> Callable[[_Command], _Command]:
-    return click.option(option, multiple=True, metavar="COLUMNS", help=text)
+def _several(option: str, metavar: str, text: str) -> Callable[[_Command], _Command]:
+    return click.option(option, multiple=True, metavar=metavar, help=text)
 
 
 _table = _all(
@@ -60,33 +61,30 @@ _table = _all(
         type=_NumberOfClusters(),
         default="auto",
         metavar="NUMBER|auto",
-        help="Cluster into so many clusters; auto takes the elbow.  [default: auto]",
+        help="Cluster into so many clusters; auto takes the elbow.",
     ),
     _column("--labels", "labels", "Explain the clusters in this column, in place of new ones."),
-    _columns("--columns", "Cluster by these only: names with commas between them."),
-    _columns("--ignore", "Leave these out."),
+    _several("--columns", "COLUMNS", "Cluster by these only: names with commas between them."),
+    _several("--ignore", "COLUMNS", "Leave these out."),
 )
 _reading = _all(
     click.option("--delimiter", metavar="SIGN", help="What is between the values of a line of text."),
-    click.option(
-        "--decimal", type=click.Choice([".", ","]), default=".", help="The decimal sign.  [default: .]"
-    ),
-    click.option("--encoding", default="utf-8", metavar="NAME", help="Of a text file.  [default: utf-8]"),
-    click.option("--sheet", metavar="NAME", help="Of a workbook.  [default: the first]"),
+    click.option("--decimal", type=click.Choice([".", ","]), default=".", help="The decimal sign."),
+    click.option("--encoding", default="utf-8", metavar="NAME", help="Of a text file."),
+    _several("--missing", "WORD", "What stands for a missing value in text, besides NA and the like."),
+    click.option("--sheet", metavar="NAME", help="Of a workbook; by default the first."),
 )
 _seed = click.option(
     "--seed",
     type=click.IntRange(0, _MOST_SEED),
     default=0,
     metavar="N",
-    help="Of all that is random.  [default: 0]",
+    help="Of all that is random.",
 )
 _quiet = click.option("--quiet", is_flag=True, help="Say nothing but results and errors.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 _force = click.option("--force", is_flag=True, help="Replace files that are there.")
-_top = click.option(
-    "--top", type=click.IntRange(1), default=10, metavar="N", help="Features to show.  [default: 10]"
-)
+_top = click.option("--top", type=click.IntRange(1), default=10, metavar="N", help="Features to show.")
 _id_column = _column("--id", "id_column", "The column that names the rows; it is not clustered by.")
 _contrast = _all(
     click.option("--target", metavar="CLUSTER", help="Explain why this cluster, or why not."),
@@ -121,7 +119,7 @@ def whycluster(context: click.Context, version: bool, debug: bool) -> int:  # no
 @_contrast
 @click.option("--out", type=click.Path(path_type=Path), help="Write one row per row: .parquet, .csv, ...")
 @click.option("--report", type=click.Path(path_type=Path), help="Write a report to look at: .html")
-@click.option("--top", type=click.IntRange(1), default=5, metavar="N", help="Features to show.  [default: 5]")
+@click.option("--top", type=click.IntRange(1), default=5, metavar="N", help="Features to show.")
 @_force
 @_reading
 @_seed
@@ -137,11 +135,9 @@ def explain(**options: Any) -> None:
 @whycluster.command()
 @_table
 @_id_column
-@click.option("--out", type=click.Path(path_type=Path), help="The page.  [default: FILE with .html]")
+@click.option("--out", type=click.Path(path_type=Path), help="The page; by default FILE with .html.")
 @click.option("--title", help="What stands above it.")
-@click.option(
-    "--rows", type=click.IntRange(1), default=5000, metavar="N", help="Rows in it, at most.  [default: 5000]"
-)
+@click.option("--rows", type=click.IntRange(1), default=5000, metavar="N", help="Rows in it, at most.")
 @_force
 @_reading
 @_seed
@@ -155,10 +151,18 @@ def report(**options: Any) -> None:
 
 @whycluster.command()
 @_table
-@click.option("--id", "name", metavar="ID", required=True, help="The row: its name, or else its number.")
+@click.option(
+    "--id",
+    "name",
+    metavar="ID",
+    required=True,
+    help="The row: its name; its number, from 0, if no column names the rows.",
+)
 @_column("--id-column", "id_column", "The column that names the rows; it is not clustered by.")
 @_contrast
-@click.option("--to", metavar="CLUSTER", help="Also tell the smallest change that moves it there.")
+@click.option(
+    "--to", metavar="CLUSTER", help="Also tell the smallest change that moves it there; not with --labels."
+)
 @_top
 @_reading
 @_seed
@@ -190,19 +194,17 @@ def compare(**options: Any) -> None:
 
 @whycluster.command()
 @_table
-@_columns("--methods", "Which to compare: names with commas between them.  [default: all]")
-@click.option(
-    "--repeats", type=click.IntRange(1), default=10, metavar="N", help="Draws at each step.  [default: 10]"
-)
+@_several("--methods", "METHODS", "Which to compare: names with commas between them; by default all.")
+@click.option("--repeats", type=click.IntRange(1), default=10, metavar="N", help="Draws at each step.")
 @click.option(
     "--rows",
     type=click.IntRange(2),
     default=2000,
     metavar="N",
-    help="Evaluate at most so many.  [default: 2000]",
+    help="Evaluate at most so many.",
 )
 @click.option("--checks", is_flag=True, help="Also run the sanity checks, which take their time.")
-@click.option("--rule", default="min-take-most", help="Which rule is checked.  [default: min-take-most]")
+@click.option("--rule", default="min-take-most", help="Which rule is checked.")
 @_reading
 @_seed
 @_quiet
@@ -237,20 +239,40 @@ def run(arguments: Sequence[str] | None = None) -> int:
     from whycluster.cli.screen import tell
 
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if threading.current_thread() is threading.main_thread():  # no other can say so
-        # A request to end undoes what is half done, as Ctrl-C does.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        return whycluster.main(given, prog_name="whycluster", standalone_mode=False) or 0
+        with _stopped_by(signal.SIGINT, signal.SIGTERM):
+            return whycluster.main(given, prog_name="whycluster", standalone_mode=False) or 0
     except BrokenPipeError:  # a reader may leave early
         sys.stdout = None  # there is nothing left to flush at the end
         return 0
-    except (Exception, KeyboardInterrupt) as error:
-        if "--debug" in given:
+    except BaseException as error:  # a panic of polars is none of Exception
+        if "--debug" in given or isinstance(error, (SystemExit, GeneratorExit)):
             raise
         message, code = _verdict(error)
         tell(message)
         return code
+
+
+class _Stopped(BaseException):
+    """By a signal; not a KeyboardInterrupt, of which click says something of its own."""
+
+
+@contextmanager
+def _stopped_by(*signals: signal.Signals) -> Iterator[None]:
+    """Let these undo what is half done, and end the command."""
+    if threading.current_thread() is not threading.main_thread():  # where no handler can be set
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:  # noqa: ARG001
+        raise _Stopped
+
+    before = {each: signal.signal(each, stop) for each in signals}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def _verdict(error: BaseException) -> tuple[str, int]:
@@ -261,8 +283,10 @@ def _verdict(error: BaseException) -> tuple[str, int]:
         return f"{error.format_message()} See {path} --help.", 2
     if isinstance(error, WhyClusterError):
         return str(error), 2
-    if isinstance(error, (KeyboardInterrupt, click.Abort)):
+    if isinstance(error, (_Stopped, KeyboardInterrupt, click.Abort)):
         return "stopped", 1
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}", 1
+    if isinstance(error, FileExistsError):
+        return f"{error.filename} is there by now. Give another name, or --force to replace it.", 2
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename or 'what was to be written'}: {error.strerror}", 1
     return f"unexpected {type(error).__name__}: {error} (whycluster --debug ... shows where it comes from)", 1

@@ -31,9 +31,8 @@ def compare(*, one: str, other: str, top: int, quiet: bool, as_json: bool, **opt
         columns = summary.to_frame("polars")
         show(to_json({"clusters": pair, "features": columns.to_dicts()}))
         return
-    sizes = " and ".join(
-        f"{size} in {label}" for label, size in zip(summary.clusters, summary.size, strict=True)
-    )
+    size = dict(zip(summary.clusters.tolist(), summary.size.tolist(), strict=True))
+    sizes = " and ".join(f"{size.get(label, 0)} in {console.clean(str(label))}" for label in pair)
     title = f"Clusters {console.clean(one)} and {console.clean(other)}, each against the other"
     legend = "share: of what tells a cluster from the other one; outside: the mean of the other one."
     show(

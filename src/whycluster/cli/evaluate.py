@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from whycluster import console, progress
 from whycluster.arrays import Floats
 from whycluster.cli.clustering import Asked, choose, left_out_of, tell_unknown
-from whycluster.cli.reading import read
+from whycluster.cli.reading import look_at_text, read
 from whycluster.cli.screen import show
 from whycluster.cli.telling import to_json
 from whycluster.errors import InvalidInputError
@@ -22,6 +22,7 @@ from whycluster.evaluation import checks as sanity
 from whycluster.evaluation import compare
 from whycluster.fidelity import LOW
 from whycluster.labels import as_list
+from whycluster.network import check_rule
 from whycluster.surrogate import Surrogate
 from whycluster.table import is_missing
 from whycluster.tabular import pipeline
@@ -45,10 +46,13 @@ def evaluate(
 ) -> None:
     """Cluster the columns of numbers, and compare methods that explain the clusters."""
     progress.shown = not quiet
+    check_rule(rule, "--rule")
     asked = Asked.of(options)
     frame = read(asked.source)
     labels = None if asked.labels is None else _labels_of(frame, asked.labels)
-    columns, said = _numbers(frame, choose(frame, asked), labels, keep=bool(asked.columns))
+    said = look_at_text(frame[(chosen := choose(frame, asked))])
+    columns, told = _numbers(frame, chosen, labels, keep=bool(asked.columns))
+    said += told
     X = StandardScaler().fit_transform(np.column_stack(list(columns.values())))
     table = pl.DataFrame(X, schema=list(columns))
     model, what = _cluster(table, X, labels, asked)

@@ -7,7 +7,10 @@ import csv
 import gzip
 import io
 import re
+import sys
+import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -17,10 +20,18 @@ import polars as pl
 from whycluster.errors import InvalidInputError, MissingDependencyError
 
 _LOOK = 1 << 16  # bytes that are looked at before a file is read
+_LONGEST_HEADER = 1 << 26
 _SOME_ROWS = 10_000  # rows that the types of columns are told from, if those below do not contradict
 _NULLS = ["NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL"]
+_SOME_VALUES = 1000  # of a column that text is looked at
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
+_WITH_SIGNS = re.compile(  # between thousands, or of a currency, or of percent
+    r"\W{0,3}\d{1,3}([.,' \u00a0]\d{3})+([.,]\d+)?\W{0,3}"
+    r"|[$\u20ac\u00a3] ?-?\d[\d.,]*|-?\d[\d.,]* ?[$\u20ac\u00a3%]"
+)
+_OTHER_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d\d)( .*)?")
 _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
-_DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+\s*$")
+_DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+([eE][-+]?\d+)?\s*")
 _TEXT = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson")
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
@@ -35,6 +46,7 @@ class Source:
     delimiter : between the values of a line; None for commas, or tabs in a .tsv
     decimal : "." or ","
     encoding : of a text file
+    missing : words of a text file that stand for missing values, besides "NA" and the like
     sheet : of a workbook; None for the first
     """
 
@@ -42,6 +54,7 @@ class Source:
     delimiter: str | None = None
     decimal: str = "."
     encoding: str = "utf-8"
+    missing: tuple[str, ...] = ()
     sheet: str | None = None
 
     def fail(self, message: str) -> NoReturn:
@@ -62,23 +75,47 @@ class Source:
 
 def read(source: Source) -> pl.DataFrame:
     """The table in a file, of at least two rows and one column."""
+    try:
+        _check_file(source)
+        frame = _READERS[source.kind](source)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        source.fail(f"cannot be read as {source.kind}: {_first_line(error)}")
+    except (EOFError, zlib.error):
+        source.fail("is damaged: what is compressed in it breaks off.")
+    except OSError as error:
+        source.fail(f"cannot be read: {error.strerror or error}.")
+    _check_shape(source, frame)
+    large = [name for name, kind in frame.schema.items() if kind in (pl.Int128, pl.UInt128)]
+    # Numbers of that many digits are names.
+    return _with_dates(frame.with_columns(frame[name].cast(pl.String) for name in large))
+
+
+def _check_file(source: Source) -> None:
     path = source.path
     if path.is_dir():
         source.fail("is a folder; give a file.")
     if not path.exists():
         source.fail("there is no such file.")
-    kind = source.kind
-    if kind not in _READERS:
+    if not path.is_file():
+        source.fail("is no file, but a pipe or the like. Save it to a file first.")
+    if source.kind not in _READERS:
         source.fail(f"must be a table of a known kind: {', '.join(_READERS)}.")
-    try:
-        if path.stat().st_size == 0:
-            source.fail("is empty.")
-        frame = _READERS[kind](source)
-    except pl.exceptions.PolarsError as error:
-        source.fail(f"cannot be read as {kind}: {_first_line(error)}")
-    except OSError as error:
-        source.fail(f"cannot be read: {error.strerror or error}.")
-    _check_shape(source, frame)
+    if path.stat().st_size == 0:
+        source.fail("is empty.")
+
+
+def _with_dates(frame: pl.DataFrame) -> pl.DataFrame:
+    """With text that is dates, as year-month-day and perhaps a time, as such."""
+    for name in frame.columns:
+        if frame[name].dtype != pl.String:
+            continue
+        some = frame[name].drop_nulls().head(_SOME_VALUES).to_list()
+        if not some or not all(_ISO_DATE.fullmatch(value) for value in some):
+            continue
+        days = all(len(value) == len("2020-01-31") for value in some)
+        with suppress(pl.exceptions.PolarsError):  # further down, it is something else
+            text = frame[name].str
+            frame = frame.with_columns(text.to_date("%Y-%m-%d") if days else text.to_datetime())
     return frame
 
 
@@ -88,6 +125,9 @@ def _check_shape(source: Source, frame: pl.DataFrame) -> None:
         source.fail(f"must have at least two rows, to be clustered; it has {what}.")
     if frame.width == 0:
         source.fail("must have at least one column; it has none.")
+    for name in frame.columns:
+        if name == "*" or (name.startswith("^") and name.endswith("$")):
+            source.fail(f"a column must not be called like a pattern; one is {name!r}. Rename it.")
 
 
 def _first_line(error: Exception) -> str:
@@ -101,8 +141,7 @@ def _read_separated(source: Source) -> pl.DataFrame:
     options: dict[str, Any] = {
         "separator": _delimiter(source),
         "decimal_comma": source.decimal == ",",
-        "null_values": _NULLS,
-        "try_parse_dates": True,
+        "null_values": [*_NULLS, *source.missing],
     }
     try:
         frame = _parse(content, options)
@@ -110,6 +149,8 @@ def _read_separated(source: Source) -> pl.DataFrame:
         source.fail("is empty.")
     except pl.exceptions.ComputeError as error:
         _tell_why(source, error, len(names))
+    if len(names) == frame.width:
+        frame.columns = names  # with quotes that are doubled in the file as one
     _check_values(source, frame)
     return frame
 
@@ -131,7 +172,7 @@ def _delimiter(source: Source) -> str:
 
 def _content(source: Source) -> Any:
     """What polars reads: the file itself, or what it says in UTF-8."""
-    if source.encoding.lower().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig"):
+    if _encoding(source) == "utf-8":
         return source.path
     try:
         with source.open() as file:
@@ -142,24 +183,33 @@ def _content(source: Source) -> Any:
 
 def _start_of(source: Source) -> str:
     """The first lines as text; raise if they are none."""
-    try:
-        codecs.lookup(source.encoding)
-    except LookupError:
-        raise InvalidInputError(
-            f"--encoding must be one that Python knows; got {source.encoding!r}."
-        ) from None
+    encoding = _encoding(source)
     with source.open() as file:
         start = file.read(_LOOK)
-    if start.startswith(_UTF_16) and not source.encoding.lower().startswith("utf-16"):
+        start += file.readline(_LONGEST_HEADER)  # the first line may be longer, and ends as a whole
+    wide = encoding.startswith(("utf-16", "utf-32"))
+    if start.startswith(_UTF_16) and not wide:
         source.fail("is written in UTF-16. Add --encoding utf-16.")
-    if b"\0" in start and not source.encoding.lower().startswith("utf-16"):
+    if b"\0" in start and not wide:
         source.fail("is no text, but binary data. Give a table: CSV, Parquet, JSON lines, ...")
-    text = start.decode(source.encoding, "replace").removeprefix("\ufeff")
+    text = start.decode(encoding, "replace").removeprefix("\ufeff")
+    if encoding == "utf-8" and "\ufffd" in text.split("\n", 1)[0]:
+        _tell_encoding(source)
     if re.search(r"\r(?!\n)", text.rstrip("\r")):
         source.fail(
             "has lines that end in a carriage return alone, as old programs wrote them. Save it again."
         )
     return text
+
+
+def _encoding(source: Source) -> str:
+    """The name of the encoding as Python has it; raise if it is none of text."""
+    try:
+        found = codecs.lookup(source.encoding)
+        "".encode(source.encoding)
+    except (LookupError, UnicodeError):
+        raise InvalidInputError(f"--encoding must be one of text; got {source.encoding!r}.") from None
+    return "utf-8" if found.name == "utf-8-sig" else found.name
 
 
 def _header(source: Source, start: str) -> list[str]:
@@ -188,26 +238,69 @@ def _called(delimiter: str) -> str:
 def _check_values(source: Source, frame: pl.DataFrame) -> None:
     """Raise for numbers that were read as text, because of their commas or of a second header."""
     text = [name for name, kind in frame.schema.items() if kind == pl.String]
-    if len(text) == frame.width:
-        again = frame.select(pl.all_horizontal(pl.col(name) == name for name in text)).to_series()
+    if text:
+        again = pl.Series([True]).new_from_index(0, frame.height)
+        for name in frame.columns:
+            again &= frame[name] == name if name in text else frame[name].is_null()
         if again.any():
             row = again.fill_null(False).arg_max()
             source.fail(
                 f"the header stands there twice; row {row} below the first one repeats it. Remove it."
             )
     for name in text:
-        some = frame[name].drop_nulls().head(1000).to_list()
-        if source.decimal == "." and some and all(_DECIMAL_COMMA.match(value) for value in some):
+        some = frame[name].drop_nulls().head(_SOME_VALUES).to_list()
+        commas = [value for value in some if _DECIMAL_COMMA.fullmatch(value)]
+        if source.decimal == "." and commas and all(v in commas or _is_number(v) for v in some):
             source.fail(
-                f"column {name!r} has numbers with decimal commas, such as {some[0]!r}. Add --decimal ','."
+                f"column {name!r} has numbers with decimal commas, such as {commas[0]!r}. Add --decimal ','."
             )
+
+
+def look_at_text(frame: pl.DataFrame) -> list[str]:
+    """What is to be said of columns of text that may be meant as something else; raise for numbers."""
+    notes = []
+    for name in frame.columns:
+        if frame[name].dtype != pl.String:
+            continue
+        some = frame[name].drop_nulls().head(_SOME_VALUES).to_list()
+        written = [value for value in some if _WITH_SIGNS.fullmatch(value)]
+        if 2 * len(written) > len(some):
+            raise InvalidInputError(
+                f"column {name!r} has numbers with other signs in them, such as {written[0]!r}. Remove these "
+                "from the file, or leave the column out with --ignore."
+            )
+        others = [value for value in some if not _is_number(value)]
+        if others and 2 * len(others) < len(some):
+            notes.append(
+                f"{name!r} is text, so that each value is a category: most are numbers, but not "
+                f"{others[0]!r}. If that stands for a missing value, add --missing {others[0]!r}."
+            )
+        elif sum(bool(_OTHER_DATE.fullmatch(value)) for value in some) * 2 > len(some):
+            notes.append(
+                f"{name!r} is text, so that each value is a category. Dates are read if they are written as "
+                "2020-01-31."
+            )
+    return notes
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _tell_encoding(source: Source) -> NoReturn:
+    line = next((i for i, text in enumerate(_lines(source), 1) if "\ufffd" in text), None)
+    place = "" if line is None else f", as line {line} shows"
+    source.fail(f"is not written in UTF-8{place}. Say what it is: --encoding cp1252, or latin-1, ...")
 
 
 def _tell_why(source: Source, error: Exception, n_names: int) -> NoReturn:
     if "utf-8" in str(error):
-        line = next((i for i, text in enumerate(_lines(source), 1) if "\ufffd" in text), None)
-        place = "" if line is None else f", as line {line} shows"
-        source.fail(f"is not written in UTF-8{place}. Say what it is: --encoding cp1252, or latin-1, ...")
+        _tell_encoding(source)
+    csv.field_size_limit(sys.maxsize)
     for number, values in enumerate(csv.reader(_lines(source), delimiter=_delimiter(source)), 1):
         if len(values) > n_names:
             source.fail(

@@ -33,6 +33,5 @@ def write_page(
     found: Clustered, exp: Explanation, path: Path, title: str | None = None, n_rows: int = 5000
 ) -> None:
     """The report of an explanation of all rows of a table."""
-    ids = None if found.ids is None else found.ids.to_list()
     with progress.Progress(f"writing {path.name}", None):
-        exp.report(path, title=title, n_rows=n_rows, ids=ids, left_out=found.left_out)
+        exp.report(path, title=title, n_rows=n_rows, left_out=found.left_out)

@@ -11,6 +11,7 @@ from whycluster.cli.clustering import Asked, cluster
 from whycluster.cli.screen import show
 from whycluster.cli.telling import tell_notes, to_json
 from whycluster.counterfactual import Counterfactual
+from whycluster.errors import InvalidInputError
 from whycluster.explanation import Explanation
 
 
@@ -27,15 +28,19 @@ def row(
 ) -> None:
     """Cluster all rows, and explain one of them."""
     progress.shown = not quiet
-    found = cluster(Asked.of(options))
+    found = cluster(Asked.of(options, "--id-column"))
     if not quiet:
         tell_notes(found)
+    if to is not None and found.given is not None:
+        raise InvalidInputError("--to is for clusters that are made here: leave --labels out.")
     position = found.position(name)
     exp = found.explain(
         np.array([position]),
         target=None if target is None else found.label(target, "--target"),
         against=None if against is None else found.label(against, "--against"),
     )
+    if to is not None and found.label(to, "--to") == exp.assigned[0]:
+        raise InvalidInputError(f"--to must be another cluster than {to}, which the row is in.")
     moved = None if to is None else found.explain().counterfactual(position, found.label(to, "--to"))
     if as_json:
         show(to_json(_as_dict(name, exp, top) | ({} if moved is None else _change(moved))))

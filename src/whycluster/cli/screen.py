@@ -11,6 +11,8 @@ _RULE = re.compile(r"[-= ]+")  # below a heading or the heads of a table
 
 def show(text: str) -> None:
     """Print a result; on a terminal, bars for a cluster are blue and those against it orange."""
+    if sys.stdout is None:  # there is nobody to tell
+        return
     if sys.stdout.isatty():
         _show_coloured(text)
         return

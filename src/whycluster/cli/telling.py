@@ -14,6 +14,7 @@ from whycluster.cli.clustering import Clustered
 from whycluster.cli.screen import tell
 from whycluster.explanation import Explanation
 
+_LISTED = 8  # columns that are left out
 _WIDTH = 100  # characters of a line
 LEGEND = """\
 share: part of the cluster's relevance; high, middle, low: among the means of all clusters."""
@@ -22,8 +23,9 @@ share: part of the cluster's relevance; high, middle, low: among the means of al
 def tell_notes(found: Clustered) -> None:
     """What a user should know of the columns, on stderr."""
     if found.left_out:
-        listed = "; ".join(f"{console.clean(name)} ({reason})" for name, reason in found.left_out.items())
-        tell(f"left out: {listed}")
+        reasons = [f"{console.clean(name)} ({reason})" for name, reason in found.left_out.items()]
+        more = f"; and {len(reasons) - _LISTED} more" if len(reasons) > _LISTED else ""
+        tell(f"left out: {'; '.join(reasons[:_LISTED])}{more}")
     if found.ids is not None and found.ids.name in found.left_out:
         tell(f"rows are named by {found.ids.name!r}")
     for note in found.notes:
@@ -55,7 +57,10 @@ class Told:
         """For people."""
         summary = self._summary
         said = zip(summary.clusters.tolist(), summary.size.tolist(), self._sentences, strict=True)
-        lines = [f"{console.clean(str(label))} ({size} rows): {text}" for label, size, text in said]
+        lines = [
+            f"{console.clean(str(label))} ({size} row{'s' * (size != 1)}): {text}"
+            for label, size, text in said
+        ]
         parts = [
             self.head,
             console.heading("The clusters"),
@@ -99,17 +104,21 @@ class Told:
                     "share": share[i],
                     "relevance": summary.relevance[group, i],
                     "direction": summary.direction[group, i],
-                    "inside": summary.inside[group, i],
-                    "outside": summary.outside[group, i],
+                    "inside": self._mean(summary.inside[group, i], group, int(i)),
+                    "outside": self._mean(summary.outside[group, i], group, int(i)),
                 }
                 for i in order
             ],
         }
 
+    def _mean(self, value: float, group: int, column: int) -> Any:
+        """A mean as it is; a date as a date."""
+        return self._summary._shown(value, group, column) if column in self._summary._dates else value
+
 
 def to_json(value: Any) -> str:
     """JSON as the standard has it: what is not a number is null."""
-    return json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+    return json.dumps(_plain(value), indent=2, allow_nan=False)
 
 
 def _plain(value: Any) -> Any:

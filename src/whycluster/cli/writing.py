@@ -33,8 +33,17 @@ def check_target(path: Path, option: str, kinds: tuple[str, ...], source: Path, 
     """Raise, before any work is done, if a file cannot be written or must not be."""
     if path.suffix.lower() not in kinds:
         raise InvalidInputError(f"{option} must be a file of the kind {', '.join(kinds)}; got {path}.")
+    try:
+        _check_place(path, option, source, force)
+    except (OSError, RuntimeError) as error:  # a name that is too long, links that go round in circles
+        raise InvalidInputError(f"{option}: {path} cannot be written: {error}") from error
+
+
+def _check_place(path: Path, option: str, source: Path, force: bool) -> None:
     if path.is_dir():
         raise InvalidInputError(f"{option}: {path} is a folder; give the name of a file.")
+    if path.exists() and not path.is_file():
+        raise InvalidInputError(f"{option}: {path} is no file, but a device or the like. Give another name.")
     if path.exists() and source.exists() and path.samefile(source):
         raise InvalidInputError(
             f"{option}: {path} is the table itself, which stays as it is. Give another name."
@@ -50,9 +59,9 @@ def check_target(path: Path, option: str, kinds: tuple[str, ...], source: Path, 
         raise InvalidInputError(f"{option}: {path} cannot be written; there is no right to.")
 
 
-def write_table(frame: pl.DataFrame, path: Path) -> None:
-    """Write it in the format that the name says."""
-    with replacing(path) as beside:
+def write_table(frame: pl.DataFrame, path: Path, force: bool) -> None:
+    """Write it in the format that the name says; without ``force``, only if nothing is there by now."""
+    with replacing(path, new=not force) as beside:
         WRITERS[path.suffix.lower()](frame, beside)
 
 
@@ -65,9 +74,12 @@ def tabulate(found: Clustered, exp: Explanation, top: int) -> pl.DataFrame:
     def add(name: str, values: pl.Series) -> None:
         columns[unique_name(name, [*columns, *features])] = values
 
+    labels = exp.labels if exp.labels.dtype != object else [str(label) for label in exp.labels.tolist()]
+    clusters = pl.Series(labels)
     add(ids.name, ids)
-    for name in ("cluster", "evidence", "competitor"):
-        add(name, pl.Series(getattr(exp, name)))
+    add("cluster", clusters.gather(exp._cluster))
+    add("evidence", pl.Series(exp.evidence))
+    add("competitor", clusters.gather(exp._competitor))
     columns |= {
         name: pl.Series(values) for name, values in zip(features, _turned(exp.relevance), strict=True)
     }

@@ -45,7 +45,7 @@ def row(exp: Explained, row: int = 0, n_features: int = 10, ax: Axes | None = No
     check(exp, where)
     check_whole(n_features, 1, where, "n_features")
     if not isinstance(row, (int, np.integer)) or isinstance(row, bool):
-        raise InvalidInputError(f"{where}: row must be one index; got {row!r}.")
+        raise InvalidInputError(f"{where}: row must be one position, a whole number; got {row!r}.")
     if np.ndim(getattr(exp, "relevance", 0)) > 2:  # of images
         refuse(exp, where)
     one = exp[row]
@@ -110,7 +110,7 @@ def clusters(
         panel.set_ylim(n_lines - 0.4, -0.6)
         panel.locator_params(axis="x", nbins=6)
         panel.xaxis.set_major_formatter(_percent)
-    told = f"share of the cluster's relevance: + speaks for the cluster, {style.MINUS} against it (hatched)"
+    told = f"share of its relevance: + for the cluster, {style.MINUS} against it (hatched)"
     if ax is None and cluster is None:
         axes[0].figure.supxlabel(told, x=0.01, ha="left", fontsize=style.SMALL)
     else:

@@ -61,8 +61,7 @@ def images(
 def grid_of(exp: Any, rows: int | Sequence[int], split: bool, where: str, **options: Any) -> Figure:
     """The whole figure."""
     some = _some(exp, rows, where)
-    places = range(len(some)) if some._rows is None else some._rows
-    options.setdefault("names", [f"{i}: cluster {c}" for i, c in zip(places, some.cluster, strict=True)])
+    options.setdefault("names", [f"{some._name(i)}: cluster {c}" for i, c in enumerate(some.cluster)])
     options.setdefault("images", pictures(some.data))
     maps = some.heatmaps[:, None]
     if split:

@@ -198,7 +198,7 @@ class Contents(ABC):
 
     def bytes_of_names(self, chosen: Codes) -> int:
         """How many bytes the names of the chosen rows take; positions are there anyway."""
-        if self.options.ids is None and self.exp._rows is None and self.exp._table.row_name(0) is None:
+        if self.options.ids is None and self.exp._rows is None and self.exp._name(0) == 0:
             return 0
         return sum(len(self.id_of(row).encode()) + 3 for row in chosen.tolist())
 
@@ -251,10 +251,7 @@ class Contents(ABC):
 
     def id_of(self, row: int) -> str:
         """What a row is called: as the user said, in a pandas index, or by its position in the data."""
-        name = self.exp._table.row_name(row) if self.options.ids is None else self._ids[row]
-        if name is None:
-            name = row if self.exp._rows is None else int(self.exp._rows[row])
-        return shown(name)
+        return shown(self.exp._name(row) if self.options.ids is None else self._ids[row])
 
     @cached_property
     def _ids(self) -> list[Any]:

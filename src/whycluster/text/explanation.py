@@ -159,7 +159,7 @@ class TextExplanation(Claims):
 
     def _one(self, row: Any, where: str) -> int:
         if not isinstance(row, (int, np.integer)) or isinstance(row, bool):
-            raise InvalidInputError(f"{where}: row must be one index; got {row!r}.")
+            raise InvalidInputError(f"{where}: row must be one position, a whole number; got {row!r}.")
         if not -len(self) <= row < len(self):
             raise IndexError(f"{where}: documents are chosen by position, from 0 to {len(self) - 1}.")
         return range(len(self))[row]
@@ -227,7 +227,7 @@ class TextExplanation(Claims):
         document = words.document
         spans = zip(document.tolist(), words.start.tolist(), words.stop.tolist(), strict=True)
         columns: dict[Hashable, Any] = {
-            "document": as_column(self._names())[document],
+            "document": as_column([self._name(row) for row in range(len(self))])[document],
             "cluster": self.cluster[document],
             "word": [texts[row][start:stop] for row, start, stop in spans],
             "start": words.start,
@@ -236,15 +236,6 @@ class TextExplanation(Claims):
             "known": words.kind == KNOWN,
         }
         return build_frame(columns, self._like, backend, "to_frame", same_rows=False)
-
-    def _names(self) -> list[Hashable]:
-        """What each document is called."""
-        names = [self._table.row_name(row) for row in range(len(self))]
-        positions = np.arange(len(self)) if self._rows is None else self._rows
-        return [
-            position if name is None else name
-            for name, position in zip(names, positions.tolist(), strict=True)
-        ]
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str | None:
         """A page that shows every document as it is, its words tinted by their relevance.

@@ -161,7 +161,7 @@ class DeepExplanation(Claims):
     def tell(self, row: int = 0) -> str:
         """One input as text: what is claimed, how much speaks for and against, and where it is."""
         if not isinstance(row, (int, np.integer)):
-            raise InvalidInputError(f"tell: row must be one index; got {row!r}.")
+            raise InvalidInputError(f"tell: row must be one position, a whole number; got {row!r}.")
         one = self[row]
         lines = one._lines(_SHOWN) if one.relevance.ndim == 2 else one._places()
         cells = [
