@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -381,6 +382,19 @@ def test_without_its_rows_an_explanation_has_its_arrays(kind: str, tmp_path: Pat
     wc.save(loaded, tmp_path / "again")
     assert_same(wc.load(tmp_path / "again").relevance, exp.relevance)
     assert {file.name for file in tmp_path.iterdir()} == {"saved", "again"}
+
+
+def test_nothing_of_an_explanation_is_lost(tmp_path: Path) -> None:
+    """A field that is added is to be saved too, or named here, where it is compared in another way."""
+    exp = replace(wc.explain(SMALL, ROWS, target="b"), _called=list("ABCDEFGHI"))[[7, 2]]
+    loaded = again(exp, tmp_path)
+    others = {"_called", "_energy", "_table", "_ours", "fidelity"}
+    for name in {part.name for part in fields(exp)} - others:
+        assert_same(np.asarray(getattr(loaded, name)), np.asarray(getattr(exp, name)))
+    assert state(loaded._energy) == state(exp._energy)
+    assert_same(loaded.data, exp.data)
+    assert loaded.tell(0).startswith("Row H is in")
+    assert loaded.tell(1) == exp.tell(1)
 
 
 def test_data_that_have_been_changed_are_not_saved(tmp_path: Path) -> None:
@@ -758,12 +772,13 @@ FRAMED = wc.explain(SMALL, pd.DataFrame(ROWS, columns=["u", "v"], index=list("ab
             "'threshold' must be a probability, or none but for the rule 'soft'",
         ),
         (EXPLAINED, fact(feature_names=["a"]), "there must be 2 feature_names; got 1"),
-        (EXPLAINED, fact(has_rows=True), "'rows' must be numbers, text or objects; got 'None'"),
+        (EXPLAINED, fact(has_rows=True), "there must be an array 'rows'"),
         (
             EXPLAINED,
             fact(data="folder"),
             "'data' must be one of none, array, csr_array, csr_matrix, pandas, ",
         ),
+        (EXPLAINED, fact(called=["a"]), "'called' must be 9 names; got 1"),
         (EXPLAINED, fact(data="none"), "there must be an array 'assigned'"),
         (EXPLAINED, array("cluster", np.full(9, 3)), "'cluster' must be below 3, the number of clusters"),
         (EXPLAINED, array("cluster", np.full(9, -1)), "'cluster' must be clusters; it has others"),

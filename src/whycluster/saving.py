@@ -158,15 +158,22 @@ def _draft_explanation(exp: Claims, data: bool) -> Draft:
         targeted=bool(exp._targeted),
         feature_names=_coded(exp.feature_names, "feature_names"),
         has_rows=exp._rows is not None,
+        called=_coded(_names(exp), "the names of rows"),
     )
     if exp._rows is not None:
-        draft.put_values("rows", exp._rows)
+        draft.put("rows", exp._rows, "int64")
     _put_fidelity(draft, exp.fidelity)
     table = exp._unchanged("save") if data else AbsentTable.like(exp._table, exp._assigned)
     _put_table(draft, table)
     if not isinstance(table, AbsentTable):  # without rows, there is nothing to compute the energies of
         _put_energy(draft, exp._energy)
     return draft
+
+
+def _names(exp: Explanation) -> list[Any] | None:
+    """What rows are called that do not say it themselves."""
+    positions = range(len(exp)) if exp._rows is None else exp._rows.tolist()
+    return None if exp._called is None else [exp._called[position] for position in positions]
 
 
 def _load_explanation(stored: Stored) -> Explanation:
@@ -191,10 +198,25 @@ def _load_explanation(stored: Stored) -> Explanation:
         _energy=energy,
         _table=table,
         _targeted=stored.fact("targeted", bool),
-        _rows=stored.values("rows", "n") if stored.fact("has_rows", bool) else None,
         _ours=absent,
+        **_take_rows(stored),
         **_take_question(stored),
     )
+
+
+def _take_rows(stored: Stored) -> dict[str, Any]:
+    """Where the rows stood in the data that were explained, and what they are called there."""
+    has_rows, called = stored.fact("has_rows", bool), stored.fact("called", list, type(None))
+    rows = _take(stored, "rows", "n", ["int64"], NOT_NEGATIVE).astype(np.intp) if has_rows else None
+    if called is None:
+        return {"_rows": rows}
+    positions, names = (
+        range(stored.lengths["n"]) if rows is None else rows.tolist(),
+        stored.objects("called", called),
+    )
+    if len(names) != len(positions):
+        raise stored.fault(f"'called' must be {len(positions)} names; got {len(names)}")
+    return {"_rows": rows, "_called": dict(zip(positions, names, strict=True))}
 
 
 class _Unknown(Energy):
