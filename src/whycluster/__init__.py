@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from whycluster.marks import elementwise
     from whycluster.network import Network
     from whycluster.neuralization import neuralize
+    from whycluster.saving import load, save
     from whycluster.surrogate import Surrogate
 
 __version__ = "0.1.0"
@@ -49,8 +50,10 @@ __all__ = [  # without deep: ``from whycluster import *`` has to work where ther
     "explain",
     "explain_anndata",
     "findings",
+    "load",
     "neuralize",
     "plots",
+    "save",
     "tabular",
     "text",
 ]
@@ -64,7 +67,9 @@ _HOMES = {
     "elementwise": "marks",
     "explain": "explaining",
     "explain_anndata": "engines.anndata",
+    "load": "saving",
     "neuralize": "neuralization",
+    "save": "saving",
 }
 
 
