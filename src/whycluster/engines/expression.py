@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.arrays import Codes, Floats, is_sparse, evenly
+from whycluster.arrays import Codes, Floats, evenly, is_sparse
 from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
 from whycluster.labels import read_labels
