@@ -151,6 +151,7 @@ def test_an_interruption_stops_all_threads() -> None:
         "import numpy as np, whycluster as wc, signal, threading, time, os\n"
         "X = np.broadcast_to(np.zeros((1, 200)), (10_000_000, 200))\n"
         "net = wc.neuralize(np.eye(200)[:40])\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell may have it ignored
         "threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\n"
         "start = time.perf_counter()\n"
         "try:\n"
