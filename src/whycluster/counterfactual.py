@@ -153,7 +153,7 @@ class Counterfactual:
                 str(self.feature_names[i]),
                 _shown(self.before[i]),
                 _shown(self.after[i]),
-                f"{self.change[i]:+.3g}",
+                "+" * bool(self.change[i] > 0) + console.number(self.change[i]),
                 console.bar(math.copysign(self.size[i], self.change[i]), largest),
                 _OUTSIDE * bool(self.outside[i]),
             ]
