@@ -68,7 +68,7 @@ browser:
 # anndata needs an older pandas than the other tests, so it has an environment of its own.
 $(BIO)/installed: pyproject.toml constraints-bio.txt
 	$(PYTHON) -m venv $(BIO)
-	$(BIO)/bin/pip install --quiet --constraint constraints-bio.txt --editable . anndata hypothesis leidenalg pytest
+	$(BIO)/bin/pip install --quiet --constraint constraints-bio.txt --editable '.[bio]' hypothesis leidenalg pytest scanpy
 	touch $@
 
 # zennit without what it asks for: its torchvision would bring another torch.

@@ -25,13 +25,13 @@ SOURCE = ROOT / "src" / "whycluster"
 # From the ground up; a module may import only from layers below its own.
 LAYERS = [
     {"errors", "console", "arrays", "progress", "looks"},
-    {"table", "tree", "marks", "files", "lines"},
+    {"table", "tree", "marks", "files", "lines", "storage"},
     {"frames"},
     {"energies.energy", "fidelity", "columns"},
     {"energies.additive", "energies.linear", "energies.shuffled"},
     {"energies.squared", "energies.gaussian"},
     {"energies.softmin", "energies.descent", "energies.columns", "energies.student"},
-    {"energies.mixing"},
+    {"energies.mixing", "energies.parameters"},
     {"energies"},
     {"propagate", "sequence", "blocks", "labels", "estimators"},
     {"passes", "planes", "summary", "torch_network", "tabular"},
@@ -43,7 +43,7 @@ LAYERS = [
     {"plots.accessor"},
     {"explanation", "kernel_kmeans", "agreement", "kernel_fit"},
     {"network"},
-    {"frontends", "frontends.form"},
+    {"frontends", "frontends.form", "saving"},
     {"frontends.steps"},
     {"frontends.pipeline"},
     {"text.spans", "text.documents", "text.html"},
@@ -77,7 +77,8 @@ LAYERS = [
         "adapters.kmodes",
         "adapters.whycluster",
     },
-    {"explaining"},
+    {"explaining", "engines", "engines.expression"},
+    {"engines.anndata"},
     {"report.packing", "report.sampling", "report.drawing", "report.page"},
     {"report.contents"},
     {"report.rows"},
@@ -102,6 +103,7 @@ LAYERS = [
 ]
 
 OPTIONAL = [
+    "anndata",
     "torch",
     "matplotlib",
     "pandas",
@@ -117,6 +119,7 @@ OPTIONAL = [
     "click",
     "rich",
     "jinja2",
+    "safetensors",
 ]
 
 
@@ -191,7 +194,9 @@ assert main(["demo"]) == 2
 from whycluster import *
 import whycluster as wc
 exp = wc.explain([[0.0], [1.0]], [[0.2]])
-for call in (exp.to_frame, exp.to_shap, wc.neuralize([[0.0], [1.0]]).to_torch, lambda: wc.deep):
+net = wc.neuralize([[0.0], [1.0]])
+files = [lambda: wc.save(net, "x"), lambda: wc.load("x")]
+for call in [exp.to_frame, exp.to_shap, net.to_torch, *files, lambda: wc.deep]:
     try:
         call()
     except wc.MissingDependencyError as error:
@@ -210,6 +215,8 @@ for call in (exp.to_frame, exp.to_shap, wc.neuralize([[0.0], [1.0]]).to_torch, l
         "to_frame: a data frame needs pandas, polars or pyarrow, and none is installed: pip install pandas\n"
         'to_shap needs shap: pip install "whycluster[shap]"\n'
         'to_torch needs torch: pip install "whycluster[deep]"\n'
+        'save needs safetensors: pip install "whycluster[save]"\n'
+        'load needs safetensors: pip install "whycluster[save]"\n'
         'wc.deep needs torch: pip install "whycluster[deep]"\n'
     )
 
@@ -239,7 +246,10 @@ def test_public_names_are_documented_and_there() -> None:
     "function",
     [
         wc.explain,
+        wc.explain_anndata,
         wc.neuralize,
+        wc.save,
+        wc.load,
         wc.KernelKMeans,
         wc.Surrogate,
         wc.elementwise,
@@ -290,6 +300,7 @@ def test_every_parameter_is_documented(function: Any) -> None:
         ("docs/deep.md", 5),
         ("docs/plots.md", 5),
         ("docs/report.md", 2),
+        ("docs/saving.md", 2),
     ],
 )
 def test_the_code_in_the_pages_runs(

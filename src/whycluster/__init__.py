@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from whycluster import deep as deep
     from whycluster import evaluation, findings, plots, tabular, text
+    from whycluster.engines.anndata import explain_anndata
     from whycluster.errors import (
         ColumnWarning,
         FidelityWarning,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from whycluster.marks import elementwise
     from whycluster.network import Network
     from whycluster.neuralization import neuralize
+    from whycluster.saving import load, save
     from whycluster.surrogate import Surrogate
 
 __version__ = "0.1.0"
@@ -46,9 +48,12 @@ __all__ = [  # without deep: ``from whycluster import *`` has to work where ther
     "elementwise",
     "evaluation",
     "explain",
+    "explain_anndata",
     "findings",
+    "load",
     "neuralize",
     "plots",
+    "save",
     "tabular",
     "text",
 ]
@@ -61,7 +66,10 @@ _HOMES = {
     "Surrogate": "surrogate",
     "elementwise": "marks",
     "explain": "explaining",
+    "explain_anndata": "engines.anndata",
+    "load": "saving",
     "neuralize": "neuralization",
+    "save": "saving",
 }
 
 

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -25,7 +26,7 @@ from whycluster.lines import Line, bars, rest
 from whycluster.passes import Attribution, Question
 from whycluster.propagate import CONTRAST, bar_of
 from whycluster.summary import Summary, summarize
-from whycluster.table import Table, shown
+from whycluster.table import AbsentTable, Table, shown
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # of typing itself only from Python 3.11 on
@@ -174,7 +175,11 @@ class Claims(ABC):
 
     @cached_property
     def _assigned(self) -> Codes:
-        return passes.assign(self._energy, self._unchanged("assigned")) if self._targeted else self._cluster
+        if not self._targeted:
+            return self._cluster
+        if isinstance(self._table, AbsentTable):
+            return self._table.assigned
+        return passes.assign(self._energy, self._unchanged("assigned"))
 
     @cached_property
     def _members(self) -> NDArray[np.bool_]:
@@ -417,7 +422,9 @@ class Explanation(Claims):
         return lines + self._unborne(largest, "feature")
 
     def _repr_html_(self) -> str:
-        """The clusters and the first rows, for a notebook."""
+        """The clusters and the first rows, for a notebook; without data, the text."""
+        if isinstance(self._table, AbsentTable):
+            return f"<pre>{escape(str(self))}</pre>"
         page: str = import_module("whycluster.report.notebook").fragment(self)
         return page
 

@@ -52,8 +52,11 @@ class Fidelity:
             cross_validated_per_cluster=_per_cluster(given[known], foretold[known], len(names)),
         )
 
-    def warn_if_low(self) -> None:
-        """Say which clusters are badly matched, if the cross-validated agreement is below 0.95."""
+    def warn_if_low(self, where: str = "explain", figures: str = "exp.fidelity") -> None:
+        """Say which clusters are badly matched, if the cross-validated agreement is below 0.95.
+
+        ``where`` is the function that was called, and ``figures`` where it leaves this.
+        """
         if self.cross_validated >= LOW:
             return
         worst = np.argsort(self.cross_validated_per_cluster, kind="stable")
@@ -65,10 +68,10 @@ class Fidelity:
         )
         more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
         warnings.warn(
-            f"explain: the surrogate, which is explained in place of the labels, gives "
+            f"{where}: the surrogate, which is explained in place of the labels, gives "
             f"{self.cross_validated:.1%} of them to rows that it was not fitted to ({self.in_sample:.1%} to "
             f"those it was). Badly matched: {listed}{more}. Read the explanations of these with care; "
-            f"exp.fidelity has all figures.",
+            f"{figures} has all figures.",
             FidelityWarning,
             stacklevel=_level_of_the_caller(),
         )

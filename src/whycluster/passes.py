@@ -226,6 +226,11 @@ def informed(energy: Energy, table: Table) -> Energy:
     return energy
 
 
+def measured(question: Question, energy: Energy, table: Table) -> Question:
+    """The question with what it needs to know of all rows, so that it can be asked of some of them."""
+    return _measured(question, energy, _population(energy, table, None))
+
+
 def attribute(
     energy: Energy, table: Table, question: Question, background: Table | None = None
 ) -> Attribution:

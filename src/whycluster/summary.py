@@ -272,7 +272,7 @@ def _means(table: Table, group: Codes, reference: Floats) -> tuple[Floats, Float
     sums = np.zeros((n_groups, table.n_features))
     count = np.repeat(np.bincount(group, minlength=n_groups)[:, None], table.n_features, axis=1).astype(float)
     for start, block in table.blocks():
-        member, moved = _members(group[start : start + len(block)], n_groups), block - reference
+        member, moved = membership(group[start : start + len(block)], n_groups), block - reference
         missing = np.isnan(moved)
         if missing.any():
             count -= member.T @ missing
@@ -287,11 +287,11 @@ def _sums(relevance: NDArray[Any], group: Codes, explained: NDArray[np.bool_]) -
     sums = np.zeros((n_groups, relevance.shape[1]))
     for start, block in ArrayTable.of(relevance).blocks():
         rows = slice(start, start + len(block))
-        sums += _members(group[rows], n_groups, explained[rows]).T @ block
+        sums += membership(group[rows], n_groups, explained[rows]).T @ block
     return sums
 
 
-def _members(group: Codes, n_groups: int, counted: NDArray[np.bool_] | None = None) -> Any:
+def membership(group: Codes, n_groups: int, counted: NDArray[np.bool_] | None = None) -> Any:
     """(b, G) 1 where a row is in a group and counts, as a sparse matrix."""
     from scipy import sparse
 

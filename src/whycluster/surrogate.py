@@ -187,11 +187,11 @@ def _search(
 ) -> _Found:
     """Choose by cross-validation, on some of the rows if they are many, then fit to all of them."""
     seed = int(rng.randint(2**31 - 1))
-    sample = _some(codes, _MOST_ROWS, rng)
+    sample = some_of_each(codes, _MOST_ROWS, rng)
     center = rows[sample].mean(axis=0)
     moved = rows[sample] - center
     data = _Folds(moved, codes[sample], noise, _scales(moved, center), seed, rng)
-    some = _some(codes[sample], _CHOICE_ROWS, rng)
+    some = some_of_each(codes[sample], _CHOICE_ROWS, rng)
     choice, guess = _choose(data.of(some), n_support)
     if len(some) < len(sample):
         choice, guess = _widen(choice, data, n_support)
@@ -200,7 +200,7 @@ def _search(
     return _Found(data.fit(choice), center, data.scales[choice.scale], choice, foretold)
 
 
-def _some(codes: Codes, most: int, rng: np.random.RandomState) -> Codes:
+def some_of_each(codes: Codes, most: int, rng: np.random.RandomState) -> Codes:
     """Rows to work with: all, or ``most`` at random if they are many more; of each cluster at least one."""
     if len(codes) <= most * 4 // 3:
         return np.arange(len(codes))

@@ -351,6 +351,42 @@ class FrameTable(Table):
         return _row_name(self.native, row)
 
 
+@dataclass(frozen=True)
+class AbsentTable(Table):
+    """The place of rows that are not there any more, only how many they were and what is known of each.
+
+    Attributes
+    ----------
+    assigned : (n,) the cluster that each is in
+    """
+
+    assigned: Codes = field(kw_only=True)
+
+    @classmethod
+    def like(cls, table: Table, assigned: Codes) -> AbsentTable:
+        """In the place of a table."""
+        shape = (table.n_rows, table.n_features)
+        return cls(None, *shape, table.feature_names, table.dtype, table.where, table.name, assigned=assigned)
+
+    def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:  # noqa: ARG002
+        """There is nothing to read."""
+        raise InvalidInputError(
+            "explanation.data must be there for this; it was saved without them. Save it with data=True, or "
+            "explain the rows again."
+        )
+
+    def pick(self, columns: Codes) -> NDArray[Any]:
+        """A word in the place of each value."""
+        return np.full(columns.shape, "not saved", dtype=object)
+
+    def take(self, rows: Codes) -> AbsentTable:
+        """The given rows only."""
+        return replace(self, n_rows=len(rows), assigned=self.assigned[rows])
+
+    def _select(self, rows: Codes) -> None:
+        """Of nothing, nothing."""
+
+
 def _row_name(frame: Any, row: int) -> Hashable | None:
     index = nw.maybe_get_index(nw.from_native(frame, eager_only=True))
     return None if index is None else index[row]

@@ -26,7 +26,8 @@ class AdditiveEnergy(Energy):
     """
 
     def __init__(self, prototypes: Floats) -> None:
-        self.prototypes = np.array(prototypes, dtype=np.float64)  # a copy: the model may be refitted
+        # A copy, since the model may be refitted; in one order, since BLAS may add up others differently.
+        self.prototypes = np.array(prototypes, dtype=np.float64, order="C")
         self.n_clusters, self.n_features = self.prototypes.shape
         self.scratch_width = self.n_features
         self.offset = None

@@ -28,8 +28,8 @@ class DiagonalGaussianEnergy(AdditiveEnergy):
 
     def __init__(self, means: Floats, precisions: Floats, log_weights: Floats) -> None:
         super().__init__(means)
-        self.precisions = np.array(precisions, dtype=np.float64)
-        self.log_weights = log_weights
+        self.precisions = np.array(precisions, dtype=np.float64, order="C")
+        self.log_weights = np.array(log_weights, dtype=np.float64)
         self._halves = self.precisions / 2
         self._logs = -np.log(self.precisions) / 2
 
@@ -82,8 +82,8 @@ class GaussianEnergy(Energy):
         self.n_clusters, self.n_features = means.shape
         self.scratch_width = 2 * self.n_features
         self.offset = None
-        self.centers = np.array(means, dtype=np.float64)
-        self.roots = np.array(roots, dtype=np.float64)
+        self.centers = np.array(means, dtype=np.float64, order="C")
+        self.roots = np.array(roots, dtype=np.float64, order="C")
         self._precisions = self.roots @ self.roots.transpose(0, 2, 1)
         self.log_weights = np.array(log_weights, dtype=np.float64)
         self._log_det = -np.log(np.einsum("kii->ki", self.roots)).sum(axis=1)  # of S_k, half of it

@@ -27,7 +27,7 @@ class LinearEnergy(Energy):
         self.n_clusters, self.n_features = directions.shape
         self.scratch_width = self.n_features
         self.offset = None
-        self.directions = np.array(directions, dtype=np.float64)
+        self.directions = np.array(directions, dtype=np.float64, order="C")
         self.bias = np.zeros(self.n_clusters) if bias is None else np.array(bias, dtype=np.float64)
         self.adds_up = not self.bias.any()
 
@@ -68,16 +68,19 @@ class CosineEnergy(LinearEnergy):
 
     gives_probabilities = False
     stiffness = None
+    centroids: Floats
+    """(K, d) as they were given, of any length."""
 
     def __init__(self, directions: Floats) -> None:
-        lengths = np.linalg.norm(directions, axis=1, keepdims=True)
+        self.centroids = np.array(directions, dtype=np.float64, order="C")
+        lengths = np.linalg.norm(self.centroids, axis=1, keepdims=True)
         if not (lengths > 0).all():
             raise InvalidInputError(
                 f"neuralize: a centroid of zeros has no direction; centroid {int(np.argmin(lengths))} is "
                 f"one, "
                 'so metric="cosine" is not possible.'
             )
-        super().__init__(directions / lengths)
+        super().__init__(self.centroids / lengths)
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """-sum_k a_k mu_k, without its part along the row, over |x|."""

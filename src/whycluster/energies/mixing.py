@@ -274,28 +274,31 @@ class MixedKernelEnergy(MixingEnergy):
 
     @property
     def work_width(self) -> int:
-        """Sums over the support vectors, what is the own cluster's, and one more."""
-        return 6 * self.n_features
+        """Sums over the support vectors, what is the own cluster's, and the weights of both."""
+        return 5 * self.n_features + 2 * len(self.energy.unit_cluster)
 
     def prepare(self, means: Floats) -> None:
         """Of each support vector its g and its v, near the mean of its cluster."""
         self._prototypes = _Prototypes(self, self.energy.units, means[self.energy.unit_cluster])
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """Averages over the support vectors of each cluster, by their shares."""
-        z, some, *sums = carve(scratch, self.n_outputs, *[self.n_features] * 6)
+        """Averages over the support vectors of each cluster, by their shares: three matrix products for all.
+
+        Cluster by cluster, sums over all features would be written and read once for each.
+        """
+        n_units = len(self.energy.unit_cluster)
+        z, shares, mixed, *sums = carve(scratch, self.n_outputs, n_units, n_units, *[self.n_features] * 5)
         self.map(x, z)
         own, known = weights.argmin(axis=1), self._prototypes
-        for total in sums:
-            total[...] = 0.0
         for k, units in enumerate(self.energy.clusters):
-            shares, mine = self.energy.shares(z, k).T, np.flatnonzero(own == k)
-            for i, prototypes in enumerate((known.slopes, known.points, known.products)):
-                np.matmul(shares, prototypes[units], out=some)
-                if i < 2:
-                    sums[3 + i][mine] = some[mine]
-                some *= weights[:, k, None]
-                sums[i] += some
+            shares[:, units] = self.energy.shares(z, k).T
+            np.multiply(shares[:, units], weights[:, k, None], out=mixed[:, units])
+        for prototypes, total in zip((known.slopes, known.points, known.products), sums[:3], strict=True):
+            np.matmul(mixed, prototypes, out=total)
+        for k in np.unique(own).tolist():
+            mine, units = np.flatnonzero(own == k), self.energy.clusters[k]
+            for prototypes, total in zip((known.slopes, known.points), sums[3:], strict=True):
+                total[mine] = shares[mine, units] @ prototypes[units]
         _assemble(x, *sums, out=out)
 
 

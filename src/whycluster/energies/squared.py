@@ -47,6 +47,7 @@ class SquaredEnergy(AdditiveEnergy):
         groups: Codes | None = None,
     ) -> None:
         super().__init__(centroids)
+        self.near, self.groups = float(near), None if groups is None else np.array(groups)
         self.scale = np.ones(self.n_features) if scale is None else np.array(scale, dtype=np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             self.offset = _offset(self.prototypes)
@@ -58,8 +59,8 @@ class SquaredEnergy(AdditiveEnergy):
             different = np.delete(np.arange(self.n_clusters), self._copies)
             self._expanded = not _is_far_apart(
                 self._moved[different] * np.sqrt(self.scale),
-                near,
-                None if groups is None else groups[different],
+                self.near,
+                None if self.groups is None else self.groups[different],
             )
         if not np.isfinite(self._bias).all():
             raise InvalidInputError(

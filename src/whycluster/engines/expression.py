@@ -1,0 +1,259 @@
+"""What an AnnData says of its cells: groups, expression, scores and loadings, read and checked."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster.arrays import Codes, Floats, evenly, is_sparse
+from whycluster.errors import InvalidInputError
+from whycluster.estimators import check_whole
+from whycluster.labels import read_labels
+from whycluster.table import Table, is_missing, open_table
+
+WHERE = "explain_anndata"
+_PARTS = ("X", "layers", "obs", "var_names", "obsm", "varm", "uns")
+_CHECKED = 200  # cells on which loadings are compared with scores
+_OWN, _LARGEST = 0.1, 0.01  # parts of a score's spread, and of the largest: solvers that approximate miss by
+# less, and other data than those that the scores are of by more
+
+
+def check_container(adata: Any, *, writes: bool, copy: bool) -> None:
+    """Raise unless it is an AnnData that results can be written to, or one like it."""
+    if not all(hasattr(adata, part) for part in _PARTS):
+        raise InvalidInputError(
+            f"{WHERE}: adata must be an AnnData; got {type(adata).__name__}. Labels of any other table are "
+            f"explained by wc.explain(labels, X)."
+        )
+    if writes and not copy and adata.is_view:
+        raise InvalidInputError(
+            f"{WHERE}: adata must not be a view, since results are written into it. Give adata.copy(), or "
+            f"copy=True for a copy with the results."
+        )
+    if writes and copy and adata.isbacked:
+        raise InvalidInputError(
+            f"{WHERE}: adata must be in memory to be copied; it is backed by a file. Give adata.to_memory(), "
+            f"or leave copy out: results then stand in memory until adata.write() is called."
+        )
+    if not adata.var_names.is_unique:
+        raise InvalidInputError(
+            f"{WHERE}: adata.var_names must be different; some are there more than once. Call "
+            f"adata.var_names_make_unique() first."
+        )
+
+
+class Groups(NamedTuple):
+    """The groups of a column of obs."""
+
+    column: Any  # (n,) as it is
+    codes: Codes  # (n,)
+    labels: NDArray[Any]  # (K,) as a surrogate has them
+    originals: list[Any]  # (K,) as they are in the column; what is -1 there is noise to a surrogate
+
+    @property
+    def names(self) -> list[str]:
+        """(K,) for people, and for the names of fields."""
+        return [str(name) for name in self.originals]
+
+
+def read_groups(adata: Any, groups: Any) -> Groups:
+    """A column of obs, with a group for every cell, and two or more of them."""
+    if not isinstance(groups, str) or groups not in adata.obs:
+        raise InvalidInputError(
+            f"{WHERE}: groups must be a column of adata.obs; got {groups!r}. {_closest(groups, adata.obs)}"
+        )
+    column, of = adata.obs[groups], f"adata.obs[{groups!r}]"
+    missing = np.array([is_missing(value) for value in column], dtype=bool)
+    if missing.any():
+        raise InvalidInputError(
+            f"{WHERE}: {of} must have a group for every cell; {missing.sum()} of {len(column)} have none, "
+            f"the first {adata.obs_names[missing.argmax()]!r}. Take the cells that have one: "
+            f"adata[{of}.notna()].copy()."
+        )
+    codes, labels = read_labels(column, len(column), WHERE)
+    if len(labels) < 2:
+        raise InvalidInputError(
+            f"{WHERE}: {of} must have at least 2 groups, since a group is explained against its competitors; "
+            f"all cells are in {str(column.iloc[0])!r}."
+        )
+    first = np.unique(codes, return_index=True)[1]
+    found = Groups(column, codes, labels, column.iloc[first].tolist())
+    if len(set(found.names)) < len(labels):
+        raise InvalidInputError(
+            f"{WHERE}: {of} must have groups of different names; some differ by their type only. Give them "
+            f"as text: {of}.astype(str)."
+        )
+    return found
+
+
+def _closest(name: Any, known: Iterable[Any]) -> str:
+    """What may have been meant, in a sentence."""
+    names = [str(other) for other in known]
+    near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
+    if near:
+        return f"Perhaps {' or '.join(map(repr, near))} is meant."
+    return (
+        f"There is {', '.join(map(repr, names[:10]))}{', ...' * (len(names) > 10)}."
+        if names
+        else "It has none."
+    )
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Expression, of some genes: what a table needs of its container, be it in memory or a file."""
+
+    values: Any
+    columns: Codes | None
+
+    def __getitem__(self, rows: slice | Codes) -> Any:
+        if isinstance(rows, slice):
+            return self._narrow(self.values[rows])
+        known, back = np.unique(rows, return_inverse=True)  # a file has to be read in order, each row once
+        return self._narrow(self.values[known])[back]
+
+    def _narrow(self, block: Any) -> Any:
+        block = block.tocsr() if is_sparse(block) else np.asarray(block)
+        return block if self.columns is None else block[:, self.columns]
+
+
+def open_expression(adata: Any, layer: str | None, columns: Codes | None = None) -> Table:
+    """The expression of all cells, of some genes, as a table that reads some cells at a time."""
+    values, name = _expression(adata, layer)
+    if is_sparse(values):
+        values = values.tocsr()
+    elif getattr(values, "format", None) == "csc":
+        raise InvalidInputError(
+            f"{WHERE}: {name} must be stored by cells (CSR or dense) where it is read from a file; it is "
+            f"stored by genes (CSC). Give adata.to_memory()."
+        )
+    rows = _Rows(values, columns)
+    names = adata.var_names if columns is None else adata.var_names[columns]
+    table = open_table(rows[:1], where=WHERE, name=name, feature_names=names.tolist())
+    return replace(table, native=rows, n_rows=adata.n_obs)
+
+
+def _expression(adata: Any, layer: str | None) -> tuple[Any, str]:
+    """What holds it, and what that is called."""
+    if layer is not None and layer not in adata.layers:
+        raise InvalidInputError(
+            f"{WHERE}: layer must be one of adata.layers, or None for adata.X; got {layer!r}. "
+            f"{_closest(layer, adata.layers)}"
+        )
+    values, name = (
+        (adata.X, "adata.X") if layer is None else (adata.layers[layer], f"adata.layers[{layer!r}]")
+    )
+    if values is None:
+        raise InvalidInputError(f"{WHERE}: adata.X must hold expression; it is None. Name a layer.")
+    return values, name
+
+
+def chosen_rep(adata: Any, use_rep: Any, n_pcs: int | None) -> str | None:
+    """The scores by which the cells were grouped, None for expression itself."""
+    if use_rep != "auto":
+        return None if use_rep is None else str(use_rep)
+    seen = _neighbours(adata)
+    if n_pcs is None and (seen.get("use_rep") == "X" or seen.get("n_pcs") == 0):
+        return None
+    candidates = [str(seen.get("use_rep")), "X_pca"]
+    return next((rep for rep in candidates if rep in adata.obsm and _loadings(rep) in adata.varm), None)
+
+
+def _neighbours(adata: Any) -> dict[str, Any]:
+    """What the neighbours were computed from, as scanpy keeps it; after a file, in arrays of one number."""
+    params: Any = adata.uns.get("neighbors", {}).get("params", {})
+    kept = {name: params[name] for name in ("use_rep", "n_pcs") if params.get(name) is not None}
+    return {name: np.ravel(value).tolist()[0] for name, value in kept.items()}
+
+
+def _loadings(rep: str) -> str:
+    """The name in varm, as scanpy has it."""
+    return "PCs" if rep == "X_pca" else rep
+
+
+def read_scores(adata: Any, rep: str, n_pcs: int | None) -> tuple[Floats, Floats]:
+    """The scores of all cells, (n, m), and the loadings of all genes, (genes, m)."""
+    name = _loadings(rep)
+    if rep not in adata.obsm:
+        raise InvalidInputError(
+            f"{WHERE}: use_rep must be one of adata.obsm, or None for expression itself; got {rep!r}. "
+            f"{_closest(rep, adata.obsm)}"
+        )
+    if name not in adata.varm:
+        raise InvalidInputError(
+            f"{WHERE}: adata.varm[{name!r}] must have the loadings of adata.obsm[{rep!r}], to go from scores "
+            f"to genes; there are none. Compute both by sc.pp.pca, or give use_rep=None for expression "
+            f"itself."
+        )
+    scores = np.asarray(adata.obsm[rep], dtype=np.float64)
+    loadings = np.array(adata.varm[name], dtype=np.float64)
+    if scores.ndim != 2 or loadings.ndim != 2 or scores.shape[1] != loadings.shape[1]:
+        raise InvalidInputError(
+            f"{WHERE}: adata.obsm[{rep!r}] and adata.varm[{name!r}] must have a column for each component; "
+            f"got shapes {scores.shape} and {loadings.shape}. Compute both again, by sc.pp.pca."
+        )
+    if not np.isfinite(scores).all():
+        raise InvalidInputError(
+            f"{WHERE}: adata.obsm[{rep!r}] must be finite; cell {np.argwhere(~np.isfinite(scores))[0, 0]} is "
+            f"not. Leave such cells out first."
+        )
+    loadings[np.isnan(loadings).any(axis=1)] = (
+        0.0  # how older versions of scanpy mark genes left out of a PCA
+    )
+    m = _n_scores(adata, rep, n_pcs, scores.shape[1])
+    return np.ascontiguousarray(scores[:, :m]), loadings[:, :m]
+
+
+def _n_scores(adata: Any, rep: str, n_pcs: int | None, n_all: int) -> int:
+    if n_pcs is None:
+        seen = _neighbours(adata)
+        same = seen.get("use_rep", rep) == rep
+        return min(n_all, int(seen.get("n_pcs") or n_all)) if same else n_all
+    check_whole(n_pcs, 1, WHERE, "n_pcs")
+    if n_pcs > n_all:
+        raise InvalidInputError(
+            f"{WHERE}: n_pcs must be at most {n_all}, which adata.obsm[{rep!r}] has; got {n_pcs}."
+        )
+    return int(n_pcs)
+
+
+def check_loadings(
+    adata: Any, table: Table, layer: str | None, rep: str, scores: Floats, loadings: Floats
+) -> None:
+    """Raise unless expression times loadings gives the scores, but for what all cells have in common.
+
+    ``loadings`` is (genes, m), and the table has those genes that are not 0 there.
+    """
+    used = np.flatnonzero(loadings.any(axis=1))
+    if _agrees(table, scores, loadings[used]):
+        return
+    for other in (None, *adata.layers):
+        if other != layer and _agrees(open_expression(adata, other, used), scores, loadings[used]):
+            advice = f"{_expression(adata, other)[1]} does: give layer={other!r}."
+            break
+    else:
+        advice = (
+            "Name the layer that they were computed from, scaled if it was, with all its genes; or compute "
+            "them again, by sc.pp.pca. Scores that were corrected afterwards have no loadings: give "
+            "use_rep=None for expression itself."
+        )
+    raise InvalidInputError(
+        f"{WHERE}: {table.name} must be what adata.obsm[{rep!r}] was computed from; times "
+        f"adata.varm[{_loadings(rep)!r}] it gives other scores. {advice}"
+    )
+
+
+def _agrees(table: Table, scores: Floats, loadings: Floats) -> bool:
+    """Whether it does so in some cells, but for a few parts of a hundred."""
+    some = evenly(table.n_rows, _CHECKED)
+    with np.errstate(all="ignore"):
+        missed = table.take(some).to_array() @ loadings - scores[some]
+    if not np.isfinite(missed).all():  # told when all cells are read
+        return True
+    spread = scores[some].std(axis=0)
+    return bool((missed.std(axis=0) <= _OWN * spread + _LARGEST * spread.max()).all())

@@ -1,0 +1,590 @@
+"""Groups of cells in an AnnData, explained by genes: what is written, and that it is right."""
+
+from __future__ import annotations
+
+import re
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import anndata
+import numpy as np
+import pandas as pd
+import pytest
+import scanpy as sc
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.decomposition import PCA
+from sklearn.pipeline import make_pipeline
+
+import whycluster as wc
+from tests.reference import pipeline as reference
+
+MARKERS = {"T": ["CD3D", "CD3E"], "B": ["MS4A1", "CD79A"], "Mono/DC": ["LYZ", "CD14"]}
+N_CELLS, N_GENES = 240, 40
+
+
+def counts(seed: int = 0) -> Any:
+    """Counts of three kinds of cells, sparse; each kind has two genes that are high."""
+    rng = np.random.default_rng(seed)
+    genes = [gene for markers in MARKERS.values() for gene in markers]
+    genes += [f"G{i}" for i in range(N_GENES - len(genes))]
+    kind = rng.choice(list(MARKERS), size=N_CELLS)
+    rate = np.full((N_CELLS, N_GENES), 0.8)
+    for name, markers in MARKERS.items():
+        rate[np.ix_(kind == name, [genes.index(gene) for gene in markers])] = 15.0
+    return anndata.AnnData(
+        sp.csr_matrix(rng.poisson(rate).astype(np.float32)),
+        obs=pd.DataFrame({"kind": pd.Categorical(kind)}, index=[f"cell{i}" for i in range(N_CELLS)]),
+        var=pd.DataFrame(index=genes),
+    )
+
+
+def prepared(seed: int = 0) -> Any:
+    """The usual way: logarithms of normalised counts, a PCA, neighbours, Leiden."""
+    adata = counts(seed)
+    sc.pp.normalize_total(adata, target_sum=100.0)
+    sc.pp.log1p(adata)
+    sc.pp.pca(adata, n_comps=12)
+    sc.pp.neighbors(adata, n_neighbors=12, n_pcs=6)
+    sc.tl.leiden(adata, resolution=0.3, flavor="igraph", n_iterations=2, directed=False)
+    return adata
+
+
+@pytest.fixture(scope="module")
+def ready() -> Any:
+    return prepared()
+
+
+@pytest.fixture
+def cells(ready: Any) -> Any:
+    return ready.copy()
+
+
+def layer_of(adata: Any, **options: Any) -> Any:
+    """The relevance of all genes for all cells."""
+    return wc.explain_anndata(adata, output="layer", copy=True, **options).layers["why"]
+
+
+# What comes out
+
+
+def test_leiden_clusters_are_explained_by_their_markers(cells: Any) -> None:
+    assert wc.explain_anndata(cells) is None
+    found = cells.uns["why"]
+    assert found["fidelity"]["cross_validated"] > 0.97
+    assert found["groups"].tolist() == cells.obs["leiden"].cat.categories.tolist()
+    for group in found["groups"]:
+        mine = cells.obs["leiden"] == group
+        kind = cells.obs["kind"][mine].mode()[0]
+        names = pd.DataFrame(found["names"])[group].tolist()
+        assert set(names[:2]) == set(MARKERS[kind])
+        assert (found["mean_inside"][group][:2] > found["mean_outside"][group][:2]).all()
+        gene = cells.var_names.get_loc(names[0])
+        column = cells.X[:, [gene]].toarray().ravel()
+        assert found["mean_inside"][group][0] == pytest.approx(column[mine].mean(), rel=1e-5)
+        assert found["mean_outside"][group][0] == pytest.approx(column[~mine].mean(), rel=1e-5)
+        assert found["scores"][group][0] == cells.varm["why"][gene, found["groups"].tolist().index(group)]
+        top = cells.var_names[cells.obsm["why_genes"][mine][:, :6].ravel()]
+        assert set(MARKERS[kind]) <= set(top)
+
+
+def test_it_stands_beside_the_ranking_of_scanpy(cells: Any) -> None:
+    sc.tl.rank_genes_groups(cells, "leiden", method="t-test")
+    wc.explain_anndata(cells, n_genes=5)
+    theirs, ours = cells.uns["rank_genes_groups"], cells.uns["why"]
+    assert ours["names"].dtype == theirs["names"].dtype
+    assert ours["scores"].dtype.names == theirs["scores"].dtype.names
+    assert len(ours["names"]) == 5
+    axes = sc.pl.rank_genes_groups(cells, key="why", n_genes=5, show=False)
+    assert len(axes) == len(ours["groups"])
+
+
+def test_what_is_written_and_nothing_else(cells: Any) -> None:
+    before = cells.copy()
+    wc.explain_anndata(cells, "kind", n_top=3)
+    added = {
+        part: set(getattr(cells, part).keys()) - set(getattr(before, part).keys())
+        for part in ("obs", "var", "obsm", "varm", "layers", "uns", "obsp", "varp")
+    }
+    assert added == {
+        "obs": {"why_evidence", "why_competitor"},
+        "var": set(),
+        "obsm": {"why_genes", "why_relevance"},
+        "varm": {"why"},
+        "layers": set(),
+        "uns": {"why"},
+        "obsp": set(),
+        "varp": set(),
+    }
+    assert cells.obsm["why_genes"].shape == cells.obsm["why_relevance"].shape == (N_CELLS, 3)
+    assert (cells.X != before.X).nnz == 0
+    pd.testing.assert_frame_equal(cells.obs[before.obs.columns], before.obs)
+    np.testing.assert_array_equal(cells.obsm["X_pca"], before.obsm["X_pca"])
+    np.testing.assert_array_equal(cells.varm["PCs"], before.varm["PCs"])
+    params = cells.uns["why"]["params"]
+    assert (params["groupby"], params["use_rep"], params["n_pcs"]) == ("kind", "X_pca", 6)
+    assert (cells.obs["why_competitor"].cat.categories == cells.obs["kind"].cat.categories).all()
+    assert (cells.obs["why_competitor"].astype(str) != cells.obs["kind"].astype(str)).all()
+
+
+def test_a_copy_leaves_what_was_given(cells: Any) -> None:
+    copied = wc.explain_anndata(cells, copy=True)
+    assert "why" in copied.uns
+    assert "why" not in cells.uns
+    assert list(cells.obsm) == ["X_pca"]
+    assert "why_evidence" not in cells.obs
+
+
+@pytest.mark.parametrize("output", ["top", "layer", "summary"])
+def test_everything_survives_a_file(cells: Any, output: str, tmp_path: Path) -> None:
+    wc.explain_anndata(cells, "kind", output=output)  # "Mono/DC" has a slash, which no key may have
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    back = anndata.read_h5ad(tmp_path / "cells.h5ad")
+    pd.testing.assert_frame_equal(back.obs, cells.obs)
+    for part in ("obsm", "varm", "layers"):
+        assert set(getattr(back, part)) == set(getattr(cells, part))
+        for name, values in getattr(cells, part).items():
+            np.testing.assert_array_equal(getattr(back, part)[name], values)
+    mine, theirs = cells.uns["why"], back.uns["why"]
+    assert theirs["params"] == mine["params"]
+    assert theirs["groups"].tolist() == mine["groups"].tolist()
+    assert theirs["fidelity"].keys() == mine["fidelity"].keys()
+    for name in ("names", "scores", "mean_inside", "mean_outside"):
+        pd.testing.assert_frame_equal(pd.DataFrame(theirs[name]), pd.DataFrame(mine[name]))
+    wc.explain_anndata(back, "kind", key_added="again")  # parameters of the neighbours come back as arrays
+    np.testing.assert_allclose(back.varm["again"], cells.varm["why"], rtol=1e-6)
+
+
+# That it is right
+
+
+def test_relevance_through_loadings_is_what_the_formula_gives(cells: Any) -> None:
+    """Cell by cell, pair by pair of support vectors, dense."""
+    x, scores = cells.X.toarray().astype(float), cells.obsm["X_pca"][:, :6].astype(float)
+    surrogate = wc.Surrogate().fit(scores, cells.obs["kind"])
+    assert surrogate.fidelity_.in_sample == 1.0  # then members are those of the labels
+    codes = cells.obs["kind"].cat.codes.tolist()
+    names = cells.obs["kind"].cat.categories
+    front = reference.Front(cells.varm["PCs"][:, :6].T.astype(float), x.mean(axis=0), scores.mean(axis=0))
+    of = [np.flatnonzero(surrogate.support_cluster_ == name) for name in names]
+    expected = reference.kernel(
+        front,
+        x,
+        {k: surrogate.support_vectors_[units] for k, units in enumerate(of)},
+        surrogate.gamma_,
+        codes,
+        {k: surrogate.log_weights_[units] for k, units in enumerate(of)},
+        surrogate.scale_,
+    )
+    size = np.abs(expected).max()
+    np.testing.assert_allclose(layer_of(cells, groups="kind"), expected, rtol=1e-4, atol=1e-5 * size)
+
+
+def test_it_is_the_explanation_of_a_pipeline(cells: Any) -> None:
+    x = cells.X.toarray().astype(float)
+    pipe = make_pipeline(PCA(5), wc.Surrogate()).fit(x, cells.obs["leiden"])
+    cells.obsm["X_pca"], cells.varm["PCs"] = pipe[0].transform(x), pipe[0].components_.T
+    cells.X = x
+    wc.explain_anndata(cells, output="layer", n_pcs=5)
+    exp = wc.explain(pipe, x, target=cells.obs["leiden"].to_numpy())
+    np.testing.assert_allclose(cells.layers["why"], exp.relevance, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(cells.obs["why_evidence"], exp.evidence, rtol=1e-9)
+    assert (cells.obs["why_competitor"].astype(str) == exp.competitor).all()
+    np.testing.assert_allclose(cells.varm["why"].T, exp.summary().relevance, rtol=1e-6)
+    top = exp.top(10)
+    np.testing.assert_allclose(
+        np.abs(wc.explain_anndata(cells, n_pcs=5, key_added="t", copy=True).obsm["t_relevance"]),
+        np.abs(top.relevance),
+        rtol=1e-5,
+    )
+
+
+def test_genes_add_up_to_what_the_scores_bear(cells: Any) -> None:
+    """Nothing is lost between scores and genes; the rest is what the soft minimum takes."""
+    by_scores = wc.explain(cells.obs["kind"], cells.obsm["X_pca"][:, :6])
+    by_genes = layer_of(cells, groups="kind")
+    np.testing.assert_allclose(by_genes.sum(axis=1), by_scores.relevance.sum(axis=1), rtol=1e-4)
+    exp = wc.explain_anndata(cells, "kind", cells=np.arange(N_CELLS))
+    np.testing.assert_allclose(exp.evidence, by_scores.evidence, rtol=1e-4)
+    np.testing.assert_allclose(exp.relevance.sum(axis=1) + exp.residual, exp.evidence, rtol=1e-6)
+
+
+def test_directly_by_genes_it_is_what_explain_gives(cells: Any) -> None:
+    wc.explain_anndata(cells, "kind", use_rep=None, output="layer")
+    exp = wc.explain(cells.obs["kind"], cells.X)
+    np.testing.assert_allclose(cells.layers["why"], exp.relevance, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(cells.varm["why"].T, exp.summary().relevance, rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(cells.obs["why_evidence"], exp.evidence, rtol=1e-6)
+    assert cells.uns["why"]["params"]["use_rep"] == "X"
+    assert "n_pcs" not in cells.uns["why"]["params"]
+
+
+@settings(max_examples=8, deadline=None)
+@given(chunk=st.integers(1, N_CELLS + 5), use_rep=st.sampled_from(["X_pca", None]))
+def test_chunks_are_as_the_whole(ready: Any, chunk: int, use_rep: str | None) -> None:
+    options: dict[str, Any] = {"use_rep": use_rep, "copy": True}
+    whole, parts = (wc.explain_anndata(ready, chunk_size=size, **options) for size in (None, chunk))
+    np.testing.assert_allclose(parts.obs["why_evidence"], whole.obs["why_evidence"], rtol=1e-5)
+    np.testing.assert_allclose(parts.varm["why"], whole.varm["why"], rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(
+        np.abs(parts.obsm["why_relevance"]), np.abs(whole.obsm["why_relevance"]), rtol=1e-4, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("use_rep", ["X_pca", None])
+@pytest.mark.parametrize("kind", ["dense", "csc", "array", "float64", "backed", "backed dense"])
+def test_whatever_holds_the_expression(ready: Any, kind: str, use_rep: str | None, tmp_path: Path) -> None:
+    expected = wc.explain_anndata(ready, use_rep=use_rep, output="layer", copy=True)
+    other = ready.copy()
+    values = {
+        "dense": ready.X.toarray(),
+        "csc": ready.X.tocsc(),
+        "array": sp.csr_array(ready.X),
+        "float64": ready.X.astype(np.float64),
+        "backed": ready.X,
+        "backed dense": ready.X.toarray(),
+    }
+    other.X = values[kind]
+    if kind.startswith("backed"):
+        other.write_h5ad(tmp_path / "cells.h5ad")
+        other = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+        assert other.isbacked
+    wc.explain_anndata(other, use_rep=use_rep, output="layer", chunk_size=50)
+    np.testing.assert_allclose(other.layers["why"], expected.layers["why"], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(other.varm["why"], expected.varm["why"], rtol=1e-4, atol=1e-6)
+
+
+def test_sparse_counts_stay_sparse() -> None:
+    n, d, m, used = 4000, 20_000, 10, 300
+    rng = np.random.default_rng(0)
+    x: Any = sp.random(n, d, density=0.01, format="csr", dtype=np.float32, random_state=0)
+    kind = rng.integers(0, 3, n)
+    x = sp.csr_matrix(x + sp.csr_matrix((np.full(n, 5.0, np.float32), (np.arange(n), kind)), shape=(n, d)))
+    loadings = np.zeros((d, m))
+    loadings[:used] = np.linalg.qr(rng.normal(size=(used, m)))[0]
+    adata = anndata.AnnData(x, obs=pd.DataFrame({"kind": kind.astype(str)}, index=np.arange(n).astype(str)))
+    adata.varm["PCs"], adata.obsm["X_pca"] = loadings, x @ loadings
+    tracemalloc.start()
+    wc.explain_anndata(adata, "kind")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 * n * d / 3  # bytes: all cells by all genes, in single precision, would be 4 n d
+    assert adata.obsm["why_genes"].max() < used
+    assert not adata.varm["why"][used:].any()
+
+
+def test_of_many_cells_some_are_drawn(cells: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only where the surrogate is fitted to expression; all cells are explained."""
+    monkeypatch.setattr("whycluster.engines.anndata._DENSE", 90 * N_GENES)
+    wc.explain_anndata(cells, "kind", use_rep=None, output="layer")
+    assert 90 <= cells.uns["why"]["params"]["n_fitted"] <= 93
+    assert (cells.obs["why_evidence"] > 0).mean() > 0.95
+    for kind, markers in MARKERS.items():
+        assert set(markers) <= set(cells.uns["why"]["names"][kind][:6])
+    wc.explain_anndata(cells, "kind", overwrite=True)
+    assert cells.uns["why"]["params"]["n_fitted"] == N_CELLS
+
+
+# Which scores, which cells, which genes
+
+
+def test_which_scores_are_taken(cells: Any) -> None:
+    def chosen(adata: Any, **options: Any) -> tuple[str, int | None]:
+        params = wc.explain_anndata(adata, "kind", copy=True, **options).uns["why"]["params"]
+        return params["use_rep"], params.get("n_pcs")
+
+    assert chosen(cells) == ("X_pca", 6)  # as the neighbours
+    assert chosen(cells, n_pcs=4) == ("X_pca", 4)
+    assert chosen(cells, use_rep=None) == ("X", None)
+    cells.uns["neighbors"]["params"] = {"use_rep": "X"}
+    assert chosen(cells) == ("X", None)
+    cells.uns["neighbors"]["params"] = {"n_pcs": 0}
+    assert chosen(cells) == ("X", None)
+    cells.uns["neighbors"]["params"] = {"use_rep": "X_other", "n_pcs": 3}  # of which nothing is known
+    assert chosen(cells) == ("X_pca", 12)
+    del cells.uns["neighbors"]
+    assert chosen(cells) == ("X_pca", 12)
+    sc.pp.pca(cells, n_comps=5, key_added="mine")
+    sc.pp.neighbors(cells, use_rep="mine")
+    assert chosen(cells) == ("mine", 5)
+    del cells.varm["PCs"], cells.varm["mine"]
+    assert chosen(cells) == ("X", None)
+
+
+def test_some_of_the_cells_after_a_pca_of_all(cells: Any) -> None:
+    """Their mean is not what was subtracted."""
+    some = cells[cells.obs["kind"] != "B"].copy()
+    assert np.abs(some.obsm["X_pca"].mean(axis=0)).max() > 0.5
+    by_scores = wc.explain(some.obs["kind"], some.obsm["X_pca"][:, :6])
+    found = layer_of(some, groups="kind")
+    np.testing.assert_allclose(found.sum(axis=1), by_scores.relevance.sum(axis=1), rtol=1e-4)
+
+
+@pytest.mark.parametrize("how", ["not centred", "scaled", "in a layer", "some genes", "missing loadings"])
+def test_whatever_the_pca_was_of(how: str) -> None:
+    adata = counts()
+    sc.pp.log1p(adata)
+    layer, used = None, np.ones(N_GENES, dtype=bool)
+    if how == "not centred":
+        sc.pp.pca(adata, n_comps=5, zero_center=False)
+    elif how == "scaled":  # negative values too
+        adata.X = adata.X.toarray()
+        sc.pp.scale(adata)
+        sc.pp.pca(adata, n_comps=5)
+    elif how == "in a layer":
+        layer = "scaled"
+        adata.layers[layer] = sc.pp.scale(adata.X.toarray())
+        sc.pp.pca(adata, n_comps=5, layer=layer)
+    else:
+        used[20:] = False
+        adata.var["chosen"] = used
+        sc.pp.pca(adata, n_comps=5, mask_var="chosen")
+        if how == "missing loadings":  # as older versions wrote genes that had no part
+            adata.varm["PCs"][20:] = np.nan
+    wc.explain_anndata(adata, "kind", layer=layer, output="layer")
+    by_scores = wc.explain(adata.obs["kind"], adata.obsm["X_pca"])
+    found = adata.layers["why"]
+    size = np.abs(by_scores.evidence).max()
+    np.testing.assert_allclose(
+        found.sum(axis=1), by_scores.relevance.sum(axis=1), rtol=1e-3, atol=1e-4 * size
+    )
+    assert not found[:, ~used].any()
+    assert set(adata.uns["why"]["names"]["T"]) == set(adata.var_names[used])
+    for kind, markers in MARKERS.items():
+        assert set(markers) <= set(adata.uns["why"]["names"][kind][:6])
+
+
+def test_noise_keeps_its_name(cells: Any) -> None:
+    rng = np.random.default_rng(0)
+    codes = cells.obs["kind"].cat.codes.astype(str).to_numpy(dtype=object)
+    codes[rng.choice(N_CELLS, 30, replace=False)] = "-1"
+    cells.obs["found"] = pd.Categorical(codes)
+    with pytest.warns(wc.FidelityWarning, match=r"^explain_anndata: .* adata.uns\['why'\]\['fidelity'\] has"):
+        wc.explain_anndata(cells, "found", output="layer")
+    assert cells.uns["why"]["groups"].tolist() == ["0", "1", "2", "-1"]
+    assert set(cells.obs["why_competitor"]) <= {"0", "1", "2", "-1"}
+    assert np.isfinite(cells.layers["why"]).all()
+
+
+def test_groups_of_any_kind(cells: Any) -> None:
+    cells.obs["whole"] = cells.obs["kind"].cat.codes.astype(int)
+    cells.obs["text"] = cells.obs["kind"].astype(str).to_numpy(dtype=object)
+    cells.obs["unused"] = cells.obs["kind"].cat.add_categories(["never"])
+    tables = [
+        wc.explain_anndata(cells, name, copy=True).varm["why"] for name in ("kind", "whole", "text", "unused")
+    ]
+    for table in tables[1:]:
+        np.testing.assert_array_equal(table, tables[0])
+
+
+def test_some_cells_as_an_explanation(cells: Any) -> None:
+    whole = layer_of(cells)
+    mask = (cells.obs["leiden"] == "1").to_numpy()
+    exp = wc.explain_anndata(cells, cells=mask)
+    assert isinstance(exp, wc.Explanation)
+    assert "why" not in cells.uns
+    assert exp.feature_names == list(cells.var_names)
+    np.testing.assert_allclose(exp.relevance, whole[mask], rtol=1e-4, atol=1e-5)
+    assert (exp.cluster == "1").all()
+    assert "1" in exp.summary().tell()
+    assert exp.tell(0).startswith(f"Row {np.flatnonzero(mask)[0]} is in cluster 1")
+    view = cells[:, :]
+    turned = wc.explain_anndata(view, cells=[7, 3, 7])  # nothing is written, so it may be a view
+    np.testing.assert_allclose(turned.relevance, whole[[7, 3, 7]], rtol=1e-4, atol=1e-5)
+
+
+def test_another_call_leaves_nothing_of_the_one_before(cells: Any) -> None:
+    wc.explain_anndata(cells, output="layer")
+    wc.explain_anndata(cells, overwrite=True)
+    assert "why" not in cells.layers
+    wc.explain_anndata(cells, output="summary", overwrite=True)
+    assert list(cells.obsm) == ["X_pca"]
+    wc.explain_anndata(cells, key_added="other")
+    assert {"why", "other"} <= set(cells.uns)
+
+
+def test_the_code_in_the_page_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "anndata.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)```", page, re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 4
+    scope: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, "docs/anndata.md", "exec"), scope)
+    assert (tmp_path / "cells.h5ad").exists()
+    table = scope["relevance"]
+    assert list(table.columns) == scope["adata"].obs["leiden"].cat.categories.tolist()
+
+
+# What is refused
+
+
+def refused(*args: Any, **options: Any) -> str:
+    with pytest.raises(wc.InvalidInputError) as caught:
+        wc.explain_anndata(*args, **options)
+    return str(caught.value)
+
+
+def test_no_anndata() -> None:
+    assert refused(np.zeros((3, 2))) == (
+        "explain_anndata: adata must be an AnnData; got ndarray. Labels of any other table are explained by "
+        "wc.explain(labels, X)."
+    )
+
+
+def test_groups_that_are_none(cells: Any) -> None:
+    assert refused(cells, "leidan") == (
+        "explain_anndata: groups must be a column of adata.obs; got 'leidan'. Perhaps 'leiden' is meant."
+    )
+    assert refused(cells, "zzz") == (
+        "explain_anndata: groups must be a column of adata.obs; got 'zzz'. There is 'kind', 'leiden'."
+    )
+    assert refused(cells, ["kind"]).startswith("explain_anndata: groups must be a column of adata.obs; got [")
+    cells.obs["one"] = "a"
+    assert refused(cells, "one") == (
+        "explain_anndata: adata.obs['one'] must have at least 2 groups, since a group is explained against "
+        "its competitors; all cells are in 'a'."
+    )
+    cells.obs["gaps"] = cells.obs["kind"].where(np.arange(N_CELLS) % 100 != 5)
+    assert refused(cells, "gaps") == (
+        "explain_anndata: adata.obs['gaps'] must have a group for every cell; 3 of 240 have none, the first "
+        "'cell5'. Take the cells that have one: adata[adata.obs['gaps'].notna()].copy()."
+    )
+    cells.obs["twice"] = [1, "1"] * (N_CELLS // 2)
+    assert refused(cells, "twice") == (
+        "explain_anndata: adata.obs['twice'] must have groups of different names; some differ by their type "
+        "only. Give them as text: adata.obs['twice'].astype(str)."
+    )
+
+
+def test_expression_that_is_not_there(cells: Any) -> None:
+    cells.layers["counts"] = cells.X
+    assert refused(cells, layer="count") == (
+        "explain_anndata: layer must be one of adata.layers, or None for adata.X; got 'count'. Perhaps "
+        "'counts' is meant."
+    )
+    empty = anndata.AnnData(obs=cells.obs, var=cells.var)
+    assert refused(empty) == ("explain_anndata: adata.X must hold expression; it is None. Name a layer.")
+
+
+def test_scores_that_are_not_there(cells: Any) -> None:
+    assert refused(cells, use_rep="X_pcs") == (
+        "explain_anndata: use_rep must be one of adata.obsm, or None for expression itself; got 'X_pcs'. "
+        "Perhaps 'X_pca' is meant."
+    )
+    cells.obsm["X_scvi"] = cells.obsm["X_pca"]
+    assert refused(cells, use_rep="X_scvi") == (
+        "explain_anndata: adata.varm['X_scvi'] must have the loadings of adata.obsm['X_scvi'], to go from "
+        "scores to genes; there are none. Compute both by sc.pp.pca, or give use_rep=None for expression "
+        "itself."
+    )
+    assert refused(cells, n_pcs=13) == (
+        "explain_anndata: n_pcs must be at most 12, which adata.obsm['X_pca'] has; got 13."
+    )
+    cells.varm["PCs"] = cells.varm["PCs"][:, :4]
+    assert refused(cells) == (
+        "explain_anndata: adata.obsm['X_pca'] and adata.varm['PCs'] must have a column for each component; "
+        "got shapes (240, 12) and (40, 4). Compute both again, by sc.pp.pca."
+    )
+
+
+OTHER = (
+    "explain_anndata: adata.X must be what adata.obsm['X_pca'] was computed from; times adata.varm['PCs'] it "
+    "gives other scores. "
+)
+ADVICE = (
+    "Name the layer that they were computed from, scaled if it was, with all its genes; or compute them "
+    "again, by sc.pp.pca. Scores that were corrected afterwards have no loadings: give use_rep=None for "
+    "expression itself."
+)
+
+
+def test_scores_of_other_data(cells: Any) -> None:
+    fewer = cells[:, 3:].copy()  # the loadings of the genes that are left do not give the scores
+    assert refused(fewer) == OTHER + ADVICE
+    corrected = cells.copy()
+    corrected.obsm["X_pca"] += np.where(corrected.obs["kind"] == "B", 2.0, 0.0)[:, None]
+    assert refused(corrected) == OTHER + ADVICE
+    cells.layers["logs"] = cells.X
+    cells.X = np.expm1(cells.X.toarray())
+    assert refused(cells) == OTHER + "adata.layers['logs'] does: give layer='logs'."
+    wc.explain_anndata(cells, layer="logs")
+
+
+def test_values_that_are_not_finite(cells: Any) -> None:
+    cells.X = cells.X.toarray()
+    cells.X[7, 3] = np.nan
+    message = (
+        "explain_anndata: adata.X must be finite; cell 7, gene 'CD79A' holds nan. Leave such cells or genes "
+        "out first."
+    )
+    assert refused(cells) == message
+    assert refused(cells, use_rep=None) == message
+    cells.obsm["X_pca"][9, 0] = np.inf
+    assert refused(cells) == (
+        "explain_anndata: adata.obsm['X_pca'] must be finite; cell 9 is not. Leave such cells out first."
+    )
+
+
+def test_names_that_are_taken(cells: Any) -> None:
+    wc.explain_anndata(cells)
+    assert refused(cells) == (
+        "explain_anndata: key_added must be a name under which there is nothing yet; there is "
+        "adata.obs['why_evidence'], adata.obs['why_competitor'], adata.obsm['why_genes'], "
+        "adata.obsm['why_relevance'], adata.varm['why'], adata.uns['why']. Choose another, or give "
+        "overwrite=True."
+    )
+
+
+def test_views_are_not_written_to(cells: Any) -> None:
+    view = cells[cells.obs["kind"] != "B"]
+    assert refused(view, "kind") == (
+        "explain_anndata: adata must not be a view, since results are written into it. Give adata.copy(), or "
+        "copy=True for a copy with the results."
+    )
+    assert view.is_view
+    copied = wc.explain_anndata(view, "kind", copy=True)
+    assert copied.n_obs == view.n_obs
+    assert "why" not in cells.uns
+
+
+def test_files(cells: Any, tmp_path: Path) -> None:
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    backed = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+    assert refused(backed, copy=True) == (
+        "explain_anndata: adata must be in memory to be copied; it is backed by a file. Give "
+        "adata.to_memory(), or leave copy out: results then stand in memory until adata.write() is called."
+    )
+    cells.X = cells.X.tocsc()
+    cells.write_h5ad(tmp_path / "genes.h5ad")
+    backed = anndata.read_h5ad(tmp_path / "genes.h5ad", backed="r")
+    assert refused(backed) == (
+        "explain_anndata: adata.X must be stored by cells (CSR or dense) where it is read from a file; it is "
+        "stored by genes (CSC). Give adata.to_memory()."
+    )
+
+
+def test_options(cells: Any) -> None:
+    assert refused(cells, output="all") == (
+        "explain_anndata: output must be one of 'top', 'layer', 'summary'; got 'all'."
+    )
+    assert refused(cells, n_top=0) == "explain_anndata: n_top must be a whole number of at least 1; got 0."
+    assert refused(cells, n_genes=1.5) == (
+        "explain_anndata: n_genes must be a whole number of at least 1; got 1.5."
+    )
+    assert refused(cells, chunk_size=0) == (
+        "explain_anndata: chunk_size must be None or a whole number of at least 1; got 0."
+    )
+    for wrong in ([], [240], [-1], [True, False], "cell1"):
+        shape = np.asarray(wrong)
+        assert refused(cells, cells=wrong) == (
+            "explain_anndata: cells must be a mask of length 240, or positions from 0 to 239, of at least "
+            f"one cell; got {shape.dtype} of shape {shape.shape}."
+        )
+    cells.var_names = ["same"] * N_GENES
+    assert refused(cells) == (
+        "explain_anndata: adata.var_names must be different; some are there more than once. Call "
+        "adata.var_names_make_unique() first."
+    )
