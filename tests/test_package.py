@@ -77,7 +77,7 @@ LAYERS = [
         "adapters.kmodes",
         "adapters.whycluster",
     },
-    {"explaining", "engines", "engines.expression"},
+    {"explaining", "engines", "engines.expression", "engines.parts"},
     {"engines.anndata"},
     {"report.packing", "report.sampling", "report.drawing", "report.page"},
     {"report.contents"},

@@ -817,7 +817,7 @@ FRAMED = wc.explain(SMALL, pd.DataFrame(ROWS, columns=["u", "v"], index=list("ab
         (
             FRAMED,
             array("index", np.frombuffer(b"[" * 10**5, np.uint8)),
-            "what is JSON must be readable as such",
+            "what is JSON must nest at most 100 times",
         ),
         (FRAMED, array("index", np.frombuffer(b"[" + b"9" * 5000 + b"]", np.uint8)), "what is JSON must be "),
     ],
@@ -881,10 +881,35 @@ def test_bytes_that_are_no_file_of_ours(content: bytes, tmp_path: Path) -> None:
 
 def test_objects_inside_each_other_without_end(tmp_path: Path) -> None:
     facts, arrays = contents(FRAMED, tmp_path / "saved")
-    for depth in (2000, 10**4, 10**5):
+    for depth in (50, 2000, 10**4, 10**5):
         nested = '{"tuple":[' * depth + "]}" * depth
         text = json.dumps({**facts, "feature_names": ["u", "HERE"]}).replace('"HERE"', nested)
-        assert refusal(write(tmp_path / "hostile", text, arrays))
+        said = refusal(write(tmp_path / "hostile", text, arrays))
+        assert said == "what is JSON must nest at most 100 times"
+
+
+def test_brackets_in_names_do_not_nest_and_tuples_that_could_not_be_read_are_refused(tmp_path: Path) -> None:
+    name = '[{"\\' * 200
+    network = Network(ENERGIES[-1], feature_names=["u", "v", name])
+    wc.save(network, tmp_path / "brackets")
+    assert wc.load(tmp_path / "brackets").feature_names == ["u", "v", name]
+    deep: tuple[Any, ...] = ()
+    for _ in range(60):
+        deep = (deep,)
+    with pytest.raises(wc.UnsupportedModelError, match="these nest deeper than a file can hold"):
+        wc.save(Network(ENERGIES[-1], feature_names=["u", "v", deep]), tmp_path / "deep")
+    assert not (tmp_path / "deep").exists()
+
+
+def test_json_that_nests_is_refused_also_where_python_may_recurse_without_end(tmp_path: Path) -> None:
+    path = tmp_path / "hostile"
+    path.write_bytes(header({"__metadata__": {"whycluster": "[" * 10**6}}))
+    code = (
+        "import sys, whycluster as wc\nsys.setrecursionlimit(10**9)\n"
+        "try: wc.load(sys.argv[1])\nexcept wc.InvalidInputError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+    assert "what is JSON must nest at most 100 times" in done.stdout
 
 
 def test_a_file_of_another_program_and_one_without_a_checksum(tmp_path: Path) -> None:

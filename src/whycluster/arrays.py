@@ -11,6 +11,8 @@ Floats: TypeAlias = NDArray[np.float64]
 Codes: TypeAlias = NDArray[np.intp]
 """Clusters as 0..K-1, in the order of their energies."""
 
+_AT_A_TIME = 4096  # rows
+
 
 def evenly(n: int, most: int) -> Codes:
     """At most so many of n positions, evenly from the first to the last."""
@@ -47,3 +49,11 @@ def plain(array: NDArray[Any]) -> NDArray[Any]:
     shared = array.flags.writeable and array.dtype.isnative and all(step >= 0 for step in array.strides)
     copied: NDArray[Any] = array if shared else array.astype(array.dtype.newbyteorder("="), order="C")
     return copied
+
+
+def turned(rows: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
+    """Column by column, (d, n): some rows at a time, which stay in the cache, at a third of the time."""
+    columns = np.empty(rows.shape[::-1], rows.dtype if dtype is None else dtype)
+    for start in range(0, len(rows), _AT_A_TIME):
+        columns[:, start : start + _AT_A_TIME] = rows[start : start + _AT_A_TIME].T
+    return columns

@@ -23,7 +23,7 @@ from whycluster.fidelity import Fidelity
 from whycluster.frames import as_column, build_frame, unique_name
 from whycluster.labels import NOISE, Labels, is_noise
 from whycluster.lines import Line, bars, rest
-from whycluster.passes import Attribution, Question
+from whycluster.passes import Attribution, Background, Question
 from whycluster.propagate import CONTRAST, bar_of
 from whycluster.summary import Summary, summarize
 from whycluster.table import AbsentTable, Table, shown
@@ -557,7 +557,7 @@ class Answer(NamedTuple):
     parts: dict[str, Any]  # what this kind has besides
 
 
-def answer(energy: Energy, table: Table, question: Question, background: Table | None) -> Answer:
+def answer(energy: Energy, table: Table, question: Question, background: Background | None) -> Answer:
     """The relevance of the features of every row; what has to be measured, on the background."""
     found = passes.attribute(energy, table, question, background)
     return Answer(Explanation, found, {"relevance": found.relevance})

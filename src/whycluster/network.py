@@ -15,7 +15,7 @@ from whycluster.errors import InvalidInputError, MissingDependencyError, Unsuppo
 from whycluster.explanation import Answer, Explanation, answer
 from whycluster.fidelity import Fidelity
 from whycluster.labels import Labels
-from whycluster.passes import Question
+from whycluster.passes import Background, Question
 from whycluster.propagate import CONTRAST, DEFAULT_RULE, RULES, SOFT
 from whycluster.table import FrameTable, Table, open_table
 
@@ -51,7 +51,7 @@ class Network:
         fidelity: Fidelity | None = None,
         verify: Callable[[Table, Labels], None] | None = None,
         opener: Callable[..., Table] = open_table,
-        answer: Callable[[Energy, Table, Question, Table | None], Answer] = answer,
+        answer: Callable[[Energy, Table, Question, Background | None], Answer] = answer,
     ) -> None:
         if energy.n_clusters < 2:
             raise InvalidInputError(
@@ -161,21 +161,11 @@ class Network:
                 "explain: at and units are for deep clusterings, which have layers; this model has none. "
                 "Leave them out."
             )
-        stiffness = _check_beta(beta)
-        check_rule(rule, "explain")
-        if threshold is not None:
-            self._check_threshold(threshold, rule, stiffness, against)
+        self.check_question(against, beta, rule, threshold)
         table = self.open(X, "explain", feature_names=feature_names)
-        cluster = self._codes(target, table.n_rows, "target")
-        competitor = self._codes(against, table.n_rows, "against")
-        if threshold is not None:
-            question = Question(cluster, None, SOFT, 1.0, float(threshold))
-        elif competitor is None and rule != CONTRAST:
-            question = Question(cluster, None, rule, stiffness)
-        else:
-            question = Question(cluster, competitor)
+        question = self.ask(table.n_rows, target, against, beta, rule, threshold)
         population = None if background is None else self._open_background(background, table)
-        kind, found, parts = self._answer(self.energy, table, question, population)
+        kind, found, parts = self.answer(table, question, population)
         if (found.cluster == found.competitor).all():
             raise InvalidInputError(
                 "explain: against must be another cluster than the one explained; they are the same in "
@@ -185,6 +175,29 @@ class Network:
             self.fidelity.warn_if_low()
         explained: Any = kind.of(found, question, self.energy, table, self.labels, self.fidelity, **parts)
         return explained  # type: ignore[no-any-return]  # of documents, a TextExplanation
+
+    def check_question(self, against: Any, beta: Any, rule: Any, threshold: Any) -> None:
+        """Raise, before any row is looked at, for what could be asked of none."""
+        stiffness = _check_beta(beta)
+        check_rule(rule, "explain")
+        if threshold is not None:
+            self._check_threshold(threshold, rule, stiffness, against)
+
+    def ask(
+        self, n_rows: int, target: Any, against: Any, beta: Any, rule: str, threshold: float | None
+    ) -> Question:
+        """What `explain` asks of so many rows."""
+        cluster = self._codes(target, n_rows, "target")
+        competitor = self._codes(against, n_rows, "against")
+        if threshold is not None:
+            return Question(cluster, None, SOFT, 1.0, float(threshold))
+        if competitor is None and rule != CONTRAST:
+            return Question(cluster, None, rule, _check_beta(beta))
+        return Question(cluster, competitor)
+
+    def answer(self, table: Table, question: Question, background: Background | None) -> Answer:
+        """Answer a question that is asked of the rows of a table; what it measures, on the background."""
+        return self._answer(self.energy, table, question, background)
 
     def to_torch(self, cluster: Any = None) -> torch.nn.Module:
         """The network as a `torch.nn.Module` in float64; it takes rows, (n, d), as a tensor of float64.

@@ -10,7 +10,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,11 @@ class Question:
             codes = getattr(self, name)
             if codes is not None:
                 object.__setattr__(self, name, np.broadcast_to(codes, codes.shape))
+
+    @property
+    def asks_of_all_rows(self) -> bool:
+        """Whether something has to be measured on all rows before it can be asked of one."""
+        return self.rule == SEQUENTIAL or (self.rule != CONTRAST and self.beta is None)
 
     def stand(self, h: Floats, tree: Tree | None, start: int, stop: int) -> Standing:
         """Turn the energies of rows start..stop into h, in place, and say how the rows stand."""
@@ -220,19 +225,18 @@ def informed(energy: Energy, table: Table) -> Energy:
     """
     if not energy.needs_means:
         return energy
-    population = _population(energy, table, None)
-    energy = energy.with_means(population.means, population.sizes)
+    energy = energy.with_means(*population(energy, table).members)
     energy.needs_means = False
     return energy
 
 
-def measured(question: Question, energy: Energy, table: Table) -> Question:
+def measured(question: Question, energy: Energy, rows: Background) -> Question:
     """The question with what it needs to know of all rows, so that it can be asked of some of them."""
-    return _measured(question, energy, _population(energy, table, None))
+    return _measured(question, energy, population(energy, rows))
 
 
 def attribute(
-    energy: Energy, table: Table, question: Question, background: Table | None = None
+    energy: Energy, table: Table, question: Question, background: Background | None = None
 ) -> Attribution:
     """Relevance of every feature for every row, R = sum_k a_k (e_k - e_c).
 
@@ -240,13 +244,12 @@ def attribute(
     """
     result = Attribution.empty(table, question)
     held = False
-    asks = question.rule == SEQUENTIAL or (question.rule != CONTRAST and question.beta is None)
-    if asks or energy.needs_means:
+    if question.asks_of_all_rows or energy.needs_means:
         asks_all = question.cluster is None and question.rule != CONTRAST and question.threshold is None
         held = background is None and asks_all and result.can_hold(energy.n_clusters)
-        population = _population(energy, background or table, result if held else None)
-        question = _measured(question, energy, population)
-        energy = energy.with_means(population.means, population.sizes)
+        found = population(energy, background or table, result if held else None)
+        question = _measured(question, energy, found)
+        energy = energy.with_means(*found.members)
     rounded = result.relevance.dtype != np.float64
 
     def work(space: Workspace, start: int, stop: int) -> None:
@@ -280,7 +283,7 @@ Receive = Callable[[int, int, Floats, Floats], None]
 
 
 def hand_down(
-    energy: Energy, table: Table, question: Question, background: Table | None, receive: Receive
+    energy: Energy, table: Table, question: Question, background: Background | None, receive: Receive
 ) -> Attribution:
     """Relevance that is shared out by what lies below the features: words, of which they were made.
 
@@ -289,7 +292,7 @@ def hand_down(
     """
     result = Attribution.empty(table, question, width=0)
     if question.rule != CONTRAST and question.beta is None:
-        question = _measured(question, energy, _population(energy, background or table, None))
+        question = measured(question, energy, background or table)
 
     def work(space: Workspace, start: int, stop: int) -> None:
         n_rows = stop - start
@@ -375,7 +378,7 @@ def _redistribute(
         out[rows] = relevance
 
 
-def _measured(question: Question, energy: Energy, population: _Population) -> Question:
+def _measured(question: Question, energy: Energy, population: Population) -> Question:
     """The question with what it needs to know of all rows: beta, and for sequential their clusters."""
     if question.rule == CONTRAST:
         return question
@@ -393,19 +396,46 @@ def _measured(question: Question, energy: Energy, population: _Population) -> Qu
     return replace(question, beta=beta, log_prior=log_prior)
 
 
-class _Population(NamedTuple):
-    """What is measured on all rows."""
+@dataclass(frozen=True)
+class Population:
+    """What is measured on all rows; of rows that are read part by part, the sum of what the parts give."""
 
     evidence: float  # the mean of f_c, of which beta is the inverse (Eq. 3)
     sizes: Codes  # (K,) how many are in each cluster
     means: Floats  # (K, n_inputs) their mean, where the energy needs it
 
+    @property
+    def n_rows(self) -> int:
+        """How many rows it was measured on."""
+        return int(self.sizes.sum())
 
-def _population(energy: Energy, table: Table, hold: Attribution | None) -> _Population:
+    @property
+    def members(self) -> tuple[Floats, Codes]:
+        """The means and sizes of the clusters, as `Energy.with_means` takes them."""
+        return self.means, self.sizes
+
+    def __add__(self, other: Population) -> Population:
+        n_rows, sizes = max(1, self.n_rows + other.n_rows), self.sizes + other.sizes
+        part = self.sizes / np.maximum(sizes, 1)
+        return Population(
+            self.evidence * (self.n_rows / n_rows) + other.evidence * (other.n_rows / n_rows),
+            sizes,
+            self.means * part[:, None] + other.means * (1.0 - part)[:, None],
+        )
+
+
+Background: TypeAlias = Table | Population
+"""The rows that are measured, or what was measured on them before."""
+
+
+def population(energy: Energy, rows: Background, hold: Attribution | None = None) -> Population:
     """How all rows stand.
 
-    With ``hold``, how the rows stand and their h are kept there.
+    With ``hold``, how each stands and its h are kept there.
     """
+    if isinstance(rows, Population):
+        return rows
+    table = rows
     means: dict[int, float] = {}
     sizes: dict[int, Codes] = {}
     sums: dict[int, Floats] = {}
@@ -424,7 +454,7 @@ def _population(energy: Energy, table: Table, hold: Attribution | None) -> _Popu
     _run(work, energy, table)
     size = np.sum(list(sizes.values()), axis=0)
     total = np.sum([sums[start] for start in sorted(sums)], axis=0) if sums else np.zeros((len(size), 0))
-    return _Population(math.fsum(means.values()), size, total / np.maximum(size, 1)[:, None])
+    return Population(math.fsum(means.values()), size, total / np.maximum(size, 1)[:, None])
 
 
 def _sums(x: Floats, cluster: Codes, n_clusters: int) -> Floats:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import re
 import zlib
 from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
@@ -45,6 +46,9 @@ _DTYPES = {
 }
 NUMBERS = tuple(_DTYPES.values())
 _LAST_CHARACTER = 0x10FFFF
+_DEEPEST = 100
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)  # also without an end: then no scan begins anew
+_OPENING, _CLOSING = np.frombuffer(b"[{", np.uint8), np.frombuffer(b"]}", np.uint8)
 _NOT_OURS = "It was not made by wc.save, or has been changed since."
 
 Made = TypeVar("Made")
@@ -166,7 +170,7 @@ class Stored:
             return self._characters(name, axes)
         if kind != "objects":
             raise self.fault(f"{name!r} must be numbers, text or objects; got {str(kind)[:80]!r}")
-        text = self.array(name, ["uint8"], "?").tobytes()
+        text = self.array(name, ["uint8"], "?").tobytes().decode("ascii", "replace")
         found = self.objects(name, from_json(text, self))
         shape = [self.lengths[letter] for letter in axes] if len(axes) > 1 else [len(found)]
         if math.prod(shape) != len(found):
@@ -298,15 +302,31 @@ _MAKERS: dict[Hashable, Callable[[Any], Any]] = {
 
 
 def _to_json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    if _depth(text) > _DEEPEST:  # it could not be read again
+        raise UnsupportedModelError(
+            "save: names and labels must not be tuples within tuples within tuples without end; these nest "
+            "deeper than a file can hold. Turn them into text first."
+        )
+    return text
 
 
-def from_json(text: str | bytes, stored: Stored) -> Any:
+def from_json(text: str, stored: Stored) -> Any:
     """What JSON says; also one that nests without end, or has numbers without end, is but a fault."""
+    if _depth(text) > _DEEPEST:  # json's parser calls itself, and may run out of stack without an exception
+        raise stored.fault(f"what is JSON must nest at most {_DEEPEST} times")
     try:
         return json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise stored.fault(f"what is JSON must be readable as such ({type(error).__name__})") from error
+
+
+def _depth(text: str) -> int:
+    """How deep brackets nest that are not within strings."""
+    bare = _STRING.sub("", text).encode("utf-8", "replace")
+    signs = np.frombuffer(bare, dtype=np.uint8)
+    steps = np.isin(signs, _OPENING).astype(np.int8) - np.isin(signs, _CLOSING)
+    return int(np.cumsum(steps, dtype=np.int64).max(initial=0))
 
 
 def _checksum(text: str, arrays: dict[str, NDArray[Any]]) -> NDArray[np.uint32]:

@@ -142,6 +142,10 @@ class Table(ABC):
         """Whether a value is NaN."""
         return any(np.isnan(block).any() for _, block in self.blocks())
 
+    def usable(self) -> NDArray[np.bool_]:
+        """(n,) whether all values of a row are there, and finite."""
+        return np.concatenate([np.isfinite(block).all(axis=1) for _, block in self.blocks()])
+
     def first_not_finite(self) -> tuple[int, Hashable, float] | None:
         """The first NaN or infinity as (row, feature name, value), or None."""
         for start, block in self.blocks():
@@ -288,6 +292,12 @@ class RawTable(MixedTable):
     What is no number is a category, whose code is -1 where it is missing; a missing number is NaN; a date is
     the days since 1970.
     """
+
+    def usable(self) -> NDArray[np.bool_]:
+        """A category that is missing has the code -1."""
+        columns = list(self.categories)
+        there = [(block[:, columns] >= 0).all(axis=1) for _, block in self.blocks()]
+        return np.asarray(super().usable() & np.concatenate(there))
 
     def look(self, column: int) -> tuple[str, list[Any]]:
         """Whether a column is of numbers, dates or categories; and, of these, all different values."""

@@ -29,7 +29,7 @@ from whycluster.frontends.pipeline import check_width
 from whycluster.frontends.steps import Step, does_nothing, follow
 from whycluster.labels import Labels
 from whycluster.network import Network
-from whycluster.passes import Question
+from whycluster.passes import Background, Question
 from whycluster.propagate import RULES, SEQUENTIAL
 from whycluster.table import Table
 from whycluster.text.documents import DocumentTable
@@ -198,7 +198,7 @@ def _verify(last: Network, table: Table, labels: Labels) -> None:  # noqa: ARG00
 
 
 def _answer(
-    front: Front, energy: Energy, table: Table, question: Question, background: Table | None
+    front: Front, energy: Energy, table: Table, question: Question, background: Background | None
 ) -> Answer:
     """The relevance of the words of every document."""
     assert isinstance(table, DocumentTable)

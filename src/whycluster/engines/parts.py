@@ -1,0 +1,326 @@
+"""Explaining a table that is read part by part.
+
+Once it is known what depends on all rows (beta, and for some rules and energies the sizes and means of the
+clusters), each row is explained by itself. So all engines take the same two steps, wherever the parts are:
+`Asked.measure` each of them and add up what comes; then `Asked.knowing` that, `Asked.explain` each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster import passes
+from whycluster.arrays import Codes, strongest, turned
+from whycluster.errors import InvalidInputError, UnsupportedModelError
+from whycluster.explanation import Explanation
+from whycluster.frames import unique_name
+from whycluster.network import Network
+from whycluster.neuralization import OnlyLabels, look_into
+from whycluster.passes import Population
+from whycluster.propagate import DEFAULT_RULE
+from whycluster.table import Table, open_table, shown
+
+INVALID = ("error", "skip")
+LAYOUTS = ("columns", "array")
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The explanations of the rows of one part.
+
+    Attributes
+    ----------
+    cluster, competitor : (n,) codes
+    evidence : (n,)
+    relevance : (n, d)
+    valid : (n,) which rows could be explained; None: all. Of the others codes are 0, all else NaN
+    table : the rows that could, None if there is none
+    """
+
+    cluster: Codes
+    competitor: Codes
+    evidence: NDArray[Any]
+    relevance: NDArray[Any]
+    valid: NDArray[np.bool_] | None
+    table: Table | None
+
+    @property
+    def n_invalid(self) -> int:
+        """How many rows could not be explained."""
+        return 0 if self.valid is None else int((~self.valid).sum())
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of every part; made by `of`. It can be sent to other processes.
+
+    Attributes
+    ----------
+    network : what the model became
+    where : the function that was called, for messages
+    options : what `explain` was given: target, against, beta, rule, threshold
+    invalid : "error", or "skip" for rows that are not explained if a value is missing or not finite
+    feature_names : (d,) names for the columns of parts that have none
+    population : what was measured on all rows, if anything was
+    """
+
+    network: Network
+    where: str
+    options: dict[str, Any]
+    invalid: str = "error"
+    feature_names: Sequence[Hashable] | None = None
+    population: Population | None = None
+
+    @classmethod
+    def of(
+        cls,
+        model: Any,
+        where: str,
+        *,
+        target: Any = None,
+        against: Any = None,
+        beta: float | str = "auto",
+        rule: str = DEFAULT_RULE,
+        threshold: float | None = None,
+        background: Any = None,
+        feature_names: Sequence[Hashable] | None = None,
+        metric: str | None = None,
+        invalid: str = "error",
+    ) -> Asked:
+        """Look into the model and check what is asked of it, before any row is read."""
+        if invalid not in INVALID:
+            raise InvalidInputError(f"{where}: invalid must be one of {INVALID}; got {invalid!r}.")
+        network = _network(model, where, metric)
+        network.check_question(against, beta, rule, threshold)
+        options = {"target": target, "against": against, "beta": beta, "rule": rule, "threshold": threshold}
+        network.ask(1, **options)  # also that target and against are clusters, and one of them
+        asked = cls(network, where, options, invalid, feature_names)
+        if background is None or not asked.needs_population:
+            return asked
+        return asked.knowing(asked.measure(background))
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """(K,) what the codes stand for."""
+        return self.network.labels
+
+    @property
+    def needs_population(self) -> bool:
+        """Whether all parts have to be measured before one can be explained."""
+        asks = self.network.ask(1, **self.options).asks_of_all_rows or self.network.energy.needs_means
+        return asks and self.population is None
+
+    @property
+    def beta(self) -> float | None:
+        """As it is used; None if it is not known yet, or not needed."""
+        question = self.network.ask(1, **self.options)
+        if self.population is None:
+            return question.beta
+        return passes.measured(question, self.network.energy, self.population).beta
+
+    def knowing(self, population: Population) -> Asked:
+        """The same question, with what was measured on all rows."""
+        if population.n_rows == 0:
+            raise InvalidInputError(f"{self.where}: there must be at least one row that can be explained.")
+        return replace(self, population=population)
+
+    def measure(self, part: Any) -> Population:
+        """How the rows of a part stand; these add up. Nothing has to be known for it."""
+        energy = self.network.energy
+        found, _ = self._of_valid(part, lambda table: passes.population(energy, table))
+        if found is not None:
+            return found
+        width = energy.n_inputs if energy.needs_means else 0
+        n_clusters = energy.n_clusters
+        return Population(0.0, np.zeros(n_clusters, np.intp), np.zeros((n_clusters, width)))
+
+    def explain(self, part: Any) -> Answer:
+        """Explain the rows of a part: anything that `whycluster.explain` takes, also of no rows."""
+        found, valid = self._of_valid(part, self._explain)
+        if found is None:
+            n, d = (0 if valid is None else len(valid)), self.network.n_features
+            empty = np.zeros(n, np.intp)
+            return Answer(empty, empty, np.full(n, np.nan), np.full((n, d), np.nan), valid, None)
+        return found if valid is None else _spread(found, valid)
+
+    def _explain(self, table: Table) -> Answer:
+        question = self.network.ask(table.n_rows, **self.options)
+        kind, found, _ = self.network.answer(table, question, self.population)
+        if kind is not Explanation:
+            raise UnsupportedModelError(
+                f"{self.where}: rows must be explained by columns; this model explains documents, by their "
+                "words. Use wc.explain for some of them at a time."
+            )
+        return Answer(found.cluster, found.competitor, found.evidence, found.relevance, None, table)
+
+    def _of_valid(
+        self, part: Any, work: Callable[[Table], Result]
+    ) -> tuple[Result | None, NDArray[np.bool_] | None]:
+        """What the work gives of the rows of a part, None if there are none; and which of them are valid.
+
+        That is looked for only if it does not go without: None, if all are.
+        """
+        part = _as_table(part)
+        if part.shape[0] == 0:
+            return None, None
+        try:
+            return work(self._open(part)), None
+        except InvalidInputError:
+            if self.invalid == "error":
+                raise
+            raw = open_table(part, where=self.where, any_kind=True)
+            valid = raw.usable()
+            if valid.all():
+                raise  # for another reason
+        if not valid.any():
+            return None, valid
+        return work(self._open(raw.take(np.flatnonzero(valid)).native)), valid
+
+    def _open(self, part: Any) -> Table:
+        return self.network.open(part, self.where, feature_names=self.feature_names)
+
+    def to_arrow(
+        self,
+        answer: Answer,
+        *,
+        layout: str = "columns",
+        top: int | None = None,
+        dtype: Any = None,
+        taken: Sequence[str] = (),
+    ) -> Any:
+        """A pyarrow table: cluster, evidence, competitor, then the relevance; null where a row is not valid.
+
+        Parameters
+        ----------
+        answer : what `explain` gave
+        layout : "columns", one for each feature, or "array", one column of lists
+        top : instead, of so many features, the strongest first: feature_1, relevance_1, value_1, ...
+        dtype : of the numbers; by default that of the answer
+        taken : names of columns that stand beside these; ours get an underscore behind theirs
+        """
+        import pyarrow as pa
+
+        dtype = np.dtype(answer.relevance.dtype if dtype is None else dtype)
+        off = None if answer.valid is None else ~answer.valid
+        numbers = pa.from_numpy_dtype(dtype)
+        columns: dict[str, Any] = {}
+        names = self.names(answer)
+        others = [*taken, *(names if top is None and layout == "columns" else [])]
+
+        def add(name: str, values: NDArray[Any], kind: Any = None) -> None:
+            columns[unique_name(name, [*columns, *others])] = pa.array(values, kind, mask=off)
+
+        labels = plain_labels(self.labels)
+        add("cluster", labels[answer.cluster])
+        add("evidence", answer.evidence.astype(dtype, copy=False), numbers)
+        add("competitor", labels[answer.competitor])
+        if top is not None:
+            for what, values in _strongest(answer, names, top, dtype):
+                add(what, values)
+        elif layout == "array":
+            columns[unique_name("relevance", [*columns, *others])] = _lists(answer.relevance, dtype, off)
+        else:
+            for name, values in zip(names, turned(answer.relevance, dtype), strict=True):
+                columns[name] = pa.array(values, numbers, mask=off)
+        return pa.table(columns)
+
+    def names(self, answer: Answer | None = None) -> list[str]:
+        """What the columns of relevance are called, as text."""
+        if answer is not None and answer.table is not None:
+            return [str(name) for name in answer.table.feature_names]
+        known = self.network.feature_names or self.feature_names
+        return [str(name) for name in known or [f"x{i}" for i in range(self.network.n_features)]]
+
+
+def plain_labels(labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels as a column can hold them: objects as text."""
+    return labels if labels.dtype != object else np.array([str(label) for label in labels.tolist()])
+
+
+def _network(model: Any, where: str, metric: str | None) -> Network:
+    found = look_into(model, metric, ())
+    if isinstance(found, OnlyLabels):
+        raise UnsupportedModelError(
+            f"{where}: {found.kind} say which cluster each row is in, but not why another row would be, so "
+            "that parts need a model. Fit a surrogate to some rows, and give that: "
+            "wc.Surrogate().fit(X, labels)."
+        )
+    if found.is_deep:
+        raise UnsupportedModelError(
+            f"{where}: rows must be explained by columns; a deep clustering explains what its encoder takes. "
+            "Use wc.explain for some of it at a time."
+        )
+    return found
+
+
+def _as_table(part: Any) -> Any:
+    """A batch of Arrow as a table of the same memory; all else as it is."""
+    if type(part).__module__.startswith("pyarrow") and type(part).__name__ == "RecordBatch":
+        import pyarrow as pa
+
+        return pa.Table.from_batches([part])
+    return part if hasattr(part, "shape") else np.asarray(part)
+
+
+def _spread(found: Answer, valid: NDArray[np.bool_]) -> Answer:
+    """The answer for all rows of a part, of one for those that are valid."""
+
+    def at_valid(values: NDArray[Any], fill: float) -> NDArray[Any]:
+        spread = np.full((len(valid), *values.shape[1:]), fill, values.dtype)
+        spread[valid] = values
+        return spread
+
+    return Answer(
+        at_valid(found.cluster, 0),
+        at_valid(found.competitor, 0),
+        at_valid(found.evidence, np.nan),
+        at_valid(found.relevance, np.nan),
+        valid,
+        found.table,
+    )
+
+
+def _lists(relevance: NDArray[Any], dtype: Any, off: NDArray[np.bool_] | None) -> Any:
+    """(n, d) numbers as a column of lists."""
+    import pyarrow as pa
+
+    n, d = relevance.shape
+    values = pa.array(np.ascontiguousarray(relevance, dtype).reshape(-1))
+    starts = pa.array(np.arange(n + 1, dtype=np.int32) * d)
+    mask = None if off is None else pa.array(off)
+    return pa.ListArray.from_arrays(starts, values, mask=mask)
+
+
+def _strongest(answer: Answer, names: list[str], top: int, dtype: Any) -> list[tuple[str, NDArray[Any]]]:
+    """The columns of the strongest features: names, relevance and values, as objects where these are text."""
+    order = strongest(np.nan_to_num(answer.relevance), top)
+    relevance = np.take_along_axis(answer.relevance, order, axis=1).astype(dtype, copy=False)
+    feature = np.array(names)[order]
+    value = _values(answer, order)
+    return [
+        (f"{what}_{rank + 1}", values[:, rank])
+        for rank in range(order.shape[1])
+        for what, values in (("feature", feature), ("relevance", relevance), ("value", value))
+    ]
+
+
+def _values(answer: Answer, order: Codes) -> NDArray[Any]:
+    """What the rows have in these columns, (n, k): numbers, or text if any column holds other things."""
+    if answer.table is None:
+        return np.full(order.shape, np.nan)
+    chosen = order if answer.valid is None else order[answer.valid]
+    picked = answer.table.pick(chosen)
+    if picked.dtype == object:
+        picked = np.vectorize(shown, otypes=[str])(picked)
+    if answer.valid is None:
+        return picked
+    value = np.zeros(order.shape, picked.dtype)
+    value[answer.valid] = picked
+    return value
