@@ -87,6 +87,7 @@ LAYERS = [
         "engines.stages",
     },
     {"engines.aggregates", "engines.anndata"},
+    {"engines.run"},
     {"engines.dataset"},
     {"report.packing", "report.sampling", "report.drawing", "report.page"},
     {"report.contents"},
