@@ -692,8 +692,8 @@ def test_data_that_are_not_there(tmp_path: Path) -> None:
         "explain_dataset: data must be files of the kind .parq"
     )
     assert refusal(MODEL, frame(), out) == (
-        "explain_dataset: data must be a file, a folder, a pattern such as 'in/*.parquet', a list of these, or "
-        "a pyarrow Dataset; got DataFrame."
+        "explain_dataset: data must be a file, a folder, a pattern such as 'in/*.parquet', a list of these, "
+        "or a pyarrow Dataset; got DataFrame."
     )
 
 

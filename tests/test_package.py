@@ -106,6 +106,7 @@ LAYERS = [
     {"cli.clustering"},
     {"cli.writing", "cli.telling"},
     {"cli.evaluate", "cli.models", "cli.report", "cli.row", "cli.compare"},
+    {"cli.folder"},
     {"cli.explain"},
     {"cli.commands"},
     {"cli"},

@@ -22,7 +22,7 @@ import numpy as np
 from whycluster.engines.aggregates import QUANTILES, Aggregate
 from whycluster.engines.ledger import Ledger
 from whycluster.engines.parts import Answer, Asked
-from whycluster.engines.sources import Part
+from whycluster.engines.sources import Part, PartError, reading
 from whycluster.engines.stages import ahead
 from whycluster.errors import InvalidInputError, WhyClusterError
 from whycluster.frames import as_column, build_frame
@@ -107,7 +107,7 @@ class Run:
         self.ids = _as_names(ids, "id_columns")
         for part in self.parts:
             with self._excusing(part):
-                with _reading():
+                with reading():
                     schema, self._counts[part.name] = part.schema(), part.n_rows()
                 self.columns = self.columns or self._choose(columns, schema)
                 self._check_schema(schema)
@@ -146,9 +146,9 @@ class Run:
     def _check_schema(self, schema: Any) -> None:
         for name in [*self.columns, *self.ids]:
             if schema.get_field_index(name) < 0:
-                raise _PartError(f"there must be a column {name!r}; there are {schema.names[:8]}")
+                raise PartError(f"there must be a column {name!r}; there are {schema.names[:8]}")
             if name in self.columns and not self.as_text and not _is_number(schema.field(name).type):
-                raise _PartError(
+                raise PartError(
                     f"column {name!r} must hold numbers, as in the other parts; it is of type "
                     f"{schema.field(name).type}"
                 )
@@ -344,12 +344,12 @@ class Run:
         """Note that a part cannot be read, and go on."""
         try:
             yield
-        except _PartError as error:
+        except PartError as error:
             self.failed[part.name] = str(error)
 
     def _read(self, part: Part, columns: list[str]) -> Iterator[Any]:
         """The batches of a part."""
-        with _reading():
+        with reading():
             yield from part.batches(columns, self.batch_rows)
 
     def _explained(self, part: Part, work: Callable[[Any], Found], batch: Any) -> Found:
@@ -431,21 +431,8 @@ class Run:
             pq.write_table(table, path)
 
 
-class _PartError(Exception):
-    """A part that cannot be read, or does not fit; the others can be explained."""
-
-
 class _StoppedError(Exception):
     """Another part went wrong."""
-
-
-@contextmanager
-def _reading() -> Iterator[None]:
-    """What goes wrong meanwhile is the fault of the part."""
-    try:
-        yield
-    except (OSError, ValueError, KeyError) as error:  # those of pyarrow are all of these
-        raise _PartError(f"it cannot be read ({_one_line(error)})") from error
 
 
 def _raise(error: BaseException | None) -> None:
@@ -530,10 +517,6 @@ def _told_quantiles(aggregate: Aggregate, summary: Summary) -> dict[Any, Any]:
 def _told(failed: dict[str, str]) -> str:
     shown = [f"{name!r}: {why}" for name, why in list(failed.items())[:5]]
     return "; ".join(shown) + f"; and {len(failed) - 5} more" * (len(failed) > 5) + "."
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300].rstrip(".")
 
 
 def _as_names(given: Any, name: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,25 @@ class Fragment(Part):
             batch_readahead=1,
             fragment_readahead=1,
         )
+
+
+class PartError(Exception):
+    """A part that cannot be read, or does not fit; others may."""
+
+
+@contextmanager
+def reading(excused: bool = False) -> Iterator[None]:
+    """What goes wrong meanwhile is the fault of the part; if that is excused, it just ends there."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError) as error:  # those of pyarrow are all of these
+        if not excused:
+            raise PartError(f"it cannot be read ({one_line(error)})") from error
+
+
+def one_line(error: BaseException) -> str:
+    """What an error says, in a line of readable length."""
+    return " ".join(str(error).split())[:300].rstrip(".")
 
 
 def find_parts(data: Any, where: str) -> list[Part]:
