@@ -86,7 +86,10 @@ def test_a_saved_network_explains_a_folder_or_a_file_into_a_folder(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ((), "--out must say which folder the results of {folder} go to."),
+        (
+            (),
+            "{folder}: is a folder or a pattern; give a file, or with --out the folder that the ",
+        ),
         (
             ("--labels", "kind", "--out", "{out}"),
             "--labels is for one table; {folder} stands for several files.",

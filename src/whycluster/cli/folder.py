@@ -46,7 +46,10 @@ def explain_folder(
         if options[name] not in (None, (), "utf-8"):
             raise InvalidInputError(f"--{name} is for one table; {options['file']} stands for several files.")
     if out is None:
-        raise InvalidInputError(f"--out must say which folder the results of {options['file']} go to.")
+        raise InvalidInputError(
+            f"{options['file']}: is a folder or a pattern; give a file, or with --out the folder that the "
+            "results go to."
+        )
     progress.shown = not quiet
     parts = find_parts(str(options["file"]), "explain")
     if model is not None:
