@@ -15,6 +15,10 @@ from whycluster.errors import InvalidInputError
 # square keeps ten digits of every difference.
 _FAR_APART = 1e6
 
+# With few clusters, what follows a matrix product costs as much as the product, unless its rows are still in
+# the cache: half the time for 8 clusters. With many, a product is better done as a whole.
+_PART_BYTES = 1 << 18
+
 # Up to this ratio of offset to spread, expanding the square costs at most four of sixteen digits.
 HARMLESS_OFFSET = 64.0
 
@@ -108,10 +112,14 @@ class SquaredEnergy(AdditiveEnergy):
         if not self._expanded:
             super().combine(x, weights, out, scratch)
             return
-        np.matmul(weights, self.slopes, out=scratch)
-        scratch *= x
-        np.matmul(weights, self._squares, out=out)
-        out += scratch
+        size = max(1, _PART_BYTES // (8 * self.n_features)) if self.n_clusters <= self.n_features else len(x)
+        for start in range(0, len(x), size):
+            rows = slice(start, start + size)
+            part, bent = out[rows], scratch[: len(x[rows])]  # the same few rows of scratch, to stay in the cache
+            np.matmul(weights[rows], self.slopes, out=bent)
+            bent *= x[rows]
+            np.matmul(weights[rows], self._squares, out=part)
+            part += bent
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:  # noqa: ARG002  # x cancels
         """-2 sum_k a_k mu_k, whether squares are expanded or not: x cancels, and no square is computed."""
