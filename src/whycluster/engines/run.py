@@ -105,6 +105,7 @@ class Run:
     def look(self, columns: Any, ids: Any, batch_rows: int | str) -> None:
         """Choose the columns by the first part that can be read, and find the parts that do not fit them."""
         self.ids = _as_names(ids, "id_columns")
+        self._check_results()
         for part in self.parts:
             with self._excusing(part):
                 with reading():
@@ -116,6 +117,17 @@ class Run:
         width = len(self.columns) + self.asked.network.n_clusters
         size = max(_FEWEST_ROWS, _BATCH_VALUES // width)
         self.batch_rows = size if batch_rows == "auto" else int(batch_rows)
+
+    def _check_results(self) -> None:
+        """Raise if two parts would become one file."""
+        seen = {SUMMARY: "the summary"}
+        for part in self.parts:
+            other = seen.setdefault(_result(part), part.name)
+            if other != part.name:
+                raise InvalidInputError(
+                    f"{WHERE}: each part must become a file of its own; {part.name!r} and {other!r} would "
+                    f"both be {_result(part)!r}. Rename one of them."
+                )
 
     def _choose(self, columns: Any, schema: Any) -> list[str]:
         """The columns that are explained."""

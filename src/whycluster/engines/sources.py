@@ -31,10 +31,11 @@ class Part:
 
     @property
     def identity(self) -> list[int]:
-        """What changes when the file does: its size, and when it was written."""
-        if self.path is None:
+        """What changes when the file does: its size, and when it was written; of no file, nothing."""
+        try:
+            facts = os.stat(self.path or "")
+        except OSError:  # reading it says so
             return []
-        facts = os.stat(self.path)
         return [facts.st_size, facts.st_mtime_ns]
 
     def schema(self) -> Any:
