@@ -115,7 +115,8 @@ class SquaredEnergy(AdditiveEnergy):
         size = max(1, _PART_BYTES // (8 * self.n_features)) if self.n_clusters <= self.n_features else len(x)
         for start in range(0, len(x), size):
             rows = slice(start, start + size)
-            part, bent = out[rows], scratch[: len(x[rows])]  # the same few rows of scratch, to stay in the cache
+            part = out[rows]
+            bent = scratch[: len(part)]  # the same few rows each time, so that they stay in the cache
             np.matmul(weights[rows], self.slopes, out=bent)
             bent *= x[rows]
             np.matmul(weights[rows], self._squares, out=part)
