@@ -108,15 +108,20 @@ class Attribution:
 
     def can_hold(self, n_clusters: int) -> bool:
         """Whether the rows of relevance, until they are known, have room for the rows of h."""
-        whole = self.relevance.dtype == np.float64 and self.relevance.flags.c_contiguous
-        return whole and n_clusters <= self.relevance.shape[1]
+        room = 8 * n_clusters <= self.relevance.itemsize * self.relevance.shape[1]
+        return bool(room and self.relevance.flags.c_contiguous)
 
     def held(self, start: int, stop: int, n_clusters: int) -> Floats:
         """The rows start..stop of h, (b, K), lying where their relevance will be written.
 
-        This spares computing h twice, once for beta and once for the relevance, and takes no memory.
+        This spares computing h twice, once for beta and once for the relevance, and takes no memory. It is of
+        float64 in the room of float32, too: a block that begins between two of these leaves out a number.
         """
-        return blocks.per_cluster(self.relevance[start:stop].reshape(-1), stop - start, n_clusters)
+        room = self.relevance[start:stop].reshape(-1)
+        if room.dtype != np.float64:
+            between = room.ctypes.data // room.itemsize % 2
+            room = room[between : between + (len(room) - between) // 2 * 2].view(np.float64)
+        return blocks.per_cluster(room, stop - start, n_clusters)
 
 
 def to_finite_array(table: Table) -> Floats:
@@ -261,6 +266,8 @@ def attribute(
         if held:
             x, h = _read(energy, table, space, start, stop), result.held(start, stop, energy.n_clusters)
             standing = result.kept(start, stop)
+            if rounded:
+                standing = standing._replace(evidence=h[np.arange(n_rows), standing.competitor])
         else:
             h = space.h[:n_rows]
             x = _energies(energy, table, space, start, stop, h)
