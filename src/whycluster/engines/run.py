@@ -275,16 +275,17 @@ class Run:
 
         n_invalid, schema = 0, self._schema(part)
         repeating = [entry.name for entry in schema if not _is_float(entry.type)]
+        told = [name for name in schema.names if name not in self.columns]  # nobody looks for a relevance
         tables = ((self._tabulate(batch, answer), answer.n_invalid) for batch, answer in answers)
         with (
             self.ledger.writing(_result(part)) as path,
-            pq.ParquetWriter(path, schema, use_dictionary=repeating) as writer,
+            pq.ParquetWriter(path, schema, use_dictionary=repeating, write_statistics=told) as writer,
         ):
             for table, n in ahead(tables):
                 writer.write_table(table)
                 n_invalid += n
-            told = {"run": run, "invalid": n_invalid}
-            writer.add_key_value_metadata({_KEY: json.dumps(told).encode()})
+            facts = {"run": run, "invalid": n_invalid}
+            writer.add_key_value_metadata({_KEY: json.dumps(facts).encode()})
 
     def _tabulate(self, batch: Any, answer: Answer) -> Any:
         """The results of a batch, behind the columns that name its rows."""
