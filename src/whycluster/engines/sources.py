@@ -12,7 +12,8 @@ from typing import Any
 
 from whycluster.errors import InvalidInputError, MissingDependencyError
 
-KINDS = (".parquet", ".pq", ".csv", ".tsv")
+PARQUET = (".parquet", ".pq")
+KINDS = (*PARQUET, ".csv", ".tsv")
 _PATTERN = set("*?[")
 
 
@@ -197,7 +198,7 @@ def _of_file(path: Path, name: str, where: str) -> Part:
             f"{where}: data must be files of the kind {', '.join(KINDS)}; got {str(path)!r}. Other "
             "formats can be given as a pyarrow Dataset."
         )
-    return ParquetPart(name, path) if kind in (".parquet", ".pq") else TextPart(name, path)
+    return ParquetPart(name, path) if kind in PARQUET else TextPart(name, path)
 
 
 def _fragments(dataset: Any, where: str) -> list[Part]:
