@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from whycluster.errors import InvalidInputError
-from whycluster.files import write_text
+from whycluster.files import parse_json, write_text
 
 FORMAT = 1
 _FACTS, _LOCK, _TEMPORARY = "_whycluster.json", "_whycluster.lock", "_temporary"
@@ -96,9 +96,9 @@ class Ledger:
         if not path.exists():
             return {}
         try:
-            facts = json.loads(path.read_text("utf-8"))
+            facts = parse_json(path.read_text("utf-8"))
             whole = facts["format"] == FORMAT and all(k in facts for k in ("asked", "parts", "known"))
-        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        except (OSError, ValueError, TypeError, KeyError):
             whole = False
         if not whole:
             raise InvalidInputError(

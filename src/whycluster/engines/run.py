@@ -25,6 +25,7 @@ from whycluster.engines.parts import Answer, Asked
 from whycluster.engines.sources import Part, PartError, reading
 from whycluster.engines.stages import ahead
 from whycluster.errors import InvalidInputError, WhyClusterError
+from whycluster.files import parse_json
 from whycluster.frames import as_column, build_frame
 from whycluster.passes import Population
 from whycluster.progress import Progress
@@ -467,7 +468,7 @@ def _footer(path: Path) -> tuple[int, dict[str, Any]] | None:
 
     try:
         facts = pq.read_metadata(path)
-        told = json.loads(facts.metadata[_KEY])
+        told = parse_json(facts.metadata[_KEY].decode())
         return int(facts.num_rows), {"run": told["run"], "invalid": int(told["invalid"])}
     except (OSError, ValueError, KeyError, TypeError):
         return None
