@@ -18,7 +18,7 @@ from whycluster.table import column_names, text_columns
 
 # Packages that have a module in adapters/, under the first part of their name. The rest of ClustPy needs no
 # torch, and no adapter.
-_ADAPTERS = ("clustpy.deep", "faiss", "kmedoids", "kmodes", "sklearn", "whycluster")
+_ADAPTERS = ("clustpy.deep", "dask_ml", "faiss", "kmedoids", "kmodes", "sklearn", "whycluster")
 
 SUPPORTED = (
     "whycluster.KernelKMeans, Surrogate",
@@ -28,6 +28,7 @@ SUPPORTED = (
     "faiss.Kmeans",
     "kmedoids.KMedoids",
     "kmodes.kmodes.KModes, kmodes.kprototypes.KPrototypes",
+    "dask_ml.cluster.KMeans; dask_ml.wrappers.ParallelPostFit of one of these",
     "clustpy.deep.DEC, IDEC, DCN, DKM, AEC",
     "any fitted model with cluster_centers_ that predicts the nearest of them (checked on your data)",
     "an array of centroids, one row each",
