@@ -30,6 +30,7 @@ bench: $(TEST)/installed
 	$(TEST)/bin/python -m benchmarks.startup
 	$(TEST)/bin/python -m benchmarks.report
 	$(TEST)/bin/python -m benchmarks.command
+	$(TEST)/bin/python -m benchmarks.files
 	$(TEST)/bin/python -m benchmarks.lrp --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.text
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[bench]'
@@ -55,7 +56,7 @@ $(DEMO)/installed: pyproject.toml $(shell find src -name '*.py')
 $(TEST)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(TEST)
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt torch
-	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[categories,cli,deep,faiss,medoids,shap,tabular,test]'
+	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[categories,cli,deep,faiss,files,medoids,shap,tabular,test]'
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt --no-deps axe-playwright-python clustpy torchvision
 	touch $@
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from whycluster import passes
 from whycluster.arrays import Codes, is_dask, is_sparse
-from whycluster.engines.parts import Asked, plain_labels
+from whycluster.engines.parts import Asked
 from whycluster.errors import InvalidInputError, MissingDependencyError, WhyClusterError
 from whycluster.explanation import Explanation
 from whycluster.fidelity import Fidelity
@@ -565,7 +565,9 @@ def _frame(blocks: list[Explained], parts: Partitions) -> Any:
     import pandas as pd
 
     (found,), names = blocks, parts.feature_names
-    labels = plain_labels(parts.asked.labels)
+    labels = parts.asked.labels
+    if labels.dtype == object:  # a column of each partition must be of one kind
+        labels = labels.astype(str)
     claimed = {
         "cluster": labels[found.cluster],
         "competitor": labels[found.competitor],
