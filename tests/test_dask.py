@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from threading import Lock
 from typing import Any
@@ -231,26 +232,54 @@ def test_compute_gives_an_explanation_in_memory(kind: str, rows: Array, model: A
     assert (computed.assigned == expected.assigned).all()
 
 
-def test_the_parts_add_up_by_cluster(rows: Array, model: Any) -> None:
-    lazy: Any = wc.explain(model, framed(rows))
-    means = lazy.to_frame().groupby("cluster")[NAMES].mean().compute().sort_index()
-    assert means.to_numpy() == pytest.approx(wc.explain(model, rows).summary().relevance, rel=1e-9)
+@pytest.mark.parametrize("kind", COLLECTIONS)
+def test_the_summary_is_reduced_lazily(kind: str, rows: Array, model: Any) -> None:
+    X = COLLECTIONS[kind](rows)
+    lazy: Any = wc.explain(model, X)
+    expected = wc.explain(model, X.compute()).summary()
+    found = lazy.summary().compute()
+    assert str(found) == str(expected)
+    assert found.relevance == pytest.approx(expected.relevance, rel=1e-9)
+    assert (found.size == expected.size).all()
+
+
+def test_a_summary_needs_rows_in_their_own_clusters(rows: Array, model: Any) -> None:
+    lazy: Any = wc.explain(model, framed(rows), target=1)
+    with pytest.raises(wc.InvalidInputError) as error:
+        lazy.summary()
+    assert str(error.value) == (
+        "summary: rows must be explained for their own clusters, against all others. Explain without target "
+        "and against."
+    )
 
 
 class Loads:
-    """Counts how often a partition was made, and how often one was explained."""
+    """Counts how often a partition was made, how many are there at a time, and how many were explained."""
 
     def __init__(self) -> None:
-        self.lock, self.loaded, self.explained = Lock(), 0, 0
+        self.lock = Lock()
+        self.start()
+
+    def start(self) -> None:
+        self.loaded = self.there = self.most = self.explained = 0
+
+    def note(self, rows: Array) -> Array:
+        with self.lock:
+            self.loaded += 1
+            self.there += 1
+            self.most = max(self.most, self.there)
+        weakref.finalize(rows, self.forget)
+        return rows
+
+    def forget(self) -> None:
+        self.there -= 1  # wherever that happens: no place to wait for a lock
 
 
 LOADS = Loads()
 
 
 def load(number: int) -> Array:
-    with LOADS.lock:
-        LOADS.loaded += 1
-    return np.random.default_rng(number).normal(size=(20, 4))
+    return LOADS.note(np.random.default_rng(number).normal(size=(20, 4)))
 
 
 def load_frame(number: int) -> Any:
@@ -286,7 +315,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
         return explain(self, part, number)
 
     monkeypatch.setattr(Partitions, "explain", counted)
-    LOADS.loaded = LOADS.explained = 0
+    LOADS.start()
     return LOADS
 
 
@@ -316,18 +345,32 @@ def test_a_partition_is_explained_once_and_read_once_for_each_step(
         lambda: dask.compute(lazy.relevance, lazy.cluster, lazy.competitor, lazy.evidence, lazy.beta),
         lambda: lazy.to_frame().compute(),
         lazy.compute,
+        lambda: lazy.summary().compute(),
     ):
-        loads.loaded = loads.explained = 0
+        loads.start()
         wanted()
         assert (loads.explained, loads.loaded) == (40, 80)
-    loads.loaded = 0
+    loads.start()
     wc.explain(model, X, beta=0.5).relevance.compute()  # type: ignore[attr-defined]  # nothing to measure
     assert loads.loaded == 40
 
 
+@pytest.mark.parametrize("kind", LOADED)
+def test_no_partition_is_kept_until_all_are_measured(kind: str, loads: Loads, model: Any) -> None:
+    lazy: Any = wc.explain(model, LOADED[kind]())
+    loads.start()
+    with dask.config.set(num_workers=2):
+        lazy.relevance.sum().compute()
+        assert loads.loaded == 80
+        assert loads.most <= 10
+        loads.start()
+        lazy.to_frame().sum().compute()
+        assert loads.most <= 10
+
+
 def test_data_that_are_kept_are_not_read_again(loads: Loads, model: Any) -> None:
     X = LOADED["blocks"]().persist()
-    loads.loaded = 0
+    loads.start()
     wc.explain(model, X).compute()  # type: ignore[attr-defined]
     assert loads.loaded == 0
 

@@ -317,6 +317,7 @@ def test_every_parameter_is_documented(function: Any) -> None:
         ("docs/report.md", 2),
         ("docs/saving.md", 2),
         ("docs/files.md", 2),
+        ("docs/dask.md", 3),
     ],
 )
 def test_the_code_in_the_pages_runs(

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from whycluster import passes
 from whycluster.arrays import Codes, is_dask, is_sparse
-from whycluster.engines.parts import Asked
+from whycluster.engines.aggregates import Aggregate
+from whycluster.engines.parts import Answer, Asked
 from whycluster.errors import InvalidInputError, MissingDependencyError, WhyClusterError
 from whycluster.explanation import Explanation
 from whycluster.fidelity import Fidelity
@@ -29,9 +30,10 @@ from whycluster.network import Network
 from whycluster.neuralization import neuralize
 from whycluster.passes import Attribution, Population
 from whycluster.propagate import DEFAULT_RULE
+from whycluster.summary import Summary
 from whycluster.table import Table, open_table
 
-_TOGETHER = 16  # populations that one task adds up
+_TOGETHER = 16  # results of partitions that one task adds up
 
 Result = TypeVar("Result")
 
@@ -272,25 +274,32 @@ class LazyExplanation:
             return tuple([None] * (self._blocks.numblocks[0] + 1))
         return (*(min(start, n_rows - 1) for start in starts), n_rows - 1)
 
+    def summary(self) -> Any:
+        """What makes each cluster, lazily: a `dask.delayed` that computes to a `Summary`.
+
+        It is that of `Explanation.summary`; of columns that hold no numbers it has the relevance only.
+        """
+        if self._asked.options["target"] is not None or self._asked.options["against"] is not None:
+            raise InvalidInputError(
+                "summary: rows must be explained for their own clusters, against all others. Explain without "
+                "target and against."
+            )
+        total = _in_a_tree(_merge, self._with_data(_aggregate))
+        return _delayed(_summarize, total, self._known)
+
+    def _with_data(self, function: Callable[..., Any]) -> list[Any]:
+        """What a function makes of each partition, explained and as it is, which is read once for both."""
+        import dask.array as da
+
+        both = (self._explained, "ij", self._blocks, "ij")
+        options = {"dtype": object, "meta": np.empty(0, object), "concatenate": False}
+        return _one_by_one(da.blockwise(function, "i", *both, parts=self._known, **options))
+
     def compute(self, **options: Any) -> Explanation:
         """All of it in memory, with the data; ``options`` are those of `dask.compute`."""
         import dask
-        import dask.array as da
 
-        # In one graph, whose tasks read a partition once for the explanation and for the data.
-        kept = da.blockwise(
-            _keep,
-            "i",
-            self._explained,
-            "ij",
-            self._blocks,
-            "ij",
-            parts=self._known,
-            dtype=object,
-            meta=np.empty(0, object),
-            concatenate=False,
-        )
-        (found,) = dask.compute(kept.to_delayed().ravel().tolist(), **options)
+        (found,) = dask.compute(self._with_data(_keep), **options)
         explained, data, beta = zip(*found, strict=True)
         network = self._asked.network
         table = network.open(_join(data), self._asked.where, feature_names=self._asked.feature_names)
@@ -470,10 +479,20 @@ def _measured(X: Any, parts: Partitions) -> Any:
     `to_delayed` settles which tasks are joined before those that explain are there to share any of them.
     """
     blocks = _each(_measure, _blocks(X, "measure"), object, parts=_shared(parts))
-    found = blocks.to_delayed().ravel().tolist()
+    return _in_a_tree(_add_up, _one_by_one(blocks))
+
+
+def _one_by_one(blocks: Any) -> list[Any]:
+    """The blocks of a Dask array, (n,) or (n, d), each as a `dask.delayed`."""
+    found: list[Any] = blocks.to_delayed().ravel().tolist()
+    return found
+
+
+def _in_a_tree(function: Callable[[list[Any]], Any], found: list[Any]) -> Any:
+    """What a function that adds some of them up makes of all."""
     while len(found) > 1:
         groups = [found[i : i + _TOGETHER] for i in range(0, len(found), _TOGETHER)]
-        found = [_delayed(_add_up, group) for group in groups]
+        found = [_delayed(function, group) for group in groups]
     return found[0]
 
 
@@ -544,6 +563,28 @@ def _keep(
 ) -> tuple[Explained, Any, float | None]:
     """All that is to be known of a partition, in memory."""
     return explained[0], parts.checked(blocks[0]), parts.asked.beta
+
+
+def _aggregate(explained: list[Explained], blocks: list[Any], parts: Partitions) -> Aggregate:
+    asked, (found,) = parts.asked, explained
+    aggregate = Aggregate.empty(len(asked.labels), len(parts.feature_names), most=1)
+    if len(found.evidence):
+        table = asked.network.open(parts.checked(blocks[0]), asked.where, feature_names=asked.feature_names)
+        answer = Answer(*found[:4], [str(name) for name in parts.feature_names], None, table)
+        aggregate.add(answer, np.random.default_rng(0))  # which draws what is not used here
+    return aggregate
+
+
+def _merge(aggregates: list[Aggregate]) -> Aggregate:
+    n_clusters, n_features = aggregates[0].relevance.shape
+    total = Aggregate.empty(n_clusters, n_features, most=1)
+    for aggregate in aggregates:
+        total.merge(aggregate)
+    return total
+
+
+def _summarize(total: Aggregate, parts: Partitions) -> Summary:
+    return total.summary(parts.asked.labels, [str(name) for name in parts.feature_names])
 
 
 def _take(blocks: list[Explained], field: str) -> NDArray[Any]:
