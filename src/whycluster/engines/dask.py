@@ -9,9 +9,10 @@ it until the last row has been measured, and so all of the data at a time. See `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections import UserDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
 
@@ -154,6 +155,17 @@ def _holds_numbers(dtype: Any) -> bool:
     return bool(is_numeric_dtype(dtype))
 
 
+class _Named(UserDict[Any, Any]):
+    """A graph that Dask can tell from others by its name, rather than by a look at each of its tasks."""
+
+    def __init__(self, graph: Mapping[Any, Any], name: str) -> None:
+        super().__init__(graph)
+        self.name = name
+
+    def __dask_tokenize__(self) -> str:
+        return self.name
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class LazyExplanation:
     """Why each row of a Dask collection is in its cluster; nothing is computed until it is asked for.
@@ -263,7 +275,7 @@ class LazyExplanation:
         meta = _frame([Explained(codes, codes, numbers.sum(axis=1), numbers, index)], self._parts)
         keys = framed.__dask_keys__()
         graph = framed.__dask_optimize__(framed.__dask_graph__(), keys)
-        return dd.from_graph(dict(graph), meta, self._divisions, keys, "explain")
+        return dd.from_graph(_Named(graph, framed.name), meta, self._divisions, keys, "explain")
 
     @property
     def _divisions(self) -> tuple[Any, ...]:
@@ -287,19 +299,20 @@ class LazyExplanation:
         total = _in_a_tree(_merge, self._with_data(_aggregate))
         return _delayed(_summarize, total, self._known)
 
-    def _with_data(self, function: Callable[..., Any]) -> list[Any]:
+    def _with_data(self, function: Callable[..., Any]) -> Any:
         """What a function makes of each partition, explained and as it is, which is read once for both."""
         import dask.array as da
 
         both = (self._explained, "ij", self._blocks, "ij")
         options = {"dtype": object, "meta": np.empty(0, object), "concatenate": False}
-        return _one_by_one(da.blockwise(function, "i", *both, parts=self._known, **options))
+        return da.blockwise(function, "i", *both, parts=self._known, **options)
 
     def compute(self, **options: Any) -> Explanation:
         """All of it in memory, with the data; ``options`` are those of `dask.compute`."""
         import dask
 
-        (found,) = dask.compute(self._with_data(_keep), **options)
+        parts = self._with_data(_keep).to_delayed()
+        (found,) = dask.compute(parts.tolist(), **options)
         explained, data, beta = zip(*found, strict=True)
         network = self._asked.network
         table = network.open(_join(data), self._asked.where, feature_names=self._asked.feature_names)
@@ -476,24 +489,27 @@ def _measured_on(background: Any, parts: Partitions) -> Any:
 def _measured(X: Any, parts: Partitions) -> Any:
     """The population of all partitions, lazily: each is measured, and what comes is added up in a tree.
 
-    `to_delayed` settles which tasks are joined before those that explain are there to share any of them.
+    What is turned into a `dask.delayed` has its tasks joined, before others are there to share any of them.
     """
     blocks = _each(_measure, _blocks(X, "measure"), object, parts=_shared(parts))
-    return _in_a_tree(_add_up, _one_by_one(blocks))
+    return _in_a_tree(_add_up, blocks)
 
 
-def _one_by_one(blocks: Any) -> list[Any]:
-    """The blocks of a Dask array, (n,) or (n, d), each as a `dask.delayed`."""
-    found: list[Any] = blocks.to_delayed().ravel().tolist()
-    return found
+def _in_a_tree(function: Callable[[list[Any]], Any], blocks: Any) -> Any:
+    """What a function that adds some blocks up makes of all of them, as a `dask.delayed`."""
+    import dask.array as da
 
-
-def _in_a_tree(function: Callable[[list[Any]], Any], found: list[Any]) -> Any:
-    """What a function that adds some of them up makes of all."""
-    while len(found) > 1:
-        groups = [found[i : i + _TOGETHER] for i in range(0, len(found), _TOGETHER)]
-        found = [_delayed(function, group) for group in groups]
-    return found[0]
+    total = da.reduction(
+        blocks,
+        chunk=_as_it_is,
+        aggregate=partial(_reduce, function),
+        axis=tuple(range(blocks.ndim)),
+        split_every=dict.fromkeys(range(blocks.ndim), _TOGETHER),
+        concatenate=False,
+        dtype=object,
+        meta=np.empty((), object),
+    )
+    return total.to_delayed().item()
 
 
 def _shared(parts: Partitions) -> Any:
@@ -528,6 +544,16 @@ def _by_rows(function: Callable[..., Any], blocks: Any, dtype: Any, **options: A
 
 def _same(part: Any, step: str) -> Any:  # noqa: ARG001  # it makes the task another one
     return part
+
+
+def _as_it_is(block: Any, axis: Any, keepdims: bool) -> Any:  # noqa: ARG001  # a reduction gives these
+    return block
+
+
+def _reduce(function: Callable[[list[Any]], Any], blocks: list[Any], axis: Any, keepdims: bool) -> Any:  # noqa: ARG001
+    from dask.core import flatten
+
+    return function(list(flatten(blocks)))
 
 
 def _measure(block: Any, parts: Partitions, block_id: tuple[int, ...]) -> Population:
