@@ -447,6 +447,13 @@ def test_estimators_that_dask_ml_predicts_with(wine: Array) -> None:
     assert (wc.neuralize(model).assign(wine) == model.predict(wine)).all()
 
 
+def test_centroids_and_labels_may_be_lazy(rows: Array, model: Any) -> None:
+    centroids, labels = (da.from_array(values) for values in (model.cluster_centers_, model.labels_))
+    assert (wc.explain(centroids, rows).cluster == model.labels_).all()
+    assert (wc.explain(labels, rows).cluster == model.labels_).all()
+    assert_same(wc.explain(centroids, da.from_array(rows, chunks=(70, 4))), wc.explain(model, rows))  # type: ignore[arg-type]
+
+
 class OwnKMeans(DaskKMeans):  # type: ignore[misc]  # without types
     """Someone's subclass."""
 

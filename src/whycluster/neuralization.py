@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from whycluster.arrays import is_dask
 from whycluster.errors import InvalidInputError, UnsupportedModelError
 from whycluster.labels import BY_LABELS
 from whycluster.nearest_centroid import nearest_centroid
@@ -140,6 +141,8 @@ def first_look(model: Any, metric: str | None = None) -> Network | OnlyLabels | 
         return model
     if hasattr(model, "detach") and hasattr(model, "cpu"):  # a tensor of torch
         model = model.detach().cpu().numpy()
+    if is_dask(model):  # centroids or labels, which are no model before they are there
+        model = model.compute()
     for cls in type(model).__mro__:
         for package in _ADAPTERS:
             if f"{cls.__module__}.".startswith(f"{package}."):
