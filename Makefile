@@ -40,6 +40,7 @@ bench: $(TEST)/installed
 	$(TEST)/bin/python -m benchmarks.beta --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.varying
 	$(TEST)/bin/python -m benchmarks.runtime
+	$(TEST)/bin/python -m benchmarks.compiled
 	$(TEST)/bin/python -m benchmarks.segments --data $(DATA)
 
 bench-zennit: $(ZENNIT)/installed

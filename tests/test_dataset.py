@@ -188,6 +188,46 @@ def test_float32_stays_so_and_columns_can_be_said(tmp_path: Path) -> None:
     np.testing.assert_allclose(read(turned)["z"].to_numpy(), results["z"].to_numpy(), rtol=1e-4, atol=1e-5)
 
 
+def test_columns_that_name_rows_may_be_of_any_kind(tmp_path: Path) -> None:
+    table = pa.Table.from_pandas(frame()[NAMES])
+    ids = {
+        "cluster": pa.array(np.arange(900)),
+        "when": pa.array(pd.date_range("2020-01-01", periods=900, freq="h", tz="Europe/Berlin")),
+        "kind": pa.array(["x", None, "z"] * 300).dictionary_encode(),
+        "raw": pa.array([bytes([i % 256]) for i in range(900)]),
+        "many": pa.array([[i, i + 1] for i in range(900)]),
+        "price": pa.array(range(900), pa.decimal128(9, 2)),
+    }
+    for name, column in ids.items():
+        table = table.append_column(name, column)
+    (tmp_path / "in").mkdir()
+    pq.write_table(table, tmp_path / "in" / "x.parquet", row_group_size=200)
+    found = wc.explain_dataset(MODEL, tmp_path / "in", tmp_path / "out", id_columns=list(ids), batch_rows=70)
+    results = read(found)
+    assert results.column_names == [*ids, "cluster_", "evidence", "competitor", *NAMES]
+    for name in ids:
+        assert results[name].to_pylist() == table[name].to_pylist()
+        assert results[name].type == table[name].type
+
+
+def test_two_parts_that_would_become_one_file_are_refused(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", sizes=[900])
+    pacsv.write_csv(pa.Table.from_pandas(frame()), folder / "part-0.csv")
+    (folder / "part-0.parquet").rename(folder / "part-0.csv.parquet")
+    assert refusal(MODEL, folder, tmp_path / "out") == (
+        "explain_dataset: each part must become a file of its own; 'part-0.csv.parquet' and 'part-0.csv' "
+        "would both be 'part-0.csv.parquet'. Rename one of them."
+    )
+
+
+def test_a_part_that_goes_away_is_named(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", sizes=[450, 450])
+    dataset = pads.dataset(folder)
+    (folder / "part-1.parquet").unlink()
+    assert "'part-1.parquet': it cannot be read" in refusal(MODEL, dataset, tmp_path / "out")
+    assert (tmp_path / "out" / "part-0.parquet").exists()
+
+
 def test_only_the_strongest_features(tmp_path: Path) -> None:
     found = wc.explain_dataset(MODEL, write(tmp_path / "in"), tmp_path / "out", top=2)
     table, top = read(found), WHOLE.top(2)

@@ -58,6 +58,8 @@ def plain(array: NDArray[Any]) -> NDArray[Any]:
 
 def turned(rows: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
     """Column by column, (d, n): some rows at a time, which stay in the cache, at a third of the time."""
+    if rows.T.flags.c_contiguous and rows.dtype == (dtype or rows.dtype):
+        return np.asarray(rows.T)  # they are already
     columns = np.empty(rows.shape[::-1], rows.dtype if dtype is None else dtype)
     for start in range(0, len(rows), _AT_A_TIME):
         columns[:, start : start + _AT_A_TIME] = rows[start : start + _AT_A_TIME].T

@@ -14,7 +14,7 @@ from whycluster.cli.screen import show
 from whycluster.cli.telling import LEGEND, facts_of, tell_notes, to_json
 from whycluster.engines.dataset import explain_dataset
 from whycluster.engines.run import DatasetExplanation
-from whycluster.engines.sources import Part, find_parts, reading
+from whycluster.engines.sources import PARQUET, Part, find_parts, reading
 from whycluster.errors import InvalidInputError
 from whycluster.network import Network
 
@@ -24,9 +24,10 @@ _OF_ONE_FILE = ("delimiter", "encoding", "missing", "sheet", "labels", "report")
 
 
 def is_folder(path: Path, out: Path | None) -> bool:
-    """Whether what is asked for is about folders: the data are one, a pattern, or the results are to be."""
-    pattern = any(sign in str(path) for sign in "*?") and not path.exists()
-    return path.is_dir() or pattern or (out is not None and (out.is_dir() or not out.suffix))
+    """Whether what is asked for is about folders: the data are one, a pattern, or of Parquet for one."""
+    pattern = any(sign in str(path) for sign in "*?[") and not path.exists()
+    folder = out is not None and not out.suffix and path.suffix.lower() in PARQUET
+    return path.is_dir() or pattern or folder
 
 
 def explain_folder(

@@ -23,7 +23,7 @@ from whycluster.network import Network
 from whycluster.neuralization import OnlyLabels, look_into
 from whycluster.passes import Population
 from whycluster.propagate import DEFAULT_RULE
-from whycluster.table import Table, column_names, open_table, shown
+from whycluster.table import FrameTable, Table, column_names, open_table, shown
 
 INVALID = ("error", "skip")
 LAYOUTS = ("columns", "array")
@@ -188,7 +188,8 @@ class Asked:
         return work(self._open(raw.take(np.flatnonzero(valid)).native)), valid
 
     def _open(self, part: Any) -> Table:
-        return self.network.open(part, self.where, feature_names=self.feature_names)
+        table = self.network.open(part, self.where, feature_names=self.feature_names)
+        return replace(table, by_columns=True) if isinstance(table, FrameTable) else table
 
     def to_arrow(
         self,

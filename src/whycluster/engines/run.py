@@ -105,6 +105,7 @@ class Run:
     def look(self, columns: Any, ids: Any, batch_rows: int | str) -> None:
         """Choose the columns by the first part that can be read, and find the parts that do not fit them."""
         self.ids = _as_names(ids, "id_columns")
+        self._check_results()
         for part in self.parts:
             with self._excusing(part):
                 with reading():
@@ -116,6 +117,17 @@ class Run:
         width = len(self.columns) + self.asked.network.n_clusters
         size = max(_FEWEST_ROWS, _BATCH_VALUES // width)
         self.batch_rows = size if batch_rows == "auto" else int(batch_rows)
+
+    def _check_results(self) -> None:
+        """Raise if two parts would become one file."""
+        seen = {SUMMARY: "the summary"}
+        for part in self.parts:
+            other = seen.setdefault(_result(part), part.name)
+            if other != part.name:
+                raise InvalidInputError(
+                    f"{WHERE}: each part must become a file of its own; {part.name!r} and {other!r} would "
+                    f"both be {_result(part)!r}. Rename one of them."
+                )
 
     def _choose(self, columns: Any, schema: Any) -> list[str]:
         """The columns that are explained."""
@@ -263,16 +275,17 @@ class Run:
 
         n_invalid, schema = 0, self._schema(part)
         repeating = [entry.name for entry in schema if not _is_float(entry.type)]
+        told = [name for name in schema.names if name not in self.columns]  # nobody looks for a relevance
         tables = ((self._tabulate(batch, answer), answer.n_invalid) for batch, answer in answers)
         with (
             self.ledger.writing(_result(part)) as path,
-            pq.ParquetWriter(path, schema, use_dictionary=repeating) as writer,
+            pq.ParquetWriter(path, schema, use_dictionary=repeating, write_statistics=told) as writer,
         ):
             for table, n in ahead(tables):
                 writer.write_table(table)
                 n_invalid += n
-            told = {"run": run, "invalid": n_invalid}
-            writer.add_key_value_metadata({_KEY: json.dumps(told).encode()})
+            facts = {"run": run, "invalid": n_invalid}
+            writer.add_key_value_metadata({_KEY: json.dumps(facts).encode()})
 
     def _tabulate(self, batch: Any, answer: Answer) -> Any:
         """The results of a batch, behind the columns that name its rows."""

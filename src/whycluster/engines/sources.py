@@ -12,7 +12,8 @@ from typing import Any
 
 from whycluster.errors import InvalidInputError, MissingDependencyError
 
-KINDS = (".parquet", ".pq", ".csv", ".tsv")
+PARQUET = (".parquet", ".pq")
+KINDS = (*PARQUET, ".csv", ".tsv")
 _PATTERN = set("*?[")
 
 
@@ -31,10 +32,11 @@ class Part:
 
     @property
     def identity(self) -> list[int]:
-        """What changes when the file does: its size, and when it was written."""
-        if self.path is None:
+        """What changes when the file does: its size, and when it was written; of no file, nothing."""
+        try:
+            facts = os.stat(self.path or "")
+        except OSError:  # reading it says so
             return []
-        facts = os.stat(self.path)
         return [facts.st_size, facts.st_mtime_ns]
 
     def schema(self) -> Any:
@@ -196,7 +198,7 @@ def _of_file(path: Path, name: str, where: str) -> Part:
             f"{where}: data must be files of the kind {', '.join(KINDS)}; got {str(path)!r}. Other "
             "formats can be given as a pyarrow Dataset."
         )
-    return ParquetPart(name, path) if kind in (".parquet", ".pq") else TextPart(name, path)
+    return ParquetPart(name, path) if kind in PARQUET else TextPart(name, path)
 
 
 def _fragments(dataset: Any, where: str) -> list[Part]:
