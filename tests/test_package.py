@@ -86,7 +86,7 @@ LAYERS = [
         "engines.sources",
         "engines.stages",
     },
-    {"engines.aggregates", "engines.anndata"},
+    {"engines.aggregates", "engines.anndata", "engines.partitions"},
     {"engines.dask", "engines.run"},
     {"explaining", "engines.dataset"},
     {"report.packing", "report.sampling", "report.drawing", "report.page"},
