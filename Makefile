@@ -57,7 +57,7 @@ $(DEMO)/installed: pyproject.toml $(shell find src -name '*.py')
 $(TEST)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(TEST)
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt torch
-	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[categories,cli,deep,faiss,files,medoids,shap,tabular,test]'
+	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[categories,cli,dask,deep,faiss,files,medoids,shap,tabular,test]'
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt --no-deps axe-playwright-python clustpy torchvision
 	touch $@
 

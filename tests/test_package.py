@@ -71,6 +71,7 @@ LAYERS = [
     {
         "adapters",
         "adapters.clustpy",
+        "adapters.dask_ml",
         "adapters.sklearn",
         "adapters.faiss",
         "adapters.kmedoids",
@@ -78,7 +79,6 @@ LAYERS = [
         "adapters.whycluster",
     },
     {
-        "explaining",
         "engines",
         "engines.expression",
         "engines.ledger",
@@ -86,9 +86,9 @@ LAYERS = [
         "engines.sources",
         "engines.stages",
     },
-    {"engines.aggregates", "engines.anndata"},
-    {"engines.run"},
-    {"engines.dataset"},
+    {"engines.aggregates", "engines.anndata", "engines.partitions"},
+    {"engines.dask", "engines.run"},
+    {"explaining", "engines.dataset"},
     {"report.packing", "report.sampling", "report.drawing", "report.page"},
     {"report.contents"},
     {"report.rows"},
@@ -122,6 +122,9 @@ OPTIONAL = [
     "pyarrow",
     "shap",
     "clustpy",
+    "dask",
+    "dask_ml",
+    "distributed",
     "faiss",
     "kmedoids",
     "kmodes",
@@ -314,6 +317,7 @@ def test_every_parameter_is_documented(function: Any) -> None:
         ("docs/report.md", 2),
         ("docs/saving.md", 2),
         ("docs/files.md", 2),
+        ("docs/dask.md", 3),
     ],
 )
 def test_the_code_in_the_pages_runs(

@@ -36,6 +36,11 @@ def is_sparse(X: Any) -> bool:
     return sparse is not None and bool(sparse.issparse(X))
 
 
+def is_dask(X: Any) -> bool:
+    """Whether it is a collection of Dask, which need not be in memory; Dask is not loaded for it."""
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
+
+
 def as_array(values: Any) -> NDArray[Any]:
     """An array of what was given; an empty one of objects where that is none, or a ragged one."""
     try:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from whycluster import passes
-from whycluster.arrays import Codes, is_real
+from whycluster.arrays import Codes, is_dask, is_real
 from whycluster.energies import Energy
 from whycluster.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
 from whycluster.explanation import Answer, Explanation, answer
@@ -93,6 +94,11 @@ class Network:
         return self._verify is not None
 
     @property
+    def takes_any_kind(self) -> bool:
+        """Whether columns may hold what is no number: the model, or steps before it, know what to do."""
+        return self.categories is not None or self._opener is not open_table
+
+    @property
     def n_clusters(self) -> int:
         """K, the number of clusters."""
         return self.energy.n_clusters
@@ -109,8 +115,12 @@ class Network:
     def assign(self, X: Any) -> NDArray[Any]:
         """The cluster of each row, (n,), as the model itself predicts it.
 
-        On an exact tie the cluster that comes first in `labels` wins.
+        On an exact tie the cluster that comes first in `labels` wins. Of a Dask array or DataFrame, a Dask
+        array, in the same chunks.
         """
+        if is_dask(X):
+            lazily: NDArray[Any] = import_module("whycluster.engines.dask").assign_lazily(self, X)
+            return lazily
         return self._labels.decode(passes.assign(self.energy, self.open(X, "assign")))
 
     def evidence(self, X: Any) -> NDArray[Any]:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster import console
-from whycluster.arrays import Codes, Floats, evenly, is_sparse
+from whycluster.arrays import Codes, Floats, evenly, is_dask, is_sparse
 from whycluster.errors import InvalidInputError
 
 _ENOUGH = 10  # rows to tell from that columns stand in another order
@@ -595,6 +595,11 @@ def _result_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def _as_frame(X: Any, where: str, name: str) -> nw.DataFrame[Any] | None:
     """The frame behind X, None for what is not a frame."""
+    if is_dask(X):
+        raise InvalidInputError(
+            f"{where}: {name} must be in memory; got a Dask {type(X).__name__}. Give {name}.compute(), or "
+            f"some of its rows; wc.explain(model, X) and network.assign(X) take Dask collections as they are."
+        )
     try:
         frame = nw.from_native(X, pass_through=True)
     except nw.exceptions.DuplicateError as error:

@@ -43,10 +43,10 @@ class Aggregate:
     sample: NDArray[np.float32]
 
     @classmethod
-    def empty(cls, n_clusters: int, n_features: int) -> Aggregate:
-        """Of no rows."""
+    def empty(cls, n_clusters: int, n_features: int, most: int = _SAMPLE) -> Aggregate:
+        """Of no rows; it will keep at most so many of each cluster."""
         shape = (n_clusters, n_features)
-        m = max(1, min(_SAMPLE, _SAMPLE_BYTES // (4 * n_clusters * n_features)))
+        m = max(1, min(most, _SAMPLE_BYTES // (4 * n_clusters * n_features)))
         return cls(
             np.zeros(n_clusters, np.intp),
             np.zeros(shape),
