@@ -60,7 +60,7 @@ def test_a_second_run_goes_on_and_another_is_refused(
     assert told["clusters"][0]["features"][0]["share"] > 0
     code, _, error = ask(capsys, *arguments, "--k", 2)
     assert code == 2
-    assert "holds the results of a run with another model" in error
+    assert "holds the results of a run with another model. Give another folder, or --force to rep" in error
     assert ask(capsys, *arguments, "--k", 2, "--force")[0] == 0
 
 

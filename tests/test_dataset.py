@@ -31,6 +31,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import whycluster as wc
+from whycluster.engines import ledger
 from whycluster.engines.aggregates import Aggregate
 from whycluster.engines.ledger import Ledger
 from whycluster.engines.parts import Asked
@@ -313,6 +314,170 @@ def test_a_folder_of_another_program_that_is_at_work_is_left_alone(tmp_path: Pat
     assert (theirs / "task").read_text() == "precious"
 
 
+def test_parts_keep_their_places_below_the_folder_that_was_given(tmp_path: Path) -> None:
+    write(tmp_path / "in")
+    (tmp_path / "in").rename(tmp_path / "2024")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "2024").rename(tmp_path / "in" / "2024")
+    (tmp_path / "in" / "linked").symlink_to(write(tmp_path / "else", sizes=[100]))
+    for data in (tmp_path / "in", f"{tmp_path}/in/*/*.parquet"):
+        names = [part.name for part in find_parts(data, "x")]
+        assert names == [*(f"2024/part-{i}.parquet" for i in range(4)), "linked/part-0.parquet"]
+    (tmp_path / "in" / "linked").unlink()
+    assert find_parts(tmp_path / "in", "x")[0].name == "2024/part-0.parquet"
+    assert find_parts(tmp_path / "in" / "2024" / "part-0.parquet", "x")[0].name == "part-0.parquet"
+
+
+def test_data_in_memory_are_never_taken_for_those_of_an_earlier_run(tmp_path: Path) -> None:
+    out, table = tmp_path / "out", pa.Table.from_pandas(frame()[NAMES])
+    wc.explain_dataset(MODEL, pads.dataset(table[:10]), out, beta=0.2)
+    found = wc.explain_dataset(MODEL, pads.dataset(table), out, beta=0.2)
+    assert (found.n_rows, found.n_done_before) == (900, 0)
+    wc.explain_dataset(MODEL, pads.dataset(table[:10]), tmp_path / "auto")
+    assert "came, went or changed since" in refusal(MODEL, pads.dataset(table), tmp_path / "auto")
+
+
+def test_files_that_look_alike_in_another_folder_are_others(tmp_path: Path) -> None:
+    for name, rows in (("one", ROWS[:50]), ("two", ROWS[50:100])):
+        folder = write(tmp_path / name, frame(rows), sizes=[50])
+        os.utime(folder / "part-0.parquet", (0, 0))
+    wc.explain_dataset(MODEL, tmp_path / "one", tmp_path / "out", beta=0.2)
+    found = wc.explain_dataset(MODEL, tmp_path / "two", tmp_path / "out", beta=0.2)
+    np.testing.assert_allclose(
+        relevance(read(found)), wc.explain(MODEL, frame()[NAMES][50:100], beta=0.2).relevance
+    )
+
+
+@pytest.mark.parametrize("output", ["rows", "summary", "both"])
+def test_a_part_that_changes_while_it_is_explained_is_named(
+    output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, explained = write(tmp_path / "in", sizes=[450, 450]), Asked.explain
+
+    def change(self: Asked, part: Any, first_row: int = 0) -> Any:
+        if part.num_rows and (folder / "part-1.parquet").stat().st_mtime_ns != 0:
+            os.utime(folder / "part-1.parquet", (0, 0))
+        return explained(self, part, first_row)
+
+    monkeypatch.setattr(Asked, "explain", change)
+    said = refusal(MODEL, folder, tmp_path / "out", output=output)
+    assert "'part-1.parquet': it must not change while it is read; it did" in said
+    assert not (tmp_path / "out" / "part-1.parquet").exists()
+
+
+def test_rows_are_counted_from_the_beginning_of_their_part(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", holed())
+    for beta in ("auto", 0.2):
+        said = refusal(MODEL, folder, tmp_path / f"out-{beta}", beta=beta, batch_rows=4)
+        assert "part 'part-3.parquet': X must be finite; row 9, feature 'b'" in said
+
+
+def test_what_was_measured_is_kept_when_a_run_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, out, measure = write(tmp_path / "in"), tmp_path / "out", Asked.measure
+    seen: list[int] = []
+
+    def stop(self: Asked, part: Any, first_row: int = 0) -> Any:
+        if getattr(part, "num_rows", 0):
+            seen.append(part.num_rows)
+            if len(seen) == 2:
+                raise KeyboardInterrupt
+        return measure(self, part, first_row)
+
+    monkeypatch.setattr(ledger, "_PAUSE", 0.0)
+    monkeypatch.setattr(Asked, "measure", stop)
+    with pytest.raises(KeyboardInterrupt):
+        wc.explain_dataset(MODEL, folder, out)
+    found = wc.explain_dataset(MODEL, folder, out)
+    assert seen == [300, 1, 1, 599]  # the first is not read again
+    assert found.beta == pytest.approx(WHOLE.beta, rel=1e-12)
+    check_whole(read(found))
+
+
+def test_columns_that_must_not_be_null_and_a_home_that_is_abbreviated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pa.Table.from_pandas(frame(), preserve_index=False)
+    fields = [field.with_nullable(False) if field.name == "key" else field for field in table.schema]
+    (tmp_path / "in").mkdir()
+    pq.write_table(table.cast(pa.schema(fields)), tmp_path / "in" / "x.parquet")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = wc.explain_dataset(MODEL, "~/in", "~/out", id_columns=["key"], top=np.int64(1))
+    assert found.parts == [tmp_path / "out" / "x.parquet"]
+    assert not read(found).schema.field("key").nullable
+
+
+def test_results_of_another_number_of_rows_are_made_anew(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in", sizes=[900]), tmp_path / "out"
+    found = wc.explain_dataset(MODEL, folder, out)
+    whole = pq.read_table(found.parts[0])
+    pq.write_table(whole[:5], found.parts[0])  # with the same footer
+    again = wc.explain_dataset(MODEL, folder, out)
+    assert (again.n_done_before, again.n_rows) == (0, 900)
+
+
+def test_links_that_lead_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", sizes=[900])
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "_whycluster.tmp").symlink_to(tmp_path / "theirs")
+    assert "out must have no links that lead out of it" in refusal(MODEL, folder, tmp_path / "out", beta=0.2)
+    assert list((tmp_path / "theirs").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"parts": [1]},
+        {"parts": None},
+        {"asked": []},
+        {"known": []},
+        {"known": {"population": {"evidence": "x"}, "inputs": {}, "without": ["part-0.parquet"]}},
+        {"known": {"population": None, "inputs": {}, "without": ["part-0.parquet"]}},
+        {
+            "known": {
+                "population": {"evidence": -5.0, "sizes": [1, 1, 1], "means": [[], [], []]},
+                "inputs": {},
+                "without": ["part-0.parquet"],
+            }
+        },
+    ],
+    ids=str,
+)
+def test_what_was_written_down_and_is_not_any_more_what_it_was(change: Any, tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in", sizes=[900]), tmp_path / "out"
+    wc.explain_dataset(MODEL, folder, out)
+    facts = json.loads((out / "_whycluster.json").read_text())
+    (out / "_whycluster.json").write_text(json.dumps({**facts, **change}))
+    said = refusal(MODEL, folder, out)
+    assert (
+        "must be as this version of whycluster writes it" in said or "must be left as it was written" in said
+    )
+
+
+@pytest.mark.parametrize("damage", ["cut", "shape", "text", "other"])
+def test_sums_that_are_damaged_are_made_anew(damage: str, tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in", sizes=[900]), tmp_path / "out"
+    before = wc.explain_dataset(MODEL, folder, out, output="summary").summary
+    path = out / "_summary" / "part-0.parquet.npz"
+    with np.load(path) as file:
+        arrays = dict(file)
+    if damage == "cut":
+        path.write_bytes(path.read_bytes()[:-100])
+    elif damage == "other":
+        np.save(path.with_suffix(".npy"), np.arange(3))
+        path.with_suffix(".npy").rename(path)
+    else:
+        wrong = np.zeros((2, 2)) if damage == "shape" else np.full((3, 4), "x")
+        np.savez(path, **{**arrays, "mean": wrong})
+    found = wc.explain_dataset(MODEL, folder, out, output="summary")
+    assert found.n_done_before == 0
+    assert before is not None
+    assert found.summary is not None
+    np.testing.assert_array_equal(found.summary.relevance, before.relevance)
+
+
 def test_only_the_strongest_features(tmp_path: Path) -> None:
     found = wc.explain_dataset(MODEL, write(tmp_path / "in"), tmp_path / "out", top=2)
     table, top = read(found), WHOLE.top(2)
@@ -575,7 +740,7 @@ def test_parts_with_other_columns_are_named_and_the_others_are_done(tmp_path: Pa
     odd.assign(d="x").to_parquet(folder / "part-2.parquet")
     assert refusal(MODEL, folder, out) == (
         "explain_dataset: 2 of 3 parts could not be explained, the others are done. 'part-1.parquet': there "
-        "must be a column 'c'; there are ['a', 'b', 'd', 'key']; 'part-2.parquet': column 'd' must hold "
+        "must be one column 'c'; there are ['a', 'b', 'd', 'key']; 'part-2.parquet': column 'd' must hold "
         "numbers, as in the other parts; it is of type "
         f"{pq.read_schema(folder / 'part-2.parquet').field('d').type}."
     )
@@ -794,7 +959,7 @@ def test_stages_hand_on_errors_and_end_when_no_more_is_asked_for() -> None:
         ({"top": 0}, "top must be None or a whole number from 1 on; got 0."),
         ({"batch_rows": "many"}, "batch_rows must be 'auto' or a whole number from 1 on; got 'many'."),
         ({"workers": 1.5}, "workers must be 'auto' or a whole number from 1 on; got 1.5."),
-        ({"id_columns": "key"}, "id_columns must be a list of names of columns; got 'key'."),
+        ({"id_columns": "key"}, "id_columns must be a list of different names of columns; got 'key'."),
         (
             {"columns": ["a", "b"]},
             "columns must be the 4 that the model was fitted on; got 2: ['a', 'b']. Say ",
@@ -808,10 +973,14 @@ def test_stages_hand_on_errors_and_end_when_no_more_is_asked_for() -> None:
         ({"target": 1, "against": 1}, "against must be another cluster than target; both are 1."),
         ({"beta": -1}, 'beta must be "auto" or a number above 0'),
         ({"rule": "x"}, "rule must be one of"),
+        ({"id_columns": ["key", "key"]}, "id_columns must be a list of different names of columns; got"),
+        ({"id_columns": None}, "id_columns must be a list of different names of columns; got None."),
+        ({"columns": 5}, "columns must be a list of different names of columns; got 5."),
+        ({"target": 1, "output": "both"}, "a summary is of rows that are explained for their own clusters"),
         ({"invalid": "drop"}, "invalid must be one of ('error', 'skip'); got 'drop'."),
         (
             {"id_columns": ["name"]},
-            "no part can be explained. 'part-0.parquet': there must be a column 'name'",
+            "no part can be explained. 'part-0.parquet': there must be one column 'name'",
         ),
     ],
     ids=str,

@@ -26,10 +26,10 @@ class DepthError(ValueError):
     """JSON that nests too deep."""
 
 
-def as_path(path: Any, where: str) -> Path:
+def as_path(path: Any, where: str, name: str = "path", what: str = "a file") -> Path:
     """The path of a file that is to be written; raise for what is none."""
     if not isinstance(path, (str, os.PathLike)) or not str(path) or "\0" in str(path):
-        raise InvalidInputError(f"{where}: path must be the name of a file; got {path!r}.")
+        raise InvalidInputError(f"{where}: {name} must be the name of {what}; got {path!r}.")
     return Path(path)
 
 

@@ -55,6 +55,8 @@ class Table(ABC):
     """Of the columns that are categories, what their codes stand for; the code of any other value is -1."""
     dates: frozenset[int] = field(default=frozenset(), kw_only=True)
     """The columns that are dates, read as days since 1970."""
+    first_row: int = field(default=0, kw_only=True)
+    """What the first row is counted as in messages, where it is not the first of what the user gave."""
     by_columns: bool = field(default=False, kw_only=True)
     """Whether relevance is wanted column by column, as it is to be written; rows are then read so too."""
 
@@ -210,7 +212,7 @@ class MixedTable(Table):
 
     def _tell_missing(self, row: int, column: int, value: Any) -> None:
         raise InvalidInputError(
-            f"{self.where}: {self.name} must have no missing values; row {row}, feature "
+            f"{self.where}: {self.name} must have no missing values; row {self.first_row + row}, feature "
             f"{self.feature_names[column]!r} holds {value!r}. Drop or fill such rows first."
         )
 
@@ -276,7 +278,7 @@ class MixedTable(Table):
             return np.zeros(len(values)), bad
         raise InvalidInputError(
             f"{self.where}: {self.name} must have numbers in the columns that are no categories; row "
-            f"{start + bad}, feature {self.feature_names[column]!r} holds {values[bad]!r}."
+            f"{self.first_row + start + bad}, feature {self.feature_names[column]!r} holds {values[bad]!r}."
         )
 
     def _select(self, rows: Codes) -> Any:

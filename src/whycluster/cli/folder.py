@@ -14,7 +14,7 @@ from whycluster.cli.screen import show
 from whycluster.cli.telling import LEGEND, facts_of, tell_notes, to_json
 from whycluster.engines.dataset import explain_dataset
 from whycluster.engines.run import DatasetExplanation
-from whycluster.engines.sources import PARQUET, Part, PartError, find_parts, is_pattern, reading
+from whycluster.engines.sources import PARQUET, Part, PartError, find_parts, is_number, is_pattern, reading
 from whycluster.errors import InvalidInputError
 from whycluster.network import Network
 
@@ -32,7 +32,7 @@ _OF_NEW_CLUSTERS = {"k": None, "columns": (), "ignore": ()}
 def is_folder(path: Path, out: Path | None) -> bool:
     """Whether what is asked for is about folders: the data are one, a pattern, or of Parquet for one."""
     pattern = is_pattern(str(path)) and not path.exists()
-    folder = out is not None and not out.suffix and path.suffix.lower() in PARQUET
+    folder = out is not None and not out.suffix and path.suffix.lower() in (*PARQUET, "")
     return path.is_dir() or pattern or folder
 
 
@@ -72,17 +72,24 @@ def explain_folder(
         network, columns, left_out = found.network, found.rows.columns, found.left_out
         ids = _as_list(None if found.ids is None else found.ids.name)
         what = f"{found.what}, of a sample of {console.count(found.rows.height, 'row')}"
-    result = explain_dataset(
-        network,
-        str(options["file"]),
-        out,
-        columns=columns,
-        id_columns=ids,
-        output="both",
-        target=by_label(network, target, "--target"),
-        against=by_label(network, against, "--against"),
-        overwrite=force,
-    )
+    named = {
+        "target": by_label(network, target, "--target"),
+        "against": by_label(network, against, "--against"),
+    }
+    output = "both" if target is None and against is None else "rows"
+    try:
+        result = explain_dataset(
+            network,
+            str(options["file"]),
+            out,
+            columns=columns,
+            id_columns=ids,
+            output=output,
+            overwrite=force,
+            **named,
+        )
+    except InvalidInputError as error:
+        raise InvalidInputError(str(error).replace("overwrite=True", "--force")) from error
     show(_as_json(result, what, left_out, top) if as_json else _as_text(result, what, top))
 
 
@@ -144,41 +151,42 @@ def _joined(frames: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _batches(parts: list[Part], failed: list[str]) -> Iterator[pl.DataFrame]:
-    """Those of parts that can be read; why others cannot goes to ``failed``."""
+    """Those of parts that can be read, and have columns of the same kinds; why not goes to ``failed``."""
+    kinds: dict[str, bool] = {}
     for part in parts:
         try:
             with reading():
-                for batch in part.batches(part.schema().names, _BATCH):
+                schema = part.schema()
+                found = {entry.name: is_number(entry.type) for entry in schema}
+                odd = [name for name in found if found[name] != kinds.setdefault(name, found[name])]
+                if odd:
+                    raise PartError(f"column {odd[0]!r} must be of the same kind as in other parts")
+                for batch in part.batches(schema.names, _BATCH):
                     yield pl.DataFrame(batch)
         except PartError as error:  # noqa: PERF203  # a file has many rows
             failed.append(f"{part.name!r}: {error}")
 
 
 def _as_text(result: DatasetExplanation, what: str, top: int) -> str:
-    assert result.summary is not None
     rows, files = console.count(result.n_rows, "row"), console.count(len(result.parts), "file")
     before = f" ({result.n_done_before} of them were done before)" * bool(result.n_done_before)
+    made = []
+    if result.summary is not None:
+        made = [console.heading("What makes each cluster"), result.summary.tell(top), LEGEND]
     return "\n\n".join(
-        [
-            f"{rows} in {files}; {what}.",
-            console.heading("What makes each cluster"),
-            result.summary.tell(top),
-            LEGEND,
-            f"Explained row by row in {result.folder}{before}.",
-        ]
+        [f"{rows} in {files}; {what}.", *made, f"Explained row by row in {result.folder}{before}."]
     )
 
 
 def _as_json(result: DatasetExplanation, what: str, left_out: dict[str, str], top: int) -> str:
     summary = result.summary
-    assert summary is not None
+    groups = range(0 if summary is None else len(summary.clusters))
     return to_json(
         {
             "rows": result.n_rows,
-            "columns": summary.feature_names,
             "left_out": left_out,
             "clustering": what,
-            "clusters": [facts_of(summary, group, top) for group in range(len(summary.clusters))],
+            "clusters": [facts_of(summary, group, top) for group in groups if summary is not None],
             "beta": result.beta,
             "out": result.folder,
             "parts": result.parts,

@@ -17,6 +17,16 @@ from whycluster.table import Table
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _SAMPLE = 4096  # rows of each cluster
+_NOT_OURS = (
+    OSError,
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    EOFError,
+    NotImplementedError,
+    BadZipFile,
+)
 _SAMPLE_BYTES = 64 << 20  # for all clusters
 
 
@@ -136,9 +146,9 @@ class Aggregate:
     def of_run(path: Path, run: str) -> int | None:
         """How many rows could not be explained, if there is one of this run; else None."""
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 return int(file["n_invalid"]) if str(file["run"]) == run else None
-        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+        except _NOT_OURS:
             return None
 
     @classmethod
@@ -147,11 +157,23 @@ class Aggregate:
         if cls.of_run(path, run) is None:
             return None
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 found = {name: file[name] for name in cls.__dataclass_fields__}
-        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+        except _NOT_OURS:
             return None
         return cls(**{**found, "n_invalid": int(found["n_invalid"])})
+
+    def fits(self, n_clusters: int, n_features: int) -> bool:
+        """Whether it is of so many clusters and features, and all of its arrays are as they should be."""
+        n = self.sample.shape[1:2]
+        shapes: dict[str, tuple[int, ...]] = {
+            **dict.fromkeys(("relevance", "mean", "count"), (n_clusters, n_features)),
+            "size": (n_clusters,),
+            "priority": (n_clusters, *n),
+            "sample": (n_clusters, *n, n_features),
+        }
+        arrays = vars(self)
+        return all(arrays[name].shape == s and arrays[name].dtype.kind in "fi" for name, s in shapes.items())
 
 
 def _weighted(a: Floats, weight_a: Any, b: Floats, weight_b: Any) -> Floats:

@@ -91,10 +91,16 @@ def explain_dataset(
         invalid=invalid,
     )
     _check_options(top, output, batch_rows, workers)
-    folder = as_path(out, WHERE)
+    if output != "rows" and not (target is None and against is None):
+        raise InvalidInputError(
+            f"{WHERE}: a summary is of rows that are explained for their own clusters, against all others. "
+            'Leave out target and against, or give output="rows".'
+        )
+    folder = as_path(out, WHERE, "out", "a folder").expanduser()
     parts = find_parts(data, WHERE)
     _check_apart(folder, data, parts)
-    run = Run(asked, parts, Ledger(folder, WHERE), _n_workers(workers, len(parts)), top, output)
+    n_top = None if top is None else int(top)
+    run = Run(asked, parts, Ledger(folder, WHERE), _n_workers(workers, len(parts)), n_top, output)
     run.look(columns, id_columns, batch_rows)
     if background is not None:
         run.asked = asked.measured_on(background, run.columns)

@@ -12,6 +12,8 @@ import hashlib
 import json
 import os
 import shutil
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +23,9 @@ from whycluster.errors import InvalidInputError
 from whycluster.files import parse_json, write_text
 
 FORMAT = 1
+_PAUSE = 5.0  # seconds between two notes
 _FACTS, _LOCK, _TEMPORARY = "_whycluster.json", "_whycluster.lock", "_whycluster.tmp"
+_KINDS = {"asked": dict, "parts": list, "known": dict, "measured": dict}
 _INSTEAD = "Give another folder, or overwrite=True to replace what it holds."
 
 
@@ -37,6 +41,7 @@ class Ledger:
     def __init__(self, folder: Path, where: str) -> None:
         self.folder, self.where = folder, where
         self.facts: dict[str, Any] = {}
+        self._noting, self._noted = threading.Lock(), 0.0
 
     @contextmanager
     def opened(self) -> Iterator[Ledger]:
@@ -91,7 +96,7 @@ class Ledger:
         if found and (overwrite or found["asked"] != asked):
             self._remove(found["parts"])
             found = {}
-        self.facts = found or {"format": FORMAT, "asked": asked, "parts": [], "known": {}}
+        self.facts = found or {"format": FORMAT, "asked": asked, "parts": [], "known": {}, "measured": {}}
         self.keep()
 
     def _read(self) -> dict[str, Any]:
@@ -100,7 +105,10 @@ class Ledger:
             return {}
         try:
             facts = parse_json(path.read_text("utf-8"))
-            whole = facts["format"] == FORMAT and all(k in facts for k in ("asked", "parts", "known"))
+            whole = facts["format"] == FORMAT and all(
+                type(facts[name]) is kind for name, kind in _KINDS.items()
+            )
+            whole = whole and all(type(part) is str and "\0" not in part for part in facts["parts"])
         except (OSError, ValueError, TypeError, KeyError):
             whole = False
         if not whole:
@@ -113,7 +121,7 @@ class Ledger:
     def _remove(self, parts: list[str]) -> None:
         """Take away the results of another run, and nothing else."""
         for name in parts:
-            if self._is_inside(name):
+            if self._is_inside(name) and not (self.folder / name).is_dir():
                 (self.folder / name).unlink(missing_ok=True)
 
     def _is_inside(self, name: str) -> bool:
@@ -123,6 +131,14 @@ class Ledger:
         """Write down what is known by now."""
         self.facts["known"].update(known)
         write_text(self.folder / _FACTS, json.dumps(self.facts, indent=1))
+
+    def note(self, name: str, measured: Any) -> None:
+        """Write down what was measured on a part, unless that was just done for another."""
+        with self._noting:
+            self.facts["measured"][name] = measured
+            if time.monotonic() > self._noted + _PAUSE:
+                self.keep()
+                self._noted = time.monotonic()
 
     def expect(self, parts: list[str]) -> None:
         """Write down which results there will be."""
@@ -138,8 +154,13 @@ class Ledger:
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:
         """The path of a file that gets its name when all went well."""
-        assert self._is_inside(name), name
         beside = self.folder / _TEMPORARY / name
+        for path in (name, f"{_TEMPORARY}/{name}"):
+            if not self._is_inside(path):
+                raise InvalidInputError(
+                    f"{self.where}: out must have no links that lead out of it; {path!r} does. Give another "
+                    "folder."
+                )
         beside.parent.mkdir(parents=True, exist_ok=True)
         try:
             yield beside

@@ -153,19 +153,22 @@ class Asked:
             raise InvalidInputError(f"{self.where}: there must be at least one row that can be explained.")
         return replace(self, population=population)
 
-    def measure(self, part: Any) -> Population:
-        """How the rows of a part stand; these add up. Nothing has to be known for it."""
+    def measure(self, part: Any, first_row: int = 0) -> Population:
+        """How the rows of a part stand; these add up. Nothing has to be known for it.
+
+        ``first_row`` is what its first row is counted as in messages.
+        """
         energy = self.network.energy
-        found, _ = self._of_valid(part, lambda table: passes.population(energy, table))
+        found, _ = self._of_valid(part, lambda table: passes.population(energy, table), first_row)
         if found is not None:
             return found
         width = energy.n_inputs if energy.needs_means else 0
         n_clusters = energy.n_clusters
         return Population(0.0, np.zeros(n_clusters, np.intp), np.zeros((n_clusters, width)))
 
-    def explain(self, part: Any) -> Answer:
+    def explain(self, part: Any, first_row: int = 0) -> Answer:
         """Explain the rows of a part: anything that `whycluster.explain` takes, also of no rows."""
-        found, valid = self._of_valid(part, self._explain)
+        found, valid = self._of_valid(part, self._explain, first_row)
         if found is None:
             n, d = (0 if valid is None else len(valid)), self.network.n_features
             empty = np.zeros(n, np.intp)
@@ -185,7 +188,7 @@ class Asked:
         return Answer(found.cluster, found.competitor, found.evidence, found.relevance, names, None, table)
 
     def _of_valid(
-        self, part: Any, work: Callable[[Table], Result]
+        self, part: Any, work: Callable[[Table], Result], first_row: int
     ) -> tuple[Result | None, NDArray[np.bool_] | None]:
         """What the work gives of the rows of a part, None if there are none; and which of them are valid.
 
@@ -195,7 +198,7 @@ class Asked:
         if part.shape[0] == 0:
             return None, None
         try:
-            return work(self._open(part)), None
+            return work(replace(self._open(part), first_row=first_row)), None
         except InvalidInputError:
             if self.invalid == "error":
                 raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import operator
 import threading
 from collections.abc import Callable, Generator, Iterator
@@ -21,10 +22,11 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
+from whycluster.arrays import is_real
 from whycluster.engines.aggregates import QUANTILES, Aggregate
 from whycluster.engines.ledger import Ledger
 from whycluster.engines.parts import Answer, Asked
-from whycluster.engines.sources import Part, PartError, reading
+from whycluster.engines.sources import Part, PartError, is_number, reading
 from whycluster.engines.stages import ahead
 from whycluster.errors import InvalidInputError, WhyClusterError
 from whycluster.files import parse_json
@@ -106,6 +108,7 @@ class Run:
         self.batch_rows = 0
         self._counts: dict[str, int | None] = {}
         self._schemas: dict[str, Any] = {}
+        self._identities: dict[str, list[Any]] = {}
 
     # What there is to do
 
@@ -116,6 +119,7 @@ class Run:
         for part in self.parts:
             with self._excusing(part):
                 with reading():
+                    self._identities[part.name] = part.identity
                     schema, self._counts[part.name] = part.schema(), part.n_rows()
                 self.columns = self.columns or self._choose(columns, schema)
                 self._check_names(schema)
@@ -129,8 +133,13 @@ class Run:
 
     def _check_results(self) -> None:
         """Raise if two parts would become one file."""
-        seen = {SUMMARY: "the summary"}
+        seen: dict[str, str] = {}
         for part in self.parts:
+            if part.name.startswith(("_whycluster", _STATES)):
+                raise InvalidInputError(
+                    f"{WHERE}: names of parts must not begin as those of our own files; got {part.name!r}. "
+                    "Rename it."
+                )
             other = seen.setdefault(_result(part), part.name)
             if other != part.name:
                 raise InvalidInputError(
@@ -146,7 +155,7 @@ class Run:
         elif known is not None and all(isinstance(name, str) for name in known):
             chosen = [str(name) for name in known]
         else:
-            chosen = [entry.name for entry in schema if entry.name not in self.ids and _is_number(entry.type)]
+            chosen = [entry.name for entry in schema if entry.name not in self.ids and is_number(entry.type)]
         wanted = self.asked.network.n_features
         if len(chosen) != wanted or len(set(chosen)) != wanted:
             raise InvalidInputError(
@@ -164,7 +173,7 @@ class Run:
     def _check_names(self, schema: Any) -> None:
         for name in [*self.columns, *self.ids]:
             if schema.get_field_index(name) < 0:
-                raise PartError(f"there must be a column {name!r}; there are {schema.names[:8]}")
+                raise PartError(f"there must be one column {name!r}; there are {schema.names[:8]}")
 
     def _settle_types(self) -> None:
         """What results are of: float32 only if all columns are in all parts, so that none is rounded.
@@ -175,18 +184,18 @@ class Run:
         for name, schema in list(self._schemas.items()):
             for column in self.columns:
                 kind = schema.field(column).type
-                if not _is_number(kind) and first is not None and _is_number(first.field(column).type):
+                if not is_number(kind) and first is not None and is_number(first.field(column).type):
                     self.failed[name] = (
                         f"column {column!r} must hold numbers, as in the other parts; it is of type {kind}"
                     )
                     self._schemas.pop(name, None)
         types = [schema.field(name).type for schema in self._schemas.values() for name in self.columns]
         self.dtype = np.dtype(np.float32 if types and all(map(_is_narrow, types)) else np.float64)
-        self.as_text = not all(map(_is_number, types))
+        self.as_text = not all(map(is_number, types))
 
     def asked_for(self, metric: str | None) -> dict[str, Any]:
         """What the results depend on besides the model, as JSON can hold it."""
-        options = {name: None if v is None else str(v) for name, v in self.asked.options.items()}
+        options = {name: _plainly(value) for name, value in self.asked.options.items()}
         if self.asked.population is not None:  # that of a background
             told = json.dumps(_told_population(self.asked.population))
             options["background"] = hashlib.sha256(told.encode()).hexdigest()[:32]
@@ -206,10 +215,10 @@ class Run:
         """Measure what depends on all rows, unless an earlier run has; raise if that had other parts."""
         if not self.asked.needs_population:
             return
-        known, inputs = self.ledger.facts["known"], self._inputs()
+        known = self.ledger.facts["known"]
         if "population" in known:
-            self._check_same(known["inputs"], inputs, known["without"])
-            self.asked = self.asked.knowing(_read_population(known["population"]))
+            self._check_same(known["inputs"], self._identities, known["without"])
+            self.asked = self.asked.knowing(self._read_population(known["population"]))
             return
         found = self._each("measuring", self._to_do(), self._measure_part)
         total = [found[part.name] for part in self._to_do()]
@@ -217,19 +226,17 @@ class Run:
             raise InvalidInputError(f"{WHERE}: no part can be explained. {_told(self.failed)}")
         self.asked = self.asked.knowing(reduce(operator.add, total))
         assert self.asked.population is not None
+        self.ledger.facts["measured"] = {}
         self.ledger.keep(
-            population=_told_population(self.asked.population), inputs=inputs, without=sorted(self.failed)
+            population=_told_population(self.asked.population),
+            inputs=self._identities,
+            without=sorted(self.failed),
         )
-
-    def _inputs(self) -> dict[str, list[int]]:
-        return {part.name: part.identity for part in self.parts}
 
     def _check_same(self, before: dict[str, Any], now: dict[str, Any], without: list[str]) -> None:
         """Parts that could not be read when beta was measured may have been repaired since."""
         changed = sorted(
-            name
-            for name in {*before, *now}
-            if before.get(name) != now.get(name) and not (name in without and name in now)
+            name for name in {*before, *now} if before.get(name) != now.get(name) and name not in without
         )
         if changed:
             raise InvalidInputError(
@@ -239,11 +246,39 @@ class Run:
             )
 
     def _measure_part(self, part: Part, tick: Callable[[int], None]) -> Population:
-        found = self.asked.measure(np.empty((0, len(self.columns))))
+        noted = self.ledger.facts["measured"].get(part.name)
+        if noted is not None and noted[0] == self._identities[part.name]:  # by a run that was stopped
+            return self._read_population(noted[1])
+        found, n_rows = self.asked.measure(np.empty((0, len(self.columns)))), 0
         for batch in ahead(self._read(part, self.columns)):
-            found = found + self._explained(part, self.asked.measure, batch)
+            found = found + self._explained(part, self.asked.measure, batch, n_rows)
+            n_rows += batch.num_rows
             tick(batch.num_rows)
+        self._check_unchanged(part)
+        self.ledger.note(part.name, [self._identities[part.name], _told_population(found)])
         return found
+
+    def _check_unchanged(self, part: Part) -> None:
+        if part.identity != self._identities[part.name]:
+            raise PartError("it must not change while it is read; it did")
+
+    def _read_population(self, told: Any) -> Population:
+        """What an earlier run has measured."""
+        energy = self.asked.network.energy
+        width = energy.n_inputs if energy.needs_means else 0
+        try:
+            evidence = float(told["evidence"])
+            sizes = np.array(told["sizes"], dtype=np.intp).reshape(energy.n_clusters)
+            means = np.array(told["means"], dtype=np.float64).reshape(energy.n_clusters, width)
+            whole = 0 <= evidence < math.inf and np.isfinite(means).all() and (sizes >= 0).all()
+        except (TypeError, ValueError, KeyError, OverflowError):
+            whole = False
+        if not whole:
+            raise InvalidInputError(
+                f"{WHERE}: what was measured by an earlier run must be left as it was written; it is not. "
+                "Begin anew, with overwrite=True."
+            )
+        return Population(evidence, sizes, means)
 
     # The second pass
 
@@ -262,25 +297,27 @@ class Run:
             ) from error
 
     def _explain_part(self, part: Part, tick: Callable[[int], None]) -> None:
-        run = self._run_of(part.identity)
+        run = self._run_of(part)
         with closing(self._answers(part, tick)) as answers:  # its thread ends, whatever goes wrong here
             if self.output == "rows":
                 self._write_rows(part, run, answers)
                 return
-            total = Aggregate.empty(self.asked.network.n_clusters, len(self.columns))
+            total = Aggregate.empty(*self._shape)
             counted = self._counting(part, answers, total)
             if self.output == "both":
                 self._write_rows(part, run, counted)
             for _ in counted:  # all of them, where no rows are written
                 pass
+        self._check_unchanged(part)
         with self.ledger.writing(_state(part)) as path:
             total.save(path, run)
 
     def _answers(self, part: Part, tick: Callable[[int], None]) -> Generator[tuple[Any, Answer]]:
         """The batches of a part, and their explanations."""
-        wanted = [*self.ids, *(name for name in self.columns if name not in self.ids)]
+        wanted, n_rows = [*self.ids, *(name for name in self.columns if name not in self.ids)], 0
         for batch in ahead(self._read(part, wanted)):
-            yield batch, self._explained(part, self.asked.explain, batch.select(self.columns))
+            yield batch, self._explained(part, self.asked.explain, batch.select(self.columns), n_rows)
+            n_rows += batch.num_rows
             tick(batch.num_rows)
 
     def _counting(
@@ -298,7 +335,7 @@ class Run:
         n_invalid, schema = 0, self._schema(part)
         repeating = [entry.name for entry in schema if not _is_float(entry.type)]
         told = [name for name in schema.names if name not in self.columns]  # nobody looks for a relevance
-        tables = ((self._tabulate(batch, answer), answer.n_invalid) for batch, answer in answers)
+        tables = ((self._tabulate(batch, answer, schema), answer.n_invalid) for batch, answer in answers)
         with (
             self.ledger.writing(_result(part)) as path,
             pq.ParquetWriter(path, schema, use_dictionary=repeating, write_statistics=told) as writer,
@@ -306,16 +343,16 @@ class Run:
             for table, n in ahead(tables):
                 writer.write_table(table)
                 n_invalid += n
+            self._check_unchanged(part)
             facts = {"run": run, "invalid": n_invalid}
             writer.add_key_value_metadata({_KEY: json.dumps(facts).encode()})
 
-    def _tabulate(self, batch: Any, answer: Answer) -> Any:
+    def _tabulate(self, batch: Any, answer: Answer, schema: Any) -> Any:
         """The results of a batch, behind the columns that name its rows."""
         import pyarrow as pa
 
-        table = self._results_of(answer)
-        columns = dict(zip(self.ids, batch.select(self.ids).columns, strict=True))
-        return pa.table({**columns, **dict(zip(table.column_names, table.columns, strict=True))})
+        columns = [*batch.select(self.ids).columns, *self._results_of(answer).columns]
+        return pa.Table.from_arrays(columns, schema=schema)
 
     def _results_of(self, answer: Answer) -> Any:
         return self.asked.to_arrow(
@@ -385,14 +422,14 @@ class Run:
     def _read(self, part: Part, columns: list[str]) -> Iterator[Any]:
         """The batches of a part."""
         schema = self._schemas[part.name]
-        numbers = [name for name in self.columns if _is_number(schema.field(name).type)]
+        numbers = [name for name in self.columns if is_number(schema.field(name).type)]
         with reading():
             yield from part.batches(columns, self.batch_rows, numbers)
 
-    def _explained(self, part: Part, work: Callable[[Any], Found], batch: Any) -> Found:
-        """What ``work`` makes of a batch; an error says in which part."""
+    def _explained(self, part: Part, work: Callable[[Any, int], Found], batch: Any, n_before: int) -> Found:
+        """What ``work`` makes of a batch; an error says in which part, and counts its rows."""
         try:
-            return work(batch)
+            return work(batch, n_before)
         except WhyClusterError as error:
             told = str(error).removeprefix(f"{WHERE}: ")
             raise type(error)(f"{WHERE}: part {part.name!r}: {told}") from error
@@ -403,20 +440,26 @@ class Run:
         """The files that a part becomes."""
         return [_result(part)] * (self.output != "summary") + [_state(part)] * (self.output != "rows")
 
-    def _run_of(self, identity: list[int]) -> str:
-        return f"{self.ledger.run} {identity}"
+    def _run_of(self, part: Part) -> str:
+        return f"{self.ledger.run} {self._identities[part.name]}"
 
     def _is_done(self, part: Part) -> bool:
-        run = self._run_of(part.identity)
+        run = self._run_of(part)
         folder, strict = self.ledger.folder, self.asked.invalid == "error"
         if self.output != "rows":
-            n_invalid = Aggregate.of_run(folder / _state(part), run)
-            if n_invalid is None or (strict and n_invalid):
+            state = Aggregate.load(folder / _state(part), run)
+            if state is None or not state.fits(*self._shape) or (strict and state.n_invalid):
                 return False
         if self.output == "summary":
             return True
-        found = _footer(folder / _result(part))
-        return found is not None and found[1]["run"] == run and not (strict and found[1]["invalid"])
+        n_rows, facts = _footer(folder / _result(part)) or (0, {"run": ""})
+        complete = self._counts[part.name] in (None, n_rows)
+        return complete and facts["run"] == run and not (strict and facts["invalid"])
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        """(K, d)."""
+        return self.asked.network.n_clusters, len(self.columns)
 
     def finish(self) -> DatasetExplanation:
         """Say what was done; raise if a part could not be."""
@@ -432,9 +475,10 @@ class Run:
                 rows, facts = _footer(self.ledger.folder / _result(part)) or self._gone(part)
                 n_rows, n_invalid = n_rows + rows, n_invalid + facts["invalid"]
         if self.failed:
+            n, n_parts = len(self.failed), len(self.parts)
+            done_too = ", the others are done" * (n < n_parts)
             raise InvalidInputError(
-                f"{WHERE}: {len(self.failed)} of {len(self.parts)} parts could not be explained, the others "
-                f"are done. {_told(self.failed)}"
+                f"{WHERE}: {n} of {n_parts} parts could not be explained{done_too}. {_told(self.failed)}"
             )
         paths = [self.ledger.folder / _result(part) for part in done if self.output != "summary"]
         return DatasetExplanation(
@@ -450,9 +494,9 @@ class Run:
         )
 
     def _added_up(self, parts: list[Part]) -> Aggregate:
-        total = Aggregate.empty(self.asked.network.n_clusters, len(self.columns))
+        total = Aggregate.empty(*self._shape)
         for part in parts:
-            found = Aggregate.load(self.ledger.folder / _state(part), self._run_of(part.identity))
+            found = Aggregate.load(self.ledger.folder / _state(part), self._run_of(part))
             total.merge(found or self._gone(part))
         return total
 
@@ -514,14 +558,6 @@ def _is_narrow(kind: Any) -> bool:
     return _is_float(kind) and kind.bit_width <= 32
 
 
-def _is_number(kind: Any) -> bool:
-    import pyarrow.types as kinds
-
-    return any(
-        is_one(kind) for is_one in (kinds.is_floating, kinds.is_integer, kinds.is_boolean, kinds.is_decimal)
-    )
-
-
 def _told_population(population: Population) -> dict[str, Any]:
     """JSON keeps every digit of a float."""
     return {
@@ -529,12 +565,6 @@ def _told_population(population: Population) -> dict[str, Any]:
         "sizes": population.sizes.tolist(),
         "means": population.means.tolist(),
     }
-
-
-def _read_population(told: dict[str, Any]) -> Population:
-    sizes = np.array(told["sizes"], dtype=np.intp)
-    means = np.array(told["means"], dtype=np.float64).reshape(len(sizes), -1)
-    return Population(float(told["evidence"]), sizes, means)
 
 
 def _told_quantiles(aggregate: Aggregate, summary: Summary) -> dict[Any, Any]:
@@ -556,7 +586,15 @@ def _told(failed: dict[str, str]) -> str:
     return "; ".join(shown) + f"; and {len(failed) - 5} more" * (len(failed) > 5) + "."
 
 
+def _plainly(value: Any) -> str | None:
+    """An option as text, in which 1 and 1.0 are the same."""
+    return None if value is None else repr(float(value)) if is_real(value) else str(value)
+
+
 def _as_names(given: Any, name: str) -> list[str]:
-    if isinstance(given, str) or not all(isinstance(each, str) for each in given):
-        raise InvalidInputError(f"{WHERE}: {name} must be a list of names of columns; got {given!r}.")
-    return list(given)
+    names = None if isinstance(given, str) or not hasattr(given, "__iter__") else list(given)
+    if names is None or not all(isinstance(each, str) for each in names) or len({*names}) < len(names):
+        raise InvalidInputError(
+            f"{WHERE}: {name} must be a list of different names of columns; got {given!r}."
+        )
+    return names

@@ -5,10 +5,11 @@ from __future__ import annotations
 import glob
 import itertools
 import os
+import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +34,13 @@ class Part:
     path: Path | None
 
     @property
-    def identity(self) -> list[int]:
-        """What changes when the file does: its size, and when it was written; of no file, nothing."""
+    def identity(self) -> list[Any]:
+        """What changes when the file does: where it is, its size, and when it was written."""
         try:
             facts = os.stat(self.path or "")
         except OSError:  # reading it says so
             return []
-        return [facts.st_size, facts.st_mtime_ns]
+        return [str(self.path), facts.st_size, facts.st_mtime_ns]
 
     def schema(self) -> Any:
         """The pyarrow schema of its columns."""
@@ -116,6 +117,17 @@ class Fragment(Part):
 
     fragment: Any
     whole: Any
+    _token: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @property
+    def identity(self) -> list[Any]:
+        """The same by its file system; what lies in memory is never known to be what it was before."""
+        path = getattr(self.fragment, "path", None)
+        if not path:
+            return [self._token]
+        facts = self.fragment.filesystem.get_file_info(path)
+        groups = [str(group.id) for group in getattr(self.fragment, "row_groups", None) or []]
+        return [path, facts.size, facts.mtime_ns, *groups]
 
     def schema(self) -> Any:
         """That of the dataset, with the columns as this fragment has them."""
@@ -157,6 +169,15 @@ def reading() -> Iterator[None]:
         raise PartError(f"it cannot be read ({told})") from error
 
 
+def is_number(kind: Any) -> bool:
+    """Whether a type of pyarrow is one of numbers or booleans."""
+    import pyarrow.types as kinds
+
+    return any(
+        is_one(kind) for is_one in (kinds.is_floating, kinds.is_integer, kinds.is_boolean, kinds.is_decimal)
+    )
+
+
 def find_parts(data: Any, where: str) -> list[Part]:
     """The parts of a file, a folder, a pattern, a list of these, or a pyarrow Dataset; in order of name."""
     if hasattr(data, "get_fragments"):
@@ -167,12 +188,14 @@ def find_parts(data: Any, where: str) -> list[Part]:
             f"{where}: data must be a file, a folder, a pattern such as 'in/*.parquet', a list of these, or "
             f"a pyarrow Dataset; got {type(data).__name__}."
         )
-    files = sorted({path for each in given for path in _files(os.fspath(each), where)})
+    names = [os.path.expanduser(os.fspath(each)) for each in given]
+    files = sorted({path for each in names for path in _files(each, where)})
     if not files:
         raise InvalidInputError(
             f"{where}: data must be files of the kind {', '.join(KINDS)}; there is none at {data!r}."
         )
-    root = Path(os.path.commonpath([path.parent for path in files]))
+    several = len(names) > 1 or files == [_plain(Path(names[0]))]
+    root = Path(os.path.commonpath([path.parent for path in files])) if several else _root(names[0])
     return [_of_file(path, path.relative_to(root).as_posix(), where) for path in files]
 
 
@@ -180,15 +203,25 @@ def _files(given: str, where: str) -> list[Path]:
     """The files that a name, a folder or a pattern stands for; hidden ones and those of others are not."""
     path = Path(given)
     if path.is_dir():
-        inside = [found for found in path.rglob("*") if found.suffix.lower() in KINDS and found.is_file()]
-        return [_plain(found) for found in inside if not _is_hidden(found.relative_to(path))]
+        inside = glob.glob("**/*", root_dir=given, recursive=True)  # also in folders that are links
+        return [
+            _plain(path / name)
+            for name in inside
+            if Path(name).suffix.lower() in KINDS and (path / name).is_file() and not _is_hidden(Path(name))
+        ]
     if path.exists() or not is_pattern(given):
         if not path.is_file():
             raise InvalidInputError(f"{where}: data must be files; there is none at {given!r}.")
         return [_plain(path)]
-    fixed = Path(*itertools.takewhile(lambda part: not is_pattern(part), path.parts))
-    found = [Path(name) for name in glob.glob(given, recursive=True)]
-    return [_plain(f) for f in found if f.is_file() and not _is_hidden(f.relative_to(fixed))]
+    found = [_plain(Path(name)) for name in glob.glob(given, recursive=True)]
+    return [f for f in found if f.is_file() and not _is_hidden(f.relative_to(_root(given)))]
+
+
+def _root(given: str) -> Path:
+    """A folder, or what of a pattern is the same for all: below it, files keep their places."""
+    if Path(given).is_dir():
+        return _plain(Path(given))
+    return _plain(Path(*itertools.takewhile(lambda part: not is_pattern(part), Path(given).parts)))
 
 
 def _plain(path: Path) -> Path:
@@ -218,7 +251,12 @@ def _of_file(path: Path, name: str, where: str) -> Part:
 
 def _fragments(dataset: Any, where: str) -> list[Part]:
     parts: list[Part] = []
-    fragments = list(dataset.get_fragments())
+    try:
+        fragments = list(dataset.get_fragments())
+    except ValueError as error:  # of one that is filtered
+        raise InvalidInputError(
+            f"{where}: data must be a Dataset with parts ({error}). Give the files, or write it first."
+        ) from error
     names = [getattr(fragment, "path", None) for fragment in fragments]
     files = [name for name in names if name]
     root = os.path.commonpath([os.path.dirname(name) for name in files]) if files else ""
