@@ -88,6 +88,11 @@ class Network:
         return False
 
     @property
+    def goes_through_steps(self) -> bool:
+        """Whether a pipeline stands between the user's rows and the energy."""
+        return self._opener is not open_table
+
+    @property
     def is_checked(self) -> bool:
         """Whether all rows that come are compared with the model's own prediction."""
         return self._verify is not None
@@ -212,7 +217,7 @@ class Network:
         - All others, which are not linear: the energies, their differences, the minimum. Categories come in
           as codes, from 0 in the order of the model's encoding; any other number matches no cluster.
         """
-        if self._opener is not open_table:
+        if self.goes_through_steps:
             raise UnsupportedModelError(
                 "to_torch: the steps of a pipeline need not be layers. Take the network of its last step: "
                 "wc.neuralize(pipeline[-1]).to_torch(), for what pipeline[:-1].transform(X) gives."
