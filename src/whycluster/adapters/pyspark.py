@@ -178,7 +178,7 @@ def behind(
     if form.n_outputs != last.n_features:
         raise InvalidInputError(
             f"neuralize: the stages of the pipeline make {form.n_outputs} features of its columns, but its "
-            f"model takes {last.n_features}. A column of vectors counts as one here, as the pipeline does not "
+            f"model takes {last.n_features}. A column of vectors counts as one here, as a pipeline does not "
             "say which are; whycluster.engines.spark.explain(model, df) sees it in df."
         )
     features = [name for source in sources for name in source.feature_names(names)]

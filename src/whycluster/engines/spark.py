@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,8 @@ from whycluster.propagate import DEFAULT_RULE
 
 WHERE = "spark.explain"
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "boolean")
-_PART = "__whycluster_{}"  # the name of what is sent beside the user's columns
+# Under which names columns are sent: pyspark's mapInArrow does not take the names of some, such as with dots.
+_KEPT, _TAKEN = "kept_{}", "taken_{}"
 
 
 def explain(
@@ -55,8 +56,9 @@ def explain(
     """Explain why each row of a Spark DataFrame is in its cluster, on the workers.
 
     The result is the DataFrame with columns beside its own: ``why_cluster``, ``why_evidence``,
-    ``why_competitor`` and ``why_relevance``, an array of one number for each feature. It is lazy as any other;
-    only what depends on all rows, such as beta, is measured at once, by a pass over the columns of the model.
+    ``why_competitor`` and ``why_relevance``, an array of one number for each feature. It is lazy as any
+    other; only what depends on all rows, such as beta, is measured at once, by a pass over the columns of the
+    model.
 
     Parameters
     ----------
@@ -94,21 +96,18 @@ def explain(
         beta=beta,
         rule=rule,
         threshold=threshold,
-        background=None if _is_frame(background) else background,
         feature_names=[name for one in inputs for name in one.features] if numbers else None,
         invalid=invalid,
     )
     kept = _kept(df, id_columns)
-    names = _sent(inputs, kept)
-    reader = _Reader(
-        [(name, one.width, one.features) for name, one in zip(names, inputs, strict=True)],
-        numbers,
-    )
+    reader = _Reader([one.sent(i, kept) for i, one in enumerate(inputs)], numbers)
     if asked.needs_population:
-        asked = asked.knowing(_measure(asked, reader, df if background is None else background, inputs))
+        asked = asked.knowing(_population(asked, reader, df if background is None else background, inputs))
     work = _Explaining(asked, reader, kept, _Form.of(asked, reader, layout, top, prefix))
     _check_free(kept, work.form.names, prefix)
-    chosen = df.select(*map(_column, kept), *_beside(inputs, names, kept))
+    names = [_KEPT.format(i) for i in range(len(kept))]
+    columns_kept = {name: _column(one).alias(name) for name, one in zip(names, kept, strict=True)}
+    chosen = df.select(*(columns_kept | _columns(inputs, reader, columns_kept)).values())
     result = chosen.mapInArrow(work.explain, _schema(df, kept, work.form))
     return result if observation is None else _observed(result, observation, work.form.names[0])
 
@@ -174,10 +173,14 @@ class _Input:
         """Whether what is sent is the column itself."""
         return self.labels is None and self.kind in (*_NUMBERS, "string", "date", "timestamp")
 
+    def sent(self, place: int, kept: Sequence[str]) -> _Sent:
+        """How it comes to the workers: with the columns that are kept, if it is one of these as it is."""
+        alike = self.is_sent_as_it_is and self.name in kept
+        name = _KEPT.format(kept.index(self.name)) if alike else _TAKEN.format(place)
+        return _Sent(name, self.name, self.width, self.features)
+
     def taking(self, invalid: str) -> _Input:
         """With categories that are not known as missing, if rows that have these are to be left out."""
-        from dataclasses import replace
-
         return replace(self, strict=invalid == "skip" and self.labels is not None and self.other is None)
 
     def column(self) -> Any:
@@ -195,6 +198,15 @@ class _Input:
                 return F.coalesce(text, F.lit(self.other))
             return F.when(text.isin(*self.labels), text) if self.strict else text
         return column.cast("double") if self.kind.startswith("decimal") else column
+
+
+class _Sent(NamedTuple):
+    """The name under which an input is sent, its own, the length of its vectors, its features' names."""
+
+    name: str
+    column: str
+    width: int | None
+    features: list[str]
 
 
 def _is_number(kind: str) -> bool:
@@ -279,8 +291,8 @@ def _named(network: Network, columns: Any) -> list[str]:
     """The columns that the user says, or that the model knows."""
     if columns is None and network.feature_names is None:
         raise InvalidInputError(
-            f"{WHERE}: columns must name the {network.n_features} columns that the model takes, in its order, "
-            "or features_col one column of vectors; the model has no names."
+            f"{WHERE}: columns must name the {network.n_features} columns that the model takes, in order; it "
+            "has no names of its own. Or features_col must name one column of vectors."
         )
     if columns is None:
         return [str(name) for name in network.feature_names or []]
@@ -328,8 +340,8 @@ def _check_kinds(inputs: Sequence[_Input], numbers: bool) -> None:
         if one.width is not None:
             if one.kind != "vector" and not (one.kind.startswith("array<") and _is_number(one.kind[6:-1])):
                 raise InvalidInputError(
-                    f"{WHERE}: column {one.name!r} must hold vectors, or arrays of numbers, {one.width} long; "
-                    f"it is of type {one.kind}."
+                    f"{WHERE}: column {one.name!r} must hold vectors or arrays of {one.width} numbers; it "
+                    f"is of type {one.kind}."
                 )
         elif one.kind == "vector" or (numbers and one.labels is None and not _is_number(one.kind)):
             raise InvalidInputError(
@@ -357,17 +369,13 @@ def _check_free(kept: Sequence[str], added: Sequence[str], prefix: str) -> None:
         )
 
 
-def _sent(inputs: Sequence[_Input], kept: Sequence[str]) -> list[str]:
-    """Under which name each input comes to the workers: its own, if it goes there anyway."""
-    return [
-        one.name if one.is_sent_as_it_is and one.name in kept else _PART.format(i)
-        for i, one in enumerate(inputs)
-    ]
-
-
-def _beside(inputs: Sequence[_Input], names: Sequence[str], kept: Sequence[str]) -> list[Any]:
-    """What is sent beside the columns that are kept."""
-    return [one.column().alias(name) for one, name in zip(inputs, names, strict=True) if name not in kept]
+def _columns(inputs: Sequence[_Input], reader: _Reader, kept: Mapping[str, Any]) -> dict[str, Any]:
+    """What is sent of the inputs, under its names, beside the columns that are kept."""
+    return {
+        sent.name: one.column().alias(sent.name)
+        for one, sent in zip(inputs, reader.inputs, strict=True)
+        if sent.name not in kept
+    }
 
 
 @dataclass(frozen=True)
@@ -376,18 +384,18 @@ class _Reader:
 
     Attributes
     ----------
-    inputs : of each input the name it comes under, the length of its vectors, and its features' names
+    inputs : what is sent of the user's columns
     numbers : whether all are numbers
     """
 
-    inputs: list[tuple[str, int | None, list[str]]]
+    inputs: list[_Sent]
     numbers: bool
 
     def __call__(self, batch: Any) -> Any:
         """An array if all are numbers, else a table."""
         if not self.numbers:
             return self._table(batch)
-        blocks = [_block(batch.column(name), width, name) for name, width, _ in self.inputs]
+        blocks = [_block(batch.column(one.name), one) for one in self.inputs]
         if len(blocks) == 1:
             return blocks[0]
         rows = np.empty((batch.num_rows, sum(block.shape[1] for block in blocks)))
@@ -401,17 +409,18 @@ class _Reader:
         import pyarrow as pa
 
         columns: dict[str, Any] = {}
-        for name, width, features in self.inputs:
-            column = batch.column(name)
-            if width is None:
-                columns[features[0]] = column
+        for one in self.inputs:
+            column = batch.column(one.name)
+            if one.width is None:
+                columns[one.features[0]] = column
             else:
-                columns.update(zip(features, _block(column, width, name).T, strict=True))
+                columns.update(zip(one.features, _block(column, one).T, strict=True))
         return pa.table(columns)
 
 
-def _block(column: Any, width: int | None, name: str) -> Floats:
+def _block(column: Any, sent: _Sent) -> Floats:
     """A column of a batch as numbers, (n, width); what is missing is NaN."""
+    width = sent.width
     if width is None:
         return np.asarray(column.to_numpy(zero_copy_only=False), np.float64)[:, None]
     lengths = np.diff(column.offsets.to_numpy())
@@ -420,8 +429,8 @@ def _block(column: Any, width: int | None, name: str) -> Floats:
     if wrong.any():
         row = int(np.argmax(wrong))
         raise InvalidInputError(
-            f"{WHERE}: column {_told(name)} must hold vectors of length {width}, as the model was fitted on; "
-            f"row {row} has {lengths[row]}."
+            f"{WHERE}: column {sent.column!r} must hold vectors of length {width}, as the model takes; row "
+            f"{row} has one of length {lengths[row]}."
         )
     values = np.asarray(column.flatten().to_numpy(zero_copy_only=False), np.float64).reshape(-1, width)
     if there.all():
@@ -477,7 +486,7 @@ class _Explaining:
             form = self.form
             found = self.asked.to_arrow(answer, layout=form.layout, top=form.top, dtype=np.float32)
             added = [_whole(one, kind) for one, kind in zip(found.columns, form.types, strict=True)]
-            columns = [batch.column(name) for name in self.kept]
+            columns = [batch.column(_KEPT.format(i)) for i in range(len(self.kept))]
             yield pa.RecordBatch.from_arrays([*columns, *added], names=[*self.kept, *form.names])
 
 
@@ -508,18 +517,20 @@ def _where(start: int) -> str:
     return f"(Rows are counted from row {start} of {partition}.)"
 
 
-def _told(name: str) -> str:
-    return "of features" if name.startswith(_PART.format("")) else repr(name)
+def _population(asked: Asked, reader: _Reader, rows: Any, inputs: Sequence[_Input]) -> Population:
+    """What depends on all rows, measured on a DataFrame or on a table that is here."""
+    if _is_frame(rows):
+        return _measure(asked, reader, rows, inputs)
+    return replace(asked, feature_names=None).measure(rows)
 
 
 def _measure(asked: Asked, reader: _Reader, df: Any, inputs: Sequence[_Input]) -> Population:
-    """What depends on all rows: the sum of what the partitions give."""
+    """The sum of what the partitions give."""
     if df.isStreaming:
         raise InvalidInputError(
             f"{WHERE}: beta must be given for a stream, or a background to measure it on; it has no end."
         )
-    names = [name for name, _, _ in reader.inputs]
-    chosen = df.select(*(one.column().alias(name) for one, name in zip(inputs, names, strict=True)))
+    chosen = df.select(*_columns(inputs, reader, {}).values())
     rows = chosen.mapInArrow(_Measuring(asked, reader).measure, "population binary").collect()
     populations: list[Population] = [pickle.loads(row.population) for row in rows]
     return reduce(add, populations, asked.measure(np.empty((0, asked.network.n_features))))

@@ -156,8 +156,14 @@ def outputs(stage: Any) -> list[str]:
 def _columns(stage: Any, what: str) -> list[str]:
     several, one = f"{what}Cols", f"{what}Col"
     if stage.hasParam(several) and stage.isSet(several):
-        return list(stage.getOrDefault(several))
-    return [stage.getOrDefault(one)] if stage.hasParam(one) and stage.isDefined(one) else []
+        return [_unquoted(name) for name in stage.getOrDefault(several)]
+    return [_unquoted(stage.getOrDefault(one))] if stage.hasParam(one) and stage.isDefined(one) else []
+
+
+def _unquoted(name: str) -> str:
+    """A name with a dot stands in backticks."""
+    quoted = len(name) > 1 and name.startswith("`") and name.endswith("`")
+    return name[1:-1].replace("``", "`") if quoted else name
 
 
 def _place(stage: Any, column: str) -> tuple[int, str]:
