@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import whycluster as wc
+from whycluster.engines import spark
 from whycluster.neuralization import SUPPORTED
 
 ROOT = Path(__file__).parent.parent
@@ -45,7 +46,7 @@ LAYERS = [
     {"network"},
     {"frontends", "frontends.form", "saving"},
     {"frontends.steps"},
-    {"frontends.pipeline"},
+    {"frontends.pipeline", "frontends.mllib"},
     {"text.spans", "text.documents", "text.html"},
     {"text.words", "text.word_vectors"},
     {"text.summary"},
@@ -75,10 +76,11 @@ LAYERS = [
         "adapters.faiss",
         "adapters.kmedoids",
         "adapters.kmodes",
+        "adapters.pyspark",
         "adapters.whycluster",
     },
     {"explaining", "engines", "engines.expression", "engines.parts"},
-    {"engines.anndata"},
+    {"engines.anndata", "engines.spark"},
     {"report.packing", "report.sampling", "report.drawing", "report.page"},
     {"report.contents"},
     {"report.rows"},
@@ -109,6 +111,7 @@ OPTIONAL = [
     "pandas",
     "polars",
     "pyarrow",
+    "pyspark",
     "shap",
     "clustpy",
     "faiss",
@@ -247,6 +250,7 @@ def test_public_names_are_documented_and_there() -> None:
     [
         wc.explain,
         wc.explain_anndata,
+        spark.explain,
         wc.neuralize,
         wc.save,
         wc.load,

@@ -47,7 +47,7 @@ def make_table() -> pd.DataFrame:
     group = np.arange(N_ROWS) % 3
     X = 4.0 * np.eye(3)[group] + rng.normal(size=(N_ROWS, 3))
     kind = np.array(["red", "green", "blue, or so"])[np.where(rng.random(N_ROWS) < 0.8, group, 0)]
-    return pd.DataFrame(
+    frame: pd.DataFrame = pd.DataFrame(
         {
             "id": np.arange(N_ROWS),
             "a": X[:, 0],
@@ -57,6 +57,7 @@ def make_table() -> pd.DataFrame:
             "kind": kind,
         }
     )
+    return frame
 
 
 @pytest.fixture(scope="session")

@@ -44,7 +44,7 @@ def found(spark: Any) -> dict[str, Any]:
     table = make_table()
     df = spark.createDataFrame(table)
     result: dict[str, Any] = {"connect": type(df).__module__}
-    for name in ("categories", "bisecting", "mixture"):
+    for name in ("bisecting", "mixture"):
         model = fitted(name, df)
         rows = engine.explain(model, model.transform(df)).toPandas().sort_values("id")
         network = wc.neuralize(model)

@@ -65,8 +65,8 @@ PIPELINES: dict[str, Callable[[], list[Any]]] = {
         kmeans("together"),
     ],
     "bisecting": lambda: [
-        numbers(),
-        standard(),
+        *encoded(),
+        standard("together"),
         BisectingKMeans(k=5, featuresCol="scaled", seed=1, maxIter=5),
     ],
     "mixture": lambda: [

@@ -33,7 +33,7 @@ def found() -> Any:
     return json.loads(run.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("name", ["categories", "bisecting", "mixture"])
+@pytest.mark.parametrize("name", ["bisecting", "mixture"])
 def test_models_of_mllib_over_connect(name: str, found: Any) -> None:
     assert found["connect"].startswith("pyspark.sql.connect")
     as_mllib, n_rows, error = found[name]

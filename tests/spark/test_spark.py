@@ -256,3 +256,15 @@ def test_frames_that_are_none_of_sparks_and_names_that_are_there_twice(df: Any, 
         wc.InvalidInputError, match=r"^spark\.explain: df must have unique column names; 'a' is"
     ):
         engine.explain([[0.0], [1.0]], twice, columns=["id"])
+
+
+def test_the_code_of_the_page_runs(spark: Any, tmp_path: Path) -> None:  # noqa: ARG001  # it is asked for there
+    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)```", page, re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 3
+    scope: dict[str, Any] = {}
+    for block in blocks:
+        block = block.replace('"explained"', f'"{tmp_path}/explained"')
+        exec(compile(block, "docs/spark.md", "exec"), scope)
+    assert scope["counted"].get == {"rows": 300, "invalid": 0}
+    assert scope["explained"].columns[4:] == ADDED

@@ -81,7 +81,7 @@ def _bisecting(model: Any) -> Network:
 class _Node(NamedTuple):
     """A node of the tree: its cluster, if it is a leaf; its centre; what is below it."""
 
-    index: int
+    cluster: int
     center: Floats
     children: list[_Node]
 
@@ -97,7 +97,7 @@ def _tree_energy(root: _Node) -> TreeEnergy:
             nodes += node.children
         else:
             below.append(-1)
-            leaf.append(node.index)
+            leaf.append(node.cluster)
     return TreeEnergy(Tree(np.array(below), np.array(leaf)), np.array([node.center for node in nodes]))
 
 
@@ -126,7 +126,7 @@ def _from_file(model: Any) -> _Node:
     model.save(path)
     try:
         reader = session.read.option("recursiveFileLookup", "true").option("pathGlobFilter", "*.parquet")
-        rows = {row.index: row for row in reader.parquet(f"{path}/data").collect()}
+        rows = {row["index"]: row for row in reader.parquet(f"{path}/data").collect()}
     finally:
         shutil.rmtree(path, ignore_errors=True)  # if the server is on this machine
 
@@ -138,9 +138,9 @@ def _from_file(model: Any) -> _Node:
     return node(next(index for index in rows if index not in below))
 
 
-def _joined(index: int, center: Floats, children: list[_Node]) -> _Node:
+def _joined(cluster: int, center: Floats, children: list[_Node]) -> _Node:
     """A node; one with a single child, whose sibling got no rows, is that child."""
-    return children[0] if len(children) == 1 else _Node(index, center, children)
+    return children[0] if len(children) == 1 else _Node(cluster, center, children)
 
 
 @adapt.register(PipelineModel)

@@ -94,7 +94,7 @@ def _root_fault(made: dict[str, Any]) -> str | None:
     means, roots = made["means"], made["roots"]
     if len(roots) not in (1, len(means)):
         return f"roots must be 1 or {len(means)}; there are {len(roots)}"
-    if made["log_det"] is None and not (np.einsum("kii->ki", roots) > 0).all():
+    if made.get("log_det") is None and not (np.einsum("kii->ki", roots) > 0).all():
         return "roots must have diagonals above 0"
     return None
 

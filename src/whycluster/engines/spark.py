@@ -317,9 +317,11 @@ def _kinds(df: Any) -> dict[str, str]:
 
 def _attributes(df: Any, name: str) -> list[str]:
     """What MLlib's metadata call the features of a column of vectors; empty if they say nothing."""
+    from whycluster.frontends.mllib import unquoted
+
     found = df.schema[name].metadata.get("ml_attr", {})
     listed = [one for kind in found.get("attrs", {}).values() for one in kind]
-    names = {one["idx"]: one.get("name", f"{name}_{one['idx']}") for one in listed}
+    names = {one["idx"]: unquoted(one.get("name", f"{name}_{one['idx']}")) for one in listed}
     ordered = [names.get(i, f"{name}_{i}") for i in range(found.get("num_attrs", 0))]
     return ordered if len(set(ordered)) == len(ordered) else [f"{name}_{i}" for i in range(len(ordered))]
 

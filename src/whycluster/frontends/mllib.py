@@ -89,10 +89,8 @@ class Way:
         at = self._writer(column, before)
         if at is None:
             return [taken]
-        reads = _reads(self.stages[at], column)
-        widths = (self.widths.get(name) if source is None else source.width for name, source in reads)
-        sources = [source or Source(name, w) for (name, source), w in zip(reads, widths, strict=True)]
-        return [found for source in sources for found in self._sources(source.name, at, source)]
+        reads = _reads(self.stages[at], column, self.widths)
+        return [found for source in reads for found in self._sources(source.name, at, source)]
 
     def form(self, column: str, sources: Sequence[Source]) -> Form:
         """What the stages make of the user's columns; a vector is as many of these as it is long."""
@@ -102,7 +100,7 @@ class Way:
             s.name: np.arange(stop - w, stop) for s, w, stop in zip(sources, widths, stops, strict=True)
         }
         try:
-            return _whole(self._form(column, len(self.stages), places), stops[-1])
+            return self._form(column, len(self.stages), places)
         except TwiceBentError:
             raise UnsupportedModelError(
                 "neuralize: a stage of the pipeline encodes features that were mixed before, which relevance "
@@ -110,28 +108,32 @@ class Way:
             ) from None
 
     def _form(self, column: str, before: int, places: Mapping[str, Codes]) -> Form:
-        at = self._writer(column, before)
+        at, n_columns = self._writer(column, before), sum(map(len, places.values()))
         if at is None:
-            columns = Form.of_columns(sum(map(len, places.values())))
-            return columns.select(PickColumns(places[column]), places[column])
+            return _whole(_choice(places[column]), n_columns)
         stage = self.stages[at]
-        forms = [self._form(name, at, places) for name, _ in _reads(stage, column)]
-        return _after(stage, column, [_whole(form, sum(map(len, places.values()))) for form in forms])
+        reads = _reads(stage, column, self.widths)
+        forms = [self._form(source.name, at, places) for source in reads]
+        return _whole(_after(stage, column, forms), n_columns)
 
     def _writer(self, column: str, before: int) -> int | None:
         """The last stage that writes a column, None if it is the user's own."""
         return next((i for i in reversed(range(before)) if column in outputs(self.stages[i])), None)
 
 
+def _choice(chosen: Codes) -> Form:
+    """Some of the columns as they are."""
+    return Form(PickColumns(chosen), chosen)
+
+
 def _whole(form: Form, n_columns: int) -> Form:
-    """All columns in their order are the columns as they are."""
-    if _is_choice(form) and np.array_equal(form.source, np.arange(n_columns)):
-        return Form.of_columns(n_columns)
-    return form
+    """A choice of all columns in their order is no step at all."""
+    whole = _is_choice(form) and np.array_equal(form.source, np.arange(n_columns))
+    return Form.of_columns(n_columns) if whole else form
 
 
 def _is_choice(form: Form) -> bool:
-    return isinstance(form.run, PickColumns) and form.matrix is None
+    return form.matrix is None and (form.is_plain or isinstance(form.run, PickColumns))
 
 
 def check_stages(stages: Sequence[Any]) -> None:
@@ -156,11 +158,11 @@ def outputs(stage: Any) -> list[str]:
 def _columns(stage: Any, what: str) -> list[str]:
     several, one = f"{what}Cols", f"{what}Col"
     if stage.hasParam(several) and stage.isSet(several):
-        return [_unquoted(name) for name in stage.getOrDefault(several)]
-    return [_unquoted(stage.getOrDefault(one))] if stage.hasParam(one) and stage.isDefined(one) else []
+        return [unquoted(name) for name in stage.getOrDefault(several)]
+    return [unquoted(stage.getOrDefault(one))] if stage.hasParam(one) and stage.isDefined(one) else []
 
 
-def _unquoted(name: str) -> str:
+def unquoted(name: str) -> str:
     """A name with a dot stands in backticks."""
     quoted = len(name) > 1 and name.startswith("`") and name.endswith("`")
     return name[1:-1].replace("``", "`") if quoted else name
@@ -173,8 +175,8 @@ def _place(stage: Any, column: str) -> tuple[int, str]:
 
 
 @functools.singledispatch
-def _reads(stage: Any, column: str) -> list[tuple[str, Source | None]]:  # noqa: ARG001
-    """The columns that a stage makes one of; and how it takes them, should they be the user's, if it says."""
+def _reads(stage: Any, column: str, widths: Mapping[str, int]) -> list[Source]:  # noqa: ARG001
+    """The columns that a stage makes one of, and how it takes them, should they be the user's own."""
     raise _unknown(stage)
 
 
@@ -185,22 +187,23 @@ def _after(stage: Any, column: str, forms: Sequence[Form]) -> Form:  # noqa: ARG
 
 
 @_reads.register(VectorAssembler)
-def _reads_several(stage: Any, column: str) -> list[tuple[str, Source | None]]:  # noqa: ARG001
-    return [(name, None) for name in _columns(stage, "input")]
+def _reads_several(stage: Any, column: str, widths: Mapping[str, int]) -> list[Source]:  # noqa: ARG001
+    return [Source(name, widths.get(name)) for name in _columns(stage, "input")]
 
 
 @_after.register(VectorAssembler)
 def _assemble(stage: Any, column: str, forms: Sequence[Form]) -> Form:  # noqa: ARG001
+    if len(forms) == 1:
+        return forms[0]
     if all(map(_is_choice, forms)):
-        chosen = np.concatenate([form.source for form in forms])
-        return Form(PickColumns(chosen), chosen)
-    return forms[0] if len(forms) == 1 else join(forms, _Beside([form.run for form in forms]))
+        return _choice(np.concatenate([form.source for form in forms]))
+    return join(forms, _Beside([form.run for form in forms]))
 
 
 @_reads.register(StandardScalerModel)
-def _reads_scaled(stage: Any, column: str) -> list[tuple[str, Source | None]]:
+def _reads_scaled(stage: Any, column: str, widths: Mapping[str, int]) -> list[Source]:  # noqa: ARG001
     _, name = _place(stage, column)
-    return [(name, Source(name, len(stage.std)))]
+    return [Source(name, len(stage.std))]
 
 
 @_after.register(StandardScalerModel)
@@ -214,9 +217,9 @@ def _standard(stage: Any, column: str, forms: Sequence[Form]) -> Form:  # noqa: 
 
 
 @_reads.register(MinMaxScalerModel)
-def _reads_ranged(stage: Any, column: str) -> list[tuple[str, Source | None]]:
+def _reads_ranged(stage: Any, column: str, widths: Mapping[str, int]) -> list[Source]:  # noqa: ARG001
     _, name = _place(stage, column)
-    return [(name, Source(name, len(stage.originalMin)))]
+    return [Source(name, len(stage.originalMin))]
 
 
 @_after.register(MinMaxScalerModel)
@@ -229,9 +232,9 @@ def _min_max(stage: Any, column: str, forms: Sequence[Form]) -> Form:  # noqa: A
 
 
 @_reads.register(PCAModel)
-def _reads_mixed(stage: Any, column: str) -> list[tuple[str, Source | None]]:
+def _reads_mixed(stage: Any, column: str, widths: Mapping[str, int]) -> list[Source]:  # noqa: ARG001
     _, name = _place(stage, column)
-    return [(name, Source(name, stage.pc.numRows))]
+    return [Source(name, stage.pc.numRows)]
 
 
 @_after.register(PCAModel)
@@ -242,10 +245,10 @@ def _pca(stage: Any, column: str, forms: Sequence[Form]) -> Form:  # noqa: ARG00
 
 
 @_reads.register(StringIndexerModel)
-def _reads_category(stage: Any, column: str) -> list[tuple[str, Source | None]]:
+def _reads_category(stage: Any, column: str, widths: Mapping[str, int]) -> list[Source]:  # noqa: ARG001
     at, name = _place(stage, column)
     keeps = stage.getHandleInvalid() == "keep"
-    return [(name, Source(name, labels=tuple(stage.labelsArray[at]), keeps=keeps))]
+    return [Source(name, labels=tuple(stage.labelsArray[at]), keeps=keeps)]
 
 
 @_after.register(StringIndexerModel)
@@ -257,9 +260,9 @@ def _index(stage: Any, column: str, forms: Sequence[Form]) -> Form:
 
 
 @_reads.register(OneHotEncoderModel)
-def _reads_index(stage: Any, column: str) -> list[tuple[str, Source | None]]:
+def _reads_index(stage: Any, column: str, widths: Mapping[str, int]) -> list[Source]:  # noqa: ARG001
     _, name = _place(stage, column)
-    return [(name, Source(name))]
+    return [Source(name)]
 
 
 @_after.register(OneHotEncoderModel)
@@ -312,7 +315,7 @@ class _Beside:
 class _Index:
     """The place of a category among those that are known; NaN, or one more, for any other."""
 
-    places: dict[str, float]
+    places: dict[str | None, float]
     other: float
 
     def __call__(self, rows: Any) -> Floats:
@@ -342,8 +345,10 @@ class _OneHot:
 
     def __call__(self, rows: Any) -> Floats:
         index = to_floats(rows)[:, 0]
-        known = (index >= 0) & (index < self.n_known)
-        index = np.where(known | ~self.keeps | np.isnan(index), index, self.n_known)
-        hot = (index[:, None] == np.arange(self.size)).astype(np.float64)
-        hot[np.isnan(index) | ((index != np.floor(index)) | ~(known | self.keeps))] = np.nan
+        whole = index == np.floor(index)
+        known = whole & (index >= 0) & (index < self.n_known)
+        place = np.where(known, index, self.n_known if self.keeps else np.nan)
+        place[~whole] = np.nan
+        hot: Floats = (place[:, None] == np.arange(self.size)).astype(np.float64)
+        hot[np.isnan(place)] = np.nan
         return hot
