@@ -55,7 +55,9 @@ def found(spark: Any) -> dict[str, Any]:
     kmeans = KMeans(3, n_init=1, random_state=0).fit(table[["a", "n"]])
     counted = Observation("why")
     holed = df.replace(to_replace=float(table["a"][5]), value=float("nan"), subset=["a"])
-    rows = engine.explain(kmeans, holed, invalid="skip", observation=counted).toPandas()
+    explained = engine.explain(kmeans, holed, invalid="skip", observation=counted)
+    result["metadata"] = explained.schema["why_relevance"].metadata
+    rows = explained.toPandas()
     result["skipped"] = [rows["id"][rows["why_cluster"].isna()].tolist(), counted.get]
     try:
         engine.explain(kmeans, holed)

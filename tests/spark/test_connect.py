@@ -42,6 +42,10 @@ def test_models_of_mllib_over_connect(name: str, found: Any) -> None:
     assert error < 1e-6
 
 
+def test_the_order_of_features_is_in_the_metadata_over_connect(found: Any) -> None:
+    assert found["metadata"] == {"features": ["a", "n"]}
+
+
 def test_rows_that_are_skipped_are_counted_over_connect(found: Any) -> None:
     assert found["skipped"] == [[5], {"rows": N_ROWS, "invalid": 1}]
 

@@ -149,3 +149,19 @@ def test_models_that_are_not_fitted_or_not_known(df: Any) -> None:
     cosine = BisectingKMeans(k=2, featuresCol="features", distanceMeasure="cosine", maxIter=1).fit(rows)
     with pytest.raises(wc.UnsupportedModelError, match="must have the distance measure 'euclidean'"):
         wc.neuralize(cosine)
+
+
+def test_metadata_say_what_the_relevances_are_of_and_how_long_vectors_are(df: Any) -> None:
+    rows = numbers().transform(df)
+    model = kmeans("features").fit(rows)
+    explained = engine.explain(model, rows, beta=1.0)
+    assert explained.schema["why_relevance"].metadata == {"features": NUMBERS}
+    from pyspark.ml.feature import VectorAssembler
+
+    short = VectorAssembler(inputCols=["a", "n"], outputCol="features").transform(df)
+    told = (
+        "spark.explain: column 'features' must hold vectors of length 4, as the model takes; its metadata say "
+        "2."
+    )
+    with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(told)}$"):
+        engine.explain(model, short)

@@ -110,6 +110,17 @@ def test_beta_is_measured_on_a_background(model: Any, df: Any, table: pd.DataFra
         same(found, wc.explain(model, table[NUMBERS].iloc[:9], background=table[NUMBERS]))
 
 
+def test_what_a_background_or_a_model_lacks(model: Any, df: Any, table: pd.DataFrame) -> None:
+    with pytest.raises(
+        wc.InvalidInputError, match=r"df must have the columns that the model takes; 'one' is"
+    ):
+        engine.explain(model, df, background=df.drop("one"))
+    with pytest.raises(
+        wc.UnsupportedModelError, match=r"^spark\.explain: labels say which cluster each row is"
+    ):
+        engine.explain(table["n"], df)
+
+
 def holed(df: Any) -> Any:
     """With a null, a NaN and an infinity in rows 0, 100 and 200."""
     from pyspark.sql import functions as F  # noqa: N812

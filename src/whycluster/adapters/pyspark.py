@@ -178,8 +178,9 @@ def behind(
     if form.n_outputs != last.n_features:
         raise InvalidInputError(
             f"neuralize: the stages of the pipeline make {form.n_outputs} features of its columns, but its "
-            f"model takes {last.n_features}. A column of vectors counts as one here, as a pipeline does not "
-            "say which are; whycluster.engines.spark.explain(model, df) sees it in df."
+            f"model takes {last.n_features}. A column of vectors counts as one where nothing says how long "
+            "it is; whycluster.engines.spark.explain(model, df) sees it in df, if a VectorAssembler or a "
+            "VectorSizeHint has written it."
         )
     features = [name for source in sources for name in source.feature_names(names)]
     if len(set(features)) < len(features):

@@ -23,7 +23,6 @@ from whycluster.errors import InvalidInputError, MissingDependencyError
 from whycluster.estimators import check_whole
 from whycluster.frames import unique_name
 from whycluster.network import Network
-from whycluster.neuralization import look_into
 from whycluster.passes import Population
 from whycluster.propagate import DEFAULT_RULE
 
@@ -87,7 +86,9 @@ def explain(
     _check_options(layout, top, prefix)
     network, inputs = _read_model(model, metric, df, columns, features_col)
     inputs = [one.taking(invalid) for one in inputs]
+    kept = _kept(df, id_columns)
     numbers = not any(one.is_other for one in inputs)
+    reader = _Reader([one.sent(i, kept) for i, one in enumerate(inputs)], numbers)
     asked = Asked.of(
         network,
         WHERE,
@@ -96,20 +97,18 @@ def explain(
         beta=beta,
         rule=rule,
         threshold=threshold,
-        feature_names=[name for one in inputs for name in one.features] if numbers else None,
+        feature_names=reader.features if numbers else None,
         invalid=invalid,
     )
-    kept = _kept(df, id_columns)
-    reader = _Reader([one.sent(i, kept) for i, one in enumerate(inputs)], numbers)
+    form = _Form.of(asked, reader, layout, top, prefix)
+    _check_free(kept, form.names, prefix)
     if asked.needs_population:
         asked = asked.knowing(_population(asked, reader, df if background is None else background, inputs))
-    work = _Explaining(asked, reader, kept, _Form.of(asked, reader, layout, top, prefix))
-    _check_free(kept, work.form.names, prefix)
-    names = [_KEPT.format(i) for i in range(len(kept))]
-    columns_kept = {name: _column(one).alias(name) for name, one in zip(names, kept, strict=True)}
-    chosen = df.select(*(columns_kept | _columns(inputs, reader, columns_kept)).values())
-    result = chosen.mapInArrow(work.explain, _schema(df, kept, work.form))
-    return result if observation is None else _observed(result, observation, work.form.names[0])
+    sent = {_KEPT.format(i): _column(name).alias(_KEPT.format(i)) for i, name in enumerate(kept)}
+    chosen = df.select(*(sent | _columns(inputs, reader, sent)).values())
+    work = _Explaining(asked, reader, kept, form)
+    result = chosen.mapInArrow(work.explain, _schema(df, kept, form, reader.features))
+    return result if observation is None else _observed(result, observation, form.names[0])
 
 
 def _check_frame(df: Any) -> None:
@@ -130,7 +129,7 @@ def _check_frame(df: Any) -> None:
 def _is_frame(df: Any) -> bool:
     from pyspark.sql import DataFrame
 
-    return isinstance(df, DataFrame) or type(df).__module__.startswith("pyspark.sql.connect")
+    return isinstance(df, DataFrame)
 
 
 def _check_options(layout: Any, top: Any, prefix: Any) -> None:
@@ -229,9 +228,7 @@ def _read_model(
     kinds = _kinds(df)
     if type(model).__module__.startswith("pyspark.ml"):
         return _read_mllib(model, df, kinds, columns, features_col)
-    network: Any = look_into(model, metric, ())
-    if not isinstance(network, Network):
-        return network, []  # only labels: told with the question
+    network = Asked.of(model, WHERE, metric=metric).network
     return network, _inputs(network, df, kinds, columns, features_col)
 
 
@@ -241,7 +238,7 @@ def _read_mllib(
     from whycluster.adapters.pyspark import behind, is_mllib
 
     if not is_mllib(model) or columns is not None or features_col is not None:
-        network: Any = look_into(model, None, ())
+        network = Asked.of(model, WHERE).network
         return network, _inputs(network, df, kinds, columns, features_col)
     vectors = {name: _attributes(df, name) for name, kind in kinds.items() if kind == "vector"}
     names = {name: found for name, found in vectors.items() if found}
@@ -250,6 +247,7 @@ def _read_mllib(
     inputs = []
     for source in sources:
         _check_there(kinds, [source.name])
+        _check_length(source.name, source.width, names.get(source.name))
         other = None if not source.keeps else unique_name("missing", source.labels or ())
         inputs.append(
             _Input(
@@ -336,6 +334,15 @@ def _check_there(kinds: Mapping[str, str], names: Sequence[str]) -> None:
         )
 
 
+def _check_length(name: str, width: int | None, names: Sequence[str] | None) -> None:
+    """Raise for vectors that are said to be of another length than the model takes."""
+    if width is not None and names is not None and len(names) != width:
+        raise InvalidInputError(
+            f"{WHERE}: column {name!r} must hold vectors of length {width}, as the model takes; its metadata "
+            f"say {len(names)}."
+        )
+
+
 def _check_kinds(inputs: Sequence[_Input], numbers: bool) -> None:
     """Raise for columns of other types than the model takes."""
     for one in inputs:
@@ -392,6 +399,11 @@ class _Reader:
 
     inputs: list[_Sent]
     numbers: bool
+
+    @property
+    def features(self) -> list[str]:
+        """The names of all features."""
+        return [name for one in self.inputs for name in one.features]
 
     def __call__(self, batch: Any) -> Any:
         """An array if all are numbers, else a table."""
@@ -458,15 +470,21 @@ class _Form:
     names: list[str]
     types: list[Any]
 
+    @property
+    def is_array(self) -> bool:
+        """Whether the last column has the relevance of all features."""
+        return self.layout == "array" and self.top is None
+
     @classmethod
     def of(cls, asked: Asked, reader: _Reader, layout: str, top: int | None, prefix: str) -> _Form:
         """As an answer of no rows says; but values may be text."""
         import pyarrow as pa
 
+        asked = replace(asked, feature_names=reader.features)
         nothing = asked.explain(np.empty((0, asked.network.n_features)))
         empty = asked.to_arrow(nothing, layout=layout, top=top, dtype=np.float32)
         types = list(empty.schema.types)
-        if top is not None and not reader.numbers:
+        if top is not None and not (reader.numbers and asked.network.categories is None):
             types[5::3] = [pa.string()] * len(types[5::3])
         return cls(layout, top, [prefix + name for name in empty.column_names], types)
 
@@ -522,6 +540,7 @@ def _where(start: int) -> str:
 def _population(asked: Asked, reader: _Reader, rows: Any, inputs: Sequence[_Input]) -> Population:
     """What depends on all rows, measured on a DataFrame or on a table that is here."""
     if _is_frame(rows):
+        _check_there(_kinds(rows), [one.name for one in inputs])
         return _measure(asked, reader, rows, inputs)
     return replace(asked, feature_names=None).measure(rows)
 
@@ -554,16 +573,16 @@ class _Measuring:
             yield pa.RecordBatch.from_pydict({"population": [pickle.dumps(reduce(add, found))]})
 
 
-def _schema(df: Any, kept: Sequence[str], form: _Form) -> Any:
-    """Of the result, for Spark."""
+def _schema(df: Any, kept: Sequence[str], form: _Form, features: list[str]) -> Any:
+    """Of the result, for Spark; the metadata of a column of arrays say which features these are of."""
     from pyspark.sql.pandas.types import from_arrow_type
     from pyspark.sql.types import StructField, StructType
 
     fields = [df.schema[name] for name in kept]
-    added = [
-        StructField(name, from_arrow_type(kind)) for name, kind in zip(form.names, form.types, strict=True)
-    ]
-    return StructType([*fields, *added])
+    for name, kind in zip(form.names, form.types, strict=True):
+        about = {"features": features} if form.is_array and name == form.names[-1] else None
+        fields.append(StructField(name, from_arrow_type(kind), metadata=about))
+    return StructType(fields)
 
 
 def _observed(df: Any, observation: Any, cluster: str) -> Any:

@@ -58,7 +58,8 @@ class Source:
         """What its features are called: as is known, or by their place in the vector."""
         if self.width is None:
             return [self.name]
-        return list(names.get(self.name, [f"{self.name}_{i}" for i in range(self.width)]))
+        known = list(names.get(self.name, []))
+        return known if len(known) == self.width else [f"{self.name}_{i}" for i in range(self.width)]
 
 
 @dataclass(frozen=True)
