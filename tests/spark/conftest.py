@@ -19,6 +19,7 @@ os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # the JVM compiles quickly, rather than well
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.codegen.wholeStage": "false",  # compiling takes longer than a few rows do
     "spark.sql.adaptive.enabled": "false",

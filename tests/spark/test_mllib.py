@@ -160,8 +160,8 @@ def test_metadata_say_what_the_relevances_are_of_and_how_long_vectors_are(df: An
 
     short = VectorAssembler(inputCols=["a", "n"], outputCol="features").transform(df)
     told = (
-        "spark.explain: column 'features' must hold vectors of length 4, as the model takes; its metadata say "
-        "2."
+        "spark.explain: column 'features' must hold vectors of length 4, as the model takes; its metadata "
+        "say 2."
     )
     with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(told)}$"):
         engine.explain(model, short)
