@@ -33,6 +33,7 @@ bench: $(TEST)/installed $(SPARK)/installed
 	$(TEST)/bin/python -m benchmarks.report
 	$(TEST)/bin/python -m benchmarks.command
 	$(SPARK)/bin/python -m benchmarks.spark
+	$(TEST)/bin/python -m benchmarks.files
 	$(TEST)/bin/python -m benchmarks.lrp --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.text
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[bench]'
@@ -42,6 +43,7 @@ bench: $(TEST)/installed $(SPARK)/installed
 	$(TEST)/bin/python -m benchmarks.beta --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.varying
 	$(TEST)/bin/python -m benchmarks.runtime
+	$(TEST)/bin/python -m benchmarks.compiled
 	$(TEST)/bin/python -m benchmarks.segments --data $(DATA)
 
 bench-zennit: $(ZENNIT)/installed
@@ -58,7 +60,7 @@ $(DEMO)/installed: pyproject.toml $(shell find src -name '*.py')
 $(TEST)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(TEST)
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt torch
-	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[categories,cli,deep,faiss,medoids,shap,tabular,test]'
+	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[categories,cli,dask,deep,faiss,files,medoids,shap,tabular,test]'
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt --no-deps axe-playwright-python clustpy torchvision
 	touch $@
 

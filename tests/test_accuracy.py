@@ -53,6 +53,17 @@ def test_float32_is_the_reference(clustering: tuple[Array, Any]) -> None:
     assert relative_error(exp.relevance, expected) <= 1e-4
 
 
+@pytest.mark.parametrize("d", [16, 17])
+def test_float32_is_float64_rounded_wherever_a_block_begins(d: int) -> None:
+    """With an odd number of features, h is kept in float32 rows that begin between two numbers of it."""
+    rng = np.random.default_rng(0)
+    X, centroids = rng.normal(size=(40_001, d)).astype(np.float32), rng.normal(size=(8, d))
+    exp, exact = wc.explain(centroids, X), wc.explain(centroids, X.astype(np.float64))
+    assert exp.beta == exact.beta
+    np.testing.assert_array_equal(exp.evidence, exact.evidence.astype(np.float32))
+    np.testing.assert_allclose(exp.relevance, exact.relevance, rtol=1e-7, atol=1e-12)
+
+
 def test_relevance_is_conserved(clustering: tuple[Array, Any]) -> None:
     X, model = clustering
     for rule in ("min-take-most", "joint", "contrast"):

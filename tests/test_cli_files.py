@@ -317,7 +317,8 @@ def test_a_mistake_is_one_line_and_nothing_is_written(
 def test_a_folder_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ask(capsys, "explain", tmp_path)[::2] == (
         2,
-        f"whycluster: {tmp_path}: is a folder; give a file.\n",
+        f"whycluster: {tmp_path}: is a folder or a pattern; give a file, or with --out the folder that the "
+        "results go to.\n",
     )
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from whycluster import deep as deep
     from whycluster import evaluation, findings, plots, tabular, text
     from whycluster.engines.anndata import explain_anndata
+    from whycluster.engines.dataset import explain_dataset
     from whycluster.errors import (
         ColumnWarning,
         FidelityWarning,
@@ -49,6 +50,7 @@ __all__ = [  # without deep: ``from whycluster import *`` has to work where ther
     "evaluation",
     "explain",
     "explain_anndata",
+    "explain_dataset",
     "findings",
     "load",
     "neuralize",
@@ -67,6 +69,7 @@ _HOMES = {
     "elementwise": "marks",
     "explain": "explaining",
     "explain_anndata": "engines.anndata",
+    "explain_dataset": "engines.dataset",
     "load": "saving",
     "neuralize": "neuralization",
     "save": "saving",

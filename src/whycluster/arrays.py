@@ -36,6 +36,11 @@ def is_sparse(X: Any) -> bool:
     return sparse is not None and bool(sparse.issparse(X))
 
 
+def is_dask(X: Any) -> bool:
+    """Whether it is a collection of Dask, which need not be in memory; Dask is not loaded for it."""
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
+
+
 def as_array(values: Any) -> NDArray[Any]:
     """An array of what was given; an empty one of objects where that is none, or a ragged one."""
     try:
@@ -53,6 +58,8 @@ def plain(array: NDArray[Any]) -> NDArray[Any]:
 
 def turned(rows: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
     """Column by column, (d, n): some rows at a time, which stay in the cache, at a third of the time."""
+    if rows.T.flags.c_contiguous and rows.dtype == (dtype or rows.dtype):
+        return np.asarray(rows.T)  # they are already
     columns = np.empty(rows.shape[::-1], rows.dtype if dtype is None else dtype)
     for start in range(0, len(rows), _AT_A_TIME):
         columns[:, start : start + _AT_A_TIME] = rows[start : start + _AT_A_TIME].T

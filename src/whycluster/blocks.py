@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whycluster.arrays import Floats
 from whycluster.energies import Energy
@@ -30,18 +31,23 @@ _spreading = threading.Lock()
 
 
 class Workspace:
-    """The arrays of one thread, for blocks of up to ``n_rows`` rows."""
+    """The arrays of one thread, for blocks of up to ``n_rows`` rows, which may lie column by column."""
 
-    def __init__(self, energy: Energy, n_rows: int) -> None:
+    def __init__(self, energy: Energy, n_rows: int, by_columns: bool = False) -> None:
         d, n_clusters = energy.n_features, energy.n_clusters
-        self.x = np.empty((n_rows, energy.n_inputs))
-        self.relevance = np.empty((n_rows, d))
-        self.scratch = np.empty((n_rows, energy.scratch_width))
+        self.x = empty(n_rows, energy.n_inputs, by_columns)
+        self.relevance = empty(n_rows, d, by_columns)
+        self.scratch = empty(n_rows, energy.scratch_width, by_columns)
         self.h = per_cluster(np.empty(n_rows * n_clusters), n_rows, n_clusters)
         self.weights = per_cluster(np.empty(n_rows * n_clusters), n_rows, n_clusters)
 
 
 Work = Callable[[Workspace, int, int], None]
+
+
+def empty(n_rows: int, width: int, by_columns: bool, dtype: Any = np.float64) -> NDArray[Any]:
+    """An array (n_rows, width), row by row or column by column."""
+    return np.empty((n_rows, width), dtype, order="F" if by_columns else "C")
 
 
 def per_cluster(room: Floats, n_rows: int, n_clusters: int) -> Floats:
@@ -52,7 +58,12 @@ def per_cluster(room: Floats, n_rows: int, n_clusters: int) -> Floats:
 
 
 def run(
-    work: Work, energy: Energy, n_rows: int, most_rows: int = sys.maxsize, through_steps: bool = False
+    work: Work,
+    energy: Energy,
+    n_rows: int,
+    most_rows: int = sys.maxsize,
+    through_steps: bool = False,
+    by_columns: bool = False,
 ) -> None:
     """Call ``work(workspace, start, stop)`` for every block of rows, on several threads.
 
@@ -66,7 +77,7 @@ def run(
     stopped = threading.Event()
 
     def labour(thread: int, n_threads: int) -> None:
-        workspace = Workspace(energy, min(size, n_rows))
+        workspace = Workspace(energy, min(size, n_rows), by_columns)
         with np.errstate(all="ignore"):  # what overflows is found and reported by the passes
             for block in range(thread, n_blocks, n_threads):
                 if stopped.is_set():

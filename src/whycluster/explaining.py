@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster import passes
+from whycluster.arrays import is_dask
 from whycluster.errors import InvalidInputError
 from whycluster.explanation import Explanation
 from whycluster.network import Network
@@ -45,7 +46,8 @@ def explain(
         of numbers and booleans; for pipelines whatever these take, for labels frames with categories, dates
         and missing values too. A frame is matched by name with the columns the model was fitted on. For a
         pipeline that begins with a vectorizer, n documents: a list or a column of text. For a
-        `whycluster.deep.DeepClustering` n inputs of its encoder, such as images: an array or a tensor.
+        `whycluster.deep.DeepClustering` n inputs of its encoder, such as images: an array or a tensor. A
+        Dask array or DataFrame is explained lazily, partition by partition.
     target : a cluster, or one per row. Explains why the row is in this cluster or, where it is not,
         why not: its contrast with the cluster that won (in a tree, with the pair that speaks most against
         it). By default the cluster of each row.
@@ -76,7 +78,8 @@ def explain(
     Returns
     -------
     Explanation; for documents a `whycluster.text.TextExplanation`, for deep clusterings a
-    `whycluster.deep.DeepExplanation` or, of places, a `whycluster.deep.SpatialExplanation`
+    `whycluster.deep.DeepExplanation` or, of places, a `whycluster.deep.SpatialExplanation`; for Dask arrays
+    and DataFrames a `whycluster.engines.dask.LazyExplanation`, of which nothing is computed yet
 
     Examples
     --------
@@ -90,6 +93,22 @@ def explain(
     >>> exp.evidence
     array([ 8., 12.])
     """
+    options: dict[str, Any] = {
+        "target": target,
+        "against": against,
+        "beta": beta,
+        "rule": rule,
+        "threshold": threshold,
+        "background": background,
+        "feature_names": feature_names,
+        "at": at,
+        "units": units,
+    }
+    if is_dask(X):
+        from whycluster.engines.dask import explain_lazily
+
+        lazily: Any = explain_lazily(model, X, metric=metric, categorical=categorical, **options)
+        return lazily  # type: ignore[no-any-return]  # a LazyExplanation
     _check_labels(model, X)
     found = look_into(model, metric, categorical, X)
     if isinstance(found, OnlyLabels):
@@ -101,19 +120,8 @@ def explain(
             )
         # Each row is explained for the label it has, whether or not the surrogate would give it that.
         found, given = fit_surrogate(found.labels, X, feature_names)
-        target = given if target is None else target
-    return found.explain(
-        X,
-        target=target,
-        against=against,
-        beta=beta,
-        rule=rule,
-        threshold=threshold,
-        background=background,
-        feature_names=feature_names,
-        at=at,
-        units=units,
-    )
+        options["target"] = given if target is None else target
+    return found.explain(X, **options)
 
 
 def fit_surrogate(

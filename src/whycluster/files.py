@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -10,7 +12,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from whycluster.errors import InvalidInputError
+
+DEEPEST = 100
+"""How deep JSON that we read may nest."""
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)  # also without an end: then no scan begins anew
+_OPENING, _CLOSING = np.frombuffer(b"[{", np.uint8), np.frombuffer(b"]}", np.uint8)
+
+
+class DepthError(ValueError):
+    """JSON that nests too deep."""
 
 
 def as_path(path: Any, where: str) -> Path:
@@ -49,3 +62,22 @@ def write_text(path: Path, text: str) -> None:
     """Write a text of any length, with its line breaks as they are."""
     with replacing(path) as beside, beside.open("x", encoding="utf-8", newline="") as file:
         file.write(text)
+
+
+def parse_json(text: str) -> Any:
+    """What JSON from anybody says; ValueError if it is none, DepthError if it nests too deep.
+
+    The parser of Python calls itself: where the limit of that has been raised, JSON that nests without end
+    would run it out of stack, which is no exception but the end of the process.
+    """
+    if depth(text) > DEEPEST:
+        raise DepthError(f"nest at most {DEEPEST} times")
+    return json.loads(text)
+
+
+def depth(text: str) -> int:
+    """How deep brackets nest that are not within strings."""
+    bare = _STRING.sub("", text).encode("utf-8", "replace")
+    signs = np.frombuffer(bare, dtype=np.uint8)
+    steps = np.isin(signs, _OPENING).astype(np.int8) - np.isin(signs, _CLOSING)
+    return int(np.cumsum(steps, dtype=np.int64).max(initial=0))

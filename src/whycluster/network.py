@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from whycluster import passes
-from whycluster.arrays import Codes, is_real
+from whycluster.arrays import Codes, is_dask, is_real
 from whycluster.energies import Energy
 from whycluster.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
 from whycluster.explanation import Answer, Explanation, answer
@@ -88,14 +89,14 @@ class Network:
         return False
 
     @property
-    def goes_through_steps(self) -> bool:
-        """Whether a pipeline stands between the user's rows and the energy."""
-        return self._opener is not open_table
-
-    @property
     def is_checked(self) -> bool:
         """Whether all rows that come are compared with the model's own prediction."""
         return self._verify is not None
+
+    @property
+    def takes_any_kind(self) -> bool:
+        """Whether columns may hold what is no number: the model, or steps before it, know what to do."""
+        return self.categories is not None or self._opener is not open_table
 
     @property
     def n_clusters(self) -> int:
@@ -114,8 +115,12 @@ class Network:
     def assign(self, X: Any) -> NDArray[Any]:
         """The cluster of each row, (n,), as the model itself predicts it.
 
-        On an exact tie the cluster that comes first in `labels` wins.
+        On an exact tie the cluster that comes first in `labels` wins. Of a Dask array or DataFrame, a Dask
+        array, in the same chunks.
         """
+        if is_dask(X):
+            lazily: NDArray[Any] = import_module("whycluster.engines.dask").assign_lazily(self, X)
+            return lazily
         return self._labels.decode(passes.assign(self.energy, self.open(X, "assign")))
 
     def evidence(self, X: Any) -> NDArray[Any]:
@@ -217,7 +222,7 @@ class Network:
         - All others, which are not linear: the energies, their differences, the minimum. Categories come in
           as codes, from 0 in the order of the model's encoding; any other number matches no cluster.
         """
-        if self.goes_through_steps:
+        if self._opener is not open_table:
             raise UnsupportedModelError(
                 "to_torch: the steps of a pipeline need not be layers. Take the network of its last step: "
                 "wc.neuralize(pipeline[-1]).to_torch(), for what pipeline[:-1].transform(X) gives."

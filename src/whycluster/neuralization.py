@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from whycluster.arrays import is_dask
 from whycluster.errors import InvalidInputError, UnsupportedModelError
 from whycluster.labels import BY_LABELS
 from whycluster.nearest_centroid import nearest_centroid
@@ -18,7 +19,7 @@ from whycluster.table import column_names, text_columns
 
 # Packages that have a module in adapters/, under the first part of their name. The rest of ClustPy needs no
 # torch, and no adapter.
-_ADAPTERS = ("clustpy.deep", "faiss", "kmedoids", "kmodes", "pyspark.ml", "sklearn", "whycluster")
+_ADAPTERS = ("clustpy.deep", "dask_ml", "faiss", "kmedoids", "kmodes", "pyspark.ml", "sklearn", "whycluster")
 
 SUPPORTED = (
     "whycluster.KernelKMeans, Surrogate",
@@ -28,6 +29,7 @@ SUPPORTED = (
     "faiss.Kmeans",
     "kmedoids.KMedoids",
     "kmodes.kmodes.KModes, kmodes.kprototypes.KPrototypes",
+    "dask_ml.cluster.KMeans; dask_ml.wrappers.ParallelPostFit of one of these",
     "clustpy.deep.DEC, IDEC, DCN, DKM, AEC",
     "pyspark.ml.clustering.KMeansModel, BisectingKMeansModel, GaussianMixtureModel; PipelineModel of these",
     "any fitted model with cluster_centers_ that predicts the nearest of them (checked on your data)",
@@ -140,6 +142,8 @@ def first_look(model: Any, metric: str | None = None) -> Network | OnlyLabels | 
         return model
     if hasattr(model, "detach") and hasattr(model, "cpu"):  # a tensor of torch
         model = model.detach().cpu().numpy()
+    if is_dask(model):  # centroids or labels, which are no model before they are there
+        model = model.compute()
     for cls in type(model).__mro__:
         for package in _ADAPTERS:
             if f"{cls.__module__}.".startswith(f"{package}."):

@@ -80,14 +80,16 @@ class Attribution:
     beta: float | None = None
 
     @classmethod
-    def empty(cls, table: Table, question: Question, width: int | None = None) -> Attribution:
+    def empty(
+        cls, table: Table, question: Question, width: int | None = None, by_columns: bool = False
+    ) -> Attribution:
         """Arrays to be filled, in the dtype of the data; what the question fixes is there already.
 
         ``width`` is how many numbers of relevance there are for each row, by default one for each feature.
         """
         n = table.n_rows
         return cls(
-            relevance=np.empty((n, table.n_features if width is None else width), table.dtype),
+            relevance=blocks.empty(n, table.n_features if width is None else width, by_columns, table.dtype),
             cluster=np.empty(n, np.intp) if question.cluster is None else question.cluster,
             competitor=np.empty(n, np.intp) if question.competitor is None else question.competitor,
             evidence=np.empty(n, table.dtype),
@@ -106,14 +108,20 @@ class Attribution:
 
     def can_hold(self, n_clusters: int) -> bool:
         """Whether the rows of relevance, until they are known, have room for the rows of h."""
-        return self.relevance.dtype == np.float64 and n_clusters <= self.relevance.shape[1]
+        room = 8 * n_clusters <= self.relevance.itemsize * self.relevance.shape[1]
+        return bool(room and self.relevance.flags.c_contiguous)
 
     def held(self, start: int, stop: int, n_clusters: int) -> Floats:
         """The rows start..stop of h, (b, K), lying where their relevance will be written.
 
-        This spares computing h twice, once for beta and once for the relevance, and takes no memory.
+        This spares computing h twice, once for beta and once for the relevance, and takes no memory. It is of
+        float64 in the room of float32, too: a block that begins between two of these leaves out a number.
         """
-        return blocks.per_cluster(self.relevance[start:stop].reshape(-1), stop - start, n_clusters)
+        room = self.relevance[start:stop].reshape(-1)
+        if room.dtype != np.float64:
+            between = room.ctypes.data // room.itemsize % 2
+            room = room[between : between + (len(room) - between) // 2 * 2].view(np.float64)
+        return blocks.per_cluster(room, stop - start, n_clusters)
 
 
 def to_finite_array(table: Table) -> Floats:
@@ -242,7 +250,7 @@ def attribute(
 
     Beta, where it is not given, is measured first: on ``background``, or on the table itself.
     """
-    result = Attribution.empty(table, question)
+    result = Attribution.empty(table, question, by_columns=_by_columns(energy, table))
     held = False
     if question.asks_of_all_rows or energy.needs_means:
         asks_all = question.cluster is None and question.rule != CONTRAST and question.threshold is None
@@ -251,12 +259,15 @@ def attribute(
         question = _measured(question, energy, found)
         energy = energy.with_means(*found.members)
     rounded = result.relevance.dtype != np.float64
+    apart = rounded and not (energy.rounds and question.log_prior is None)
 
     def work(space: Workspace, start: int, stop: int) -> None:
         n_rows = stop - start
         if held:
             x, h = _read(energy, table, space, start, stop), result.held(start, stop, energy.n_clusters)
             standing = result.kept(start, stop)
+            if rounded:
+                standing = standing._replace(evidence=h[np.arange(n_rows), standing.competitor])
         else:
             h = space.h[:n_rows]
             x = _energies(energy, table, space, start, stop, h)
@@ -265,12 +276,13 @@ def attribute(
         weights, scratch = space.weights[:n_rows], space.scratch[:n_rows]
         weigh(h, standing, question.rule, question.beta, weights)
         rows = result.relevance[start:stop]
-        out = space.relevance[:n_rows] if rounded else rows
+        out = space.relevance[:n_rows] if apart else rows
         energy.combine(x, weights, out, scratch)
         if question.log_prior is not None:
             _redistribute(energy, x, standing, question, out, scratch)
-        if rounded:
+        if apart:
             rows[...] = out  # terms of opposite sign were added in float64; only the sum is rounded
+        if rounded:
             _check_finite(rows)
             _check_finite(result.evidence[start:stop])
 
@@ -481,15 +493,21 @@ class _NotFiniteError(Exception):
 
 
 def _check_finite(values: NDArray[Any]) -> None:
-    if not np.isfinite(values.sum(dtype=np.float64)):  # one NaN or infinity spoils the sum
+    # One NaN or infinity spoils the sum. That of float32 is faster by far, and may overflow by itself.
+    if not np.isfinite(values.sum()) and not np.isfinite(values.sum(dtype=np.float64)):
         raise _NotFiniteError
 
 
 def _run(work: Work, energy: Energy, table: Table) -> None:
     try:
-        blocks.run(work, energy, table.n_rows, table.most_rows, table.goes_through_steps)
+        by_columns = _by_columns(energy, table)
+        blocks.run(work, energy, table.n_rows, table.most_rows, table.goes_through_steps, by_columns)
     except _NotFiniteError:
         raise InvalidInputError(_why_not_finite(table)) from None
+
+
+def _by_columns(energy: Energy, table: Table) -> bool:
+    return table.by_columns and energy.takes_columns
 
 
 def _why_not_finite(table: Table) -> str:

@@ -23,12 +23,13 @@ class Progress:
     ----------
     title : what is going on
     n_steps : how many steps there will be; None where that is not known, so that only the time is told
+    unit : what is counted, if the rate is to be told too
     """
 
     _open: list[Progress] = []  # noqa: RUF012  # one inside the other, the last is the one that is seen
 
-    def __init__(self, title: str, n_steps: int | None) -> None:
-        self._title, self._n_steps = title, n_steps
+    def __init__(self, title: str, n_steps: int | None, unit: str = "") -> None:
+        self._title, self._n_steps, self._unit = title, n_steps, unit
         self._done = 0
         self._written = 0  # characters of the line
         self._next = 0.0
@@ -43,12 +44,12 @@ class Progress:
             threading.Thread(target=self._beat, daemon=True).start()
         return self
 
-    def step(self) -> None:
-        """One more step is done."""
+    def step(self, n: int = 1) -> None:
+        """One more step is done, or several."""
         with self._lock:
-            self._done += 1
+            self._done += n
             taken = time.monotonic() - self._start
-            if self._terminal and taken > max(_PATIENCE, self._next):
+            if self._n_steps and self._terminal and taken > max(_PATIENCE, self._next):
                 self._show(taken)
                 self._next = taken + _PAUSE
 
@@ -57,14 +58,17 @@ class Progress:
             with self._lock:
                 taken = time.monotonic() - self._start
                 if taken > _PATIENCE and self._open[-1] is self and not self._over.is_set():
-                    self._write(f"{self._title}, {taken:.0f} s")
+                    self._write(f"{self._title}{self._rate(taken)}, {taken:.0f} s")
 
     def _show(self, taken: float) -> None:
-        assert self._n_steps is not None
-        part = self._done / self._n_steps
+        assert self._n_steps
+        part = min(1.0, self._done / self._n_steps)
         bar = "#" * round(_WIDTH * part)
         left = taken / part - taken
-        self._write(f"{self._title} [{bar:.<{_WIDTH}}] {part:4.0%}, {left:.0f} s left")
+        self._write(f"{self._title} [{bar:.<{_WIDTH}}] {part:4.0%}{self._rate(taken)}, {left:.0f} s left")
+
+    def _rate(self, taken: float) -> str:
+        return f", {self._done / taken:,.0f} {self._unit}/s" * bool(self._unit and self._done)
 
     def _write(self, line: str) -> None:
         sys.stderr.write(f"\r{line:<{self._written}}")

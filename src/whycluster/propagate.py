@@ -49,14 +49,17 @@ def compete(
         cluster = _go_down(energies, tree, cluster, competitor)
     rows = np.arange(len(energies))
     if cluster is None:
-        cluster = _argmin(energies)
-    own = 0.0 if tree is not None else energies[rows, cluster][:, None]
+        cluster, own = _least(energies)
+    else:
+        own = np.zeros(len(rows)) if tree is not None else energies[rows, cluster]
     energies[rows, cluster] = np.inf
-    strongest = _argmin(energies) if competitor is None else competitor
-    energies -= own
-    evidence = energies[rows, strongest]
-    if competitor is not None:
+    if competitor is None:
+        strongest, least = _least(energies)
+        evidence = least - own
+    else:
+        strongest, evidence = competitor, energies[rows, competitor] - own
         evidence[competitor == cluster] = 0.0
+    energies -= own[:, None]
     return Standing(cluster, strongest, evidence)
 
 
@@ -142,9 +145,8 @@ def weigh(h: Floats, standing: Standing, rule: str, beta: float | None, out: Flo
         contrasted = np.flatnonzero((standing.evidence < 0) & (rule != SOFT))
     out[contrasted] = 0.0
     out[contrasted, standing.competitor[contrasted]] = 1.0
-    own = np.arange(len(h)), standing.cluster
-    out[own] = 0.0
-    out[own] = -_row_sums(out)
+    out[contrasted, standing.cluster[contrasted]] = 0.0  # elsewhere it is: h_c is infinite
+    out[np.arange(len(h)), standing.cluster] = -_row_sums(out)
 
 
 def share(h: Floats, standing: Standing, weights: Floats) -> None:
@@ -203,17 +205,18 @@ def _row_sums(values: Floats) -> Floats:
     return values @ np.ones(values.shape[1])
 
 
-def _argmin(values: Floats) -> Codes:
-    """Column of the least value of each row, the first on a tie."""
+def _least(values: Floats) -> tuple[Codes, Floats]:
+    """Column of the least value of each row, the first on a tie, and that value."""
     if values.flags.c_contiguous:
-        return np.asarray(values.argmin(axis=1))
+        column = np.asarray(values.argmin(axis=1))
+        return column, values[np.arange(len(values)), column]
     # Column by column, NumPy's argmin would copy and then call a loop per row. Find the least value
     # instead, number the columns from the end, and take the highest number where it is attained.
     n_columns = values.shape[1]
     least = values.min(axis=1)
     number = np.arange(n_columns, 0, -1, dtype=np.uint8)
     attained: Codes = ((values == least[:, None]) * number).max(axis=1).astype(np.intp)
-    return np.subtract(n_columns, attained)
+    return np.subtract(n_columns, attained), least
 
 
 DEFAULT_RULE = "min-take-most"

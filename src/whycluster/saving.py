@@ -121,6 +121,19 @@ def _draft_network(network: Network) -> Draft:
     return draft
 
 
+def fingerprint(model: Any, network: Network) -> str:
+    """What tells a model from any other: a number made of all that its network is made of.
+
+    Of networks that cannot be saved it is made of the model itself.
+    """
+    try:
+        return _draft_network(network).digest()
+    except UnsupportedModelError:
+        import joblib  # comes with scikit-learn
+
+        return str(joblib.hash(model))
+
+
 def _load_network(stored: Stored) -> Network:
     energy = _take_energy(stored)
     labels, names = stored.values("labels", "k"), stored.fact("feature_names", list, type(None))

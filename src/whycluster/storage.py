@@ -7,9 +7,9 @@ used: which names there are, of which dtypes and shapes, that lengths agree, and
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import json
 import math
-import re
 import zlib
 from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
@@ -24,6 +24,7 @@ from whycluster.errors import (
     UnsupportedModelError,
     WhyClusterError,
 )
+from whycluster.files import DEEPEST, DepthError, depth, parse_json
 
 FORMAT = 1
 """Raised whenever a version before would misread what is written now."""
@@ -46,9 +47,6 @@ _DTYPES = {
 }
 NUMBERS = tuple(_DTYPES.values())
 _LAST_CHARACTER = 0x10FFFF
-_DEEPEST = 100
-_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)  # also without an end: then no scan begins anew
-_OPENING, _CLOSING = np.frombuffer(b"[{", np.uint8), np.frombuffer(b"]}", np.uint8)
 _NOT_OURS = "It was not made by wc.save, or has been changed since."
 
 Made = TypeVar("Made")
@@ -85,6 +83,15 @@ class Draft:
                 f"save: {name} must be numbers, booleans, text or dates; got {values.dtype}. "
                 "Turn them into text first."
             )
+
+    def digest(self) -> str:
+        """What tells it from any other."""
+        total = hashlib.sha256(_to_json(self.facts).encode())
+        for name in sorted(self.arrays):
+            array = self.arrays[name]
+            total.update(f"{name} {array.dtype} {array.shape} ".encode())
+            total.update(array.reshape(-1).view(np.uint8).data)
+        return total.hexdigest()[:32]
 
     def write(self, path: Path) -> None:
         """Write it to a file that is not there yet."""
@@ -303,7 +310,7 @@ _MAKERS: dict[Hashable, Callable[[Any], Any]] = {
 
 def _to_json(value: Any) -> str:
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    if _depth(text) > _DEEPEST:  # it could not be read again
+    if depth(text) > DEEPEST:  # it could not be read again
         raise UnsupportedModelError(
             "save: names and labels must not be tuples within tuples within tuples without end; these nest "
             "deeper than a file can hold. Turn them into text first."
@@ -313,20 +320,11 @@ def _to_json(value: Any) -> str:
 
 def from_json(text: str, stored: Stored) -> Any:
     """What JSON says; also one that nests without end, or has numbers without end, is but a fault."""
-    if _depth(text) > _DEEPEST:  # json's parser calls itself, and may run out of stack without an exception
-        raise stored.fault(f"what is JSON must nest at most {_DEEPEST} times")
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError as error:
-        raise stored.fault(f"what is JSON must be readable as such ({type(error).__name__})") from error
-
-
-def _depth(text: str) -> int:
-    """How deep brackets nest that are not within strings."""
-    bare = _STRING.sub("", text).encode("utf-8", "replace")
-    signs = np.frombuffer(bare, dtype=np.uint8)
-    steps = np.isin(signs, _OPENING).astype(np.int8) - np.isin(signs, _CLOSING)
-    return int(np.cumsum(steps, dtype=np.int64).max(initial=0))
+        why = str(error) if isinstance(error, DepthError) else f"be readable as such ({type(error).__name__})"
+        raise stored.fault(f"what is JSON must {why}") from error
 
 
 def _checksum(text: str, arrays: dict[str, NDArray[Any]]) -> NDArray[np.uint32]:

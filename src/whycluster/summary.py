@@ -215,7 +215,7 @@ def summarize(
     present, group = np.unique(assigned, return_inverse=True)
     size = np.bincount(group, minlength=len(present))
     reference = _typical(table)  # means are taken from here, so that data far from 0 keep their digits
-    moved, count = _means(table, group, reference)
+    moved, count = _means(table, group, reference, len(present))
     n_explained = np.bincount(group, weights=explained, minlength=len(present))
     chosen = n_explained > 0
     inside, outside = moved + reference, _outside(moved, count) + reference
@@ -238,7 +238,7 @@ def summarize(
     mostly = (missing > 0.5) & (missing > elsewhere)
     direction = np.where(mostly, MISSING, direction)
     inside, outside = np.where(mostly, missing, inside), np.where(mostly, elsewhere, outside)
-    total = _sums(relevance, group, explained)[chosen]
+    total = sums_of(relevance, group, explained, len(present))[chosen]
     return Summary(
         clusters=labels[present[chosen]],
         size=n_explained[chosen].astype(np.intp),
@@ -254,6 +254,30 @@ def summarize(
     )
 
 
+def summary_of(
+    clusters: NDArray[Any], size: Codes, relevance: Floats, mean: Floats, count: Floats, names: list[str]
+) -> Summary:
+    """A summary from means that were added up elsewhere, of columns of numbers.
+
+    Parameters
+    ----------
+    clusters, size : (G,) labels, and how many rows each has
+    relevance : (G, d) mean relevance
+    mean, count : (G, d) mean values, NaN where there is none, and of how many values each is
+    names : (d,) of the features
+    """
+    direction: NDArray[Any] = _directions(mean, count)
+    direction[[is_noise(label) for label in clusters.tolist()]] = "far"
+    return Summary(clusters, size, relevance, direction, mean, _outside(mean, count), list(names))
+
+
+def means_of(table: Table, group: Codes, n_groups: int) -> tuple[Floats, Floats]:
+    """Means of the rows of each group, (G, d), and of how many values each is."""
+    reference = _typical(table)
+    moved, count = _means(table, group, reference, n_groups)
+    return moved + reference, count
+
+
 def _typical(table: Table, n_rows: int = 1001) -> Floats:
     """A point among the rows, (d,): the median of some of them, which no few rows far off can move."""
     if table.n_rows == 0:
@@ -263,12 +287,11 @@ def _typical(table: Table, n_rows: int = 1001) -> Floats:
     return np.asarray(np.nanmedian(values, axis=0))
 
 
-def _means(table: Table, group: Codes, reference: Floats) -> tuple[Floats, Floats]:
+def _means(table: Table, group: Codes, reference: Floats, n_groups: int) -> tuple[Floats, Floats]:
     """Means of the rows minus the reference over each group, (G, d), and of how many values each is.
 
     Missing values do not count; where all are, the mean is NaN.
     """
-    n_groups = group.max(initial=-1) + 1
     sums = np.zeros((n_groups, table.n_features))
     count = np.repeat(np.bincount(group, minlength=n_groups)[:, None], table.n_features, axis=1).astype(float)
     for start, block in table.blocks():
@@ -281,9 +304,8 @@ def _means(table: Table, group: Codes, reference: Floats) -> tuple[Floats, Float
     return np.divide(sums, count, out=np.full_like(sums, np.nan), where=count > 0), count
 
 
-def _sums(relevance: NDArray[Any], group: Codes, explained: NDArray[np.bool_]) -> Floats:
+def sums_of(relevance: NDArray[Any], group: Codes, explained: NDArray[np.bool_], n_groups: int) -> Floats:
     """Sums of relevance over each group, (G, d); only of rows that are explained."""
-    n_groups = group.max(initial=-1) + 1
     sums = np.zeros((n_groups, relevance.shape[1]))
     for start, block in ArrayTable.of(relevance).blocks():
         rows = slice(start, start + len(block))

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster import console
-from whycluster.arrays import Codes, Floats, evenly, is_sparse
+from whycluster.arrays import Codes, Floats, evenly, is_dask, is_sparse
 from whycluster.errors import InvalidInputError
 
 _ENOUGH = 10  # rows to tell from that columns stand in another order
@@ -55,6 +55,8 @@ class Table(ABC):
     """Of the columns that are categories, what their codes stand for; the code of any other value is -1."""
     dates: frozenset[int] = field(default=frozenset(), kw_only=True)
     """The columns that are dates, read as days since 1970."""
+    by_columns: bool = field(default=False, kw_only=True)
+    """Whether relevance is wanted column by column, as it is to be written; rows are then read so too."""
 
     most_rows: ClassVar[int] = sys.maxsize
     """Of how many rows a block may be."""
@@ -340,18 +342,23 @@ class FrameTable(Table):
 
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
         """Convert the block; a missing value becomes NaN."""
+        if self.by_columns:
+            for column, values in enumerate(self._columns):
+                out[:, column] = values[start:stop]
+            return _as_float64(out, offset, out)
         block = self.frame[start:stop]
         if set(block.schema.values()) in ({nw.Float64()}, {nw.Float32()}):
             values = block.to_numpy()
             if values.dtype.kind == "f":
                 return _as_float64(values, offset, out)
         for column, series in enumerate(block.iter_columns()):  # as a whole they would become objects
-            wide = series.dtype in (nw.Int128, nw.UInt128)
-            numbers = None if wide else series.to_numpy()
-            if numbers is None or numbers.dtype.kind not in "fiub":
-                numbers = series.cast(nw.Float64()).to_numpy()
-            out[:, column] = numbers
+            out[:, column] = _numbers_of(series)
         return _as_float64(out, offset, out)
+
+    @cached_property
+    def _columns(self) -> list[NDArray[Any]]:
+        """All values, by columns: those of the frame itself where they are plain numbers."""
+        return [_numbers_of(series) for series in self.frame.iter_columns()]
 
     def _select(self, rows: Codes) -> Any:
         return self.frame[rows.tolist(), :].to_native()
@@ -395,6 +402,15 @@ class AbsentTable(Table):
 
     def _select(self, rows: Codes) -> None:
         """Of nothing, nothing."""
+
+
+def _numbers_of(series: nw.Series[Any]) -> NDArray[Any]:
+    """The values of a column of numbers or booleans; missing ones as NaN."""
+    wide = series.dtype in (nw.Int128, nw.UInt128)
+    numbers = None if wide else series.to_numpy()
+    if numbers is None or numbers.dtype.kind not in "fiub":
+        numbers = series.cast(nw.Float64()).to_numpy()
+    return np.asarray(numbers)
 
 
 def _row_name(frame: Any, row: int) -> Hashable | None:
@@ -579,6 +595,11 @@ def _result_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def _as_frame(X: Any, where: str, name: str) -> nw.DataFrame[Any] | None:
     """The frame behind X, None for what is not a frame."""
+    if is_dask(X):
+        raise InvalidInputError(
+            f"{where}: {name} must be in memory; got a Dask {type(X).__name__}. Give {name}.compute(), or "
+            f"some of its rows; wc.explain(model, X) and network.assign(X) take Dask collections as they are."
+        )
     try:
         frame = nw.from_native(X, pass_through=True)
     except nw.exceptions.DuplicateError as error:

@@ -103,14 +103,7 @@ class Clustered:
 
     def label(self, text: str | None, option: str) -> Any:
         """The cluster of this name; None if none is asked for."""
-        if text is None:
-            return None
-        labels = self.network.labels.tolist()
-        for label in labels:
-            if str(label) == text:
-                return label
-        shown = ", ".join(str(label) for label in labels[:12]) + ", ..." * (len(labels) > 12)
-        raise InvalidInputError(f"{option} must name a cluster: {shown}; got {text!r}.")
+        return by_label(self.network, text, option)
 
     def position(self, name: str) -> int:
         """Where the row of this name is; where rows have no names, they are counted from 0."""
@@ -130,10 +123,27 @@ class Clustered:
         )
 
 
+def by_label(network: Network, text: str | None, option: str) -> Any:
+    """The cluster of this name; None if none is asked for."""
+    if text is None:
+        return None
+    labels = network.labels.tolist()
+    for label in labels:
+        if str(label) == text:
+            return label
+    shown = ", ".join(str(label) for label in labels[:12]) + ", ..." * (len(labels) > 12)
+    raise InvalidInputError(f"{option} must name a cluster: {shown}; got {text!r}.")
+
+
 def cluster(asked: Asked) -> Clustered:
-    """Read the file, choose the columns, and cluster the rows or take the clusters that are there."""
+    """Read the file, and cluster its rows."""
     with Progress(f"reading {asked.source.path.name}", None):
         frame = read(asked.source)
+    return cluster_frame(frame, asked)
+
+
+def cluster_frame(frame: pl.DataFrame, asked: Asked) -> Clustered:
+    """Choose the columns, and cluster the rows or take the clusters that are there."""
     chosen = choose(frame, asked)
     with Progress("looking at the columns", None):
         notes = look_at_text(frame[chosen])

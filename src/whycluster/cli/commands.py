@@ -117,7 +117,10 @@ def whycluster(context: click.Context, version: bool, debug: bool) -> int:  # no
 @_table
 @_id_column
 @_contrast
-@click.option("--out", type=click.Path(path_type=Path), help="Write one row per row: .parquet, .csv, ...")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Write one row per row: .parquet, .csv, ...; or a folder."
+)
+@click.option("--model", type=click.Path(path_type=Path), help="For folders: a network that wc.save wrote.")
 @click.option("--report", type=click.Path(path_type=Path), help="Write a report to look at: .html")
 @click.option("--top", type=click.IntRange(1), default=5, metavar="N", help="Features to show.")
 @_force
@@ -126,7 +129,12 @@ def whycluster(context: click.Context, version: bool, debug: bool) -> int:  # no
 @_quiet
 @_json
 def explain(**options: Any) -> None:
-    """Cluster the rows of FILE, and explain why each is where it is."""
+    """Cluster the rows of FILE, and explain why each is where it is.
+
+    FILE may be a folder of Parquet or CSV files, or a pattern in quotes, of any size: then a sample is
+    clustered, all rows are explained part by part into the folder that --out names, and a run that was
+    stopped goes on where it was.
+    """
     from whycluster.cli.explain import explain
 
     explain(**options)

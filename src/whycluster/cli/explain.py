@@ -7,6 +7,7 @@ from typing import Any
 
 from whycluster import progress
 from whycluster.cli.clustering import Asked
+from whycluster.cli.folder import explain_folder, is_folder
 from whycluster.cli.report import write_page
 from whycluster.cli.screen import show
 from whycluster.cli.telling import Told, start
@@ -14,7 +15,17 @@ from whycluster.cli.writing import PAGES, WRITERS, check_target, tabulate, write
 from whycluster.errors import InvalidInputError
 
 
-def explain(
+def explain(*, model: Path | None, **options: Any) -> None:
+    """Explain one table, or what lies in a folder."""
+    if is_folder(options["file"], options["out"]):
+        explain_folder(model=model, **options)
+        return
+    if model is not None:
+        raise InvalidInputError("--model is for results in a folder: give --out a folder.")
+    _explain_table(**options)
+
+
+def _explain_table(
     *,
     out: Path | None,
     report: Path | None,

@@ -16,6 +16,8 @@ EXTRAS = {
     "pyarrow": "data frames",
     "torch": "deep clusterings (extra deep)",
     "clustpy": "DEC, IDEC, DCN",
+    "dask": "arrays and data frames in partitions (extra dask)",
+    "dask-ml": "its KMeans, ParallelPostFit",
     "faiss-cpu": "faiss.Kmeans (extra faiss)",
     "kmedoids": "KMedoids (extra medoids)",
     "kmodes": "KModes, KPrototypes (extra categories)",

@@ -13,6 +13,7 @@ from whycluster import console, findings, progress
 from whycluster.cli.clustering import Asked, Clustered, cluster
 from whycluster.cli.screen import tell
 from whycluster.explanation import Explanation
+from whycluster.summary import Summary
 
 _LISTED = 8  # columns that are left out
 _WIDTH = 100  # characters of a line
@@ -25,11 +26,11 @@ def start(asked: Asked, quiet: bool) -> Clustered:
     progress.shown = not quiet
     found = cluster(asked)
     if not quiet:
-        _tell_notes(found)
+        tell_notes(found)
     return found
 
 
-def _tell_notes(found: Clustered) -> None:
+def tell_notes(found: Clustered) -> None:
     """What there is to say of the columns, on stderr."""
     if found.left_out:
         reasons = [f"{console.clean(name)} ({reason})" for name, reason in found.left_out.items()]
@@ -103,28 +104,34 @@ class Told:
         )
 
     def _cluster(self, group: int) -> dict[str, Any]:
-        summary, share = self._summary, self._summary.share[group]
-        order = np.argsort(-np.abs(share), kind="stable")[: self._top]
-        return {
-            "cluster": summary.clusters[group],
-            "rows": summary.size[group],
-            "sentence": self._sentences[group],
-            "features": [
-                {
-                    "feature": summary.feature_names[i],
-                    "share": share[i],
-                    "relevance": summary.relevance[group, i],
-                    "direction": summary.direction[group, i],
-                    "inside": self._mean(summary.inside[group, i], group, int(i)),
-                    "outside": self._mean(summary.outside[group, i], group, int(i)),
-                }
-                for i in order
-            ],
-        }
+        return facts_of(self._summary, group, self._top, sentence=self._sentences[group])
 
-    def _mean(self, value: float, group: int, column: int) -> Any:
-        """A mean as it is; a date as a date."""
-        return self._summary._shown(value, group, column) if column in self._summary._dates else value
+
+def facts_of(summary: Summary, group: int, top: int, **more: Any) -> dict[str, Any]:
+    """A cluster and its strongest features, for programs."""
+    share = summary.share[group]
+    order = np.argsort(-np.abs(share), kind="stable")[:top]
+    return {
+        "cluster": summary.clusters[group],
+        "rows": summary.size[group],
+        **more,
+        "features": [
+            {
+                "feature": summary.feature_names[i],
+                "share": share[i],
+                "relevance": summary.relevance[group, i],
+                "direction": summary.direction[group, i],
+                "inside": _mean(summary, summary.inside[group, i], group, int(i)),
+                "outside": _mean(summary, summary.outside[group, i], group, int(i)),
+            }
+            for i in order
+        ],
+    }
+
+
+def _mean(summary: Summary, value: float, group: int, column: int) -> Any:
+    """A mean as it is; a date as a date."""
+    return summary._shown(value, group, column) if column in summary._dates else value
 
 
 def to_json(value: Any) -> str:

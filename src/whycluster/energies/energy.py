@@ -42,6 +42,10 @@ class Energy(ABC):
     """The beta at which exp(-beta s) are densities or probabilities, where the model has one."""
     adds_up: bool = True
     """Whether all of every energy is some feature's, so that relevance adds up to evidence."""
+    rounds = False
+    """Whether `combine` may be given float32 to write to; it computes in float64 all the same."""
+    takes_columns = False
+    """Whether it is as fast on rows that lie column by column."""
     needs_means = False
     """Whether its split depends on the means of the clusters' members; see `with_means`."""
     scratch_width: int

@@ -23,7 +23,7 @@ from whycluster.network import Network
 from whycluster.neuralization import OnlyLabels, look_into
 from whycluster.passes import Population
 from whycluster.propagate import DEFAULT_RULE
-from whycluster.table import Table, open_table, shown
+from whycluster.table import FrameTable, Table, column_names, open_table, shown
 
 INVALID = ("error", "skip")
 LAYOUTS = ("columns", "array")
@@ -40,6 +40,7 @@ class Answer:
     cluster, competitor : (n,) codes
     evidence : (n,)
     relevance : (n, d)
+    names : (d,) of the features
     valid : (n,) which rows could be explained; None: all. Of the others codes are 0, all else NaN
     table : the rows that could, None if there is none
     """
@@ -48,6 +49,7 @@ class Answer:
     competitor: Codes
     evidence: NDArray[Any]
     relevance: NDArray[Any]
+    names: list[str]
     valid: NDArray[np.bool_] | None
     table: Table | None
 
@@ -147,7 +149,8 @@ class Asked:
         if found is None:
             n, d = (0 if valid is None else len(valid)), self.network.n_features
             empty = np.zeros(n, np.intp)
-            return Answer(empty, empty, np.full(n, np.nan), np.full((n, d), np.nan), valid, None)
+            names = self._names(part)
+            return Answer(empty, empty, np.full(n, np.nan), np.full((n, d), np.nan), names, valid, None)
         return found if valid is None else _spread(found, valid)
 
     def _explain(self, table: Table) -> Answer:
@@ -158,7 +161,8 @@ class Asked:
                 f"{self.where}: rows must be explained by columns; this model explains documents, by their "
                 "words. Use wc.explain for some of them at a time."
             )
-        return Answer(found.cluster, found.competitor, found.evidence, found.relevance, None, table)
+        names = [str(name) for name in table.feature_names]
+        return Answer(found.cluster, found.competitor, found.evidence, found.relevance, names, None, table)
 
     def _of_valid(
         self, part: Any, work: Callable[[Table], Result]
@@ -184,7 +188,8 @@ class Asked:
         return work(self._open(raw.take(np.flatnonzero(valid)).native)), valid
 
     def _open(self, part: Any) -> Table:
-        return self.network.open(part, self.where, feature_names=self.feature_names)
+        table = self.network.open(part, self.where, feature_names=self.feature_names)
+        return replace(table, by_columns=True) if isinstance(table, FrameTable) else table
 
     def to_arrow(
         self,
@@ -193,6 +198,7 @@ class Asked:
         layout: str = "columns",
         top: int | None = None,
         dtype: Any = None,
+        as_text: bool | None = None,
         taken: Sequence[str] = (),
     ) -> Any:
         """A pyarrow table: cluster, evidence, competitor, then the relevance; null where a row is not valid.
@@ -203,45 +209,55 @@ class Asked:
         layout : "columns", one for each feature, or "array", one column of lists
         top : instead, of so many features, the strongest first: feature_1, relevance_1, value_1, ...
         dtype : of the numbers; by default that of the answer
+        as_text : whether the values of the strongest features are text; by default if one of them is
         taken : names of columns that stand beside these; ours get an underscore behind theirs
         """
         import pyarrow as pa
 
         dtype = np.dtype(answer.relevance.dtype if dtype is None else dtype)
         off = None if answer.valid is None else ~answer.valid
-        numbers = pa.from_numpy_dtype(dtype)
-        columns: dict[str, Any] = {}
-        names = self.names(answer)
+        names = answer.names
         others = [*taken, *(names if top is None and layout == "columns" else [])]
+        columns: dict[str, Any] = {}
 
-        def add(name: str, values: NDArray[Any], kind: Any = None) -> None:
-            columns[unique_name(name, [*columns, *others])] = pa.array(values, kind, mask=off)
+        def add(name: str, values: Any) -> None:
+            columns[unique_name(name, [*columns, *others])] = values
 
-        labels = plain_labels(self.labels)
-        add("cluster", labels[answer.cluster])
-        add("evidence", answer.evidence.astype(dtype, copy=False), numbers)
-        add("competitor", labels[answer.competitor])
+        labels = pa.array(_plain(self.labels))
+        add("cluster", _taken(labels, answer.cluster, off))
+        add("evidence", pa.array(answer.evidence.astype(dtype, copy=False), mask=off))
+        add("competitor", _taken(labels, answer.competitor, off))
         if top is not None:
-            for what, values in _strongest(answer, names, top, dtype):
-                add(what, values)
+            for what, column in _strongest(answer, names, top, dtype, as_text):
+                add(what, column)
         elif layout == "array":
-            columns[unique_name("relevance", [*columns, *others])] = _lists(answer.relevance, dtype, off)
+            add("relevance", _lists(answer.relevance, dtype, off))
         else:
             for name, values in zip(names, turned(answer.relevance, dtype), strict=True):
-                columns[name] = pa.array(values, numbers, mask=off)
+                columns[name] = pa.array(values, mask=off)
         return pa.table(columns)
 
-    def names(self, answer: Answer | None = None) -> list[str]:
-        """What the columns of relevance are called, as text."""
-        if answer is not None and answer.table is not None:
-            return [str(name) for name in answer.table.feature_names]
-        known = self.network.feature_names or self.feature_names
-        return [str(name) for name in known or [f"x{i}" for i in range(self.network.n_features)]]
+    def _names(self, part: Any) -> list[str]:
+        """Of the features of a part without rows."""
+        found = self.network.feature_names or column_names(_as_table(part), self.where, "X")
+        known = found or self.feature_names or [f"x{i}" for i in range(self.network.n_features)]
+        return [str(name) for name in known]
 
 
-def plain_labels(labels: NDArray[Any]) -> NDArray[Any]:
-    """Labels as a column can hold them: objects as text."""
-    return labels if labels.dtype != object else np.array([str(label) for label in labels.tolist()])
+def _plain(labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels as a column can hold them: objects as text, whole numbers in 32 bits where they fit."""
+    if labels.dtype == object:
+        return np.array([str(label) for label in labels.tolist()])
+    if labels.dtype.kind in "iu" and np.array_equal(labels, labels.astype(np.int32)):
+        return labels.astype(np.int32)
+    return labels
+
+
+def _taken(names: Any, codes: Codes, off: NDArray[np.bool_] | None) -> Any:
+    """The names of codes, as a column; null where a row is off."""
+    import pyarrow as pa
+
+    return names.take(pa.array(codes, mask=off))
 
 
 def _network(model: Any, where: str, metric: str | None) -> Network:
@@ -282,6 +298,7 @@ def _spread(found: Answer, valid: NDArray[np.bool_]) -> Answer:
         at_valid(found.competitor, 0),
         at_valid(found.evidence, np.nan),
         at_valid(found.relevance, np.nan),
+        found.names,
         valid,
         found.table,
     )
@@ -298,27 +315,35 @@ def _lists(relevance: NDArray[Any], dtype: Any, off: NDArray[np.bool_] | None) -
     return pa.ListArray.from_arrays(starts, values, mask=mask)
 
 
-def _strongest(answer: Answer, names: list[str], top: int, dtype: Any) -> list[tuple[str, NDArray[Any]]]:
-    """The columns of the strongest features: names, relevance and values, as objects where these are text."""
+def _strongest(
+    answer: Answer, names: list[str], top: int, dtype: Any, as_text: bool | None
+) -> list[tuple[str, Any]]:
+    """The columns of the strongest features: names, relevance and values."""
+    import pyarrow as pa
+
+    off = None if answer.valid is None else ~answer.valid
     order = strongest(np.nan_to_num(answer.relevance), top)
     relevance = np.take_along_axis(answer.relevance, order, axis=1).astype(dtype, copy=False)
-    feature = np.array(names)[order]
-    value = _values(answer, order)
-    return [
-        (f"{what}_{rank + 1}", values[:, rank])
-        for rank in range(order.shape[1])
-        for what, values in (("feature", feature), ("relevance", relevance), ("value", value))
-    ]
+    value, called = _values(answer, order, dtype, as_text), pa.array(names)
+    columns: list[tuple[str, Any]] = []
+    for rank in range(order.shape[1]):
+        columns += [
+            (f"feature_{rank + 1}", _taken(called, order[:, rank], off)),
+            (f"relevance_{rank + 1}", pa.array(np.ascontiguousarray(relevance[:, rank]), mask=off)),
+            (f"value_{rank + 1}", pa.array(np.ascontiguousarray(value[:, rank]), mask=off)),
+        ]
+    return columns
 
 
-def _values(answer: Answer, order: Codes) -> NDArray[Any]:
-    """What the rows have in these columns, (n, k): numbers, or text if any column holds other things."""
+def _values(answer: Answer, order: Codes, dtype: Any, as_text: bool | None) -> NDArray[Any]:
+    """What the rows have in these columns, (n, k), as numbers or as text."""
     if answer.table is None:
-        return np.full(order.shape, np.nan)
-    chosen = order if answer.valid is None else order[answer.valid]
-    picked = answer.table.pick(chosen)
-    if picked.dtype == object:
+        return np.full(order.shape, "" if as_text else np.nan, "U1" if as_text else dtype)
+    picked = answer.table.pick(order if answer.valid is None else order[answer.valid])
+    if as_text or (as_text is None and picked.dtype == object):
         picked = np.vectorize(shown, otypes=[str])(picked)
+    else:
+        picked = picked.astype(dtype, copy=False)
     if answer.valid is None:
         return picked
     value = np.zeros(order.shape, picked.dtype)

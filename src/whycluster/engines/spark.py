@@ -281,7 +281,7 @@ def _inputs(
             _Input(name, [name if columns is None else k], kinds[name])
             for name, k in zip(named, known, strict=True)
         ]
-    _check_kinds(inputs, numbers=not network.goes_through_steps and network.categories is None)
+    _check_kinds(inputs, numbers=not network.takes_any_kind)
     return inputs
 
 
@@ -461,12 +461,14 @@ class _Form:
     Attributes
     ----------
     layout, top : as they were asked for
+    as_text : whether the values of the strongest features are text
     names : of the columns that are added
     types : their types in Arrow
     """
 
     layout: str
     top: int | None
+    as_text: bool
     names: list[str]
     types: list[Any]
 
@@ -477,16 +479,13 @@ class _Form:
 
     @classmethod
     def of(cls, asked: Asked, reader: _Reader, layout: str, top: int | None, prefix: str) -> _Form:
-        """As an answer of no rows says; but values may be text."""
-        import pyarrow as pa
-
+        """As an answer of no rows says."""
         asked = replace(asked, feature_names=reader.features)
         nothing = asked.explain(np.empty((0, asked.network.n_features)))
-        empty = asked.to_arrow(nothing, layout=layout, top=top, dtype=np.float32)
-        types = list(empty.schema.types)
-        if top is not None and not (reader.numbers and asked.network.categories is None):
-            types[5::3] = [pa.string()] * len(types[5::3])
-        return cls(layout, top, [prefix + name for name in empty.column_names], types)
+        as_text = not reader.numbers or asked.network.categories is not None
+        empty = asked.to_arrow(nothing, layout=layout, top=top, dtype=np.float32, as_text=as_text)
+        names = [prefix + name for name in empty.column_names]
+        return cls(layout, top, as_text, names, list(empty.schema.types))
 
 
 @dataclass(frozen=True)
@@ -504,7 +503,9 @@ class _Explaining:
 
         for batch, answer in _each(batches, lambda batch: self.asked.explain(self.reader(batch))):
             form = self.form
-            found = self.asked.to_arrow(answer, layout=form.layout, top=form.top, dtype=np.float32)
+            found = self.asked.to_arrow(
+                answer, layout=form.layout, top=form.top, dtype=np.float32, as_text=form.as_text
+            )
             added = [_whole(one, kind) for one, kind in zip(found.columns, form.types, strict=True)]
             columns = [batch.column(_KEPT.format(i)) for i in range(len(self.kept))]
             yield pa.RecordBatch.from_arrays([*columns, *added], names=[*self.kept, *form.names])

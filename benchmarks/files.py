@@ -1,0 +1,133 @@
+"""`explain_dataset` beside a loop that only reads and writes: ``python -m benchmarks.files``.
+
+Both run in processes of their own, in turn, and tell their seconds without the start of Python. The loop
+reads batches of as many rows and writes them as they are, float columns without dictionaries, as ours does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.measure import write
+
+N_ROWS, N_COLUMNS, K = 5_000_000, 20, 10
+ROWS_OF_A_PART = 1_000_000
+
+LOOP = """
+from pathlib import Path
+import pyarrow.parquet as pq
+for path in sorted(Path("in").iterdir()):
+    with pq.ParquetFile(path) as file, pq.ParquetWriter(
+        Path("out") / path.name, file.schema_arrow, use_dictionary=False
+    ) as writer:
+        for batch in file.iter_batches(batch_size=131_072):
+            writer.write_batch(batch)
+"""
+OURS = """
+import numpy as np
+import whycluster as wc
+wc.explain_dataset(np.load("centres.npy"), "in", "out"{options})
+"""
+AROUND = """
+import json, pathlib, resource, shutil, time
+import numpy, pyarrow.parquet, whycluster, whycluster.engines.dataset
+shutil.rmtree("out", ignore_errors=True)
+{prepare}
+begun = time.perf_counter()
+{code}
+seconds = time.perf_counter() - begun
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(json.dumps([seconds, peak]))
+"""
+TASKS = {
+    "read and write": (LOOP, 'pathlib.Path("out").mkdir()'),
+    "explain": (OURS.format(options=""), ""),
+    "explain, beta given": (OURS.format(options=", beta=0.04"), ""),
+    "explain, the 3 strongest": (OURS.format(options=", top=3"), ""),
+    "explain, summary only": (OURS.format(options=', output="summary"'), ""),
+}
+
+
+def make(folder: Path, n_rows: int) -> None:
+    """Gaussian clusters, as Parquet files of a million rows each."""
+    rng = np.random.default_rng(0)
+    centres = 1.5 * rng.normal(size=(K, N_COLUMNS))
+    np.save(folder / "centres.npy", centres)
+    (folder / "in").mkdir(parents=True)
+    for part in range(n_rows // ROWS_OF_A_PART):
+        noise = rng.standard_normal((ROWS_OF_A_PART, N_COLUMNS), dtype=np.float32)
+        X = centres.astype(np.float32)[rng.integers(K, size=ROWS_OF_A_PART)] + noise
+        table = pa.table({f"x{i}": X[:, i] for i in range(N_COLUMNS)})
+        pq.write_table(table, folder / "in" / f"part-{part:03d}.parquet", use_dictionary=False)
+
+
+def run(folder: Path, task: str) -> tuple[float, float]:
+    """Seconds, and megabytes at the peak."""
+    code, prepare = TASKS[task]
+    script = AROUND.format(code=code, prepare=prepare)
+    done = subprocess.run([sys.executable, "-c", script], cwd=folder, check=True, capture_output=True)
+    seconds, peak = json.loads(done.stdout)
+    return seconds, peak
+
+
+def measure(folder: Path, tasks: list[str], repeats: int) -> dict[str, tuple[float, float]]:
+    """The median seconds and the greatest peak of each, taken in turn."""
+    found: dict[str, list[tuple[float, float]]] = {task: [] for task in tasks}
+    for _ in range(repeats):
+        for task in tasks:
+            found[task].append(run(folder, task))
+    return {
+        task: (statistics.median(s for s, _ in runs), max(peak for _, peak in runs))
+        for task, runs in found.items()
+    }
+
+
+def main(arguments: Any = None) -> None:
+    """All measurements, into results/files.md."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--small", action="store_true", help="without ten times the rows, 9 GB on the disk")
+    asked = parser.parse_args(arguments)
+    lines = [
+        "# Files",
+        "",
+        f"{N_ROWS:,} x {N_COLUMNS} float32 in {N_ROWS // ROWS_OF_A_PART} Parquet files, K = {K}; medians of "
+        f"{asked.repeats} runs in turn. The peak is that of the process, with Python and its libraries.",
+        "",
+        "| what | seconds | ratio | peak, MB |",
+        "|---|---:|---:|---:|",
+    ]
+    with tempfile.TemporaryDirectory() as name:
+        make(Path(name), N_ROWS)
+        found = measure(Path(name), list(TASKS), asked.repeats)
+    base = found["read and write"][0]
+    for task, (seconds, peak) in found.items():
+        lines.append(f"| {task} | {seconds:.2f} | {seconds / base:.2f} | {peak:.0f} |")
+    if not asked.small:
+        with tempfile.TemporaryDirectory() as name:
+            make(Path(name), 10 * N_ROWS)
+            large = measure(Path(name), ["read and write", "explain"], 1)
+        (loop, _), (seconds, peak) = large["read and write"], large["explain"]
+        once, before = found["explain"]
+        lines += [
+            "",
+            f"Ten times the rows, {10 * N_ROWS:,}: {seconds:.1f} s, {seconds / once:.1f} times as long, and "
+            f"{peak:.0f} MB, {peak - before:+.0f} MB; the loop took {loop / base:.1f} times as long, so that "
+            f"the ratio to it is {seconds / loop:.2f}.",
+        ]
+    write("files", "python -m benchmarks.files", lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""``whycluster explain IN/ --out OUT/``: tables that lie in many files, or in one larger than memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from whycluster import console, progress
+from whycluster.cli.clustering import Asked, Clustered, by_label, cluster_frame
+from whycluster.cli.screen import show
+from whycluster.cli.telling import LEGEND, facts_of, tell_notes, to_json
+from whycluster.engines.dataset import explain_dataset
+from whycluster.engines.run import DatasetExplanation
+from whycluster.engines.sources import PARQUET, Part, find_parts, reading
+from whycluster.errors import InvalidInputError
+from whycluster.network import Network
+
+_SAMPLE = 100_000  # rows that are clustered
+_BATCH = 65_536  # rows
+_OF_ONE_FILE = ("delimiter", "encoding", "missing", "sheet", "labels", "report")
+
+
+def is_folder(path: Path, out: Path | None) -> bool:
+    """Whether what is asked for is about folders: the data are one, a pattern, or of Parquet for one."""
+    pattern = any(sign in str(path) for sign in "*?[") and not path.exists()
+    folder = out is not None and not out.suffix and path.suffix.lower() in PARQUET
+    return path.is_dir() or pattern or folder
+
+
+def explain_folder(
+    *,
+    out: Path | None,
+    model: Path | None,
+    target: str | None,
+    against: str | None,
+    top: int,
+    force: bool,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Cluster a sample of the rows, or take a network; explain all of them; say what makes each cluster."""
+    for name in _OF_ONE_FILE:
+        if options[name] not in (None, (), "utf-8"):
+            raise InvalidInputError(f"--{name} is for one table; {options['file']} stands for several files.")
+    if out is None:
+        raise InvalidInputError(
+            f"{options['file']}: is a folder or a pattern; give a file, or with --out the folder that the "
+            "results go to."
+        )
+    progress.shown = not quiet
+    parts = find_parts(str(options["file"]), "explain")
+    if model is not None:
+        network, columns, ids, what = (
+            _load(model),
+            None,
+            _as_list(options["id_column"]),
+            f"the network {model}",
+        )
+        left_out: dict[str, str] = {}
+    else:
+        found = _cluster_sample(parts, Asked.of({k: v for k, v in options.items() if k != "report"}), quiet)
+        network, columns, left_out = found.network, found.rows.columns, found.left_out
+        ids = _as_list(None if found.ids is None else found.ids.name)
+        what = f"{found.what}, of a sample of {console.count(found.rows.height, 'row')}"
+    result = explain_dataset(
+        network,
+        str(options["file"]),
+        out,
+        columns=columns,
+        id_columns=ids,
+        output="both",
+        target=by_label(network, target, "--target"),
+        against=by_label(network, against, "--against"),
+        overwrite=force,
+    )
+    show(_as_json(result, what, left_out, top) if as_json else _as_text(result, what, top))
+
+
+def _load(path: Path) -> Network:
+    from whycluster.saving import load
+
+    network = load(path)
+    if not isinstance(network, Network):
+        raise InvalidInputError(
+            f"--model must be a network that wc.save has written; {path} is an explanation."
+        )
+    return network
+
+
+def _as_list(name: str | None) -> list[str]:
+    return [] if name is None else [name]
+
+
+def _cluster_sample(parts: list[Part], asked: Asked, quiet: bool) -> Clustered:
+    with progress.Progress("drawing a sample", None):
+        frame = pl.concat(_every_so_many(parts), how="vertical_relaxed")
+    found = cluster_frame(frame, asked)
+    if not quiet:
+        tell_notes(found)
+    return found
+
+
+def _every_so_many(parts: list[Part]) -> list[pl.DataFrame]:
+    """Every s-th row of all parts; s is doubled whenever there are too many."""
+    step, held, n_seen = 1, list[pl.DataFrame](), 0
+    for batch in _batches(parts):
+        held.append(batch[-n_seen % step :: step])
+        n_seen += batch.height
+        while sum(frame.height for frame in held) > 2 * _SAMPLE:
+            held, step = [pl.concat(held, how="vertical_relaxed")[::2]], 2 * step
+    if not n_seen:
+        raise InvalidInputError("explain: there must be rows to cluster; no part has any.")
+    return held
+
+
+def _batches(parts: list[Part]) -> Iterator[pl.DataFrame]:
+    """Those of parts that can be read; `explain_dataset` says which cannot."""
+    columns: list[str] = []
+    for part in parts:
+        with reading(excused=True):
+            columns = columns or part.schema().names
+            for batch in part.batches(columns, _BATCH):
+                yield pl.DataFrame(batch)
+
+
+def _as_text(result: DatasetExplanation, what: str, top: int) -> str:
+    assert result.summary is not None
+    rows, files = console.count(result.n_rows, "row"), console.count(len(result.parts), "file")
+    before = f" ({result.n_done_before} of them were done before)" * bool(result.n_done_before)
+    return "\n\n".join(
+        [
+            f"{rows} in {files}; {what}.",
+            console.heading("What makes each cluster"),
+            result.summary.tell(top),
+            LEGEND,
+            f"Explained row by row in {result.folder}{before}.",
+        ]
+    )
+
+
+def _as_json(result: DatasetExplanation, what: str, left_out: dict[str, str], top: int) -> str:
+    summary = result.summary
+    assert summary is not None
+    return to_json(
+        {
+            "rows": result.n_rows,
+            "columns": summary.feature_names,
+            "left_out": left_out,
+            "clustering": what,
+            "clusters": [facts_of(summary, group, top) for group in range(len(summary.clusters))],
+            "beta": result.beta,
+            "out": result.folder,
+            "parts": result.parts,
+            "done_before": result.n_done_before,
+        }
+    )

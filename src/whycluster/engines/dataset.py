@@ -1,0 +1,138 @@
+"""`explain_dataset`: tables larger than memory, from files to files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from whycluster.arrays import is_real
+from whycluster.engines.ledger import Ledger
+from whycluster.engines.parts import Asked
+from whycluster.engines.run import WHERE, DatasetExplanation, Run
+from whycluster.engines.sources import Part, find_parts
+from whycluster.errors import InvalidInputError
+from whycluster.files import as_path
+from whycluster.propagate import DEFAULT_RULE
+from whycluster.saving import fingerprint
+
+OUTPUTS = ("rows", "summary", "both")
+
+
+def explain_dataset(
+    model: Any,
+    data: Any,
+    out: str | os.PathLike[str],
+    *,
+    columns: Sequence[str] | None = None,
+    id_columns: Sequence[str] = (),
+    top: int | None = None,
+    output: str = "rows",
+    target: Any = None,
+    against: Any = None,
+    beta: float | str = "auto",
+    rule: str = DEFAULT_RULE,
+    threshold: float | None = None,
+    background: Any = None,
+    metric: str | None = None,
+    invalid: str = "error",
+    batch_rows: int | str = "auto",
+    workers: int | str = "auto",
+    overwrite: bool = False,
+) -> DatasetExplanation:
+    """Explain a table that lies in files, however large, and write the results to files.
+
+    Each part of the input (a Parquet or CSV file) becomes a Parquet file of the same name, with as many rows
+    in the same order. A part is there when it is finished: a run that was stopped, or killed, goes on where
+    it was when it is started again. Needs pyarrow: ``pip install "whycluster[files]"``.
+
+    Parameters
+    ----------
+    model : as in `explain`; but labels need a model, such as a `Surrogate` of some rows
+    data : a file, a folder, a pattern such as "in/*.parquet", a list of these, or a pyarrow Dataset
+    out : a folder, new or of an earlier run
+    columns : the columns that the model takes, in its order; by default those it knows, or else all columns
+        of numbers that are no ``id_columns``
+    id_columns : columns that are copied to the results
+    top : write only the ``top`` strongest features of each row, as names, relevance and values; by default
+        the relevance of all of them, a column each
+    output : "rows", or "summary" for what makes each cluster only (mean relevance, share, quantiles), or
+        "both"
+    target, against, rule, threshold, metric : as in `explain`, the same for all rows
+    beta : "auto" measures it on all rows, in a first pass over the files; a number saves that pass
+    background : rows to measure it on instead, as in `explain`
+    invalid : "error" for rows with values that are missing or not finite; "skip" writes nulls for them
+    batch_rows : how many rows are in memory at a time; "auto": some 16 to 32 MB of them
+    workers : how many parts are worked on at a time; "auto": one for every two processors
+    overwrite : replace the results of an earlier run with another model or other options
+
+    Returns
+    -------
+    DatasetExplanation
+
+    Raises
+    ------
+    InvalidInputError
+        Also, after all others are done, if a part could not be read or has other columns.
+    """
+    asked = Asked.of(
+        model,
+        WHERE,
+        target=target,
+        against=against,
+        beta=beta,
+        rule=rule,
+        threshold=threshold,
+        background=background,
+        metric=metric,
+        invalid=invalid,
+    )
+    _check_options(top, output, batch_rows, workers)
+    folder = as_path(out, WHERE)
+    parts = find_parts(data, WHERE)
+    _check_apart(folder, data, parts)
+    run = Run(asked, parts, Ledger(folder, WHERE), _n_workers(workers, len(parts)), top, output)
+    run.look(columns, id_columns, batch_rows)
+    with run.ledger.opened():
+        run.ledger.begin({"model": fingerprint(model, asked.network), **run.asked_for(background)}, overwrite)
+        run.measure()
+        run.explain()
+        return run.finish()
+
+
+def _check_options(top: Any, output: Any, batch_rows: Any, workers: Any) -> None:
+    if output not in OUTPUTS:
+        raise InvalidInputError(f"{WHERE}: output must be one of {OUTPUTS}; got {output!r}.")
+    for name, value, instead in (
+        ("top", top, None),
+        ("batch_rows", batch_rows, "auto"),
+        ("workers", workers, "auto"),
+    ):
+        whole = is_real(value) and isinstance(value, (int, np.integer)) and value >= 1
+        if value != instead and not whole:
+            raise InvalidInputError(
+                f"{WHERE}: {name} must be {instead!r} or a whole number from 1 on; got {value!r}."
+            )
+
+
+def _n_workers(workers: int | str, n_parts: int) -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    wanted = max(1, cores // 2) if workers == "auto" else int(workers)
+    return min(wanted, n_parts)
+
+
+def _check_apart(folder: Path, data: Any, parts: list[Part]) -> None:
+    """Raise if results would be written among the data: they would be read as such the next time."""
+    place = folder.resolve()
+    given = data if isinstance(data, (list, tuple)) else [data]
+    folders = [Path(each).resolve() for each in given if isinstance(each, (str, os.PathLike))]
+    inside = any(each.is_dir() and each in (place, *place.parents) for each in folders)
+    around = any(part.path is not None and place in part.path.resolve().parents for part in parts)
+    if inside or around:
+        raise InvalidInputError(
+            f"{WHERE}: out must be a folder apart from the data; {str(folder)!r} lies among them or around "
+            "them."
+        )

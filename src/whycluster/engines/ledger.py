@@ -1,0 +1,163 @@
+"""The folder that results are written to: which run they are of, which are finished, who is at work there.
+
+A result is written in a folder of its own, ``_temporary``, and moved to its place when it is whole; so
+whatever has its name is finished. ``_whycluster.json`` says what was asked: results of another model or of
+other options are never mixed with these. Names that begin with an underscore are no data to tools that read
+folders of Parquet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from whycluster.errors import InvalidInputError
+from whycluster.files import parse_json, write_text
+
+FORMAT = 1
+_FACTS, _LOCK, _TEMPORARY = "_whycluster.json", "_whycluster.lock", "_temporary"
+_INSTEAD = "Give another folder, or overwrite=True to replace what it holds."
+
+
+class Ledger:
+    """A folder of results, in use by one run at a time.
+
+    Parameters
+    ----------
+    folder : made if it is not there
+    where : the function that was called, for messages
+    """
+
+    def __init__(self, folder: Path, where: str) -> None:
+        self.folder, self.where = folder, where
+        self.facts: dict[str, Any] = {}
+
+    @contextmanager
+    def opened(self) -> Iterator[Ledger]:
+        """Hold the folder, so that no other run writes there; what a run that was killed left is removed.
+
+        The lock is the system's, which ends it with the process.
+        """
+        self._make()
+        with open(self.folder / _LOCK, "a+b") as file:
+            if not _lock(file):
+                raise InvalidInputError(
+                    f"{self.where}: {str(self.folder)!r} must not be in use; another run is writing there. "
+                    "Wait for it, or give another folder."
+                )
+            self._clear()
+            try:
+                yield self
+            finally:
+                self._clear()
+
+    def _make(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            others = [name for name in os.listdir(self.folder) if name not in (_FACTS, _LOCK, _TEMPORARY)]
+        except OSError as error:
+            raise InvalidInputError(
+                f"{self.where}: out must be a folder that can be written to; {error.strerror}: "
+                f"{str(self.folder)!r}."
+            ) from error
+        if others and not (self.folder / _FACTS).exists():
+            raise InvalidInputError(
+                f"{self.where}: out must be a new folder, an empty one, or one of an earlier run; "
+                f"{str(self.folder)!r} holds other files, such as {min(others)!r}. Give another one."
+            )
+
+    def _clear(self) -> None:
+        shutil.rmtree(self.folder / _TEMPORARY, ignore_errors=True)
+
+    def begin(self, asked: dict[str, Any], overwrite: bool) -> None:
+        """Take up the run that is there, or begin one; raise if it is another, unless it may be replaced."""
+        found = self._read()
+        if found and found["asked"] != asked:
+            differing = sorted(k for k in asked if found["asked"].get(k) != asked[k]) or ["format"]
+            if not overwrite:
+                raise InvalidInputError(
+                    f"{self.where}: {str(self.folder)!r} holds the results of a run with another "
+                    f"{' and another '.join(differing)}. {_INSTEAD}"
+                )
+        if found and (overwrite or found["asked"] != asked):
+            self._remove(found["parts"])
+            found = {}
+        self.facts = found or {"format": FORMAT, "asked": asked, "parts": [], "known": {}}
+        self.keep()
+
+    def _read(self) -> dict[str, Any]:
+        path = self.folder / _FACTS
+        if not path.exists():
+            return {}
+        try:
+            facts = parse_json(path.read_text("utf-8"))
+            whole = facts["format"] == FORMAT and all(k in facts for k in ("asked", "parts", "known"))
+        except (OSError, ValueError, TypeError, KeyError):
+            whole = False
+        if not whole:
+            raise InvalidInputError(
+                f"{self.where}: {str(path)!r} must be as this version of whycluster writes it; it is not. "
+                "Give another folder, or remove this one."
+            )
+        return dict(facts)
+
+    def _remove(self, parts: list[str]) -> None:
+        """Take away the results of another run, and nothing else."""
+        for name in parts:
+            path = (self.folder / name).resolve()
+            if self.folder.resolve() in path.parents:
+                path.unlink(missing_ok=True)
+
+    def keep(self, **known: Any) -> None:
+        """Write down what is known by now."""
+        self.facts["known"].update(known)
+        write_text(self.folder / _FACTS, json.dumps(self.facts, indent=1))
+
+    def expect(self, parts: list[str]) -> None:
+        """Write down which results there will be."""
+        self.facts["parts"] = sorted({*self.facts["parts"], *parts})
+        self.keep()
+
+    @property
+    def run(self) -> str:
+        """What tells the results of this run from those of any other."""
+        told = json.dumps([self.facts["asked"], self.facts["known"]], sort_keys=True)
+        return hashlib.sha256(told.encode()).hexdigest()[:32]
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[Path]:
+        """The path of a file that gets its name when all went well."""
+        beside = self.folder / _TEMPORARY / name
+        beside.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield beside
+            target = self.folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            beside.replace(target)
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+def _lock(file: Any) -> bool:
+    """Whether the file could be locked; it stays so until it is closed, or the process ends."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        except OSError:
+            return False
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

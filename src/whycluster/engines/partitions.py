@@ -1,0 +1,133 @@
+"""What is asked of the partitions of a Dask collection, and what each of them has to be like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster.arrays import Codes
+from whycluster.engines.parts import Asked
+from whycluster.errors import InvalidInputError, WhyClusterError
+from whycluster.passes import Population
+
+Result = TypeVar("Result")
+
+
+class Explained(NamedTuple):
+    """The explanations of the rows of one partition."""
+
+    cluster: Codes  # (n,)
+    competitor: Codes  # (n,)
+    evidence: NDArray[Any]  # (n,)
+    relevance: NDArray[Any]  # (n, d)
+    index: Any  # that of a frame; of an array the position of its first row, 0 where that is not known
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """What is asked of all partitions, and what each has to be like: one object that all tasks share.
+
+    Attributes
+    ----------
+    asked : the question
+    name : the parameter that they came as, for messages
+    columns : of frames, what the meta says; None for arrays
+    numbers : of frames, the columns that hold numbers or booleans
+    feature_names : (d,) in the order of the model
+    dtype : of the results, float32 or float64
+    starts : the position of the first row of each; of arrays, where it is known
+    """
+
+    asked: Asked
+    name: str
+    columns: list[Hashable] | None
+    numbers: frozenset[Hashable]
+    feature_names: list[Hashable]
+    dtype: np.dtype[Any]
+    starts: list[int] | None
+
+    def knowing(self, population: Population) -> Partitions:
+        """The same, with what was measured on all rows."""
+        return replace(self, asked=self.asked.knowing(population))
+
+    def measure(self, part: Any, number: int) -> Population:
+        """How the rows of a partition stand."""
+        return self._told(part, number, self.asked.measure)
+
+    def explain(self, part: Any, number: int) -> Explained:
+        """The rows of a partition, explained."""
+        return self._told(part, number, lambda checked: self._explain(checked, number))
+
+    def assign(self, part: Any, number: int) -> NDArray[Any]:
+        """The labels of the rows of a partition."""
+        if part.shape[0] == 0:
+            return self.asked.labels[:0]
+        return self._told(part, number, self.asked.network.assign)
+
+    def _explain(self, part: Any, number: int) -> Explained:
+        found = self.asked.explain(part)
+        index = 0 if self.starts is None else self.starts[number]
+        return Explained(
+            found.cluster,
+            found.competitor,
+            self._as_promised(found.evidence),
+            self._as_promised(found.relevance),
+            index if self.columns is None else part.index,
+        )
+
+    def _told(self, part: Any, number: int, work: Callable[[Any], Result]) -> Result:
+        """What the work gives of a partition; if it raises, the message says of which."""
+        try:
+            return work(self.checked(part))
+        except WhyClusterError as error:
+            raise type(error)(
+                f"{error} This is partition {number} of {self.name}; its rows are counted from 0."
+            ) from error
+
+    def checked(self, part: Any) -> Any:
+        """The partition, if it has the columns of its meta, and numbers where that has some."""
+        if self.columns is None:
+            return part
+        if list(part.columns) != self.columns:
+            self._check_names(list(part.columns))
+            part = part[self.columns]
+        text = [c for c in self.columns if c in self.numbers and not holds_numbers(part.dtypes[c])]
+        if text:
+            raise InvalidInputError(
+                f"{self.asked.where}: all partitions of {self.name} must hold numbers in the columns where "
+                f"its meta has them; got {text[0]!r} ({part.dtypes[text[0]]}). Convert it as it is read."
+            )
+        return part
+
+    def _check_names(self, given: list[Hashable]) -> None:
+        assert self.columns is not None
+        missing = [c for c in self.columns if c not in given]
+        extra = [c for c in given if c not in self.columns] or [c for c in given if given.count(c) > 1]
+        if missing or extra:
+            parts = [
+                f"{what}: {cols[:5]}" for what, cols in (("missing", missing), ("unknown", extra)) if cols
+            ]
+            raise InvalidInputError(
+                f"{self.asked.where}: all partitions of {self.name} must have the {len(self.columns)} "
+                f"columns of its meta; {'; '.join(parts)}. Select or rename them as they are read."
+            )
+
+    def _as_promised(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Results in the dtype that the collection says it has, but never rounded."""
+        if len(values) and not np.can_cast(values.dtype, self.dtype):
+            raise InvalidInputError(
+                f"{self.asked.where}: all partitions of {self.name} must hold {self.dtype}, as its meta "
+                f"says; got {values.dtype}. Convert it as it is read."
+            )
+        return values.astype(self.dtype, copy=False)
+
+
+def holds_numbers(dtype: Any) -> bool:
+    """Whether a column of pandas holds numbers or booleans."""
+    from pandas.api.types import is_numeric_dtype
+
+    return bool(is_numeric_dtype(dtype))

@@ -1,0 +1,539 @@
+"""One run over the parts of a table that lies in files.
+
+Two passes over all parts: one that measures what depends on all rows (left out where beta is given), one that
+explains and writes, each part to a file of its own. A batch is read while the one before is explained and
+the one before that is written, so that memory is that of a few batches, whatever the number of rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from whycluster.engines.aggregates import QUANTILES, Aggregate
+from whycluster.engines.ledger import Ledger
+from whycluster.engines.parts import Answer, Asked
+from whycluster.engines.sources import Part, PartError, reading
+from whycluster.engines.stages import ahead
+from whycluster.errors import InvalidInputError, WhyClusterError
+from whycluster.files import parse_json
+from whycluster.frames import as_column, build_frame
+from whycluster.passes import Population
+from whycluster.progress import Progress
+from whycluster.summary import Summary
+
+WHERE = "explain_dataset"
+SUMMARY = "_summary.parquet"
+_STATES = "_summary"  # the folder of what each part adds to it
+_KEY = b"whycluster"
+_BATCH_VALUES = 1 << 22  # numbers of a batch: what is read, explained and written at a time is a few of these
+_FEWEST_ROWS = 1024
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class DatasetExplanation:
+    """What `explain_dataset` has done.
+
+    Attributes
+    ----------
+    folder : where the results are
+    parts : the files with the explanations of the rows, in the order of the input
+    n_rows : how many rows there were
+    n_invalid : how many of them could not be explained, with ``invalid="skip"``
+    beta : that was used; None where none is needed
+    n_done_before : how many parts an earlier run had finished
+    summary : what makes each cluster, if it was asked for
+    """
+
+    folder: Path
+    parts: list[Path]
+    n_rows: int
+    n_invalid: int
+    beta: float | None
+    n_done_before: int
+    summary: Summary | None = None
+    _aggregate: Aggregate | None = field(default=None, repr=False)
+
+    def quantiles(self, backend: str | None = None) -> Any:
+        """Quantiles of the relevance by cluster and feature, as a frame, and how sure they are.
+
+        They are those of a uniform sample of up to 4096 rows of each cluster. ``rank_error`` is the standard
+        error of the rank of the median: 0.01 says that it may as well be the quantile 0.49 or 0.51. It is 0
+        where the sample holds all rows.
+        """
+        if self._aggregate is None or self.summary is None:
+            raise InvalidInputError(
+                f'{WHERE}: quantiles are there only if they were asked for, with output="summary" or "both".'
+            )
+        return build_frame(_told_quantiles(self._aggregate, self.summary), None, backend, "quantiles")
+
+
+class Run:
+    """One call of `explain_dataset`.
+
+    Attributes
+    ----------
+    failed : why parts cannot be explained, by name
+    """
+
+    def __init__(
+        self, asked: Asked, parts: list[Part], ledger: Ledger, workers: int, top: int | None, output: str
+    ) -> None:
+        self.asked, self.parts, self.ledger, self.workers = asked, parts, ledger, workers
+        self.top, self.output = top, output
+        self.failed: dict[str, str] = {}
+        self.columns: list[str] = []
+        self.ids: list[str] = []
+        self.n_done_before = 0
+        self.dtype: np.dtype[Any] = np.dtype(np.float64)
+        self.as_text = False
+        self.batch_rows = 0
+        self._counts: dict[str, int | None] = {}
+
+    # What there is to do
+
+    def look(self, columns: Any, ids: Any, batch_rows: int | str) -> None:
+        """Choose the columns by the first part that can be read, and find the parts that do not fit them."""
+        self.ids = _as_names(ids, "id_columns")
+        self._check_results()
+        for part in self.parts:
+            with self._excusing(part):
+                with reading():
+                    schema, self._counts[part.name] = part.schema(), part.n_rows()
+                self.columns = self.columns or self._choose(columns, schema)
+                self._check_schema(schema)
+        if len(self.failed) == len(self.parts):
+            raise InvalidInputError(f"{WHERE}: no part can be explained. {_told(self.failed)}")
+        width = len(self.columns) + self.asked.network.n_clusters
+        size = max(_FEWEST_ROWS, _BATCH_VALUES // width)
+        self.batch_rows = size if batch_rows == "auto" else int(batch_rows)
+
+    def _check_results(self) -> None:
+        """Raise if two parts would become one file."""
+        seen = {SUMMARY: "the summary"}
+        for part in self.parts:
+            other = seen.setdefault(_result(part), part.name)
+            if other != part.name:
+                raise InvalidInputError(
+                    f"{WHERE}: each part must become a file of its own; {part.name!r} and {other!r} would "
+                    f"both be {_result(part)!r}. Rename one of them."
+                )
+
+    def _choose(self, columns: Any, schema: Any) -> list[str]:
+        """The columns that are explained."""
+        known = self.asked.network.feature_names
+        if columns is not None:
+            chosen = _as_names(columns, "columns")
+        elif known is not None and all(isinstance(name, str) for name in known):
+            chosen = [str(name) for name in known]
+        else:
+            chosen = [entry.name for entry in schema if entry.name not in self.ids and _is_number(entry.type)]
+        wanted = self.asked.network.n_features
+        if len(chosen) != wanted or len(set(chosen)) != wanted:
+            raise InvalidInputError(
+                f"{WHERE}: columns must be the {wanted} that the model was fitted on; got {len(chosen)}: "
+                f"{chosen[:5]}{' ...' * (len(chosen) > 5)}. Say which with columns=[...]; those that only "
+                "name rows are id_columns."
+            )
+        if {*chosen} & {*self.ids} and self.top is None and self.output != "summary":
+            raise InvalidInputError(
+                f"{WHERE}: id_columns must be others than the columns that are explained, whose names the "
+                f"relevance gets; {min({*chosen} & {*self.ids})!r} is both."
+            )
+        types = [schema.field(name).type for name in chosen if schema.get_field_index(name) >= 0]
+        self.dtype = np.dtype(np.float32 if all(map(_is_narrow, types)) else np.float64)
+        self.as_text = not all(map(_is_number, types))
+        return chosen
+
+    def _check_schema(self, schema: Any) -> None:
+        for name in [*self.columns, *self.ids]:
+            if schema.get_field_index(name) < 0:
+                raise PartError(f"there must be a column {name!r}; there are {schema.names[:8]}")
+            if name in self.columns and not self.as_text and not _is_number(schema.field(name).type):
+                raise PartError(
+                    f"column {name!r} must hold numbers, as in the other parts; it is of type "
+                    f"{schema.field(name).type}"
+                )
+
+    def asked_for(self, background: Any) -> dict[str, Any]:
+        """What the results depend on besides the model, as JSON can hold it."""
+        options = {name: None if v is None else str(v) for name, v in self.asked.options.items()}
+        if background is not None and self.asked.population is not None:
+            options["beta"] = repr(self.asked.beta)
+        return {
+            **options,
+            "columns": self.columns,
+            "id_columns": self.ids,
+            "top": self.top,
+            "output": self.output,
+            "dtype": self.dtype.name,
+        }
+
+    # The first pass
+
+    def measure(self) -> None:
+        """Measure what depends on all rows, unless an earlier run has; raise if that had other parts."""
+        if not self.asked.needs_population:
+            return
+        known, inputs = self.ledger.facts["known"], self._inputs()
+        if "population" in known:
+            self._check_same(known["inputs"], inputs, known["without"])
+            self.asked = self.asked.knowing(_read_population(known["population"]))
+            return
+        found = self._each("measuring", self._to_do(), self._measure_part)
+        total = [found[part.name] for part in self._to_do()]
+        if not total:
+            raise InvalidInputError(f"{WHERE}: no part can be explained. {_told(self.failed)}")
+        self.asked = self.asked.knowing(_sum(total))
+        assert self.asked.population is not None
+        self.ledger.keep(
+            population=_told_population(self.asked.population), inputs=inputs, without=sorted(self.failed)
+        )
+
+    def _inputs(self) -> dict[str, list[int]]:
+        return {part.name: part.identity for part in self.parts}
+
+    def _check_same(self, before: dict[str, Any], now: dict[str, Any], without: list[str]) -> None:
+        """Parts that could not be read when beta was measured may have been repaired since."""
+        changed = sorted(
+            name
+            for name in {*before, *now}
+            if before.get(name) != now.get(name) and not (name in without and name in now)
+        )
+        if changed:
+            raise InvalidInputError(
+                f"{WHERE}: the parts must be those that beta was measured on; {changed[0]!r} "
+                f"{'and others ' * (len(changed) > 1)}came, went or changed since. Give beta=... to explain "
+                "parts as they come, or overwrite=True to begin anew."
+            )
+
+    def _measure_part(self, part: Part, tick: Callable[[int], None]) -> Population:
+        found = self.asked.measure(np.empty((0, len(self.columns))))
+        for batch in ahead(self._read(part, self.columns)):
+            found = found + self._explained(part, self.asked.measure, batch)
+            tick(batch.num_rows)
+        return found
+
+    # The second pass
+
+    def explain(self) -> None:
+        """Explain the parts that no earlier run has finished."""
+        todo = [part for part in self._to_do() if not self._is_done(part)]
+        self.n_done_before = len(self._to_do()) - len(todo)
+        self.ledger.expect([name for part in self._to_do() for name in self._results(part)])
+        try:
+            self._each("explaining", todo, self._explain_part)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"{WHERE}: writing to {str(self.ledger.folder)!r} failed ({error}). Parts that were finished "
+                "are whole; make room, and start it again: it goes on from there",
+            ) from error
+
+    def _explain_part(self, part: Part, tick: Callable[[int], None]) -> None:
+        run, answers = self._run_of(part.identity), self._answers(part, tick)
+        if self.output == "rows":
+            self._write_rows(part, run, answers)
+            return
+        total = Aggregate.empty(self.asked.network.n_clusters, len(self.columns))
+        counted = self._counting(part, answers, total)
+        if self.output == "both":
+            self._write_rows(part, run, counted)
+        for _ in counted:  # all of them, where no rows are written
+            pass
+        with self.ledger.writing(_state(part)) as path:
+            total.save(path, run)
+
+    def _answers(self, part: Part, tick: Callable[[int], None]) -> Iterator[tuple[Any, Answer]]:
+        """The batches of a part, and their explanations."""
+        wanted = [*self.ids, *(name for name in self.columns if name not in self.ids)]
+        for batch in ahead(self._read(part, wanted)):
+            yield batch, self._explained(part, self.asked.explain, batch.select(self.columns))
+            tick(batch.num_rows)
+
+    def _counting(
+        self, part: Part, answers: Iterator[tuple[Any, Answer]], total: Aggregate
+    ) -> Iterator[tuple[Any, Answer]]:
+        """The same, added up on the way; what is drawn depends on the part only, not on who works on it."""
+        rng = np.random.default_rng(list(hashlib.sha256(part.name.encode()).digest()[:16]))
+        for batch, answer in answers:
+            total.add(answer, rng)
+            yield batch, answer
+
+    def _write_rows(self, part: Part, run: str, answers: Iterator[tuple[Any, Answer]]) -> None:
+        import pyarrow.parquet as pq
+
+        n_invalid, schema = 0, self._schema(part)
+        repeating = [entry.name for entry in schema if not _is_float(entry.type)]
+        told = [name for name in schema.names if name not in self.columns]  # nobody looks for a relevance
+        tables = ((self._tabulate(batch, answer), answer.n_invalid) for batch, answer in answers)
+        with (
+            self.ledger.writing(_result(part)) as path,
+            pq.ParquetWriter(path, schema, use_dictionary=repeating, write_statistics=told) as writer,
+        ):
+            for table, n in ahead(tables):
+                writer.write_table(table)
+                n_invalid += n
+            facts = {"run": run, "invalid": n_invalid}
+            writer.add_key_value_metadata({_KEY: json.dumps(facts).encode()})
+
+    def _tabulate(self, batch: Any, answer: Answer) -> Any:
+        """The results of a batch, behind the columns that name its rows."""
+        import pyarrow as pa
+
+        table = self._results_of(answer)
+        columns = dict(zip(self.ids, batch.select(self.ids).columns, strict=True))
+        return pa.table({**columns, **dict(zip(table.column_names, table.columns, strict=True))})
+
+    def _results_of(self, answer: Answer) -> Any:
+        return self.asked.to_arrow(
+            answer, top=self.top, dtype=self.dtype, as_text=self.as_text, taken=self.ids
+        )
+
+    def _schema(self, part: Part) -> Any:
+        """That of the results of a part."""
+        import pyarrow as pa
+
+        source = part.schema()
+        empty = pa.Table.from_batches([], schema=pa.schema([source.field(name) for name in self.columns]))
+        none = self.asked.explain(empty)
+        results = self._results_of(none).schema
+        return pa.schema([*(source.field(name) for name in self.ids), *results])
+
+    # How parts are worked on
+
+    def _to_do(self) -> list[Part]:
+        return [part for part in self.parts if part.name not in self.failed]
+
+    def _each(
+        self, title: str, parts: list[Part], work: Callable[[Part, Callable[[int], None]], Found]
+    ) -> dict[str, Found]:
+        """Call ``work`` for each part, some at a time; a part that cannot be read is noted as failed.
+
+        Any other error, or Ctrl-C, stops all at their next batch.
+        """
+        counts = [self._counts[part.name] for part in parts]
+        total = None if None in counts else sum(filter(None, counts))
+        stopped = threading.Event()
+        found: dict[str, Found] = {}
+        with Progress(title, total, "rows") as bar:
+
+            def tick(n_rows: int) -> None:
+                if stopped.is_set():
+                    raise _StoppedError
+                bar.step(n_rows)
+
+            def one(part: Part) -> None:
+                if stopped.is_set():
+                    return
+                try:
+                    with self._excusing(part):
+                        found[part.name] = work(part, tick)
+                except BaseException:
+                    stopped.set()
+                    raise
+
+            with ThreadPoolExecutor(self.workers, "whycluster-part") as pool:
+                futures = [pool.submit(one, part) for part in parts]
+                try:
+                    for future in futures:
+                        _raise(future.exception())
+                finally:
+                    stopped.set()
+        return found
+
+    @contextmanager
+    def _excusing(self, part: Part) -> Iterator[None]:
+        """Note that a part cannot be read, and go on."""
+        try:
+            yield
+        except PartError as error:
+            self.failed[part.name] = str(error)
+
+    def _read(self, part: Part, columns: list[str]) -> Iterator[Any]:
+        """The batches of a part."""
+        with reading():
+            yield from part.batches(columns, self.batch_rows)
+
+    def _explained(self, part: Part, work: Callable[[Any], Found], batch: Any) -> Found:
+        """What ``work`` makes of a batch; an error says in which part."""
+        try:
+            return work(batch)
+        except WhyClusterError as error:
+            told = str(error).removeprefix(f"{WHERE}: ")
+            raise type(error)(f"{WHERE}: part {part.name!r}: {told}") from error
+
+    # What is finished
+
+    def _results(self, part: Part) -> list[str]:
+        """The files that a part becomes."""
+        return [_result(part)] * (self.output != "summary") + [_state(part)] * (self.output != "rows")
+
+    def _run_of(self, identity: list[int]) -> str:
+        return f"{self.ledger.run} {identity}"
+
+    def _is_done(self, part: Part) -> bool:
+        run = self._run_of(part.identity)
+        folder, strict = self.ledger.folder, self.asked.invalid == "error"
+        if self.output != "rows":
+            state = Aggregate.load(folder / _state(part), run)
+            if state is None or (strict and state.n_invalid):
+                return False
+        if self.output == "summary":
+            return True
+        found = _footer(folder / _result(part))
+        return found is not None and found[1]["run"] == run and not (strict and found[1]["invalid"])
+
+    def finish(self) -> DatasetExplanation:
+        """Say what was done; raise if a part could not be."""
+        done = self._to_do()
+        aggregate, summary, n_rows, n_invalid = None, None, 0, 0
+        if self.output != "rows":
+            aggregate = self._added_up(done)
+            summary = aggregate.summary(self.asked.labels, self.columns)
+            n_rows, n_invalid = int(aggregate.size.sum()) + aggregate.n_invalid, aggregate.n_invalid
+            self._write_summary(summary, aggregate)
+        if self.output != "summary":
+            footers = [_footer(self.ledger.folder / _result(part)) for part in done]
+            n_rows = sum(footer[0] for footer in footers if footer)
+            n_invalid = sum(footer[1]["invalid"] for footer in footers if footer)
+        if self.failed:
+            raise InvalidInputError(
+                f"{WHERE}: {len(self.failed)} of {len(self.parts)} parts could not be explained, the others "
+                f"are done. {_told(self.failed)}"
+            )
+        paths = [self.ledger.folder / _result(part) for part in done if self.output != "summary"]
+        return DatasetExplanation(
+            self.ledger.folder,
+            paths,
+            n_rows,
+            n_invalid,
+            self.asked.beta,
+            self.n_done_before,
+            summary,
+            aggregate,
+        )
+
+    def _added_up(self, parts: list[Part]) -> Aggregate:
+        total = Aggregate.empty(self.asked.network.n_clusters, len(self.columns))
+        for part in parts:
+            found = Aggregate.load(self.ledger.folder / _state(part), self._run_of(part.identity))
+            if found is None:
+                raise InvalidInputError(
+                    f"{WHERE}: part {part.name!r} must not change while it is explained; it did. Start again."
+                )
+            total.merge(found)
+        return total
+
+    def _write_summary(self, summary: Summary, aggregate: Aggregate) -> None:
+        import pyarrow.parquet as pq
+
+        quantiles = build_frame(_told_quantiles(aggregate, summary), None, "pyarrow", WHERE)
+        table = summary.to_frame("pyarrow").join(quantiles, ["cluster", "feature"])
+        with self.ledger.writing(SUMMARY) as path:
+            pq.write_table(table, path)
+
+
+class _StoppedError(Exception):
+    """Another part went wrong."""
+
+
+def _raise(error: BaseException | None) -> None:
+    if error is not None and not isinstance(error, _StoppedError):
+        raise error
+
+
+def _result(part: Part) -> str:
+    return part.name if part.name.endswith(".parquet") else f"{part.name}.parquet"
+
+
+def _state(part: Part) -> str:
+    return f"{_STATES}/{part.name}.npz"
+
+
+def _footer(path: Path) -> tuple[int, dict[str, Any]] | None:
+    """Of a result, its number of rows and what we wrote there; None if it is not a whole one of ours."""
+    import pyarrow.parquet as pq
+
+    try:
+        facts = pq.read_metadata(path)
+        told = parse_json(facts.metadata[_KEY].decode())
+        return int(facts.num_rows), {"run": told["run"], "invalid": int(told["invalid"])}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _is_float(kind: Any) -> bool:
+    import pyarrow.types as kinds
+
+    return bool(kinds.is_floating(kind))
+
+
+def _is_narrow(kind: Any) -> bool:
+    return _is_float(kind) and kind.bit_width <= 32
+
+
+def _is_number(kind: Any) -> bool:
+    import pyarrow.types as kinds
+
+    return any(
+        is_one(kind) for is_one in (kinds.is_floating, kinds.is_integer, kinds.is_boolean, kinds.is_decimal)
+    )
+
+
+def _sum(found: list[Population]) -> Population:
+    total = found[0]
+    for each in found[1:]:
+        total = total + each
+    return total
+
+
+def _told_population(population: Population) -> dict[str, Any]:
+    """JSON keeps every digit of a float."""
+    return {
+        "evidence": population.evidence,
+        "sizes": population.sizes.tolist(),
+        "means": population.means.tolist(),
+    }
+
+
+def _read_population(told: dict[str, Any]) -> Population:
+    sizes = np.array(told["sizes"], dtype=np.intp)
+    means = np.array(told["means"], dtype=np.float64).reshape(len(sizes), -1)
+    return Population(float(told["evidence"]), sizes, means)
+
+
+def _told_quantiles(aggregate: Aggregate, summary: Summary) -> dict[Any, Any]:
+    present = aggregate.size > 0
+    found, d = aggregate.quantiles()[present], len(summary.feature_names)
+    names = as_column(summary.feature_names)
+    columns: dict[Any, Any] = {
+        "cluster": np.repeat(summary.clusters, d),
+        "feature": np.tile(names, len(summary.clusters)),
+    }
+    for i, q in enumerate(QUANTILES):
+        columns[f"q{100 * q:02.0f}"] = found[..., i].ravel()
+    columns["rank_error"] = np.repeat(aggregate.rank_error[present], d)
+    return columns
+
+
+def _told(failed: dict[str, str]) -> str:
+    shown = [f"{name!r}: {why}" for name, why in list(failed.items())[:5]]
+    return "; ".join(shown) + f"; and {len(failed) - 5} more" * (len(failed) > 5) + "."
+
+
+def _as_names(given: Any, name: str) -> list[str]:
+    if isinstance(given, str) or not all(isinstance(each, str) for each in given):
+        raise InvalidInputError(f"{WHERE}: {name} must be a list of names of columns; got {given!r}.")
+    return list(given)

@@ -1,0 +1,233 @@
+"""Tables that lie in many files, or in a file larger than memory: their parts, read batch by batch."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from whycluster.errors import InvalidInputError, MissingDependencyError
+
+PARQUET = (".parquet", ".pq")
+KINDS = (*PARQUET, ".csv", ".tsv")
+_PATTERN = set("*?[")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file, or one fragment of a pyarrow Dataset.
+
+    Attributes
+    ----------
+    name : of the part within the whole, with "/" between folders; no two are the same
+    path : where it lies; None for what lies in memory
+    """
+
+    name: str
+    path: Path | None
+
+    @property
+    def identity(self) -> list[int]:
+        """What changes when the file does: its size, and when it was written; of no file, nothing."""
+        try:
+            facts = os.stat(self.path or "")
+        except OSError:  # reading it says so
+            return []
+        return [facts.st_size, facts.st_mtime_ns]
+
+    def schema(self) -> Any:
+        """The pyarrow schema of its columns."""
+        raise NotImplementedError
+
+    def n_rows(self) -> int | None:
+        """How many rows it has, if that can be told without reading them."""
+        raise NotImplementedError
+
+    def batches(self, columns: Sequence[str], n_rows: int) -> Iterator[Any]:
+        """All rows in order, as record batches of these columns with up to so many rows."""
+        raise NotImplementedError
+
+
+class ParquetPart(Part):
+    """A Parquet file. It is read row group by row group, of which only a batch is decoded at a time."""
+
+    def schema(self) -> Any:
+        """As its footer says."""
+        return _pyarrow().parquet.read_schema(self.path)
+
+    def n_rows(self) -> int:
+        """As its footer says."""
+        return int(_pyarrow().parquet.read_metadata(self.path).num_rows)
+
+    def batches(self, columns: Sequence[str], n_rows: int) -> Iterator[Any]:
+        """Only the columns that are asked for are read."""
+        with _pyarrow().parquet.ParquetFile(self.path) as file:
+            for batch in file.iter_batches(n_rows, columns=list(columns)):
+                yield batch.select(list(columns))  # in this order
+
+
+class TextPart(Part):
+    """A CSV file; its columns are of the types that its first megabyte shows."""
+
+    def schema(self) -> Any:
+        """Of the first block."""
+        with self._open() as reader:
+            return reader.schema
+
+    def n_rows(self) -> None:
+        """To know it, all would have to be read."""
+        return
+
+    def batches(self, columns: Sequence[str], n_rows: int) -> Iterator[Any]:
+        """Blocks of text are gathered to batches."""
+        pa = _pyarrow()
+        with self._open() as reader:
+            held: list[Any] = []
+            for block in reader:
+                held.append(block.select(list(columns)))
+                if sum(len(part) for part in held) >= n_rows:
+                    yield from _cut(pa.Table.from_batches(held), n_rows)
+                    held = []
+            if held:
+                yield from _cut(pa.Table.from_batches(held), n_rows)
+
+    def _open(self) -> Any:
+        csv = _pyarrow().csv
+        tab = str(self.path).lower().endswith(".tsv")
+        return csv.open_csv(self.path, parse_options=csv.ParseOptions(delimiter="\t" if tab else ","))
+
+
+@dataclass(frozen=True)
+class Fragment(Part):
+    """A fragment of a pyarrow Dataset, with the columns that its place in folders gives it."""
+
+    fragment: Any
+    whole: Any
+
+    def schema(self) -> Any:
+        """That of the dataset, with the columns as this fragment has them."""
+        own = self.fragment.physical_schema
+        pa = _pyarrow()
+        placed = [field for field in self.whole if own.get_field_index(field.name) < 0]
+        return pa.schema([*own, *(f for f in placed if f.name in self._keys())])
+
+    def _keys(self) -> dict[str, Any]:
+        found: dict[str, Any] = _pyarrow().dataset.get_partition_keys(self.fragment.partition_expression)
+        return found
+
+    def n_rows(self) -> int:
+        """Counted by pyarrow, for Parquet from the footer."""
+        return int(self.fragment.count_rows())
+
+    def batches(self, columns: Sequence[str], n_rows: int) -> Iterator[Any]:
+        """By a scanner that reads one batch ahead."""
+        yield from self.fragment.to_batches(
+            schema=self.schema(),
+            columns=list(columns),
+            batch_size=n_rows,
+            batch_readahead=1,
+            fragment_readahead=1,
+        )
+
+
+class PartError(Exception):
+    """A part that cannot be read, or does not fit; others may."""
+
+
+@contextmanager
+def reading(excused: bool = False) -> Iterator[None]:
+    """What goes wrong meanwhile is the fault of the part; if that is excused, it just ends there."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError) as error:  # those of pyarrow are all of these
+        if not excused:
+            raise PartError(f"it cannot be read ({one_line(error)})") from error
+
+
+def one_line(error: BaseException) -> str:
+    """What an error says, in a line of readable length."""
+    return " ".join(str(error).split())[:300].rstrip(".")
+
+
+def find_parts(data: Any, where: str) -> list[Part]:
+    """The parts of a file, a folder, a pattern, a list of these, or a pyarrow Dataset; in order of name."""
+    if hasattr(data, "get_fragments"):
+        return _fragments(data, where)
+    given = [data] if isinstance(data, (str, os.PathLike)) else data
+    if not isinstance(given, (list, tuple)) or not all(isinstance(g, (str, os.PathLike)) for g in given):
+        raise InvalidInputError(
+            f"{where}: data must be a file, a folder, a pattern such as 'in/*.parquet', a list of these, or "
+            f"a pyarrow Dataset; got {type(data).__name__}."
+        )
+    files = sorted({path for each in given for path in _files(os.fspath(each), where)})
+    if not files:
+        raise InvalidInputError(
+            f"{where}: data must be files of the kind {', '.join(KINDS)}; there is none at {data!r}."
+        )
+    root = Path(os.path.commonpath([path.parent for path in files]))
+    return [_of_file(path, path.relative_to(root).as_posix(), where) for path in files]
+
+
+def _files(given: str, where: str) -> list[Path]:
+    """The files that a name, a folder or a pattern stands for; hidden ones and those of others are not."""
+    path = Path(given)
+    if path.is_dir():
+        inside = [found for found in path.rglob("*") if found.suffix.lower() in KINDS and found.is_file()]
+        return [f.absolute() for f in inside if not _is_hidden(f.relative_to(path))]
+    if path.exists() or not _PATTERN & set(given):
+        if not path.is_file():
+            raise InvalidInputError(f"{where}: data must be files; there is none at {given!r}.")
+        return [path.absolute()]
+    found = [Path(name).absolute() for name in glob.glob(given, recursive=True)]
+    return [f for f in found if f.is_file() and not _is_hidden(Path(f.name))]
+
+
+def _is_hidden(path: Path) -> bool:
+    """Whether it is a file or folder that tools leave beside data: those of Spark and of ours begin so."""
+    return any(part.startswith((".", "_")) for part in path.parts)
+
+
+def _of_file(path: Path, name: str, where: str) -> Part:
+    kind = path.suffix.lower()
+    if kind not in KINDS:
+        raise InvalidInputError(
+            f"{where}: data must be files of the kind {', '.join(KINDS)}; got {str(path)!r}. Other "
+            "formats can be given as a pyarrow Dataset."
+        )
+    return ParquetPart(name, path) if kind in PARQUET else TextPart(name, path)
+
+
+def _fragments(dataset: Any, where: str) -> list[Part]:
+    parts: list[Part] = []
+    fragments = list(dataset.get_fragments())
+    names = [getattr(fragment, "path", None) for fragment in fragments]
+    files = [name for name in names if name]
+    root = os.path.commonpath([os.path.dirname(name) for name in files]) if files else ""
+    for number, (fragment, name) in enumerate(zip(fragments, names, strict=True)):
+        inner = os.path.relpath(name, root) if name else f"part-{number:05d}"
+        local = Path(name) if name and os.path.exists(name) else None
+        parts.append(Fragment(Path(inner).as_posix(), local, fragment, dataset.schema))
+    if not parts:
+        raise InvalidInputError(f"{where}: data must have parts; the Dataset has none.")
+    return sorted(parts, key=lambda part: part.name)
+
+
+def _cut(table: Any, n_rows: int) -> Iterator[Any]:
+    yield from table.combine_chunks().to_batches(n_rows)
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow as pa
+        import pyarrow.csv
+        import pyarrow.dataset
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingDependencyError(
+            'explain_dataset needs pyarrow: pip install "whycluster[files]"'
+        ) from error
+    return pa

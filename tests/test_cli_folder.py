@@ -1,0 +1,139 @@
+"""``whycluster explain IN/ --out OUT/``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import whycluster as wc
+from tests.test_cli import ask, run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(0)
+    middle = np.array([[0.0, 0, 0], [5, 0, 1], [0, 6, 0]])[np.arange(600) % 3]
+    values = middle + rng.normal(size=(600, 3))
+    frame = pl.DataFrame(dict(zip("abc", values.T, strict=True)))
+    frame = frame.with_columns(
+        pl.Series("name", [f"row {i}" for i in range(600)]),
+        pl.Series("kind", rng.choice(["x", "y"], 600)),
+    )
+    place = tmp_path_factory.mktemp("parts")
+    for i in range(3):
+        frame[200 * i : 200 * (i + 1)].write_parquet(place / f"{i}.parquet")
+    return place
+
+
+def test_a_folder_is_clustered_by_a_sample_and_explained_part_by_part(folder: Path, tmp_path: Path) -> None:
+    done = run("explain", folder, "--out", tmp_path / "out", "--k", 3, "--seed", 1)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("600 rows in 3 files; k-means with 3 clusters, of a sample of 600 rows.\n")
+    assert done.stdout.endswith(f"Explained row by row in {tmp_path / 'out'}.\n")
+    assert "left out: name" in done.stderr
+    results = pl.read_parquet(str(tmp_path / "out" / "[0-9].parquet"))
+    assert results.columns == ["name", "cluster", "evidence", "competitor", "a", "b", "c", "kind"]
+    assert results["name"].to_list() == [f"row {i}" for i in range(600)]
+    # The same clusters as of one table, and the same explanations.
+    whole = tmp_path / "whole.parquet"
+    pl.read_parquet(str(folder / "*.parquet")).write_parquet(whole)
+    assert run("explain", whole, "--out", tmp_path / "one.parquet", "--k", 3, "--seed", 1).returncode == 0
+    one = pl.read_parquet(tmp_path / "one.parquet")
+    for name in ("evidence", "a", "b", "c", "kind"):
+        np.testing.assert_allclose(results[name], one[name], rtol=1e-7, atol=1e-9)
+    assert results["cluster"].to_list() == one["cluster"].to_list()
+
+
+def test_a_second_run_goes_on_and_another_is_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("explain", folder, "--out", tmp_path / "out", "--quiet")
+    assert ask(capsys, *arguments, "--k", 3)[0] == 0
+    code, said, _ = ask(capsys, *arguments, "--k", 3, "--json")
+    told = json.loads(said)
+    assert (code, told["rows"], told["done_before"], len(told["parts"])) == (0, 600, 3, 3)
+    assert sum(cluster["rows"] for cluster in told["clusters"]) == 600
+    assert told["clusters"][0]["features"][0]["share"] > 0
+    code, _, error = ask(capsys, *arguments, "--k", 2)
+    assert code == 2
+    assert "holds the results of a run with another model" in error
+    assert ask(capsys, *arguments, "--k", 2, "--force")[0] == 0
+
+
+def test_a_saved_network_explains_a_folder_or_a_file_into_a_folder(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    centres = np.array([[0.0, 0, 0], [5, 0, 1], [0, 6, 0]])
+    network = wc.Network(wc.neuralize(centres).energy, feature_names=list("abc"))
+    wc.save(network, tmp_path / "model")
+    options = ("--model", tmp_path / "model", "--id", "name")
+    assert ask(capsys, "explain", folder, "--out", tmp_path / "all", *options)[0] == 0
+    assert ask(capsys, "explain", folder / "1.parquet", "--out", tmp_path / "one", *options)[0] == 0
+    rows = pl.read_parquet(str(folder / "*.parquet"))[["a", "b", "c"]]
+    whole = wc.explain(network, rows)
+    results = pl.read_parquet(str(tmp_path / "all" / "[0-9].parquet"))
+    np.testing.assert_allclose(results["a"], whole.relevance[:, 0], rtol=1e-9, atol=1e-9)
+    assert pl.read_parquet(tmp_path / "one" / "1.parquet")["name"].to_list() == [
+        f"row {i}" for i in range(200, 400)
+    ]
+    assert ask(capsys, "explain", f"{folder}/[01].parquet", "--out", tmp_path / "some", *options)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            (),
+            "{folder}: is a folder or a pattern; give a file, or with --out the folder that the ",
+        ),
+        (
+            ("--labels", "kind", "--out", "{out}"),
+            "--labels is for one table; {folder} stands for several files.",
+        ),
+        (("--delimiter", ";", "--out", "{out}"), "--delimiter is for one table; {folder} stands for several"),
+        (
+            ("--report", "x.html", "--out", "{out}"),
+            "--report is for one table; {folder} stands for several files.",
+        ),
+        (("--out", "{folder}"), "explain_dataset: out must be a folder apart from the data"),
+        (("--out", "{out}", "--model", "gone"), "load: path must be a file that wc.save has made"),
+        (("--out", "{out}", "--target", "9", "--k", "2"), "--target must name a cluster: 0, 1; got '9'."),
+    ],
+)
+def test_what_does_not_go_with_a_folder(
+    options: tuple[str, ...], said: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled = [option.format(out=tmp_path / "out", folder=folder) for option in options]
+    code, _, error = ask(capsys, "explain", folder, *filled, "--quiet")
+    assert code == 2
+    assert said.format(folder=folder) in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_is_for_folders_only(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, error = ask(capsys, "explain", folder / "0.parquet", "--model", tmp_path / "model")
+    assert code == 2
+    assert "--model is for results in a folder: give --out a folder." in error
+
+
+def test_a_corrupt_part_is_named_and_the_others_are_done(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "in"
+    place.mkdir()
+    for path in folder.iterdir():
+        (place / path.name).write_bytes(path.read_bytes())
+    (place / "1.parquet").write_bytes(b"nothing")
+    code, _, error = ask(capsys, "explain", place, "--out", tmp_path / "out", "--k", 3)
+    assert code == 2
+    assert "1 of 3 parts could not be explained, the others are done. '1.parquet': it cannot be read" in error
+    assert sorted(path.name for path in (tmp_path / "out").glob("[0-9].parquet")) == [
+        "0.parquet",
+        "2.parquet",
+    ]

@@ -1,0 +1,760 @@
+"""Files larger than memory: against the whole table, and whatever may happen on the way."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.cluster import KMeans
+from sklearn.compose import make_column_transformer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+import whycluster as wc
+from whycluster.engines.aggregates import Aggregate
+from whycluster.engines.ledger import Ledger
+from whycluster.engines.parts import Asked
+from whycluster.engines.run import DatasetExplanation
+from whycluster.engines.stages import ahead
+
+RNG = np.random.default_rng(0)
+NAMES = ["a", "b", "c", "d"]
+CENTRES = np.array([[0.0, 0, 0, 0], [4, 0, 1, 0], [0, 5, 0, 2]])
+ROWS = CENTRES[RNG.integers(3, size=900)] + RNG.normal(size=(900, 4))
+SIZES = [300, 1, 0, 599]
+MODEL = KMeans(3, init=CENTRES, n_init=1).fit(pd.DataFrame(ROWS, columns=NAMES))
+WHOLE = wc.explain(MODEL, pd.DataFrame(ROWS, columns=NAMES))
+
+
+def frame(rows: Any = ROWS) -> pd.DataFrame:
+    table: pd.DataFrame = pd.DataFrame(rows, columns=NAMES)
+    table["key"] = [f"r{i}" for i in range(len(rows))]
+    return table
+
+
+def write(
+    folder: Path, table: pd.DataFrame | None = None, sizes: Any = SIZES, suffix: str = "parquet"
+) -> Path:
+    table = frame() if table is None else table
+    folder.mkdir(exist_ok=True)
+    start = 0
+    for number, size in enumerate(sizes):
+        part = pa.Table.from_pandas(table[start : start + size], preserve_index=False)
+        path = folder / f"part-{number}.{suffix}"
+        pq.write_table(part, path) if suffix == "parquet" else pacsv.write_csv(part, path)
+        start += size
+    return folder
+
+
+def read(found: DatasetExplanation) -> pa.Table:
+    return pa.concat_tables(pq.read_table(path) for path in found.parts)
+
+
+def relevance(table: pa.Table) -> np.ndarray[Any, Any]:
+    return np.column_stack([table[name].to_numpy() for name in NAMES])
+
+
+def check_whole(table: pa.Table, whole: Any = WHOLE) -> None:
+    assert table["cluster"].to_pylist() == whole.cluster.tolist()
+    assert table["competitor"].to_pylist() == whole.competitor.tolist()
+    np.testing.assert_allclose(table["evidence"].to_numpy(), whole.evidence, rtol=1e-9)
+    np.testing.assert_allclose(relevance(table), whole.relevance, rtol=1e-8, atol=1e-9)
+
+
+def refusal(*args: Any, **options: Any) -> str:
+    with pytest.raises(wc.InvalidInputError) as caught:
+        wc.explain_dataset(*args, **options)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("batch_rows", [7, 64, "auto"])
+def test_files_are_explained_as_the_whole_table_is(batch_rows: Any, tmp_path: Path) -> None:
+    found = wc.explain_dataset(
+        MODEL, write(tmp_path / "in"), tmp_path / "out", id_columns=["key"], batch_rows=batch_rows
+    )
+    assert [path.name for path in found.parts] == [f"part-{i}.parquet" for i in range(4)]
+    assert [pq.read_metadata(path).num_rows for path in found.parts] == SIZES
+    assert (found.n_rows, found.n_invalid, found.n_done_before) == (900, 0, 0)
+    assert found.beta == pytest.approx(WHOLE.beta, rel=1e-12)
+    table = read(found)
+    assert table.column_names == ["key", "cluster", "evidence", "competitor", *NAMES]
+    assert table["key"].to_pylist() == frame()["key"].tolist()
+    check_whole(table)
+    # Tools that read the folder as a table find these rows, and nothing else.
+    assert pads.dataset(tmp_path / "out").to_table().num_rows == 900
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "_whycluster.json",
+        "_whycluster.lock",
+        *(f"part-{i}.parquet" for i in range(4)),
+    ]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"rule": "sequential"}, {"rule": "joint", "beta": 0.5}, {"target": 1}, {"against": 0}, {"workers": 3}],
+    ids=str,
+)
+def test_options_are_those_of_explain(options: dict[str, Any], tmp_path: Path) -> None:
+    found = wc.explain_dataset(MODEL, write(tmp_path / "in"), tmp_path / "out", **options)
+    options.pop("workers", None)
+    check_whole(read(found), wc.explain(MODEL, frame()[NAMES], **options))
+
+
+def in_folders(folder: Path) -> None:
+    for i in (0, 1):
+        (folder / f"day={i}").mkdir()
+        (folder / f"part-{i}.parquet").rename(folder / f"day={i}" / "x.parquet")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "given_as"),
+    [
+        ([300, 600], lambda folder: f"{folder}/part-*.parquet"),
+        ([900], lambda folder: folder / "part-0.parquet"),
+        ([300, 600], lambda folder: [folder / "part-1.parquet", str(folder / "part-0.parquet")]),
+        ([300, 600], pads.dataset),
+    ],
+    ids=["pattern", "file", "list", "dataset"],
+)
+def test_what_data_may_be(sizes: list[int], given_as: Any, tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", sizes=sizes)
+    check_whole(read(wc.explain_dataset(MODEL, given_as(folder), tmp_path / "out")))
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+def test_files_of_text(suffix: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", sizes=[300, 600], suffix="csv")
+    for path in folder.iterdir():
+        text = path.read_text()
+        path.unlink()
+        path.with_suffix(f".{suffix}").write_text(text.replace(",", "\t") if suffix == "tsv" else text)
+    found = wc.explain_dataset(MODEL, folder, tmp_path / "out", id_columns=["key"], batch_rows=70)
+    check_whole(read(found))
+    assert [path.name for path in found.parts] == [f"part-{i}.{suffix}.parquet" for i in (0, 1)]
+
+
+def test_files_in_folders_keep_their_places_and_what_these_say(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", sizes=[300, 600])
+    in_folders(folder)
+    found = wc.explain_dataset(MODEL, folder, tmp_path / "out")
+    assert [path.relative_to(tmp_path / "out").as_posix() for path in found.parts] == [
+        "day=0/x.parquet",
+        "day=1/x.parquet",
+    ]
+    check_whole(read(found))
+    hive = pads.dataset(folder, partitioning="hive")
+    told = wc.explain_dataset(MODEL, hive, tmp_path / "hive", id_columns=["day", "key"])
+    assert [pq.ParquetFile(path).read()["day"].unique().to_pylist() for path in told.parts] == [[0], [1]]
+    check_whole(pa.concat_tables(pq.ParquetFile(path).read() for path in told.parts))
+
+
+def test_a_dataset_in_memory(tmp_path: Path) -> None:
+    table = pa.Table.from_pandas(frame()[NAMES])
+    found = wc.explain_dataset(MODEL, pads.dataset(table), tmp_path / "out")
+    check_whole(read(found))
+
+
+def test_float32_stays_so_and_columns_can_be_said(tmp_path: Path) -> None:
+    table = pd.DataFrame(ROWS.astype(np.float32), columns=["w", "x", "y", "z"])
+    table["count"] = 1
+    folder = write(tmp_path / "in", table)
+    found = wc.explain_dataset(MODEL.cluster_centers_, folder, tmp_path / "out", id_columns=["count"])
+    results = read(found)
+    assert results.schema.field("w").type == pa.float32()
+    np.testing.assert_allclose(results["z"].to_numpy(), WHOLE.relevance[:, 3], rtol=1e-4, atol=1e-4)
+    turned = wc.explain_dataset(
+        MODEL.cluster_centers_[:, ::-1], folder, tmp_path / "turned", columns=["z", "y", "x", "w"]
+    )
+    np.testing.assert_allclose(read(turned)["z"].to_numpy(), results["z"].to_numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_columns_that_name_rows_may_be_of_any_kind(tmp_path: Path) -> None:
+    table = pa.Table.from_pandas(frame()[NAMES])
+    ids = {
+        "cluster": pa.array(np.arange(900)),
+        "when": pa.array(pd.date_range("2020-01-01", periods=900, freq="h", tz="Europe/Berlin")),
+        "kind": pa.array(["x", None, "z"] * 300).dictionary_encode(),
+        "raw": pa.array([bytes([i % 256]) for i in range(900)]),
+        "many": pa.array([[i, i + 1] for i in range(900)]),
+        "price": pa.array(range(900), pa.decimal128(9, 2)),
+    }
+    for name, column in ids.items():
+        table = table.append_column(name, column)
+    (tmp_path / "in").mkdir()
+    pq.write_table(table, tmp_path / "in" / "x.parquet", row_group_size=200)
+    found = wc.explain_dataset(MODEL, tmp_path / "in", tmp_path / "out", id_columns=list(ids), batch_rows=70)
+    results = read(found)
+    assert results.column_names == [*ids, "cluster_", "evidence", "competitor", *NAMES]
+    for name in ids:
+        assert results[name].to_pylist() == table[name].to_pylist()
+        assert results[name].type == table[name].type
+
+
+def test_two_parts_that_would_become_one_file_are_refused(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", sizes=[900])
+    pacsv.write_csv(pa.Table.from_pandas(frame()), folder / "part-0.csv")
+    (folder / "part-0.parquet").rename(folder / "part-0.csv.parquet")
+    assert refusal(MODEL, folder, tmp_path / "out") == (
+        "explain_dataset: each part must become a file of its own; 'part-0.csv.parquet' and 'part-0.csv' "
+        "would both be 'part-0.csv.parquet'. Rename one of them."
+    )
+
+
+def test_a_part_that_goes_away_is_named(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", sizes=[450, 450])
+    dataset = pads.dataset(folder)
+    (folder / "part-1.parquet").unlink()
+    assert "'part-1.parquet': it cannot be read" in refusal(MODEL, dataset, tmp_path / "out")
+    assert (tmp_path / "out" / "part-0.parquet").exists()
+
+
+def test_only_the_strongest_features(tmp_path: Path) -> None:
+    found = wc.explain_dataset(MODEL, write(tmp_path / "in"), tmp_path / "out", top=2)
+    table, top = read(found), WHOLE.top(2)
+    assert table.column_names == [
+        "cluster", "evidence", "competitor",
+        "feature_1", "relevance_1", "value_1", "feature_2", "relevance_2", "value_2",
+    ]  # fmt: skip
+    for rank in (0, 1):
+        assert table[f"feature_{rank + 1}"].to_pylist() == top.feature[:, rank].tolist()
+        np.testing.assert_allclose(
+            table[f"relevance_{rank + 1}"].to_numpy(), top.relevance[:, rank], atol=1e-9
+        )
+        np.testing.assert_array_equal(table[f"value_{rank + 1}"].to_numpy(), top.value[:, rank])
+
+
+@pytest.mark.parametrize("output", ["summary", "both"])
+def test_what_makes_each_cluster_is_added_up(output: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / "in")
+    found = wc.explain_dataset(MODEL, folder, tmp_path / "out", output=output, batch_rows=50)
+    whole, summary = WHOLE.summary(), found.summary
+    assert summary is not None
+    assert (found.n_rows, len(found.parts)) == (900, 4 if output == "both" else 0)
+    np.testing.assert_array_equal(summary.clusters, whole.clusters)
+    np.testing.assert_array_equal(summary.size, whole.size)
+    np.testing.assert_array_equal(summary.direction, whole.direction)
+    for name in ("relevance", "share", "inside", "outside"):
+        np.testing.assert_allclose(getattr(summary, name), getattr(whole, name), rtol=1e-8, atol=1e-9)
+    quantiles = found.quantiles("pandas")  # all rows are in the sample, so these are exact
+    assert (quantiles["rank_error"] == 0).all()
+    for _, row in quantiles.iterrows():
+        mine = WHOLE.relevance[WHOLE.cluster == row["cluster"], NAMES.index(row["feature"])]
+        np.testing.assert_allclose(row["q25"], np.quantile(mine, 0.25), rtol=1e-5, atol=1e-5)
+    written = pq.read_table(tmp_path / "out" / "_summary.parquet")
+    assert written.num_rows == 12
+    assert {"cluster", "size", "feature", "relevance", "share", "q50", "rank_error"} <= {
+        *written.column_names
+    }
+    again = wc.explain_dataset(MODEL, folder, tmp_path / "out", output=output)
+    assert again.n_done_before == 4
+    np.testing.assert_array_equal(again.summary.relevance, summary.relevance)  # type: ignore[union-attr]
+    if output == "both":
+        check_whole(read(found))
+
+
+def test_quantiles_are_there_only_if_they_were_asked_for(tmp_path: Path) -> None:
+    found = wc.explain_dataset(MODEL, write(tmp_path / "in"), tmp_path / "out")
+    with pytest.raises(wc.InvalidInputError) as caught:
+        found.quantiles()
+    assert str(caught.value) == (
+        'explain_dataset: quantiles are there only if they were asked for, with output="summary" or "both".'
+    )
+
+
+def test_quantiles_of_more_rows_than_the_sample_holds_are_as_near_as_they_say() -> None:
+    rng = np.random.default_rng(1)
+    rows = np.concatenate([rng.normal(size=(20_000, 2)), rng.normal(size=(20_000, 2)) + 6])
+    asked = Asked.of([[0.0, 0.0], [6.0, 6.0]], "explain", beta=1.0)
+    halves = []
+    for half in (rows[::2], rows[1::2]):
+        total = Aggregate.empty(2, 2)
+        for start in range(0, len(half), 3000):
+            total.add(asked.explain(half[start : start + 3000]), rng)
+        halves.append(total)
+    halves[0].merge(halves[1])
+    assert halves[0].size.sum() == 40_000
+    error = halves[0].rank_error
+    np.testing.assert_allclose(error, 0.5 / 64)
+    exact = asked.explain(rows)
+    for k in (0, 1):
+        mine = exact.relevance[exact.cluster == k]
+        rank = (mine < halves[0].quantiles()[k, :, 2]).mean(axis=0)
+        assert (np.abs(rank - 0.5) < 5 * error[k]).all()
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=6), st.integers(0, 2**32))
+@settings(max_examples=30, deadline=None)
+def test_sums_of_parts_are_those_of_the_whole(sizes: list[int], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(sum(sizes), 4)) * 3
+    asked = Asked.of(MODEL.cluster_centers_, "explain", beta=1.0)
+    total, start = Aggregate.empty(3, 4), 0
+    for size in sizes:
+        total.add(asked.explain(rows[start : start + size]), rng)
+        start += size
+    answer = asked.explain(rows)
+    assert total.size.sum() == len(rows)
+    for k in range(3):
+        mine = answer.cluster == k
+        assert total.size[k] == mine.sum()
+        if mine.any():
+            np.testing.assert_allclose(total.relevance[k], answer.relevance[mine].mean(axis=0), atol=1e-9)
+            np.testing.assert_allclose(total.mean[k], rows[mine].mean(axis=0), atol=1e-9)
+            drawn = total.sample[k][np.isfinite(total.priority[k])]
+            np.testing.assert_allclose(
+                np.sort(drawn[:, 0]), np.sort(answer.relevance[mine, 0]), rtol=1e-5, atol=1e-6
+            )
+
+
+def mixed(n: int = 200) -> tuple[Any, pd.DataFrame]:
+    rng = np.random.default_rng(3)
+    table = pd.DataFrame(
+        {"colour": rng.choice(["red", "blue"], n), "size": rng.normal(size=n) + np.arange(n) % 2 * 5}
+    )
+    steps = make_column_transformer((OneHotEncoder(), ["colour"]), (StandardScaler(), ["size"]))
+    return make_pipeline(steps, KMeans(2, n_init=2, random_state=0)).fit(table), table
+
+
+@pytest.mark.parametrize("top", [None, 2])
+def test_pipelines_with_categories(top: int | None, tmp_path: Path) -> None:
+    model, table = mixed()
+    folder = write(tmp_path / "in", table, sizes=[90, 0, 110])
+    found = wc.explain_dataset(model, folder, tmp_path / "out", top=top)
+    whole, results = wc.explain(model, table), read(found)
+    if top is None:
+        np.testing.assert_allclose(results["colour"].to_numpy(), whole.relevance[:, 0], atol=1e-9)
+    else:
+        names = whole.top(2).feature[:, 0].tolist()
+        assert results["feature_1"].to_pylist() == names
+        colours = [v for f, v in zip(names, results["value_1"].to_pylist(), strict=True) if f == "colour"]
+        assert set(colours) <= {"red", "blue"}
+    assert wc.explain_dataset(model, folder, tmp_path / "out", top=top).n_done_before == 3
+    summed = wc.explain_dataset(model, folder, tmp_path / "sum", output="summary").summary
+    assert summed is not None
+    np.testing.assert_allclose(summed.relevance, whole.summary().relevance, atol=1e-9)
+    assert np.isnan(summed.inside[:, 0]).all()
+
+
+# What is finished, and what is not
+
+
+def test_a_second_run_does_only_what_is_not_done(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in")
+    first = wc.explain_dataset(MODEL, folder, tmp_path / "out")
+    times = [path.stat().st_mtime_ns for path in first.parts]
+    first.parts[3].unlink()
+    first.parts[0].write_bytes(first.parts[0].read_bytes()[:-9])  # as after a power cut
+    second = wc.explain_dataset(MODEL, folder, tmp_path / "out")
+    assert second.n_done_before == 2
+    assert [path.stat().st_mtime_ns for path in second.parts][1:3] == times[1:3]
+    assert second.beta == first.beta
+    check_whole(read(second))
+
+
+def test_another_model_or_another_option_is_refused_and_can_be_forced(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in"), tmp_path / "out"
+    wc.explain_dataset(MODEL, folder, out, id_columns=["key"])
+    before = {path.name: path.read_bytes() for path in out.glob("*.parquet")}
+    other = KMeans(3, init=CENTRES + 0.5, n_init=1, max_iter=1).fit(frame()[NAMES])
+    said = f"explain_dataset: {str(out)!r} holds the results of a run with another "
+    instead = ". Give another folder, or overwrite=True to replace what it holds."
+    assert refusal(other, folder, out, id_columns=["key"]) == f"{said}model{instead}"
+    assert refusal(MODEL, folder, out, id_columns=["key"], top=2) == f"{said}top{instead}"
+    assert refusal(MODEL, folder, out, rule="joint") == f"{said}id_columns and another rule{instead}"
+    assert refusal(MODEL, folder, out, id_columns=["key"], beta=2.0) == f"{said}beta{instead}"
+    assert {path.name: path.read_bytes() for path in out.glob("*.parquet")} == before
+    found = wc.explain_dataset(other, folder, out, overwrite=True)
+    assert found.n_done_before == 0
+    check_whole(read(found), wc.explain(other, frame()[NAMES]))
+
+
+def test_overwriting_takes_away_what_the_other_run_left_and_nothing_else(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    wc.explain_dataset(MODEL, write(tmp_path / "in"), out, output="both")
+    (out / "notes.txt").write_text("mine")
+    less = write(tmp_path / "less", sizes=[400, 500])
+    wc.explain_dataset(MODEL, less, out, overwrite=True)
+    assert sorted(path.name for path in out.glob("*.*") if not path.name.startswith("_")) == [
+        "notes.txt", "part-0.parquet", "part-1.parquet",
+    ]  # fmt: skip
+
+
+def test_a_ledger_that_was_tampered_with_takes_nothing_outside_its_folder(tmp_path: Path) -> None:
+    out, outside = tmp_path / "out", tmp_path / "precious.txt"
+    outside.write_text("mine")
+    wc.explain_dataset(MODEL, write(tmp_path / "in"), out)
+    facts = json.loads((out / "_whycluster.json").read_text())
+    facts["parts"] = ["../precious.txt", str(outside)]
+    (out / "_whycluster.json").write_text(json.dumps(facts))
+    wc.explain_dataset(MODEL, tmp_path / "in", out, overwrite=True)
+    assert outside.read_text() == "mine"
+    (out / "_whycluster.json").write_text("[" * 100_000)
+    assert refusal(MODEL, tmp_path / "in", out).startswith(
+        f"explain_dataset: {str(out / '_whycluster.json')!r} must be as this version of whycluster writes it"
+    )
+
+
+def test_parts_that_changed_since_beta_was_measured(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in"), tmp_path / "out"
+    wc.explain_dataset(MODEL, folder, out)
+    pq.write_table(pa.Table.from_pandas(frame()[:5]), folder / "part-9.parquet")
+    assert refusal(MODEL, folder, out) == (
+        "explain_dataset: the parts must be those that beta was measured on; 'part-9.parquet' came, went or "
+        "changed since. Give beta=... to explain parts as they come, or overwrite=True to begin anew."
+    )
+    assert wc.explain_dataset(MODEL, folder, out, overwrite=True).n_rows == 905
+
+
+def test_with_a_given_beta_parts_may_come_and_change(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in"), tmp_path / "out"
+    wc.explain_dataset(MODEL, folder, out, beta=0.2)
+    pq.write_table(pa.Table.from_pandas(frame()[:5]), folder / "part-9.parquet")
+    pq.write_table(pa.Table.from_pandas(frame()[300:303]), folder / "part-1.parquet")
+    found = wc.explain_dataset(MODEL, folder, out, beta=0.2)
+    assert (found.n_done_before, found.n_rows) == (3, 907)
+    assert found.beta == 0.2
+
+
+def test_a_folder_of_other_files_or_among_the_data_is_refused(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in"), tmp_path / "out"
+    out.mkdir()
+    (out / "thesis.txt").write_text("mine")
+    assert refusal(MODEL, folder, out, overwrite=True) == (
+        "explain_dataset: out must be a new folder, an empty one, or one of an earlier run; "
+        f"{str(out)!r} holds other files, such as 'thesis.txt'. Give another one."
+    )
+    for place in (folder, folder / "out", tmp_path):
+        assert refusal(MODEL, folder, place) == (
+            f"explain_dataset: out must be a folder apart from the data; {str(place)!r} lies among them or "
+            "around them."
+        )
+    assert refusal(MODEL, folder, out / "thesis.txt").startswith(
+        "explain_dataset: out must be a folder that can"
+    )
+
+
+# Parts that are not as they should be
+
+
+def test_a_corrupt_part_is_named_and_the_others_are_done(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in", sizes=[300, 200, 400]), tmp_path / "out"
+    whole = (folder / "part-1.parquet").read_bytes()
+    middle = len(whole) // 2
+    for broken in (
+        b"",
+        b"PAR1 no Parquet at all",
+        whole[:middle],
+        whole[:60] + bytes(middle) + whole[60 + middle :],
+    ):
+        (folder / "part-1.parquet").write_bytes(broken)
+        said = refusal(MODEL, folder, out, overwrite=True)
+        assert said.startswith(
+            "explain_dataset: 1 of 3 parts could not be explained, the others are done. 'part-1.parquet': it "
+        )
+        assert sorted(path.name for path in out.glob("*.parquet")) == ["part-0.parquet", "part-2.parquet"]
+    rest = wc.explain(MODEL, frame()[NAMES].drop(range(300, 500)))
+    check_whole(pads.dataset(out).to_table(), rest)
+    # Mended, it is explained as the others were, by the beta that was measured without it.
+    (folder / "part-1.parquet").write_bytes(whole)
+    found = wc.explain_dataset(MODEL, folder, out)
+    assert (found.n_done_before, found.n_rows) == (2, 900)
+    assert found.beta == pytest.approx(rest.beta, rel=1e-12)
+
+
+def test_parts_with_other_columns_are_named_and_the_others_are_done(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in", sizes=[300, 200, 400]), tmp_path / "out"
+    odd = pd.read_parquet(folder / "part-1.parquet")
+    odd.drop(columns="c").to_parquet(folder / "part-1.parquet")
+    odd.assign(d="x").to_parquet(folder / "part-2.parquet")
+    assert refusal(MODEL, folder, out) == (
+        "explain_dataset: 2 of 3 parts could not be explained, the others are done. 'part-1.parquet': there "
+        "must be a column 'c'; there are ['a', 'b', 'd', 'key']; 'part-2.parquet': column 'd' must hold "
+        "numbers, as in the other parts; it is of type "
+        f"{pq.read_schema(folder / 'part-2.parquet').field('d').type}."
+    )
+    assert [path.name for path in out.glob("*.parquet")] == ["part-0.parquet"]
+
+
+def test_other_orders_other_types_of_numbers_and_columns_besides_do_no_harm(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", sizes=[300, 600])
+    second = pd.read_parquet(folder / "part-1.parquet")
+    second[["key", "d", "c", "b", "a"]].assign(more=1).astype({"a": "float32"}).to_parquet(
+        folder / "part-1.parquet"
+    )
+    found = wc.explain_dataset(MODEL, folder, tmp_path / "out", id_columns=["key"])
+    table = read(found)
+    assert table["a"].type == pa.float64()
+    np.testing.assert_allclose(relevance(table), WHOLE.relevance, rtol=1e-4, atol=1e-4)
+
+
+def test_no_part_can_be_read(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "x.parquet").write_bytes(b"nothing")
+    assert refusal(MODEL, folder, tmp_path / "out").startswith(
+        "explain_dataset: no part can be explained. 'x.parquet': it cannot be read ("
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def holed() -> pd.DataFrame:
+    table = frame()
+    table.loc[310, "b"] = np.nan
+    table.loc[400, "a"] = np.inf
+    return table
+
+
+@pytest.mark.parametrize("beta", ["auto", 0.2])
+def test_rows_that_are_not_finite_are_an_error_that_names_part_row_and_column(
+    beta: Any, tmp_path: Path
+) -> None:
+    folder, out = write(tmp_path / "in", holed()), tmp_path / "out"
+    assert refusal(MODEL, folder, out, beta=beta) == (
+        "explain_dataset: part 'part-3.parquet': X must be finite; row 9, feature 'b' holds a missing value "
+        "(NaN). Drop or fill such rows first."
+    )
+    assert not (out / "part-3.parquet").exists()
+    found = wc.explain_dataset(MODEL, folder, out, beta=beta, invalid="skip")  # goes on from there
+    assert (found.n_rows, found.n_invalid) == (900, 2)
+    assert found.n_done_before == (3 if beta != "auto" else 0)
+    table = read(found)
+    for name in ("cluster", "evidence", "competitor", "a", "d"):
+        assert [i for i, value in enumerate(table[name].to_pylist()) if value is None] == [310, 400]
+    whole = wc.explain(MODEL, holed()[NAMES].drop([310, 400]), beta=beta)
+    check_whole(table.filter(pa.compute.is_valid(table["cluster"])), whole)
+    assert "holds a missing value" in refusal(MODEL, folder, out, beta=beta)  # it is still an error
+
+
+def test_rows_in_csv_that_are_missing(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", holed().drop(index=400), sizes=[899], suffix="csv")
+    found = wc.explain_dataset(MODEL, folder, tmp_path / "out", invalid="skip", output="both", top=1)
+    assert (found.n_rows, found.n_invalid) == (899, 1)
+    assert read(found)["feature_1"][310].as_py() is None
+    assert found.summary is not None
+    assert found.summary.size.sum() == 898
+
+
+# Runs that are stopped
+
+
+SCRIPT = textwrap.dedent(
+    """
+    import sys
+    import whycluster as wc
+    model = wc.load(sys.argv[1])
+    options = {"id_columns": ["key"], "batch_rows": 200, "output": "both"}
+    found = wc.explain_dataset(model, sys.argv[2], sys.argv[3], **options)
+    print(found.n_rows)
+    """
+)
+
+
+def arguments(tmp_path: Path) -> list[str]:
+    return [sys.executable, "-c", SCRIPT, *(str(tmp_path / name) for name in ("model", "in", "out"))]
+
+
+def started(tmp_path: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(arguments(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def test_killed_ten_times_at_random_nothing_is_lost_doubled_or_half_written(tmp_path: Path) -> None:
+    rows = np.tile(ROWS, (30, 1)) + RNG.normal(size=(27_000, 4)) * 0.1
+    table = frame(rows)
+    write(tmp_path / "in", table, sizes=[1350] * 20)
+    wc.save(wc.neuralize(MODEL), tmp_path / "model")
+    out, randomly = tmp_path / "out", random.Random(0)
+    killed = 0
+    for _ in range(10):
+        process = started(tmp_path)
+        while not (out / "_whycluster.lock").exists() and process.poll() is None:
+            time.sleep(0.01)
+        n_before = len(list(out.glob("part-*.parquet")))
+        time.sleep(randomly.uniform(0.0, 0.4))
+        while n_before == len(list(out.glob("part-*.parquet"))) < 20 and randomly.random() < 0.9:
+            time.sleep(0.02)  # mostly until it has got on a little
+            if process.poll() is not None:
+                break
+        process.send_signal(signal.SIGKILL)
+        killed += process.wait() == -signal.SIGKILL
+        process.communicate()
+        for path in out.glob("part-*.parquet"):  # whatever has its name is whole
+            assert pq.read_table(path).num_rows == 1350
+    assert killed >= 5
+    process = started(tmp_path)
+    said, errors = process.communicate(timeout=60)
+    assert said == b"27000\n", errors
+    whole = wc.explain(MODEL, table[NAMES])
+    parts = sorted(out.glob("part-*.parquet"), key=lambda path: int(path.stem[5:]))
+    results = pa.concat_tables(pq.read_table(path) for path in parts)
+    by_name = {p.name: p for p in (tmp_path / "in").iterdir()}
+    keys = [k for path in parts for k in pq.read_table(by_name[path.name])["key"].to_pylist()]
+    assert results["key"].to_pylist() == keys == table["key"].tolist()
+    check_whole(results, whole)
+    summary = pq.read_table(out / "_summary.parquet")
+    assert summary["size"].to_pylist()[::4] == np.bincount(whole.cluster).tolist()
+    assert not (out / "_temporary").exists()
+
+
+def test_two_runs_do_not_write_to_the_same_folder(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in"), tmp_path / "out"
+    with Ledger(out, "explain_dataset").opened():
+        assert refusal(MODEL, folder, out) == (
+            f"explain_dataset: {str(out)!r} must not be in use; another run is writing there. Wait for it, "
+            "or give another folder."
+        )
+    check_whole(read(wc.explain_dataset(MODEL, folder, out)))
+
+
+def test_a_disk_that_is_full_leaves_whole_parts_and_says_so(tmp_path: Path) -> None:
+    big = np.tile(ROWS, (20, 1))
+    write(tmp_path / "in", frame(big), sizes=[900, 900, 16_200])
+    wc.save(wc.neuralize(MODEL), tmp_path / "model")
+    args = arguments(tmp_path)
+
+    def limited() -> None:  # no file may grow beyond this, as none can where no room is left
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000))
+
+    done = subprocess.run(args, capture_output=True, text=True, preexec_fn=limited)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(
+        f"OSError: [Errno {errno.EFBIG}] explain_dataset: writing to "
+    )
+    assert done.stderr.splitlines()[-1].endswith("make room, and start it again: it goes on from there")
+    assert sorted(p.name for p in (tmp_path / "out").glob("*.parquet")) == [
+        "part-0.parquet",
+        "part-1.parquet",
+    ]
+    again = subprocess.run(args, capture_output=True, text=True, check=True)
+    assert again.stdout == "18000\n"
+
+
+def test_an_error_stops_all_workers_and_no_thread_is_left(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", holed(), sizes=[100] * 9)
+    before = threading.active_count()
+    assert "part-3.parquet" in refusal(MODEL, folder, tmp_path / "out", beta=0.2, workers=4, batch_rows=10)
+    assert threading.active_count() == before
+    assert not (tmp_path / "out" / "_temporary").exists()
+
+
+def test_stages_hand_on_errors_and_end_when_no_more_is_asked_for() -> None:
+    closed = []
+
+    def numbers() -> Any:
+        try:
+            yield from range(100)
+        finally:
+            closed.append(True)
+
+    assert list(ahead(range(5))) == [0, 1, 2, 3, 4]
+    assert list(ahead(ahead(range(5), 3), 2)) == [0, 1, 2, 3, 4]
+    items = ahead(numbers())
+    assert next(items) == 0
+    items.close()  # type: ignore[attr-defined]
+    assert closed == [True]
+
+    def failing() -> Any:
+        yield 1
+        raise OSError("lost")
+
+    taken: list[int] = []
+    with pytest.raises(OSError, match="lost"):
+        taken.extend(ahead(failing()))
+
+
+# What cannot be asked
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"output": "all"}, "output must be one of ('rows', 'summary', 'both'); got 'all'."),
+        ({"top": 0}, "top must be None or a whole number from 1 on; got 0."),
+        ({"batch_rows": "many"}, "batch_rows must be 'auto' or a whole number from 1 on; got 'many'."),
+        ({"workers": 1.5}, "workers must be 'auto' or a whole number from 1 on; got 1.5."),
+        ({"id_columns": "key"}, "id_columns must be a list of names of columns; got 'key'."),
+        (
+            {"columns": ["a", "b"]},
+            "columns must be the 4 that the model was fitted on; got 2: ['a', 'b']. Say ",
+        ),
+        (
+            {"id_columns": ["a"]},
+            "id_columns must be others than the columns that are explained, whose names ",
+        ),
+        ({"invalid": "drop"}, "invalid must be one of ('error', 'skip'); got 'drop'."),
+        (
+            {"id_columns": ["name"]},
+            "no part can be explained. 'part-0.parquet': there must be a column 'name'",
+        ),
+    ],
+    ids=str,
+)
+def test_options_that_make_no_sense(options: dict[str, Any], said: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", sizes=[10])
+    assert refusal(MODEL, folder, tmp_path / "out", **options).startswith(f"explain_dataset: {said}")
+    assert not (tmp_path / "out").exists()
+
+
+def test_data_that_are_not_there(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "x.json").write_text("{}")
+    out = tmp_path / "out"
+    assert refusal(MODEL, tmp_path / "gone", out) == (
+        f"explain_dataset: data must be files; there is none at {str(tmp_path / 'gone')!r}."
+    )
+    assert refusal(MODEL, tmp_path / "empty", out).startswith(
+        "explain_dataset: data must be files of the kind .parq"
+    )
+    assert refusal(MODEL, str(tmp_path / "*.parquet"), out).startswith(
+        "explain_dataset: data must be files of the "
+    )
+    assert refusal(MODEL, tmp_path / "x.json", out).startswith(
+        "explain_dataset: data must be files of the kind .parq"
+    )
+    assert refusal(MODEL, frame(), out) == (
+        "explain_dataset: data must be a file, a folder, a pattern such as 'in/*.parquet', a list of these, "
+        "or a pyarrow Dataset; got DataFrame."
+    )
+
+
+def test_labels_and_documents_need_something_else(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in")
+    with pytest.raises(wc.UnsupportedModelError) as caught:
+        wc.explain_dataset(WHOLE.cluster, folder, tmp_path / "out")
+    assert str(caught.value) == (
+        "explain_dataset: labels say which cluster each row is in, but not why another row would be, so that "
+        "parts need a model. Fit a surrogate to some rows, and give that: wc.Surrogate().fit(X, labels)."
+    )
+    surrogate = wc.Surrogate().fit(frame()[NAMES], WHOLE.cluster)
+    check_whole(
+        read(wc.explain_dataset(surrogate, folder, tmp_path / "out")), wc.explain(surrogate, frame()[NAMES])
+    )
+
+
+def test_the_model_and_the_data_stay_as_they_are(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in")
+    before = {path: (path.read_bytes(), os.stat(path).st_mtime_ns) for path in folder.iterdir()}
+    centres = MODEL.cluster_centers_.copy()
+    wc.explain_dataset(MODEL, folder, tmp_path / "out", output="both")
+    assert {path: (path.read_bytes(), os.stat(path).st_mtime_ns) for path in folder.iterdir()} == before
+    np.testing.assert_array_equal(MODEL.cluster_centers_, centres)
