@@ -29,7 +29,7 @@ from whycluster.propagate import DEFAULT_RULE
 WHERE = "spark.explain"
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "boolean")
 # Under which names columns are sent: pyspark's mapInArrow does not take the names of some, such as with dots.
-_KEPT, _TAKEN = "kept_{}", "taken_{}"
+_KEPT, _TAKEN = "kept_{}", "whycluster_taken_{}"
 
 
 def explain(
@@ -104,10 +104,10 @@ def explain(
     _check_free(kept, form.names, prefix)
     if asked.needs_population:
         asked = asked.knowing(_population(asked, reader, df if background is None else background, inputs))
-    sent = {_KEPT.format(i): _column(name).alias(_KEPT.format(i)) for i, name in enumerate(kept)}
-    chosen = df.select(*(sent | _columns(inputs, reader, sent)).values())
     work = _Explaining(asked, reader, kept, form)
-    result = chosen.mapInArrow(work.explain, _schema(df, kept, form, reader.features))
+    result = _select(df, kept, inputs, reader).mapInArrow(
+        work.explain, _schema(df, kept, form, reader.features)
+    )
     return result if observation is None else _observed(result, observation, form.names[0])
 
 
@@ -215,8 +215,13 @@ def _is_number(kind: str) -> bool:
 def _column(name: str) -> Any:
     from pyspark.sql import functions as F  # noqa: N812
 
-    quoted = name.replace("`", "``")
-    return F.col(f"`{quoted}`")
+    return F.col(_quoted(name))
+
+
+def _quoted(name: str) -> str:
+    """A name as it stands in SQL."""
+    escaped = name.replace("`", "``")
+    return f"`{escaped}`"
 
 
 def _read_model(
@@ -378,13 +383,19 @@ def _check_free(kept: Sequence[str], added: Sequence[str], prefix: str) -> None:
         )
 
 
-def _columns(inputs: Sequence[_Input], reader: _Reader, kept: Mapping[str, Any]) -> dict[str, Any]:
-    """What is sent of the inputs, under its names, beside the columns that are kept."""
-    return {
-        sent.name: one.column().alias(sent.name)
-        for one, sent in zip(inputs, reader.inputs, strict=True)
-        if sent.name not in kept
-    }
+def _select(df: Any, kept: Sequence[str], inputs: Sequence[_Input], reader: _Reader) -> Any:
+    """What is sent: the columns that are kept, and beside them what else the model takes.
+
+    Columns are chosen by text, all in one call: in classic Spark, each `Column` takes milliseconds.
+    """
+    names = {_KEPT.format(i): _quoted(name) for i, name in enumerate(kept)}
+    made = []
+    for one, sent in zip(inputs, reader.inputs, strict=True):
+        if sent.name not in names and not one.is_sent_as_it_is:
+            made.append(one.column().alias(sent.name))
+        names.setdefault(sent.name, _quoted(one.name) if one.is_sent_as_it_is else sent.name)
+    wider = df.select("*", *made) if made else df
+    return wider.selectExpr(*(f"{given} AS {name}" for name, given in names.items()))
 
 
 @dataclass(frozen=True)
@@ -552,8 +563,11 @@ def _measure(asked: Asked, reader: _Reader, df: Any, inputs: Sequence[_Input]) -
         raise InvalidInputError(
             f"{WHERE}: beta must be given for a stream, or a background to measure it on; it has no end."
         )
-    chosen = df.select(*_columns(inputs, reader, {}).values())
-    rows = chosen.mapInArrow(_Measuring(asked, reader).measure, "population binary").collect()
+    rows = (
+        _select(df, [], inputs, reader)
+        .mapInArrow(_Measuring(asked, reader).measure, "population binary")
+        .collect()
+    )
     populations: list[Population] = [pickle.loads(row.population) for row in rows]
     return reduce(add, populations, asked.measure(np.empty((0, asked.network.n_features))))
 
