@@ -20,7 +20,7 @@ test: $(TEST)/installed $(BIO)/installed $(SPARK)/installed browser
 	$(TEST)/bin/ruff format --check .
 	$(TEST)/bin/ruff check .
 	$(TEST)/bin/mypy
-	$(TEST)/bin/pytest
+	$(TEST)/bin/pytest -n 2 --dist loadfile
 	$(BIO)/bin/pytest --override-ini addopts= tests/bio
 	$(SPARK)/bin/pytest --override-ini addopts= tests/spark
 

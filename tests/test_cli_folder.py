@@ -92,12 +92,17 @@ def test_a_saved_network_explains_a_folder_or_a_file_into_a_folder(
         ),
         (
             ("--labels", "kind", "--out", "{out}"),
-            "--labels is for one table; {folder} stands for several files.",
+            "--labels is for one table in memory, not for results in a folder. Leave it out.",
         ),
-        (("--delimiter", ";", "--out", "{out}"), "--delimiter is for one table; {folder} stands for several"),
+        (("--delimiter", ";", "--out", "{out}"), "--delimiter is for one table in memory"),
         (
             ("--report", "x.html", "--out", "{out}"),
-            "--report is for one table; {folder} stands for several files.",
+            "--report is for one table in memory",
+        ),
+        (("--decimal", ",", "--out", "{out}"), "--decimal is for one table in memory"),
+        (
+            ("--model", "m", "--k", "3", "--out", "{out}"),
+            "--k is for new clusters, and --model takes those of a network. Leave it out.",
         ),
         (("--out", "{folder}"), "explain_dataset: out must be a folder apart from the data"),
         (("--out", "{out}", "--model", "gone"), "load: path must be a file that wc.save has made"),
@@ -137,3 +142,20 @@ def test_a_corrupt_part_is_named_and_the_others_are_done(
         "0.parquet",
         "2.parquet",
     ]
+    for name in ("0.parquet", "2.parquet"):
+        (place / name).write_bytes(b"nothing")
+    _, _, error = ask(capsys, "explain", place, "--out", tmp_path / "none", "--k", 3)
+    assert "no part has any that can be read. '0.parquet': it cannot be read (" in error
+
+
+def test_parts_that_lack_a_column_of_no_use_are_in_the_sample(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "in"
+    place.mkdir()
+    for path in folder.iterdir():
+        frame = pl.read_parquet(path)
+        (frame.with_columns(extra=1.5) if path.stem == "0" else frame).write_parquet(place / path.name)
+    code, said, _ = ask(capsys, "explain", place, "--out", tmp_path / "out", "--k", 3, "--ignore", "extra")
+    assert code == 0
+    assert "of a sample of 600 rows" in said

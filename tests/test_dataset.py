@@ -35,6 +35,7 @@ from whycluster.engines.aggregates import Aggregate
 from whycluster.engines.ledger import Ledger
 from whycluster.engines.parts import Asked
 from whycluster.engines.run import DatasetExplanation
+from whycluster.engines.sources import find_parts
 from whycluster.engines.stages import ahead
 
 RNG = np.random.default_rng(0)
@@ -228,6 +229,90 @@ def test_a_part_that_goes_away_is_named(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "part-0.parquet").exists()
 
 
+def test_files_given_by_way_of_their_parents_stay_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    write(tmp_path / "data", sizes=[400])
+    write(tmp_path / "work" / "local", frame()[400:], sizes=[500])
+    before = (tmp_path / "data" / "part-0.parquet").read_bytes()
+    monkeypatch.chdir(tmp_path / "work")
+    given_as = ["../data/part-0.parquet", "../work/../data/part-0.parquet", "local/part-0.parquet"]
+    found = wc.explain_dataset(MODEL, given_as, "../out")
+    assert (tmp_path / "data" / "part-0.parquet").read_bytes() == before
+    assert [path.relative_to("../out").as_posix() for path in found.parts] == [
+        "data/part-0.parquet",
+        "work/local/part-0.parquet",
+    ]
+    check_whole(read(found))
+
+
+def test_a_part_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    path = str(write(tmp_path / "in", sizes=[900]) / "part-0.parquet")
+    assert refusal(MODEL, pads.dataset([path, path]), tmp_path / "out") == (
+        "explain_dataset: data must have each part once; the Dataset has 'part-0.parquet' 2 times."
+    )
+
+
+def test_patterns_and_folders_leave_out_the_same_hidden_files(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", sizes=[900])
+    for name in ("_delta_log", ".hidden"):
+        write(folder / name, sizes=[10])
+    for data in (folder, f"{folder}/**/*.parquet"):
+        assert [part.name for part in find_parts(data, "x")] == ["part-0.parquet"]
+
+
+def test_numbers_of_csv_may_turn_out_to_be_fractions_and_other_columns_anything(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    n = 100_000
+    note = ["7"] * (n - 1) + ["so it goes"]
+    last = ["1"] * (n - 1) + ["1.5"]
+    lines = [f"{i},{note[i]},1,2,3,{last[i]}" for i in range(n)]
+    (tmp_path / "in" / "x.csv").write_text("key,note,a,b,c,d\n" + "\n".join(lines) + "\n")
+    found = wc.explain_dataset(MODEL, tmp_path / "in", tmp_path / "out", id_columns=["key"], beta=0.2)
+    results = read(found)
+    assert results["key"].to_pylist()[-1] == n - 1
+    row = pd.DataFrame([[1.0, 2, 3, 1.5]], columns=NAMES)
+    np.testing.assert_allclose(relevance(results)[-1], wc.explain(MODEL, row, beta=0.2).relevance[0])
+
+
+def test_results_are_of_float32_only_if_all_parts_are(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", sizes=[300, 600])
+    first = pd.read_parquet(folder / "part-0.parquet")
+    first.astype(dict.fromkeys(NAMES, "float32")).to_parquet(folder / "part-0.parquet")
+    first[["key"]].to_parquet(folder / "part-.parquet")  # comes first, and does not fit
+    refusal(MODEL, folder, tmp_path / "out")
+    assert pq.read_schema(tmp_path / "out" / "part-1.parquet").field("a").type == pa.float64()
+
+
+def test_a_background_is_matched_by_name_and_is_part_of_what_was_asked(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in"), tmp_path / "out"
+    some = frame()[NAMES][:100]
+    model = MODEL.cluster_centers_
+    found = wc.explain_dataset(model, folder, out, background=some[["d", "c", "b", "a"]])
+    assert found.beta == pytest.approx(wc.explain(MODEL, some).beta, rel=1e-12)
+    assert "with another background" in refusal(model, folder, out, background=some[:50])
+    with pytest.raises(wc.InvalidInputError, match="explain_dataset: background must have"):
+        wc.explain_dataset(model, folder, tmp_path / "other", background=some[["a", "b"]])
+
+
+def test_a_surrogate_that_matches_badly_warns(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    surrogate = wc.Surrogate().fit(frame()[NAMES][:200], rng.integers(2, size=200))
+    with pytest.warns(wc.FidelityWarning):
+        wc.explain_dataset(surrogate, write(tmp_path / "in"), tmp_path / "out")
+
+
+def test_a_folder_of_another_program_that_is_at_work_is_left_alone(tmp_path: Path) -> None:
+    theirs = tmp_path / "out" / "_temporary" / "0"
+    theirs.mkdir(parents=True)
+    (theirs / "task").write_text("precious")
+    assert "holds other files, such as '_temporary'" in refusal(
+        MODEL, write(tmp_path / "in"), tmp_path / "out"
+    )
+    assert (theirs / "task").read_text() == "precious"
+
+
 def test_only_the_strongest_features(tmp_path: Path) -> None:
     found = wc.explain_dataset(MODEL, write(tmp_path / "in"), tmp_path / "out", top=2)
     table, top = read(found), WHOLE.top(2)
@@ -259,9 +344,11 @@ def test_what_makes_each_cluster_is_added_up(output: str, tmp_path: Path) -> Non
     assert (quantiles["rank_error"] == 0).all()
     for _, row in quantiles.iterrows():
         mine = WHOLE.relevance[WHOLE.cluster == row["cluster"], NAMES.index(row["feature"])]
-        np.testing.assert_allclose(row["q25"], np.quantile(mine, 0.25), rtol=1e-5, atol=1e-5)
+        for name, q in {"q05": 0.05, "q25": 0.25, "q50": 0.5, "q75": 0.75, "q95": 0.95}.items():
+            np.testing.assert_allclose(row[name], np.quantile(mine, q), rtol=1e-5, atol=1e-5)
     written = pq.read_table(tmp_path / "out" / "_summary.parquet")
-    assert written.num_rows == 12
+    told = pd.merge(summary.to_frame("pandas"), quantiles, on=["cluster", "feature"])
+    pd.testing.assert_frame_equal(written.to_pandas()[told.columns], told, check_dtype=False)
     assert {"cluster", "size", "feature", "relevance", "share", "q50", "rank_error"} <= {
         *written.column_names
     }
@@ -394,8 +481,8 @@ def test_overwriting_takes_away_what_the_other_run_left_and_nothing_else(tmp_pat
     (out / "notes.txt").write_text("mine")
     less = write(tmp_path / "less", sizes=[400, 500])
     wc.explain_dataset(MODEL, less, out, overwrite=True)
-    assert sorted(path.name for path in out.glob("*.*") if not path.name.startswith("_")) == [
-        "notes.txt", "part-0.parquet", "part-1.parquet",
+    assert sorted(path.name for path in out.iterdir() if path.is_file()) == [
+        "_whycluster.json", "_whycluster.lock", "notes.txt", "part-0.parquet", "part-1.parquet",
     ]  # fmt: skip
 
 
@@ -612,7 +699,7 @@ def test_killed_ten_times_at_random_nothing_is_lost_doubled_or_half_written(tmp_
     check_whole(results, whole)
     summary = pq.read_table(out / "_summary.parquet")
     assert summary["size"].to_pylist()[::4] == np.bincount(whole.cluster).tolist()
-    assert not (out / "_temporary").exists()
+    assert not (out / "_whycluster.tmp").exists()
 
 
 def test_two_runs_do_not_write_to_the_same_folder(tmp_path: Path) -> None:
@@ -654,7 +741,21 @@ def test_an_error_stops_all_workers_and_no_thread_is_left(tmp_path: Path) -> Non
     before = threading.active_count()
     assert "part-3.parquet" in refusal(MODEL, folder, tmp_path / "out", beta=0.2, workers=4, batch_rows=10)
     assert threading.active_count() == before
-    assert not (tmp_path / "out" / "_temporary").exists()
+    assert not (tmp_path / "out" / "_whycluster.tmp").exists()
+
+
+def test_a_writer_that_fails_leaves_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write(tmp_path / "in", sizes=[900])
+    before = threading.active_count()
+
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", fail)
+    with pytest.raises(OSError, match=r"writing to .* failed .*No space left on device.*make room") as caught:
+        wc.explain_dataset(MODEL, folder, tmp_path / "out", beta=0.2, batch_rows=9)
+    assert caught.value.errno == errno.ENOSPC
+    assert threading.active_count() == before  # though the traceback is still there
 
 
 def test_stages_hand_on_errors_and_end_when_no_more_is_asked_for() -> None:
@@ -677,9 +778,10 @@ def test_stages_hand_on_errors_and_end_when_no_more_is_asked_for() -> None:
         yield 1
         raise OSError("lost")
 
-    taken: list[int] = []
+    items = ahead(failing())
+    assert next(items) == 1
     with pytest.raises(OSError, match="lost"):
-        taken.extend(ahead(failing()))
+        next(items)
 
 
 # What cannot be asked
@@ -701,6 +803,11 @@ def test_stages_hand_on_errors_and_end_when_no_more_is_asked_for() -> None:
             {"id_columns": ["a"]},
             "id_columns must be others than the columns that are explained, whose names ",
         ),
+        ({"target": 9}, "target must be one of the model's 3 clusters, 0, 1, 2; got 9."),
+        ({"target": [0, 1]}, "target must be one cluster for all rows; got 2. Ask for one at a time."),
+        ({"target": 1, "against": 1}, "against must be another cluster than target; both are 1."),
+        ({"beta": -1}, 'beta must be "auto" or a number above 0'),
+        ({"rule": "x"}, "rule must be one of"),
         ({"invalid": "drop"}, "invalid must be one of ('error', 'skip'); got 'drop'."),
         (
             {"id_columns": ["name"]},

@@ -183,6 +183,21 @@ def test_missing_categories_and_numbers_of_a_pipeline_are_skipped() -> None:
     np.testing.assert_allclose(answer.relevance[answer.valid], whole.relevance[answer.valid], atol=1e-12)
 
 
+@pytest.mark.parametrize("size", [3, 50, 178])
+def test_which_rows_are_skipped_does_not_depend_on_those_beside_them(size: int) -> None:
+    rows = ROWS.copy()
+    rows[[3, 60, 61], 2] = np.nan  # the imputer takes these
+    rows[[5, 62], 0] = np.inf
+    rows[[62, 63], 2] = np.nan
+    model = make_pipeline(SimpleImputer(), StandardScaler(), KMeans(3, n_init=2, random_state=0)).fit(ROWS)
+    asked = Asked.of(model, "explain", beta=0.5, invalid="skip")
+    answers = [asked.explain(rows[start : start + size]) for start in range(0, len(rows), size)]
+    valid = np.concatenate([np.ones(len(a.evidence), bool) if a.valid is None else a.valid for a in answers])
+    assert np.flatnonzero(~valid).tolist() == [5, 62]
+    whole = wc.explain(model, rows[valid], beta=0.5)
+    np.testing.assert_allclose(joined(answers, "relevance")[valid], whole.relevance, atol=1e-9)
+
+
 def test_columns_lists_and_the_strongest_features_as_arrow() -> None:
     rows = holed(ROWS)
     asked = Asked.of(MODELS["labels"], "explain", beta=0.01, invalid="skip", feature_names=list(FRAME))
@@ -237,7 +252,7 @@ def test_values_of_categories_are_text_and_names_that_are_taken_are_evaded() -> 
         (
             MODELS["k-means"],
             {"target": [0, 1]},
-            "explain: target must be one cluster, or one for each of the 1 rows",
+            "explain: target must be one cluster for all rows; got 2. Ask for one at a time.",
         ),
         (MODELS["k-means"], {"rule": "x"}, "explain: rule must be one of"),
         (MODELS["k-means"], {"beta": -1}, 'explain: beta must be "auto" or a number above 0'),

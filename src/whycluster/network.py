@@ -171,7 +171,7 @@ class Network:
                 "explain: at and units are for deep clusterings, which have layers; this model has none. "
                 "Leave them out."
             )
-        self.check_question(against, beta, rule, threshold)
+        self.check_question(against, beta, rule, threshold, "explain")
         table = self.open(X, "explain", feature_names=feature_names)
         question = self.ask(table.n_rows, target, against, beta, rule, threshold)
         population = None if background is None else self._open_background(background, table)
@@ -186,12 +186,12 @@ class Network:
         explained: Any = kind.of(found, question, self.energy, table, self.labels, self.fidelity, **parts)
         return explained  # type: ignore[no-any-return]  # of documents, a TextExplanation
 
-    def check_question(self, against: Any, beta: Any, rule: Any, threshold: Any) -> None:
+    def check_question(self, against: Any, beta: Any, rule: Any, threshold: Any, where: str) -> None:
         """Raise, before any row is looked at, for what could be asked of none."""
-        stiffness = _check_beta(beta)
-        check_rule(rule, "explain")
+        stiffness = _check_beta(beta, where)
+        check_rule(rule, where)
         if threshold is not None:
-            self._check_threshold(threshold, rule, stiffness, against)
+            self._check_threshold(threshold, rule, stiffness, against, where)
 
     def ask(
         self, n_rows: int, target: Any, against: Any, beta: Any, rule: str, threshold: float | None
@@ -202,7 +202,7 @@ class Network:
         if threshold is not None:
             return Question(cluster, None, SOFT, 1.0, float(threshold))
         if competitor is None and rule != CONTRAST:
-            return Question(cluster, None, rule, _check_beta(beta))
+            return Question(cluster, None, rule, _check_beta(beta, "explain"))
         return Question(cluster, competitor)
 
     def answer(self, table: Table, question: Question, background: Background | None) -> Answer:
@@ -238,19 +238,21 @@ class Network:
         )
         return build(self.energy, np.atleast_1d(codes))
 
-    def _check_threshold(self, threshold: Any, rule: str, beta: float | None, against: Any) -> None:
+    def _check_threshold(
+        self, threshold: Any, rule: str, beta: float | None, against: Any, where: str
+    ) -> None:
         if not is_real(threshold) or not 0.0 < threshold < 1.0:
             raise InvalidInputError(
-                f"explain: threshold must be a probability between 0 and 1, both excluded; got {threshold!r}."
+                f"{where}: threshold must be a probability between 0 and 1, both excluded; got {threshold!r}."
             )
         if not self.energy.gives_probabilities:
             raise InvalidInputError(
-                "explain: threshold is for models that give probabilities, such as Gaussian mixtures; "
+                f"{where}: threshold is for models that give probabilities, such as Gaussian mixtures; "
                 "this one only compares its clusters. Leave it out."
             )
         if against is not None or beta is not None or rule != DEFAULT_RULE:
             raise InvalidInputError(
-                "explain: threshold asks about a cluster against all others together, which fixes how they "
+                f"{where}: threshold asks about a cluster against all others together, which fixes how they "
                 "share; against, beta and rule do not go with it."
             )
 
@@ -288,14 +290,14 @@ def check_rule(rule: Any, where: str) -> None:
         raise InvalidInputError(f"{where}: rule must be one of {', '.join(map(repr, RULES))}; got {rule!r}.")
 
 
-def _check_beta(beta: Any) -> float | None:
+def _check_beta(beta: Any, where: str) -> float | None:
     """The number given, None for "auto"."""
     if isinstance(beta, str) and beta == "auto":
         return None
     if is_real(beta) and beta > 0 and _float(beta) > 0.0:
         return _float(beta)
     raise InvalidInputError(
-        'explain: beta must be "auto" or a number above 0 (infinity: the nearest competitor takes all); '
+        f'{where}: beta must be "auto" or a number above 0 (infinity: the nearest competitor takes all); '
         f"got {beta!r}."
     )
 

@@ -78,9 +78,9 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._open.remove(self)
         with self._lock:
             self._over.set()
+            self._open.remove(self)
             if self._written:  # leave the line as it was before
                 sys.stderr.write("\r" + " " * self._written + "\r")
                 sys.stderr.flush()

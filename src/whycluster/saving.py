@@ -90,10 +90,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     stored = read(as_path(path, "load"))
     kind = stored.choice("kind", ("network", "explanation"))
-    try:
-        found = _load_network(stored) if kind == "network" else _load_explanation(stored)
-    except RecursionError as error:
-        raise stored.fault("objects must not be inside each other without end") from error
+    found = _load_network(stored) if kind == "network" else _load_explanation(stored)
     stored.close()
     return found
 

@@ -144,9 +144,10 @@ class Table(ABC):
         """Whether a value is NaN."""
         return any(np.isnan(block).any() for _, block in self.blocks())
 
-    def usable(self) -> NDArray[np.bool_]:
-        """(n,) whether all values of a row are there, and finite."""
-        return np.concatenate([np.isfinite(block).all(axis=1) for _, block in self.blocks()])
+    def flaws(self) -> NDArray[np.int8]:
+        """(n, d) 0 where a value is finite, 1 where it is missing, 2 where it is infinite."""
+        parts = [np.isnan(block) + 2 * np.isinf(block) for _, block in self.blocks()]
+        return np.concatenate(parts).astype(np.int8)
 
     def first_not_finite(self) -> tuple[int, Hashable, float] | None:
         """The first NaN or infinity as (row, feature name, value), or None."""
@@ -295,11 +296,11 @@ class RawTable(MixedTable):
     the days since 1970.
     """
 
-    def usable(self) -> NDArray[np.bool_]:
+    def flaws(self) -> NDArray[np.int8]:
         """A category that is missing has the code -1."""
-        columns = list(self.categories)
-        there = [(block[:, columns] >= 0).all(axis=1) for _, block in self.blocks()]
-        return np.asarray(super().usable() & np.concatenate(there))
+        flaws, columns = super().flaws(), list(self.categories)
+        flaws[:, columns] = np.concatenate([block[:, columns] < 0 for _, block in self.blocks()])
+        return flaws
 
     def look(self, column: int) -> tuple[str, list[Any]]:
         """Whether a column is of numbers, dates or categories; and, of these, all different values."""

@@ -14,18 +14,24 @@ from whycluster.cli.screen import show
 from whycluster.cli.telling import LEGEND, facts_of, tell_notes, to_json
 from whycluster.engines.dataset import explain_dataset
 from whycluster.engines.run import DatasetExplanation
-from whycluster.engines.sources import PARQUET, Part, find_parts, reading
+from whycluster.engines.sources import PARQUET, Part, PartError, find_parts, is_pattern, reading
 from whycluster.errors import InvalidInputError
 from whycluster.network import Network
 
 _SAMPLE = 100_000  # rows that are clustered
 _BATCH = 65_536  # rows
-_OF_ONE_FILE = ("delimiter", "encoding", "missing", "sheet", "labels", "report")
+_OF_ONE_TABLE = {
+    **dict.fromkeys(("delimiter", "sheet", "labels", "report")),
+    "decimal": ".",
+    "encoding": "utf-8",
+    "missing": (),
+}
+_OF_NEW_CLUSTERS = {"k": None, "columns": (), "ignore": ()}
 
 
 def is_folder(path: Path, out: Path | None) -> bool:
     """Whether what is asked for is about folders: the data are one, a pattern, or of Parquet for one."""
-    pattern = any(sign in str(path) for sign in "*?[") and not path.exists()
+    pattern = is_pattern(str(path)) and not path.exists()
     folder = out is not None and not out.suffix and path.suffix.lower() in PARQUET
     return path.is_dir() or pattern or folder
 
@@ -43,9 +49,9 @@ def explain_folder(
     **options: Any,
 ) -> None:
     """Cluster a sample of the rows, or take a network; explain all of them; say what makes each cluster."""
-    for name in _OF_ONE_FILE:
-        if options[name] not in (None, (), "utf-8"):
-            raise InvalidInputError(f"--{name} is for one table; {options['file']} stands for several files.")
+    _refuse(options, _OF_ONE_TABLE, "for one table in memory, not for results in a folder")
+    if model is not None:
+        _refuse(options, _OF_NEW_CLUSTERS, "for new clusters, and --model takes those of a network")
     if out is None:
         raise InvalidInputError(
             f"{options['file']}: is a folder or a pattern; give a file, or with --out the folder that the "
@@ -80,6 +86,13 @@ def explain_folder(
     show(_as_json(result, what, left_out, top) if as_json else _as_text(result, what, top))
 
 
+def _refuse(options: dict[str, Any], usual: dict[str, Any], why: str) -> None:
+    """Raise for an option that is given, and would be ignored."""
+    for name, value in usual.items():
+        if options[name] != value:
+            raise InvalidInputError(f"--{name} is {why}. Leave it out.")
+
+
 def _load(path: Path) -> Network:
     from whycluster.saving import load
 
@@ -97,34 +110,48 @@ def _as_list(name: str | None) -> list[str]:
 
 def _cluster_sample(parts: list[Part], asked: Asked, quiet: bool) -> Clustered:
     with progress.Progress("drawing a sample", None):
-        frame = pl.concat(_every_so_many(parts), how="vertical_relaxed")
+        frame = _every_so_many(parts)
     found = cluster_frame(frame, asked)
     if not quiet:
         tell_notes(found)
     return found
 
 
-def _every_so_many(parts: list[Part]) -> list[pl.DataFrame]:
+def _every_so_many(parts: list[Part]) -> pl.DataFrame:
     """Every s-th row of all parts; s is doubled whenever there are too many."""
-    step, held, n_seen = 1, list[pl.DataFrame](), 0
-    for batch in _batches(parts):
+    step, held, n_seen, failed = 1, list[pl.DataFrame](), 0, list[str]()
+    for batch in _batches(parts, failed):
         held.append(batch[-n_seen % step :: step])
         n_seen += batch.height
         while sum(frame.height for frame in held) > 2 * _SAMPLE:
-            held, step = [pl.concat(held, how="vertical_relaxed")[::2]], 2 * step
+            held, step = [_joined(held)[::2]], 2 * step
     if not n_seen:
-        raise InvalidInputError("explain: there must be rows to cluster; no part has any.")
-    return held
+        why = f" {failed[0]}." if failed else ""
+        raise InvalidInputError(
+            f"explain: there must be rows to cluster; no part has any that can be read.{why}"
+        )
+    return _joined(held)
 
 
-def _batches(parts: list[Part]) -> Iterator[pl.DataFrame]:
-    """Those of parts that can be read; `explain_dataset` says which cannot."""
-    columns: list[str] = []
+def _joined(frames: list[pl.DataFrame]) -> pl.DataFrame:
+    """Some parts may lack a column that others have."""
+    try:
+        return pl.concat(frames, how="diagonal_relaxed")
+    except pl.exceptions.PolarsError as error:
+        raise InvalidInputError(
+            f"explain: the columns of all parts must be of the same kinds ({error})."
+        ) from error
+
+
+def _batches(parts: list[Part], failed: list[str]) -> Iterator[pl.DataFrame]:
+    """Those of parts that can be read; why others cannot goes to ``failed``."""
     for part in parts:
-        with reading(excused=True):
-            columns = columns or part.schema().names
-            for batch in part.batches(columns, _BATCH):
-                yield pl.DataFrame(batch)
+        try:
+            with reading():
+                for batch in part.batches(part.schema().names, _BATCH):
+                    yield pl.DataFrame(batch)
+        except PartError as error:  # noqa: PERF203  # a file has many rows
+            failed.append(f"{part.name!r}: {error}")
 
 
 def _as_text(result: DatasetExplanation, what: str, top: int) -> str:

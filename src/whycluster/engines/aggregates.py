@@ -68,40 +68,34 @@ class Aggregate:
         size = np.bincount(cluster, minlength=n_clusters)
         mean, count = _means(answer.table, cluster, n_clusters)
         total = sums_of(relevance, cluster, np.ones(len(cluster), bool), n_clusters)
-        part = Aggregate(
-            size,
-            total / np.maximum(size, 1)[:, None],
-            mean,
-            count,
-            0,
-            *self._draw(cluster, relevance, rng.random(len(cluster))),
-        )
-        self.merge(part)
-
-    def _draw(self, cluster: Any, relevance: Any, priority: Floats) -> tuple[Floats, NDArray[np.float32]]:
-        """The rows that come into the sample: only those that drew less than the greatest that is there."""
-        chances, sample = np.full_like(self.priority, np.inf), np.full_like(self.sample, np.nan)
-        within = np.flatnonzero(priority < self.priority.max(axis=1)[cluster])
-        for k in np.unique(cluster[within]):
+        self._mix(size, total / np.maximum(size, 1)[:, None], mean, count)
+        priority = rng.random(len(cluster))
+        within = np.flatnonzero(priority < self.priority.max(axis=1)[cluster])  # soon, only few
+        for k in np.unique(cluster[within]).tolist():
             rows = within[cluster[within] == k]
-            rows = rows[np.argsort(priority[rows], kind="stable")[: chances.shape[1]]]
-            chances[k, : len(rows)], sample[k, : len(rows)] = priority[rows], relevance[rows]
-        return chances, sample
+            self._sample(k, priority[rows], relevance[rows])
 
     def merge(self, other: Aggregate) -> None:
         """Add what was added up elsewhere."""
-        self.relevance = _weighted(self.relevance, self.size[:, None], other.relevance, other.size[:, None])
-        self.mean = _weighted(self.mean, self.count, other.mean, other.count)
-        self.count = self.count + other.count
-        self.size = self.size + other.size
+        self._mix(other.size, other.relevance, other.mean, other.count)
         self.n_invalid += other.n_invalid
-        priority = np.concatenate([self.priority, other.priority], axis=1)
-        first = np.argsort(priority, axis=1, kind="stable")[:, : self.priority.shape[1]]
-        if (first < self.priority.shape[1]).all():
-            return  # nothing new came in
-        self.priority = np.take_along_axis(priority, first, axis=1)
-        sample = np.concatenate([self.sample, other.sample], axis=1)
-        self.sample = np.take_along_axis(sample, first[..., None], axis=1)
+        for k in range(len(self.size)):
+            drawn = np.isfinite(other.priority[k])
+            self._sample(k, other.priority[k, drawn], other.sample[k, drawn])
+
+    def _mix(self, size: Any, relevance: Floats, mean: Floats, count: Floats) -> None:
+        """Take other means into account, each by how many rows or values it is of."""
+        self.relevance = _weighted(self.relevance, self.size[:, None], relevance, size[:, None])
+        self.mean = _weighted(self.mean, self.count, mean, count)
+        self.count, self.size = self.count + count, self.size + size
+
+    def _sample(self, k: int, priority: Floats, relevance: NDArray[Any]) -> None:
+        """Let rows of a cluster into its sample, if they drew less than those that are there."""
+        m = self.priority.shape[1]
+        both = np.concatenate([self.priority[k], priority])
+        first = np.argsort(both, kind="stable")[:m]
+        self.sample[k] = np.concatenate([self.sample[k], relevance])[first]
+        self.priority[k] = both[first]
 
     def summary(self, labels: NDArray[Any], names: list[str]) -> Summary:
         """As `Explanation.summary` gives it; of columns that hold no numbers, relevance only."""
@@ -138,13 +132,22 @@ class Aggregate:
         with path.open("xb") as file:
             np.savez(file, run=np.array(run), **{**vars(self), **drawn})
 
+    @staticmethod
+    def of_run(path: Path, run: str) -> int | None:
+        """How many rows could not be explained, if there is one of this run; else None."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                return int(file["n_invalid"]) if str(file["run"]) == run else None
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+            return None
+
     @classmethod
     def load(cls, path: Path, run: str) -> Aggregate | None:
         """Read it, to merge it into another; None if it is not there, not whole, or of another run."""
+        if cls.of_run(path, run) is None:
+            return None
         try:
             with np.load(path, allow_pickle=False) as file:
-                if str(file["run"]) != run:
-                    return None
                 found = {name: file[name] for name in cls.__dataclass_fields__}
         except (OSError, ValueError, KeyError, EOFError, BadZipFile):
             return None

@@ -101,6 +101,7 @@ def explain_anndata(
     chosen = None if cells is None else _positions(cells, adata.n_obs)
     if chosen is None and not overwrite:
         _check_free(adata, key_added)
+    _check_apart(key_added, layer, use_rep)
     known = read_groups(adata, groups)
     subject = _fit(adata, known, layer, use_rep, n_pcs)
     if chosen is not None:
@@ -380,6 +381,14 @@ def _places(key: str) -> list[tuple[str, str]]:
     obs = [("obs", f"{key}_evidence"), ("obs", f"{key}_competitor")]
     cells = [("obsm", f"{key}_genes"), ("obsm", f"{key}_relevance"), ("layers", key)]
     return [*obs, *cells, ("varm", key), ("uns", key)]
+
+
+def _check_apart(key: str, layer: str | None, rep: str | None) -> None:
+    """Raise, also with ``overwrite``, if results would take the place of what they are made of."""
+    if key in (layer, rep, "PCs"):
+        raise InvalidInputError(
+            f"{WHERE}: key_added must be another name than that of the data; got {key!r}. Choose another."
+        )
 
 
 def _check_free(adata: Any, key: str) -> None:

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster import passes
 from whycluster.arrays import is_dask, is_sparse
 from whycluster.engines.aggregates import Aggregate
 from whycluster.engines.partitions import Explained, Partitions, holds_numbers
@@ -261,12 +260,8 @@ def explain_lazily(
         metric=metric,
     )
     parts = _look_at(X, asked)
-    if asked.network.fidelity is not None:
-        asked.network.fidelity.warn_if_low()
     if asked.needs_population and background is not None and not is_dask(background):
-        names = asked.network.feature_names or parts.columns
-        table = asked.network.open(background, "explain", name="background", model_names=names)
-        parts = parts.knowing(passes.population(asked.network.energy, table))
+        parts = replace(parts, asked=asked.measured_on(background, parts.columns))
     known = _shared(parts)
     if parts.asked.needs_population:
         population = _measured(X, parts) if background is None else _measured_on(background, parts)

@@ -65,9 +65,10 @@ def explain_dataset(
     beta : "auto" measures it on all rows, in a first pass over the files; a number saves that pass
     background : rows to measure it on instead, as in `explain`
     invalid : "error" for rows with values that are missing or not finite; "skip" writes nulls for them
-    batch_rows : how many rows are in memory at a time; "auto": some 16 to 32 MB of them
+    batch_rows : how many rows each stage (reading, explaining, writing) of each worker has in memory;
+        "auto": some 16 to 32 MB of them
     workers : how many parts are worked on at a time; "auto": one for every two processors
-    overwrite : replace the results of an earlier run with another model or other options
+    overwrite : replace the results of an earlier run, be it with another model, other options or the same
 
     Returns
     -------
@@ -86,7 +87,6 @@ def explain_dataset(
         beta=beta,
         rule=rule,
         threshold=threshold,
-        background=background,
         metric=metric,
         invalid=invalid,
     )
@@ -96,8 +96,10 @@ def explain_dataset(
     _check_apart(folder, data, parts)
     run = Run(asked, parts, Ledger(folder, WHERE), _n_workers(workers, len(parts)), top, output)
     run.look(columns, id_columns, batch_rows)
+    if background is not None:
+        run.asked = asked.measured_on(background, run.columns)
     with run.ledger.opened():
-        run.ledger.begin({"model": fingerprint(model, asked.network), **run.asked_for(background)}, overwrite)
+        run.ledger.begin({"model": fingerprint(model, asked.network), **run.asked_for(metric)}, overwrite)
         run.measure()
         run.explain()
         return run.finish()

@@ -1,6 +1,6 @@
 """The folder that results are written to: which run they are of, which are finished, who is at work there.
 
-A result is written in a folder of its own, ``_temporary``, and moved to its place when it is whole; so
+A result is written in a folder of its own, ``_whycluster.tmp``, and moved to its place when it is whole; so
 whatever has its name is finished. ``_whycluster.json`` says what was asked: results of another model or of
 other options are never mixed with these. Names that begin with an underscore are no data to tools that read
 folders of Parquet.
@@ -15,13 +15,13 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from whycluster.errors import InvalidInputError
 from whycluster.files import parse_json, write_text
 
 FORMAT = 1
-_FACTS, _LOCK, _TEMPORARY = "_whycluster.json", "_whycluster.lock", "_temporary"
+_FACTS, _LOCK, _TEMPORARY = "_whycluster.json", "_whycluster.lock", "_whycluster.tmp"
 _INSTEAD = "Give another folder, or overwrite=True to replace what it holds."
 
 
@@ -44,9 +44,8 @@ class Ledger:
 
         The lock is the system's, which ends it with the process.
         """
-        self._make()
-        with open(self.folder / _LOCK, "a+b") as file:
-            if not _lock(file):
+        with self._make() as file:
+            if not _lock(file, self.where):
                 raise InvalidInputError(
                     f"{self.where}: {str(self.folder)!r} must not be in use; another run is writing there. "
                     "Wait for it, or give another folder."
@@ -57,20 +56,24 @@ class Ledger:
             finally:
                 self._clear()
 
-    def _make(self) -> None:
+    def _make(self) -> IO[bytes]:
+        """Make the folder, unless it is there; the file to be locked, which is open."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             others = [name for name in os.listdir(self.folder) if name not in (_FACTS, _LOCK, _TEMPORARY)]
+            ours = not others or (self.folder / _FACTS).exists()
+            file = open(self.folder / _LOCK, "a+b") if ours else None  # noqa: SIM115  # whoever asked closes it
         except OSError as error:
             raise InvalidInputError(
                 f"{self.where}: out must be a folder that can be written to; {error.strerror}: "
                 f"{str(self.folder)!r}."
             ) from error
-        if others and not (self.folder / _FACTS).exists():
+        if file is None:
             raise InvalidInputError(
                 f"{self.where}: out must be a new folder, an empty one, or one of an earlier run; "
                 f"{str(self.folder)!r} holds other files, such as {min(others)!r}. Give another one."
             )
+        return file
 
     def _clear(self) -> None:
         shutil.rmtree(self.folder / _TEMPORARY, ignore_errors=True)
@@ -110,9 +113,11 @@ class Ledger:
     def _remove(self, parts: list[str]) -> None:
         """Take away the results of another run, and nothing else."""
         for name in parts:
-            path = (self.folder / name).resolve()
-            if self.folder.resolve() in path.parents:
-                path.unlink(missing_ok=True)
+            if self._is_inside(name):
+                (self.folder / name).unlink(missing_ok=True)
+
+    def _is_inside(self, name: str) -> bool:
+        return self.folder.resolve() in (self.folder / name).resolve().parents
 
     def keep(self, **known: Any) -> None:
         """Write down what is known by now."""
@@ -133,6 +138,7 @@ class Ledger:
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:
         """The path of a file that gets its name when all went well."""
+        assert self._is_inside(name), name
         beside = self.folder / _TEMPORARY / name
         beside.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -144,7 +150,7 @@ class Ledger:
             beside.unlink(missing_ok=True)
 
 
-def _lock(file: Any) -> bool:
+def _lock(file: IO[bytes], where: str) -> bool:
     """Whether the file could be locked; it stays so until it is closed, or the process ends."""
     try:
         import fcntl
@@ -160,4 +166,8 @@ def _lock(file: Any) -> bool:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:  # some file systems that are shared
+        raise InvalidInputError(
+            f"{where}: out must be on a file system that can lock files; {error.strerror}. Give another one."
+        ) from error
     return True

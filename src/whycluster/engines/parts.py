@@ -19,6 +19,7 @@ from whycluster.arrays import Codes, strongest, turned
 from whycluster.errors import InvalidInputError, UnsupportedModelError
 from whycluster.explanation import Explanation
 from whycluster.frames import unique_name
+from whycluster.labels import Labels
 from whycluster.network import Network
 from whycluster.neuralization import OnlyLabels, look_into
 from whycluster.passes import Population
@@ -100,13 +101,32 @@ class Asked:
         if invalid not in INVALID:
             raise InvalidInputError(f"{where}: invalid must be one of {INVALID}; got {invalid!r}.")
         network = _network(model, where, metric)
-        network.check_question(against, beta, rule, threshold)
+        network.check_question(against, beta, rule, threshold, where)
+        codes = {
+            name: _one_cluster(network, label, name, where)
+            for name, label in (("target", target), ("against", against))
+        }
+        if codes["target"] is not None and codes["target"] == codes["against"]:
+            raise InvalidInputError(
+                f"{where}: against must be another cluster than target; both are {target!r}."
+            )
+        if network.fidelity is not None:
+            network.fidelity.warn_if_low()
         options = {"target": target, "against": against, "beta": beta, "rule": rule, "threshold": threshold}
-        network.ask(1, **options)  # also that target and against are clusters, and one of them
         asked = cls(network, where, options, invalid, feature_names)
-        if background is None or not asked.needs_population:
-            return asked
-        return asked.knowing(asked.measure(background))
+        return asked if background is None else asked.measured_on(background)
+
+    def measured_on(self, background: Any, names: Sequence[Hashable] | None = None) -> Asked:
+        """The same question, with what it needs to know measured on these rows.
+
+        ``names`` are those of the columns that are explained, which the rows are matched with if the model
+        knows none.
+        """
+        if not self.needs_population:
+            return self
+        known = self.network.feature_names or names
+        table = self.network.open(background, self.where, name="background", model_names=known)
+        return self.knowing(passes.population(self.network.energy, table))
 
     @property
     def labels(self) -> NDArray[Any]:
@@ -180,12 +200,37 @@ class Asked:
             if self.invalid == "error":
                 raise
             raw = open_table(part, where=self.where, any_kind=True)
-            valid = raw.usable()
+            valid = self._valid(raw)
             if valid.all():
                 raise  # for another reason
         if not valid.any():
             return None, valid
         return work(self._open(raw.take(np.flatnonzero(valid)).native)), valid
+
+    def _valid(self, raw: Table) -> NDArray[np.bool_]:
+        """(n,) which rows can be explained, each by itself, whatever stands beside it.
+
+        The steps of a pipeline may take values that are missing, in some columns. So one row is tried of each
+        kind: of those that miss the same.
+        """
+        flaws = raw.flaws()
+        flawed = np.flatnonzero(flaws.any(axis=1))
+        valid = np.ones(len(flaws), bool)
+        kinds, first, kind = np.unique(flaws[flawed], axis=0, return_index=True, return_inverse=True)
+        taken = np.zeros(len(kinds), bool)
+        for number, row in enumerate(flawed[first]):
+            taken[number] = self._takes(raw.take(np.array([row])).native)
+        valid[flawed] = taken[kind.ravel()]
+        return valid
+
+    def _takes(self, row: Any) -> bool:
+        """Whether a row can be explained."""
+        try:
+            table = self._open(row)
+            passes.population(self.network.energy, table)
+        except InvalidInputError:
+            return False
+        return True
 
     def _open(self, part: Any) -> Table:
         table = self.network.open(part, self.where, feature_names=self.feature_names)
@@ -258,6 +303,18 @@ def _taken(names: Any, codes: Codes, off: NDArray[np.bool_] | None) -> Any:
     import pyarrow as pa
 
     return names.take(pa.array(codes, mask=off))
+
+
+def _one_cluster(network: Network, label: Any, name: str, where: str) -> int | None:
+    """The code of a cluster that is asked about in all rows."""
+    if label is None:
+        return None
+    code = Labels(network.labels).encode(label, where, name)
+    if code.shape != ():
+        raise InvalidInputError(
+            f"{where}: {name} must be one cluster for all rows; got {len(code)}. Ask for one at a time."
+        )
+    return int(code)
 
 
 def _network(model: Any, where: str, metric: str | None) -> Network:

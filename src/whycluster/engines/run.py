@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -35,6 +37,7 @@ WHERE = "explain_dataset"
 SUMMARY = "_summary.parquet"
 _STATES = "_summary"  # the folder of what each part adds to it
 _KEY = b"whycluster"
+_KEYS = ("cluster", "feature")
 _BATCH_VALUES = 1 << 22  # numbers of a batch: what is read, explained and written at a time is a few of these
 _FEWEST_ROWS = 1024
 
@@ -53,6 +56,7 @@ class DatasetExplanation:
     n_invalid : how many of them could not be explained, with ``invalid="skip"``
     beta : that was used; None where none is needed
     n_done_before : how many parts an earlier run had finished
+    measured_without : parts that could not be read when beta was measured, and have been mended since
     summary : what makes each cluster, if it was asked for
     """
 
@@ -62,6 +66,7 @@ class DatasetExplanation:
     n_invalid: int
     beta: float | None
     n_done_before: int
+    measured_without: list[str]
     summary: Summary | None = None
     _aggregate: Aggregate | None = field(default=None, repr=False)
 
@@ -100,6 +105,7 @@ class Run:
         self.as_text = False
         self.batch_rows = 0
         self._counts: dict[str, int | None] = {}
+        self._schemas: dict[str, Any] = {}
 
     # What there is to do
 
@@ -112,7 +118,9 @@ class Run:
                 with reading():
                     schema, self._counts[part.name] = part.schema(), part.n_rows()
                 self.columns = self.columns or self._choose(columns, schema)
-                self._check_schema(schema)
+                self._check_names(schema)
+                self._schemas[part.name] = schema
+        self._settle_types()
         if len(self.failed) == len(self.parts):
             raise InvalidInputError(f"{WHERE}: no part can be explained. {_told(self.failed)}")
         width = len(self.columns) + self.asked.network.n_clusters
@@ -151,28 +159,40 @@ class Run:
                 f"{WHERE}: id_columns must be others than the columns that are explained, whose names the "
                 f"relevance gets; {min({*chosen} & {*self.ids})!r} is both."
             )
-        types = [schema.field(name).type for name in chosen if schema.get_field_index(name) >= 0]
-        self.dtype = np.dtype(np.float32 if all(map(_is_narrow, types)) else np.float64)
-        self.as_text = not all(map(_is_number, types))
         return chosen
 
-    def _check_schema(self, schema: Any) -> None:
+    def _check_names(self, schema: Any) -> None:
         for name in [*self.columns, *self.ids]:
             if schema.get_field_index(name) < 0:
                 raise PartError(f"there must be a column {name!r}; there are {schema.names[:8]}")
-            if name in self.columns and not self.as_text and not _is_number(schema.field(name).type):
-                raise PartError(
-                    f"column {name!r} must hold numbers, as in the other parts; it is of type "
-                    f"{schema.field(name).type}"
-                )
 
-    def asked_for(self, background: Any) -> dict[str, Any]:
+    def _settle_types(self) -> None:
+        """What results are of: float32 only if all columns are in all parts, so that none is rounded.
+
+        A column that holds numbers in the first part has to in all others.
+        """
+        first = next(iter(self._schemas.values()), None)
+        for name, schema in list(self._schemas.items()):
+            for column in self.columns:
+                kind = schema.field(column).type
+                if not _is_number(kind) and first is not None and _is_number(first.field(column).type):
+                    self.failed[name] = (
+                        f"column {column!r} must hold numbers, as in the other parts; it is of type {kind}"
+                    )
+                    self._schemas.pop(name, None)
+        types = [schema.field(name).type for schema in self._schemas.values() for name in self.columns]
+        self.dtype = np.dtype(np.float32 if types and all(map(_is_narrow, types)) else np.float64)
+        self.as_text = not all(map(_is_number, types))
+
+    def asked_for(self, metric: str | None) -> dict[str, Any]:
         """What the results depend on besides the model, as JSON can hold it."""
         options = {name: None if v is None else str(v) for name, v in self.asked.options.items()}
-        if background is not None and self.asked.population is not None:
-            options["beta"] = repr(self.asked.beta)
+        if self.asked.population is not None:  # that of a background
+            told = json.dumps(_told_population(self.asked.population))
+            options["background"] = hashlib.sha256(told.encode()).hexdigest()[:32]
         return {
             **options,
+            "metric": metric,
             "columns": self.columns,
             "id_columns": self.ids,
             "top": self.top,
@@ -195,7 +215,7 @@ class Run:
         total = [found[part.name] for part in self._to_do()]
         if not total:
             raise InvalidInputError(f"{WHERE}: no part can be explained. {_told(self.failed)}")
-        self.asked = self.asked.knowing(_sum(total))
+        self.asked = self.asked.knowing(reduce(operator.add, total))
         assert self.asked.population is not None
         self.ledger.keep(
             population=_told_population(self.asked.population), inputs=inputs, without=sorted(self.failed)
@@ -231,7 +251,7 @@ class Run:
         """Explain the parts that no earlier run has finished."""
         todo = [part for part in self._to_do() if not self._is_done(part)]
         self.n_done_before = len(self._to_do()) - len(todo)
-        self.ledger.expect([name for part in self._to_do() for name in self._results(part)])
+        self.ledger.expect([SUMMARY, *(name for part in self._to_do() for name in self._results(part))])
         try:
             self._each("explaining", todo, self._explain_part)
         except OSError as error:
@@ -242,20 +262,21 @@ class Run:
             ) from error
 
     def _explain_part(self, part: Part, tick: Callable[[int], None]) -> None:
-        run, answers = self._run_of(part.identity), self._answers(part, tick)
-        if self.output == "rows":
-            self._write_rows(part, run, answers)
-            return
-        total = Aggregate.empty(self.asked.network.n_clusters, len(self.columns))
-        counted = self._counting(part, answers, total)
-        if self.output == "both":
-            self._write_rows(part, run, counted)
-        for _ in counted:  # all of them, where no rows are written
-            pass
+        run = self._run_of(part.identity)
+        with closing(self._answers(part, tick)) as answers:  # its thread ends, whatever goes wrong here
+            if self.output == "rows":
+                self._write_rows(part, run, answers)
+                return
+            total = Aggregate.empty(self.asked.network.n_clusters, len(self.columns))
+            counted = self._counting(part, answers, total)
+            if self.output == "both":
+                self._write_rows(part, run, counted)
+            for _ in counted:  # all of them, where no rows are written
+                pass
         with self.ledger.writing(_state(part)) as path:
             total.save(path, run)
 
-    def _answers(self, part: Part, tick: Callable[[int], None]) -> Iterator[tuple[Any, Answer]]:
+    def _answers(self, part: Part, tick: Callable[[int], None]) -> Generator[tuple[Any, Answer]]:
         """The batches of a part, and their explanations."""
         wanted = [*self.ids, *(name for name in self.columns if name not in self.ids)]
         for batch in ahead(self._read(part, wanted)):
@@ -305,7 +326,7 @@ class Run:
         """That of the results of a part."""
         import pyarrow as pa
 
-        source = part.schema()
+        source = self._schemas[part.name]
         empty = pa.Table.from_batches([], schema=pa.schema([source.field(name) for name in self.columns]))
         none = self.asked.explain(empty)
         results = self._results_of(none).schema
@@ -363,8 +384,10 @@ class Run:
 
     def _read(self, part: Part, columns: list[str]) -> Iterator[Any]:
         """The batches of a part."""
+        schema = self._schemas[part.name]
+        numbers = [name for name in self.columns if _is_number(schema.field(name).type)]
         with reading():
-            yield from part.batches(columns, self.batch_rows)
+            yield from part.batches(columns, self.batch_rows, numbers)
 
     def _explained(self, part: Part, work: Callable[[Any], Found], batch: Any) -> Found:
         """What ``work`` makes of a batch; an error says in which part."""
@@ -387,8 +410,8 @@ class Run:
         run = self._run_of(part.identity)
         folder, strict = self.ledger.folder, self.asked.invalid == "error"
         if self.output != "rows":
-            state = Aggregate.load(folder / _state(part), run)
-            if state is None or (strict and state.n_invalid):
+            n_invalid = Aggregate.of_run(folder / _state(part), run)
+            if n_invalid is None or (strict and n_invalid):
                 return False
         if self.output == "summary":
             return True
@@ -404,10 +427,10 @@ class Run:
             summary = aggregate.summary(self.asked.labels, self.columns)
             n_rows, n_invalid = int(aggregate.size.sum()) + aggregate.n_invalid, aggregate.n_invalid
             self._write_summary(summary, aggregate)
-        if self.output != "summary":
-            footers = [_footer(self.ledger.folder / _result(part)) for part in done]
-            n_rows = sum(footer[0] for footer in footers if footer)
-            n_invalid = sum(footer[1]["invalid"] for footer in footers if footer)
+        else:
+            for part in done:
+                rows, facts = _footer(self.ledger.folder / _result(part)) or self._gone(part)
+                n_rows, n_invalid = n_rows + rows, n_invalid + facts["invalid"]
         if self.failed:
             raise InvalidInputError(
                 f"{WHERE}: {len(self.failed)} of {len(self.parts)} parts could not be explained, the others "
@@ -421,6 +444,7 @@ class Run:
             n_invalid,
             self.asked.beta,
             self.n_done_before,
+            self.ledger.facts["known"].get("without", []),
             summary,
             aggregate,
         )
@@ -429,18 +453,24 @@ class Run:
         total = Aggregate.empty(self.asked.network.n_clusters, len(self.columns))
         for part in parts:
             found = Aggregate.load(self.ledger.folder / _state(part), self._run_of(part.identity))
-            if found is None:
-                raise InvalidInputError(
-                    f"{WHERE}: part {part.name!r} must not change while it is explained; it did. Start again."
-                )
-            total.merge(found)
+            total.merge(found or self._gone(part))
         return total
+
+    def _gone(self, part: Part) -> NoReturn:
+        raise InvalidInputError(
+            f"{WHERE}: part {part.name!r} and its results must be left alone meanwhile; one of them is gone "
+            "or has changed. Start again."
+        )
 
     def _write_summary(self, summary: Summary, aggregate: Aggregate) -> None:
         import pyarrow.parquet as pq
 
-        quantiles = build_frame(_told_quantiles(aggregate, summary), None, "pyarrow", WHERE)
-        table = summary.to_frame("pyarrow").join(quantiles, ["cluster", "feature"])
+        table = summary.to_frame("pyarrow")
+        found = _told_quantiles(aggregate, summary)
+        places = {key: i for i, key in enumerate(zip(found["cluster"], found["feature"], strict=True))}
+        order = [places[key] for key in zip(*(table[name].to_pylist() for name in _KEYS), strict=True)]
+        for name in found.keys() - _KEYS:
+            table = table.append_column(name, [found[name][order]])
         with self.ledger.writing(SUMMARY) as path:
             pq.write_table(table, path)
 
@@ -490,13 +520,6 @@ def _is_number(kind: Any) -> bool:
     return any(
         is_one(kind) for is_one in (kinds.is_floating, kinds.is_integer, kinds.is_boolean, kinds.is_decimal)
     )
-
-
-def _sum(found: list[Population]) -> Population:
-    total = found[0]
-    for each in found[1:]:
-        total = total + each
-    return total
 
 
 def _told_population(population: Population) -> dict[str, Any]:

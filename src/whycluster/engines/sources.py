@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,8 +49,11 @@ class Part:
         """How many rows it has, if that can be told without reading them."""
         raise NotImplementedError
 
-    def batches(self, columns: Sequence[str], n_rows: int) -> Iterator[Any]:
-        """All rows in order, as record batches of these columns with up to so many rows."""
+    def batches(self, columns: Sequence[str], n_rows: int, numbers: Sequence[str] = ()) -> Iterator[Any]:
+        """All rows in order, as record batches of these columns with up to so many rows.
+
+        ``numbers`` are those that are read as numbers of any kind, where a file leaves that open.
+        """
         raise NotImplementedError
 
 
@@ -63,7 +68,7 @@ class ParquetPart(Part):
         """As its footer says."""
         return int(_pyarrow().parquet.read_metadata(self.path).num_rows)
 
-    def batches(self, columns: Sequence[str], n_rows: int) -> Iterator[Any]:
+    def batches(self, columns: Sequence[str], n_rows: int, numbers: Sequence[str] = ()) -> Iterator[Any]:  # noqa: ARG002
         """Only the columns that are asked for are read."""
         with _pyarrow().parquet.ParquetFile(self.path) as file:
             for batch in file.iter_batches(n_rows, columns=list(columns)):
@@ -71,7 +76,7 @@ class ParquetPart(Part):
 
 
 class TextPart(Part):
-    """A CSV file; its columns are of the types that its first megabyte shows."""
+    """A CSV file; columns that need not hold numbers are of the types that its first megabyte shows."""
 
     def schema(self) -> Any:
         """Of the first block."""
@@ -82,23 +87,27 @@ class TextPart(Part):
         """To know it, all would have to be read."""
         return
 
-    def batches(self, columns: Sequence[str], n_rows: int) -> Iterator[Any]:
+    def batches(self, columns: Sequence[str], n_rows: int, numbers: Sequence[str] = ()) -> Iterator[Any]:
         """Blocks of text are gathered to batches."""
         pa = _pyarrow()
-        with self._open() as reader:
+        options = pa.csv.ConvertOptions(
+            include_columns=list(columns), column_types=dict.fromkeys(numbers, pa.float64())
+        )
+        with self._open(options) as reader:
             held: list[Any] = []
             for block in reader:
-                held.append(block.select(list(columns)))
+                held.append(block)
                 if sum(len(part) for part in held) >= n_rows:
                     yield from _cut(pa.Table.from_batches(held), n_rows)
                     held = []
             if held:
                 yield from _cut(pa.Table.from_batches(held), n_rows)
 
-    def _open(self) -> Any:
+    def _open(self, options: Any = None) -> Any:
         csv = _pyarrow().csv
         tab = str(self.path).lower().endswith(".tsv")
-        return csv.open_csv(self.path, parse_options=csv.ParseOptions(delimiter="\t" if tab else ","))
+        parsing = csv.ParseOptions(delimiter="\t" if tab else ",")
+        return csv.open_csv(self.path, parse_options=parsing, convert_options=options)
 
 
 @dataclass(frozen=True)
@@ -119,11 +128,11 @@ class Fragment(Part):
         found: dict[str, Any] = _pyarrow().dataset.get_partition_keys(self.fragment.partition_expression)
         return found
 
-    def n_rows(self) -> int:
-        """Counted by pyarrow, for Parquet from the footer."""
-        return int(self.fragment.count_rows())
+    def n_rows(self) -> int | None:
+        """For Parquet, as the footer says; others would have to be read."""
+        return int(self.fragment.count_rows()) if hasattr(self.fragment, "row_groups") else None
 
-    def batches(self, columns: Sequence[str], n_rows: int) -> Iterator[Any]:
+    def batches(self, columns: Sequence[str], n_rows: int, numbers: Sequence[str] = ()) -> Iterator[Any]:  # noqa: ARG002
         """By a scanner that reads one batch ahead."""
         yield from self.fragment.to_batches(
             schema=self.schema(),
@@ -139,18 +148,13 @@ class PartError(Exception):
 
 
 @contextmanager
-def reading(excused: bool = False) -> Iterator[None]:
-    """What goes wrong meanwhile is the fault of the part; if that is excused, it just ends there."""
+def reading() -> Iterator[None]:
+    """What goes wrong meanwhile is the fault of the part."""
     try:
         yield
     except (OSError, ValueError, KeyError) as error:  # those of pyarrow are all of these
-        if not excused:
-            raise PartError(f"it cannot be read ({one_line(error)})") from error
-
-
-def one_line(error: BaseException) -> str:
-    """What an error says, in a line of readable length."""
-    return " ".join(str(error).split())[:300].rstrip(".")
+        told = " ".join(str(error).split())[:300].rstrip(".")
+        raise PartError(f"it cannot be read ({told})") from error
 
 
 def find_parts(data: Any, where: str) -> list[Part]:
@@ -177,13 +181,24 @@ def _files(given: str, where: str) -> list[Path]:
     path = Path(given)
     if path.is_dir():
         inside = [found for found in path.rglob("*") if found.suffix.lower() in KINDS and found.is_file()]
-        return [f.absolute() for f in inside if not _is_hidden(f.relative_to(path))]
-    if path.exists() or not _PATTERN & set(given):
+        return [_plain(found) for found in inside if not _is_hidden(found.relative_to(path))]
+    if path.exists() or not is_pattern(given):
         if not path.is_file():
             raise InvalidInputError(f"{where}: data must be files; there is none at {given!r}.")
-        return [path.absolute()]
-    found = [Path(name).absolute() for name in glob.glob(given, recursive=True)]
-    return [f for f in found if f.is_file() and not _is_hidden(Path(f.name))]
+        return [_plain(path)]
+    fixed = Path(*itertools.takewhile(lambda part: not is_pattern(part), path.parts))
+    found = [Path(name) for name in glob.glob(given, recursive=True)]
+    return [_plain(f) for f in found if f.is_file() and not _is_hidden(f.relative_to(fixed))]
+
+
+def _plain(path: Path) -> Path:
+    """Without "..", so that a file has one name, and its place within the data is below their folder."""
+    return Path(os.path.abspath(path))
+
+
+def is_pattern(text: str) -> bool:
+    """Whether it may stand for several files."""
+    return bool(_PATTERN & set(text))
 
 
 def _is_hidden(path: Path) -> bool:
@@ -213,6 +228,11 @@ def _fragments(dataset: Any, where: str) -> list[Part]:
         parts.append(Fragment(Path(inner).as_posix(), local, fragment, dataset.schema))
     if not parts:
         raise InvalidInputError(f"{where}: data must have parts; the Dataset has none.")
+    name, n = Counter(part.name for part in parts).most_common(1)[0]
+    if n > 1:
+        raise InvalidInputError(
+            f"{where}: data must have each part once; the Dataset has {name!r} {n} times."
+        )
     return sorted(parts, key=lambda part: part.name)
 
 
