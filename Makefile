@@ -7,6 +7,7 @@ PYTHON ?= python3
 DEMO := .venv-demo
 TEST := .venv
 BIO := .venv-bio
+SPARK := .venv-spark
 ZENNIT := .venv-zennit
 DATA ?= ../shared/data
 
@@ -15,14 +16,15 @@ DATA ?= ../shared/data
 demo: $(DEMO)/installed
 	$(DEMO)/bin/whycluster demo
 
-test: $(TEST)/installed $(BIO)/installed browser
+test: $(TEST)/installed $(BIO)/installed $(SPARK)/installed browser
 	$(TEST)/bin/ruff format --check .
 	$(TEST)/bin/ruff check .
 	$(TEST)/bin/mypy
 	$(TEST)/bin/pytest -n 2 --dist loadfile
 	$(BIO)/bin/pytest --override-ini addopts= tests/bio
+	$(SPARK)/bin/pytest --override-ini addopts= tests/spark
 
-bench: $(TEST)/installed
+bench: $(TEST)/installed $(SPARK)/installed
 	$(TEST)/bin/python -m benchmarks.speed
 	$(TEST)/bin/python -m benchmarks.pipelines
 	$(TEST)/bin/python -m benchmarks.kernel
@@ -30,6 +32,7 @@ bench: $(TEST)/installed
 	$(TEST)/bin/python -m benchmarks.startup
 	$(TEST)/bin/python -m benchmarks.report
 	$(TEST)/bin/python -m benchmarks.command
+	$(SPARK)/bin/python -m benchmarks.spark
 	$(TEST)/bin/python -m benchmarks.files
 	$(TEST)/bin/python -m benchmarks.lrp --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.text
@@ -73,6 +76,12 @@ $(BIO)/installed: pyproject.toml constraints-bio.txt
 	$(BIO)/bin/pip install --quiet --constraint constraints-bio.txt --editable '.[bio]' hypothesis leidenalg pytest scanpy
 	touch $@
 
+# Spark asks for an older pandas too, and has its own environment. Without Java 17 or later its tests are skipped.
+$(SPARK)/installed: pyproject.toml constraints-spark.txt
+	$(PYTHON) -m venv $(SPARK)
+	$(SPARK)/bin/pip install --quiet --constraint constraints-spark.txt --editable '.[spark]' hypothesis 'pyspark[connect]' pytest
+	touch $@
+
 # zennit without what it asks for: its torchvision would bring another torch.
 $(ZENNIT)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(ZENNIT)
@@ -82,7 +91,7 @@ $(ZENNIT)/installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(DEMO) $(TEST) $(BIO) $(ZENNIT) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(DEMO) $(TEST) $(BIO) $(SPARK) $(ZENNIT) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 golden: $(TEST)/installed
 	$(TEST)/bin/python -m tests.golden

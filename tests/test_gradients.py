@@ -67,6 +67,9 @@ ENERGIES: dict[str, Callable[[float], Energy]] = {
         normal(K, D) + shift, np.abs(normal(K, D, seed=4)) + 0.1, normal(K, seed=5)
     ),
     "Gaussian": lambda shift: GaussianEnergy(normal(K, D) + shift, triangular(K), normal(K, seed=5)),
+    "Gaussian with determinants of its own": lambda shift: GaussianEnergy(
+        normal(K, D) + shift, normal(K, D, D), normal(K, seed=5), normal(K, seed=6)
+    ),
     "tied Gaussian": lambda shift: GaussianEnergy(normal(K, D) + shift, triangular(1), normal(K, seed=5)),
     "kernel": kernel,
     "stiff kernel": lambda shift: kernel(shift, 50.0),

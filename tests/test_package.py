@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import whycluster as wc
+from whycluster.engines import spark
 from whycluster.neuralization import SUPPORTED
 
 ROOT = Path(__file__).parent.parent
@@ -45,7 +46,7 @@ LAYERS = [
     {"network"},
     {"frontends", "frontends.form", "saving"},
     {"frontends.steps"},
-    {"frontends.pipeline"},
+    {"frontends.pipeline", "frontends.mllib"},
     {"text.spans", "text.documents", "text.html"},
     {"text.words", "text.word_vectors"},
     {"text.summary"},
@@ -76,6 +77,7 @@ LAYERS = [
         "adapters.faiss",
         "adapters.kmedoids",
         "adapters.kmodes",
+        "adapters.pyspark",
         "adapters.whycluster",
     },
     {
@@ -86,7 +88,7 @@ LAYERS = [
         "engines.sources",
         "engines.stages",
     },
-    {"engines.aggregates", "engines.anndata", "engines.partitions"},
+    {"engines.aggregates", "engines.anndata", "engines.partitions", "engines.spark"},
     {"engines.dask", "engines.run"},
     {"explaining", "engines.dataset"},
     {"report.packing", "report.sampling", "report.drawing", "report.page"},
@@ -120,6 +122,7 @@ OPTIONAL = [
     "pandas",
     "polars",
     "pyarrow",
+    "pyspark",
     "shap",
     "clustpy",
     "dask",
@@ -261,6 +264,7 @@ def test_public_names_are_documented_and_there() -> None:
     [
         wc.explain,
         wc.explain_anndata,
+        spark.explain,
         wc.explain_dataset,
         wc.neuralize,
         wc.save,

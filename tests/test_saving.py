@@ -203,6 +203,9 @@ ENERGIES: list[Energy] = [
     FloorEnergy(KERNEL, 1.5, RNG.random(3)),
     TreeEnergy(Tree(np.array([1, -1, -1, -1]), np.array([-1, 2, 0, 1])), RNG.normal(size=(4, 3))),
 ]
+DETERMINED = GaussianEnergy(
+    RNG.normal(size=(4, 3)), RNG.normal(size=(4, 3, 3)), RNG.normal(size=4), RNG.normal(size=4)
+)
 BEHIND_STEPS = {  # these are made of others, and of the steps of a pipeline
     "BentEnergy",
     "ColumnsEnergy",
@@ -247,7 +250,7 @@ def state(made: Any) -> Any:
     return repr(made)
 
 
-@pytest.mark.parametrize("energy", ENERGIES, ids=lambda energy: type(energy).__name__)
+@pytest.mark.parametrize("energy", [*ENERGIES, DETERMINED], ids=lambda energy: type(energy).__name__)
 def test_nothing_of_an_energy_is_lost(energy: Energy, tmp_path: Path) -> None:
     """Each example has other parameters than the defaults, so that one left out would be seen."""
     loaded = again(Network(energy), tmp_path)

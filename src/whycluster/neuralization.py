@@ -19,7 +19,7 @@ from whycluster.table import column_names, text_columns
 
 # Packages that have a module in adapters/, under the first part of their name. The rest of ClustPy needs no
 # torch, and no adapter.
-_ADAPTERS = ("clustpy.deep", "dask_ml", "faiss", "kmedoids", "kmodes", "sklearn", "whycluster")
+_ADAPTERS = ("clustpy.deep", "dask_ml", "faiss", "kmedoids", "kmodes", "pyspark.ml", "sklearn", "whycluster")
 
 SUPPORTED = (
     "whycluster.KernelKMeans, Surrogate",
@@ -31,6 +31,7 @@ SUPPORTED = (
     "kmodes.kmodes.KModes, kmodes.kprototypes.KPrototypes",
     "dask_ml.cluster.KMeans; dask_ml.wrappers.ParallelPostFit of one of these",
     "clustpy.deep.DEC, IDEC, DCN, DKM, AEC",
+    "pyspark.ml.clustering.KMeansModel, BisectingKMeansModel, GaussianMixtureModel; PipelineModel of these",
     "any fitted model with cluster_centers_ that predicts the nearest of them (checked on your data)",
     "an array of centroids, one row each",
     "sklearn.pipeline.Pipeline that ends in one of these, or in a model of labels",

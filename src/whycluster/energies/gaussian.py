@@ -70,15 +70,19 @@ class GaussianEnergy(Energy):
     Parameters
     ----------
     means : (K, d)
-    roots : (K, d, d) P_k, triangular, with P_k P_k^T = S_k^-1; or (1, d, d), one for all
+    roots : (K, d, d) P_k with P_k P_k^T = S_k^-1; or (1, d, d), one for all
     log_weights : (K,) as in `DiagonalGaussianEnergy`
+    log_det : (K,) log det(S_k) / 2; by default that of roots that are triangular. It has to be given where
+        a model leaves out directions in which S_k has no spread
     """
 
     gives_probabilities = True
     stiffness = 1.0
     adds_up = False
 
-    def __init__(self, means: Floats, roots: Floats, log_weights: Floats) -> None:
+    def __init__(
+        self, means: Floats, roots: Floats, log_weights: Floats, log_det: Floats | None = None
+    ) -> None:
         self.n_clusters, self.n_features = means.shape
         self.scratch_width = 2 * self.n_features
         self.offset = None
@@ -86,7 +90,11 @@ class GaussianEnergy(Energy):
         self.roots = np.array(roots, dtype=np.float64, order="C")
         self._precisions = self.roots @ self.roots.transpose(0, 2, 1)
         self.log_weights = np.array(log_weights, dtype=np.float64)
-        self._log_det = -np.log(np.einsum("kii->ki", self.roots)).sum(axis=1)  # of S_k, half of it
+        self.log_det = None if log_det is None else np.array(log_det, dtype=np.float64)
+        if self.log_det is None:
+            self._log_det = -np.log(np.einsum("kii->ki", self.roots)).sum(axis=1)
+        else:
+            self._log_det = self.log_det
         self.bias = self._log_det - self.log_weights
 
     @property

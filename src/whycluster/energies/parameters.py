@@ -94,7 +94,7 @@ def _root_fault(made: dict[str, Any]) -> str | None:
     means, roots = made["means"], made["roots"]
     if len(roots) not in (1, len(means)):
         return f"roots must be 1 or {len(means)}; there are {len(roots)}"
-    if not (np.einsum("kii->ki", roots) > 0).all():
+    if made.get("log_det") is None and not (np.einsum("kii->ki", roots) > 0).all():
         return "roots must have diagonals above 0"
     return None
 
@@ -144,6 +144,7 @@ RECIPES: dict[type, Recipe] = {
             "means": Parameter("centers", "Kd"),
             "roots": Parameter("roots", "rdd"),
             "log_weights": _LOG_WEIGHTS,
+            "log_det": Parameter("log_det", "K", optional=True),
         },
         _root_fault,
     ),

@@ -42,6 +42,11 @@ def network_behind(
     """
     form = follow(steps, Form.of_columns(n_columns))
     check_width(form, last)
+    return network_of(form, last, n_columns, names)
+
+
+def network_of(form: Form, last: Network, n_columns: int, names: Sequence[Hashable] | None) -> Network:
+    """The network of a model behind what steps make of the columns; otherwise as `network_behind`."""
     energy = _of_columns(form, last.energy)
     if energy is None:
         form = form.settled()

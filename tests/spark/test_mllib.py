@@ -1,0 +1,167 @@
+"""Models of MLlib: every row is in the cluster that MLlib predicts, and relevance is of the columns."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+import whycluster as wc
+from tests.spark.pipelines import NUMBERS, PIPELINES, fitted, kmeans, numbers
+from whycluster.engines import spark as engine
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, Any]:
+    return {}
+
+
+def model_of(name: str, df: Any, models: dict[str, Any]) -> Any:
+    """Fitted once."""
+    if name not in models:
+        models[name] = fitted(name, df)
+    return models[name]
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_every_row_is_where_mllib_predicts_it_and_explained_as_it_is_locally(
+    name: str, df: Any, table: pd.DataFrame, models: dict[str, Any]
+) -> None:
+    model = model_of(name, df, models)
+    found = engine.explain(model, model.transform(df)).toPandas().sort_values("id")
+    assert len(found) == len(table)
+    assert found["why_cluster"].tolist() == found["prediction"].tolist()
+    network = wc.neuralize(model)
+    assert set(network.feature_names or []) <= {"a", "b.c", "n", "one", "kind"}
+    local = wc.explain(model, table[network.feature_names])
+    assert local.cluster.tolist() == found["prediction"].tolist()
+    assert found["why_competitor"].tolist() == local.competitor.tolist()
+    relevance = np.array(found["why_relevance"].tolist())
+    assert_allclose(relevance, local.relevance, rtol=0, atol=1e-6 * np.abs(local.relevance).max())
+    assert_allclose(found["why_evidence"], local.evidence, rtol=1e-6)
+    if "mixture" not in name:
+        assert_allclose(relevance.sum(axis=1), local.evidence, atol=1e-5 * np.abs(local.relevance).max())
+
+
+def test_a_tie_goes_to_the_first_cluster_as_in_mllib(spark: Any) -> None:
+    from pyspark.ml.feature import VectorAssembler
+
+    rows = spark.createDataFrame([(0.0,), (2.0,)], "x double")
+    assembler = VectorAssembler(inputCols=["x"], outputCol="features")
+    model = kmeans("features", k=2).fit(assembler.transform(rows))
+    middle = assembler.transform(spark.createDataFrame([(1.0,)], "x double"))
+    found = engine.explain(model, model.transform(middle), beta=1.0).first()
+    assert (found["prediction"], found["why_cluster"], found["why_evidence"]) == (0, 0, 0.0)
+
+
+def test_where_all_densities_vanish_the_likeliest_component_is_named(
+    spark: Any, df: Any, models: dict[str, Any]
+) -> None:
+    """MLlib adds 2e-16 to each density, so that far off all are the same to it, and the first is taken."""
+    model = model_of("mixture", df, models)
+    mixture = model.stages[-1]
+    means = np.array([row.mean.toArray() for row in mixture.gaussiansDF.collect()])
+    far = spark.createDataFrame([(1e6, 1e6, 10**6, 1.0)], "a double, `b.c` double, n int, one double")
+    found = engine.explain(model, model.transform(far), beta=1.0).first()
+    assert found["prediction"] == 0
+    assert found["why_cluster"] == wc.neuralize(model).assign(far.toPandas())[0]
+    assert len(means) == 3
+
+
+def test_columns_of_vectors_have_the_names_of_their_metadata(df: Any, table: pd.DataFrame) -> None:
+    rows = numbers().transform(df)
+    model = kmeans("features").fit(rows)
+    found = engine.explain(model, model.transform(rows), layout="columns", id_columns=["id", "prediction"])
+    assert found.columns[2:] == [
+        "why_cluster",
+        "why_evidence",
+        "why_competitor",
+        *(f"why_{name}" for name in NUMBERS),
+    ]
+    found = found.toPandas().sort_values("id")
+    assert found["why_cluster"].tolist() == found["prediction"].tolist()
+    local = wc.explain(np.array(model.clusterCenters()), table[NUMBERS].to_numpy(float))
+    assert_allclose(found.iloc[:, 5:], local.relevance, atol=1e-6 * np.abs(local.relevance).max())
+
+
+def test_an_assembler_may_take_vectors_of_the_users(df: Any) -> None:
+    from pyspark.ml import Pipeline
+    from pyspark.ml.feature import VectorAssembler
+
+    rows = numbers().transform(df)
+    together = VectorAssembler(inputCols=["features", "id"], outputCol="together")
+    model = Pipeline(stages=[together, kmeans("together")]).fit(rows)
+    found = engine.explain(model, model.transform(rows), top=1).toPandas()
+    assert found["why_cluster"].tolist() == found["prediction"].tolist()
+    assert set(found["why_feature_1"]) <= {*NUMBERS, "id"}
+    with pytest.raises(wc.InvalidInputError, match=r"make 2 features of its columns, but its model takes 5"):
+        wc.neuralize(model)
+
+
+def test_categories_that_are_not_known(df: Any, spark: Any, models: dict[str, Any]) -> None:
+    rows = [(1, 0.5, "red"), (2, 0.5, "mauve"), (1, 0.5, None)]
+    few = spark.createDataFrame(rows, "n int, a double, kind string").coalesce(1)
+    kept = model_of("categories, mixed", df, models)
+    found = engine.explain(kept, kept.transform(few), background=df).toPandas()
+    assert found["why_cluster"].tolist() == found["prediction"].tolist()
+
+    strict = model_of("categories", df, models)
+    found = engine.explain(strict, few, beta=1.0, invalid="skip").toPandas()
+    assert found["why_cluster"].notna().tolist() == [True, False, False]
+    from pyspark.errors import PythonException
+
+    with pytest.raises(PythonException, match=r"row 1, feature 'kind', which holds mauve, they make nan"):
+        engine.explain(strict, few, beta=1.0).collect()
+
+
+def test_models_that_are_not_fitted_or_not_known(df: Any) -> None:
+    from pyspark.ml import Pipeline, PipelineModel
+    from pyspark.ml.clustering import BisectingKMeans
+    from pyspark.ml.feature import Normalizer, SQLTransformer
+
+    with pytest.raises(
+        wc.NotFittedError, match=r"^neuralize: the KMeans must be fitted first\. Call its fit"
+    ):
+        engine.explain(kmeans("features"), df)
+    rows = numbers().transform(df)
+    model = kmeans("features").fit(rows)
+    with pytest.raises(
+        wc.UnsupportedModelError, match=r"^neuralize: the last stage of the pipeline must be a KMeansModel"
+    ):
+        wc.neuralize(PipelineModel([model, numbers()]))
+    unit = Normalizer(inputCol="features", outputCol="unit")
+    behind = Pipeline(stages=[unit, kmeans("unit")]).fit(rows)
+    told = (
+        f"neuralize: it is not known how stage {unit.uid!r} (Normalizer) makes its columns of those before "
+        "it. Known are VectorAssembler, StandardScaler, MinMaxScaler, PCA, StringIndexer, OneHotEncoder. The "
+        "clusters themselves can be explained in any columns, through a surrogate of some rows: "
+        "wc.Surrogate().fit(X, labels)."
+    )
+    with pytest.raises(wc.UnsupportedModelError, match=f"^{re.escape(told)}$"):
+        wc.neuralize(behind)
+    anything = SQLTransformer(statement="SELECT a * 2 AS a FROM __THIS__")
+    with pytest.raises(wc.UnsupportedModelError, match=r"\(SQLTransformer\) makes its columns"):
+        wc.neuralize(PipelineModel([anything, numbers(), model]))
+    cosine = BisectingKMeans(k=2, featuresCol="features", distanceMeasure="cosine", maxIter=1).fit(rows)
+    with pytest.raises(wc.UnsupportedModelError, match="must have the distance measure 'euclidean'"):
+        wc.neuralize(cosine)
+
+
+def test_metadata_say_what_the_relevances_are_of_and_how_long_vectors_are(df: Any) -> None:
+    rows = numbers().transform(df)
+    model = kmeans("features").fit(rows)
+    explained = engine.explain(model, rows, beta=1.0)
+    assert explained.schema["why_relevance"].metadata == {"features": NUMBERS}
+    from pyspark.ml.feature import VectorAssembler
+
+    short = VectorAssembler(inputCols=["a", "n"], outputCol="features").transform(df)
+    told = (
+        "spark.explain: column 'features' must hold vectors of length 4, as the model takes; its metadata "
+        "say 2."
+    )
+    with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(told)}$"):
+        engine.explain(model, short)

@@ -1,0 +1,281 @@
+"""Rows of Spark DataFrames, explained on the workers: as they are locally, and with nothing lost."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.cluster import KMeans
+from sklearn.compose import make_column_transformer
+from sklearn.mixture import GaussianMixture
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+
+import whycluster as wc
+from tests.spark.pipelines import NUMBERS
+from whycluster.engines import spark as engine
+
+ADDED = ["why_cluster", "why_evidence", "why_competitor", "why_relevance"]
+
+
+@pytest.fixture(scope="module")
+def model(table: pd.DataFrame) -> Any:
+    return make_pipeline(StandardScaler(), KMeans(4, n_init=1, random_state=0)).fit(table[NUMBERS])
+
+
+def same(found: pd.DataFrame, local: wc.Explanation) -> None:
+    """What Spark gives, in any order of its rows, is what we give here."""
+    found = found.sort_values("id")
+    relevance = np.array(found["why_relevance"].tolist())
+    assert found["why_cluster"].tolist() == local.cluster.tolist()
+    assert found["why_competitor"].tolist() == local.competitor.tolist()
+    assert_allclose(relevance, local.relevance, rtol=0, atol=1e-6 * np.abs(local.relevance).max())
+    assert_allclose(found["why_evidence"], local.evidence, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"beta": 0.5, "rule": "joint"},
+        {"target": 1},
+        {"against": 0, "target": 2},
+        {"rule": "sequential"},
+    ],
+    ids=str,
+)
+def test_any_question_has_the_answer_that_it_has_here(
+    options: dict[str, Any], model: Any, df: Any, table: pd.DataFrame
+) -> None:
+    found = engine.explain(model, df, **options)
+    assert found.columns == [*df.columns, *ADDED]
+    same(found.toPandas(), wc.explain(model, table[NUMBERS], **options))
+
+
+def test_categories_and_a_mixture_of_scikit_learn(df: Any, table: pd.DataFrame) -> None:
+    columns = ["kind", "a", "n"]
+    encoder = make_column_transformer((OneHotEncoder(sparse_output=False), ["kind"]), remainder="passthrough")
+    mixture = GaussianMixture(3, covariance_type="diag", random_state=0)
+    pipeline = make_pipeline(encoder, mixture).fit(table[columns])
+    found = engine.explain(pipeline, df, threshold=0.5, id_columns=["id"])
+    assert found.columns == ["id", *ADDED]
+    same(found.toPandas(), wc.explain(pipeline, table[columns], threshold=0.5))
+    told = engine.explain(pipeline, df, beta=1.0, top=2).toPandas()
+    values = told.loc[told["why_feature_1"] == "kind", "why_value_1"]
+    assert set(values) <= set(table["kind"])
+
+
+def test_labels_that_are_text_and_one_column_for_each_feature(df: Any, table: pd.DataFrame) -> None:
+    X = table[["a", "n"]].to_numpy()
+    network = wc.Network(wc.neuralize(X[:3]).energy, labels=["x", "y", "z"])
+    found = engine.explain(network, df, columns=["a", "n"], layout="columns", id_columns="id", prefix="r_")
+    assert dict(found.dtypes) == {
+        "id": "bigint",
+        "r_cluster": "string",
+        "r_evidence": "float",
+        "r_competitor": "string",
+        "r_a": "float",
+        "r_n": "float",
+    }
+    rows, local = found.toPandas().sort_values("id"), network.explain(X)
+    assert rows["r_cluster"].tolist() == local.cluster.tolist()
+    assert_allclose(rows[["r_a", "r_n"]], local.relevance, atol=1e-6 * np.abs(local.relevance).max())
+
+
+def test_arrays_and_other_types_of_numbers(spark: Any) -> None:
+    centroids = [[0.0, 0.0], [3.0, 3.0]]
+    rows = spark.sql(
+        "select array(1f, 1f) as x, cast(1 as decimal(9, 2)) as d, true as t union all "
+        "select array(2f, 3f), cast(2 as decimal(9, 2)), false"
+    )
+    local = wc.explain(centroids, [[1.0, 1.0], [2.0, 3.0]], beta=1.0)
+    found = engine.explain(centroids, rows, features_col="x", beta=1.0).toPandas()
+    assert_allclose(found["why_relevance"].tolist(), local.relevance, rtol=1e-6)
+    local = wc.explain(centroids, [[1.0, 1.0], [2.0, 0.0]], beta=1.0)
+    found = engine.explain(centroids, rows, columns=["d", "t"], beta=1.0).toPandas()
+    assert_allclose(found["why_relevance"].tolist(), local.relevance, rtol=1e-6)
+
+
+def test_beta_is_measured_on_a_background(model: Any, df: Any, table: pd.DataFrame) -> None:
+    few = df.where("id < 9")
+    for background in (df, table[NUMBERS]):
+        found = engine.explain(model, few, background=background).toPandas()
+        same(found, wc.explain(model, table[NUMBERS].iloc[:9], background=table[NUMBERS]))
+
+
+def test_what_a_background_or_a_model_lacks(model: Any, df: Any, table: pd.DataFrame) -> None:
+    with pytest.raises(
+        wc.InvalidInputError, match=r"df must have the columns that the model takes; 'one' is"
+    ):
+        engine.explain(model, df, background=df.drop("one"))
+    with pytest.raises(
+        wc.UnsupportedModelError, match=r"^spark\.explain: labels say which cluster each row is"
+    ):
+        engine.explain(table["n"], df)
+
+
+def holed(df: Any) -> Any:
+    """With a null, a NaN and an infinity in rows 0, 100 and 200."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    hole = F.when(F.col("id") == 100, F.lit(float("nan"))).when(F.col("id") == 200, F.lit(float("inf")))
+    return df.withColumn("a", F.when(F.col("id") != 0, F.coalesce(hole, F.col("a"))))
+
+
+def test_rows_with_missing_values_are_an_error(model: Any, df: Any) -> None:
+    from pyspark.errors import PythonException
+
+    told = (
+        r"InvalidInputError: spark\.explain: X must be finite; row \d+, feature 'a' holds (a missing value "
+        r"\(NaN\)|an infinite value)\. Drop or fill such rows first\. \(Rows are counted from row 0 of "
+        r"partition [01]\.\)"
+    )
+    with pytest.raises(PythonException, match=told):
+        engine.explain(model, holed(df), beta=1.0).collect()
+    with pytest.raises(PythonException, match=told):
+        engine.explain(model, holed(df))
+
+
+def test_rows_with_missing_values_are_null_and_counted_if_they_are_skipped(
+    model: Any, df: Any, table: pd.DataFrame
+) -> None:
+    from pyspark.sql import Observation
+
+    counted = Observation("why")
+    explained = engine.explain(model, holed(df), invalid="skip", observation=counted)
+    found = explained.toPandas().sort_values("id")
+    assert counted.get == {"rows": len(table), "invalid": 3}
+    off = found[ADDED].isna()
+    assert found["id"][off.all(axis=1)].tolist() == [0, 100, 200]
+    assert off.any(axis=1).sum() == 3
+    there = np.delete(np.arange(len(table)), [0, 100, 200])
+    same(found.iloc[there], wc.explain(model, table[NUMBERS].iloc[there]))
+
+
+def test_vectors_that_are_missing_or_of_another_length(spark: Any) -> None:
+    from pyspark.errors import PythonException
+
+    rows = spark.sql("select array(1d, 1d) as x union all select null")
+    found = engine.explain([[0.0, 0.0], [3.0, 3.0]], rows, features_col="x", invalid="skip").toPandas()
+    assert found["why_cluster"].notna().tolist() == [True, False]
+    told = (
+        "spark.explain: column 'x' must hold vectors of length 3, as the model takes; row 0 has one of "
+        "length 2. (Rows are counted from row 0 of partition 0.)"
+    )
+    with pytest.raises(PythonException, match=re.escape(told)):
+        engine.explain(np.eye(3), rows.coalesce(1), features_col="x", beta=1.0, invalid="skip").collect()
+
+
+def test_no_rows_at_all(model: Any, df: Any) -> None:
+    none = df.where("id < 0")
+    assert engine.explain(model, none, beta=1.0).collect() == []
+    with pytest.raises(wc.InvalidInputError, match="there must be at least one row that can be explained"):
+        engine.explain(model, none)
+
+
+def test_a_worker_that_is_lost_takes_no_row_with_it(df: Any, table: pd.DataFrame, tmp_path: Path) -> None:
+    """The first worker that explains is killed, once; Spark tries its rows again."""
+    driver, marker = os.getpid(), str(tmp_path / "killed")
+
+    def lose(X: Any) -> Any:
+        if os.getpid() != driver and not os.path.exists(marker):
+            with open(marker, "x"):
+                os.kill(os.getpid(), signal.SIGKILL)
+        return X
+
+    step = FunctionTransformer(wc.elementwise(lose))
+    fragile = make_pipeline(step, KMeans(3, n_init=1, random_state=0)).fit(table[["a", "n"]].to_numpy())
+    found = engine.explain(fragile, df, columns=["a", "n"], beta=1.0).toPandas()
+    assert os.path.exists(marker)
+    same(found, wc.explain(fragile, table[["a", "n"]].to_numpy(), beta=1.0))
+
+
+def test_a_stream_needs_beta(spark: Any) -> None:
+    stream = spark.readStream.format("rate").load()
+    assert engine.explain([[0.0], [1.0]], stream, columns=["value"], beta=1.0).isStreaming
+    with pytest.raises(
+        wc.InvalidInputError, match=r"^spark\.explain: beta must be given for a stream, or a back"
+    ):
+        engine.explain([[0.0], [1.0]], stream, columns=["value"])
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            {},
+            "columns must name the 2 columns that the model takes, in order; it has no names of its own. Or "
+            "features_col must name one column of vectors.",
+        ),
+        (
+            {"columns": ["a"]},
+            "columns must name 2 different columns, as the model was fitted on; got 1, 1 of them different.",
+        ),
+        (
+            {"columns": ["a", "z"]},
+            "df must have the columns that the model takes; 'z' is not there. It has 'id', 'a', 'b.c', 'n', "
+            "'one', 'kind'.",
+        ),
+        (
+            {"columns": ["a", "kind"]},
+            "column 'kind' must hold numbers, one in each row; it is of type string.",
+        ),
+        (
+            {"features_col": "a"},
+            "column 'a' must hold vectors or arrays of 2 numbers; it is of type double.",
+        ),
+        (
+            {"features_col": "a", "columns": ["a", "n"]},
+            "columns and features_col say the same; give one of them.",
+        ),
+        (
+            {"columns": ["a", "n"], "layout": "wide"},
+            "layout must be one of ('columns', 'array'); got 'wide'.",
+        ),
+        (
+            {"columns": ["a", "n"], "top": 0},
+            "top must be None or a whole number of at least 1; got 0.",
+        ),
+        ({"columns": ["a", "n"], "prefix": None}, "prefix must be text; got None."),
+        ({"columns": ["a", "n"], "invalid": "drop"}, "invalid must be one of ('error', 'skip'); got 'drop'."),
+        ({"columns": ["a", "n"], "id_columns": ["z"]}, "id_columns must be columns of df; 'z' is none."),
+        (
+            {"columns": ["a", "n"], "prefix": "", "layout": "columns", "beta": 1.0},
+            "df has a column 'a' already. Drop it, or give another prefix than ''.",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_told_before_anything_runs(options: Any, told: str, df: Any) -> None:
+    with pytest.raises(wc.InvalidInputError, match=f"^{re.escape('spark.explain: ' + told)}$"):
+        engine.explain([[0.0, 0.0], [1.0, 1.0]], df, **options)
+
+
+def test_frames_that_are_none_of_sparks_and_names_that_are_there_twice(df: Any, table: pd.DataFrame) -> None:
+    with pytest.raises(
+        wc.InvalidInputError, match=r"^spark\.explain: df must be a Spark DataFrame; got a DataFrame\.$"
+    ):
+        engine.explain([[0.0], [1.0]], table)
+    twice = df.withColumnRenamed("n", "A")
+    with pytest.raises(
+        wc.InvalidInputError, match=r"^spark\.explain: df must have unique column names; 'a' is"
+    ):
+        engine.explain([[0.0], [1.0]], twice, columns=["id"])
+
+
+def test_the_code_of_the_page_runs(spark: Any, tmp_path: Path) -> None:  # noqa: ARG001  # it is asked for there
+    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)```", page, re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 3
+    scope: dict[str, Any] = {}
+    for block in blocks:
+        block = block.replace('"explained"', f'"{tmp_path}/explained"')
+        exec(compile(block, "docs/spark.md", "exec"), scope)
+    assert scope["counted"].get == {"rows": 300, "invalid": 0}
+    assert scope["explained"].columns[4:] == ADDED
