@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -145,6 +145,21 @@ def _threads(n_tasks: int) -> Iterator[tuple[ThreadPoolExecutor | None, int]]:
             yield pool, n_threads
     finally:
         _spreading.release()
+
+
+@contextmanager
+def unspread() -> Iterator[None]:
+    """Meanwhile calls run on the threads they come on, with BLAS held to one, and no threads are made.
+
+    For work that is spread already: while a batch is explained, the next is read, and the last one written.
+    """
+    ours = _spreading.acquire(blocking=False)  # if not, somebody else holds BLAS to one
+    try:
+        with _blas().limit(limits=1) if ours else nullcontext():
+            yield
+    finally:
+        if ours:
+            _spreading.release()
 
 
 @functools.cache

@@ -22,6 +22,7 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
+from whycluster import blocks
 from whycluster.arrays import is_real
 from whycluster.engines.aggregates import QUANTILES, Aggregate
 from whycluster.engines.ledger import Ledger
@@ -385,7 +386,7 @@ class Run:
         total = None if None in counts else sum(filter(None, counts))
         stopped = threading.Event()
         found: dict[str, Found] = {}
-        with Progress(title, total, "rows") as bar:
+        with blocks.unspread(), Progress(title, total, "rows") as bar:
 
             def tick(n_rows: int) -> None:
                 if stopped.is_set():
