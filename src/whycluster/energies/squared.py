@@ -117,10 +117,11 @@ class SquaredEnergy(AdditiveEnergy):
             super().combine(x, weights, out, scratch)
             return
         size = max(1, _PART_BYTES // (8 * self.n_features)) if self._by_parts else len(x)
-        spare = np.empty_like(scratch[:size]) if out.dtype != np.float64 else None
+        room = scratch[:size] if scratch.flags.c_contiguous else np.empty_like(scratch[:size])
+        spare = np.empty_like(room) if out.dtype != np.float64 else None
         for start in range(0, len(x), size):
             rows = slice(start, start + size)
-            bent = scratch[: len(x[rows])]  # the same few rows of scratch, to stay in the cache
+            bent = room[: len(x[rows])]  # the same few rows each time, to stay in the cache
             straight = out[rows] if spare is None else spare[: len(bent)]
             np.matmul(weights[rows], self.slopes, out=bent)
             bent *= x[rows]
