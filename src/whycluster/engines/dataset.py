@@ -19,6 +19,7 @@ from whycluster.files import as_path
 from whycluster.propagate import DEFAULT_RULE
 from whycluster.saving import fingerprint
 
+_MOST_WORKERS = 8  # each has some 150 MB
 OUTPUTS = ("rows", "summary", "both")
 
 
@@ -67,7 +68,7 @@ def explain_dataset(
     invalid : "error" for rows with values that are missing or not finite; "skip" writes nulls for them
     batch_rows : how many rows each stage (reading, explaining, writing) of each worker has in memory;
         "auto": some 16 to 32 MB of them
-    workers : how many parts are worked on at a time; "auto": one for every two processors
+    workers : how many parts are worked on at a time; "auto": as many as there are processors, up to 8
     overwrite : replace the results of an earlier run, be it with another model, other options or the same
 
     Returns
@@ -128,7 +129,7 @@ def _check_options(top: Any, output: Any, batch_rows: Any, workers: Any) -> None
 
 def _n_workers(workers: int | str, n_parts: int) -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    wanted = max(1, cores // 2) if workers == "auto" else int(workers)
+    wanted = min(cores, _MOST_WORKERS) if workers == "auto" else int(workers)
     return min(wanted, n_parts)
 
 

@@ -17,6 +17,7 @@ from whycluster.errors import InvalidInputError, MissingDependencyError
 
 PARQUET = (".parquet", ".pq")
 KINDS = (*PARQUET, ".csv", ".tsv")
+_PIECE = 1 << 19  # bytes
 _PATTERN = set("*?[")
 
 
@@ -71,7 +72,8 @@ class ParquetPart(Part):
 
     def batches(self, columns: Sequence[str], n_rows: int, numbers: Sequence[str] = ()) -> Iterator[Any]:  # noqa: ARG002
         """Only the columns that are asked for are read."""
-        with _pyarrow().parquet.ParquetFile(self.path) as file:
+        # By pieces: otherwise all of a row group is in memory, and there may be but one.
+        with _pyarrow().parquet.ParquetFile(self.path, buffer_size=_PIECE, pre_buffer=False) as file:
             for batch in file.iter_batches(n_rows, columns=list(columns)):
                 yield batch.select(list(columns))  # in this order
 
