@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_folder_is_clustered_by_a_sample_and_explained_part_by_part(folder: Path, tmp_path: Path) -> None:
     done = run("explain", folder, "--out", tmp_path / "out", "--k", 3, "--seed", 1)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("600 rows in 3 files; k-means with 3 clusters, of a sample of 600 rows.\n")
+    assert done.stdout.startswith("600 rows in 3 files; k-means with 3 clusters, by 600 rows of them.\n")
     assert done.stdout.endswith(f"Explained row by row in {tmp_path / 'out'}.\n")
     assert "left out: name" in done.stderr
     results = pl.read_parquet(str(tmp_path / "out" / "[0-9].parquet"))
@@ -73,6 +73,9 @@ def test_a_saved_network_explains_a_folder_or_a_file_into_a_folder(
     options = ("--model", tmp_path / "model", "--id", "name")
     assert ask(capsys, "explain", folder, "--out", tmp_path / "all", *options)[0] == 0
     assert ask(capsys, "explain", folder / "1.parquet", "--out", tmp_path / "one", *options)[0] == 0
+    wc.save(wc.neuralize(centres), tmp_path / "nameless")
+    nameless = ("--model", tmp_path / "nameless", "--columns", "a,b,c", "--id", "name")
+    assert ask(capsys, "explain", folder, "--out", tmp_path / "said", *nameless)[0] == 0
     rows = pl.read_parquet(str(folder / "*.parquet"))[["a", "b", "c"]]
     whole = wc.explain(network, rows)
     results = pl.read_parquet(str(tmp_path / "all" / "[0-9].parquet"))
@@ -158,4 +161,4 @@ def test_parts_that_lack_a_column_of_no_use_are_in_the_sample(
         (frame.with_columns(extra=1.5) if path.stem == "0" else frame).write_parquet(place / path.name)
     code, said, _ = ask(capsys, "explain", place, "--out", tmp_path / "out", "--k", 3, "--ignore", "extra")
     assert code == 0
-    assert "of a sample of 600 rows" in said
+    assert "by 600 rows of them" in said

@@ -7,6 +7,7 @@ import signal
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -760,3 +761,23 @@ def test_a_cluster_gives_frames_and_errors_as_one_process_does(
     broken: Any = wc.explain(model, da.from_array(bad, chunks=(70, 4)))
     with pytest.raises(wc.InvalidInputError, match="This is partition 2 of X"):
         broken.compute()
+
+
+def test_frames_of_files_that_dask_reads_together(tmp_path: Path) -> None:
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 5)), columns=list("abcde"))
+    for i in range(5):
+        frame[10 * i : 10 * (i + 1)].to_parquet(tmp_path / f"{i}.parquet")
+    model = KMeans(2, n_init=2, random_state=0).fit(frame[["a", "b"]])
+    exp = wc.explain(model, dd.read_parquet(tmp_path)[["a", "b"]])
+    found = exp.to_frame().compute()
+    np.testing.assert_allclose(found["a"], wc.explain(model, frame[["a", "b"]]).relevance[:, 0], rtol=1e-9)
+    assert len(exp.to_frame()) == 50
+
+
+def test_what_only_an_explanation_in_memory_has() -> None:
+    exp = wc.explain([[0.0], [1.0]], da.zeros((4, 1)))
+    with pytest.raises(
+        AttributeError, match=r"no attribute 'tell'. An Explanation has it: compute\(\) gives one."
+    ):
+        exp.tell(0)
+    assert not hasattr(exp, "nonsense")

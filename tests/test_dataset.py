@@ -388,8 +388,8 @@ def test_what_was_measured_is_kept_when_a_run_is_stopped(
     monkeypatch.setattr(ledger, "_PAUSE", 0.0)
     monkeypatch.setattr(Asked, "measure", stop)
     with pytest.raises(KeyboardInterrupt):
-        wc.explain_dataset(MODEL, folder, out)
-    found = wc.explain_dataset(MODEL, folder, out)
+        wc.explain_dataset(MODEL, folder, out, workers=1)
+    found = wc.explain_dataset(MODEL, folder, out, workers=1)
     assert seen == [300, 1, 1, 599]  # the first is not read again
     assert found.beta == pytest.approx(WHOLE.beta, rel=1e-12)
     check_whole(read(found))

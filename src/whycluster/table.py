@@ -610,9 +610,11 @@ def _as_frame(X: Any, where: str, name: str) -> nw.DataFrame[Any] | None:
             f"{where}: {name} must have unique column names; {_repeated(X)!r} is there more than once."
         ) from error
     if isinstance(frame, nw.LazyFrame):
+        library = type(X).__module__.split(".")[0]
+        spark = "Use whycluster.engines.spark.explain(model, df), or collect it first."
         raise InvalidInputError(
-            f"{where}: {name} must be in memory; got a lazy {type(X).__module__.split('.')[0]} "
-            f"{type(X).__name__}. Collect it first."
+            f"{where}: {name} must be in memory; got a lazy {library} {type(X).__name__}. "
+            f"{spark if library == 'pyspark' else 'Collect it first.'}"
         )
     return frame if isinstance(frame, nw.DataFrame) else None
 

@@ -26,7 +26,7 @@ _OF_ONE_TABLE = {
     "encoding": "utf-8",
     "missing": (),
 }
-_OF_NEW_CLUSTERS = {"k": None, "columns": (), "ignore": ()}
+_OF_NEW_CLUSTERS = {"k": None, "ignore": ()}
 
 
 def is_folder(path: Path, out: Path | None) -> bool:
@@ -60,18 +60,14 @@ def explain_folder(
     progress.shown = not quiet
     parts = find_parts(str(options["file"]), "explain")
     if model is not None:
-        network, columns, ids, what = (
-            _load(model),
-            None,
-            _as_list(options["id_column"]),
-            f"the network {model}",
-        )
-        left_out: dict[str, str] = {}
+        given = [name.strip() for text in options["columns"] for name in text.split(",")]
+        network, columns, what = _load(model), given or None, f"the network of {model}"
+        ids, left_out = _as_list(options["id_column"]), dict[str, str]()
     else:
         found = _cluster_sample(parts, Asked.of({k: v for k, v in options.items() if k != "report"}), quiet)
         network, columns, left_out = found.network, found.rows.columns, found.left_out
         ids = _as_list(None if found.ids is None else found.ids.name)
-        what = f"{found.what}, of a sample of {console.count(found.rows.height, 'row')}"
+        what = f"{found.what}, by {console.count(found.rows.height, 'row')} of them"
     named = {
         "target": by_label(network, target, "--target"),
         "against": by_label(network, against, "--against"),
@@ -89,7 +85,8 @@ def explain_folder(
             **named,
         )
     except InvalidInputError as error:
-        raise InvalidInputError(str(error).replace("overwrite=True", "--force")) from error
+        told = str(error).replace("overwrite=True", "--force").replace("columns=[...]", "--columns")
+        raise InvalidInputError(told) from error
     show(_as_json(result, what, left_out, top) if as_json else _as_text(result, what, top))
 
 
@@ -169,7 +166,7 @@ def _batches(parts: list[Part], failed: list[str]) -> Iterator[pl.DataFrame]:
 
 def _as_text(result: DatasetExplanation, what: str, top: int) -> str:
     rows, files = console.count(result.n_rows, "row"), console.count(len(result.parts), "file")
-    before = f" ({result.n_done_before} of them were done before)" * bool(result.n_done_before)
+    before = f" ({result.n_done_before} of the files were done before)" * bool(result.n_done_before)
     made = []
     if result.summary is not None:
         made = [console.heading("What makes each cluster"), result.summary.tell(top), LEGEND]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import accumulate
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,7 +162,9 @@ class LazyExplanation:
     @property
     def _divisions(self) -> tuple[Any, ...]:
         if self._parts.columns is not None:
-            return tuple(self.data.divisions)
+            divisions = tuple(self.data.divisions)
+            n_blocks = self._blocks.numblocks[0]  # fewer, where Dask reads several small files as one
+            return divisions if len(divisions) == n_blocks + 1 else (None,) * (n_blocks + 1)
         starts, n_rows = self._parts.starts, self._blocks.shape[0]
         if starts is None or n_rows == 0:
             return tuple([None] * (self._blocks.numblocks[0] + 1))
@@ -209,6 +211,11 @@ class LazyExplanation:
             self.fidelity,
             relevance=relevance,
         )
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Say where to find what only an `Explanation` has."""
+        there = " An Explanation has it: compute() gives one." * hasattr(Explanation, name)
+        raise AttributeError(f"a LazyExplanation has no attribute {name!r}.{there}", name=name, obj=self)
 
     def __repr__(self) -> str:
         n, d = self._blocks.numblocks[0], len(self.feature_names)
