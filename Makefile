@@ -11,18 +11,26 @@ SPARK := .venv-spark
 ZENNIT := .venv-zennit
 DATA ?= ../shared/data
 
-.PHONY: demo test bench bench-zennit browser golden clean
+.PHONY: demo test test-bio test-spark environments bench bench-zennit browser golden clean
 
 demo: $(DEMO)/installed
 	$(DEMO)/bin/whycluster demo
 
-test: $(TEST)/installed $(BIO)/installed $(SPARK)/installed browser
+test: browser
+	$(MAKE) -j3 environments
 	$(TEST)/bin/ruff format --check .
 	$(TEST)/bin/ruff check .
 	$(TEST)/bin/mypy
 	$(TEST)/bin/pytest -n 2 --dist loadfile
+	$(MAKE) -j2 --output-sync test-bio test-spark
+
+test-bio: $(BIO)/installed
 	$(BIO)/bin/pytest --override-ini addopts= tests/bio
+
+test-spark: $(SPARK)/installed
 	$(SPARK)/bin/pytest --override-ini addopts= tests/spark
+
+environments: $(TEST)/installed $(BIO)/installed $(SPARK)/installed
 
 bench: $(TEST)/installed $(SPARK)/installed
 	$(TEST)/bin/python -m benchmarks.speed

@@ -67,7 +67,7 @@ def explain_dataset(
     background : rows to measure it on instead, as in `explain`
     invalid : "error" for rows with values that are missing or not finite; "skip" writes nulls for them
     batch_rows : how many rows each stage (reading, explaining, writing) of each worker has in memory;
-        "auto": some 16 to 32 MB of them
+        "auto": some 12 to 24 MB of them
     workers : how many parts are worked on at a time; "auto": as many as there are processors, up to 8
     overwrite : replace the results of an earlier run, be it with another model, other options or the same
 

@@ -41,7 +41,7 @@ SUMMARY = "_summary.parquet"
 _STATES = "_summary"  # the folder of what each part adds to it
 _KEY = b"whycluster"
 _KEYS = ("cluster", "feature")
-_BATCH_VALUES = 1 << 22  # numbers of a batch: what is read, explained and written at a time is a few of these
+_BATCH_VALUES = 3 << 20  # numbers of a batch: what is read, explained and written at a time is a few of these
 _FEWEST_ROWS = 1024
 
 Found = TypeVar("Found")

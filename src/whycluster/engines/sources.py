@@ -17,7 +17,7 @@ from whycluster.errors import InvalidInputError, MissingDependencyError
 
 PARQUET = (".parquet", ".pq")
 KINDS = (*PARQUET, ".csv", ".tsv")
-_PIECE = 1 << 19  # bytes
+_PIECE = 1 << 18  # bytes
 _PATTERN = set("*?[")
 
 
