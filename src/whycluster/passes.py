@@ -416,6 +416,12 @@ class Population:
     sizes: Codes  # (K,) how many are in each cluster
     means: Floats  # (K, n_inputs) their mean, where the energy needs it
 
+    @classmethod
+    def none(cls, energy: Energy) -> Population:
+        """That of no rows."""
+        n_clusters, width = energy.n_clusters, energy.n_inputs if energy.needs_means else 0
+        return cls(0.0, np.zeros(n_clusters, np.intp), np.zeros((n_clusters, width)))
+
     @property
     def n_rows(self) -> int:
         """How many rows it was measured on."""

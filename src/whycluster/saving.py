@@ -32,7 +32,7 @@ from whycluster.labels import Labels
 from whycluster.network import Network
 from whycluster.propagate import CONTRAST, RULES, SOFT
 from whycluster.storage import Draft, Stored, encode, read
-from whycluster.table import AbsentTable, MixedTable, SparseTable, Table, open_table
+from whycluster.table import AbsentTable, MixedTable, SparseTable, Table, numbers_of, open_table
 
 _ENERGIES = {kind.__name__: kind for kind in RECIPES if issubclass(kind, Energy)}
 _RESULTS = ("float64", "float32")
@@ -422,10 +422,7 @@ def _put_frame(draft: Draft, frame: nw.DataFrame[Any]) -> None:
 def _to_values(series: nw.Series[Any]) -> NDArray[Any]:
     """A column as the table reads it: numbers as such, all else as objects."""
     if series.dtype.is_numeric() or series.dtype == nw.Boolean:
-        numbers = None if series.dtype in (nw.Int128, nw.UInt128) else series.to_numpy()
-        if numbers is None or numbers.dtype.kind not in "fiub":
-            numbers = series.cast(nw.Float64()).to_numpy()
-        return numbers
+        return numbers_of(series)
     objects = np.empty(len(series), dtype=object)
     objects[:] = series.to_list()
     return objects

@@ -355,13 +355,13 @@ class FrameTable(Table):
             if values.dtype.kind == "f":
                 return _as_float64(values, offset, out)
         for column, series in enumerate(block.iter_columns()):  # as a whole they would become objects
-            out[:, column] = _numbers_of(series)
+            out[:, column] = numbers_of(series)
         return _as_float64(out, offset, out)
 
     @cached_property
     def _columns(self) -> list[NDArray[Any]]:
         """All values, by columns: those of the frame itself where they are plain numbers."""
-        return [_numbers_of(series) for series in self.frame.iter_columns()]
+        return [numbers_of(series) for series in self.frame.iter_columns()]
 
     def _select(self, rows: Codes) -> Any:
         return self.frame[rows.tolist(), :].to_native()
@@ -407,7 +407,7 @@ class AbsentTable(Table):
         """Of nothing, nothing."""
 
 
-def _numbers_of(series: nw.Series[Any]) -> NDArray[Any]:
+def numbers_of(series: nw.Series[Any]) -> NDArray[Any]:
     """The values of a column of numbers or booleans; missing ones as NaN."""
     wide = series.dtype in (nw.Int128, nw.UInt128)
     numbers = None if wide else series.to_numpy()

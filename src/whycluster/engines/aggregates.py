@@ -142,26 +142,17 @@ class Aggregate:
         with path.open("xb") as file:
             np.savez(file, run=np.array(run), **{**vars(self), **drawn})
 
-    @staticmethod
-    def of_run(path: Path, run: str) -> int | None:
-        """How many rows could not be explained, if there is one of this run; else None."""
-        try:
-            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-                return int(file["n_invalid"]) if str(file["run"]) == run else None
-        except _NOT_OURS:
-            return None
-
     @classmethod
     def load(cls, path: Path, run: str) -> Aggregate | None:
         """Read it, to merge it into another; None if it is not there, not whole, or of another run."""
-        if cls.of_run(path, run) is None:
-            return None
         try:
             with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+                if str(file["run"]) != run:
+                    return None
                 found = {name: file[name] for name in cls.__dataclass_fields__}
+                return cls(**{**found, "n_invalid": int(found["n_invalid"])})
         except _NOT_OURS:
             return None
-        return cls(**{**found, "n_invalid": int(found["n_invalid"])})
 
     def fits(self, n_clusters: int, n_features: int) -> bool:
         """Whether it is of so many clusters and features, and all of its arrays are as they should be."""

@@ -160,11 +160,7 @@ class Asked:
         """
         energy = self.network.energy
         found, _ = self._of_valid(part, lambda table: passes.population(energy, table), first_row)
-        if found is not None:
-            return found
-        width = energy.n_inputs if energy.needs_means else 0
-        n_clusters = energy.n_clusters
-        return Population(0.0, np.zeros(n_clusters, np.intp), np.zeros((n_clusters, width)))
+        return Population.none(energy) if found is None else found
 
     def explain(self, part: Any, first_row: int = 0) -> Answer:
         """Explain the rows of a part: anything that `whycluster.explain` takes, also of no rows."""

@@ -250,7 +250,7 @@ class Run:
         noted = self.ledger.facts["measured"].get(part.name)
         if noted is not None and noted[0] == self._identities[part.name]:  # by a run that was stopped
             return self._read_population(noted[1])
-        found, n_rows = self.asked.measure(np.empty((0, len(self.columns)))), 0
+        found, n_rows = Population.none(self.asked.network.energy), 0
         for batch in ahead(self._read(part, self.columns)):
             found = found + self._explained(part, self.asked.measure, batch, n_rows)
             n_rows += batch.num_rows
@@ -265,12 +265,11 @@ class Run:
 
     def _read_population(self, told: Any) -> Population:
         """What an earlier run has measured."""
-        energy = self.asked.network.energy
-        width = energy.n_inputs if energy.needs_means else 0
+        like = Population.none(self.asked.network.energy)
         try:
             evidence = float(told["evidence"])
-            sizes = np.array(told["sizes"], dtype=np.intp).reshape(energy.n_clusters)
-            means = np.array(told["means"], dtype=np.float64).reshape(energy.n_clusters, width)
+            sizes = np.array(told["sizes"], dtype=np.intp).reshape(like.sizes.shape)
+            means = np.array(told["means"], dtype=np.float64).reshape(like.means.shape)
             whole = 0 <= evidence < math.inf and np.isfinite(means).all() and (sizes >= 0).all()
         except (TypeError, ValueError, KeyError, OverflowError):
             whole = False
