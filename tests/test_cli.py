@@ -21,7 +21,7 @@ import whycluster
 import whycluster as wc
 from tests.golden import read_golden
 from tests.golden.tables import write_passengers, write_wine
-from whycluster import cli
+from whycluster import cli, progress
 from whycluster.cli.reading import Source, read
 from whycluster.errors import WhyClusterError
 
@@ -210,6 +210,12 @@ def test_target_and_against(wine: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert set(found["competitor"]) == {1}
     code, _, err = ask(capsys, *common, "--target", 7)
     assert (code, err) == (2, "whycluster: --target must name a cluster: 0, 1, 2; got '7'.\n")
+
+
+def test_quiet_is_for_the_one_command(wine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for options in (("--k", 3), ("--k", 3.5)):
+        ask(capsys, "explain", wine, *options, "--quiet")
+        assert progress.shown
 
 
 def test_explain_as_json(wine: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 _PATIENCE = 2.0  # seconds without a bar
@@ -14,6 +16,17 @@ _WIDTH = 30
 
 shown = True
 """Whether there are bars at all; the command's ``--quiet`` sets it to False."""
+
+
+@contextmanager
+def shown_as_before() -> Iterator[None]:
+    """Undo at the end what was done to `shown`, as a program that runs the command keeps its own bars."""
+    global shown
+    before = shown
+    try:
+        yield
+    finally:
+        shown = before
 
 
 class Progress:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from whycluster.errors import WhyClusterError
+from whycluster.progress import shown_as_before
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _MOST_SEED = 2**32 - 1  # that scikit-learn takes
@@ -248,7 +249,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        with _stopped_by(signal.SIGINT, signal.SIGTERM):
+        with _stopped_by(signal.SIGINT, signal.SIGTERM), shown_as_before():
             return whycluster.main(given, prog_name="whycluster", standalone_mode=False) or 0
     except BrokenPipeError:  # a reader may leave early
         sys.stdout = None  # there is nothing left to flush at the end
