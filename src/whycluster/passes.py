@@ -20,8 +20,10 @@ from whycluster.arrays import Codes, Floats
 from whycluster.blocks import Work, Workspace
 from whycluster.energies import Energy, KernelEnergy
 from whycluster.errors import InvalidInputError
+from whycluster.fused import Fused
 from whycluster.propagate import (
     CONTRAST,
+    DEFAULT_RULE,
     SEQUENTIAL,
     Standing,
     absolute,
@@ -60,6 +62,12 @@ class Question:
     def asks_of_all_rows(self) -> bool:
         """Whether something has to be measured on all rows before it can be asked of one."""
         return self.rule == SEQUENTIAL or (self.rule != CONTRAST and self.beta is None)
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether it is the one that most ask: why its own cluster, rather than all others?"""
+        open_to_all = self.cluster is None and self.competitor is None and self.threshold is None
+        return open_to_all and self.rule == DEFAULT_RULE
 
     def stand(self, h: Floats, tree: Tree | None, start: int, stop: int) -> Standing:
         """Turn the energies of rows start..stop into h, in place, and say how the rows stand."""
@@ -137,9 +145,7 @@ def assign(energy: Energy, table: Table) -> Codes:
     cluster = np.empty(table.n_rows, dtype=np.intp)
 
     def work(space: Workspace, start: int, stop: int) -> None:
-        h = space.h[: stop - start]
-        _energies(energy, table, space, start, stop, h)
-        cluster[start:stop] = compete(h, energy.tree).cluster
+        cluster[start:stop] = _stand(energy, table, space, start, stop)[1].cluster
 
     _run(work, energy, table)
     return cluster
@@ -251,13 +257,40 @@ def attribute(
     Beta, where it is not given, is measured first: on ``background``, or on the table itself.
     """
     result = Attribution.empty(table, question, by_columns=_by_columns(energy, table))
-    held = False
+    fused, held = energy.fused if question.is_usual else None, False
     if question.asks_of_all_rows or energy.needs_means:
         asks_all = question.cluster is None and question.rule != CONTRAST and question.threshold is None
-        held = background is None and asks_all and result.can_hold(energy.n_clusters)
+        held = fused is None and background is None and asks_all and result.can_hold(energy.n_clusters)
         found = population(energy, background or table, result if held else None)
         question = _measured(question, energy, found)
         energy = energy.with_means(*found.members)
+    step_by_step = _in_steps(energy, table, question, result, held)
+    work = step_by_step if fused is None else _in_one_go(fused, energy, table, question, result)
+
+    def checked(space: Workspace, start: int, stop: int) -> None:
+        work(space, start, stop)
+        if table.dtype != np.float64:  # rounding may have made infinities
+            _check_finite(result.relevance[start:stop])
+            _check_finite(result.evidence[start:stop])
+
+    _run(checked, energy, table)
+    return replace(result, beta=question.beta)
+
+
+def _in_one_go(fused: Fused, energy: Energy, table: Table, question: Question, result: Attribution) -> Work:
+    """Explains a block by compiled loops."""
+
+    def work(space: Workspace, start: int, stop: int) -> None:
+        assert question.beta is not None
+        x = _read(energy, table, space, start, stop)
+        standing = _run_fused(fused, x, question.beta, result.relevance[start:stop])
+        result.keep(standing, start, stop)
+
+    return work
+
+
+def _in_steps(energy: Energy, table: Table, question: Question, result: Attribution, held: bool) -> Work:
+    """Explains a block step by step; with ``held``, how it stands and its h are in the result already."""
     rounded = result.relevance.dtype != np.float64
     apart = rounded and not (energy.rounds and question.log_prior is None)
 
@@ -282,12 +315,8 @@ def attribute(
             _redistribute(energy, x, standing, question, out, scratch)
         if apart:
             rows[...] = out  # terms of opposite sign were added in float64; only the sum is rounded
-        if rounded:
-            _check_finite(rows)
-            _check_finite(result.evidence[start:stop])
 
-    _run(work, energy, table)
-    return replace(result, beta=question.beta)
+    return work
 
 
 Receive = Callable[[int, int, Floats, Floats], None]
@@ -459,9 +488,7 @@ def population(energy: Energy, rows: Background, hold: Attribution | None = None
     sums: dict[int, Floats] = {}
 
     def work(space: Workspace, start: int, stop: int) -> None:
-        h = space.h[: stop - start] if hold is None else hold.held(start, stop, energy.n_clusters)
-        x = _energies(energy, table, space, start, stop, h)
-        standing = compete(h, energy.tree)
+        x, standing = _stand(energy, table, space, start, stop, hold)
         means[start] = float((standing.evidence / table.n_rows).sum())
         sizes[start] = np.bincount(standing.cluster, minlength=energy.n_clusters)
         if energy.needs_means:
@@ -492,6 +519,26 @@ def _energies(energy: Energy, table: Table, space: Workspace, start: int, stop: 
     energy.energies(x, out, space.scratch[: stop - start])
     _check_finite(out)
     return x
+
+
+def _stand(
+    energy: Energy, table: Table, space: Workspace, start: int, stop: int, hold: Attribution | None = None
+) -> tuple[Floats, Standing]:
+    """Read rows start..stop and let the clusters compete for them; with ``hold``, h is written there."""
+    if energy.fused is not None and hold is None:
+        x = _read(energy, table, space, start, stop)
+        return x, _run_fused(energy.fused, x)
+    h = space.h[: stop - start] if hold is None else hold.held(start, stop, energy.n_clusters)
+    x = _energies(energy, table, space, start, stop, h)
+    return x, compete(h, energy.tree)
+
+
+def _run_fused(fused: Fused, x: Floats, beta: float = 0.0, out: NDArray[Any] | None = None) -> Standing:
+    """How these rows stand; their relevance goes to ``out``."""
+    standing = Standing(np.empty(len(x), np.intp), np.empty(len(x), np.intp), np.empty(len(x)))
+    if not fused.run(x, *standing, beta, out):
+        raise _NotFiniteError
+    return standing
 
 
 class _NotFiniteError(Exception):

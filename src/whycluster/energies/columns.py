@@ -6,6 +6,7 @@ import numpy as np
 
 from whycluster.arrays import Codes, Floats
 from whycluster.energies.energy import Energy, Parts, carve
+from whycluster.fused import Fused
 
 
 class ColumnsEnergy(Energy):
@@ -34,6 +35,11 @@ class ColumnsEnergy(Energy):
     def n_inputs(self) -> int:
         """What the energy of the features takes."""
         return self.energy.n_inputs
+
+    @property
+    def fused(self) -> Fused | None:
+        """That of the features, if these are the columns."""
+        return self.energy.fused if self._alike else None
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """Those of the features."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from whycluster.arrays import Codes, Floats
+from whycluster.fused import Fused
 from whycluster.tree import Tree
 
 
@@ -60,6 +61,11 @@ class Energy(ABC):
     def n_inputs(self) -> int:
         """How many numbers there are for each row, where these are not the features."""
         return self.n_features
+
+    @property
+    def fused(self) -> Fused | None:
+        """Compiled loops for it, where there are any; they take and give what the methods below do."""
+        return None
 
     def with_means(self, means: Floats, sizes: Codes) -> Energy:  # noqa: ARG002  # for those that need them
         """The same energies, with a split that knows the mean of the members of each cluster, as x.

@@ -10,6 +10,7 @@ from whycluster.arrays import Codes, Floats
 from whycluster.energies.additive import AdditiveEnergy
 from whycluster.energies.energy import carve
 from whycluster.errors import InvalidInputError
+from whycluster.fused import Fused, library
 
 # Up to this ratio of the largest squared centroid to the least squared distance of two, expanding the
 # square keeps ten digits of every difference.
@@ -131,6 +132,14 @@ class SquaredEnergy(AdditiveEnergy):
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:  # noqa: ARG002  # x cancels
         """-2 sum_k a_k mu_k, whether squares are expanded or not: x cancels, and no square is computed."""
         np.matmul(weights, self.slopes, out=out)
+
+    @cached_property
+    def fused(self) -> Fused | None:
+        """The same in compiled loops, if squares are expanded."""
+        as_here = type(self) is SquaredEnergy  # a class made of this one may mean something else
+        if not (as_here and self._expanded and self.n_clusters > 1 and library() is not None):
+            return None
+        return Fused(self.slopes, self._squares, self._bias)
 
     @cached_property
     def _both(self) -> Floats:

@@ -1,0 +1,45 @@
+"""Compiles the loops of `whycluster.fused` when the package is built or installed, where that can be done."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+_FLAGS = ("-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
+
+
+class CustomBuildHook(BuildHookInterface[Any]):
+    """Makes ``_fused.so`` beside its source; where it cannot be compiled, the wheel goes without it."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
+        """Compile, and say which machines the wheel is for."""
+        if self.target_name != "wheel":
+            return
+        source = Path(self.root, "src", "whycluster", "fused.c")
+        target = source.with_name("_fused.so")
+        try:
+            _compile(source, target)
+        except (OSError, subprocess.CalledProcessError) as error:
+            said = getattr(error, "stderr", None) or str(error)
+            self.app.display_warning(f"whycluster goes without its compiled loops, and is slower: {said}")
+            target.unlink(missing_ok=True)  # of an earlier build
+            return
+        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        build_data.update(pure_python=False, tag=f"py3-none-{platform}")
+
+
+def _compile(source: Path, target: Path) -> None:
+    """A whole library or none: several installations may be made of one folder at a time."""
+    compiler = shlex.split(os.environ.get("CC") or "cc")
+    with tempfile.TemporaryDirectory(dir=source.parent, prefix=".build-") as folder:
+        made = Path(folder, target.name)
+        command = [*compiler, *_FLAGS, str(source), "-o", str(made)]
+        subprocess.run(command, check=True, capture_output=True, text=True)
+        os.replace(made, target)
