@@ -14,6 +14,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 import whycluster as wc
 from tests.reference import neon
 from tests.reference.shapley import shapley
+from tests.test_fused import limited
 
 Array = NDArray[Any]
 
@@ -28,6 +29,12 @@ DATA = {
 
 def relative_error(found: Array, expected: Array) -> float:
     return float(np.abs(found - expected).max() / np.abs(expected).max())
+
+
+@pytest.fixture(params=["NumPy", "256", "512"], autouse=True)
+def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All figures hold with compiled loops and without."""
+    limited(monkeypatch, request.param)
 
 
 @pytest.fixture(params=DATA, scope="module")
@@ -53,12 +60,14 @@ def test_float32_is_the_reference(clustering: tuple[Array, Any]) -> None:
     assert relative_error(exp.relevance, expected) <= 1e-4
 
 
+@pytest.mark.parametrize("rule", ["min-take-most", "joint"])
 @pytest.mark.parametrize("d", [16, 17])
-def test_float32_is_float64_rounded_wherever_a_block_begins(d: int) -> None:
+def test_float32_is_float64_rounded_wherever_a_block_begins(d: int, rule: str) -> None:
     """With an odd number of features, h is kept in float32 rows that begin between two numbers of it."""
     rng = np.random.default_rng(0)
     X, centroids = rng.normal(size=(40_001, d)).astype(np.float32), rng.normal(size=(8, d))
-    exp, exact = wc.explain(centroids, X), wc.explain(centroids, X.astype(np.float64))
+    exp = wc.explain(centroids, X, rule=rule)
+    exact = wc.explain(centroids, X.astype(np.float64), rule=rule)
     assert exp.beta == exact.beta
     np.testing.assert_array_equal(exp.evidence, exact.evidence.astype(np.float32))
     np.testing.assert_allclose(exp.relevance, exact.relevance, rtol=1e-7, atol=1e-12)

@@ -82,6 +82,11 @@ class Fused:
         pairs = padded[:, :n_clusters].reshape(2, n_clusters, twos, 2)
         self._both = np.ascontiguousarray(pairs.transpose(2, 1, 0, 3)).reshape(twos, n_clusters, 4)
 
+    @classmethod
+    def of(cls, slopes: Floats, squares: Floats, bias: Floats) -> Fused | None:
+        """None where there are no compiled loops, or nothing that competes."""
+        return None if library() is None or len(bias) < 2 else cls(slopes, squares, bias)
+
     def run(
         self,
         x: Floats,

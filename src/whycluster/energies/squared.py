@@ -10,7 +10,7 @@ from whycluster.arrays import Codes, Floats
 from whycluster.energies.additive import AdditiveEnergy
 from whycluster.energies.energy import carve
 from whycluster.errors import InvalidInputError
-from whycluster.fused import Fused, library
+from whycluster.fused import Fused
 
 # Up to this ratio of the largest squared centroid to the least squared distance of two, expanding the
 # square keeps ten digits of every difference.
@@ -137,9 +137,7 @@ class SquaredEnergy(AdditiveEnergy):
     def fused(self) -> Fused | None:
         """The same in compiled loops, if squares are expanded."""
         as_here = type(self) is SquaredEnergy  # a class made of this one may mean something else
-        if not (as_here and self._expanded and self.n_clusters > 1 and library() is not None):
-            return None
-        return Fused(self.slopes, self._squares, self._bias)
+        return Fused.of(self.slopes, self._squares, self._bias) if as_here and self._expanded else None
 
     @cached_property
     def _both(self) -> Floats:

@@ -1,0 +1,210 @@
+"""The compiled loops say what NumPy says, whatever the sizes, the order in memory and the processor."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import whycluster as wc
+from tests.properties.strategies import Problem, problems, rough_problems
+from whycluster import fused
+from whycluster.energies import SquaredEnergy
+from whycluster.fused import Fused
+
+ROOT = Path(__file__).parent.parent
+LOADED = fused.library()
+
+Array = NDArray[Any]
+
+
+def limited(monkeypatch: pytest.MonkeyPatch, loops: str) -> None:
+    """Go by these loops: those of so many bits, or none."""
+    bits = 0 if loops == "NumPy" else int(loops)
+    if bits:
+        assert LOADED is not None
+        if bits > LOADED[1]:
+            pytest.skip(f"this processor has no registers of {bits} bits")
+    found = None if LOADED is None or not bits else (LOADED[0], bits)
+    monkeypatch.setattr(fused, "library", lambda: found)
+
+
+def explain(problem: Problem, loops: str, **options: Any) -> wc.Explanation:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        limited(monkeypatch, loops)
+        return wc.explain(problem.centroids, problem.X, **options)
+
+
+def test_they_are_there_where_they_can_be() -> None:
+    """Without this test, a build that fails would only be slow."""
+    if platform.machine() != "x86_64" or "avx2" not in Path("/proc/cpuinfo").read_text():
+        pytest.skip("the loops are written for x86-64 with AVX2")
+    assert LOADED is not None
+    assert LOADED[1] == (512 if "avx512vl" in Path("/proc/cpuinfo").read_text() else 256)
+    assert isinstance(wc.neuralize([[0.0], [1.0]]).energy.fused, Fused)
+
+
+@pytest.mark.parametrize("bits", ["256", "512"])
+@given(problem=problems(max_clusters=9, max_features=11))
+def test_exact_ties_go_to_the_first(problem: Problem, bits: str) -> None:
+    exp, expected = explain(problem, bits), explain(problem, "NumPy")
+    assert exp.cluster.tolist() == expected.cluster.tolist()
+    assert exp.competitor.tolist() == expected.competitor.tolist()
+    assert exp.evidence.tolist() == expected.evidence.tolist()  # of eighths: nothing is rounded
+    assert exp.relevance == pytest.approx(expected.relevance, rel=1e-9, abs=1e-12 * problem.scale)
+
+
+@pytest.mark.parametrize("bits", ["256", "512"])
+@given(problem=rough_problems(), beta=st.floats(-3, 3), single=st.booleans())
+def test_all_else_is_rounding(problem: Problem, bits: str, beta: float, single: bool) -> None:
+    problem = Problem(problem.X.astype(np.float32 if single else np.float64), problem.centroids)
+    beta = 10.0**beta / problem.scale * len(problem.centroids)
+    exp, expected = explain(problem, bits, beta=beta), explain(problem, "NumPy", beta=beta)
+    assert exp.relevance.dtype == expected.relevance.dtype == problem.X.dtype
+    assert exp.cluster.tolist() == expected.cluster.tolist()
+    close = 1e-6 if single else 1e-9
+    size = float(np.abs(expected.relevance).max())
+    assert exp.evidence == pytest.approx(expected.evidence, rel=close, abs=1e-12 * problem.scale)
+    assert exp.relevance == pytest.approx(expected.relevance, rel=close, abs=close * size)
+
+
+def laid_out(X: Array, how: str) -> Array:
+    """The same numbers, otherwise in memory."""
+    wide = np.zeros((2 * len(X), 3 * X.shape[1]), X.dtype)
+    room = np.zeros(X.nbytes + 1, np.uint8)
+    layouts: dict[str, Callable[[], Array]] = {
+        "rows": lambda: np.ascontiguousarray(X),
+        "columns": lambda: np.asfortranarray(X),
+        "every other": lambda: wide[1::2, ::3],
+        "backwards": lambda: wide[: len(X), : X.shape[1]][::-1, ::-1],
+        "part of rows": lambda: wide[: len(X), 1 : X.shape[1] + 1],
+        "between numbers": lambda: room[1:].view(X.dtype).reshape(X.shape),
+        "packed": lambda: np.zeros(X.shape, [("x", X.dtype), ("y", "i2")])["x"],
+    }
+    found = layouts[how]()
+    found[...] = X
+    return found
+
+
+@pytest.mark.parametrize("bits", ["256", "512"])
+@pytest.mark.parametrize("n_rows", [1, 7, 31, 32, 33, 100])
+@pytest.mark.parametrize(
+    "how", ["rows", "columns", "every other", "backwards", "part of rows", "between numbers", "packed"]
+)
+def test_rows_may_lie_in_any_order(monkeypatch: pytest.MonkeyPatch, how: str, n_rows: int, bits: str) -> None:
+    """Into all orders, too, and with nothing written beside them."""
+    limited(monkeypatch, bits)
+    rng = np.random.default_rng(n_rows)
+    for d, n_clusters in [(1, 2), (2, 3), (5, 4), (8, 5), (13, 9), (16, 8)]:
+        centroids, X = rng.normal(size=(n_clusters, d)), rng.normal(size=(n_rows, d))
+        energy = SquaredEnergy(centroids)
+        assert energy.fused is not None
+        expected = explain(Problem(X, centroids), "NumPy", beta=0.7)
+        for dtype in (np.float64, np.float32):
+            for order in ("C", "F"):
+                around = np.full((n_rows + 2, d + 2), 7.0, dtype, order=order)
+                standing = np.full((3, n_rows + 2), -1)
+                evidence = np.full(n_rows + 2, -1.0)
+                inner, out = slice(1, -1), around[1:-1, 1:-1]
+                codes = standing[0, inner], standing[1, inner]
+                assert energy.fused.run(laid_out(X, how), *codes, evidence[inner], 0.7, out)
+                assert codes[0].tolist() == expected._cluster.tolist()
+                assert codes[1].tolist() == expected._competitor.tolist()
+                assert evidence[inner] == pytest.approx(expected.evidence)
+                assert out == pytest.approx(expected.relevance, rel=1e-6, abs=1e-6)
+                around[1:-1, 1:-1] = 7.0
+                assert (around == 7.0).all()
+                assert (standing[:2, [0, -1]] == -1).all()
+                assert (evidence[[0, -1]] == -1.0).all()
+
+
+@pytest.mark.parametrize("flaw", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("row", [0, 31, 32, 69])
+def test_what_is_not_finite_is_found_wherever_it_stands(row: int, flaw: float) -> None:
+    X = np.random.default_rng(0).normal(size=(70, 5))
+    X[row, 3] = flaw
+    with pytest.raises(wc.InvalidInputError, match=f"row {row}, feature 'x3'"):
+        wc.explain(X[40:44], X)
+
+
+@pytest.mark.parametrize("beta", [0.0, 1e-300, 1e300, np.finfo(np.float64).max])
+def test_however_stiff_or_soft(beta: float) -> None:
+    rng = np.random.default_rng(0)
+    problem = Problem(rng.normal(size=(40, 3)), rng.normal(size=(6, 3)))
+    if beta == 0.0:
+        with pytest.raises(wc.InvalidInputError, match="beta"):
+            explain(problem, "256", beta=beta)
+        return
+    exp, expected = explain(problem, "256", beta=beta), explain(problem, "NumPy", beta=beta)
+    assert exp.relevance == pytest.approx(expected.relevance, rel=1e-12)
+
+
+def test_clusters_without_weight_are_left_out_and_that_is_not_seen() -> None:
+    """Of 300 clusters, most are so far from each row that their weight is less than 1e-30."""
+    rng = np.random.default_rng(0)
+    centroids = rng.normal(size=(300, 4)) * 30
+    problem = Problem(centroids[rng.integers(300, size=500)] + rng.normal(size=(500, 4)), centroids)
+    exp, expected = explain(problem, "256"), explain(problem, "NumPy")
+    assert exp.relevance == pytest.approx(expected.relevance, rel=1e-9, abs=1e-9)
+    assert np.abs(exp.residual).max() <= 1e-12 * exp.evidence.max()
+
+
+def test_pipelines_that_scale_go_by_them(wine: Array) -> None:
+    raw = 100.0 + wine * np.arange(1.0, 14.0)
+    model = make_pipeline(StandardScaler(), KMeans(4, n_init=2, random_state=0)).fit(raw)
+    assert wc.neuralize(model).energy.fused is not None
+    exp = wc.explain(model, raw)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        limited(monkeypatch, "NumPy")
+        assert exp.relevance == pytest.approx(wc.explain(model, raw).relevance)
+
+
+def test_a_class_of_ones_own_does_not_go_by_them() -> None:
+    class Other(SquaredEnergy):
+        pass
+
+    assert Other(np.eye(3)).fused is None
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a wheel is built of, so that nothing is built beside the tests."""
+    folder = tmp_path_factory.mktemp("source")
+    for name in ("pyproject.toml", "README.md", "LICENSE", "hatch_build.py"):
+        shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "_fused.so"))
+    return folder
+
+
+@pytest.mark.parametrize("compiler", ["cc", "false", "there-is-none"])
+def test_a_wheel_is_built_with_any_compiler_and_with_none(
+    source: Path, tmp_path: Path, compiler: str
+) -> None:
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path)]
+    env = {**os.environ, "CC": compiler}
+    subprocess.run([*command, str(source)], env=env, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as file:
+        names = set(file.namelist())
+    compiled = "whycluster/_fused.so" in names
+    assert compiled == (compiler == "cc" and platform.machine() == "x86_64")
+    assert wheel.name.endswith("py3-none-any.whl") != compiled
+    assert "whycluster/fused.py" in names
+    assert "whycluster/report/page.html.j2" in names
+    assert not any(name.endswith((".c", ".h")) for name in names)
+    assert not list((source / "src" / "whycluster").glob(".build-*"))
