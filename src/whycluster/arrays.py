@@ -12,6 +12,7 @@ Codes: TypeAlias = NDArray[np.intp]
 """Clusters as 0..K-1, in the order of their energies."""
 
 _AT_A_TIME = 4096  # rows
+_FEW = 4  # one of so many columns
 
 
 def evenly(n: int, most: int) -> Codes:
@@ -21,7 +22,30 @@ def evenly(n: int, most: int) -> Codes:
 
 def strongest(values: NDArray[Any], n: int) -> Codes:
     """Columns of the n values of largest size in each row, in descending order, the first on a tie."""
-    return np.argsort(-np.abs(values), axis=1, kind="stable")[:, :n]
+    size = -np.abs(values)
+    few = n * _FEW <= size.shape[1] and len(size) > 1
+    if not few or np.isnan(size.sum()):
+        return np.asarray(np.argsort(size, axis=1, kind="stable")[:, :n])
+    size, rows = turned(size).T, np.arange(len(size))
+    columns: Codes = np.empty((n, len(size)), np.intp).T
+    for rank in range(n):  # one after the other: for few of many, in a third of the time
+        columns[:, rank], _ = least(size)
+        size[rows, columns[:, rank]] = np.inf
+    return columns
+
+
+def least(values: NDArray[Any]) -> tuple[Codes, NDArray[Any]]:
+    """Column of the least value of each row, the first on a tie, and that value; none of them may be NaN."""
+    if values.flags.c_contiguous:
+        column = np.asarray(values.argmin(axis=1))
+        return column, values[np.arange(len(values)), column]
+    # Column by column, NumPy's argmin would copy and then call a loop per row. Find the least value
+    # instead, number the columns from the end, and take the highest number where it is attained.
+    n_columns = values.shape[1]
+    found = values.min(axis=1)
+    number = np.arange(n_columns, 0, -1, dtype=np.min_scalar_type(n_columns))
+    attained: Codes = ((values == found[:, None]) * number).max(axis=1).astype(np.intp)
+    return np.subtract(n_columns, attained), found
 
 
 def is_real(value: Any) -> bool:

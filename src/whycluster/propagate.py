@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.arrays import Codes, Floats
+from whycluster.arrays import Codes, Floats, least
 from whycluster.tree import Tree
 
 # The evidence against a cluster that does not compete; unlike infinity, times 0 it is 0.
@@ -49,13 +49,13 @@ def compete(
         cluster = _go_down(energies, tree, cluster, competitor)
     rows = np.arange(len(energies))
     if cluster is None:
-        cluster, own = _least(energies)
+        cluster, own = least(energies)
     else:
         own = np.zeros(len(rows)) if tree is not None else energies[rows, cluster]
     energies[rows, cluster] = np.inf
     if competitor is None:
-        strongest, least = _least(energies)
-        evidence = least - own
+        strongest, next_best = least(energies)
+        evidence = next_best - own
     else:
         strongest, evidence = competitor, energies[rows, competitor] - own
         evidence[competitor == cluster] = 0.0
@@ -203,20 +203,6 @@ def _ratio(numerator: Floats, denominator: Floats) -> Floats:
 def _row_sums(values: Floats) -> Floats:
     """Sums over the last axis, as a product with ones: much faster than sum() for few columns."""
     return values @ np.ones(values.shape[1])
-
-
-def _least(values: Floats) -> tuple[Codes, Floats]:
-    """Column of the least value of each row, the first on a tie, and that value."""
-    if values.flags.c_contiguous:
-        column = np.asarray(values.argmin(axis=1))
-        return column, values[np.arange(len(values)), column]
-    # Column by column, NumPy's argmin would copy and then call a loop per row. Find the least value
-    # instead, number the columns from the end, and take the highest number where it is attained.
-    n_columns = values.shape[1]
-    least = values.min(axis=1)
-    number = np.arange(n_columns, 0, -1, dtype=np.uint8)
-    attained: Codes = ((values == least[:, None]) * number).max(axis=1).astype(np.intp)
-    return np.subtract(n_columns, attained), least
 
 
 DEFAULT_RULE = "min-take-most"

@@ -378,7 +378,7 @@ def _strongest(
     import pyarrow as pa
 
     off = None if answer.valid is None else ~answer.valid
-    order = strongest(np.nan_to_num(answer.relevance), top)
+    order = strongest(answer.relevance if off is None else np.nan_to_num(answer.relevance), top)
     relevance = np.take_along_axis(answer.relevance, order, axis=1).astype(dtype, copy=False)
     value, called = _values(answer, order, dtype, as_text), pa.array(names)
     columns: list[tuple[str, Any]] = []
