@@ -1,24 +1,21 @@
 """Whether a compiled kernel is worth its weight: ``python -m benchmarks.compiled``.
 
-The way of `explain` for k-means on float64 data is written a second time, with little but loops: in C
-(`compiled.c`, built by gcc) and for numba (`compiled_numba.py`, ``pip install numba``). Threads, blocks and
-what is measured for beta are those of whycluster.
+`explain` of k-means with the loops of ``whycluster/fused.c``, for the registers of AVX-512 and of AVX2;
+without them, in blocks of NumPy; and once more for numba (`compiled_numba.py`, ``pip install numba``), where
+threads, blocks and what is measured for beta are those of whycluster.
 """
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import math
-import shutil
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,42 +23,18 @@ from numpy.typing import NDArray
 import whycluster as wc
 from benchmarks.measure import geometric_mean, side_by_side, write
 from benchmarks.speed import GRID, clustered
-from whycluster import blocks
+from whycluster import blocks, fused
 from whycluster.arrays import Floats
 from whycluster.energies import SquaredEnergy
 
 CELLS = [*GRID, (200_000, 50, 200)]
 REPEATS = 7
-SOURCE = Path(__file__).with_suffix(".c")
 PREDICT = "predict"
-NUMPY, NUMBA, NATIVE, PORTABLE = "NumPy", "numba", "C, this processor", "C, any x86-64"
+NUMPY, NUMBA, C512, C256 = "NumPy", "numba", "C, AVX-512", "C, AVX2"
 MOST_FUSED = 1 << 13  # values of all centroids: beyond, products of our own take several times those of BLAS
+WAYS = {NUMPY: 0, C256: 256, C512: 512}
+NAMES = (NUMPY, NUMBA, C256, C512)
 TOLERANCE = 1e-10
-
-
-class InC:
-    """The functions of `compiled.c`, built for a kind of processor."""
-
-    def __init__(self, processor: str) -> None:
-        target = Path(tempfile.mkdtemp()) / "kernel.so"
-        flags = ["-O3", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math", f"-march={processor}"]
-        if processor == "native":
-            flags.append("-mprefer-vector-width=512")
-        subprocess.run(["gcc", *flags, "-shared", "-fPIC", str(SOURCE), "-o", str(target)], check=True)
-        self._library = ctypes.CDLL(str(target))
-        for name in ("settle", "forward"):
-            getattr(self._library, name).restype = ctypes.c_double
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        """A function, to be called with arrays and numbers."""
-        function = getattr(self._library, name)
-        return lambda *given: function(*map(_to_c, given))
-
-
-def _to_c(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return ctypes.c_void_p(value.ctypes.data)
-    return ctypes.c_double(value) if isinstance(value, float) else ctypes.c_int64(value)
 
 
 class Answer:
@@ -74,12 +47,12 @@ class Answer:
         self.beta = math.nan
 
 
-def explain(kernel: Any, fused: bool, model: Any, X: Floats) -> Answer:
+def explain(kernel: Any, whole: bool, model: Any, X: Floats) -> Answer:
     """Rule min-take-most with beta measured, by a kernel: as a whole, or around the products of BLAS."""
     energy = SquaredEnergy(model.cluster_centers_)
     assert energy.offset is None
     answer = Answer(*X.shape)
-    steps = (_Fused if fused else _Around)(kernel, energy, X, answer)
+    steps = (_Fused if whole else _Around)(kernel, energy, X, answer)
     means: dict[int, float] = {}
 
     def first(space: blocks.Workspace, start: int, stop: int) -> None:
@@ -179,32 +152,42 @@ def _by_rows(room: Floats, n_rows: int, width: int | None = None) -> Floats:
     return flat[: n_rows * width].reshape(n_rows, width)
 
 
-def check(answer: Answer, exp: wc.Explanation) -> None:
-    """Stop if a kernel says something else than `explain`."""
-    assert (answer.cluster == exp._cluster).all()
-    assert (answer.competitor == exp._competitor).all()
+def check(answer: Any, exp: wc.Explanation) -> None:
+    """Stop if one of them says something else than NumPy."""
+    named = isinstance(answer, wc.Explanation)
+    assert ((answer._cluster if named else answer.cluster) == exp._cluster).all()
+    assert ((answer._competitor if named else answer.competitor) == exp._competitor).all()
     assert abs(answer.beta * exp.evidence.mean() - 1.0) < TOLERANCE
     np.testing.assert_allclose(answer.relevance, exp.relevance, rtol=TOLERANCE, atol=TOLERANCE)
 
 
-def measure(kernels: dict[str, Any], n_rows: int, d: int, n_clusters: int) -> tuple[float, dict[str, float]]:
-    """Seconds of `predict`, and how many times as long all others take; of each kernel the better way.
+def with_loops(bits: int, model: Any, X: Floats) -> wc.Explanation:
+    """`explain` with compiled loops for registers of so many bits, or with none."""
+    loaded = fused.library()
+    found = None if loaded is None or not bits else (loaded[0], bits)
+    with patch.object(fused, "library", lambda: found):
+        return wc.explain(model, X)
+
+
+def measure(numba: Any, n_rows: int, d: int, n_clusters: int) -> tuple[float, dict[str, float]]:
+    """Seconds of `predict`, and how many times as long all others take; of numba the better way.
 
     Times are divided by that of `predict` in the same round, since the load changes from round to round.
     """
     X, model = clustered(n_rows, d, n_clusters)
-    exp = wc.explain(model, X)
     calls: dict[str, Callable[[], Any]] = {PREDICT: partial(model.predict, X)}
-    calls[NUMPY] = partial(wc.explain, model, X)
-    for name, kernel in kernels.items():
-        for fused in (True, False) if d * n_clusters <= MOST_FUSED else (False,):
-            way = f"{name}, fused" if fused else name
-            calls[way] = partial(explain, kernel, fused, model, X)
-            check(calls[way](), exp)
+    for name, bits in WAYS.items():
+        calls[name] = partial(with_loops, bits, model, X)
+    for whole in (True, False) if d * n_clusters <= MOST_FUSED else (False,):
+        calls[f"{NUMBA}, fused" if whole else NUMBA] = partial(explain, numba, whole, model, X)
+    exp = calls[NUMPY]()
+    for name, call in calls.items():
+        if name != PREDICT:
+            check(call(), exp)
     rounds = [side_by_side(calls, 1) for _ in range(REPEATS)]
     ratios = {way: float(np.median([times[way] / times[PREDICT] for times in rounds])) for way in calls}
     print(n_rows, d, n_clusters, {way: round(ratio, 2) for way, ratio in ratios.items()}, flush=True)
-    best = {name: min(ratios[name], ratios.get(f"{name}, fused", math.inf)) for name in (NUMPY, *kernels)}
+    best = {name: min(ratios[name], ratios.get(f"{name}, fused", math.inf)) for name in NAMES}
     return float(np.median([times[PREDICT] for times in rounds])), best
 
 
@@ -218,8 +201,8 @@ def weight_of_numba() -> tuple[Any, str]:
     loaded = time.perf_counter()
     X = np.random.default_rng(0).normal(size=(100, 3))
     model = type("Model", (), {"cluster_centers_": X[:2]})
-    for fused in (True, False):
-        explain(kernel, fused, model, X)
+    for whole in (True, False):
+        explain(kernel, whole, model, X)
     ready = time.perf_counter()
     files = [file for name in ("numba", "llvmlite") for file in distribution(name).files or []]
     size = sum(Path(file.locate()).stat().st_size for file in files if Path(file.locate()).exists())
@@ -231,34 +214,35 @@ def weight_of_numba() -> tuple[Any, str]:
 
 def main() -> None:
     """All cells, into results/compiled.md."""
-    if shutil.which("gcc") is None:
-        raise SystemExit("benchmarks.compiled: gcc must be installed.")
+    loaded = fused.library()
+    if loaded is None or loaded[1] < max(WAYS.values()):
+        raise SystemExit("benchmarks.compiled: the loops must be compiled, and the processor have AVX-512.")
     numba, weight = weight_of_numba()
-    kernels = {NUMBA: numba, NATIVE: InC("native"), PORTABLE: InC("x86-64")}
-    names = [NUMPY, *kernels]
     lines = [
-        "# A compiled kernel in place of blocked NumPy",
+        "# Compiled loops in place of blocked NumPy",
         "",
         f"Times as a multiple of `KMeans.predict` on the same float64 data: medians of {REPEATS} rounds in",
         "which all take turns. All give the same relevance to ten digits, with the same blocks and threads.",
-        "Of each kernel the better of two ways counts: all in one call for each block and pass (up to",
-        f"{MOST_FUSED:,} values of centroids), or BLAS for the matrix products and the kernel for what lies",
+        "Of numba the better of two ways counts: all in one call for each block and pass (up to",
+        f"{MOST_FUSED:,} values of centroids), or BLAS for the matrix products and loops for what lies",
         "between them.",
         "",
-        f"| rows | d | K | predict, ms | {' | '.join(names)} |",
-        "|---:|---:|---:|---:|" + "---:|" * len(names),
+        f"| rows | d | K | predict, ms | {' | '.join(NAMES)} |",
+        "|---:|---:|---:|---:|" + "---:|" * len(NAMES),
     ]
-    ratios: dict[str, list[float]] = {name: [] for name in names}
+    ratios: dict[str, list[float]] = {name: [] for name in NAMES}
     for cell in CELLS:
-        predict, best = measure(kernels, *cell)
-        for name in names:
+        predict, best = measure(numba, *cell)
+        for name in NAMES:
             ratios[name].append(best[name])
-        shown = " | ".join(f"{best[name]:.1f}x" for name in names)
+        shown = " | ".join(f"{best[name]:.1f}x" for name in NAMES)
         lines.append(f"| {cell[0]:,} | {cell[1]} | {cell[2]} | {predict * 1e3:.0f} | {shown} |")
-    means = {name: geometric_mean(ratios[name]) for name in names}
+    means = {name: geometric_mean(ratios[name]) for name in NAMES}
     lines.append(f"| geometric mean | | | | {' | '.join(f'{mean:.2f}x' for mean in means.values())} |")
-    gains = ", ".join(f"{name} {means[NUMPY] / means[name]:.2f}x" for name in kernels)
+    gains = ", ".join(f"{name} {means[NUMPY] / means[name]:.2f}x" for name in NAMES[1:])
+    size = fused.LIBRARY.stat().st_size / 1024
     lines += ["", f"As fast as NumPy, in the geometric mean: {gains}.", "", weight]
+    lines.append(f"The library that is compiled from C takes {size:.0f} kB.")
     write("compiled", "python -m benchmarks.compiled", lines)
 
 

@@ -1,4 +1,4 @@
-"""The functions of `compiled.c` for numba, loop by loop: see `compiled.py`. They take the same arguments."""
+"""k-means from rows to relevance for numba, loop by loop: see `compiled.py`."""
 
 from __future__ import annotations
 
