@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import sys
 import sysconfig
 import tempfile
 from pathlib import Path
@@ -20,7 +21,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
         """Compile, and say which machines the wheel is for."""
-        if self.target_name != "wheel":
+        if self.target_name != "wheel" or sys.platform != "linux":  # elsewhere it has never been tried
             return
         source = Path(self.root, "src", "whycluster", "fused.c")
         target = source.with_name("_fused.so")

@@ -1,7 +1,8 @@
 """`explain_dataset` beside a loop that only reads and writes: ``python -m benchmarks.files``.
 
-Both run in processes of their own, in turn, and tell their seconds without the start of Python. The loop
-reads batches of as many rows and writes them as they are, float columns without dictionaries, as ours does.
+Both run in processes of their own, in turn, and tell their seconds without loading Python and its libraries.
+The loop reads batches of as many rows and writes them as they are, float columns without dictionaries, as ours
+does.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ wc.explain_dataset(np.load("centres.npy"), "in", "out"{options})
 AROUND = """
 import json, pathlib, shutil, time
 import numpy, pyarrow.parquet, whycluster, whycluster.engines.dataset
+pyarrow.array(numpy.zeros(1))  # loads pandas, where it is installed
 shutil.rmtree("out", ignore_errors=True)
 {prepare}
 begun = time.perf_counter()

@@ -1,8 +1,8 @@
 """k-means in compiled loops: one call takes a block of rows to how they stand, and to their relevance.
 
 The loops are those of ``fused.c``, which is compiled when the package is installed, where that can be done:
-on x86-64, with a C compiler. Everywhere else, and for all other models and questions, NumPy does the work, in
-more steps. ``benchmarks/results/compiled.md`` says what that costs.
+on Linux on x86-64, with a C compiler. Everywhere else, and for all other models and questions, NumPy does the
+work, in more steps. ``benchmarks/results/compiled.md`` says what that costs.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ def _batches(parts: list[Part], failed: list[str]) -> Iterator[pl.DataFrame]:
     for part in parts:
         try:
             with reading():
-                schema = part.schema()
+                schema, _ = part.look()
                 found = {entry.name: is_number(entry.type) for entry in schema}
                 odd = [name for name in found if found[name] != kinds.setdefault(name, found[name])]
                 if odd:

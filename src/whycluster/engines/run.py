@@ -121,7 +121,7 @@ class Run:
             with self._excusing(part):
                 with reading():
                     self._identities[part.name] = part.identity
-                    schema, self._counts[part.name] = part.schema(), part.n_rows()
+                    schema, self._counts[part.name] = part.look()
                 self.columns = self.columns or self._choose(columns, schema)
                 self._check_names(schema)
                 self._schemas[part.name] = schema

@@ -43,12 +43,8 @@ class Part:
             return []
         return [str(self.path), facts.st_size, facts.st_mtime_ns]
 
-    def schema(self) -> Any:
-        """The pyarrow schema of its columns."""
-        raise NotImplementedError
-
-    def n_rows(self) -> int | None:
-        """How many rows it has, if that can be told without reading them."""
+    def look(self) -> tuple[Any, int | None]:
+        """The pyarrow schema of its columns; how many rows it has, if that is told without reading them."""
         raise NotImplementedError
 
     def batches(self, columns: Sequence[str], n_rows: int, numbers: Sequence[str] = ()) -> Iterator[Any]:
@@ -62,13 +58,10 @@ class Part:
 class ParquetPart(Part):
     """A Parquet file. It is read row group by row group, of which only a batch is decoded at a time."""
 
-    def schema(self) -> Any:
+    def look(self) -> tuple[Any, int]:
         """As its footer says."""
-        return _pyarrow().parquet.read_schema(self.path)
-
-    def n_rows(self) -> int:
-        """As its footer says."""
-        return int(_pyarrow().parquet.read_metadata(self.path).num_rows)
+        footer = _pyarrow().parquet.read_metadata(self.path)
+        return footer.schema.to_arrow_schema(), int(footer.num_rows)
 
     def batches(self, columns: Sequence[str], n_rows: int, numbers: Sequence[str] = ()) -> Iterator[Any]:  # noqa: ARG002
         """Only the columns that are asked for are read."""
@@ -81,14 +74,10 @@ class ParquetPart(Part):
 class TextPart(Part):
     """A CSV file; columns that need not hold numbers are of the types that its first megabyte shows."""
 
-    def schema(self) -> Any:
-        """Of the first block."""
+    def look(self) -> tuple[Any, None]:
+        """By the first block; to know how many rows there are, all would have to be read."""
         with self._open() as reader:
-            return reader.schema
-
-    def n_rows(self) -> None:
-        """To know it, all would have to be read."""
-        return
+            return reader.schema, None
 
     def batches(self, columns: Sequence[str], n_rows: int, numbers: Sequence[str] = ()) -> Iterator[Any]:
         """Blocks of text are gathered to batches."""
@@ -131,25 +120,24 @@ class Fragment(Part):
         groups = [str(group.id) for group in getattr(self.fragment, "row_groups", None) or []]
         return [path, facts.size, facts.mtime_ns, *groups]
 
-    def schema(self) -> Any:
+    def look(self) -> tuple[Any, int | None]:
+        """For Parquet, as the footer says; the rows of others would have to be read."""
+        n_rows = int(self.fragment.count_rows()) if hasattr(self.fragment, "row_groups") else None
+        return self._schema(), n_rows
+
+    def _schema(self) -> Any:
         """That of the dataset, with the columns as this fragment has them."""
-        own = self.fragment.physical_schema
-        pa = _pyarrow()
+        import pyarrow as pa
+        from pyarrow.dataset import get_partition_keys
+
+        own, keys = self.fragment.physical_schema, get_partition_keys(self.fragment.partition_expression)
         placed = [field for field in self.whole if own.get_field_index(field.name) < 0]
-        return pa.schema([*own, *(f for f in placed if f.name in self._keys())])
-
-    def _keys(self) -> dict[str, Any]:
-        found: dict[str, Any] = _pyarrow().dataset.get_partition_keys(self.fragment.partition_expression)
-        return found
-
-    def n_rows(self) -> int | None:
-        """For Parquet, as the footer says; others would have to be read."""
-        return int(self.fragment.count_rows()) if hasattr(self.fragment, "row_groups") else None
+        return pa.schema([*own, *(f for f in placed if f.name in keys)])
 
     def batches(self, columns: Sequence[str], n_rows: int, numbers: Sequence[str] = ()) -> Iterator[Any]:  # noqa: ARG002
         """By a scanner that reads one batch ahead."""
         yield from self.fragment.to_batches(
-            schema=self.schema(),
+            schema=self._schema(),
             columns=list(columns),
             batch_size=n_rows,
             batch_readahead=1,
@@ -284,7 +272,6 @@ def _pyarrow() -> Any:
     try:
         import pyarrow as pa
         import pyarrow.csv
-        import pyarrow.dataset
         import pyarrow.parquet
     except ImportError as error:
         raise MissingDependencyError(
