@@ -1,7 +1,7 @@
 """`explain_dataset` beside a loop that only reads and writes: ``python -m benchmarks.files``.
 
 Both run in processes of their own, in turn, and tell their seconds without loading Python and its libraries.
-The loop reads batches of as many rows and writes them as they are, float columns without dictionaries, as ours
+The loop reads batches of as many rows and writes them as they are, floats without dictionaries, as ours
 does.
 """
 

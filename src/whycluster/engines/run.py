@@ -360,13 +360,14 @@ class Run:
         )
 
     def _schema(self, part: Part) -> Any:
-        """That of the results of a part."""
+        """That of the results of a part; without nulls, if none may be, they are written in half the time."""
         import pyarrow as pa
 
         source = self._schemas[part.name]
         empty = pa.Table.from_batches([], schema=pa.schema([source.field(name) for name in self.columns]))
         none = self.asked.explain(empty)
-        results = self._results_of(none).schema
+        nulls = self.asked.invalid != "error"
+        results = [entry.with_nullable(nulls) for entry in self._results_of(none).schema]
         return pa.schema([*(source.field(name) for name in self.ids), *results])
 
     # How parts are worked on
