@@ -69,7 +69,7 @@ def write(
 
 
 def read(found: DatasetExplanation) -> pa.Table:
-    return pa.concat_tables(pq.read_table(path) for path in found.parts)
+    return pa.concat_tables([pq.read_table(path) for path in found.parts], promote_options="default")
 
 
 def relevance(table: pa.Table) -> np.ndarray[Any, Any]:
@@ -795,6 +795,17 @@ def test_rows_that_are_not_finite_are_an_error_that_names_part_row_and_column(
     whole = wc.explain(MODEL, holed()[NAMES].drop([310, 400]), beta=beta)
     check_whole(table.filter(pa.compute.is_valid(table["cluster"])), whole)
     assert "holds a missing value" in refusal(MODEL, folder, out, beta=beta)  # it is still an error
+
+
+@pytest.mark.parametrize("invalid", ["error", "skip"])
+@pytest.mark.parametrize("top", [None, 2])
+def test_nulls_are_declared_where_there_may_be_some(invalid: str, top: int | None, tmp_path: Path) -> None:
+    folder = write(tmp_path / "in")
+    found = wc.explain_dataset(MODEL, folder, tmp_path / "out", invalid=invalid, top=top, id_columns=["id"])
+    for path in found.parts:
+        assert [entry.nullable for entry in pq.read_schema(path)][1:] == [invalid == "skip"] * (
+            7 if top is None else 9
+        )
 
 
 def test_rows_in_csv_that_are_missing(tmp_path: Path) -> None:

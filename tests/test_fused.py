@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import shutil
@@ -25,7 +26,7 @@ import whycluster as wc
 from tests.properties.strategies import Problem, problems, rough_problems
 from whycluster import fused
 from whycluster.energies import SquaredEnergy
-from whycluster.fused import Fused
+from whycluster.fused import Fused, Lying
 
 ROOT = Path(__file__).parent.parent
 LOADED = fused.library()
@@ -102,36 +103,71 @@ def laid_out(X: Array, how: str) -> Array:
     return found
 
 
+LAYOUTS = ["rows", "columns", "every other", "backwards", "part of rows", "between numbers", "packed"]
+SIZES = [(1, 2), (2, 3), (5, 4), (8, 5), (13, 9), (16, 8)]  # features and clusters
+
+
 @pytest.mark.parametrize("bits", ["256", "512"])
 @pytest.mark.parametrize("n_rows", [1, 7, 31, 32, 33, 100])
-@pytest.mark.parametrize(
-    "how", ["rows", "columns", "every other", "backwards", "part of rows", "between numbers", "packed"]
-)
-def test_rows_may_lie_in_any_order(monkeypatch: pytest.MonkeyPatch, how: str, n_rows: int, bits: str) -> None:
-    """Into all orders, too, and with nothing written beside them."""
+@pytest.mark.parametrize("how", LAYOUTS)
+def test_rows_may_lie_in_any_order(how: str, n_rows: int, bits: str) -> None:
+    rng = np.random.default_rng(n_rows)
+    for d, n_clusters in SIZES:
+        for dtype in (np.float64, np.float32):
+            far = 100.0 * rng.integers(2)  # then the loops have to move the rows
+            centroids = (far + rng.normal(size=(n_clusters, d))).astype(dtype).astype(np.float64)
+            X = (far + rng.normal(size=(n_rows, d))).astype(dtype)
+            problem = Problem(laid_out(X, how), centroids)
+            exp, expected = (
+                explain(problem, bits, beta=0.7),
+                explain(Problem(X, centroids), "NumPy", beta=0.7),
+            )
+            assert (Lying.of(problem.X) is None) == (how in LAYOUTS[5:])
+            assert exp.cluster.tolist() == expected.cluster.tolist()
+            assert exp.competitor.tolist() == expected.competitor.tolist()
+            close = 1e-9 if dtype == np.float64 else 1e-6
+            assert exp.evidence == pytest.approx(expected.evidence, rel=close, abs=close)
+            assert exp.relevance == pytest.approx(expected.relevance, rel=close, abs=close)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("bits", ["256", "512"])
+@pytest.mark.parametrize("n_rows", [1, 31, 32, 33, 100])
+def test_nothing_is_written_beside_the_results(
+    monkeypatch: pytest.MonkeyPatch, n_rows: int, bits: str, apart: bool
+) -> None:
+    """Into all orders, from some row on, of a table and of columns that lie apart."""
     limited(monkeypatch, bits)
     rng = np.random.default_rng(n_rows)
-    for d, n_clusters in [(1, 2), (2, 3), (5, 4), (8, 5), (13, 9), (16, 8)]:
-        centroids, X = rng.normal(size=(n_clusters, d)), rng.normal(size=(n_rows, d))
-        energy = SquaredEnergy(centroids)
+    inner = slice(1, -1)
+    for d, n_clusters in SIZES:
+        energy, X = SquaredEnergy(rng.normal(size=(n_clusters, d))), rng.normal(size=(n_rows + 5, d))
+        rows = Lying.of_columns([column.copy() for column in X.T]) if apart else Lying.of(X)
+        expected = explain(Problem(X[4:-1], energy.prototypes), "NumPy", beta=0.7)
         assert energy.fused is not None
-        expected = explain(Problem(X, centroids), "NumPy", beta=0.7)
-        for dtype in (np.float64, np.float32):
-            for order in ("C", "F"):
-                around = np.full((n_rows + 2, d + 2), 7.0, dtype, order=order)
-                standing = np.full((3, n_rows + 2), -1)
-                evidence = np.full(n_rows + 2, -1.0)
-                inner, out = slice(1, -1), around[1:-1, 1:-1]
-                codes = standing[0, inner], standing[1, inner]
-                assert energy.fused.run(laid_out(X, how), *codes, evidence[inner], 0.7, out)
-                assert codes[0].tolist() == expected._cluster.tolist()
-                assert codes[1].tolist() == expected._competitor.tolist()
-                assert evidence[inner] == pytest.approx(expected.evidence)
-                assert out == pytest.approx(expected.relevance, rel=1e-6, abs=1e-6)
-                around[1:-1, 1:-1] = 7.0
-                assert (around == 7.0).all()
-                assert (standing[:2, [0, -1]] == -1).all()
-                assert (evidence[[0, -1]] == -1.0).all()
+        assert rows is not None
+        for dtype, order in itertools.product((np.float64, np.float32), "CF"):
+            around = np.full((n_rows + 2, d + 2), 7.0, dtype, order=order)  # type: ignore[call-overload]
+            codes, evidence = np.full((2, n_rows + 2), -1), np.full(n_rows + 2, -1.0)
+            cluster, competitor, out = codes[0, inner], codes[1, inner], around[inner, inner]
+            assert energy.fused.run(rows, 4, cluster, competitor, evidence[inner], 0.7, out)
+            assert cluster.tolist() == expected.cluster.tolist()
+            assert competitor.tolist() == expected.competitor.tolist()
+            assert evidence[inner] == pytest.approx(expected.evidence)
+            assert out == pytest.approx(expected.relevance, rel=1e-6, abs=1e-6)
+            out[...] = 7.0
+            assert (around == 7.0).all()
+            assert (codes[:, [0, -1]] == -1).all()
+            assert (evidence[[0, -1]] == -1.0).all()
+
+
+def test_columns_of_several_kinds_are_not_read_as_one() -> None:
+    column = np.arange(6.0)
+    assert Lying.of_columns([column, column.astype(np.float32)]) is None
+    assert Lying.of_columns([column[::2], column[:3]]) is None
+    assert Lying.of_columns([np.arange(3), np.arange(3)]) is None
+    assert Lying.of(column.astype(">f8").reshape(3, 2)) is None
+    assert Lying.of(column.astype(np.float16).reshape(3, 2)) is None
 
 
 @pytest.mark.parametrize("flaw", [np.nan, np.inf, -np.inf])

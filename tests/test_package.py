@@ -26,7 +26,8 @@ SOURCE = ROOT / "src" / "whycluster"
 # From the ground up; a module may import only from layers below its own.
 LAYERS = [
     {"errors", "console", "arrays", "progress", "looks"},
-    {"fused", "table", "tree", "marks", "files", "lines"},
+    {"fused"},
+    {"table", "tree", "marks", "files", "lines"},
     {"frames"},
     {"energies.energy", "fidelity", "columns", "storage"},
     {"energies.additive", "energies.linear", "energies.shuffled"},

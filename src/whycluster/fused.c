@@ -19,22 +19,26 @@ typedef int64_t Size;
 /* Clusters in fours and features in twos, as they are used together; those that fill up the last are zeros. */
 typedef struct {
     Size K, d;
+    const double *offset; /* (d), subtracted from every row */
     const double *bias; /* (K) */
     const double *slopes; /* (K / 4, d, 4) */
     const double *both; /* (d / 2, K, 4): two slopes, two squares */
 } Model;
 
-/* Steps are in numbers, not bytes. Without `out`, rows are only told apart. */
+/* Rows `first` to `first + n` of a table, whose columns begin at these addresses; it is a step of `down` from row to
+   row. Steps are in numbers, not bytes. Without `out`, rows are only told apart. */
 typedef struct {
-    Size n;
-    const double *x;
-    Size x_down, x_across;
+    Size first, n;
+    const void *const *columns;
+    Size down;
+    int side_by_side; /* the numbers of a row are */
+    int from_float;
     Size *cluster, *competitor;
     double *evidence;
     double beta;
     void *out;
     Size out_down, out_across;
-    int of_float;
+    int to_float;
 } Block;
 
 /* How the rows of a tile stand; the numbers of clusters are double, too, so that all lanes are equally wide. */

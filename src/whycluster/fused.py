@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ class _Model(ctypes.Structure):
     _fields_ = (
         ("K", ctypes.c_int64),
         ("d", ctypes.c_int64),
+        ("offset", ctypes.c_void_p),
         ("bias", ctypes.c_void_p),
         ("slopes", ctypes.c_void_p),
         ("both", ctypes.c_void_p),
@@ -36,10 +39,12 @@ class _Block(ctypes.Structure):
     """``Block`` of fused.c."""
 
     _fields_ = (
+        ("first", ctypes.c_int64),
         ("n", ctypes.c_int64),
-        ("x", ctypes.c_void_p),
-        ("x_down", ctypes.c_int64),
-        ("x_across", ctypes.c_int64),
+        ("columns", ctypes.c_void_p),
+        ("down", ctypes.c_int64),
+        ("side_by_side", ctypes.c_int),
+        ("from_float", ctypes.c_int),
         ("cluster", ctypes.c_void_p),
         ("competitor", ctypes.c_void_p),
         ("evidence", ctypes.c_void_p),
@@ -47,7 +52,7 @@ class _Block(ctypes.Structure):
         ("out", ctypes.c_void_p),
         ("out_down", ctypes.c_int64),
         ("out_across", ctypes.c_int64),
-        ("of_float", ctypes.c_int),
+        ("to_float", ctypes.c_int),
     )
 
 
@@ -63,6 +68,50 @@ def library() -> tuple[Any, int] | None:
     return (found, width) if width else None
 
 
+@dataclass(frozen=True)
+class Lying:
+    """Where the numbers of a table lie, all of float32 or of float64.
+
+    Attributes
+    ----------
+    owner : the arrays that they are in, which have to stay as long
+    columns : (d,) the address of the first number of each column
+    down : from row to row, in numbers
+    side_by_side : whether the numbers of a row are
+    dtype : of the numbers
+    """
+
+    owner: Any
+    columns: NDArray[np.uintp]
+    down: int
+    side_by_side: bool
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def of(cls, rows: NDArray[Any]) -> Lying | None:
+        """Of a table (n, d); None if it lies as the loops cannot read it."""
+        if not _is_readable(rows):
+            return None
+        down, across = (step // rows.itemsize for step in rows.strides)
+        columns = rows.ctypes.data + np.arange(rows.shape[1]) * rows.strides[1]
+        return cls(rows, columns.astype(np.uintp), down, across == 1, rows.dtype)
+
+    @classmethod
+    def of_columns(cls, columns: Sequence[NDArray[Any]]) -> Lying | None:
+        """Of columns (n,) that lie apart; None if they are not all of one kind, or not contiguous."""
+        dtypes = {column.dtype for column in columns}
+        if len(dtypes) > 1 or not all(_is_readable(c) and c.strides == (c.itemsize,) for c in columns):
+            return None
+        at = np.array([column.ctypes.data for column in columns], np.uintp)
+        return cls(columns, at, 1, False, dtypes.pop())
+
+
+def _is_readable(values: NDArray[Any]) -> bool:
+    """Whether it is of native float32 or float64, in whole steps."""
+    plain = values.dtype.kind == "f" and values.itemsize in (4, 8) and values.dtype.isnative
+    return plain and values.flags.aligned and all(step % values.itemsize == 0 for step in values.strides)
+
+
 class Fused:
     """Energies s_k = bias_k + slope_k.x, split as square_k + slope_k x up to what all clusters share.
 
@@ -70,11 +119,13 @@ class Fused:
     ----------
     slopes, squares : (K, d)
     bias : (K,)
+    offset : (d,) what is subtracted from every row to make x; nothing by default
     """
 
-    def __init__(self, slopes: Floats, squares: Floats, bias: Floats) -> None:
+    def __init__(self, slopes: Floats, squares: Floats, bias: Floats, offset: Floats | None = None) -> None:
         self.n_clusters, self.n_features = n_clusters, d = slopes.shape
         fours, twos = -(-n_clusters // 4), -(-d // 2)
+        self._offset = np.zeros(d) if offset is None else np.array(offset)
         self._bias, padded = np.zeros(4 * fours), np.zeros((2, 4 * fours, 2 * twos))
         self._bias[:n_clusters] = bias
         padded[:, :n_clusters, :d] = slopes, squares
@@ -83,20 +134,21 @@ class Fused:
         self._both = np.ascontiguousarray(pairs.transpose(2, 1, 0, 3)).reshape(twos, n_clusters, 4)
 
     @classmethod
-    def of(cls, slopes: Floats, squares: Floats, bias: Floats) -> Fused | None:
+    def of(cls, slopes: Floats, squares: Floats, bias: Floats, offset: Floats | None = None) -> Fused | None:
         """None where there are no compiled loops, or nothing that competes."""
-        return None if library() is None or len(bias) < 2 else cls(slopes, squares, bias)
+        return None if library() is None or len(bias) < 2 else cls(slopes, squares, bias, offset)
 
     def run(
         self,
-        x: Floats,
+        rows: Lying,
+        first: int,
         cluster: Codes,
         competitor: Codes,
         evidence: Floats,
         beta: float = 0.0,
         out: NDArray[Any] | None = None,
     ) -> bool:
-        """Write how the rows of ``x``, (b, d), stand, into arrays (b,) that are contiguous.
+        """Write how rows from the first on stand, as many as there is room for: contiguous arrays (b,).
 
         With ``out``, (b, d) of float32 or float64 in any order, their relevance by rule min-take-most goes
         there. Returns whether all energies are finite.
@@ -104,28 +156,19 @@ class Fused:
         loaded = library()
         assert loaded is not None
         run, width = loaded[0].run, loaded[1]
-        x = _in_whole_steps(x)
-        model = _Model(self.n_clusters, self.n_features, *map(_at, (self._bias, self._slopes, self._both)))
-        block = _Block(len(x), _at(x), *_steps(x), *map(_at, (cluster, competitor, evidence)))
+        parameters = (self._offset, self._bias, self._slopes, self._both)
+        model = _Model(self.n_clusters, self.n_features, *map(_at, parameters))
+        block = _Block(first, len(cluster), _at(rows.columns), rows.down, rows.side_by_side)
+        block.from_float = rows.dtype == np.float32
+        block.cluster, block.competitor, block.evidence = map(_at, (cluster, competitor, evidence))
         if out is not None:
-            block.beta = min(beta, np.finfo(np.float64).max)
-            block.out, (block.out_down, block.out_across) = _at(out), _steps(out)
-            block.of_float = out.dtype == np.float32
+            block.beta, block.out = min(beta, np.finfo(np.float64).max), _at(out)
+            block.out_down, block.out_across = (step // out.itemsize for step in out.strides)
+            block.to_float = out.dtype == np.float32
         space = np.empty(loaded[0].room(ctypes.byref(model)))
         flaws = run(width, ctypes.byref(model), ctypes.byref(block), ctypes.c_void_p(_at(space)))
         return bool(flaws == 0.0)
 
 
-def _in_whole_steps(x: Floats) -> Floats:
-    """The same numbers, copied if they lie in memory as the loops cannot read them."""
-    whole = x.dtype == np.float64 and x.flags.aligned and all(step % x.itemsize == 0 for step in x.strides)
-    return x if whole else np.array(x, np.float64, order="C")
-
-
 def _at(values: NDArray[Any]) -> int:
     return values.ctypes.data
-
-
-def _steps(values: NDArray[Any]) -> list[int]:
-    """From row to row and from column to column, in numbers."""
-    return [step // values.itemsize for step in values.strides]

@@ -44,29 +44,35 @@ TARGET static inline void NAME(turn)(Vector v[WIDE])
 #endif
 }
 
-/* Rows of the block into the tile; behind the last row, the first of the tile again. */
-TARGET static void NAME(load)(const Block *block, Size d, Size start, Size rows, double *x)
-{
-    const Size across = block->x_across, down = block->x_down;
-    const double *from = block->x + start * down;
-    if (down == 1 && rows == ROWS) {
-        for (Size j = 0; j < d; j++) memcpy(x + j * ROWS, from + j * across, ROWS * sizeof(double));
-        return;
+/* Rows of Number into the tile; behind the last row, the first of the tile again. */
+#define LOAD(name, Number, Numbers)                                                                           \
+    TARGET static void NAME(name)(const Model *model, const Block *block, Size start, Size rows, double *x)   \
+    {                                                                                                         \
+        const Size d = model->d, down = block->down, first = (block->first + start) * down;                   \
+        const Number *const *columns = (const Number *const *)block->columns;                                 \
+        const double *offset = model->offset;                                                                 \
+        if (down == 1 && rows == ROWS) {                                                                      \
+            for (Size j = 0; j < d; j++)                                                                      \
+                for (int i = 0; i < ROWS; i++) x[j * ROWS + i] = (double)columns[j][first + i] - offset[j];   \
+            return;                                                                                           \
+        }                                                                                                     \
+        const Size turned = block->side_by_side ? d / WIDE * WIDE : 0;                                        \
+        for (Size i = 0; i < ROWS; i += WIDE) {                                                               \
+            Size row[WIDE];                                                                                   \
+            for (int r = 0; r < WIDE; r++) row[r] = first + (i + r < rows ? i + r : 0) * down;                \
+            for (Size j = 0; j < turned; j += WIDE) {                                                         \
+                Vector v[WIDE];                                                                               \
+                for (int r = 0; r < WIDE; r++)                                                                \
+                    v[r] = __builtin_convertvector(*(const Numbers *)(columns[0] + row[r] + j), Vector);      \
+                NAME(turn)(v);                                                                                \
+                for (int r = 0; r < WIDE; r++) AT(x + (j + r) * ROWS + i) = v[r] - offset[j + r];             \
+            }                                                                                                 \
+            for (Size j = turned; j < d; j++)                                                                 \
+                for (int r = 0; r < WIDE; r++) x[j * ROWS + i + r] = (double)columns[j][row[r]] - offset[j];  \
+        }                                                                                                     \
     }
-    const Size turned = across == 1 ? d / WIDE * WIDE : 0;
-    for (Size i = 0; i < ROWS; i += WIDE) {
-        const double *row[WIDE];
-        for (int r = 0; r < WIDE; r++) row[r] = from + (i + r < rows ? i + r : 0) * down;
-        for (Size j = 0; j < turned; j += WIDE) {
-            Vector v[WIDE];
-            for (int r = 0; r < WIDE; r++) v[r] = AT(row[r] + j);
-            NAME(turn)(v);
-            for (int r = 0; r < WIDE; r++) AT(x + (j + r) * ROWS + i) = v[r];
-        }
-        for (Size j = turned; j < d; j++)
-            for (int r = 0; r < WIDE; r++) x[j * ROWS + i + r] = row[r][j * across];
-    }
-}
+LOAD(load_double, double, Vector)
+LOAD(load_float, float, Short)
 
 /* The tile into rows of the result, which are of Number; Numbers is a register of these. */
 #define STORE(name, Number, Numbers)                                                                          \
@@ -213,7 +219,7 @@ TARGET static double NAME(run)(const Model *model, const Block *block, double *s
     memset(x + d * ROWS, 0, ROWS * sizeof(double)); /* what fills up the last two features */
     for (Size start = 0; start < block->n; start += ROWS) {
         const Size rows = block->n - start < ROWS ? block->n - start : ROWS;
-        NAME(load)(block, d, start, rows, x);
+        (block->from_float ? NAME(load_float) : NAME(load_double))(model, block, start, rows, x);
         NAME(energies)(model, x, h);
         flaws += NAME(compete)(K, h, &tile);
         for (Size i = 0; i < rows; i++) {
@@ -224,7 +230,7 @@ TARGET static double NAME(run)(const Model *model, const Block *block, double *s
         if (!block->out) continue;
         const Size n = NAME(weigh)(K, block->beta, h, &tile, some);
         NAME(combine)(model, h, some, n, x);
-        (block->of_float ? NAME(store_float) : NAME(store_double))(block, d, start, rows, x);
+        (block->to_float ? NAME(store_float) : NAME(store_double))(block, d, start, rows, x);
     }
     return flaws;
 }
@@ -233,4 +239,5 @@ TARGET static double NAME(run)(const Model *model, const Block *block, double *s
 #undef Short
 #undef AT
 #undef STEP
+#undef LOAD
 #undef STORE

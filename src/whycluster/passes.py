@@ -20,7 +20,7 @@ from whycluster.arrays import Codes, Floats
 from whycluster.blocks import Work, Workspace
 from whycluster.energies import Energy, KernelEnergy
 from whycluster.errors import InvalidInputError
-from whycluster.fused import Fused
+from whycluster.fused import Fused, Lying
 from whycluster.propagate import (
     CONTRAST,
     DEFAULT_RULE,
@@ -144,8 +144,10 @@ def assign(energy: Energy, table: Table) -> Codes:
     """The cluster of least energy for each row, (n,)."""
     cluster = np.empty(table.n_rows, dtype=np.intp)
 
+    stand = _standing(energy, table)
+
     def work(space: Workspace, start: int, stop: int) -> None:
-        cluster[start:stop] = _stand(energy, table, space, start, stop)[1].cluster
+        cluster[start:stop] = stand(space, start, stop)[1].cluster
 
     _run(work, energy, table)
     return cluster
@@ -265,28 +267,21 @@ def attribute(
         question = _measured(question, energy, found)
         energy = energy.with_means(*found.members)
     step_by_step = _in_steps(energy, table, question, result, held)
-    work = step_by_step if fused is None else _in_one_go(fused, energy, table, question, result)
+    loops = None if fused is None else _InOneGo(fused, table)
 
-    def checked(space: Workspace, start: int, stop: int) -> None:
-        work(space, start, stop)
+    def work(space: Workspace, start: int, stop: int) -> None:
+        if loops is None:
+            step_by_step(space, start, stop)
+        else:
+            assert question.beta is not None
+            out = result.relevance[start:stop]
+            result.keep(loops.run(space, start, stop, question.beta, out), start, stop)
         if table.dtype != np.float64:  # rounding may have made infinities
             _check_finite(result.relevance[start:stop])
             _check_finite(result.evidence[start:stop])
 
-    _run(checked, energy, table)
+    _run(work, energy, table)
     return replace(result, beta=question.beta)
-
-
-def _in_one_go(fused: Fused, energy: Energy, table: Table, question: Question, result: Attribution) -> Work:
-    """Explains a block by compiled loops."""
-
-    def work(space: Workspace, start: int, stop: int) -> None:
-        assert question.beta is not None
-        x = _read(energy, table, space, start, stop)
-        standing = _run_fused(fused, x, question.beta, result.relevance[start:stop])
-        result.keep(standing, start, stop)
-
-    return work
 
 
 def _in_steps(energy: Energy, table: Table, question: Question, result: Attribution, held: bool) -> Work:
@@ -486,9 +481,10 @@ def population(energy: Energy, rows: Background, hold: Attribution | None = None
     means: dict[int, float] = {}
     sizes: dict[int, Codes] = {}
     sums: dict[int, Floats] = {}
+    stand = _standing(energy, table, hold)
 
     def work(space: Workspace, start: int, stop: int) -> None:
-        x, standing = _stand(energy, table, space, start, stop, hold)
+        x, standing = stand(space, start, stop)
         means[start] = float((standing.evidence / table.n_rows).sum())
         sizes[start] = np.bincount(standing.cluster, minlength=energy.n_clusters)
         if energy.needs_means:
@@ -521,24 +517,49 @@ def _energies(energy: Energy, table: Table, space: Workspace, start: int, stop: 
     return x
 
 
-def _stand(
-    energy: Energy, table: Table, space: Workspace, start: int, stop: int, hold: Attribution | None = None
-) -> tuple[Floats, Standing]:
-    """Read rows start..stop and let the clusters compete for them; with ``hold``, h is written there."""
-    if energy.fused is not None and hold is None:
-        x = _read(energy, table, space, start, stop)
-        return x, _run_fused(energy.fused, x)
-    h = space.h[: stop - start] if hold is None else hold.held(start, stop, energy.n_clusters)
-    x = _energies(energy, table, space, start, stop, h)
-    return x, compete(h, energy.tree)
+Stand: TypeAlias = Callable[[Workspace, int, int], tuple[Floats, Standing]]
+"""Rows start..stop as an energy takes them, and how they stand."""
 
 
-def _run_fused(fused: Fused, x: Floats, beta: float = 0.0, out: NDArray[Any] | None = None) -> Standing:
-    """How these rows stand; their relevance goes to ``out``."""
-    standing = Standing(np.empty(len(x), np.intp), np.empty(len(x), np.intp), np.empty(len(x)))
-    if not fused.run(x, *standing, beta, out):
-        raise _NotFiniteError
-    return standing
+def _standing(energy: Energy, table: Table, hold: Attribution | None = None) -> Stand:
+    """Lets the clusters compete for the rows of a block; with ``hold``, h is written there."""
+    if energy.fused is not None and hold is None and not energy.needs_means:
+        loops = _InOneGo(energy.fused, table)
+        return lambda space, start, stop: (space.x, loops.run(space, start, stop))  # nobody looks at x
+
+    def stand(space: Workspace, start: int, stop: int) -> tuple[Floats, Standing]:
+        h = space.h[: stop - start] if hold is None else hold.held(start, stop, energy.n_clusters)
+        x = _energies(energy, table, space, start, stop, h)
+        return x, compete(h, energy.tree)
+
+    return stand
+
+
+class _InOneGo:
+    """Compiled loops over the blocks of a table."""
+
+    def __init__(self, fused: Fused, table: Table) -> None:
+        self.fused, self.table, self.lying = fused, table, table.lying
+
+    def run(
+        self,
+        space: Workspace,
+        start: int,
+        stop: int,
+        beta: float = 0.0,
+        out: NDArray[Any] | None = None,
+    ) -> Standing:
+        """How rows start..stop stand; their relevance goes to ``out``."""
+        n_rows = stop - start
+        rows, first = self.lying, start
+        if rows is None:
+            x = self.table.inputs(start, stop, None, space.x[:n_rows])
+            rows, first = Lying.of(x) or Lying.of(x.copy()), 0
+            assert rows is not None
+        standing = Standing(np.empty(n_rows, np.intp), np.empty(n_rows, np.intp), np.empty(n_rows))
+        if not self.fused.run(rows, first, *standing, beta, out):
+            raise _NotFiniteError
+        return standing
 
 
 class _NotFiniteError(Exception):

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from whycluster import console
 from whycluster.arrays import Codes, Floats, evenly, is_dask, is_sparse
 from whycluster.errors import InvalidInputError
+from whycluster.fused import Lying
 
 _ENOUGH = 10  # rows to tell from that columns stand in another order
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
@@ -76,6 +77,11 @@ class Table(ABC):
     def inputs(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
         """What a network takes of these rows, minus ``offset``: mostly what `read` gives."""
         return self.read(start, stop, offset, out)
+
+    @property
+    def lying(self) -> Lying | None:
+        """Where what a network takes of the rows lies in memory, if it has not to be converted."""
+        return None
 
     @abstractmethod
     def _select(self, rows: Codes) -> Any:
@@ -173,6 +179,11 @@ class ArrayTable(Table):
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
         """Hand out a view where nothing has to be converted."""
         return _as_float64(self.native[start:stop], offset, out)
+
+    @property
+    def lying(self) -> Lying | None:
+        """The array itself."""
+        return Lying.of(self.native)
 
     def _select(self, rows: Codes) -> Any:
         return self.native[rows]
@@ -362,6 +373,11 @@ class FrameTable(Table):
     def _columns(self) -> list[NDArray[Any]]:
         """All values, by columns: those of the frame itself where they are plain numbers."""
         return [numbers_of(series) for series in self.frame.iter_columns()]
+
+    @property
+    def lying(self) -> Lying | None:
+        """The columns themselves, where they are read as such; to find them, some would have to be copied."""
+        return Lying.of_columns(self._columns) if self.by_columns else None
 
     def _select(self, rows: Codes) -> Any:
         return self.frame[rows.tolist(), :].to_native()

@@ -137,7 +137,9 @@ class SquaredEnergy(AdditiveEnergy):
     def fused(self) -> Fused | None:
         """The same in compiled loops, if squares are expanded."""
         as_here = type(self) is SquaredEnergy  # a class made of this one may mean something else
-        return Fused.of(self.slopes, self._squares, self._bias) if as_here and self._expanded else None
+        if not (as_here and self._expanded):
+            return None
+        return Fused.of(self.slopes, self._squares, self._bias, self.offset)
 
     @cached_property
     def _both(self) -> Floats:

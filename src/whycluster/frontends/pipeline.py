@@ -18,6 +18,7 @@ from whycluster.errors import InvalidInputError, UnsupportedModelError
 from whycluster.frames import installed
 from whycluster.frontends.form import NO_COLUMN, Form, to_floats
 from whycluster.frontends.steps import WAY_OUT, StepError, follow
+from whycluster.fused import Lying
 from whycluster.labels import Labels
 from whycluster.network import Network
 from whycluster.table import RawTable, Table, is_missing, open_table
@@ -176,6 +177,11 @@ class StagedTable(Table):
         if offset is not None:
             out -= offset
         return out
+
+    @property
+    def lying(self) -> Lying | None:
+        """The rows themselves, if no step is run."""
+        return self.raw.lying if self.is_plain else None
 
     def _upper(self, form: Form, start: int, stop: int) -> Floats:
         values = self.transformed(start, stop, form.base)
