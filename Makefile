@@ -10,13 +10,15 @@ BIO := .venv-bio
 SPARK := .venv-spark
 ZENNIT := .venv-zennit
 DATA ?= ../shared/data
+LOOPS := hatch_build.py src/whycluster/fused.c src/whycluster/fused_tile.h
+INSTALL := apt-get update -qq && apt-get install -y -qq
 
-.PHONY: demo test test-bio test-spark environments bench bench-zennit browser golden clean
+.PHONY: demo test test-bio test-spark environments bench bench-zennit browser compiler golden clean
 
 demo: $(DEMO)/installed
 	$(DEMO)/bin/whycluster demo
 
-test: browser
+test: browser compiler
 	$(MAKE) -j3 environments
 	$(TEST)/bin/ruff format --check .
 	$(TEST)/bin/ruff check .
@@ -57,7 +59,7 @@ bench: $(TEST)/installed $(SPARK)/installed
 bench-zennit: $(ZENNIT)/installed
 	$(ZENNIT)/bin/python -m benchmarks.zennit_oracle --data $(DATA)
 
-$(DEMO)/installed: pyproject.toml $(shell find src -name '*.py')
+$(DEMO)/installed: pyproject.toml $(LOOPS) $(shell find src -name '*.py')
 	$(PYTHON) -m venv $(DEMO)
 	$(DEMO)/bin/pip install --quiet '.[cli]'
 	touch $@
@@ -65,7 +67,7 @@ $(DEMO)/installed: pyproject.toml $(shell find src -name '*.py')
 # torch on its own first: anything that asks for it later then finds the pinned CPU build. ClustPy without what it
 # asks for: all of that is there, and its torchvision would bring another torch (see tests/conftest.py); and
 # axe-playwright-python, which is here for its axe.min.js, without a second browser.
-$(TEST)/installed: pyproject.toml constraints.txt
+$(TEST)/installed: pyproject.toml $(LOOPS) constraints.txt
 	$(PYTHON) -m venv $(TEST)
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt torch
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt --editable '.[categories,cli,dask,deep,faiss,files,medoids,shap,tabular,test]'
@@ -75,17 +77,23 @@ $(TEST)/installed: pyproject.toml constraints.txt
 # The report is tested in Debian's Chromium. Without it, and without the right to install it, these tests are skipped.
 browser:
 	@command -v chromedriver > /dev/null || if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
-		apt-get update -qq && apt-get install -y -qq chromium chromium-driver > /dev/null; \
+		$(INSTALL) chromium chromium-driver > /dev/null; \
 	else echo 'No chromedriver, and no right to install it: the tests in a browser will be skipped.'; fi
 
+# The loops of k-means are compiled when the package is installed. Without a compiler the tests that want them fail.
+compiler:
+	@command -v cc > /dev/null || if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+		$(INSTALL) gcc libc6-dev > /dev/null; \
+	else echo 'No C compiler, and no right to install it: tests of the compiled loops will fail.'; fi
+
 # anndata needs an older pandas than the other tests, so it has an environment of its own.
-$(BIO)/installed: pyproject.toml constraints-bio.txt
+$(BIO)/installed: pyproject.toml $(LOOPS) constraints-bio.txt
 	$(PYTHON) -m venv $(BIO)
 	$(BIO)/bin/pip install --quiet --constraint constraints-bio.txt --editable '.[bio]' hypothesis leidenalg pytest scanpy
 	touch $@
 
 # Spark asks for an older pandas too, and has its own environment. Without Java 17 or later its tests are skipped.
-$(SPARK)/installed: pyproject.toml constraints-spark.txt
+$(SPARK)/installed: pyproject.toml $(LOOPS) constraints-spark.txt
 	$(PYTHON) -m venv $(SPARK)
 	$(SPARK)/bin/pip install --quiet --constraint constraints-spark.txt --editable '.[spark]' hypothesis 'pyspark[connect]' pytest
 	touch $@
@@ -99,7 +107,8 @@ $(ZENNIT)/installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(DEMO) $(TEST) $(BIO) $(SPARK) $(ZENNIT) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(DEMO) $(TEST) $(BIO) $(SPARK) $(ZENNIT) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+		src/whycluster/_fused.so
 
 golden: $(TEST)/installed
 	$(TEST)/bin/python -m tests.golden

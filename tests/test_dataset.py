@@ -435,6 +435,10 @@ def test_links_that_lead_out_of_the_folder_are_not_followed(tmp_path: Path) -> N
         {"known": []},
         {"known": {"population": {"evidence": "x"}, "inputs": {}, "without": ["part-0.parquet"]}},
         {"known": {"population": None, "inputs": {}, "without": ["part-0.parquet"]}},
+        {"known": {"population": {}}},
+        {"known": {"population": {}, "inputs": [], "without": []}},
+        {"known": {}, "measured": {"part-0.parquet": 7}},
+        {"known": {}, "measured": {"part-0.parquet": []}},
         {
             "known": {
                 "population": {"evidence": -5.0, "sizes": [1, 1, 1], "means": [[], [], []]},

@@ -26,6 +26,7 @@ FORMAT = 1
 _PAUSE = 5.0  # seconds between two notes
 _FACTS, _LOCK, _TEMPORARY = "_whycluster.json", "_whycluster.lock", "_whycluster.tmp"
 _KINDS = {"asked": dict, "parts": list, "known": dict, "measured": dict}
+_KNOWN = {"inputs": dict, "without": list}
 _INSTEAD = "Give another folder, or overwrite=True to replace what it holds."
 
 
@@ -105,10 +106,7 @@ class Ledger:
             return {}
         try:
             facts = parse_json(path.read_text("utf-8"))
-            whole = facts["format"] == FORMAT and all(
-                type(facts[name]) is kind for name, kind in _KINDS.items()
-            )
-            whole = whole and all(type(part) is str and "\0" not in part for part in facts["parts"])
+            whole = _is_whole(facts)
         except (OSError, ValueError, TypeError, KeyError):
             whole = False
         if not whole:
@@ -169,6 +167,18 @@ class Ledger:
             beside.replace(target)
         finally:
             beside.unlink(missing_ok=True)
+
+
+def _is_whole(facts: Any) -> bool:
+    """Whether it is of the kinds that are written down; what else is wrong with it, its readers find."""
+    if facts["format"] != FORMAT or not all(type(facts[name]) is kind for name, kind in _KINDS.items()):
+        return False
+    known, measured = facts["known"], facts["measured"].values()
+    return (
+        all(type(part) is str and "\0" not in part for part in facts["parts"])
+        and all(type(known[name]) is kind for name, kind in _KNOWN.items() if known)
+        and all(type(each) is list and len(each) == 2 for each in measured)
+    )
 
 
 def _lock(file: IO[bytes], where: str) -> bool:
