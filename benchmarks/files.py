@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +24,6 @@ from benchmarks.measure import write
 
 N_ROWS, N_COLUMNS, K = 5_000_000, 20, 10
 ROWS_OF_A_PART = 1_000_000
-IN_MEMORY, ROOM = Path("/dev/shm"), 12 << 30
 
 LOOP = """
 from pathlib import Path
@@ -43,17 +41,18 @@ import whycluster as wc
 wc.explain_dataset(np.load("centres.npy"), "in", "out"{options})
 """
 AROUND = """
-import json, pathlib, shutil, time
+import json, os, pathlib, shutil, time
 import numpy, pyarrow.parquet, whycluster, whycluster.engines.dataset
 pyarrow.array(numpy.zeros(1))  # loads pandas, where it is installed
 shutil.rmtree("out", ignore_errors=True)
 {prepare}
-begun = time.perf_counter()
+os.sync()  # what was written before is not to be waited for
+begun, worked = time.perf_counter(), time.process_time()
 {code}
-seconds = time.perf_counter() - begun
+seconds, work = time.perf_counter() - begun, time.process_time() - worked
 told = pathlib.Path("/proc/self/status").read_text()  # resource would count the memory of who started it
 peak = int(told.split("VmHWM:")[1].split()[0]) / 1024
-print(json.dumps([seconds, peak]))
+print(json.dumps([seconds, work, peak]))
 """
 LOOPING, EXPLAINING = "read and write", "explain"
 TASKS = {
@@ -78,40 +77,49 @@ def make(folder: Path, n_rows: int) -> None:
         pq.write_table(table, folder / "in" / f"part-{part:03d}.parquet", use_dictionary=False)
 
 
-def run(folder: Path, task: str) -> tuple[float, float]:
-    """Seconds, and megabytes at the peak."""
+class Cost(NamedTuple):
+    """Of one run, or of several."""
+
+    seconds: float
+    work: float  # seconds of processors
+    peak: float  # megabytes
+
+    @classmethod
+    def of(cls, runs: list[Cost]) -> Cost:
+        """The median times and the greatest peak."""
+        seconds, work, peak = zip(*runs, strict=True)
+        return cls(statistics.median(seconds), statistics.median(work), max(peak))
+
+
+def run(folder: Path, task: str) -> Cost:
+    """In a process of its own."""
     code, prepare = TASKS[task]
     script = AROUND.format(code=code, prepare=prepare)
     done = subprocess.run([sys.executable, "-c", script], cwd=folder, check=True, capture_output=True)
-    seconds, peak = json.loads(done.stdout)
-    return seconds, peak
+    return Cost(*json.loads(done.stdout))
 
 
-def measure(folder: Path, tasks: list[str], repeats: int) -> dict[str, tuple[float, float]]:
-    """The median seconds and the greatest peak of each, taken in turn."""
-    found: dict[str, list[tuple[float, float]]] = {task: [] for task in tasks}
+def measure(folder: Path, tasks: list[str], repeats: int) -> dict[str, Cost]:
+    """What each costs, taken in turn."""
+    found: dict[str, list[Cost]] = {task: [] for task in tasks}
     for _ in range(repeats):
         for task in tasks:
             found[task].append(run(folder, task))
-    return {
-        task: (statistics.median(s for s, _ in runs), max(peak for _, peak in runs))
-        for task, runs in found.items()
-    }
+    return {task: Cost.of(runs) for task, runs in found.items()}
 
 
-def grow(place: Path | None, small: dict[str, tuple[float, float]] | None) -> str:
-    """What ten times the rows take there, beside what was measured for as many as usual."""
-    sizes = [small] if small else []
-    for n_rows, repeats in [(N_ROWS, 5), (10 * N_ROWS, 3)][len(sizes) :]:
-        with tempfile.TemporaryDirectory(dir=place) as name:
-            make(Path(name), n_rows)
-            sizes.append(measure(Path(name), [LOOPING, EXPLAINING], repeats))
-    (base, _), (once, before) = sizes[0][LOOPING], sizes[0][EXPLAINING]
-    (loop, _), (seconds, peak) = sizes[1][LOOPING], sizes[1][EXPLAINING]
+def grow(small: dict[str, Cost]) -> str:
+    """What ten times the rows take, beside what was measured."""
+    with tempfile.TemporaryDirectory() as name:
+        make(Path(name), 10 * N_ROWS)
+        large = measure(Path(name), [LOOPING, EXPLAINING], 3)
+    ours, before, loop = large[EXPLAINING], small[EXPLAINING], large[LOOPING]
+    longer, worked = ours.seconds / before.seconds, ours.work / before.work
     return (
-        f"{seconds:.1f} s, {seconds / once:.1f} times as long, and {peak:.0f} MB, {peak - before:+.0f} MB. "
-        f"The loop takes {loop / base:.1f} times as long; the ratio to it is {seconds / loop:.2f}, and was "
-        f"{once / base:.2f}."
+        f"Ten times the rows, {10 * N_ROWS:,}: {ours.seconds:.1f} s, {longer:.1f} times as long, with "
+        f"{worked:.1f} times the work of the processors, and {ours.peak:.0f} MB, "
+        f"{ours.peak - before.peak:+.0f} MB. The loop takes {loop.seconds / small[LOOPING].seconds:.1f} times "
+        f"as long, so the ratio to it is {ours.seconds / loop.seconds:.2f}."
     )
 
 
@@ -127,19 +135,17 @@ def main(arguments: Any = None) -> None:
         f"{N_ROWS:,} x {N_COLUMNS} float32 in {N_ROWS // ROWS_OF_A_PART} Parquet files, K = {K}; medians of "
         f"{asked.repeats} runs in turn. The peak is that of the process, with Python and its libraries.",
         "",
-        "| what | seconds | ratio | peak, MB |",
-        "|---|---:|---:|---:|",
+        "| what | seconds | ratio | seconds of processors | peak, MB |",
+        "|---|---:|---:|---:|---:|",
     ]
     with tempfile.TemporaryDirectory() as name:
         make(Path(name), N_ROWS)
         found = measure(Path(name), list(TASKS), asked.repeats)
-    for task, (seconds, peak) in found.items():
-        lines.append(f"| {task} | {seconds:.2f} | {seconds / found[LOOPING][0]:.2f} | {peak:.0f} |")
+    for task, (seconds, work, peak) in found.items():
+        ratio = seconds / found[LOOPING].seconds
+        lines.append(f"| {task} | {seconds:.2f} | {ratio:.2f} | {work:.2f} | {peak:.0f} |")
     if not asked.small:
-        lines += ["", f"Ten times the rows, {10 * N_ROWS:,}:", ""]
-        lines.append(f"- on the disk, {grow(None, found)}")
-        if IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > ROOM:
-            lines.append(f"- in {IN_MEMORY}, where no disk limits it, {grow(IN_MEMORY, None)}")
+        lines += ["", grow(found)]
     write("files", "python -m benchmarks.files", lines)
 
 
