@@ -115,10 +115,11 @@ def grow(small: dict[str, Cost]) -> str:
         large = measure(Path(name), [LOOPING, EXPLAINING], 3)
     ours, before, loop = large[EXPLAINING], small[EXPLAINING], large[LOOPING]
     longer, worked = ours.seconds / before.seconds, ours.work / before.work
+    grown = loop.seconds / small[LOOPING].seconds
     return (
         f"Ten times the rows, {10 * N_ROWS:,}: {ours.seconds:.1f} s, {longer:.1f} times as long, with "
         f"{worked:.1f} times the work of the processors, and {ours.peak:.0f} MB, "
-        f"{ours.peak - before.peak:+.0f} MB. The loop takes {loop.seconds / small[LOOPING].seconds:.1f} times "
+        f"{ours.peak - before.peak:+.0f} MB. The loop takes {grown:.1f} times "
         f"as long, so the ratio to it is {ours.seconds / loop.seconds:.2f}."
     )
 
