@@ -99,7 +99,7 @@ $(SPARK)/installed: pyproject.toml $(LOOPS) constraints-spark.txt
 	touch $@
 
 # zennit without what it asks for: its torchvision would bring another torch.
-$(ZENNIT)/installed: pyproject.toml constraints.txt
+$(ZENNIT)/installed: pyproject.toml $(LOOPS) constraints.txt
 	$(PYTHON) -m venv $(ZENNIT)
 	$(ZENNIT)/bin/pip install --quiet --constraint constraints.txt torch
 	$(ZENNIT)/bin/pip install --quiet --constraint constraints.txt --editable . pillow
@@ -108,7 +108,7 @@ $(ZENNIT)/installed: pyproject.toml constraints.txt
 
 clean:
 	rm -rf $(DEMO) $(TEST) $(BIO) $(SPARK) $(ZENNIT) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis \
-		src/whycluster/_fused.so
+		src/whycluster/_fused.so src/whycluster/.build-*
 
 golden: $(TEST)/installed
 	$(TEST)/bin/python -m tests.golden

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +22,19 @@ class CustomBuildHook(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
         """Compile, and say which machines the wheel is for."""
-        if self.target_name != "wheel" or sys.platform != "linux":  # elsewhere it has never been tried
+        if self.target_name != "wheel":
             return
         source = Path(self.root, "src", "whycluster", "fused.c")
         target = source.with_name("_fused.so")
+        with suppress(OSError):  # that of an earlier build
+            target.unlink()
+        if sys.platform != "linux":  # where they have never been tried
+            return
         try:
             _compile(source, target)
         except (OSError, subprocess.CalledProcessError) as error:
             said = getattr(error, "stderr", None) or str(error)
             self.app.display_warning(f"whycluster goes without its compiled loops, and is slower: {said}")
-            target.unlink(missing_ok=True)  # of an earlier build
             return
         platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
         build_data.update(pure_python=False, tag=f"py3-none-{platform}")

@@ -52,7 +52,7 @@ def explain(kernel: Any, whole: bool, model: Any, X: Floats) -> Answer:
     energy = SquaredEnergy(model.cluster_centers_)
     assert energy.offset is None
     answer = Answer(*X.shape)
-    steps = (_Fused if whole else _Around)(kernel, energy, X, answer)
+    steps = (_Whole if whole else _Around)(kernel, energy, X, answer)
     means: dict[int, float] = {}
 
     def first(space: blocks.Workspace, start: int, stop: int) -> None:
@@ -104,7 +104,7 @@ class _Steps:
         return answer.cluster[rows], answer.competitor[rows], answer.evidence[rows]
 
 
-class _Fused(_Steps):
+class _Whole(_Steps):
     """All in the kernel. h is held in the rows of the relevance, each where its relevance will be."""
 
     def __init__(self, kernel: Any, energy: SquaredEnergy, X: Floats, answer: Answer) -> None:

@@ -12,9 +12,9 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_blobs
 
 import whycluster as wc
+from tests.loops import limited
 from tests.reference import neon
 from tests.reference.shapley import shapley
-from tests.test_fused import limited
 
 Array = NDArray[Any]
 

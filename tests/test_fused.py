@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-import platform
+import pickle
 import shutil
 import subprocess
 import sys
@@ -23,27 +23,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
+from tests.loops import COMPILED, LOADED, limited
 from tests.properties.strategies import Problem, problems, rough_problems
 from whycluster import fused
 from whycluster.energies import SquaredEnergy
 from whycluster.fused import Fused, Lying
+from whycluster.passes import Question, attribute
+from whycluster.table import ArrayTable
 
 ROOT = Path(__file__).parent.parent
-LOADED = fused.library()
-COMPILED = sys.platform == "linux" and platform.machine() == "x86_64"
-
 Array = NDArray[Any]
-
-
-def limited(monkeypatch: pytest.MonkeyPatch, loops: str) -> None:
-    """Go by these loops: those of so many bits, or none."""
-    bits = 0 if loops == "NumPy" else int(loops)
-    if bits:
-        assert LOADED is not None
-        if bits > LOADED[1]:
-            pytest.skip(f"this processor has no registers of {bits} bits")
-    found = None if LOADED is None or not bits else (LOADED[0], bits)
-    monkeypatch.setattr(fused, "library", lambda: found)
 
 
 def explain(problem: Problem, loops: str, **options: Any) -> wc.Explanation:
@@ -170,25 +159,76 @@ def test_columns_of_several_kinds_are_not_read_as_one() -> None:
     assert Lying.of(column.astype(np.float16).reshape(3, 2)) is None
 
 
+@pytest.mark.parametrize("bits", ["256", "512"])
 @pytest.mark.parametrize("flaw", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("row", [0, 31, 32, 69])
-def test_what_is_not_finite_is_found_wherever_it_stands(row: int, flaw: float) -> None:
+def test_what_is_not_finite_is_found_wherever_it_stands(row: int, flaw: float, bits: str) -> None:
     X = np.random.default_rng(0).normal(size=(70, 5))
+    centroids = X[40:44].copy()
     X[row, 3] = flaw
     with pytest.raises(wc.InvalidInputError, match=f"row {row}, feature 'x3'"):
-        wc.explain(X[40:44], X)
+        explain(Problem(X, centroids), bits)
 
 
-@pytest.mark.parametrize("beta", [0.0, 1e-300, 1e300, np.finfo(np.float64).max])
-def test_however_stiff_or_soft(beta: float) -> None:
+@pytest.mark.parametrize("loops", ["NumPy", "256", "512"])
+@pytest.mark.parametrize("beta", ["auto", 1e-300])
+def test_evidence_that_overflows_though_energies_do_not(loops: str, beta: Any) -> None:
+    problem = Problem(np.array([[5e153], [1e150]]), np.array([[-9e153], [9e153]]))
+    with pytest.raises(wc.InvalidInputError, match="too large to be squared"):
+        explain(problem, loops, beta=beta)
+
+
+@pytest.mark.parametrize("bits", ["256", "512"])
+@pytest.mark.parametrize("beta", [1e-300, 1e300, np.inf])
+def test_however_stiff_or_soft(monkeypatch: pytest.MonkeyPatch, beta: float, bits: str) -> None:
     rng = np.random.default_rng(0)
-    problem = Problem(rng.normal(size=(40, 3)), rng.normal(size=(6, 3)))
-    if beta == 0.0:
-        with pytest.raises(wc.InvalidInputError, match="beta"):
-            explain(problem, "256", beta=beta)
-        return
-    exp, expected = explain(problem, "256", beta=beta), explain(problem, "NumPy", beta=beta)
-    assert exp.relevance == pytest.approx(expected.relevance, rel=1e-12)
+    centroids, X = rng.normal(size=(6, 3)), rng.normal(size=(40, 3))
+    limited(monkeypatch, "NumPy")
+    expected = attribute(
+        SquaredEnergy(centroids), ArrayTable.of(X), Question(rule="min-take-most", beta=beta)
+    )
+    limited(monkeypatch, bits)
+    found = attribute(SquaredEnergy(centroids), ArrayTable.of(X), Question(rule="min-take-most", beta=beta))
+    assert found.relevance == pytest.approx(expected.relevance, rel=1e-12)
+
+
+@pytest.mark.parametrize("n_rows", [5, 40])
+def test_rows_as_wide_as_the_loops_take_and_wider(n_rows: int) -> None:
+    """A block has fewer rows than a tile then."""
+    rng = np.random.default_rng(0)
+    for d in (4001, 8192, 9001):
+        problem = Problem(rng.normal(size=(n_rows, d)), rng.normal(size=(3, d)))
+        assert (SquaredEnergy(problem.centroids).fused is None) == (d > 8192 or LOADED is None)
+        exp, expected = explain(problem, "256"), explain(problem, "NumPy")
+        assert exp.relevance == pytest.approx(expected.relevance, rel=1e-9, abs=1e-9)
+
+
+def test_a_network_goes_by_what_there_is_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have been used, and then sent, from a machine that has what this one has not."""
+    X = np.random.default_rng(0).normal(size=(50, 4))
+    network = wc.neuralize(X[:3])
+    expected = network.explain(X)
+    sent = pickle.dumps(network)
+    for loops in ("NumPy", "256"):
+        limited(monkeypatch, loops)
+        network = pickle.loads(sent)
+        assert (network.energy.fused is None) == (loops == "NumPy")
+        assert network.explain(X).relevance == pytest.approx(expected.relevance)
+
+
+@pytest.mark.parametrize("code", ["int layout(void) { return 0; }", "int other;", None])
+def test_a_library_that_does_not_fit_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str | None
+) -> None:
+    """Of an earlier version, or of something else; or not even a library."""
+    path = tmp_path / "_fused.so"
+    if code is None:
+        path.write_text("nothing")
+    elif COMPILED:
+        (tmp_path / "x.c").write_text(code)
+        subprocess.run(["cc", "-shared", "-fPIC", str(tmp_path / "x.c"), "-o", str(path)], check=True)
+    monkeypatch.setattr(fused, "LIBRARY", path)
+    assert fused.library.__wrapped__() is None
 
 
 def test_clusters_without_weight_are_left_out_and_that_is_not_seen() -> None:
@@ -204,7 +244,7 @@ def test_clusters_without_weight_are_left_out_and_that_is_not_seen() -> None:
 def test_pipelines_that_scale_go_by_them(wine: Array) -> None:
     raw = 100.0 + wine * np.arange(1.0, 14.0)
     model = make_pipeline(StandardScaler(), KMeans(4, n_init=2, random_state=0)).fit(raw)
-    assert wc.neuralize(model).energy.fused is not None
+    assert (wc.neuralize(model).energy.fused is None) == (LOADED is None)
     exp = wc.explain(model, raw)
     with pytest.MonkeyPatch.context() as monkeypatch:
         limited(monkeypatch, "NumPy")
@@ -220,11 +260,13 @@ def test_a_class_of_ones_own_does_not_go_by_them() -> None:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a wheel is built of, so that nothing is built beside the tests."""
+    """What a wheel is built of, so that nothing is built beside the tests; with what others leave there."""
     folder = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "README.md", "LICENSE", "hatch_build.py"):
         shutil.copy(ROOT / name, folder)
     shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "_fused.so"))
+    (folder / "src" / "whycluster" / ".build-other").mkdir()
+    (folder / "src" / "whycluster" / ".build-other" / "_fused.so").write_text("half of it")
     return folder
 
 
@@ -232,9 +274,10 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_wheel_is_built_with_any_compiler_and_with_none(
     source: Path, tmp_path: Path, compiler: str
 ) -> None:
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path)]
+    here = ["--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path)]
     env = {**os.environ, "CC": compiler}
-    subprocess.run([*command, str(source)], env=env, check=True, capture_output=True)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", *here, str(source)]
+    subprocess.run(command, env=env, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as file:
         names = set(file.namelist())
@@ -244,4 +287,5 @@ def test_a_wheel_is_built_with_any_compiler_and_with_none(
     assert "whycluster/fused.py" in names
     assert "whycluster/report/page.html.j2" in names
     assert not any(name.endswith((".c", ".h")) for name in names)
-    assert not list((source / "src" / "whycluster").glob(".build-*"))
+    assert not any(".build-" in name for name in names)
+    assert len(list((source / "src" / "whycluster").glob(".build-*"))) == 1

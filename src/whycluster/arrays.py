@@ -12,7 +12,7 @@ Codes: TypeAlias = NDArray[np.intp]
 """Clusters as 0..K-1, in the order of their energies."""
 
 _AT_A_TIME = 4096  # rows
-_FEW = 4  # one of so many columns
+_FEW = 4  # columns at most, and one of so many
 
 
 def evenly(n: int, most: int) -> Codes:
@@ -23,12 +23,12 @@ def evenly(n: int, most: int) -> Codes:
 def strongest(values: NDArray[Any], n: int) -> Codes:
     """Columns of the n values of largest size in each row, in descending order, the first on a tie."""
     size = -np.abs(values)
-    few = n * _FEW <= size.shape[1] and len(size) > 1
+    few = n <= _FEW and n * _FEW <= size.shape[1] and len(size) > 1
     if not few or np.isnan(size.sum()):
         return np.asarray(np.argsort(size, axis=1, kind="stable")[:, :n])
     size, rows = turned(size).T, np.arange(len(size))
     columns: Codes = np.empty((n, len(size)), np.intp).T
-    for rank in range(n):  # one after the other: for few of many, in a third of the time
+    for rank in range(n):  # one after the other, which is faster for few of many
         columns[:, rank], _ = least(size)
         size[rows, columns[:, rank]] = np.inf
     return columns

@@ -130,13 +130,14 @@ def borderline(exp: Claims) -> NDArray[np.bool_]:
 def typical_rows(exp: Claims, cluster_code: int, n: int) -> Codes:
     """Positions of the n members of a cluster whose evidence is nearest to its median, nearest first.
 
-    Up to nine digits: the median may lie halfway between two members, and rounding must not choose.
+    Of those that are equally near up to rounding, as two with the median halfway between them, the first.
     """
     own = _members_of(exp, cluster_code)
     if not own.size:
         return own
     evidence = exp.evidence[own].astype(np.float64)
-    unit = 1e-9 * np.abs(evidence).max() or 1.0
+    rounding = max(1e-9, 8 * float(np.finfo(exp.evidence.dtype).eps))
+    unit = rounding * np.abs(evidence).max() or 1.0
     return own[np.argsort(np.rint(np.abs(evidence - np.median(evidence)) / unit), kind="stable")][:n]
 
 

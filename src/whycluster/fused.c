@@ -3,8 +3,8 @@
 Rows are taken in tiles of ROWS, which stay in the cache from the first step to the last. All sums are of double.
 Nothing is allocated, and nothing but what the caller gives is read or written. */
 
-#if !defined __x86_64__ || !(defined __GNUC__ || defined __clang__)
-#error "These loops are written for x86-64 with AVX2 or AVX-512, by gcc or clang. Elsewhere NumPy does the work."
+#if !defined __x86_64__ || !(defined __clang__ || (defined __GNUC__ && __GNUC__ >= 9))
+#error "These loops are written for x86-64, and gcc from 9 on or clang. Elsewhere NumPy does the work."
 #endif
 
 #include <math.h>
@@ -12,6 +12,7 @@ Nothing is allocated, and nothing but what the caller gives is read or written. 
 #include <string.h>
 
 #define ROWS 32 /* of a tile: four registers of AVX-512 */
+#define LAYOUT 1 /* of the structures that the caller gives; as in fused.py, and to be raised with any change */
 #define NEGLIGIBLE 69.0 /* exp(-69) is 1e-30, nothing beside the 1 of the strongest competitor */
 
 typedef int64_t Size;
@@ -46,7 +47,7 @@ typedef struct {
     double cluster[ROWS], competitor[ROWS], evidence[ROWS];
 } Tile;
 
-/* exp(-t) for t >= 0, to about 1e-15; without a branch, so that loops over it are vectorised. */
+/* exp(-t) for t >= 0, to about 1e-15, and something for others; without a branch, so that loops over it are vectorised. */
 static inline __attribute__((always_inline)) double exp_minus(double t)
 {
     const double shift = 6755399441055744.0; /* 1.5 * 2^52: adding it rounds to a whole number */
@@ -75,6 +76,13 @@ static inline __attribute__((always_inline)) double exp_minus(double t)
     return t < NEGLIGIBLE ? p * scale : 0.0;
 }
 
+/* Lanes of two registers, by number. */
+#ifdef __clang__
+#define PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define PICK(a, b, ...) __builtin_shuffle(a, b, (Lanes){__VA_ARGS__})
+#endif
+
 #define JOINED(name, set) name##_##set
 #define JOIN(name, set) JOINED(name, set)
 #define NAME(name) JOIN(name, SET)
@@ -99,6 +107,11 @@ static inline __attribute__((always_inline)) double exp_minus(double t)
 #define DEEP 4
 #include "fused_tile.h"
 
+int layout(void)
+{
+    return LAYOUT;
+}
+
 /* The widest instructions of this processor: 512, 256, or 0 if there are none of those that are needed. */
 int widest(void)
 {
@@ -114,7 +127,7 @@ Size room(const Model *model)
     return (model->d + 1 + model->K + 3) * ROWS + model->K + 8;
 }
 
-/* Returns 0, or NaN if an energy is not finite. */
+/* Returns 0, or NaN if an energy or an evidence is not finite. */
 double run(int width, const Model *model, const Block *block, double *space)
 {
     double *aligned = (double *)(((uintptr_t)space + 63) & ~(uintptr_t)63); /* else each access takes two lines */

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from whycluster.arrays import Codes, Floats
 
 LIBRARY = Path(__file__).with_name("_fused.so")
+_LAYOUT = 1  # of the structures below; as in fused.c
+_MOST_FEATURES = 8192  # beyond, a tile is larger than the cache, and NumPy as fast
 
 
 class _Model(ctypes.Structure):
@@ -61,7 +63,10 @@ def library() -> tuple[Any, int] | None:
     """The compiled loops and how many bits a register of this processor has; None if it goes without."""
     try:
         found = ctypes.CDLL(str(LIBRARY))
-    except OSError:  # not built, or for another machine
+        fits = found.layout() == _LAYOUT
+    except (OSError, AttributeError):  # not built; for another machine; of an earlier version
+        fits = False
+    if not fits:
         return None
     found.run.restype, found.room.restype = ctypes.c_double, ctypes.c_int64
     width = found.widest()
@@ -133,10 +138,10 @@ class Fused:
         pairs = padded[:, :n_clusters].reshape(2, n_clusters, twos, 2)
         self._both = np.ascontiguousarray(pairs.transpose(2, 1, 0, 3)).reshape(twos, n_clusters, 4)
 
-    @classmethod
-    def of(cls, slopes: Floats, squares: Floats, bias: Floats, offset: Floats | None = None) -> Fused | None:
-        """None where there are no compiled loops, or nothing that competes."""
-        return None if library() is None or len(bias) < 2 else cls(slopes, squares, bias, offset)
+    @property
+    def is_there(self) -> bool:
+        """Whether it can be used here and now: it may come from another machine."""
+        return library() is not None and self.n_clusters > 1 and self.n_features <= _MOST_FEATURES
 
     def run(
         self,
@@ -150,8 +155,8 @@ class Fused:
     ) -> bool:
         """Write how rows from the first on stand, as many as there is room for: contiguous arrays (b,).
 
-        With ``out``, (b, d) of float32 or float64 in any order, their relevance by rule min-take-most goes
-        there. Returns whether all energies are finite.
+        With ``out``, (b, d) of float32 or float64, row by row or column by column, their relevance by rule
+        min-take-most goes there. Returns whether energies and evidence are finite.
         """
         loaded = library()
         assert loaded is not None
@@ -164,6 +169,7 @@ class Fused:
         if out is not None:
             block.beta, block.out = min(beta, np.finfo(np.float64).max), _at(out)
             block.out_down, block.out_across = (step // out.itemsize for step in out.strides)
+            assert 1 in (block.out_down, block.out_across)
             block.to_float = out.dtype == np.float32
         space = np.empty(loaded[0].room(ctypes.byref(model)))
         flaws = run(width, ctypes.byref(model), ctypes.byref(block), ctypes.c_void_p(_at(space)))

@@ -8,8 +8,10 @@ and nothing is added up across a register. */
 
 typedef double NAME(Vector) __attribute__((vector_size(8 * WIDE), aligned(8), may_alias));
 typedef float NAME(Short) __attribute__((vector_size(4 * WIDE), aligned(4), may_alias));
+typedef int64_t NAME(Lanes) __attribute__((vector_size(8 * WIDE)));
 #define Vector NAME(Vector)
 #define Short NAME(Short)
+#define Lanes NAME(Lanes)
 #define AT(pointer) (*(Vector *)(pointer))
 #define STEP (WIDE * DEEP)
 
@@ -19,27 +21,27 @@ TARGET static inline void NAME(turn)(Vector v[WIDE])
     Vector w[WIDE];
 #if WIDE == 8
     for (int i = 0; i < 8; i += 2) {
-        w[i] = __builtin_shufflevector(v[i], v[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
-        w[i + 1] = __builtin_shufflevector(v[i], v[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+        w[i] = PICK(v[i], v[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+        w[i + 1] = PICK(v[i], v[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
     }
     for (int i = 0; i < 8; i++) {
         if (i & 2) continue;
-        v[i] = __builtin_shufflevector(w[i], w[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
-        v[i + 2] = __builtin_shufflevector(w[i], w[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+        v[i] = PICK(w[i], w[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+        v[i + 2] = PICK(w[i], w[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
     }
     for (int i = 0; i < 4; i++) {
-        w[i] = __builtin_shufflevector(v[i], v[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-        w[i + 4] = __builtin_shufflevector(v[i], v[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+        w[i] = PICK(v[i], v[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        w[i + 4] = PICK(v[i], v[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
     }
     for (int i = 0; i < 8; i++) v[i] = w[i];
 #else
     for (int i = 0; i < 4; i += 2) {
-        w[i] = __builtin_shufflevector(v[i], v[i + 1], 0, 4, 2, 6);
-        w[i + 1] = __builtin_shufflevector(v[i], v[i + 1], 1, 5, 3, 7);
+        w[i] = PICK(v[i], v[i + 1], 0, 4, 2, 6);
+        w[i + 1] = PICK(v[i], v[i + 1], 1, 5, 3, 7);
     }
     for (int i = 0; i < 2; i++) {
-        v[i] = __builtin_shufflevector(w[i], w[i + 2], 0, 1, 4, 5);
-        v[i + 2] = __builtin_shufflevector(w[i], w[i + 2], 2, 3, 6, 7);
+        v[i] = PICK(w[i], w[i + 2], 0, 1, 4, 5);
+        v[i + 2] = PICK(w[i], w[i + 2], 2, 3, 6, 7);
     }
 #endif
 }
@@ -49,11 +51,13 @@ TARGET static inline void NAME(turn)(Vector v[WIDE])
     TARGET static void NAME(name)(const Model *model, const Block *block, Size start, Size rows, double *x)   \
     {                                                                                                         \
         const Size d = model->d, down = block->down, first = (block->first + start) * down;                   \
-        const Number *const *columns = (const Number *const *)block->columns;                                 \
+        const void *const *columns = block->columns;                                                          \
         const double *offset = model->offset;                                                                 \
         if (down == 1 && rows == ROWS) {                                                                      \
-            for (Size j = 0; j < d; j++)                                                                      \
-                for (int i = 0; i < ROWS; i++) x[j * ROWS + i] = (double)columns[j][first + i] - offset[j];   \
+            for (Size j = 0; j < d; j++) {                                                                    \
+                const Number *column = (const Number *)columns[j] + first;                                    \
+                for (int i = 0; i < ROWS; i++) x[j * ROWS + i] = (double)column[i] - offset[j];               \
+            }                                                                                                 \
             return;                                                                                           \
         }                                                                                                     \
         const Size turned = block->side_by_side ? d / WIDE * WIDE : 0;                                        \
@@ -62,19 +66,24 @@ TARGET static inline void NAME(turn)(Vector v[WIDE])
             for (int r = 0; r < WIDE; r++) row[r] = first + (i + r < rows ? i + r : 0) * down;                \
             for (Size j = 0; j < turned; j += WIDE) {                                                         \
                 Vector v[WIDE];                                                                               \
-                for (int r = 0; r < WIDE; r++)                                                                \
-                    v[r] = __builtin_convertvector(*(const Numbers *)(columns[0] + row[r] + j), Vector);      \
+                for (int r = 0; r < WIDE; r++) {                                                              \
+                    const Number *at = (const Number *)columns[0] + row[r] + j;                               \
+                    v[r] = __builtin_convertvector(*(const Numbers *)at, Vector);                             \
+                }                                                                                             \
                 NAME(turn)(v);                                                                                \
                 for (int r = 0; r < WIDE; r++) AT(x + (j + r) * ROWS + i) = v[r] - offset[j + r];             \
             }                                                                                                 \
-            for (Size j = turned; j < d; j++)                                                                 \
-                for (int r = 0; r < WIDE; r++) x[j * ROWS + i + r] = (double)columns[j][row[r]] - offset[j];  \
+            for (Size j = turned; j < d; j++) {                                                               \
+                const Number *column = columns[j];                                                            \
+                for (int r = 0; r < WIDE; r++) x[j * ROWS + i + r] = (double)column[row[r]] - offset[j];      \
+            }                                                                                                 \
         }                                                                                                     \
     }
 LOAD(load_double, double, Vector)
 LOAD(load_float, float, Short)
 
-/* The tile into rows of the result, which are of Number; Numbers is a register of these. */
+/* The tile into rows of the result, which are of Number, side by side or column by column; Numbers is a register
+   of these. */
 #define STORE(name, Number, Numbers)                                                                          \
     TARGET static void NAME(name)(const Block *block, Size d, Size start, Size rows, const double *x)         \
     {                                                                                                         \
@@ -85,7 +94,7 @@ LOAD(load_float, float, Short)
                 for (Size i = 0; i < rows; i++) to[j * across + i] = (Number)x[j * ROWS + i];                 \
             return;                                                                                           \
         }                                                                                                     \
-        const Size turned = across == 1 ? d / WIDE * WIDE : 0;                                                \
+        const Size turned = d / WIDE * WIDE;                                                                  \
         for (Size i = 0; i < rows; i += WIDE) {                                                               \
             const Size some = rows - i < WIDE ? rows - i : WIDE;                                              \
             for (Size j = 0; j < turned; j += WIDE) {                                                         \
@@ -96,8 +105,7 @@ LOAD(load_float, float, Short)
                     *(Numbers *)(to + (i + r) * down + j) = __builtin_convertvector(v[r], Numbers);           \
             }                                                                                                 \
             for (Size j = turned; j < d; j++)                                                                 \
-                for (Size r = 0; r < some; r++)                                                               \
-                    to[(i + r) * down + j * across] = (Number)x[j * ROWS + i + r];                            \
+                for (Size r = 0; r < some; r++) to[(i + r) * down + j] = (Number)x[j * ROWS + i + r];         \
         }                                                                                                     \
     }
 STORE(store_double, double, Vector)
@@ -143,12 +151,12 @@ TARGET static double NAME(compete)(Size K, double *restrict h, Tile *restrict ti
             flaw[i] += value * 0.0;
         }
     }
-    double total = 0.0; /* NaN if an energy is not finite */
+    double total = 0.0; /* NaN if an energy is not finite, or what lies between two */
     for (int i = 0; i < ROWS; i++) {
         tile->cluster[i] = cluster[i];
         tile->competitor[i] = competitor[i];
         tile->evidence[i] = next[i] - least[i];
-        total += flaw[i];
+        total += flaw[i] + tile->evidence[i] * 0.0;
     }
     for (Size k = 0; k < K; k++)
         for (int i = 0; i < ROWS; i++) h[k * ROWS + i] -= least[i];
@@ -165,7 +173,7 @@ TARGET static Size NAME(weigh)(Size K, double beta, double *restrict h, const Ti
         for (int i = 0; i < ROWS; i++) {
             double f = tile->evidence[i], p = exp_minus(beta * (a[i] - f));
             double ratio = a[i] > f ? f / a[i] : 1.0; /* also where both are 0, a tie: that is the limit */
-            p = tile->cluster[i] == number ? 0.0 : p;
+            p = tile->cluster[i] == number ? 0.0 : p; /* h_c - f is negative, and p_c anything */
             total[i] += p;
             a[i] = p * ratio;
             sum[i] += a[i];
@@ -237,6 +245,7 @@ TARGET static double NAME(run)(const Model *model, const Block *block, double *s
 
 #undef Vector
 #undef Short
+#undef Lanes
 #undef AT
 #undef STEP
 #undef LOAD

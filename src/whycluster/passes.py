@@ -144,10 +144,16 @@ def assign(energy: Energy, table: Table) -> Codes:
     """The cluster of least energy for each row, (n,)."""
     cluster = np.empty(table.n_rows, dtype=np.intp)
 
-    stand = _standing(energy, table)
+    loops = _loops(energy, table)
 
     def work(space: Workspace, start: int, stop: int) -> None:
-        cluster[start:stop] = stand(space, start, stop)[1].cluster
+        if loops is None:
+            h = space.h[: stop - start]
+            _energies(energy, table, space, start, stop, h)
+            standing = compete(h, energy.tree)
+        else:
+            standing = loops.run(space, start, stop)
+        cluster[start:stop] = standing.cluster
 
     _run(work, energy, table)
     return cluster
@@ -259,15 +265,14 @@ def attribute(
     Beta, where it is not given, is measured first: on ``background``, or on the table itself.
     """
     result = Attribution.empty(table, question, by_columns=_by_columns(energy, table))
-    fused, held = energy.fused if question.is_usual else None, False
+    loops, held = _loops(energy, table) if question.is_usual else None, False
     if question.asks_of_all_rows or energy.needs_means:
         asks_all = question.cluster is None and question.rule != CONTRAST and question.threshold is None
-        held = fused is None and background is None and asks_all and result.can_hold(energy.n_clusters)
+        held = loops is None and background is None and asks_all and result.can_hold(energy.n_clusters)
         found = population(energy, background or table, result if held else None)
         question = _measured(question, energy, found)
         energy = energy.with_means(*found.members)
     step_by_step = _in_steps(energy, table, question, result, held)
-    loops = None if fused is None else _InOneGo(fused, table)
 
     def work(space: Workspace, start: int, stop: int) -> None:
         if loops is None:
@@ -299,7 +304,7 @@ def _in_steps(energy: Energy, table: Table, question: Question, result: Attribut
         else:
             h = space.h[:n_rows]
             x = _energies(energy, table, space, start, stop, h)
-            standing = question.stand(h, energy.tree, start, stop)
+            standing = _checked(question.stand(h, energy.tree, start, stop))
             result.keep(standing, start, stop)
         weights, scratch = space.weights[:n_rows], space.scratch[:n_rows]
         weigh(h, standing, question.rule, question.beta, weights)
@@ -481,10 +486,15 @@ def population(energy: Energy, rows: Background, hold: Attribution | None = None
     means: dict[int, float] = {}
     sizes: dict[int, Codes] = {}
     sums: dict[int, Floats] = {}
-    stand = _standing(energy, table, hold)
+    loops = _loops(energy, table) if hold is None else None
 
     def work(space: Workspace, start: int, stop: int) -> None:
-        x, standing = stand(space, start, stop)
+        if loops is None:
+            h = space.h[: stop - start] if hold is None else hold.held(start, stop, energy.n_clusters)
+            x = _energies(energy, table, space, start, stop, h)
+            standing = _checked(compete(h, energy.tree))
+        else:
+            standing = loops.run(space, start, stop)
         means[start] = float((standing.evidence / table.n_rows).sum())
         sizes[start] = np.bincount(standing.cluster, minlength=energy.n_clusters)
         if energy.needs_means:
@@ -517,22 +527,16 @@ def _energies(energy: Energy, table: Table, space: Workspace, start: int, stop: 
     return x
 
 
-Stand: TypeAlias = Callable[[Workspace, int, int], tuple[Floats, Standing]]
-"""Rows start..stop as an energy takes them, and how they stand."""
+def _checked(standing: Standing) -> Standing:
+    if not np.isfinite(standing.evidence).all():  # what lies between two energies may overflow
+        raise _NotFiniteError
+    return standing
 
 
-def _standing(energy: Energy, table: Table, hold: Attribution | None = None) -> Stand:
-    """Lets the clusters compete for the rows of a block; with ``hold``, h is written there."""
-    if energy.fused is not None and hold is None and not energy.needs_means:
-        loops = _InOneGo(energy.fused, table)
-        return lambda space, start, stop: (space.x, loops.run(space, start, stop))  # nobody looks at x
-
-    def stand(space: Workspace, start: int, stop: int) -> tuple[Floats, Standing]:
-        h = space.h[: stop - start] if hold is None else hold.held(start, stop, energy.n_clusters)
-        x = _energies(energy, table, space, start, stop, h)
-        return x, compete(h, energy.tree)
-
-    return stand
+def _loops(energy: Energy, table: Table) -> _InOneGo | None:
+    """Compiled loops, where there are any for the energy."""
+    fused = energy.fused
+    return None if fused is None or energy.needs_means else _InOneGo(fused, table)
 
 
 class _InOneGo:
@@ -542,12 +546,7 @@ class _InOneGo:
         self.fused, self.table, self.lying = fused, table, table.lying
 
     def run(
-        self,
-        space: Workspace,
-        start: int,
-        stop: int,
-        beta: float = 0.0,
-        out: NDArray[Any] | None = None,
+        self, space: Workspace, start: int, stop: int, beta: float = 0.0, out: NDArray[Any] | None = None
     ) -> Standing:
         """How rows start..stop stand; their relevance goes to ``out``."""
         n_rows = stop - start

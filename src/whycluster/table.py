@@ -376,7 +376,7 @@ class FrameTable(Table):
 
     @property
     def lying(self) -> Lying | None:
-        """The columns themselves, where they are read as such; to find them, some would have to be copied."""
+        """The columns themselves, where they are wanted as such: those that are not plain are copied."""
         return Lying.of_columns(self._columns) if self.by_columns else None
 
     def _select(self, rows: Codes) -> Any:

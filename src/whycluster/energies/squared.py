@@ -133,13 +133,15 @@ class SquaredEnergy(AdditiveEnergy):
         """-2 sum_k a_k mu_k, whether squares are expanded or not: x cancels, and no square is computed."""
         np.matmul(weights, self.slopes, out=out)
 
-    @cached_property
+    @property
     def fused(self) -> Fused | None:
         """The same in compiled loops, if squares are expanded."""
         as_here = type(self) is SquaredEnergy  # a class made of this one may mean something else
-        if not (as_here and self._expanded):
-            return None
-        return Fused.of(self.slopes, self._squares, self._bias, self.offset)
+        return self._fused if as_here and self._expanded and self._fused.is_there else None
+
+    @cached_property
+    def _fused(self) -> Fused:
+        return Fused(self.slopes, self._squares, self._bias, self.offset)
 
     @cached_property
     def _both(self) -> Floats:
