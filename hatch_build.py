@@ -32,7 +32,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
             return
         try:
             _compile(source, target)
-        except (OSError, subprocess.CalledProcessError) as error:
+        except (OSError, ValueError, subprocess.CalledProcessError) as error:
             said = getattr(error, "stderr", None) or str(error)
             self.app.display_warning(f"whycluster goes without its compiled loops, and is slower: {said}")
             return

@@ -69,7 +69,7 @@ def write(
 
 
 def read(found: DatasetExplanation) -> pa.Table:
-    return pa.concat_tables([pq.read_table(path) for path in found.parts], promote_options="default")
+    return pa.concat_tables(pq.read_table(path) for path in found.parts)
 
 
 def relevance(table: pa.Table) -> np.ndarray[Any, Any]:
@@ -655,6 +655,16 @@ def test_overwriting_takes_away_what_the_other_run_left_and_nothing_else(tmp_pat
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["a\ud800", "a" * 300, "part-0.parquet/x"])
+def test_a_ledger_with_names_that_no_file_can_have(name: str, tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in"), tmp_path / "out"
+    wc.explain_dataset(MODEL, folder, out)
+    facts = json.loads((out / "_whycluster.json").read_text())
+    facts["parts"].append(name)
+    (out / "_whycluster.json").write_text(json.dumps(facts))
+    check_whole(read(wc.explain_dataset(MODEL, folder, out, overwrite=True)))
+
+
 def test_a_ledger_that_was_tampered_with_takes_nothing_outside_its_folder(tmp_path: Path) -> None:
     out, outside = tmp_path / "out", tmp_path / "precious.txt"
     outside.write_text("mine")
@@ -802,14 +812,29 @@ def test_rows_that_are_not_finite_are_an_error_that_names_part_row_and_column(
 
 
 @pytest.mark.parametrize("invalid", ["error", "skip"])
+@pytest.mark.parametrize("beta", ["auto", 0.2])
 @pytest.mark.parametrize("top", [None, 2])
-def test_nulls_are_declared_where_there_may_be_some(invalid: str, top: int | None, tmp_path: Path) -> None:
-    folder = write(tmp_path / "in")
-    options: dict[str, Any] = {"invalid": invalid, "top": top, "id_columns": ["key"]}
-    for path in wc.explain_dataset(MODEL, folder, tmp_path / "out", **options).parts:
-        key, *results = pq.read_schema(path)
-        assert key.nullable
-        assert {entry.nullable for entry in results} == {invalid == "skip"}
+def test_nulls_are_declared_where_there_may_be_some(
+    invalid: str, beta: Any, top: int | None, tmp_path: Path
+) -> None:
+    folder, out = write(tmp_path / "in"), tmp_path / "out"
+    options: dict[str, Any] = {"beta": beta, "top": top, "id_columns": ["key"]}
+
+    def nulls() -> set[bool]:
+        schemas = [pq.read_schema(path) for path in out.glob("*.parquet")]
+        assert all(schema.field("key").nullable for schema in schemas)
+        return {entry.nullable for schema in schemas for entry in list(schema)[1:]}
+
+    found = wc.explain_dataset(MODEL, folder, out, invalid=invalid, **options)
+    none = (invalid, beta) == ("error", "auto")
+    assert nulls() == {not none}
+    for path in found.parts[:2]:
+        path.unlink()
+    other = "skip" if invalid == "error" else "error"
+    again = wc.explain_dataset(MODEL, folder, out, invalid=other, **options)
+    assert again.n_done_before == len(SIZES) - 2
+    assert nulls() == {not none}  # of one run, all are alike
+    assert len(read(again)) == 900
 
 
 def test_rows_in_csv_that_are_missing(tmp_path: Path) -> None:

@@ -231,6 +231,30 @@ def test_a_library_that_does_not_fit_is_not_used(
     assert fused.library.__wrapped__() is None
 
 
+@pytest.mark.parametrize("loops", ["NumPy", "256", "512"])
+@pytest.mark.parametrize("n_clusters", [5, 60])
+def test_all_that_is_asked_of_a_network_agrees_on_who_wins(
+    monkeypatch: pytest.MonkeyPatch, loops: str, n_clusters: int
+) -> None:
+    """Rows halfway between two centroids of one decimal: rounding decides, and it has to do so once."""
+    limited(monkeypatch, loops)
+    rng = np.random.default_rng(0)
+    centroids = rng.normal(size=(n_clusters, 5)).round(1)
+    first, second = rng.integers(n_clusters, size=(2, 400))
+    X = (centroids[first] + centroids[second]) / 2
+    network = wc.neuralize(centroids)
+    cluster, evidence = network.assign(X), network.evidence(X)
+    own = evidence[np.arange(400), cluster]
+    assert (own >= 0).all()
+    exp = network.explain(X)
+    assert exp.cluster.tolist() == cluster.tolist()
+    assert exp.evidence.tolist() == own.tolist()
+    for other in (network.explain(X, rule="joint"), network.explain(X, target=cluster)):
+        assert other.cluster.tolist() == cluster.tolist()
+        assert other.evidence.tolist() == own.tolist()
+    np.testing.assert_array_equal(network.gradient(X), network.gradient(X, target=cluster))
+
+
 def test_clusters_without_weight_are_left_out_and_that_is_not_seen() -> None:
     """Of 300 clusters, most are so far from each row that their weight is less than 1e-30."""
     rng = np.random.default_rng(0)
@@ -270,7 +294,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("compiler", ["cc", "false", "there-is-none"])
+@pytest.mark.parametrize("compiler", ["cc", "false", "there-is-none", 'cc "'])
 def test_a_wheel_is_built_with_any_compiler_and_with_none(
     source: Path, tmp_path: Path, compiler: str
 ) -> None:

@@ -30,7 +30,7 @@ def strongest(values: NDArray[Any], n: int) -> Codes:
     columns: Codes = np.empty((n, len(size)), np.intp).T
     for rank in range(n):  # one after the other, which is faster for few of many
         columns[:, rank], _ = least(size)
-        size[rows, columns[:, rank]] = np.inf
+        size[rows, columns[:, rank]] = 1  # more than any other
     return columns
 
 

@@ -137,8 +137,8 @@ def typical_rows(exp: Claims, cluster_code: int, n: int) -> Codes:
         return own
     evidence = exp.evidence[own].astype(np.float64)
     rounding = max(1e-9, 8 * float(np.finfo(exp.evidence.dtype).eps))
-    unit = rounding * np.abs(evidence).max() or 1.0
-    return own[np.argsort(np.rint(np.abs(evidence - np.median(evidence)) / unit), kind="stable")][:n]
+    far = np.abs(evidence - np.median(evidence)) / (np.abs(evidence).max() or 1.0)
+    return own[np.argsort(np.rint(far / rounding), kind="stable")][:n]
 
 
 def borderline_rows(exp: Claims, cluster_code: int, n: int) -> Codes:

@@ -12,7 +12,7 @@ Nothing is allocated, and nothing but what the caller gives is read or written. 
 #include <string.h>
 
 #define ROWS 32 /* of a tile: four registers of AVX-512 */
-#define LAYOUT 1 /* of the structures that the caller gives; as in fused.py, and to be raised with any change */
+#define LAYOUT 2 /* of the structures that the caller gives; as in fused.py, and to be raised with any change */
 #define NEGLIGIBLE 69.0 /* exp(-69) is 1e-30, nothing beside the 1 of the strongest competitor */
 
 typedef int64_t Size;
@@ -27,7 +27,7 @@ typedef struct {
 } Model;
 
 /* Rows `first` to `first + n` of a table, whose columns begin at these addresses; it is a step of `down` from row to
-   row. Steps are in numbers, not bytes. Without `out`, rows are only told apart. */
+   row. Steps are in numbers, not bytes. Without `out`, rows are only told apart; or it is for energies, and no more. */
 typedef struct {
     Size first, n;
     const void *const *columns;
@@ -39,7 +39,7 @@ typedef struct {
     double beta;
     void *out;
     Size out_down, out_across;
-    int to_float;
+    int to_float, only_energies;
 } Block;
 
 /* How the rows of a tile stand; the numbers of clusters are double, too, so that all lanes are equally wide. */

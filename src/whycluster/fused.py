@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from whycluster.arrays import Codes, Floats
 
 LIBRARY = Path(__file__).with_name("_fused.so")
-_LAYOUT = 1  # of the structures below; as in fused.c
-_MOST_FEATURES = 8192  # beyond, a tile is larger than the cache, and NumPy as fast
+_LAYOUT = 2  # of the structures below; as in fused.c
+_MOST_FEATURES = 1 << 13  # beyond, a tile is larger than the cache, and NumPy as fast
+_MOST_VALUES = 1 << 20  # of all centroids: the same
 
 
 class _Model(ctypes.Structure):
@@ -55,6 +56,7 @@ class _Block(ctypes.Structure):
         ("out_down", ctypes.c_int64),
         ("out_across", ctypes.c_int64),
         ("to_float", ctypes.c_int),
+        ("only_energies", ctypes.c_int),
     )
 
 
@@ -141,7 +143,9 @@ class Fused:
     @property
     def is_there(self) -> bool:
         """Whether it can be used here and now: it may come from another machine."""
-        return library() is not None and self.n_clusters > 1 and self.n_features <= _MOST_FEATURES
+        n_clusters, d = self.n_clusters, self.n_features
+        small = d <= _MOST_FEATURES and n_clusters * d <= _MOST_VALUES
+        return n_clusters > 1 and small and library() is not None
 
     def run(
         self,
@@ -158,22 +162,42 @@ class Fused:
         With ``out``, (b, d) of float32 or float64, row by row or column by column, their relevance by rule
         min-take-most goes there. Returns whether energies and evidence are finite.
         """
-        loaded = library()
-        assert loaded is not None
-        run, width = loaded[0].run, loaded[1]
-        parameters = (self._offset, self._bias, self._slopes, self._both)
-        model = _Model(self.n_clusters, self.n_features, *map(_at, parameters))
         block = _Block(first, len(cluster), _at(rows.columns), rows.down, rows.side_by_side)
         block.from_float = rows.dtype == np.float32
         block.cluster, block.competitor, block.evidence = map(_at, (cluster, competitor, evidence))
         if out is not None:
-            block.beta, block.out = min(beta, np.finfo(np.float64).max), _at(out)
-            block.out_down, block.out_across = (step // out.itemsize for step in out.strides)
-            assert 1 in (block.out_down, block.out_across)
-            block.to_float = out.dtype == np.float32
-        space = np.empty(loaded[0].room(ctypes.byref(model)))
-        flaws = run(width, ctypes.byref(model), ctypes.byref(block), ctypes.c_void_p(_at(space)))
-        return bool(flaws == 0.0)
+            block.beta = min(beta, np.finfo(np.float64).max)
+            _write_to(out, block)
+        return self._call(block) == 0.0
+
+    def energies(self, x: Floats, out: Floats) -> bool:
+        """Write s_k of x, (b, d), which has been moved, into ``out``, (b, K), to the same bits as in `run`.
+
+        Returns whether it could.
+        """
+        rows = Lying.of(x) or Lying.of(x.copy())
+        if rows is None or out.dtype != np.float64 or out.itemsize not in out.strides:
+            return False
+        block = _Block(0, len(x), _at(rows.columns), rows.down, rows.side_by_side, only_energies=1)
+        _write_to(out, block)
+        self._call(block, moved=True)
+        return True
+
+    def _call(self, block: _Block, moved: bool = False) -> float:
+        """What the loops return; they are not to subtract the offset if it has been."""
+        loaded = library()
+        assert loaded is not None
+        (loops, width), offset = loaded, np.zeros(self.n_features) if moved else self._offset
+        parameters = map(_at, (offset, self._bias, self._slopes, self._both))
+        model = _Model(self.n_clusters, self.n_features, *parameters)
+        space = np.empty(loops.room(ctypes.byref(model)))
+        return float(loops.run(width, ctypes.byref(model), ctypes.byref(block), ctypes.c_void_p(_at(space))))
+
+
+def _write_to(out: NDArray[Any], block: _Block) -> None:
+    block.out, block.to_float = _at(out), out.dtype == np.float32
+    block.out_down, block.out_across = (step // out.itemsize for step in out.strides)
+    assert 1 in (block.out_down, block.out_across)
 
 
 def _at(values: NDArray[Any]) -> int:

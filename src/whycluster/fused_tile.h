@@ -85,16 +85,16 @@ LOAD(load_float, float, Short)
 /* The tile into rows of the result, which are of Number, side by side or column by column; Numbers is a register
    of these. */
 #define STORE(name, Number, Numbers)                                                                          \
-    TARGET static void NAME(name)(const Block *block, Size d, Size start, Size rows, const double *x)         \
+    TARGET static void NAME(name)(const Block *block, Size width, Size start, Size rows, const double *x)     \
     {                                                                                                         \
         const Size across = block->out_across, down = block->out_down;                                        \
         Number *to = (Number *)block->out + start * down;                                                     \
         if (down == 1) {                                                                                      \
-            for (Size j = 0; j < d; j++)                                                                      \
+            for (Size j = 0; j < width; j++)                                                                  \
                 for (Size i = 0; i < rows; i++) to[j * across + i] = (Number)x[j * ROWS + i];                 \
             return;                                                                                           \
         }                                                                                                     \
-        const Size turned = d / WIDE * WIDE;                                                                  \
+        const Size turned = width / WIDE * WIDE;                                                              \
         for (Size i = 0; i < rows; i += WIDE) {                                                               \
             const Size some = rows - i < WIDE ? rows - i : WIDE;                                              \
             for (Size j = 0; j < turned; j += WIDE) {                                                         \
@@ -104,7 +104,7 @@ LOAD(load_float, float, Short)
                 for (Size r = 0; r < some; r++)                                                               \
                     *(Numbers *)(to + (i + r) * down + j) = __builtin_convertvector(v[r], Numbers);           \
             }                                                                                                 \
-            for (Size j = turned; j < d; j++)                                                                 \
+            for (Size j = turned; j < width; j++)                                                             \
                 for (Size r = 0; r < some; r++) to[(i + r) * down + j] = (Number)x[j * ROWS + i + r];         \
         }                                                                                                     \
     }
@@ -229,6 +229,10 @@ TARGET static double NAME(run)(const Model *model, const Block *block, double *s
         const Size rows = block->n - start < ROWS ? block->n - start : ROWS;
         (block->from_float ? NAME(load_float) : NAME(load_double))(model, block, start, rows, x);
         NAME(energies)(model, x, h);
+        if (block->only_energies) {
+            NAME(store_double)(block, K, start, rows, h);
+            continue;
+        }
         flaws += NAME(compete)(K, h, &tile);
         for (Size i = 0; i < rows; i++) {
             block->cluster[start + i] = (Size)tile.cluster[i];

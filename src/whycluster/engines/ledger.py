@@ -119,8 +119,9 @@ class Ledger:
     def _remove(self, parts: list[str]) -> None:
         """Take away the results of another run, and nothing else."""
         for name in parts:
-            if self._is_inside(name) and not (self.folder / name).is_dir():
-                (self.folder / name).unlink(missing_ok=True)
+            path = self.folder / name
+            if os.path.lexists(path) and self._is_inside(name) and not path.is_dir():
+                path.unlink()
 
     def _is_inside(self, name: str) -> bool:
         return self.folder.resolve() in (self.folder / name).resolve().parents

@@ -232,6 +232,7 @@ class Run:
             population=_told_population(self.asked.population),
             inputs=self._identities,
             without=sorted(self.failed),
+            finite=self.asked.invalid == "error",
         )
 
     def _check_same(self, before: dict[str, Any], now: dict[str, Any], without: list[str]) -> None:
@@ -360,14 +361,19 @@ class Run:
         )
 
     def _schema(self, part: Part) -> Any:
-        """That of the results of a part; without nulls, if none may be, they are written in half the time."""
+        """That of the results of a part; without nulls, where there can be none, they are written faster.
+
+        There can be none if all rows were measured, and what is not finite was an error. What is asked now
+        does not matter, so that results of one run are alike, whoever went on with it.
+        """
         import pyarrow as pa
 
         source = self._schemas[part.name]
         empty = pa.Table.from_batches([], schema=pa.schema([source.field(name) for name in self.columns]))
         none = self.asked.explain(empty)
-        nulls = self.asked.invalid != "error"
-        results = [entry.with_nullable(nulls) for entry in self._results_of(none).schema]
+        known = self.ledger.facts["known"]
+        finite = known.get("finite") is True and part.name not in known["without"]
+        results = [entry.with_nullable(not finite) for entry in self._results_of(none).schema]
         return pa.schema([*(source.field(name) for name in self.ids), *results])
 
     # How parts are worked on
