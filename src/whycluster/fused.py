@@ -75,6 +75,12 @@ def library() -> tuple[Any, int] | None:
     return (found, width) if width else None
 
 
+def are_there(n_clusters: int, d: int) -> bool:
+    """Whether there are loops for so many clusters and features, here and now."""
+    small = d <= _MOST_FEATURES and n_clusters * d <= _MOST_VALUES
+    return n_clusters > 1 and small and library() is not None
+
+
 @dataclass(frozen=True)
 class Lying:
     """Where the numbers of a table lie, all of float32 or of float64.
@@ -140,13 +146,6 @@ class Fused:
         pairs = padded[:, :n_clusters].reshape(2, n_clusters, twos, 2)
         self._both = np.ascontiguousarray(pairs.transpose(2, 1, 0, 3)).reshape(twos, n_clusters, 4)
 
-    @property
-    def is_there(self) -> bool:
-        """Whether it can be used here and now: it may come from another machine."""
-        n_clusters, d = self.n_clusters, self.n_features
-        small = d <= _MOST_FEATURES and n_clusters * d <= _MOST_VALUES
-        return n_clusters > 1 and small and library() is not None
-
     def run(
         self,
         rows: Lying,
@@ -162,8 +161,7 @@ class Fused:
         With ``out``, (b, d) of float32 or float64, row by row or column by column, their relevance by rule
         min-take-most goes there. Returns whether energies and evidence are finite.
         """
-        block = _Block(first, len(cluster), _at(rows.columns), rows.down, rows.side_by_side)
-        block.from_float = rows.dtype == np.float32
+        block = _block(rows, first, len(cluster))
         block.cluster, block.competitor, block.evidence = map(_at, (cluster, competitor, evidence))
         if out is not None:
             block.beta = min(beta, np.finfo(np.float64).max)
@@ -178,7 +176,8 @@ class Fused:
         rows = Lying.of(x) or Lying.of(x.copy())
         if rows is None or out.dtype != np.float64 or out.itemsize not in out.strides:
             return False
-        block = _Block(0, len(x), _at(rows.columns), rows.down, rows.side_by_side, only_energies=1)
+        block = _block(rows, 0, len(x))
+        block.only_energies = True
         _write_to(out, block)
         self._call(block, moved=True)
         return True
@@ -192,6 +191,11 @@ class Fused:
         model = _Model(self.n_clusters, self.n_features, *parameters)
         space = np.empty(loops.room(ctypes.byref(model)))
         return float(loops.run(width, ctypes.byref(model), ctypes.byref(block), ctypes.c_void_p(_at(space))))
+
+
+def _block(rows: Lying, first: int, n_rows: int) -> _Block:
+    of_float = rows.dtype == np.float32
+    return _Block(first, n_rows, _at(rows.columns), rows.down, rows.side_by_side, of_float)
 
 
 def _write_to(out: NDArray[Any], block: _Block) -> None:

@@ -10,7 +10,7 @@ from whycluster.arrays import Codes, Floats
 from whycluster.energies.additive import AdditiveEnergy
 from whycluster.energies.energy import carve
 from whycluster.errors import InvalidInputError
-from whycluster.fused import Fused
+from whycluster.fused import Fused, are_there
 
 # Up to this ratio of the largest squared centroid to the least squared distance of two, expanding the
 # square keeps ten digits of every difference.
@@ -139,7 +139,8 @@ class SquaredEnergy(AdditiveEnergy):
     def fused(self) -> Fused | None:
         """The same in compiled loops, if squares are expanded."""
         as_here = type(self) is SquaredEnergy  # a class made of this one may mean something else
-        return self._fused if as_here and self._expanded and self._fused.is_there else None
+        there = as_here and self._expanded and are_there(self.n_clusters, self.n_features)
+        return self._fused if there else None
 
     @cached_property
     def _fused(self) -> Fused:
