@@ -213,8 +213,8 @@ def test_target_and_against(wine: Path, tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_quiet_is_for_the_one_command(wine: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for options in (("--k", 3), ("--k", 3.5)):
-        ask(capsys, "explain", wine, *options, "--quiet")
+    for options in (("--quiet", "--k", 3), ("--k", 3.5, "--quiet"), ("--quiet", "--k", 3.5)):
+        ask(capsys, "explain", wine, *options)
         assert progress.shown
 
 

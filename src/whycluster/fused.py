@@ -110,6 +110,13 @@ class Lying:
         return cls(rows, columns.astype(np.uintp), down, across == 1, rows.dtype)
 
     @classmethod
+    def of_block(cls, x: NDArray[Any]) -> Lying:
+        """Of some rows of numbers, copied if the loops cannot read them where they are."""
+        found = cls.of(x) or cls.of(x.astype(np.float64, order="C"))
+        assert found is not None
+        return found
+
+    @classmethod
     def of_columns(cls, columns: Sequence[NDArray[Any]]) -> Lying | None:
         """Of columns (n,) that lie apart; None if they are not all of one kind, or not contiguous."""
         dtypes = {column.dtype for column in columns}
@@ -173,9 +180,9 @@ class Fused:
 
         Returns whether it could.
         """
-        rows = Lying.of(x) or Lying.of(x.copy())
-        if rows is None or out.dtype != np.float64 or out.itemsize not in out.strides:
+        if out.dtype != np.float64 or out.itemsize not in out.strides:
             return False
+        rows = Lying.of_block(x)
         block = _block(rows, 0, len(x))
         block.only_energies = True
         _write_to(out, block)

@@ -552,9 +552,7 @@ class _InOneGo:
         n_rows = stop - start
         rows, first = self.lying, start
         if rows is None:
-            x = self.table.inputs(start, stop, None, space.x[:n_rows])
-            rows, first = Lying.of(x) or Lying.of(x.copy()), 0
-            assert rows is not None
+            rows, first = Lying.of_block(self.table.inputs(start, stop, None, space.x[:n_rows])), 0
         standing = Standing(np.empty(n_rows, np.intp), np.empty(n_rows, np.intp), np.empty(n_rows))
         if not self.fused.run(rows, first, *standing, beta, out):
             raise _NotFiniteError

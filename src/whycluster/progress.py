@@ -15,14 +15,14 @@ _BEAT = 0.5  # seconds between two looks of one that cannot be counted
 _WIDTH = 30
 
 shown = True
-"""Whether there are bars at all; the command's ``--quiet`` sets it to False."""
+"""Whether there are bars at all; see `hidden`."""
 
 
 @contextmanager
-def shown_as_before() -> Iterator[None]:
-    """Undo at the end what was done to `shown`, as a program that runs the command keeps its own bars."""
+def hidden() -> Iterator[None]:
+    """Meanwhile there are no bars."""
     global shown
-    before = shown
+    before, shown = shown, False
     try:
         yield
     finally:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from whycluster.errors import WhyClusterError
-from whycluster.progress import shown_as_before
+from whycluster.progress import hidden
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _MOST_SEED = 2**32 - 1  # that scikit-learn takes
@@ -82,7 +82,18 @@ _seed = click.option(
     metavar="N",
     help="Of all that is random.",
 )
-_quiet = click.option("--quiet", is_flag=True, help="Say nothing but results and errors.")
+
+
+def _hide_bars(context: click.Context, _: Any, quiet: bool) -> bool:
+    """For this command only: a program that runs it keeps its own bars."""
+    if quiet:
+        context.find_root().with_resource(hidden())  # which ends also where other options are wrong
+    return quiet
+
+
+_quiet = click.option(
+    "--quiet", is_flag=True, callback=_hide_bars, help="Say nothing but results and errors."
+)
 _json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 _force = click.option("--force", is_flag=True, help="Replace files that are there.")
 _top = click.option("--top", type=click.IntRange(1), default=10, metavar="N", help="Features to show.")
@@ -249,7 +260,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        with _stopped_by(signal.SIGINT, signal.SIGTERM), shown_as_before():
+        with _stopped_by(signal.SIGINT, signal.SIGTERM):
             return whycluster.main(given, prog_name="whycluster", standalone_mode=False) or 0
     except BrokenPipeError:  # a reader may leave early
         sys.stdout = None  # there is nothing left to flush at the end

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.preprocessing import StandardScaler
 
-from whycluster import console, progress
+from whycluster import console
 from whycluster.arrays import Floats
 from whycluster.cli.clustering import Asked, check_k, choose, foretold, left_out_of
 from whycluster.cli.reading import look_at_text, read
@@ -40,12 +40,11 @@ def evaluate(
     rows: int,
     checks: bool,
     rule: str,
-    quiet: bool,
+    quiet: bool,  # noqa: ARG001  # it has nothing but progress to say
     as_json: bool,
     **options: Any,
 ) -> None:
     """Cluster the columns of numbers, and compare methods that explain the clusters."""
-    progress.shown = not quiet
     check_rule(rule, "--rule")
     asked = Asked.of(options)
     frame = read(asked.source)

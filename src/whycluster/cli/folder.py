@@ -57,7 +57,6 @@ def explain_folder(
             f"{options['file']}: is a folder or a pattern; give a file, or with --out the folder that the "
             "results go to."
         )
-    progress.shown = not quiet
     parts = find_parts(str(options["file"]), "explain")
     if model is not None:
         given = [name.strip() for text in options["columns"] for name in text.split(",")]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from whycluster import console, findings, progress
+from whycluster import console, findings
 from whycluster.cli.clustering import Asked, Clustered, cluster
 from whycluster.cli.screen import tell
 from whycluster.explanation import Explanation
@@ -22,8 +22,7 @@ share: part of the cluster's relevance; high, middle, low: among the means of al
 
 
 def start(asked: Asked, quiet: bool) -> Clustered:
-    """Cluster as asked; unless it is to be quiet, with progress, and what a user should know of it."""
-    progress.shown = not quiet
+    """Cluster as asked; and, unless it is to be quiet, say what a user should know of it."""
     found = cluster(asked)
     if not quiet:
         tell_notes(found)

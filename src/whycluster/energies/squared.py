@@ -103,7 +103,8 @@ class SquaredEnergy(AdditiveEnergy):
         if not self._expanded:
             super().energies(x, out, scratch)
             return
-        if self.fused is not None and self.fused.energies(x, out):  # then all passes agree to the last bit
+        loops = self.fused
+        if loops is not None and loops.energies(x, out):  # then all passes agree to the last bit
             return
         np.matmul(x, self.slopes.T, out=out)
         out += self._bias
