@@ -200,7 +200,16 @@ def test_rows_as_wide_as_the_loops_take_and_wider(n_rows: int) -> None:
         problem = Problem(rng.normal(size=(n_rows, d)), rng.normal(size=(3, d)))
         assert (SquaredEnergy(problem.centroids).fused is None) == (d > 8192 or LOADED is None)
         exp, expected = explain(problem, "256"), explain(problem, "NumPy")
-        assert exp.relevance == pytest.approx(expected.relevance, rel=1e-9, abs=1e-9)
+        np.testing.assert_allclose(exp.relevance, expected.relevance, rtol=5e-10, atol=5e-10)
+
+
+@pytest.mark.parametrize("n_clusters", [8192, 8193])
+def test_as_many_clusters_as_the_loops_take_and_more(n_clusters: int) -> None:
+    rng = np.random.default_rng(0)
+    problem = Problem(rng.normal(size=(40, 3)), rng.normal(size=(n_clusters, 3)))
+    assert (SquaredEnergy(problem.centroids).fused is None) == (n_clusters > 8192 or LOADED is None)
+    exp, expected = explain(problem, "256"), explain(problem, "NumPy")
+    assert exp.relevance == pytest.approx(expected.relevance, rel=1e-9, abs=1e-9)
 
 
 def test_a_network_goes_by_what_there_is_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

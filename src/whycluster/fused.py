@@ -21,7 +21,7 @@ from whycluster.arrays import Codes, Floats
 
 LIBRARY = Path(__file__).with_name("_fused.so")
 _LAYOUT = 2  # of the structures below; as in fused.c
-_MOST_FEATURES = 1 << 13  # beyond, a tile is larger than the cache, and NumPy as fast
+_MOST = 1 << 13  # features or clusters: beyond, a tile is larger than cache and block, and NumPy faster
 _MOST_VALUES = 1 << 20  # of all centroids: the same
 
 
@@ -77,7 +77,7 @@ def library() -> tuple[Any, int] | None:
 
 def are_there(n_clusters: int, d: int) -> bool:
     """Whether there are loops for so many clusters and features, here and now."""
-    small = d <= _MOST_FEATURES and n_clusters * d <= _MOST_VALUES
+    small = max(n_clusters, d) <= _MOST and n_clusters * d <= _MOST_VALUES
     return n_clusters > 1 and small and library() is not None
 
 
