@@ -7,6 +7,7 @@ clusters), each row is explained by itself. So all engines take the same two ste
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -162,6 +163,18 @@ class Asked:
         found, _ = self._of_valid(part, lambda table: passes.population(energy, table), first_row)
         return Population.none(energy) if found is None else found
 
+    def read_population(self, told: Any) -> Population | None:
+        """What `told_population` was given, of the same model; None if it is not such."""
+        like = Population.none(self.network.energy)
+        try:
+            evidence = float(told["evidence"])
+            sizes = np.array(told["sizes"], dtype=np.intp).reshape(like.sizes.shape)
+            means = np.array(told["means"], dtype=np.float64).reshape(like.means.shape)
+            whole = 0 <= evidence < math.inf and np.isfinite(means).all() and (sizes >= 0).all()
+        except (TypeError, ValueError, KeyError, OverflowError):
+            whole = False
+        return Population(evidence, sizes, means) if whole else None
+
     def explain(self, part: Any, first_row: int = 0) -> Answer:
         """Explain the rows of a part: anything that `whycluster.explain` takes, also of no rows."""
         found, valid = self._of_valid(part, self._explain, first_row)
@@ -286,6 +299,15 @@ class Asked:
         found = self.network.feature_names or column_names(_as_table(part), self.where, "X")
         known = found or self.feature_names or [f"x{i}" for i in range(self.network.n_features)]
         return [str(name) for name in known]
+
+
+def told_population(population: Population) -> dict[str, Any]:
+    """What was measured, as JSON can hold it, which keeps every digit of a float."""
+    return {
+        "evidence": population.evidence,
+        "sizes": population.sizes.tolist(),
+        "means": population.means.tolist(),
+    }
 
 
 def _plain(labels: NDArray[Any]) -> NDArray[Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import operator
 import threading
 from collections.abc import Callable, Generator, Iterator
@@ -26,7 +25,7 @@ from whycluster import blocks
 from whycluster.arrays import is_real
 from whycluster.engines.aggregates import QUANTILES, Aggregate
 from whycluster.engines.ledger import Ledger
-from whycluster.engines.parts import Answer, Asked
+from whycluster.engines.parts import Answer, Asked, told_population
 from whycluster.engines.sources import Part, PartError, is_number, reading
 from whycluster.engines.stages import ahead
 from whycluster.errors import InvalidInputError, WhyClusterError
@@ -198,7 +197,7 @@ class Run:
         """What the results depend on besides the model, as JSON can hold it."""
         options = {name: _plainly(value) for name, value in self.asked.options.items()}
         if self.asked.population is not None:  # that of a background
-            told = json.dumps(_told_population(self.asked.population))
+            told = json.dumps(told_population(self.asked.population))
             options["background"] = hashlib.sha256(told.encode()).hexdigest()[:32]
         return {
             **options,
@@ -229,7 +228,7 @@ class Run:
         assert self.asked.population is not None
         self.ledger.facts["measured"] = {}
         self.ledger.keep(
-            population=_told_population(self.asked.population),
+            population=told_population(self.asked.population),
             inputs=self._identities,
             without=sorted(self.failed),
             finite=self.asked.invalid == "error",
@@ -257,7 +256,7 @@ class Run:
             n_rows += batch.num_rows
             tick(batch.num_rows)
         self._check_unchanged(part)
-        self.ledger.note(part.name, [self._identities[part.name], _told_population(found)])
+        self.ledger.note(part.name, [self._identities[part.name], told_population(found)])
         return found
 
     def _check_unchanged(self, part: Part) -> None:
@@ -266,20 +265,13 @@ class Run:
 
     def _read_population(self, told: Any) -> Population:
         """What an earlier run has measured."""
-        like = Population.none(self.asked.network.energy)
-        try:
-            evidence = float(told["evidence"])
-            sizes = np.array(told["sizes"], dtype=np.intp).reshape(like.sizes.shape)
-            means = np.array(told["means"], dtype=np.float64).reshape(like.means.shape)
-            whole = 0 <= evidence < math.inf and np.isfinite(means).all() and (sizes >= 0).all()
-        except (TypeError, ValueError, KeyError, OverflowError):
-            whole = False
-        if not whole:
+        found = self.asked.read_population(told)
+        if found is None:
             raise InvalidInputError(
                 f"{WHERE}: what was measured by an earlier run must be left as it was written; it is not. "
                 "Begin anew, with overwrite=True."
             )
-        return Population(evidence, sizes, means)
+        return found
 
     # The second pass
 
@@ -563,15 +555,6 @@ def _is_float(kind: Any) -> bool:
 
 def _is_narrow(kind: Any) -> bool:
     return _is_float(kind) and kind.bit_width <= 32
-
-
-def _told_population(population: Population) -> dict[str, Any]:
-    """JSON keeps every digit of a float."""
-    return {
-        "evidence": population.evidence,
-        "sizes": population.sizes.tolist(),
-        "means": population.means.tolist(),
-    }
 
 
 def _told_quantiles(aggregate: Aggregate, summary: Summary) -> dict[Any, Any]:

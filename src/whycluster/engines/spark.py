@@ -8,17 +8,15 @@ are the same here: nothing but DataFrames is used.
 
 from __future__ import annotations
 
-import pickle
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from whycluster.arrays import Floats
-from whycluster.engines.parts import LAYOUTS, Asked
+from whycluster.engines.parts import LAYOUTS, Asked, told_population
 from whycluster.errors import InvalidInputError, MissingDependencyError
 from whycluster.estimators import check_whole
 from whycluster.frames import unique_name
@@ -565,11 +563,15 @@ def _measure(asked: Asked, reader: _Reader, df: Any, inputs: Sequence[_Input]) -
         )
     rows = (
         _select(df, [], inputs, reader)
-        .mapInArrow(_Measuring(asked, reader).measure, "population binary")
+        .mapInArrow(_Measuring(asked, reader).measure, "population string")
         .collect()
     )
-    populations: list[Population] = [pickle.loads(row.population) for row in rows]
-    return reduce(add, populations, asked.measure(np.empty((0, asked.network.n_features))))
+    total = Population.none(asked.network.energy)
+    for row in rows:
+        found = asked.read_population(json.loads(row.population))
+        assert found is not None
+        total = total + found
+    return total
 
 
 @dataclass(frozen=True)
@@ -580,12 +582,13 @@ class _Measuring:
     reader: _Reader
 
     def measure(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """One row of a partition: what its batches add up to."""
+        """One row of a partition: what its batches add up to, as text."""
         import pyarrow as pa
 
-        found = [part for _, part in _each(batches, lambda batch: self.asked.measure(self.reader(batch)))]
-        if found:
-            yield pa.RecordBatch.from_pydict({"population": [pickle.dumps(reduce(add, found))]})
+        total = Population.none(self.asked.network.energy)
+        for _, found in _each(batches, lambda batch: self.asked.measure(self.reader(batch))):
+            total = total + found
+        yield pa.RecordBatch.from_pydict({"population": [json.dumps(told_population(total))]})
 
 
 def _schema(df: Any, kept: Sequence[str], form: _Form, features: list[str]) -> Any:
