@@ -84,6 +84,7 @@ LAYERS = [
     {
         "engines",
         "engines.expression",
+        "engines.fingerprint",
         "engines.ledger",
         "engines.parts",
         "engines.sources",

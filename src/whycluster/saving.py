@@ -118,17 +118,9 @@ def _draft_network(network: Network) -> Draft:
     return draft
 
 
-def fingerprint(model: Any, network: Network) -> str:
-    """What tells a model from any other: a number made of all that its network is made of.
-
-    Of networks that cannot be saved it is made of the model itself.
-    """
-    try:
-        return _draft_network(network).digest()
-    except UnsupportedModelError:
-        import joblib  # comes with scikit-learn
-
-        return str(joblib.hash(model))
+def digest(network: Network) -> str:
+    """What tells a network from any other: a number made of all that would be saved of it."""
+    return _draft_network(network).digest()
 
 
 def _load_network(stored: Stored) -> Network:

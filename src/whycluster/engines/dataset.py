@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from whycluster.arrays import is_real
+from whycluster.engines.fingerprint import fingerprint
 from whycluster.engines.ledger import Ledger
 from whycluster.engines.parts import Asked
 from whycluster.engines.run import WHERE, DatasetExplanation, Run
@@ -17,7 +18,6 @@ from whycluster.engines.sources import Part, find_parts
 from whycluster.errors import InvalidInputError
 from whycluster.files import as_path
 from whycluster.propagate import DEFAULT_RULE
-from whycluster.saving import fingerprint
 
 _MOST_WORKERS = 8  # each has some 150 MB
 OUTPUTS = ("rows", "summary", "both")
@@ -105,8 +105,9 @@ def explain_dataset(
     run.look(columns, id_columns, batch_rows)
     if background is not None:
         run.asked = asked.measured_on(background, run.columns)
+    told = fingerprint(model, asked.network, WHERE)
     with run.ledger.opened():
-        run.ledger.begin({"model": fingerprint(model, asked.network), **run.asked_for(metric)}, overwrite)
+        run.ledger.begin({"model": told, **run.asked_for(metric)}, overwrite)
         run.measure()
         run.explain()
         return run.finish()
