@@ -26,15 +26,15 @@ class CustomBuildHook(BuildHookInterface[Any]):
             return
         source = Path(self.root, "src", "whycluster", "fused.c")
         target = source.with_name("_fused.so")
-        with suppress(OSError):  # that of an earlier build
-            target.unlink()
-        if sys.platform != "linux":  # where they have never been tried
-            return
         try:
+            if sys.platform != "linux":
+                raise OSError(f"they have never been tried on {sys.platform}")
             _compile(source, target)
         except (OSError, ValueError, subprocess.CalledProcessError) as error:
             said = getattr(error, "stderr", None) or str(error)
             self.app.display_warning(f"whycluster goes without its compiled loops, and is slower: {said}")
+            with suppress(OSError):  # that of an earlier build
+                target.unlink()
             return
         platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
         build_data.update(pure_python=False, tag=f"py3-none-{platform}")

@@ -11,7 +11,7 @@ from whycluster.arrays import least, strongest
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-@given(st.integers(0, 2**32 - 1), st.integers(0, 9), st.integers(1, 300), st.integers(1, 5))
+@given(st.integers(0, 2**32 - 1), st.integers(0, 9), st.integers(1, 300), st.sampled_from([1, 3, 5, 1000]))
 def test_the_first_of_equals(order: str, seed: int, n_rows: int, n_columns: int, span: int) -> None:
     values = (
         np.random.default_rng(seed).integers(-span, span + 1, size=(n_rows, n_columns)).astype(np.float32)
@@ -20,7 +20,7 @@ def test_the_first_of_equals(order: str, seed: int, n_rows: int, n_columns: int,
     column, found = least(values)
     assert column.tolist() == values.argmin(axis=1).tolist()
     assert found.tolist() == values.min(axis=1).tolist()
-    for n in (1, 3, n_columns):
+    for n in (1, 3, 6, n_columns):
         expected = [sorted(range(n_columns), key=lambda i: -abs(row[i]))[:n] for row in values]
         before = values.copy()
         assert strongest(values, n).tolist() == expected

@@ -151,6 +151,59 @@ def test_a_corrupt_part_is_named_and_the_others_are_done(
     assert "no part has any that can be read. '0.parquet': it cannot be read (" in error
 
 
+def test_a_part_that_was_mended_is_explained_with_the_same_clusters(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, out = tmp_path / "in", tmp_path / "out"
+    place.mkdir()
+    for path in folder.iterdir():
+        (place / path.name).write_bytes(path.read_bytes())
+    whole = (place / "1.parquet").read_bytes()
+    (place / "1.parquet").write_bytes(b"nothing")
+    _, _, error = ask(capsys, "explain", place, "--out", out, "--k", 3)
+    assert "clusters are made without the rows that cannot be read; '1.parquet': it cannot be read (" in error
+    before = (out / "0.parquet").read_bytes()
+    (place / "1.parquet").write_bytes(whole)
+    code, said, _ = ask(capsys, "explain", place, "--out", out, "--k", 3)
+    assert (code, said.splitlines()[0]) == (
+        0,
+        "600 rows in 3 files; k-means with 3 clusters, by 400 rows of them.",
+    )
+    assert (out / "0.parquet").read_bytes() == before
+    code, said, _ = ask(capsys, "explain", place, "--out", out, "--k", 3, "--force")
+    assert said.splitlines()[0].endswith("by 600 rows of them.")
+    # A sample of other data, or one that is damaged, is no sample.
+    other = tmp_path / "other"
+    place.rename(other)
+    assert "another model" in ask(capsys, "explain", other, "--out", out, "--k", 2)[2]
+    (out / "_whycluster.sample").write_bytes(b"nothing")
+    assert "the parts must be those" in ask(capsys, "explain", other, "--out", out, "--k", 3)[2]
+
+
+@pytest.mark.parametrize("threads", [1, 5])
+def test_clusters_do_not_depend_on_threads(threads: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(60_000, 4)) + 3 * rng.integers(5, size=(60_000, 1))
+    (tmp_path / "in").mkdir()
+    pl.DataFrame(dict(zip("abcd", values.T, strict=True))).write_parquet(tmp_path / "in" / "x.parquet")
+    for n_threads in (threads, 3):
+        done = run(
+            "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 7, OMP_NUM_THREADS=str(n_threads)
+        )
+        assert done.returncode == 0, done.stderr
+    assert "(1 of the files were done before)" in done.stdout
+
+
+def test_the_sample_has_all_rows_of_text_whose_numbers_become_fractions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "x.csv").write_text("a,b\n" + "10,2\n30,9\n" * 100_000 + "1.5,7\n")
+    code, said, error = ask(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2)
+    assert code == 0, error
+    assert "by 100,001 rows of them" in said  # every second
+
+
 def test_parts_that_lack_a_column_of_no_use_are_in_the_sample(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -27,6 +27,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
+from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -35,6 +36,7 @@ from whycluster.engines import ledger
 from whycluster.engines.aggregates import Aggregate
 from whycluster.engines.ledger import Ledger
 from whycluster.engines.parts import Asked
+from whycluster.engines.plan import make_plan
 from whycluster.engines.run import DatasetExplanation
 from whycluster.engines.sources import find_parts
 from whycluster.engines.stages import ahead
@@ -190,6 +192,15 @@ def test_float32_stays_so_and_columns_can_be_said(tmp_path: Path) -> None:
     np.testing.assert_allclose(read(turned)["z"].to_numpy(), results["z"].to_numpy(), rtol=1e-4, atol=1e-5)
 
 
+def test_columns_in_another_order_are_matched_by_name(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in")
+    turned = wc.explain_dataset(MODEL, folder, tmp_path / "turned", columns=NAMES[::-1], output="both")
+    found = wc.explain_dataset(MODEL, folder, tmp_path / "found", output="both")
+    check_whole(read(turned))
+    assert str(turned.summary) == str(found.summary)
+    assert turned.quantiles().equals(found.quantiles())
+
+
 def test_columns_that_name_rows_may_be_of_any_kind(tmp_path: Path) -> None:
     table = pa.Table.from_pandas(frame()[NAMES])
     ids = {
@@ -263,6 +274,22 @@ def test_patterns_and_folders_leave_out_the_same_hidden_files(tmp_path: Path) ->
         assert [part.name for part in find_parts(data, "x")] == ["part-0.parquet"]
 
 
+def test_booleans_in_csv_and_numbers_that_are_copied_too(tmp_path: Path) -> None:
+    first, second = (
+        "a,b,on\n" + "1,2,true\n3,9,false\n" * 60_000,
+        "1.5,2,false\n",
+    )  # beyond the first megabyte
+    (tmp_path / "x.csv").write_text(first + second)
+    centres = np.array([[1.0, 2.0, 1.0], [3.0, 9.0, 0.0]])
+    found = wc.explain_dataset(centres, tmp_path / "x.csv", tmp_path / "out", id_columns=["a"], top=1,
+                               columns=["a", "b", "on"], beta=0.1)  # fmt: skip
+    table = read(found)
+    assert table["a"].to_pylist()[-2:] == [3.0, 1.5]
+    assert table["cluster"].to_pylist()[-2:] == [1, 0]
+    whole = wc.explain(centres, np.array([[1.5, 2.0, 0.0]]), beta=0.1)
+    assert table["evidence"][-1].as_py() == pytest.approx(whole.evidence[0])
+
+
 def test_numbers_of_csv_may_turn_out_to_be_fractions_and_other_columns_anything(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     n = 100_000
@@ -286,6 +313,37 @@ def test_results_are_of_float32_only_if_all_parts_are(tmp_path: Path) -> None:
     assert pq.read_schema(tmp_path / "out" / "part-1.parquet").field("a").type == pa.float64()
 
 
+def test_what_a_run_has_settled_holds_for_parts_that_come_later(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in", sizes=[300]), tmp_path / "out"
+    narrow = pa.Table.from_pandas(frame()[NAMES].astype(np.float32), preserve_index=False)
+    pq.write_table(narrow, folder / "part-0.parquet")
+    wc.explain_dataset(MODEL, folder, out, beta=0.2, top=1)
+    pq.write_table(pa.Table.from_pandas(frame()[NAMES]), folder / "part-1.parquet")
+    assert refusal(MODEL, folder, out, beta=0.2, top=1) == (
+        "explain_dataset: 1 of 2 parts could not be explained, the others are done. 'part-1.parquet': it "
+        "must hold float32 or less, as all parts did when the run began, so that nothing is rounded; convert "
+        "it, or begin anew, with overwrite=True."
+    )
+    pq.write_table(narrow, folder / "part-1.parquet")
+    found = wc.explain_dataset(MODEL, folder, out, beta=0.2, top=1)
+    assert {pq.read_schema(path).field("value_1").type for path in found.parts} == {pa.float32()}
+
+
+def test_text_where_all_parts_had_numbers(tmp_path: Path) -> None:
+    table = pd.DataFrame({"kind": ["x", "y"] * 100, "size": np.arange(200.0)})
+    encoder = make_column_transformer((OneHotEncoder(), ["kind"]), (StandardScaler(), ["size"]))
+    model = make_pipeline(encoder, KMeans(2, n_init=1, random_state=0)).fit(table)
+    table.to_parquet(tmp_path / "a.parquet")
+    plan = make_plan(wc.neuralize(model), find_parts(tmp_path, ""), None, (), None, "rows")
+    assert plan.settled == {"dtype": "float64", "as_text": True}
+    later = plan.as_settled({"dtype": "float64", "as_text": False})
+    assert later.to_do == []
+    assert later.failed["a.parquet"] == (
+        "its columns must hold numbers, as in all parts when the run began; or begin anew, with "
+        "overwrite=True"
+    )
+
+
 def test_a_background_is_matched_by_name_and_is_part_of_what_was_asked(tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in"), tmp_path / "out"
     some = frame()[NAMES][:100]
@@ -295,6 +353,25 @@ def test_a_background_is_matched_by_name_and_is_part_of_what_was_asked(tmp_path:
     assert "with another background" in refusal(model, folder, out, background=some[:50])
     with pytest.raises(wc.InvalidInputError, match="explain_dataset: background must have"):
         wc.explain_dataset(model, folder, tmp_path / "other", background=some[["a", "b"]])
+
+
+def test_with_a_background_and_without(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in"), tmp_path / "out"
+    wc.explain_dataset(MODEL, folder, out, background=frame()[NAMES][:50])
+    assert "holds the results of a run with another background. Give another" in refusal(MODEL, folder, out)
+
+
+def test_behind_a_pca_more_than_beta_is_measured(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in", sizes=[300, 300]), tmp_path / "out"
+    model = make_pipeline(PCA(2), KMeans(3, n_init=1, random_state=0)).fit(frame()[NAMES])
+    found = wc.explain_dataset(model, folder, out, beta=0.3)
+    whole = wc.explain(model, frame()[NAMES][:600], beta=0.3)
+    np.testing.assert_allclose(relevance(read(found)), whole.relevance, rtol=1e-8, atol=1e-9)
+    frame()[600:].to_parquet(folder / "part-2.parquet")
+    assert refusal(model, folder, out, beta=0.3) == (
+        "explain_dataset: the parts must be those that the clusters were measured on; 'part-2.parquet' came, "
+        "went or changed since. Give overwrite=True to begin anew."
+    )
 
 
 def test_a_surrogate_that_matches_badly_warns(tmp_path: Path) -> None:
@@ -372,6 +449,35 @@ def test_rows_are_counted_from_the_beginning_of_their_part(tmp_path: Path) -> No
         assert "part 'part-3.parquet': X must be finite; row 9, feature 'b'" in said
 
 
+def test_a_run_that_was_killed_before_it_had_begun(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in"), tmp_path / "out"
+    (out / "_whycluster.tmp").mkdir(parents=True)
+    (out / "_whycluster.tmp" / "_whycluster.json").write_text("{")
+    (out / "_whycluster.lock").touch()
+    check_whole(read(wc.explain_dataset(MODEL, folder, out)))
+
+
+def test_what_was_measured_is_of_parts_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, out, measure = write(tmp_path / "in"), tmp_path / "out", Asked.measure
+
+    def stop(self: Asked, part: Any, first_row: int = 0) -> Any:
+        if part.num_rows == 599:
+            raise KeyboardInterrupt
+        return measure(self, part, first_row)
+
+    monkeypatch.setattr(ledger, "_PAUSE", 0.0)
+    monkeypatch.setattr(Asked, "measure", stop)
+    with pytest.raises(KeyboardInterrupt):
+        wc.explain_dataset(MODEL, folder, out, workers=1)
+    noted = json.loads((out / "_whycluster.json").read_text())["measured"]
+    assert [*noted["inputs"]] == ["part-0.parquet", "part-1.parquet", "part-2.parquet"]
+    assert sum(noted["population"]["sizes"]) == 301
+    monkeypatch.undo()
+    (folder / "part-0.parquet").touch()  # another, as far as one can tell
+    found = wc.explain_dataset(MODEL, folder, out, workers=1)
+    assert found.beta == pytest.approx(WHOLE.beta, rel=1e-12)
+
+
 def test_what_was_measured_is_kept_when_a_run_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -438,7 +544,12 @@ def test_links_that_lead_out_of_the_folder_are_not_followed(tmp_path: Path) -> N
         {"known": {"population": {}}},
         {"known": {"population": {}, "inputs": [], "without": []}},
         {"known": {}, "measured": {"part-0.parquet": 7}},
-        {"known": {}, "measured": {"part-0.parquet": []}},
+        {"known": {}, "measured": {"inputs": [], "population": {}}},
+        {"known": {}, "measured": {"inputs": {}, "population": {"evidence": 1.0}}},
+        {"settled": []},
+        {"settled": {}},
+        {"settled": {"dtype": "O", "as_text": False}},
+        {"settled": {"dtype": "float32", "as_text": "no"}},
         {
             "known": {
                 "population": {"evidence": -5.0, "sizes": [1, 1, 1], "means": [[], [], []]},
@@ -535,6 +646,31 @@ def test_quantiles_are_there_only_if_they_were_asked_for(tmp_path: Path) -> None
     assert str(caught.value) == (
         'explain_dataset: quantiles are there only if they were asked for, with output="summary" or "both".'
     )
+
+
+def test_parts_of_a_large_table_keep_little_of_their_rows() -> None:
+    asked, rng = Asked.of(MODEL, "explain", beta=0.2), np.random.default_rng(0)
+    total, kept = Aggregate.empty(3, 4, most=500), np.zeros(3)
+    for seed in range(60):
+        rows = CENTRES[np.repeat([0, 1, 2], [700, 49, 1])] + 0.01 * np.random.default_rng(seed).normal(
+            size=(750, 4)
+        )
+        part = Aggregate.empty(3, 4, most=500)
+        part.add(asked.explain(rows), rng, 60 * np.array([700, 49, 1]))
+        kept += np.isfinite(part.priority).sum(axis=1)
+        total.merge(part)
+    assert (kept[0], kept[2]) == (pytest.approx(754, abs=120), 60)
+    assert np.isfinite(total.priority).sum(axis=1).tolist() == [500, 500, 60]
+    assert total.size.tolist() == [42_000, 2_940, 60]
+
+
+def test_quantiles_of_relevance_beyond_float32(tmp_path: Path) -> None:
+    rows = pd.DataFrame(ROWS * 1e60, columns=NAMES)
+    rows.to_parquet(tmp_path / "x.parquet")
+    found = wc.explain_dataset(CENTRES * 1e60, tmp_path / "x.parquet", tmp_path / "out", output="summary")
+    whole = wc.explain(CENTRES * 1e60, rows)
+    median = found.quantiles()["q50"].to_numpy()[:4]
+    np.testing.assert_allclose(median, np.median(whole.relevance[whole.cluster == 0], axis=0))
 
 
 def test_quantiles_of_more_rows_than_the_sample_holds_are_as_near_as_they_say() -> None:
@@ -699,6 +835,21 @@ def test_with_a_given_beta_parts_may_come_and_change(tmp_path: Path) -> None:
     found = wc.explain_dataset(MODEL, folder, out, beta=0.2)
     assert (found.n_done_before, found.n_rows) == (3, 907)
     assert found.beta == 0.2
+
+
+def test_results_never_lie_where_data_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "in")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for data, out in (
+        ("~/in", "~/in/out"),
+        (tmp_path / "in", tmp_path / "in" / "a" / "out"),
+        (f"{tmp_path}/in/**/*.parquet", tmp_path / "in" / "out"),
+        (f"{tmp_path}/*/*.parquet", tmp_path / "out"),
+        ([f"{tmp_path}/in/part-0.parquet", "~/i*/*.parquet"], tmp_path / "ix"),
+    ):
+        assert "out must be a folder apart from the data" in refusal(MODEL, data, out)
+    for data in (f"{tmp_path}/in/*.parquet", [f"{tmp_path}/in/part-0.parquet"]):
+        wc.explain_dataset(MODEL, data, tmp_path / "in" / "out", overwrite=True)  # is not looked into
 
 
 def test_a_folder_of_other_files_or_among_the_data_is_refused(tmp_path: Path) -> None:
@@ -976,7 +1127,7 @@ def test_stages_hand_on_errors_and_end_when_no_more_is_asked_for() -> None:
     assert list(ahead(ahead(range(5), 3), 2)) == [0, 1, 2, 3, 4]
     items = ahead(numbers())
     assert next(items) == 0
-    items.close()  # type: ignore[attr-defined]
+    items.close()
     assert closed == [True]
 
     def failing() -> Any:
@@ -996,9 +1147,9 @@ def test_stages_hand_on_errors_and_end_when_no_more_is_asked_for() -> None:
     ("options", "said"),
     [
         ({"output": "all"}, "output must be one of ('rows', 'summary', 'both'); got 'all'."),
-        ({"top": 0}, "top must be None or a whole number from 1 on; got 0."),
-        ({"batch_rows": "many"}, "batch_rows must be 'auto' or a whole number from 1 on; got 'many'."),
-        ({"workers": 1.5}, "workers must be 'auto' or a whole number from 1 on; got 1.5."),
+        ({"top": 0}, "top must be None or a whole number of at least 1; got 0."),
+        ({"batch_rows": "many"}, "batch_rows must be 'auto' or a whole number of at least 1; got 'many'."),
+        ({"workers": 1.5}, "workers must be 'auto' or a whole number of at least 1; got 1.5."),
         ({"id_columns": "key"}, "id_columns must be a list of different names of columns; got 'key'."),
         (
             {"columns": ["a", "b"]},

@@ -183,6 +183,27 @@ def test_missing_categories_and_numbers_of_a_pipeline_are_skipped() -> None:
     np.testing.assert_allclose(answer.relevance[answer.valid], whole.relevance[answer.valid], atol=1e-12)
 
 
+@pytest.mark.parametrize(("name", "most"), [("k-means", 0), ("imputed", 1), ("scaled", 60)])
+def test_missing_values_all_over_the_place_take_few_tries(
+    name: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = np.tile(ROWS, (5, 1))
+    rows[np.random.default_rng(0).random(rows.shape) < 0.1] = np.nan
+    steps = {"imputed": [SimpleImputer()], "scaled": [StandardScaler()], "k-means": []}[name]
+    model = make_pipeline(*steps, KMeans(3, n_init=1, random_state=0)).fit(ROWS) if steps else MODELS[name]
+    takes, tried = Asked._takes, list[int]()
+
+    def count(self: Asked, some: Any) -> bool:
+        tried.append(len(some))
+        return takes(self, some)
+
+    monkeypatch.setattr(Asked, "_takes", count)
+    answer = Asked.of(model, "explain", beta=1.0, invalid="skip").explain(rows)
+    valid = np.ones(len(rows), bool) if answer.valid is None else answer.valid
+    assert valid.tolist() == (~np.isnan(rows).any(axis=1) | (name == "imputed")).tolist()
+    assert len(tried) <= most
+
+
 @pytest.mark.parametrize("size", [3, 50, 178])
 def test_which_rows_are_skipped_does_not_depend_on_those_beside_them(size: int) -> None:
     rows = ROWS.copy()

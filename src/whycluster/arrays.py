@@ -23,12 +23,26 @@ def evenly(n: int, most: int) -> Codes:
 def strongest(values: NDArray[Any], n: int) -> Codes:
     """Columns of the n values of largest size in each row, in descending order, the first on a tie."""
     size = -np.abs(values)
-    few = n <= _FEW and n * _FEW <= size.shape[1] and len(size) > 1
-    if not few or np.isnan(size.sum()):
+    if n * _FEW > size.shape[1] or len(size) < 2 or np.isnan(size.sum()):
         return np.asarray(np.argsort(size, axis=1, kind="stable")[:, :n])
+    return _first(size, n) if n > _FEW else _one_by_one(size, n)
+
+
+def _first(size: NDArray[Any], n: int) -> Codes:
+    """Columns of the n least of each row, by parting the row at the n-th; and by sorting, where that ties."""
+    some = np.sort(np.argpartition(size, n - 1, axis=1)[:, :n], axis=1)
+    found = np.take_along_axis(size, some, axis=1)
+    columns = np.take_along_axis(some, np.argsort(found, axis=1, kind="stable"), axis=1)
+    tied = np.flatnonzero((size <= found.max(axis=1)[:, None]).sum(axis=1) > n)
+    columns[tied] = np.argsort(size[tied], axis=1, kind="stable")[:, :n]
+    return columns
+
+
+def _one_by_one(size: NDArray[Any], n: int) -> Codes:
+    """The same, one after the other, which is faster for few of many."""
     size, rows = turned(size).T, np.arange(len(size))
     columns: Codes = np.empty((n, len(size)), np.intp).T
-    for rank in range(n):  # one after the other, which is faster for few of many
+    for rank in range(n):
         columns[:, rank], _ = least(size)
         size[rows, columns[:, rank]] = 1  # more than any other
     return columns

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,15 @@ _MOST_THREADS = 6  # their work arrays and temporaries stay under 64 MB
 _FEW_CLUSTERS = 48  # up to here, reductions are faster column by column
 
 _spreading = threading.Lock()
+
+
+class _Addable(Protocol):
+    """What can be added to its like."""
+
+    def __add__(self, other: Any, /) -> Any: ...
+
+
+Sum = TypeVar("Sum", bound=_Addable)
 
 
 class Workspace:
@@ -91,6 +100,31 @@ def run(
             _spread(pool, lambda thread: labour(thread, n_threads), n_threads, stopped)
 
 
+class InOrder(Generic[Sum]):
+    """A sum of what threads bring, each of some rows or parts; in their order, so that it has the same bits.
+
+    Only what comes before its turn is kept.
+    """
+
+    def __init__(self, total: Sum) -> None:
+        self._lock, self._stop, self._total = threading.Lock(), 0, total
+        self._early: dict[int, tuple[int, Sum | None]] = {}
+
+    @property
+    def so_far(self) -> tuple[int, Sum]:
+        """Up to where it was added, and what that adds up to."""
+        with self._lock:
+            return self._stop, self._total
+
+    def add(self, start: int, stop: int, value: Sum | None) -> None:
+        """Bring what start..stop give; None is nothing."""
+        with self._lock:
+            self._early[start] = stop, value
+            while self._stop in self._early:
+                self._stop, value = self._early.pop(self._stop)
+                self._total = self._total if value is None else self._total + value
+
+
 def each(work: Callable[[int], None], n_tasks: int, stopped: threading.Event | None = None) -> None:
     """Call ``work`` with 0, 1, ..., on several threads.
 
@@ -152,8 +186,9 @@ def unspread() -> Iterator[None]:
     """Meanwhile calls run on the threads they come on, with BLAS held to one, and no threads are made.
 
     For work that is spread already: while a batch is explained, the next is read, and the last one written.
+    If a call beside it is spread just then, that is so until that call ends.
     """
-    ours = _spreading.acquire(blocking=False)  # if not, somebody else holds BLAS to one
+    ours = _spreading.acquire(blocking=False)
     try:
         with _blas().limit(limits=1) if ours else nullcontext():
             yield

@@ -27,7 +27,8 @@ typedef struct {
 } Model;
 
 /* Rows `first` to `first + n` of a table, whose columns begin at these addresses; it is a step of `down` from row to
-   row. Steps are in numbers, not bytes. Without `out`, rows are only told apart; or it is for energies, and no more. */
+   row. Steps are in numbers, not bytes. Without `out`, only cluster, competitor and evidence are written; with
+   `only_energies`, only the energies, to `out`. */
 typedef struct {
     Size first, n;
     const void *const *columns;

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from whycluster import blocks
 from whycluster.arrays import Codes, Floats
-from whycluster.blocks import Work, Workspace
+from whycluster.blocks import InOrder, Work, Workspace
 from whycluster.energies import Energy, KernelEnergy
 from whycluster.errors import InvalidInputError
 from whycluster.fused import Fused, Lying
@@ -484,8 +484,8 @@ def population(energy: Energy, rows: Background, hold: Attribution | None = None
         return rows
     table = rows
     means: dict[int, float] = {}
-    sizes: dict[int, Codes] = {}
-    sums: dict[int, Floats] = {}
+    sizes = InOrder(np.zeros(energy.n_clusters, np.intp))
+    sums = InOrder(np.zeros((energy.n_clusters, energy.n_inputs if energy.needs_means else 0)))
     loops = _loops(energy, table) if hold is None else None
 
     def work(space: Workspace, start: int, stop: int) -> None:
@@ -496,15 +496,14 @@ def population(energy: Energy, rows: Background, hold: Attribution | None = None
         else:
             standing = loops.run(space, start, stop)
         means[start] = float((standing.evidence / table.n_rows).sum())
-        sizes[start] = np.bincount(standing.cluster, minlength=energy.n_clusters)
+        sizes.add(start, stop, np.bincount(standing.cluster, minlength=energy.n_clusters))
         if energy.needs_means:
-            sums[start] = _sums(x, standing.cluster, energy.n_clusters)
+            sums.add(start, stop, _sums(x, standing.cluster, energy.n_clusters))
         if hold is not None:
             hold.keep(standing, start, stop)
 
     _run(work, energy, table)
-    size = np.sum(list(sizes.values()), axis=0)
-    total = np.sum([sums[start] for start in sorted(sums)], axis=0) if sums else np.zeros((len(size), 0))
+    (_, size), (_, total) = sizes.so_far, sums.so_far
     return Population(math.fsum(means.values()), size, total / np.maximum(size, 1)[:, None])
 
 

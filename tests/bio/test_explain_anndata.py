@@ -522,6 +522,11 @@ def test_values_that_are_not_finite(cells: Any) -> None:
     )
     assert refused(cells) == message
     assert refused(cells, use_rep=None) == message
+    cells.X = cells.X.astype(np.float64)
+    cells.X[7:200, 3] = 1e308
+    assert refused(cells, use_rep=None) == (
+        "explain_anndata: adata.X has values too large to be added up. Rescale the data first."
+    )
     cells.obsm["X_pca"][9, 0] = np.inf
     assert refused(cells) == (
         "explain_anndata: adata.obsm['X_pca'] must be finite; cell 9 is not. Leave such cells out first."

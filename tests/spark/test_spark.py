@@ -14,6 +14,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
+from sklearn.decomposition import PCA
 from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
@@ -108,6 +109,21 @@ def test_beta_is_measured_on_a_background(model: Any, df: Any, table: pd.DataFra
     for background in (df, table[NUMBERS]):
         found = engine.explain(model, few, background=background).toPandas()
         same(found, wc.explain(model, table[NUMBERS].iloc[:9], background=table[NUMBERS]))
+
+
+def test_a_background_is_matched_by_name_where_the_model_has_none(df: Any, table: pd.DataFrame) -> None:
+    centers = table[NUMBERS].to_numpy()[:3]
+    turned = table[NUMBERS[::-1]]
+    found = engine.explain(centers, df, columns=NUMBERS, background=turned).toPandas()
+    same(found, wc.explain(centers, table[NUMBERS]))
+    turned = turned.assign(**{NUMBERS[0]: np.nan})
+    with pytest.raises(wc.InvalidInputError, match=r"^spark\.explain: background must be finite; row 0"):
+        engine.explain(centers, df, columns=NUMBERS, background=turned, invalid="skip")
+
+
+def test_means_of_clusters_are_added_up_on_a_worker(df: Any, table: pd.DataFrame) -> None:
+    model = make_pipeline(PCA(2), KMeans(3, n_init=1, random_state=0)).fit(table[NUMBERS])
+    same(engine.explain(model, df.repartition(7)).orderBy("id").toPandas(), wc.explain(model, table[NUMBERS]))
 
 
 def test_what_a_background_or_a_model_lacks(model: Any, df: Any, table: pd.DataFrame) -> None:

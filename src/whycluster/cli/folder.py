@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import polars as pl
+from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
-from whycluster import console, progress
+from whycluster import console
 from whycluster.cli.clustering import Asked, Clustered, by_label, cluster_frame
+from whycluster.cli.sampling import Sample, take_sample
 from whycluster.cli.screen import show
 from whycluster.cli.telling import LEGEND, facts_of, tell_notes, to_json
-from whycluster.engines.dataset import explain_dataset
+from whycluster.engines.dataset import check_apart, explain_dataset
 from whycluster.engines.run import DatasetExplanation
-from whycluster.engines.sources import PARQUET, Part, PartError, find_parts, is_number, is_pattern, reading
+from whycluster.engines.sources import PARQUET, find_parts, is_pattern
 from whycluster.errors import InvalidInputError
 from whycluster.network import Network
 
-_SAMPLE = 100_000  # rows that are clustered
-_BATCH = 65_536  # rows
 _OF_ONE_TABLE = {
     **dict.fromkeys(("delimiter", "sheet", "labels", "report")),
     "decimal": ".",
@@ -57,13 +56,16 @@ def explain_folder(
             f"{options['file']}: is a folder or a pattern; give a file, or with --out the folder that the "
             "results go to."
         )
-    parts = find_parts(str(options["file"]), "explain")
+    data, sample = str(options["file"]), None
+    parts = find_parts(data, "explain")
+    check_apart(out, data, parts)
     if model is not None:
         given = [name.strip() for text in options["columns"] for name in text.split(",")]
         network, columns, what = _load(model), given or None, f"the network of {model}"
         ids, left_out = _as_list(options["id_column"]), dict[str, str]()
     else:
-        found = _cluster_sample(parts, Asked.of({k: v for k, v in options.items() if k != "report"}), quiet)
+        sample = take_sample(parts, data, out, anew=force)
+        found = _cluster(sample, Asked.of({k: v for k, v in options.items() if k != "report"}), quiet)
         network, columns, left_out = found.network, found.rows.columns, found.left_out
         ids = _as_list(None if found.ids is None else found.ids.name)
         what = f"{found.what}, by {console.count(found.rows.height, 'row')} of them"
@@ -73,9 +75,11 @@ def explain_folder(
     }
     output = "both" if target is None and against is None else "rows"
     try:
+        if sample is not None:
+            sample.keep(out, anew=force)
         result = explain_dataset(
             network,
-            str(options["file"]),
+            data,
             out,
             columns=columns,
             id_columns=ids,
@@ -111,56 +115,13 @@ def _as_list(name: str | None) -> list[str]:
     return [] if name is None else [name]
 
 
-def _cluster_sample(parts: list[Part], asked: Asked, quiet: bool) -> Clustered:
-    with progress.Progress("drawing a sample", None):
-        frame = _every_so_many(parts)
-    found = cluster_frame(frame, asked)
+def _cluster(sample: Sample, asked: Asked, quiet: bool) -> Clustered:
+    """On one thread: on several, sums of k-means come out in other bits each time, and so other clusters."""
+    with threadpool_limits(1):
+        found = cluster_frame(sample.rows, asked)
     if not quiet:
-        tell_notes(found)
+        tell_notes(replace(found, notes=[*sample.notes, *found.notes]))
     return found
-
-
-def _every_so_many(parts: list[Part]) -> pl.DataFrame:
-    """Every s-th row of all parts; s is doubled whenever there are too many."""
-    step, held, n_seen, failed = 1, list[pl.DataFrame](), 0, list[str]()
-    for batch in _batches(parts, failed):
-        held.append(batch[-n_seen % step :: step])
-        n_seen += batch.height
-        while sum(frame.height for frame in held) > 2 * _SAMPLE:
-            held, step = [_joined(held)[::2]], 2 * step
-    if not n_seen:
-        why = f" {failed[0]}." if failed else ""
-        raise InvalidInputError(
-            f"explain: there must be rows to cluster; no part has any that can be read.{why}"
-        )
-    return _joined(held)
-
-
-def _joined(frames: list[pl.DataFrame]) -> pl.DataFrame:
-    """Some parts may lack a column that others have."""
-    try:
-        return pl.concat(frames, how="diagonal_relaxed")
-    except pl.exceptions.PolarsError as error:
-        raise InvalidInputError(
-            f"explain: the columns of all parts must be of the same kinds ({error})."
-        ) from error
-
-
-def _batches(parts: list[Part], failed: list[str]) -> Iterator[pl.DataFrame]:
-    """Those of parts that can be read, and have columns of the same kinds; why not goes to ``failed``."""
-    kinds: dict[str, bool] = {}
-    for part in parts:
-        try:
-            with reading():
-                schema, _ = part.look()
-                found = {entry.name: is_number(entry.type) for entry in schema}
-                odd = [name for name in found if found[name] != kinds.setdefault(name, found[name])]
-                if odd:
-                    raise PartError(f"column {odd[0]!r} must be of the same kind as in other parts")
-                for batch in part.batches(schema.names, _BATCH):
-                    yield pl.DataFrame(batch)
-        except PartError as error:  # noqa: PERF203  # a file has many rows
-            failed.append(f"{part.name!r}: {error}")
 
 
 def _as_text(result: DatasetExplanation, what: str, top: int) -> str:

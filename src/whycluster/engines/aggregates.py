@@ -50,13 +50,13 @@ class Aggregate:
     count: Floats
     n_invalid: int
     priority: Floats
-    sample: NDArray[np.float32]
+    sample: Floats
 
     @classmethod
     def empty(cls, n_clusters: int, n_features: int, most: int = _SAMPLE) -> Aggregate:
         """Of no rows; it will keep at most so many of each cluster."""
         shape = (n_clusters, n_features)
-        m = max(1, min(most, _SAMPLE_BYTES // (4 * n_clusters * n_features)))
+        m = max(1, min(most, _SAMPLE_BYTES // (8 * n_clusters * n_features)))
         return cls(
             np.zeros(n_clusters, np.intp),
             np.zeros(shape),
@@ -64,11 +64,15 @@ class Aggregate:
             np.zeros(shape),
             0,
             np.full((n_clusters, m), np.inf),
-            np.full((n_clusters, m, n_features), np.nan, np.float32),
+            np.full((n_clusters, m, n_features), np.nan),
         )
 
-    def add(self, answer: Answer, rng: np.random.Generator) -> None:
-        """Add the rows of an answer."""
+    def add(self, answer: Answer, rng: np.random.Generator, n_rows: NDArray[Any] | None = None) -> None:
+        """Add the rows of an answer.
+
+        ``n_rows``, (K,), is how many there will be of each cluster, with those of all other parts. With that,
+        only as many are drawn as will be needed and, as chance has it, some more: many parts keep little.
+        """
         self.n_invalid += answer.n_invalid
         if answer.table is None:
             return
@@ -80,7 +84,11 @@ class Aggregate:
         total = sums_of(relevance, cluster, np.ones(len(cluster), bool), n_clusters)
         self._mix(size, total / np.maximum(size, 1)[:, None], mean, count)
         priority = rng.random(len(cluster))
-        within = np.flatnonzero(priority < self.priority.max(axis=1)[cluster])  # soon, only few
+        enough = self.priority.max(axis=1)  # soon, only few draw less
+        if n_rows is not None:
+            m = self.priority.shape[1]
+            enough = np.minimum(enough, (m + 10 * np.sqrt(m) + 30) / np.maximum(n_rows, 1))
+        within = np.flatnonzero(priority < enough[cluster])
         for k in np.unique(cluster[within]).tolist():
             rows = within[cluster[within] == k]
             self._sample(k, priority[rows], relevance[rows])
@@ -125,7 +133,7 @@ class Aggregate:
         found = np.full((*self.relevance.shape, len(QUANTILES)), np.nan)
         for k in np.flatnonzero(self.size):
             rows = self.sample[k][np.isfinite(self.priority[k])]
-            found[k] = np.quantile(rows.astype(np.float64), QUANTILES, axis=0).T
+            found[k] = np.quantile(rows, QUANTILES, axis=0).T
         return found
 
     @property

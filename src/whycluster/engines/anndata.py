@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster import passes
-from whycluster.arrays import Codes, Floats, is_sparse
+from whycluster.arrays import Codes, Floats, is_sparse, strongest
 from whycluster.energies import Energy, LinearMap, through
 from whycluster.engines.expression import (
     WHERE,
@@ -264,7 +264,10 @@ def _sums(table: Table, codings: list[Codes], n_groups: int) -> list[Floats]:
             total += added.toarray() if is_sparse(added) else added
     if not np.isfinite(sums[0]).all():
         found = table.first_not_finite()
-        assert found is not None
+        if found is None:
+            raise InvalidInputError(
+                f"{WHERE}: {table.name} has values too large to be added up. Rescale the data first."
+            )
         row, gene, value = found
         raise InvalidInputError(
             f"{WHERE}: {table.name} must be finite; cell {row}, gene {gene!r} holds {value}. Leave such "
@@ -321,17 +324,9 @@ def _keep(cells: dict[str, NDArray[Any]], rows: slice, relevance: NDArray[Any], 
     if "layer" in cells:
         cells["layer"][rows, columns] = relevance
     if "genes" in cells:
-        strongest = _strongest(relevance, cells["genes"].shape[1])
-        cells["genes"][rows] = columns[strongest]
-        cells["relevance"][rows] = np.take_along_axis(relevance, strongest, axis=1)
-
-
-def _strongest(relevance: NDArray[Any], k: int) -> Codes:
-    """The columns of the k largest in size of each row, in descending order: (b, D) to (b, k)."""
-    size = -np.abs(relevance)
-    first = np.sort(np.argpartition(size, k - 1, axis=1)[:, :k], axis=1)
-    order = np.argsort(np.take_along_axis(size, first, axis=1), axis=1, kind="stable")
-    return np.take_along_axis(first, order, axis=1)
+        first = strongest(relevance, cells["genes"].shape[1])
+        cells["genes"][rows] = columns[first]
+        cells["relevance"][rows] = np.take_along_axis(relevance, first, axis=1)
 
 
 def _told(

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from whycluster.arrays import is_real
 from whycluster.engines.fingerprint import fingerprint
 from whycluster.engines.ledger import Ledger
 from whycluster.engines.parts import Asked
-from whycluster.engines.run import WHERE, DatasetExplanation, Run
-from whycluster.engines.sources import Part, find_parts
+from whycluster.engines.plan import WHERE, make_plan
+from whycluster.engines.run import DatasetExplanation, Run
+from whycluster.engines.sources import Part, find_parts, takes_in
 from whycluster.errors import InvalidInputError
+from whycluster.estimators import check_whole
 from whycluster.files import as_path
 from whycluster.propagate import DEFAULT_RULE
 
@@ -63,7 +62,8 @@ def explain_dataset(
     output : "rows", or "summary" for what makes each cluster only (mean relevance, share, quantiles), or
         "both"
     target, against, rule, threshold, metric : as in `explain`, the same for all rows
-    beta : "auto" measures it on all rows, in a first pass over the files; a number saves that pass
+    beta : "auto" measures it on all rows, in a first pass over the files; a number saves that pass, unless
+        there is more to measure, as behind a PCA and for the sequential rule
     background : rows to measure it on instead, as in `explain`
     invalid : "error" for rows with values that are missing or not finite; "skip" writes nulls for them
     batch_rows : how many rows each stage (reading, explaining, writing) of each worker has in memory;
@@ -99,15 +99,16 @@ def explain_dataset(
         )
     folder = as_path(out, WHERE, "out", "a folder").expanduser()
     parts = find_parts(data, WHERE)
-    _check_apart(folder, data, parts)
+    check_apart(folder, data, parts)
     n_top = None if top is None else int(top)
-    run = Run(asked, parts, Ledger(folder, WHERE), _n_workers(workers, len(parts)), n_top, output)
-    run.look(columns, id_columns, batch_rows)
+    plan = make_plan(asked.network, parts, columns, id_columns, n_top, output)
     if background is not None:
-        run.asked = asked.measured_on(background, run.columns)
-    told = fingerprint(model, asked.network, WHERE)
-    with run.ledger.opened():
-        run.ledger.begin({"model": told, **run.asked_for(metric)}, overwrite)
+        asked = asked.measured_on(background, plan.columns)
+    told, n_workers = fingerprint(model, asked.network, WHERE), _n_workers(workers, len(parts))
+    ledger = Ledger(folder, WHERE)
+    run = Run(asked, plan, ledger, workers=n_workers, batch_rows=batch_rows, top=n_top, output=output)
+    with ledger.opened():
+        run.begin(told, metric, overwrite)
         run.measure()
         run.explain()
         return run.finish()
@@ -116,16 +117,11 @@ def explain_dataset(
 def _check_options(top: Any, output: Any, batch_rows: Any, workers: Any) -> None:
     if output not in OUTPUTS:
         raise InvalidInputError(f"{WHERE}: output must be one of {OUTPUTS}; got {output!r}.")
-    for name, value, instead in (
-        ("top", top, None),
-        ("batch_rows", batch_rows, "auto"),
-        ("workers", workers, "auto"),
-    ):
-        whole = is_real(value) and isinstance(value, (int, np.integer)) and value >= 1
-        if value != instead and not whole:
-            raise InvalidInputError(
-                f"{WHERE}: {name} must be {instead!r} or a whole number from 1 on; got {value!r}."
-            )
+    if top is not None:
+        check_whole(top, 1, WHERE, "top", "None or ")
+    for name, value in (("batch_rows", batch_rows), ("workers", workers)):
+        if not (isinstance(value, str) and value == "auto"):
+            check_whole(value, 1, WHERE, name, "'auto' or ")
 
 
 def _n_workers(workers: int | str, n_parts: int) -> int:
@@ -134,14 +130,11 @@ def _n_workers(workers: int | str, n_parts: int) -> int:
     return min(wanted, n_parts)
 
 
-def _check_apart(folder: Path, data: Any, parts: list[Part]) -> None:
+def check_apart(folder: Path, data: Any, parts: list[Part]) -> None:
     """Raise if results would be written among the data: they would be read as such the next time."""
     place = folder.resolve()
-    given = data if isinstance(data, (list, tuple)) else [data]
-    folders = [Path(each).resolve() for each in given if isinstance(each, (str, os.PathLike))]
-    inside = any(each.is_dir() and each in (place, *place.parents) for each in folders)
     around = any(part.path is not None and place in part.path.resolve().parents for part in parts)
-    if inside or around:
+    if around or takes_in(data, folder):
         raise InvalidInputError(
             f"{WHERE}: out must be a folder apart from the data; {str(folder)!r} lies among them or around "
             "them."

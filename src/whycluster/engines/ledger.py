@@ -14,18 +14,19 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from whycluster.errors import InvalidInputError
-from whycluster.files import parse_json, write_text
+from whycluster.files import parse_json
 
 FORMAT = 1
 _PAUSE = 5.0  # seconds between two notes
-_FACTS, _LOCK, _TEMPORARY = "_whycluster.json", "_whycluster.lock", "_whycluster.tmp"
-_KINDS = {"asked": dict, "parts": list, "known": dict, "measured": dict}
+_OURS = "_whycluster"
+_FACTS, _LOCK, _TEMPORARY = f"{_OURS}.json", f"{_OURS}.lock", f"{_OURS}.tmp"
+_KINDS = {"asked": dict, "settled": dict, "parts": list, "known": dict, "measured": dict}
 _KNOWN = {"inputs": dict, "without": list}
 _INSTEAD = "Give another folder, or overwrite=True to replace what it holds."
 
@@ -66,8 +67,8 @@ class Ledger:
         """Make the folder, unless it is there; the file to be locked, which is open."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            others = [name for name in os.listdir(self.folder) if name not in (_FACTS, _LOCK, _TEMPORARY)]
-            ours = not others or (self.folder / _FACTS).exists()
+            others = [name for name in os.listdir(self.folder) if not name.startswith(_OURS)]
+            ours = not others or self.is_begun
             file = open(self.folder / _LOCK, "a+b") if ours else None  # noqa: SIM115  # whoever asked closes it
         except OSError as error:
             raise InvalidInputError(
@@ -81,23 +82,32 @@ class Ledger:
             )
         return file
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is a run in the folder."""
+        return (self.folder / _FACTS).exists()
+
     def _clear(self) -> None:
         shutil.rmtree(self.folder / _TEMPORARY, ignore_errors=True)
 
-    def begin(self, asked: dict[str, Any], overwrite: bool) -> None:
-        """Take up the run that is there, or begin one; raise if it is another, unless it may be replaced."""
+    def begin(self, asked: dict[str, Any], settled: dict[str, Any], overwrite: bool) -> None:
+        """Take up the run that is there, or begin one; raise if it is another, unless it may be replaced.
+
+        ``settled`` is what a new run settles for all that go on with it.
+        """
         found = self._read()
-        if found and found["asked"] != asked:
-            differing = sorted(k for k in asked if found["asked"].get(k) != asked[k]) or ["format"]
-            if not overwrite:
-                raise InvalidInputError(
-                    f"{self.where}: {str(self.folder)!r} holds the results of a run with another "
-                    f"{' and another '.join(differing)}. {_INSTEAD}"
-                )
-        if found and (overwrite or found["asked"] != asked):
+        before = found.get("asked", {})
+        differing = sorted(name for name in {*before, *asked} if before.get(name) != asked.get(name))
+        if found and differing and not overwrite:
+            raise InvalidInputError(
+                f"{self.where}: {str(self.folder)!r} holds the results of a run with another "
+                f"{' and another '.join(differing)}. {_INSTEAD}"
+            )
+        if found and (overwrite or differing):
             self._remove(found["parts"])
             found = {}
-        self.facts = found or {"format": FORMAT, "asked": asked, "parts": [], "known": {}, "measured": {}}
+        new = {"asked": asked, "settled": settled, "parts": [], "known": {}, "measured": {}}
+        self.facts = found or {"format": FORMAT, **new}
         self.keep()
 
     def _read(self) -> dict[str, Any]:
@@ -129,13 +139,14 @@ class Ledger:
     def keep(self, **known: Any) -> None:
         """Write down what is known by now."""
         self.facts["known"].update(known)
-        write_text(self.folder / _FACTS, json.dumps(self.facts, indent=1))
+        with self.writing(_FACTS) as path:
+            path.write_text(json.dumps(self.facts, indent=1), "utf-8")
 
-    def note(self, name: str, measured: Any) -> None:
-        """Write down what was measured on a part, unless that was just done for another."""
+    def note(self, measured: Callable[[], dict[str, Any]]) -> None:
+        """Write down what was measured by now, unless that was just done."""
         with self._noting:
-            self.facts["measured"][name] = measured
             if time.monotonic() > self._noted + _PAUSE:
+                self.facts["measured"] = measured()
                 self.keep()
                 self._noted = time.monotonic()
 
@@ -174,11 +185,11 @@ def _is_whole(facts: Any) -> bool:
     """Whether it is of the kinds that are written down; what else is wrong with it, its readers find."""
     if facts["format"] != FORMAT or not all(type(facts[name]) is kind for name, kind in _KINDS.items()):
         return False
-    known, measured = facts["known"], facts["measured"].values()
+    known, measured = facts["known"], facts["measured"]
     return (
         all(type(part) is str and "\0" not in part for part in facts["parts"])
         and all(type(known[name]) is kind for name, kind in _KNOWN.items() if known)
-        and all(type(each) is list and len(each) == 2 for each in measured)
+        and (not measured or (type(measured["inputs"]) is dict and "population" in measured))
     )
 
 

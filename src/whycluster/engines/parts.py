@@ -141,6 +141,12 @@ class Asked:
         return asks and self.population is None
 
     @property
+    def only_needs_beta(self) -> bool:
+        """Whether a given beta would do in place of what is measured."""
+        given = replace(self, options={**self.options, "beta": 1.0}, population=None)
+        return not given.needs_population
+
+    @property
     def beta(self) -> float | None:
         """As it is used; None if it is not known yet, or not needed."""
         question = self.network.ask(1, **self.options)
@@ -220,25 +226,41 @@ class Asked:
         return work(self._open(raw.take(np.flatnonzero(valid)).native)), valid
 
     def _valid(self, raw: Table) -> NDArray[np.bool_]:
-        """(n,) which rows can be explained, each by itself, whatever stands beside it.
-
-        The steps of a pipeline may take values that are missing, in some columns. So one row is tried of each
-        kind: of those that miss the same.
-        """
+        """(n,) which rows can be explained, each by itself, whatever stands beside it."""
         flaws = raw.flaws()
-        flawed = np.flatnonzero(flaws.any(axis=1))
-        valid = np.ones(len(flaws), bool)
+        valid = np.asarray((flaws == 0).all(axis=1))
+        if not self.network.takes_any_kind:  # nothing may be missing
+            return valid
+        flawed = np.flatnonzero(~valid)
         kinds, first, kind = np.unique(flaws[flawed], axis=0, return_index=True, return_inverse=True)
-        taken = np.zeros(len(kinds), bool)
-        for number, row in enumerate(flawed[first]):
-            taken[number] = self._takes(raw.take(np.array([row])).native)
-        valid[flawed] = taken[kind.ravel()]
+        valid[flawed] = self._taken(raw, flawed[first], kinds)[kind.ravel()]
         return valid
 
-    def _takes(self, row: Any) -> bool:
-        """Whether a row can be explained."""
+    def _taken(self, raw: Table, rows: Codes, kinds: NDArray[np.int8]) -> NDArray[np.bool_]:
+        """(m,) which of some rows can be explained, that differ in what is wrong with them, (m, d).
+
+        The steps of a pipeline may take values that are missing, in some columns. What they do not take in a
+        column they take in no row, so rows with one flaw come first.
+        """
+        taken, alone = np.ones(len(rows), bool), (kinds > 0).sum(axis=1) == 1
+        for number in self._refused(raw, rows, np.flatnonzero(alone)):
+            column = np.argmax(kinds[number] > 0)
+            taken[kinds[:, column] == kinds[number, column]] = False
+        taken[self._refused(raw, rows, np.flatnonzero(taken & ~alone))] = False
+        return taken
+
+    def _refused(self, raw: Table, rows: Codes, numbers: Codes) -> list[int]:
+        """Which of these rows cannot be explained: all are tried together, then halves where that fails."""
+        if not len(numbers) or self._takes(raw.take(rows[numbers]).native):
+            return []
+        if len(numbers) == 1:
+            return [int(numbers[0])]
+        return [n for half in np.array_split(numbers, 2) for n in self._refused(raw, rows, half)]
+
+    def _takes(self, rows: Any) -> bool:
+        """Whether rows can be explained."""
         try:
-            table = self._open(row)
+            table = self._open(rows)
             passes.population(self.network.energy, table)
         except InvalidInputError:
             return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import itertools
 import os
@@ -54,6 +55,10 @@ class Part:
         """
         raise NotImplementedError
 
+    def as_read(self, column: Any, numbers: Sequence[str]) -> Any:  # noqa: ARG002  # for text
+        """The field of pyarrow as `batches` reads it, if these are numbers."""
+        return column
+
 
 class ParquetPart(Part):
     """A Parquet file. It is read row group by row group, of which only a batch is decoded at a time."""
@@ -94,6 +99,10 @@ class TextPart(Part):
                     held = []
             if held:
                 yield from _cut(pa.Table.from_batches(held), n_rows)
+
+    def as_read(self, column: Any, numbers: Sequence[str]) -> Any:
+        """Numbers may turn out to be fractions further on."""
+        return column.with_type(_pyarrow().float64()) if column.name in numbers else column
 
     def _open(self, options: Any = None) -> Any:
         csv = _pyarrow().csv
@@ -154,7 +163,7 @@ def reading() -> Iterator[None]:
     """What goes wrong meanwhile is the fault of the part."""
     try:
         yield
-    except (OSError, ValueError, KeyError) as error:  # those of pyarrow are all of these
+    except (OSError, ValueError, KeyError, _pyarrow().ArrowException) as error:
         told = " ".join(str(error).split())[:300].rstrip(".")
         raise PartError(f"it cannot be read ({told})") from error
 
@@ -172,13 +181,12 @@ def find_parts(data: Any, where: str) -> list[Part]:
     """The parts of a file, a folder, a pattern, a list of these, or a pyarrow Dataset; in order of name."""
     if hasattr(data, "get_fragments"):
         return _fragments(data, where)
-    given = [data] if isinstance(data, (str, os.PathLike)) else data
-    if not isinstance(given, (list, tuple)) or not all(isinstance(g, (str, os.PathLike)) for g in given):
+    names = _names(data)
+    if names is None:
         raise InvalidInputError(
             f"{where}: data must be a file, a folder, a pattern such as 'in/*.parquet', a list of these, or "
             f"a pyarrow Dataset; got {type(data).__name__}."
         )
-    names = [os.path.expanduser(os.fspath(each)) for each in given]
     files = sorted({path for each in names for path in _files(each, where)})
     if not files:
         raise InvalidInputError(
@@ -187,6 +195,30 @@ def find_parts(data: Any, where: str) -> list[Part]:
     several = len(names) > 1 or files == [_plain(Path(names[0]))]
     root = Path(os.path.commonpath([path.parent for path in files])) if several else _root(names[0])
     return [_of_file(path, path.relative_to(root).as_posix(), where) for path in files]
+
+
+def takes_in(data: Any, folder: Path) -> bool:
+    """Whether files in a folder, or below it, would be among the data, if they were there."""
+    place = folder.resolve()
+    for name in _names(data) or []:
+        path = Path(name)
+        if path.is_dir() and path.resolve() in (place, *place.parents):
+            return True
+        if is_pattern(name) and not path.exists():
+            own = itertools.takewhile(lambda part: part != "**", _plain(path).parts)
+            pairs = list(zip(_plain(folder).parts, own, strict=False))
+            below = "**" in path.parts or len(_plain(path).parts) > len(_plain(folder).parts)
+            if below and all(fnmatch.fnmatchcase(part, pattern) for part, pattern in pairs):
+                return True
+    return False
+
+
+def _names(data: Any) -> list[str] | None:
+    """The names that data are given by; None if they are given otherwise."""
+    given = [data] if isinstance(data, (str, os.PathLike)) else data
+    if not isinstance(given, (list, tuple)) or not all(isinstance(g, (str, os.PathLike)) for g in given):
+        return None
+    return [os.path.expanduser(os.fspath(each)) for each in given]
 
 
 def _files(given: str, where: str) -> list[Path]:

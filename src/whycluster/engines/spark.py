@@ -9,7 +9,7 @@ are the same here: nothing but DataFrames is used.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -552,7 +552,9 @@ def _population(asked: Asked, reader: _Reader, rows: Any, inputs: Sequence[_Inpu
     if _is_frame(rows):
         _check_there(_kinds(rows), [one.name for one in inputs])
         return _measure(asked, reader, rows, inputs)
-    return replace(asked, feature_names=None).measure(rows)
+    found = asked.measured_on(rows, reader.features).population
+    assert found is not None
+    return found
 
 
 def _measure(asked: Asked, reader: _Reader, df: Any, inputs: Sequence[_Input]) -> Population:
@@ -561,17 +563,11 @@ def _measure(asked: Asked, reader: _Reader, df: Any, inputs: Sequence[_Input]) -
         raise InvalidInputError(
             f"{WHERE}: beta must be given for a stream, or a background to measure it on; it has no end."
         )
-    rows = (
-        _select(df, [], inputs, reader)
-        .mapInArrow(_Measuring(asked, reader).measure, "population string")
-        .collect()
-    )
-    total = Population.none(asked.network.energy)
-    for row in rows:
-        found = asked.read_population(json.loads(row.population))
-        assert found is not None
-        total = total + found
-    return total
+    work = _Measuring(asked, reader)
+    found = _select(df, [], inputs, reader).mapInArrow(work.measure, "population string")
+    if asked.network.energy.needs_means:  # of all partitions, these may be too large for the driver
+        found = found.repartition(1).mapInArrow(work.add_up, "population string")
+    return work.total(row.population for row in found.collect())
 
 
 @dataclass(frozen=True)
@@ -583,12 +579,32 @@ class _Measuring:
 
     def measure(self, batches: Iterator[Any]) -> Iterator[Any]:
         """One row of a partition: what its batches add up to, as text."""
+        measured = (
+            found for _, found in _each(batches, lambda batch: self.asked.measure(self.reader(batch)))
+        )
+        yield self._row(sum(measured, self._none))
+
+    def add_up(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """One row of such rows."""
+        yield self._row(self.total(text for batch in batches for text in batch.column(0).to_pylist()))
+
+    def total(self, texts: Iterable[str]) -> Population:
+        """What rows of partitions add up to."""
+        total = self._none
+        for text in texts:
+            found = self.asked.read_population(json.loads(text))
+            assert found is not None
+            total = total + found
+        return total
+
+    @property
+    def _none(self) -> Population:
+        return Population.none(self.asked.network.energy)
+
+    def _row(self, population: Population) -> Any:
         import pyarrow as pa
 
-        total = Population.none(self.asked.network.energy)
-        for _, found in _each(batches, lambda batch: self.asked.measure(self.reader(batch))):
-            total = total + found
-        yield pa.RecordBatch.from_pydict({"population": [json.dumps(told_population(total))]})
+        return pa.RecordBatch.from_pydict({"population": [json.dumps(told_population(population))]})
 
 
 def _schema(df: Any, kept: Sequence[str], form: _Form, features: list[str]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
@@ -12,7 +12,7 @@ _END = object()
 _PATIENCE = 0.1  # seconds, until a stage looks whether it should stop
 
 
-def ahead(items: Iterable[Item], n: int = 1) -> Iterator[Item]:
+def ahead(items: Iterable[Item], n: int = 1) -> Generator[Item]:
     """The same items, made on a thread of their own, up to ``n`` of them before they are asked for.
 
     What goes wrong there is raised here. When no more is asked for, the thread is told to stop, and waited

@@ -1,0 +1,222 @@
+"""What is known of the parts before their rows are read: columns, types, and which parts do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from whycluster.engines.sources import Part, PartError, is_number, reading
+from whycluster.errors import InvalidInputError
+from whycluster.network import Network
+
+WHERE = "explain_dataset"
+STATES = "_summary"  # the folder of what each part adds to the summary
+_WIDTHS = ("float32", "float64")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The parts of a run, and what becomes of their columns; made by `make_plan`.
+
+    Attributes
+    ----------
+    parts : all of them
+    columns : that are explained, in the order of the model
+    ids : that are copied
+    dtype : of the results
+    as_text : whether the values of the strongest features are written as text
+    schemas, counts, identities : of each part, by name, what `Part.look` and `Part.identity` said
+    failed : why parts cannot be explained, by name; may grow as they are read
+    """
+
+    parts: list[Part]
+    columns: list[str]
+    ids: list[str]
+    dtype: np.dtype[Any]
+    as_text: bool
+    schemas: dict[str, Any]
+    counts: dict[str, int | None]
+    identities: dict[str, list[Any]]
+    failed: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def to_do(self) -> list[Part]:
+        """The parts that can be explained, as far as it is known."""
+        return [part for part in self.parts if part.name not in self.failed]
+
+    @property
+    def settled(self) -> dict[str, Any]:
+        """What is the same for all results of a run, whoever goes on with it, as JSON can hold it."""
+        return {"dtype": self.dtype.name, "as_text": self.as_text}
+
+    def as_settled(self, settled: Mapping[str, Any]) -> Plan:
+        """The plan with what the run settled when it began; parts that do not fit that fail."""
+        dtype, as_text = settled.get("dtype"), settled.get("as_text")
+        if dtype not in _WIDTHS or not isinstance(as_text, bool):
+            raise InvalidInputError(
+                f"{WHERE}: what an earlier run settled must be left as it was written; it is not. Begin "
+                "anew, with overwrite=True."
+            )
+        for part in self.to_do:
+            types = self._types(part)
+            if dtype == "float32" and not all(map(_is_narrow, types)):
+                self.failed[part.name] = (
+                    "it must hold float32 or less, as all parts did when the run began, so that nothing is "
+                    "rounded; convert it, or begin anew, with overwrite=True"
+                )
+            elif not as_text and not all(map(is_number, types)):
+                self.failed[part.name] = (
+                    "its columns must hold numbers, as in all parts when the run began; or begin anew, with "
+                    "overwrite=True"
+                )
+        return replace(self, dtype=np.dtype(dtype), as_text=as_text)
+
+    @contextmanager
+    def excusing(self, part: Part) -> Iterator[None]:
+        """Note that a part cannot be read, and go on."""
+        try:
+            yield
+        except PartError as error:
+            self.failed[part.name] = str(error)
+
+    def numbers(self, part: Part) -> list[str]:
+        """The columns of a part that are read as numbers of any kind, where a file leaves that open."""
+        schema = self.schemas[part.name]
+        return [name for name in self.columns if is_open_number(schema.field(name).type)]
+
+    def check_unchanged(self, part: Part) -> None:
+        """Raise if the part is not any more what it was."""
+        if part.identity != self.identities[part.name]:
+            raise PartError("it must not change while it is read; it did")
+
+    def _types(self, part: Part) -> list[Any]:
+        return [self.schemas[part.name].field(name).type for name in self.columns]
+
+
+def make_plan(
+    network: Network, parts: list[Part], columns: Any, ids: Any, top: int | None, output: str
+) -> Plan:
+    """Choose the columns by the first part that can be read, and find the parts that do not fit them."""
+    names = as_names(ids, "id_columns")
+    _check_results(parts)
+    plan = Plan(parts, [], names, np.dtype(np.float64), False, {}, {}, {})
+    for part in parts:
+        with plan.excusing(part):
+            with reading():
+                plan.identities[part.name] = part.identity
+                schema, plan.counts[part.name] = part.look()
+            if not plan.columns:
+                plan.columns.extend(_choose(network, columns, names, schema, top, output))
+            _check_names([*plan.columns, *names], schema)
+            plan.schemas[part.name] = schema
+    _check_kinds(plan)
+    if not plan.to_do:
+        raise InvalidInputError(f"{WHERE}: no part can be explained. {told(plan.failed)}")
+    types = [kind for part in plan.to_do for kind in plan._types(part)]
+    dtype = np.dtype(np.float32 if all(map(_is_narrow, types)) else np.float64)
+    return replace(plan, dtype=dtype, as_text=not all(map(is_number, types)))
+
+
+def result_of(part: Part) -> str:
+    """The name of the file that a part becomes."""
+    return part.name if part.name.endswith(".parquet") else f"{part.name}.parquet"
+
+
+def told(failed: Mapping[str, str]) -> str:
+    """Why parts cannot be explained, of the first few."""
+    shown = [f"{name!r}: {why}" for name, why in list(failed.items())[:5]]
+    return "; ".join(shown) + f"; and {len(failed) - 5} more" * (len(failed) > 5) + "."
+
+
+def as_names(given: Any, name: str) -> list[str]:
+    """A list of names of columns."""
+    names = None if isinstance(given, str) or not hasattr(given, "__iter__") else list(given)
+    if names is None or not all(isinstance(each, str) for each in names) or len({*names}) < len(names):
+        raise InvalidInputError(
+            f"{WHERE}: {name} must be a list of different names of columns; got {given!r}."
+        )
+    return names
+
+
+def is_open_number(kind: Any) -> bool:
+    """Whether text that looks like this type may turn out to be other numbers further on."""
+    import pyarrow.types as kinds
+
+    return is_number(kind) and not kinds.is_boolean(kind)
+
+
+def is_float(kind: Any) -> bool:
+    """Whether a type of pyarrow is one of floating-point numbers."""
+    import pyarrow.types as kinds
+
+    return bool(kinds.is_floating(kind))
+
+
+def _is_narrow(kind: Any) -> bool:
+    return is_float(kind) and kind.bit_width <= 32
+
+
+def _check_results(parts: list[Part]) -> None:
+    """Raise if two parts would become one file."""
+    seen: dict[str, str] = {}
+    for part in parts:
+        if part.name.startswith(("_whycluster", STATES)):
+            raise InvalidInputError(
+                f"{WHERE}: names of parts must not begin as those of our own files; got {part.name!r}. "
+                "Rename it."
+            )
+        other = seen.setdefault(result_of(part), part.name)
+        if other != part.name:
+            raise InvalidInputError(
+                f"{WHERE}: each part must become a file of its own; {part.name!r} and {other!r} would "
+                f"both be {result_of(part)!r}. Rename one of them."
+            )
+
+
+def _choose(
+    network: Network, columns: Any, ids: list[str], schema: Any, top: int | None, output: str
+) -> list[str]:
+    """The columns that are explained, in the order of the model where it knows them."""
+    known = network.feature_names
+    if known is None or not all(isinstance(name, str) for name in known):
+        numbers = [entry.name for entry in schema if entry.name not in ids and is_number(entry.type)]
+        chosen = numbers if columns is None else as_names(columns, "columns")
+    else:
+        model = [str(name) for name in known]
+        chosen = model if columns is None else as_names(columns, "columns")
+        chosen = model if {*chosen} == {*model} else chosen  # rows are matched by name
+    wanted = network.n_features
+    if len(chosen) != wanted or len(set(chosen)) != wanted:
+        raise InvalidInputError(
+            f"{WHERE}: columns must be the {wanted} that the model was fitted on; got {len(chosen)}: "
+            f"{chosen[:5]}{' ...' * (len(chosen) > 5)}. Say which with columns=[...]; those that only "
+            "name rows are id_columns."
+        )
+    both = {*chosen} & {*ids}
+    if both and top is None and output != "summary":
+        raise InvalidInputError(
+            f"{WHERE}: id_columns must be others than the columns that are explained, whose names the "
+            f"relevance gets; {min(both)!r} is both."
+        )
+    return chosen
+
+
+def _check_names(names: list[str], schema: Any) -> None:
+    for name in names:
+        if schema.get_field_index(name) < 0:
+            raise PartError(f"there must be one column {name!r}; there are {schema.names[:8]}")
+
+
+def _check_kinds(plan: Plan) -> None:
+    """Parts fail that hold something else where the first that can be read holds numbers."""
+    first = next(iter(plan.schemas.values()), None)
+    for part in plan.to_do:
+        for column, kind in zip(plan.columns, plan._types(part), strict=True):
+            if first is not None and is_number(first.field(column).type) and not is_number(kind):
+                plan.failed[part.name] = (
+                    f"column {column!r} must hold numbers, as in the other parts; it is of type {kind}"
+                )
