@@ -1,8 +1,9 @@
 """One run over the parts of a table that lies in files.
 
 Two passes over all parts: one that measures what depends on all rows (left out where there is nothing to
-measure), one that explains and writes, each part to a file of its own. A batch is read while the one before is explained and
-the one before that is written, so that memory is that of a few batches, whatever the number of rows.
+measure), one that explains and writes, each part to a file of its own. A batch is read while the one before
+is explained and the one before that is written, so that memory is that of a few batches, whatever the number
+of rows.
 """
 
 from __future__ import annotations
