@@ -204,6 +204,20 @@ def test_the_sample_has_all_rows_of_text_whose_numbers_become_fractions(
     assert "by 100,001 rows of them" in said  # every second
 
 
+def test_a_column_that_is_empty_in_the_first_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    (tmp_path / "in").mkdir()
+    for day in range(5):
+        group = np.full(200, 0) if day == 0 else rng.integers(2, size=200)
+        a, note = rng.normal(size=200) + 20 * group, None if day == 0 else rng.normal(size=200)
+        frame = pl.DataFrame({"a": a, "b": a + rng.normal(size=200), "note": note})
+        frame.write_parquet(tmp_path / "in" / f"{day}.parquet")
+    code, said, error = ask(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2)
+    assert code == 0, error
+    assert "by 1,000 rows of them" in said
+    assert "left out" not in error
+
+
 def test_parts_that_lack_a_column_of_no_use_are_in_the_sample(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

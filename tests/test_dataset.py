@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import os
 import random
@@ -13,6 +14,7 @@ import sys
 import textwrap
 import threading
 import time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 import whycluster as wc
 from whycluster.engines import ledger
@@ -290,6 +292,138 @@ def test_booleans_in_csv_and_numbers_that_are_copied_too(tmp_path: Path) -> None
     assert table["evidence"][-1].as_py() == pytest.approx(whole.evidence[0])
 
 
+def test_names_of_rows_in_csv_are_copied_as_they_are(tmp_path: Path) -> None:
+    names = [f"{18_446_744_073_709_551_000 + i}" for i in range(40)] + ["007", "7.0", "2020-01-01"]
+    (tmp_path / "x.csv").write_text("id,a,b,c,d\n" + "".join(f"{name},1,2,3,4\n" for name in names))
+    found = wc.explain_dataset(MODEL, tmp_path / "x.csv", tmp_path / "out", id_columns=["id"], beta=0.2)
+    assert read(found)["id"].to_pylist() == names
+
+
+def test_text_that_is_compressed_blank_or_of_long_lines(tmp_path: Path) -> None:
+    rows = "".join(f"{','.join(map(str, row))}\n" for row in ROWS)
+    (tmp_path / "in").mkdir()
+    with gzip.open(tmp_path / "in" / "a.csv.gz", "wt") as file:
+        file.write("a,b,c,d\n" + rows)
+    (tmp_path / "in" / "b.csv").write_text("a,b,c,d\n")
+    blank, beta = ",,,\n" * 300_000, WHOLE.beta or 0.0  # a megabyte of it
+    (tmp_path / "in" / "c.csv").write_text("a,b,c,d\n" + blank + "1,2,3,4\n")
+    found = wc.explain_dataset(MODEL, tmp_path / "in", tmp_path / "out", invalid="skip", beta=beta)
+    assert [pq.read_metadata(path).num_rows for path in found.parts] == [900, 0, 300_001]
+    assert (found.n_invalid, found.parts[0].name) == (300_000, "a.csv.gz.parquet")
+    check_whole(pq.read_table(found.parts[0]))
+    assert (
+        pq.read_table(found.parts[2])["cluster"].to_pylist()[-1]
+        == MODEL.predict(frame(np.array([[1, 2, 3, 4]]))[NAMES])[0]
+    )
+    wide = np.arange(60_000.0)
+    (tmp_path / "wide.csv").write_text(
+        ",".join(f"x{i}" for i in range(60_000))
+        + "\n"
+        + (",".join(map(repr, (wide / 7).tolist())) + "\n") * 2
+    )
+    centres = np.stack([wide / 7, -wide])
+    assert wc.explain_dataset(centres, tmp_path / "wide.csv", tmp_path / "wide", top=1, beta=1.0).n_rows == 2
+
+
+def test_it_does_not_matter_which_part_is_the_first(tmp_path: Path) -> None:
+    for place, odd in ((tmp_path / "first", 0), (tmp_path / "last", 5)):
+        folder = write(place, sizes=[150] * 6)
+        frame()[:150].assign(b="x").to_parquet(folder / f"part-{odd}.parquet")
+        said = refusal(MODEL, folder, tmp_path / f"out-{odd}")
+        assert (
+            f"1 of 6 parts could not be explained, the others are done. 'part-{odd}.parquet': column 'b'"
+            in said
+        )
+        assert len(list((tmp_path / f"out-{odd}").glob("part-*"))) == 5
+        empty = frame()[:150].assign(b=None)
+        pq.write_table(pa.Table.from_pandas(empty), folder / f"part-{odd}.parquet")
+        assert pq.read_schema(folder / f"part-{odd}.parquet").field("b").type == pa.null()
+        found = wc.explain_dataset(MODEL, folder, tmp_path / f"out-{odd}", overwrite=True, invalid="skip")
+        assert found.n_invalid == 150
+
+
+@pytest.mark.parametrize("odd", [0, 3])
+def test_columns_of_pipelines_are_what_most_parts_have(odd: int, tmp_path: Path) -> None:
+    table = pd.DataFrame({"kind": ["x", "y"] * 100, "size": np.arange(200.0)})
+    encoder = make_column_transformer((OneHotEncoder(), ["kind"]), (StandardScaler(), ["size"]))
+    model = make_pipeline(encoder, KMeans(2, n_init=1, random_state=0)).fit(table)
+    (tmp_path / "in").mkdir()
+    for i in range(4):
+        part = table[50 * i : 50 * (i + 1)]
+        part = part.assign(size=part["size"].astype(str) + "!") if i == odd else part
+        part.to_parquet(tmp_path / "in" / f"{i}.parquet")
+    said = refusal(model, tmp_path / "in", tmp_path / "out")
+    assert f"1 of 4 parts could not be explained, the others are done. '{odd}.parquet': column 'size'" in said
+
+
+def test_decimals_are_numbers(tmp_path: Path) -> None:
+    values = [Decimal("1.25"), Decimal("-3.5"), None, Decimal("7")]
+    columns = {
+        name: pa.array(values, kind(20, 4))
+        for name, kind in zip("ab", (pa.decimal128, pa.decimal256), strict=True)
+    }
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    centres = np.array([[1.0, 1.0], [-3.0, -3.0], [8.0, 8.0]])
+    found = wc.explain_dataset(
+        centres, tmp_path / "x.parquet", tmp_path / "out", beta=0.2, invalid="skip", top=1
+    )
+    assert read(found)["cluster"].to_pylist() == [0, 1, None, 2]
+    assert read(found)["value_1"].to_pylist() == [1.25, -3.5, None, 7.0]
+
+
+def test_results_that_do_not_fit_into_float32(tmp_path: Path) -> None:
+    narrow = {"a": np.full(4, 1e18, np.float32), "b": np.ones(4, np.float16)}
+    pq.write_table(pa.table(narrow), tmp_path / "x.parquet")
+    centres = np.array([[1e21, 0.0], [-1e21, 1.0], [0.0, 0.0]])
+    assert refusal(centres, tmp_path / "x.parquet", tmp_path / "out", beta=0.1) == (
+        "explain_dataset: part 'x.parquet': X has values too large for results in float32, which go up to "
+        "3.4e+38. Rescale the data and fit the model again."
+    )
+
+
+def test_links_are_followed_but_no_file_is_read_twice(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in")
+    (folder / "self").symlink_to(".")
+    (folder / "latest.parquet").symlink_to("part-3.parquet")
+    (tmp_path / "more").mkdir()
+    frame()[:10].to_parquet(tmp_path / "more" / "x.parquet")
+    (folder / "more").symlink_to(tmp_path / "more")
+    found = wc.explain_dataset(MODEL, folder, tmp_path / "out")
+    assert found.n_rows == 910
+    assert [path.name for path in found.parts][:2] == ["latest.parquet", "x.parquet"]
+
+
+def test_pages_that_do_not_match_their_checksums_are_corrupt(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", sizes=[400, 500])
+    table = pq.read_table(folder / "part-1.parquet")
+    options = {"write_page_checksum": True, "compression": "none", "use_dictionary": False}
+    pq.write_table(table, folder / "part-1.parquet", **options)
+    content = bytearray((folder / "part-1.parquet").read_bytes())
+    content[200] ^= 255
+    (folder / "part-1.parquet").write_bytes(content)
+    for data in (folder, pads.dataset(folder)):
+        said = refusal(MODEL, data, tmp_path / f"out-{type(data).__name__}", beta=0.2)
+        assert "'part-1.parquet': it cannot be read (" in said
+
+
+def test_long_names_of_rows_are_read_fewer_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = frame(np.tile(ROWS, (20, 1)))
+    table["key"] = "k" * 10_000
+    write(tmp_path / "in", table, sizes=[18_000])
+    explain, sizes = Asked.explain, list[int]()
+
+    def count(self: Asked, part: Any, first_row: int = 0) -> Any:
+        sizes.append(part.num_rows)
+        return explain(self, part, first_row)
+
+    monkeypatch.setattr(Asked, "explain", count)
+    wc.explain_dataset(MODEL, tmp_path / "in", tmp_path / "long", id_columns=["key"], beta=0.2)
+    assert 1000 < max(sizes) < 3000
+    sizes.clear()
+    wc.explain_dataset(MODEL, tmp_path / "in", tmp_path / "short", beta=0.2)
+    assert max(sizes) == 18_000
+
+
 def test_numbers_of_csv_may_turn_out_to_be_fractions_and_other_columns_anything(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     n = 100_000
@@ -299,7 +433,7 @@ def test_numbers_of_csv_may_turn_out_to_be_fractions_and_other_columns_anything(
     (tmp_path / "in" / "x.csv").write_text("key,note,a,b,c,d\n" + "\n".join(lines) + "\n")
     found = wc.explain_dataset(MODEL, tmp_path / "in", tmp_path / "out", id_columns=["key"], beta=0.2)
     results = read(found)
-    assert results["key"].to_pylist()[-1] == n - 1
+    assert results["key"].to_pylist()[-1] == str(n - 1)
     row = pd.DataFrame([[1.0, 2, 3, 1.5]], columns=NAMES)
     np.testing.assert_allclose(relevance(results)[-1], wc.explain(MODEL, row, beta=0.2).relevance[0])
 
@@ -457,6 +591,49 @@ def test_a_run_that_was_killed_before_it_had_begun(tmp_path: Path) -> None:
     check_whole(read(wc.explain_dataset(MODEL, folder, out)))
 
 
+@pytest.mark.parametrize("n_missing", [0, 2])
+def test_rows_are_counted_in_their_part_also_by_steps(n_missing: int, tmp_path: Path) -> None:
+    rows = np.abs(ROWS)
+    model = make_pipeline(FunctionTransformer(np.log1p), KMeans(3, n_init=1, random_state=0)).fit(rows)
+    rows[250, 1] = -5.0
+    rows[205 : 205 + n_missing, 0] = np.nan
+    pd.DataFrame(rows, columns=NAMES).to_parquet(tmp_path / "x.parquet")
+    options: dict[str, Any] = {
+        "columns": NAMES,
+        "batch_rows": 100,
+        "beta": 0.2,
+        "invalid": "skip" if n_missing else "error",
+    }
+    said = refusal(model, tmp_path / "x.parquet", tmp_path / "out", **options)
+    assert "of row 250, feature 'b', which holds -5.0, they make nan" in said
+
+
+def test_many_parts_do_not_take_more_time_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, dumped = write(tmp_path / "in", sizes=[3] * 40), list[int]()
+    dumps = json.dumps
+
+    def count(*args: Any, **options: Any) -> str:
+        dumped.append(1)
+        return dumps(*args, **options)
+
+    monkeypatch.setattr(json, "dumps", count)
+    wc.explain_dataset(MODEL, folder, tmp_path / "out")
+    n_first = len(dumped)
+    for path in folder.iterdir():
+        path.rename(path.with_suffix(".more.parquet"))
+    write(folder, sizes=[3] * 40)
+    dumped.clear()
+    wc.explain_dataset(MODEL, folder, tmp_path / "out", overwrite=True)
+    assert len(dumped) - n_first == 40  # one note in each result, and nothing else
+
+
+def test_a_name_that_is_too_long_for_what_is_kept_of_a_part(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    frame().to_parquet(tmp_path / "in" / f"{'a' * 245}.parquet")
+    with pytest.raises(OSError, match=r"File name too long.*mend that, and start it again"):
+        wc.explain_dataset(MODEL, tmp_path / "in", tmp_path / "out", output="both")
+
+
 def test_what_was_measured_is_of_parts_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, out, measure = write(tmp_path / "in"), tmp_path / "out", Asked.measure
 
@@ -571,7 +748,7 @@ def test_what_was_written_down_and_is_not_any_more_what_it_was(change: Any, tmp_
     )
 
 
-@pytest.mark.parametrize("damage", ["cut", "shape", "text", "other"])
+@pytest.mark.parametrize("damage", ["cut", "shape", "text", "other", "locked"])
 def test_sums_that_are_damaged_are_made_anew(damage: str, tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in", sizes=[900]), tmp_path / "out"
     before = wc.explain_dataset(MODEL, folder, out, output="summary").summary
@@ -580,6 +757,10 @@ def test_sums_that_are_damaged_are_made_anew(damage: str, tmp_path: Path) -> Non
         arrays = dict(file)
     if damage == "cut":
         path.write_bytes(path.read_bytes()[:-100])
+    elif damage == "locked":  # as if with a password
+        content = path.read_bytes().replace(b"PK\x01\x02", b"PK\x01\x02", 1)
+        at = content.index(b"PK\x01\x02") + 8
+        path.write_bytes(content[:at] + b"\x01" + content[at + 1 :])
     elif damage == "other":
         np.save(path.with_suffix(".npy"), np.arange(3))
         path.with_suffix(".npy").rename(path)
@@ -906,7 +1087,7 @@ def test_parts_with_other_columns_are_named_and_the_others_are_done(tmp_path: Pa
     assert refusal(MODEL, folder, out) == (
         "explain_dataset: 2 of 3 parts could not be explained, the others are done. 'part-1.parquet': there "
         "must be one column 'c'; there are ['a', 'b', 'd', 'key']; 'part-2.parquet': column 'd' must hold "
-        "numbers, as in the other parts; it is of type "
+        "numbers; it is of type "
         f"{pq.read_schema(folder / 'part-2.parquet').field('d').type}."
     )
     assert [path.name for path in out.glob("*.parquet")] == ["part-0.parquet"]
@@ -1054,6 +1235,7 @@ def test_killed_ten_times_at_random_nothing_is_lost_doubled_or_half_written(tmp_
     assert results["key"].to_pylist() == keys == table["key"].tolist()
     check_whole(results, whole)
     summary = pq.read_table(out / "_summary.parquet")
+    assert summary.column_names[-6:] == ["q05", "q25", "q50", "q75", "q95", "rank_error"]
     assert summary["size"].to_pylist()[::4] == np.bincount(whole.cluster).tolist()
     assert not (out / "_whycluster.tmp").exists()
 

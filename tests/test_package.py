@@ -215,8 +215,7 @@ from whycluster import *
 import whycluster as wc
 exp = wc.explain([[0.0], [1.0]], [[0.2]])
 net = wc.neuralize([[0.0], [1.0]])
-files = [lambda: wc.save(net, "x"), lambda: wc.load("x")]
-for call in [exp.to_frame, exp.to_shap, net.to_torch, *files, lambda: wc.deep]:
+for call in [exp.to_frame, exp.to_shap, net.to_torch, lambda: wc.save(net, "x"), lambda: wc.deep]:
     try:
         call()
     except wc.MissingDependencyError as error:
@@ -236,7 +235,6 @@ for call in [exp.to_frame, exp.to_shap, net.to_torch, *files, lambda: wc.deep]:
         'to_shap needs shap: pip install "whycluster[shap]"\n'
         'to_torch needs torch: pip install "whycluster[deep]"\n'
         'save needs safetensors: pip install "whycluster[save]"\n'
-        'load needs safetensors: pip install "whycluster[save]"\n'
         'wc.deep needs torch: pip install "whycluster[deep]"\n'
     )
 

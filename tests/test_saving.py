@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import inspect
 import json
+import math
 import os
 import pickle
 import stat
@@ -544,6 +545,34 @@ def test_no_place_for_a_file(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_devices_and_pipes_stay_what_they_are(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    for name in ("pipe", "link"):
+        with pytest.raises(wc.InvalidInputError) as caught:
+            wc.save(SMALL, tmp_path / name)
+        assert str(caught.value) == (
+            f"{str(tmp_path / name)!r} must be the name of a file; it is a folder, a device or a pipe."
+        )
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    assert {file.name for file in tmp_path.iterdir()} == {"pipe", "link"}
+
+
+def test_it_is_what_safetensors_reads(tmp_path: Path) -> None:
+    for number, what in enumerate((SMALL, EXPLAINED, SPARSE, FRAMED)):
+        path = tmp_path / str(number)
+        _, arrays = contents(what, path)
+        with path.open("rb") as file:
+            blank = storage.Stored(path, {"values": {}}, {})
+            header = storage._read_header(file, path.stat().st_size, blank)
+            del header["__metadata__"]
+            ours = {name: storage._read_array(file, name, entry, blank) for name, entry in header.items()}
+        del ours["crc32"]
+        assert ours.keys() == arrays.keys()
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(ours[name], array, strict=True)
+
+
 def test_no_file_to_load(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "nothing", tmp_path / "pipe"):
@@ -880,6 +909,77 @@ def test_bytes_that_are_no_file_of_ours(content: bytes, tmp_path: Path) -> None:
     assert refusal(path)
     assert path.read_bytes() == content
     assert list(tmp_path.iterdir()) == [path]
+
+
+ENTRY = {"dtype": "F64", "shape": [2], "data_offsets": [0, 16]}
+
+
+def beginning(entry: Any) -> bytes:
+    """Of a file with one array of which this is said."""
+    facts = json.dumps({"format": 1, "kind": "network", "values": {}})
+    return header({"__metadata__": {"whycluster": facts}, "a": entry})
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({**ENTRY, "dtype": "F8_E5M2"}, "'a' must be of a known dtype; got F8_E5M2"),
+        ({**ENTRY, "dtype": ["F64"]}, "'a' must be of a known dtype; got ['F64']"),
+        ({**ENTRY, "shape": [-2]}, "'a' must have a shape; got [-2]"),
+        ({**ENTRY, "shape": [True, 2]}, "'a' must have a shape; got [True, 2]"),
+        ({**ENTRY, "shape": [3]}, "'a' must lie behind the array before, as long as its shape says"),
+        ({**ENTRY, "shape": [0, 10**9]}, "'a' must be smaller than the file; got shape (0, 1000000000)"),
+        ({**ENTRY, "shape": [1, 1, 1, 2]}, "'a' must be smaller than the file; got shape (1, 1, 1, 2)"),
+        (
+            {**ENTRY, "data_offsets": [8, 24]},
+            "'a' must lie behind the array before, as long as its shape says",
+        ),
+        ({**ENTRY, "data_offsets": [0, 16.0]}, "'a' must have two places where it lies"),
+        ({**ENTRY, "data_offsets": None}, "'a' must have two places where it lies"),
+        (7, "'a' must have two places where it lies"),
+        (
+            {**ENTRY, "shape": [1], "data_offsets": [0, 8]},
+            "it must be a safetensors file (it has other bytes",
+        ),
+    ],
+)
+def test_a_header_that_does_not_fit(entry: Any, said: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(beginning(entry) + bytes(16))
+    assert refusal(tmp_path / "file").startswith(said)
+
+
+@pytest.mark.parametrize("start", [b"", b"{}", bytes(8), b"\xff" * 16, (5).to_bytes(8, "little") + b"[[[[["])
+def test_no_header(start: bytes, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(start)
+    assert refusal(tmp_path / "file").startswith(("it must be a safetensors file (", "what is JSON must be"))
+
+
+def no_room(*_: Any) -> None:
+    raise MemoryError("no room")
+
+
+def test_a_file_that_says_it_is_larger_than_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = 1 << 43  # of which nothing lies on the disk
+    head = beginning({**ENTRY, "shape": [size // 8], "data_offsets": [0, size]})
+    (tmp_path / "file").write_bytes(head)
+    os.truncate(tmp_path / "file", len(head) + size)
+    assert refusal(tmp_path / "file") == "it must not be larger than the memory of this machine; it is"
+    monkeypatch.setattr(storage, "_memory", lambda: math.inf)
+    monkeypatch.setattr(np, "empty", no_room)
+    assert refusal(tmp_path / "file") == "it must be readable (no room)"
+
+
+def test_a_file_that_is_cut_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wc.save(Network(SquaredEnergy(np.arange(20_000.0).reshape(4, -1))), tmp_path / "file")
+    reading = storage._read_facts
+
+    def cut(*args: Any) -> Any:
+        os.truncate(tmp_path / "file", 700)
+        return reading(*args)
+
+    monkeypatch.setattr(storage, "_read_facts", cut)
+    assert refusal(tmp_path / "file") == "it must not change while it is read; it did"
+    assert refusal(Path("/proc/self/status")).startswith("it must be a safetensors file (")
 
 
 def test_objects_inside_each_other_without_end(tmp_path: Path) -> None:

@@ -591,6 +591,6 @@ def _why_not_finite(table: Table) -> str:
     row, feature, value = found
     kind = "a missing value (NaN)" if math.isnan(value) else "an infinite value"
     return (
-        f"{table.where}: {table.name} must be finite; row {table.first_row + row}, feature {feature!r} holds "
+        f"{table.where}: {table.name} must be finite; row {table.number(row)}, feature {feature!r} holds "
         f"{kind}. Drop or fill such rows first."
     )

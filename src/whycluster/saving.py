@@ -466,6 +466,8 @@ def _take_sparse(stored: Stored, container: str) -> Any:
     from scipy import sparse
 
     values = stored.values("data", "?")
+    if values.dtype == np.float16:  # which SciPy does not know
+        raise stored.fault("'data' of a sparse matrix must be of another dtype than float16")
     indices, starts = (stored.array(f"data.{name}", ["int64"], "?") for name in ("indices", "starts"))
     n, d = stored.lengths["n"], stored.lengths["d"]
     steps = len(starts) == n + 1 and starts[0] == 0 and starts[-1] == len(values)

@@ -10,10 +10,11 @@ import datetime as dt
 import hashlib
 import json
 import math
+import os
 import zlib
 from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,7 @@ _DTYPES = {
 }
 NUMBERS = tuple(_DTYPES.values())
 _LAST_CHARACTER = 0x10FFFF
+_LONGEST_HEADER = 100_000_000  # bytes, as in safetensors
 _NOT_OURS = "It was not made by wc.save, or has been changed since."
 
 Made = TypeVar("Made")
@@ -229,40 +231,89 @@ class Stored:
 
 def read(path: Path) -> Stored:
     """Read a file, all of it; nothing that it says makes arrays that are larger than it is."""
-    library = _library("load")
     if not path.is_file():  # neither a folder nor a pipe, which would wait for ever
         raise InvalidInputError(
             f"load: path must be a file that wc.save has made; there is none at {str(path)!r}."
         )
     blank = Stored(path, {"values": {}}, {})
     try:
-        with library.safe_open(path, framework="numpy") as file:
-            text, size = (file.metadata() or {}).get(_KEY), path.stat().st_size
-            if text is None:
+        with path.open("rb") as file:  # not by a map of its memory: if the file is cut, that ends the process
+            size = os.fstat(file.fileno()).st_size
+            if size > _memory():
+                raise blank.fault("it must not be larger than the memory of this machine; it is")
+            header = _read_header(file, size, blank)
+            text = header.pop("__metadata__").get(_KEY)
+            if not isinstance(text, str):
                 raise blank.fault("the metadata must have the key 'whycluster'")
             facts = _read_facts(text, blank)
-            arrays = {name: _read_array(file, name, size, blank) for name in file.keys()}  # noqa: SIM118  # no dict
-    except library.SafetensorError as error:
-        raise blank.fault(f"it must be a safetensors file ({str(error)[:200]})") from error
+            arrays = {name: _read_array(file, name, entry, blank) for name, entry in header.items()}
+    except (OSError, MemoryError) as error:
+        raise blank.fault(f"it must be readable ({error})") from error
     found = arrays.pop(_CHECKSUM, None)
     if found is None or not np.array_equal(found, _checksum(text, arrays)):
         raise blank.fault("the checksum must be that of its contents")
     return Stored(path, facts, arrays)
 
 
-def _read_array(file: Any, name: str, size: int, blank: Stored) -> NDArray[Any]:
-    """An array, after a look at what the header says of it."""
-    header = file.get_slice(name)
-    shape, dtype = header.get_shape(), header.get_dtype()
-    if dtype not in _DTYPES:
-        raise blank.fault(f"{name[:80]!r} must be of a known dtype; got {dtype}")
-    # The library knows that it is as long as it says; but one axis of 0 makes any others possible.
+def _memory() -> float:
+    """In bytes, where that can be told. A file may say that it is of any size, with nothing on the disk."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return math.inf
+
+
+def _read_header(file: BinaryIO, size: int, blank: Stored) -> dict[str, Any]:
+    """What the file says of its arrays, in the order in which they lie, one behind the other, to its end."""
+    length = int.from_bytes(file.read(8), "little")
+    if not 0 < length <= min(size - 8, _LONGEST_HEADER):
+        raise blank.fault("it must be a safetensors file (its header is too long, or cut off)")
+    header = from_json(file.read(length).decode("utf-8", "replace"), blank)
+    if type(header) is not dict or type(header.get("__metadata__")) is not dict:
+        raise blank.fault("the metadata must have the key 'whycluster'")
+    metadata = header.pop("__metadata__")
+    entries = sorted(header.items(), key=lambda item: _places(item[0], item[1], blank))
+    end = 0
+    for name, entry in entries:
+        start, stop = _places(name, entry, blank)
+        if start != end or stop - start != _n_bytes(name, entry, size, blank):
+            raise blank.fault(f"{name[:80]!r} must lie behind the array before, as long as its shape says")
+        end = stop
+    if end != size - 8 - length:
+        raise blank.fault("it must be a safetensors file (it has other bytes than its header says)")
+    return {"__metadata__": metadata, **dict(entries)}
+
+
+def _places(name: str, entry: Any, blank: Stored) -> tuple[int, int]:
+    """Where an array begins and ends."""
+    places = entry.get("data_offsets") if type(entry) is dict else None
+    if type(places) is not list or [type(place) for place in places] != [int, int]:
+        raise blank.fault(f"{name[:80]!r} must have two places where it lies")
+    return places[0], places[1]
+
+
+def _n_bytes(name: str, entry: dict[str, Any], size: int, blank: Stored) -> int:
+    """How long an array is by its dtype and shape."""
+    shape, dtype = entry.get("shape"), entry.get("dtype")
+    if type(dtype) is not str or dtype not in _DTYPES:
+        raise blank.fault(f"{name[:80]!r} must be of a known dtype; got {str(dtype)[:80]}")
+    if type(shape) is not list or not all(type(length) is int and length >= 0 for length in shape):
+        raise blank.fault(f"{name[:80]!r} must have a shape; got {str(shape)[:80]}")
+    # One axis of 0 makes any others possible.
     if len(shape) > 3 or math.prod(max(1, length) for length in shape) > size:
-        raise blank.fault(f"{name[:80]!r} must be smaller than the file; got shape {tuple(shape)}")
-    array: NDArray[Any] = file.get_tensor(name)
-    if array.dtype == bool and (array.view(np.uint8) > 1).any():
+        raise blank.fault(f"{name[:80]!r} must be smaller than the file; got shape {str(tuple(shape))[:80]}")
+    return math.prod(shape) * np.dtype(_DTYPES[dtype]).itemsize
+
+
+def _read_array(file: BinaryIO, name: str, entry: dict[str, Any], blank: Stored) -> NDArray[Any]:
+    """The array that the header says is next."""
+    dtype = np.dtype(_DTYPES[entry["dtype"]])
+    array = np.empty(entry["shape"], dtype.newbyteorder("<"))
+    if file.readinto(array.reshape(-1).view(np.uint8)) != array.nbytes:  # type: ignore[attr-defined]
+        raise blank.fault("it must not change while it is read; it did")
+    if dtype.kind == "b" and (array.view(np.uint8) > 1).any():
         raise blank.fault(f"{name[:80]!r} must be booleans")
-    return array
+    return array.astype(dtype, copy=False)
 
 
 def _read_facts(text: str, blank: Stored) -> dict[str, Any]:

@@ -58,6 +58,8 @@ class Table(ABC):
     """The columns that are dates, read as days since 1970."""
     first_row: int = field(default=0, kw_only=True)
     """What the first row is counted as in messages, where it is not the first of what the user gave."""
+    among: Codes | None = field(default=None, kw_only=True)
+    """Where the rows stand, from that on, if some were left out."""
     by_columns: bool = field(default=False, kw_only=True)
     """Whether relevance is wanted column by column, as it is to be written; rows are then read so too."""
 
@@ -89,11 +91,20 @@ class Table(ABC):
 
     def take(self, rows: Codes) -> Table:
         """The table of the given rows only."""
-        return replace(self, native=self._select(rows), n_rows=len(rows))
+        among = None if self.among is None else self.among[rows]
+        return replace(self, native=self._select(rows), n_rows=len(rows), among=among)
 
     def row_name(self, row: int) -> Hashable | None:  # noqa: ARG002  # only frames have an index
         """What the user calls a row, None if it has a position only."""
         return None
+
+    def counted(self, first_row: int, among: Codes | None = None) -> Table:
+        """The same table, whose rows are counted so in messages."""
+        return replace(self, first_row=first_row, among=among)
+
+    def number(self, row: int) -> int:
+        """What a row is counted as in messages."""
+        return self.first_row + (row if self.among is None else int(self.among[row]))
 
     def slices(self, width: int | None = None) -> Iterator[slice]:
         """All rows in order, some at a time; ``width`` is how many values they have, if not the features."""
@@ -223,7 +234,7 @@ class MixedTable(Table):
 
     def _tell_missing(self, row: int, column: int, value: Any) -> None:
         raise InvalidInputError(
-            f"{self.where}: {self.name} must have no missing values; row {self.first_row + row}, feature "
+            f"{self.where}: {self.name} must have no missing values; row {self.number(row)}, feature "
             f"{self.feature_names[column]!r} holds {value!r}. Drop or fill such rows first."
         )
 
@@ -289,7 +300,7 @@ class MixedTable(Table):
             return np.zeros(len(values)), bad
         raise InvalidInputError(
             f"{self.where}: {self.name} must have numbers in the columns that are no categories; row "
-            f"{self.first_row + start + bad}, feature {self.feature_names[column]!r} holds {values[bad]!r}."
+            f"{self.number(start + bad)}, feature {self.feature_names[column]!r} holds {values[bad]!r}."
         )
 
     def _select(self, rows: Codes) -> Any:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from whycluster.engines.ledger import Ledger
-from whycluster.engines.plan import WHERE, is_open_number
+from whycluster.engines.plan import WHERE, number_as_read
 from whycluster.engines.sources import Part, PartError, is_number, reading
 from whycluster.errors import InvalidInputError
 from whycluster.progress import Progress
@@ -119,11 +119,17 @@ def _batches(parts: list[Part], failed: list[str]) -> Iterator[pa.RecordBatch]:
         try:
             with reading():
                 schema, _ = part.look()
-                found = {entry.name: is_number(entry.type) for entry in schema}
+                found = {e.name: is_number(e.type) for e in schema if not pa.types.is_null(e.type)}
                 odd = [name for name in found if found[name] != kinds.setdefault(name, found[name])]
                 if odd:
                     raise PartError(f"column {odd[0]!r} must be of the same kind as in other parts")
-                numbers = [entry.name for entry in schema if is_open_number(entry.type)]
-                yield from part.batches(schema.names, _BATCH, numbers)
+                yield from part.batches([_as_drawn(entry, kinds, part) for entry in schema], _BATCH)
         except PartError as error:  # noqa: PERF203  # a file has many rows
             failed.append(f"{part.name!r}: {error}")
+
+
+def _as_drawn(entry: pa.Field, kinds: dict[str, bool], part: Part) -> pa.Field:
+    """As it is read: numbers as they will be for explaining; what is blank so far as text, in text."""
+    if kinds.get(entry.name):
+        return entry.with_type(number_as_read(entry.type, part))
+    return entry.with_type(pa.string()) if part.is_text and pa.types.is_null(entry.type) else entry

@@ -44,6 +44,7 @@ class Ledger:
         self.folder, self.where = folder, where
         self.facts: dict[str, Any] = {}
         self._noting, self._noted = threading.Lock(), 0.0
+        self._run: str | None = None
 
     @contextmanager
     def opened(self) -> Iterator[Ledger]:
@@ -139,6 +140,7 @@ class Ledger:
     def keep(self, **known: Any) -> None:
         """Write down what is known by now."""
         self.facts["known"].update(known)
+        self._run = None
         with self.writing(_FACTS) as path:
             path.write_text(json.dumps(self.facts, indent=1), "utf-8")
 
@@ -158,8 +160,10 @@ class Ledger:
     @property
     def run(self) -> str:
         """What tells the results of this run from those of any other."""
-        told = json.dumps([self.facts["asked"], self.facts["known"]], sort_keys=True)
-        return hashlib.sha256(told.encode()).hexdigest()[:32]
+        if self._run is None:  # what is known may be of many parts
+            told = json.dumps([self.facts["asked"], self.facts["known"]], sort_keys=True)
+            self._run = hashlib.sha256(told.encode()).hexdigest()[:32]
+        return self._run
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:

@@ -213,7 +213,7 @@ class Asked:
         if part.shape[0] == 0:
             return None, None
         try:
-            return work(replace(self._open(part), first_row=first_row)), None
+            return work(self._open(part).counted(first_row)), None
         except InvalidInputError:
             if self.invalid == "error":
                 raise
@@ -223,7 +223,8 @@ class Asked:
                 raise  # for another reason
         if not valid.any():
             return None, valid
-        return work(self._open(raw.take(np.flatnonzero(valid)).native)), valid
+        rows = np.flatnonzero(valid)
+        return work(self._open(raw.take(rows).native).counted(first_row, rows)), valid
 
     def _valid(self, raw: Table) -> NDArray[np.bool_]:
         """(n,) which rows can be explained, each by itself, whatever stands beside it."""
@@ -294,6 +295,7 @@ class Asked:
         import pyarrow as pa
 
         dtype = np.dtype(answer.relevance.dtype if dtype is None else dtype)
+        self._check_fits(answer, dtype)
         off = None if answer.valid is None else ~answer.valid
         names = answer.names
         others = [*taken, *(names if top is None and layout == "columns" else [])]
@@ -315,6 +317,18 @@ class Asked:
             for name, values in zip(names, turned(answer.relevance, dtype), strict=True):
                 columns[name] = pa.array(values, mask=off)
         return pa.table(columns)
+
+    def _check_fits(self, answer: Answer, dtype: np.dtype[Any]) -> None:
+        """Raise if numbers are too large for the results."""
+        if answer.relevance.itemsize <= dtype.itemsize:
+            return
+        largest = np.finfo(dtype).max
+        for values in (answer.relevance, answer.evidence):
+            if np.nanmax(np.abs(values), initial=0.0) > largest:
+                raise InvalidInputError(
+                    f"{self.where}: X has values too large for results in {dtype}, which go up to "
+                    f"{largest:.3g}. Rescale the data and fit the model again."
+                )
 
     def _names(self, part: Any) -> list[str]:
         """Of the features of a part without rows."""

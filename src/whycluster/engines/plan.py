@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -26,6 +26,7 @@ class Plan:
     ----------
     parts : all of them
     columns : that are explained, in the order of the model
+    numeric : those of them that hold numbers
     ids : that are copied
     dtype : of the results
     as_text : whether the values of the strongest features are written as text
@@ -35,6 +36,7 @@ class Plan:
 
     parts: list[Part]
     columns: list[str]
+    numeric: frozenset[str]
     ids: list[str]
     dtype: np.dtype[Any]
     as_text: bool
@@ -68,7 +70,7 @@ class Plan:
                     "it must hold float32 or less, as all parts did when the run began, so that nothing is "
                     "rounded; convert it, or begin anew, with overwrite=True"
                 )
-            elif not as_text and not all(map(is_number, types)):
+            elif not (as_text or all(map(_may_be_numbers, types))):
                 self.failed[part.name] = (
                     "its columns must hold numbers, as in all parts when the run began; or begin anew, with "
                     "overwrite=True"
@@ -83,10 +85,21 @@ class Plan:
         except PartError as error:
             self.failed[part.name] = str(error)
 
-    def numbers(self, part: Part) -> list[str]:
-        """The columns of a part that are read as numbers of any kind, where a file leaves that open."""
-        schema = self.schemas[part.name]
-        return [name for name in self.columns if is_open_number(schema.field(name).type)]
+    def read_as(self, part: Part, names: Sequence[str]) -> list[Any]:
+        """Fields of pyarrow: what columns of a part are read as."""
+        import pyarrow as pa
+
+        found = []
+        for name in names:
+            entry = self.schemas[part.name].field(name)
+            if name not in self.columns:
+                kind = pa.string() if part.is_text else entry.type  # as it is: 007 is no number
+            elif name in self.numeric:
+                kind = number_as_read(entry.type, part)
+            else:
+                kind = pa.string() if _is_null(entry.type) else entry.type
+            found.append(entry.with_type(kind))
+        return found
 
     def check_unchanged(self, part: Part) -> None:
         """Raise if the part is not any more what it was."""
@@ -103,7 +116,7 @@ def make_plan(
     """Choose the columns by the first part that can be read, and find the parts that do not fit them."""
     names = as_names(ids, "id_columns")
     _check_results(parts)
-    plan = Plan(parts, [], names, np.dtype(np.float64), False, {}, {}, {})
+    plan = Plan(parts, [], frozenset(), names, np.dtype(np.float64), False, {}, {}, {})
     for part in parts:
         with plan.excusing(part):
             with reading():
@@ -113,12 +126,13 @@ def make_plan(
                 plan.columns.extend(_choose(network, columns, names, schema, top, output))
             _check_names([*plan.columns, *names], schema)
             plan.schemas[part.name] = schema
+    plan = replace(plan, numeric=_numeric(plan, network))
     _check_kinds(plan)
     if not plan.to_do:
         raise InvalidInputError(f"{WHERE}: no part can be explained. {told(plan.failed)}")
     types = [kind for part in plan.to_do for kind in plan._types(part)]
     dtype = np.dtype(np.float32 if all(map(_is_narrow, types)) else np.float64)
-    return replace(plan, dtype=dtype, as_text=not all(map(is_number, types)))
+    return replace(plan, dtype=dtype, as_text=len(plan.numeric) < len(plan.columns))
 
 
 def result_of(part: Part) -> str:
@@ -142,11 +156,13 @@ def as_names(given: Any, name: str) -> list[str]:
     return names
 
 
-def is_open_number(kind: Any) -> bool:
-    """Whether text that looks like this type may turn out to be other numbers further on."""
+def number_as_read(kind: Any, part: Part) -> Any:
+    """The type that numbers are read as: floats where they may turn out so further on, or are decimals."""
+    import pyarrow as pa
     import pyarrow.types as kinds
 
-    return is_number(kind) and not kinds.is_boolean(kind)
+    open_to_fractions = part.is_text and not kinds.is_boolean(kind)
+    return pa.float64() if open_to_fractions or _is_null(kind) or kinds.is_decimal(kind) else kind
 
 
 def is_float(kind: Any) -> bool:
@@ -157,7 +173,18 @@ def is_float(kind: Any) -> bool:
 
 
 def _is_narrow(kind: Any) -> bool:
-    return is_float(kind) and kind.bit_width <= 32
+    return _is_null(kind) or (is_float(kind) and kind.bit_width <= 32)
+
+
+def _may_be_numbers(kind: Any) -> bool:
+    """Whether a column is of numbers, or of nothing, as one is called of which all values are missing."""
+    return is_number(kind) or _is_null(kind)
+
+
+def _is_null(kind: Any) -> bool:
+    import pyarrow.types as kinds
+
+    return bool(kinds.is_null(kind))
 
 
 def _check_results(parts: list[Part]) -> None:
@@ -211,12 +238,22 @@ def _check_names(names: list[str], schema: Any) -> None:
             raise PartError(f"there must be one column {name!r}; there are {schema.names[:8]}")
 
 
+def _numeric(plan: Plan, network: Network) -> frozenset[str]:
+    """The columns that hold numbers: all, if the model takes nothing else, or as most parts have it."""
+    if not network.takes_any_kind:
+        return frozenset(plan.columns)
+    found = set()
+    for name in plan.columns:
+        kinds = [plan.schemas[part.name].field(name).type for part in plan.to_do]
+        numbers = [is_number(kind) for kind in kinds if not _is_null(kind)]
+        if 2 * sum(numbers) + (not numbers or numbers[0]) > len(numbers):  # of as many, as the first has it
+            found.add(name)
+    return frozenset(found)
+
+
 def _check_kinds(plan: Plan) -> None:
-    """Parts fail that hold something else where the first that can be read holds numbers."""
-    first = next(iter(plan.schemas.values()), None)
+    """Parts fail that hold something else where there are to be numbers."""
     for part in plan.to_do:
         for column, kind in zip(plan.columns, plan._types(part), strict=True):
-            if first is not None and is_number(first.field(column).type) and not is_number(kind):
-                plan.failed[part.name] = (
-                    f"column {column!r} must hold numbers, as in the other parts; it is of type {kind}"
-                )
+            if column in plan.numeric and not _may_be_numbers(kind):
+                plan.failed[part.name] = f"column {column!r} must hold numbers; it is of type {kind}"

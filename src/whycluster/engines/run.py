@@ -8,12 +8,13 @@ of rows.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import threading
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -40,7 +41,8 @@ SUMMARY = "_summary.parquet"
 _KEY = b"whycluster"
 _KEYS = ("cluster", "feature")
 _BATCH_VALUES = 3 << 20  # numbers of a batch: what is read, explained and written at a time is a few of these
-_FEWEST_ROWS = 1024
+_FEWEST_ROWS, _MOST_ROWS = 1 << 10, 1 << 31  # of a batch
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 Found = TypeVar("Found")
 
@@ -102,8 +104,7 @@ class Run:
         self.asked, self.plan, self.ledger, self.workers = asked, plan, ledger, workers
         self.top, self.output = top, output
         self.n_done_before = 0
-        usual = max(_FEWEST_ROWS, _BATCH_VALUES // (len(plan.columns) + asked.network.n_clusters))
-        self.batch_rows = usual if batch_rows == "auto" else int(batch_rows)
+        self.batch_rows = None if batch_rows == "auto" else min(int(batch_rows), _MOST_ROWS)
 
     def begin(self, model: str, metric: str | None, overwrite: bool) -> None:
         """Take up the run that is in the folder, or begin one; ``model`` is its fingerprint."""
@@ -231,10 +232,11 @@ class Run:
         try:
             self._each("explaining", todo, self._explain_part)
         except OSError as error:
+            mend = "make room" if error.errno in _NO_ROOM else "mend that"
             raise OSError(
                 error.errno,
                 f"{WHERE}: writing to {str(self.ledger.folder)!r} failed ({error}). Parts that were finished "
-                "are whole; make room, and start it again: it goes on from there",
+                f"are whole; {mend}, and start it again: it goes on from there",
             ) from error
 
     def _explain_part(self, part: Part, tick: Callable[[int], None]) -> None:
@@ -279,7 +281,7 @@ class Run:
         n_invalid, schema = 0, self._schema(part)
         repeating = [entry.name for entry in schema if not is_float(entry.type)]
         looked_for = [name for name in schema.names if name not in self.plan.columns]  # not a relevance
-        tables = ((self._tabulate(batch, answer, schema), answer.n_invalid) for batch, answer in answers)
+        tables = ((self._tabulate(part, *each, schema), each[1].n_invalid) for each in answers)
         with (
             self.ledger.writing(result_of(part)) as path,
             pq.ParquetWriter(path, schema, use_dictionary=repeating, write_statistics=looked_for) as writer,
@@ -292,11 +294,12 @@ class Run:
             facts = {"run": run, "invalid": n_invalid}
             writer.add_key_value_metadata({_KEY: json.dumps(facts).encode()})
 
-    def _tabulate(self, batch: Any, answer: Answer, schema: Any) -> Any:
+    def _tabulate(self, part: Part, batch: Any, answer: Answer, schema: Any) -> Any:
         """The results of a batch, behind the columns that name its rows."""
         import pyarrow as pa
 
-        columns = [*batch.select(self.plan.ids).columns, *self._results_of(answer).columns]
+        with _naming(part):
+            columns = [*batch.select(self.plan.ids).columns, *self._results_of(answer).columns]
         return pa.Table.from_arrays(columns, schema=schema)
 
     def _results_of(self, answer: Answer) -> Any:
@@ -319,8 +322,7 @@ class Run:
         known = self.ledger.facts["known"]
         finite = known.get("finite") is True and part.name not in known["without"]
         results = [entry.with_nullable(not finite) for entry in self._results_of(none).schema]
-        copied = [part.as_read(source.field(name), plan.numbers(part)) for name in plan.ids]
-        return pa.schema([*copied, *results])
+        return pa.schema([*plan.read_as(part, plan.ids), *results])
 
     # How parts are worked on
 
@@ -361,16 +363,32 @@ class Run:
 
     def _read(self, part: Part, columns: list[str]) -> Iterator[Any]:
         """The batches of a part."""
+        fields = self.plan.read_as(part, columns)
         with reading():
-            yield from part.batches(columns, self.batch_rows, self.plan.numbers(part))
+            yield from part.batches(fields, self._rows_at_a_time(part, fields))
+
+    def _rows_at_a_time(self, part: Part, fields: list[Any]) -> int:
+        """How many rows are read at a time; fewer, if names of rows are long by what the first few are."""
+        if self.batch_rows is not None:
+            return self.batch_rows
+        n_values = len(self.plan.columns) + self.asked.network.n_clusters
+        usual, long = (
+            max(_FEWEST_ROWS, _BATCH_VALUES // n_values),
+            [f for f in fields if not _is_short(f.type)],
+        )
+        if not long:
+            return usual
+        with closing(part.batches(long, _FEWEST_ROWS)) as batches:
+            first = next(batches, None)
+        if first is None or not first.num_rows:
+            return usual
+        width = 8 * n_values + first.nbytes / first.num_rows
+        return max(1, min(usual, int(8 * _BATCH_VALUES / width)))
 
     def _explained(self, part: Part, work: Callable[[Any, int], Found], batch: Any, n_before: int) -> Found:
         """What ``work`` makes of a batch; an error says in which part, and counts its rows."""
-        try:
+        with _naming(part):
             return work(batch, n_before)
-        except WhyClusterError as error:
-            told = str(error).removeprefix(f"{WHERE}: ")
-            raise type(error)(f"{WHERE}: part {part.name!r}: {told}") from error
 
     # What is finished
 
@@ -452,10 +470,21 @@ class Run:
         found = _told_quantiles(aggregate, summary)
         places = {key: i for i, key in enumerate(zip(found["cluster"], found["feature"], strict=True))}
         order = [places[key] for key in zip(*(table[name].to_pylist() for name in _KEYS), strict=True)]
-        for name in found.keys() - _KEYS:
-            table = table.append_column(name, [found[name][order]])
+        for name, values in found.items():
+            if name not in _KEYS:
+                table = table.append_column(name, [values[order]])
         with self.ledger.writing(SUMMARY) as path:
             pq.write_table(table, path)
+
+
+@contextmanager
+def _naming(part: Part) -> Iterator[None]:
+    """An error that comes up meanwhile says of which part it is."""
+    try:
+        yield
+    except WhyClusterError as error:
+        why = str(error).removeprefix(f"{WHERE}: ")
+        raise type(error)(f"{WHERE}: part {part.name!r}: {why}") from error
 
 
 class _StoppedError(Exception):
@@ -465,6 +494,13 @@ class _StoppedError(Exception):
 def _raise(error: BaseException | None) -> None:
     if error is not None and not isinstance(error, _StoppedError):
         raise error
+
+
+def _is_short(kind: Any) -> bool:
+    """Whether all values of a type are of one length, and short."""
+    import pyarrow.types as kinds
+
+    return bool(kinds.is_primitive(kind) or kinds.is_decimal(kind) or kinds.is_null(kind))
 
 
 def _state(part: Part) -> str:

@@ -8,17 +8,19 @@ import itertools
 import os
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from whycluster.errors import InvalidInputError, MissingDependencyError
 
 PARQUET = (".parquet", ".pq")
 KINDS = (*PARQUET, ".csv", ".tsv")
 _PIECE = 1 << 18  # bytes
+_BLOCK, _LONGEST_HEADER, _LINES = 1 << 20, 1 << 24, 16  # bytes, and lines that a block of text has to hold
+_COMPRESSED = (".gz", ".bz2", ".zst")
 _PATTERN = set("*?[")
 
 
@@ -34,6 +36,8 @@ class Part:
 
     name: str
     path: Path | None
+    is_text: ClassVar[bool] = False
+    """Whether types of columns are guessed, by what stands in the first rows."""
 
     @property
     def identity(self) -> list[Any]:
@@ -48,16 +52,12 @@ class Part:
         """The pyarrow schema of its columns; how many rows it has, if that is told without reading them."""
         raise NotImplementedError
 
-    def batches(self, columns: Sequence[str], n_rows: int, numbers: Sequence[str] = ()) -> Iterator[Any]:
-        """All rows in order, as record batches of these columns with up to so many rows.
+    def batches(self, columns: Sequence[Any], n_rows: int) -> Generator[Any]:
+        """All rows in order, as record batches with up to so many rows, of these columns.
 
-        ``numbers`` are those that are read as numbers of any kind, where a file leaves that open.
+        These are fields of pyarrow, of the types that they are to be read as.
         """
         raise NotImplementedError
-
-    def as_read(self, column: Any, numbers: Sequence[str]) -> Any:  # noqa: ARG002  # for text
-        """The field of pyarrow as `batches` reads it, if these are numbers."""
-        return column
 
 
 class ParquetPart(Part):
@@ -68,29 +68,30 @@ class ParquetPart(Part):
         footer = _pyarrow().parquet.read_metadata(self.path)
         return footer.schema.to_arrow_schema(), int(footer.num_rows)
 
-    def batches(self, columns: Sequence[str], n_rows: int, numbers: Sequence[str] = ()) -> Iterator[Any]:  # noqa: ARG002
+    def batches(self, columns: Sequence[Any], n_rows: int) -> Generator[Any]:
         """Only the columns that are asked for are read."""
         # By pieces: otherwise all of a row group is in memory, and there may be but one.
-        with _pyarrow().parquet.ParquetFile(self.path, buffer_size=_PIECE, pre_buffer=False) as file:
-            for batch in file.iter_batches(n_rows, columns=list(columns)):
-                yield batch.select(list(columns))  # in this order
+        options = {"buffer_size": _PIECE, "pre_buffer": False, "page_checksum_verification": True}
+        with _pyarrow().parquet.ParquetFile(self.path, **options) as file:
+            for batch in file.iter_batches(n_rows, columns=[column.name for column in columns]):
+                yield _as_asked(batch, columns)
 
 
 class TextPart(Part):
-    """A CSV file; columns that need not hold numbers are of the types that its first megabyte shows."""
+    """A CSV file, maybe compressed; what its columns hold is guessed by its first megabyte."""
+
+    is_text = True
 
     def look(self) -> tuple[Any, None]:
         """By the first block; to know how many rows there are, all would have to be read."""
         with self._open() as reader:
             return reader.schema, None
 
-    def batches(self, columns: Sequence[str], n_rows: int, numbers: Sequence[str] = ()) -> Iterator[Any]:
+    def batches(self, columns: Sequence[Any], n_rows: int) -> Generator[Any]:
         """Blocks of text are gathered to batches."""
         pa = _pyarrow()
-        options = pa.csv.ConvertOptions(
-            include_columns=list(columns), column_types=dict.fromkeys(numbers, pa.float64())
-        )
-        with self._open(options) as reader:
+        types = {column.name: column.type for column in columns}
+        with self._open(pa.csv.ConvertOptions(include_columns=list(types), column_types=types)) as reader:
             held: list[Any] = []
             for block in reader:
                 held.append(block)
@@ -100,15 +101,22 @@ class TextPart(Part):
             if held:
                 yield from _cut(pa.Table.from_batches(held), n_rows)
 
-    def as_read(self, column: Any, numbers: Sequence[str]) -> Any:
-        """Numbers may turn out to be fractions further on."""
-        return column.with_type(_pyarrow().float64()) if column.name in numbers else column
-
     def _open(self, options: Any = None) -> Any:
         csv = _pyarrow().csv
-        tab = str(self.path).lower().endswith(".tsv")
-        parsing = csv.ParseOptions(delimiter="\t" if tab else ",")
-        return csv.open_csv(self.path, parse_options=parsing, convert_options=options)
+        tab = _kind(Path(self.name)) == ".tsv"
+        return csv.open_csv(
+            self.path,
+            read_options=csv.ReadOptions(block_size=self._block_size()),
+            parse_options=csv.ParseOptions(delimiter="\t" if tab else ","),
+            convert_options=options,
+        )
+
+    def _block_size(self) -> int:
+        """Bytes that are parsed at a time: at least some lines, which are as long as there are columns."""
+        with _pyarrow().input_stream(self.path, buffer_size=_PIECE) as file:
+            start = file.read(_LONGEST_HEADER)
+        length = start.find(b"\n")
+        return max(_BLOCK, _LINES * (len(start) if length < 0 else length))
 
 
 @dataclass(frozen=True)
@@ -143,15 +151,22 @@ class Fragment(Part):
         placed = [field for field in self.whole if own.get_field_index(field.name) < 0]
         return pa.schema([*own, *(f for f in placed if f.name in keys)])
 
-    def batches(self, columns: Sequence[str], n_rows: int, numbers: Sequence[str] = ()) -> Iterator[Any]:  # noqa: ARG002
-        """By a scanner that reads one batch ahead."""
-        yield from self.fragment.to_batches(
+    def batches(self, columns: Sequence[Any], n_rows: int) -> Generator[Any]:
+        """By a scanner that reads one batch ahead, and of Parquet pieces of row groups."""
+        import pyarrow.dataset as ds
+
+        pieces = {"use_buffered_stream": True, "buffer_size": _PIECE, "pre_buffer": False}
+        parquet = isinstance(self.fragment, ds.ParquetFileFragment)
+        scan = ds.ParquetFragmentScanOptions(page_checksum_verification=True, **pieces) if parquet else None
+        for batch in self.fragment.to_batches(
             schema=self._schema(),
-            columns=list(columns),
+            columns=[column.name for column in columns],
             batch_size=n_rows,
             batch_readahead=1,
             fragment_readahead=1,
-        )
+            fragment_scan_options=scan,
+        ):
+            yield _as_asked(batch, columns)
 
 
 class PartError(Exception):
@@ -166,6 +181,14 @@ def reading() -> Iterator[None]:
     except (OSError, ValueError, KeyError, _pyarrow().ArrowException) as error:
         told = " ".join(str(error).split())[:300].rstrip(".")
         raise PartError(f"it cannot be read ({told})") from error
+
+
+def _as_asked(batch: Any, columns: Sequence[Any]) -> Any:
+    """A batch with these columns, in this order and of these types."""
+    pa = _pyarrow()
+    arrays = [batch.column(column.name) for column in columns]
+    cast = [a if a.type == c.type else a.cast(c.type) for a, c in zip(arrays, columns, strict=True)]
+    return pa.RecordBatch.from_arrays(cast, names=[column.name for column in columns])
 
 
 def is_number(kind: Any) -> bool:
@@ -187,7 +210,7 @@ def find_parts(data: Any, where: str) -> list[Part]:
             f"{where}: data must be a file, a folder, a pattern such as 'in/*.parquet', a list of these, or "
             f"a pyarrow Dataset; got {type(data).__name__}."
         )
-    files = sorted({path for each in names for path in _files(each, where)})
+    files = _different(path for each in names for path in _files(each, where))
     if not files:
         raise InvalidInputError(
             f"{where}: data must be files of the kind {', '.join(KINDS)}; there is none at {data!r}."
@@ -195,6 +218,14 @@ def find_parts(data: Any, where: str) -> list[Part]:
     several = len(names) > 1 or files == [_plain(Path(names[0]))]
     root = Path(os.path.commonpath([path.parent for path in files])) if several else _root(names[0])
     return [_of_file(path, path.relative_to(root).as_posix(), where) for path in files]
+
+
+def _different(paths: Iterable[Path]) -> list[Path]:
+    """The files, in order of name; of several ways to one, by links, the shortest."""
+    found: dict[str, Path] = {}
+    for path in sorted(paths, key=lambda path: (len(path.parts), path)):
+        found.setdefault(os.path.realpath(path), path)
+    return sorted(found.values())
 
 
 def takes_in(data: Any, folder: Path) -> bool:
@@ -229,7 +260,7 @@ def _files(given: str, where: str) -> list[Path]:
         return [
             _plain(path / name)
             for name in inside
-            if Path(name).suffix.lower() in KINDS and (path / name).is_file() and not _is_hidden(Path(name))
+            if _kind(Path(name)) in KINDS and (path / name).is_file() and not _is_hidden(Path(name))
         ]
     if path.exists() or not is_pattern(given):
         if not path.is_file():
@@ -261,8 +292,14 @@ def _is_hidden(path: Path) -> bool:
     return any(part.startswith((".", "_")) for part in path.parts)
 
 
+def _kind(path: Path) -> str:
+    """By the end of its name; text may be compressed."""
+    inner, outer = ["", "", *(suffix.lower() for suffix in path.suffixes)][-2:]
+    return inner if outer in _COMPRESSED and inner not in PARQUET else outer
+
+
 def _of_file(path: Path, name: str, where: str) -> Part:
-    kind = path.suffix.lower()
+    kind = _kind(path)
     if kind not in KINDS:
         raise InvalidInputError(
             f"{where}: data must be files of the kind {', '.join(KINDS)}; got {str(path)!r}. Other "

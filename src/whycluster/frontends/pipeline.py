@@ -188,9 +188,9 @@ class StagedTable(Table):
         try:
             return self.stages.to_numbers(values, self.where) if form.matrix is None else to_floats(values)
         except (TypeError, ValueError) as error:
-            rows = f"in rows {start} to {stop - 1}"
             raise InvalidInputError(
-                f"{self.where}: {self.name}, {rows}: the steps leave what is no number: {error}"
+                f"{self.where}: {self.name}, {self._told(start, stop)}: the steps leave what is no number: "
+                f"{error}"
             ) from error
 
     def transformed(self, start: int, stop: int, run: Any) -> Any:
@@ -199,8 +199,15 @@ class StagedTable(Table):
             return run(self._rows(start, stop))
         except StepError as error:
             raise InvalidInputError(
-                f"{self.where}: {self.name}, in rows {start} to {stop - 1}: {error}"
+                f"{self.where}: {self.name}, {self._told(start, stop)}: {error}"
             ) from error
+
+    def _told(self, start: int, stop: int) -> str:
+        return f"in rows {self.number(start)} to {self.number(stop - 1)}"
+
+    def counted(self, first_row: int, among: Codes | None = None) -> StagedTable:
+        """The same table, whose rows are counted so in messages."""
+        return replace(self, raw=self.raw.counted(first_row, among), first_row=first_row, among=among)
 
     def check_steps(self) -> None:
         """Raise if the steps, as they are, give other features of the first rows than they are known to."""
@@ -218,10 +225,10 @@ class StagedTable(Table):
         if wrong.any():
             row, feature = np.argwhere(wrong)[0]
             raise UnsupportedModelError(
-                f"{self.where}: the steps of the pipeline must give what they are known to; of row {row}, "
-                f"feature {feature} before the last step is {given[row, feature]:.6g}, not "
-                f"{known[row, feature]:.6g}. Components without variance that are whitened are of rounding "
-                f"only, and a step that works in place changes rows for those beside it. {WAY_OUT}"
+                f"{self.where}: the steps of the pipeline must give what they are known to; of row "
+                f"{self.number(row)}, feature {feature} before the last step is {given[row, feature]:.6g}, "
+                f"not {known[row, feature]:.6g}. Components without variance that are whitened are of "
+                f"rounding only, and a step that works in place changes rows for those beside it. {WAY_OUT}"
             )
 
     def spread(self) -> Floats | None:
@@ -307,5 +314,6 @@ class StagedTable(Table):
             return
         raise InvalidInputError(
             f"{self.where}: {self.name} must have values that the steps make finite numbers of; of "
-            f"row {row}, feature {self.feature_names[column]!r}, which holds {given!s}, they make {value}."
+            f"row {self.number(row)}, feature {self.feature_names[column]!r}, which holds {given!s}, they "
+            f"make {value}."
         )
