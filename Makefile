@@ -89,7 +89,7 @@ compiler:
 # anndata needs an older pandas than the other tests, so it has an environment of its own.
 $(BIO)/installed: pyproject.toml $(LOOPS) constraints-bio.txt
 	$(PYTHON) -m venv $(BIO)
-	$(BIO)/bin/pip install --quiet --constraint constraints-bio.txt --editable '.[bio]' hypothesis leidenalg pytest scanpy
+	$(BIO)/bin/pip install --quiet --constraint constraints-bio.txt --editable '.[bio]' 'dask[array]' hypothesis leidenalg pytest scanpy
 	touch $@
 
 # Spark asks for an older pandas too, and has its own environment. Without Java 17 or later its tests are skipped.

@@ -455,7 +455,7 @@ def test_heads_of_the_wrong_kind() -> None:
         "neuralize: labels say which cluster each row is in"
     )
     assert refused(lambda: DeepClustering(encoder, "kmeans"), kind).startswith(
-        "neuralize: no exact network is known for str."
+        "neuralize: model must be a fitted model; got 'kmeans'."
     )
 
 

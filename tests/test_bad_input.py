@@ -415,8 +415,12 @@ def test_an_unknown_model_lists_what_is_supported_and_points_to_labels() -> None
         "Any clustering can be explained from its labels, through a surrogate that says how well it matches "
         "them: wc.explain(labels, X)."
     )
-    for model in ("k-means", 3, None, {"centers": 1}, print):
+    for model in (3, None, {"centers": 1}, print):
         assert "Supported, once fitted, are" in unsupported(model)
+    assert unsupported("k-means") == (
+        "neuralize: model must be a fitted model; got 'k-means'. A network that was saved is read by "
+        "wc.load(path)."
+    )
     assert unsupported(KMeans) == "neuralize: model must be a fitted model; got the class KMeans."
 
 

@@ -385,3 +385,14 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, how: signal.Signals) -> No
     _, told = process.communicate(timeout=60)
     assert (process.returncode, told) == (1, "whycluster: stopped\n")
     assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
+
+
+def test_a_row_by_its_number_as_it_is_written_in_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = "".join(f"{i:06d},{i % 7},{i % 5}\n" for i in range(60))
+    (tmp_path / "x.csv").write_text("customer_id,a,b\n" + lines)
+    for name in ("000042", "42"):
+        code, said, error = ask(capsys, "row", tmp_path / "x.csv", "--id", name, "--k", 2)
+        assert code == 0, error
+        assert "42 is in cluster" in said

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_folder_is_clustered_by_a_sample_and_explained_part_by_part(folder: Path, tmp_path: Path) -> None:
     done = run("explain", folder, "--out", tmp_path / "out", "--k", 3, "--seed", 1)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("600 rows in 3 files; k-means with 3 clusters, by 600 rows of them.\n")
+    assert done.stdout.startswith("600 rows in 3 files; k-means with 3 clusters.\n")
     assert done.stdout.endswith(f"Explained row by row in {tmp_path / 'out'}.\n")
     assert "left out: name" in done.stderr
     results = pl.read_parquet(str(tmp_path / "out" / "[0-9].parquet"))
@@ -107,7 +111,7 @@ def test_a_saved_network_explains_a_folder_or_a_file_into_a_folder(
             ("--model", "m", "--k", "3", "--out", "{out}"),
             "--k is for new clusters, and --model takes those of a network. Leave it out.",
         ),
-        (("--out", "{folder}"), "explain_dataset: out must be a folder apart from the data"),
+        (("--out", "{folder}"), "whycluster: out must be a folder apart from the data"),
         (("--out", "{out}", "--model", "gone"), "load: path must be a file that wc.save has made"),
         (("--out", "{out}", "--target", "9", "--k", "2"), "--target must name a cluster: 0, 1; got '9'."),
     ],
@@ -171,7 +175,7 @@ def test_a_part_that_was_mended_is_explained_with_the_same_clusters(
     )
     assert (out / "0.parquet").read_bytes() == before
     code, said, _ = ask(capsys, "explain", place, "--out", out, "--k", 3, "--force")
-    assert said.splitlines()[0].endswith("by 600 rows of them.")
+    assert said.splitlines()[0] == "600 rows in 3 files; k-means with 3 clusters."
     # A sample of other data, or one that is damaged, is no sample.
     other = tmp_path / "other"
     place.rename(other)
@@ -191,7 +195,7 @@ def test_clusters_do_not_depend_on_threads(threads: int, tmp_path: Path) -> None
             "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 7, OMP_NUM_THREADS=str(n_threads)
         )
         assert done.returncode == 0, done.stderr
-    assert "(1 of the files were done before)" in done.stdout
+    assert "(1 of 1 file had been done before)" in done.stdout
 
 
 def test_the_sample_has_all_rows_of_text_whose_numbers_become_fractions(
@@ -204,6 +208,71 @@ def test_the_sample_has_all_rows_of_text_whose_numbers_become_fractions(
     assert "by 100,001 rows of them" in said  # every second
 
 
+def test_ctrl_c_stops_in_the_middle_of_a_file(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(3_000_000, 4)).astype(np.float32)
+    (tmp_path / "in").mkdir()
+    pl.DataFrame(dict(zip("abcd", values.T, strict=True))).write_parquet(tmp_path / "in" / "x.parquet")
+    wc.save(wc.neuralize(rng.normal(size=(5, 4))), tmp_path / "net")
+    words = [
+        "explain",
+        tmp_path / "in",
+        "--out",
+        tmp_path / "out",
+        "--model",
+        tmp_path / "net",
+        "--columns",
+        "a,b,c,d",
+    ]
+    command = [sys.executable, "-m", "whycluster", *map(str, words)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "out" / "_whycluster.tmp" / "x.parquet").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert said.splitlines() == [
+        "whycluster: what is finished stays as it is; the same command goes on from there",
+        "whycluster: stopped",
+    ]
+    assert not (tmp_path / "out" / "x.parquet").exists()
+    assert not (tmp_path / "out" / "_whycluster.tmp").exists()
+
+
+def test_other_files_rows_that_cannot_be_explained_and_names_that_look_like_files(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "in"
+    place.mkdir()
+    for path in folder.iterdir():
+        frame = pl.read_parquet(path)
+        frame.with_columns(a=pl.when(pl.col("name") == "row 3").then(None).otherwise("a")).write_parquet(
+            place / path.name
+        )
+    (place / "more.jsonl").write_text("{}")
+    wc.save(wc.neuralize([[0.0, 0, 0], [5, 0, 1], [0, 6, 0]]), tmp_path / "net")
+    words = ("explain", place, "--model", tmp_path / "net", "--columns", "a,b,c")
+    code, _, error = ask(capsys, *words, "--out", tmp_path / "out")
+    assert code == 2
+    assert (
+        "whycluster: part '0.parquet': X must be finite; row 3, feature 'a' holds a missing value (NaN). "
+        in error
+    )
+    assert error.endswith("Or give --invalid skip, for nulls in their place.\n")
+    code, said, error = ask(capsys, *words, "--out", tmp_path / "out", "--invalid", "skip")
+    assert said.startswith("600 rows in 3 files; 1 row could not be explained; the network of ")
+    code, said, error = ask(capsys, "explain", place, "--out", tmp_path / "new", "--k", 2)
+    assert "whycluster: 1 file of the folder is left out, such as 'more.jsonl'; read are .parquet" in error
+    for name in ("x.csv", "net"):
+        code, _, error = ask(capsys, "explain", place, "--out", tmp_path / name)
+        assert (code, "--out must be a folder, which results of many files go to; " in error) == (2, True)
+    code, _, error = ask(capsys, "explain", place / "0.parquet", place / "1.parquet")
+    assert "Put a pattern in quotes." in error
+    code, _, error = ask(capsys, "explain", place / "0.parquet", "--invalid", "skip")
+    assert "--invalid is for results in a folder: give --out a folder." in error
+
+
 def test_a_column_that_is_empty_in_the_first_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
     (tmp_path / "in").mkdir()
@@ -214,8 +283,8 @@ def test_a_column_that_is_empty_in_the_first_part(tmp_path: Path, capsys: pytest
         frame.write_parquet(tmp_path / "in" / f"{day}.parquet")
     code, said, error = ask(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2)
     assert code == 0, error
-    assert "by 1,000 rows of them" in said
-    assert "left out" not in error
+    assert said.startswith("1,000 rows in 5 files; k-means with 2 clusters.\n")
+    assert error == ""
 
 
 def test_parts_that_lack_a_column_of_no_use_are_in_the_sample(
@@ -228,4 +297,4 @@ def test_parts_that_lack_a_column_of_no_use_are_in_the_sample(
         (frame.with_columns(extra=1.5) if path.stem == "0" else frame).write_parquet(place / path.name)
     code, said, _ = ask(capsys, "explain", place, "--out", tmp_path / "out", "--k", 3, "--ignore", "extra")
     assert code == 0
-    assert "by 600 rows of them" in said
+    assert said.startswith("600 rows in 3 files; k-means with 3 clusters.\n")

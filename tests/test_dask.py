@@ -25,6 +25,7 @@ from dask_ml.wrappers import ParallelPostFit
 from distributed import Client, KilledWorker, LocalCluster, wait
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kmodes.kmodes import KModes
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
@@ -772,6 +773,47 @@ def test_frames_of_files_that_dask_reads_together(tmp_path: Path) -> None:
     found = exp.to_frame().compute()
     np.testing.assert_allclose(found["a"], wc.explain(model, frame[["a", "b"]]).relevance[:, 0], rtol=1e-9)
     assert len(exp.to_frame()) == 50
+
+
+def test_the_frame_of_an_array_with_empty_chunks() -> None:
+    rows = da.from_array(np.arange(10.0)[:, None], chunks=(5, 1))
+    some = rows[rows[:, 0] < 5]
+    some.compute_chunk_sizes()
+    frame = wc.explain([[0.0], [9.0]], some).to_frame()
+    assert frame.divisions == (None, None, None)
+    assert frame.compute().index.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_new_categories_in_some_partitions() -> None:
+    group = np.arange(200) % 3
+    frame = pd.DataFrame(
+        {"city": np.array(["Rome", "Oslo", "Lima"])[group], "k": np.array(list("xyz"))[group]}
+    )
+    model = KModes(3, random_state=0, init="random", n_init=2).fit(frame)
+    frame.loc[:49, "city"] = "Paris"
+    whole = wc.explain(model, frame)
+    for n in (1, 8):
+        X = dd.from_pandas(frame, npartitions=n)
+        found, assigned = dask.compute(wc.explain(model, X).relevance, wc.neuralize(model).assign(X))
+        np.testing.assert_allclose(found, whole.relevance, rtol=1e-9)
+        assert assigned.tolist() == whole.cluster.tolist()
+    with pytest.raises(wc.InvalidInputError, match="must have its columns where the model had them"):
+        wc.explain(model, frame[:50])
+
+
+def test_names_of_rows_go_into_the_index(tmp_path: Path) -> None:
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 2)), columns=list("ab"))
+    frame["customer"] = [f"c{i}" for i in range(50)]
+    for i in range(5):
+        frame[10 * i : 10 * (i + 1)].to_parquet(tmp_path / f"{i}.parquet")
+    model = KMeans(2, n_init=2, random_state=0).fit(frame[["a", "b"]])
+    X = dd.read_parquet(tmp_path, index="customer", calculate_divisions=False)
+    assert wc.explain(model, X).to_frame().compute().index.tolist() == frame["customer"].tolist()
+
+
+def test_what_is_no_collection_of_rows() -> None:
+    with pytest.raises(wc.InvalidInputError, match="X must be a Dask array or DataFrame; got a Dask Delayed"):
+        wc.explain([[0.0], [1.0]], dask.delayed(np.zeros)((3, 1)))
 
 
 def test_what_only_an_explanation_in_memory_has() -> None:

@@ -18,8 +18,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.dataset as pads
@@ -201,6 +203,41 @@ def test_columns_in_another_order_are_matched_by_name(tmp_path: Path) -> None:
     check_whole(read(turned))
     assert str(turned.summary) == str(found.summary)
     assert turned.quantiles().equals(found.quantiles())
+
+
+def test_a_column_may_name_rows_and_be_explained(tmp_path: Path) -> None:
+    found = wc.explain_dataset(MODEL, write(tmp_path / "in"), tmp_path / "out", id_columns="a")
+    table = read(found)
+    assert table.column_names == ["a", "cluster", "evidence", "competitor", "a_", "b", "c", "d"]
+    np.testing.assert_array_equal(table["a"], ROWS[:, 0])
+    check_whole(table.drop_columns("a").rename_columns({"a_": "a"}))
+    assert (
+        repr(found)
+        == f"<DatasetExplanation of 900 rows in 4 parts in {str(tmp_path / 'out')!r}, beta={found.beta:.4g}>"
+    )
+
+
+def test_other_tools_read_the_results_alone(tmp_path: Path) -> None:
+    wc.explain_dataset(MODEL, write(tmp_path / "in"), tmp_path / "out", output="both")
+    assert len(dd.read_parquet(tmp_path / "out")) == 900
+    assert pl.read_parquet(tmp_path / "out" / "*.parquet").height == 900
+    assert len(pd.read_parquet(tmp_path / "out")) == 900
+
+
+def test_files_that_look_like_data_and_are_not_read(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in")
+    for name in ("x.arrow", "more/y.jsonl", "README.md", "_SUCCESS", ".hidden.json"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).touch()
+    with pytest.warns(wc.FilesWarning) as told:
+        wc.explain_dataset(MODEL, folder, tmp_path / "out")
+    (warning,) = told
+    assert str(warning.message) in [
+        f"explain_dataset: 2 files of the folder are left out, such as {name!r}; read are .parquet, .parq, "
+        ".pq, .csv, .tsv."
+        for name in ("x.arrow", "more/y.jsonl")
+    ]
+    assert warning.filename == __file__
 
 
 def test_columns_that_name_rows_may_be_of_any_kind(tmp_path: Path) -> None:
@@ -468,7 +505,7 @@ def test_text_where_all_parts_had_numbers(tmp_path: Path) -> None:
     encoder = make_column_transformer((OneHotEncoder(), ["kind"]), (StandardScaler(), ["size"]))
     model = make_pipeline(encoder, KMeans(2, n_init=1, random_state=0)).fit(table)
     table.to_parquet(tmp_path / "a.parquet")
-    plan = make_plan(wc.neuralize(model), find_parts(tmp_path, ""), None, (), None, "rows")
+    plan = make_plan(wc.neuralize(model), find_parts(tmp_path, ""), None, ())
     assert plan.settled == {"dtype": "float64", "as_text": True}
     later = plan.as_settled({"dtype": "float64", "as_text": False})
     assert later.to_do == []
@@ -807,12 +844,10 @@ def test_what_makes_each_cluster_is_added_up(output: str, tmp_path: Path) -> Non
         mine = WHOLE.relevance[WHOLE.cluster == row["cluster"], NAMES.index(row["feature"])]
         for name, q in {"q05": 0.05, "q25": 0.25, "q50": 0.5, "q75": 0.75, "q95": 0.95}.items():
             np.testing.assert_allclose(row[name], np.quantile(mine, q), rtol=1e-5, atol=1e-5)
-    written = pq.read_table(tmp_path / "out" / "_summary.parquet")
+    written = pd.read_csv(tmp_path / "out" / "_summary.csv")
     told = pd.merge(summary.to_frame("pandas"), quantiles, on=["cluster", "feature"])
-    pd.testing.assert_frame_equal(written.to_pandas()[told.columns], told, check_dtype=False)
-    assert {"cluster", "size", "feature", "relevance", "share", "q50", "rank_error"} <= {
-        *written.column_names
-    }
+    pd.testing.assert_frame_equal(written[told.columns], told, check_dtype=False)
+    assert {"cluster", "size", "feature", "relevance", "share", "q50", "rank_error"} <= {*written.columns}
     again = wc.explain_dataset(MODEL, folder, tmp_path / "out", output=output)
     assert again.n_done_before == 4
     np.testing.assert_array_equal(again.summary.relevance, summary.relevance)  # type: ignore[union-attr]
@@ -1129,7 +1164,7 @@ def test_rows_that_are_not_finite_are_an_error_that_names_part_row_and_column(
     folder, out = write(tmp_path / "in", holed()), tmp_path / "out"
     assert refusal(MODEL, folder, out, beta=beta) == (
         "explain_dataset: part 'part-3.parquet': X must be finite; row 9, feature 'b' holds a missing value "
-        "(NaN). Drop or fill such rows first."
+        '(NaN). Drop or fill such rows first. Or give invalid="skip", for nulls in their place.'
     )
     assert not (out / "part-3.parquet").exists()
     found = wc.explain_dataset(MODEL, folder, out, beta=beta, invalid="skip")  # goes on from there
@@ -1234,9 +1269,9 @@ def test_killed_ten_times_at_random_nothing_is_lost_doubled_or_half_written(tmp_
     keys = [k for path in parts for k in pq.read_table(by_name[path.name])["key"].to_pylist()]
     assert results["key"].to_pylist() == keys == table["key"].tolist()
     check_whole(results, whole)
-    summary = pq.read_table(out / "_summary.parquet")
-    assert summary.column_names[-6:] == ["q05", "q25", "q50", "q75", "q95", "rank_error"]
-    assert summary["size"].to_pylist()[::4] == np.bincount(whole.cluster).tolist()
+    summary = pd.read_csv(out / "_summary.csv")
+    assert [*summary.columns[-6:]] == ["q05", "q25", "q50", "q75", "q95", "rank_error"]
+    assert summary["size"].tolist()[::4] == np.bincount(whole.cluster).tolist()
     assert not (out / "_whycluster.tmp").exists()
 
 
@@ -1332,14 +1367,11 @@ def test_stages_hand_on_errors_and_end_when_no_more_is_asked_for() -> None:
         ({"top": 0}, "top must be None or a whole number of at least 1; got 0."),
         ({"batch_rows": "many"}, "batch_rows must be 'auto' or a whole number of at least 1; got 'many'."),
         ({"workers": 1.5}, "workers must be 'auto' or a whole number of at least 1; got 1.5."),
-        ({"id_columns": "key"}, "id_columns must be a list of different names of columns; got 'key'."),
+        ({"id_columns": "a", "output": "summary"}, "id_columns and top are of rows, and output="),
+        ({"top": 2, "output": "summary"}, "id_columns and top are of rows, and output="),
         (
             {"columns": ["a", "b"]},
             "columns must be the 4 that the model was fitted on; got 2: ['a', 'b']. Say ",
-        ),
-        (
-            {"id_columns": ["a"]},
-            "id_columns must be others than the columns that are explained, whose names ",
         ),
         ({"target": 9}, "target must be one of the model's 3 clusters, 0, 1, 2; got 9."),
         ({"target": [0, 1]}, "target must be one cluster for all rows; got 2. Ask for one at a time."),

@@ -12,6 +12,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
+from sklearn.decomposition import PCA
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import whycluster as wc
@@ -39,6 +42,15 @@ def test_a_background_frame_is_matched_with_the_frame_explained(wine: Array, kme
     frame = pd.DataFrame(wine)
     exp = wc.explain(kmeans, frame[:3], background=frame[frame.columns[::-1]])
     assert exp.beta == wc.explain(kmeans, wine).beta
+
+
+def test_behind_steps_too_a_background_frame_is_matched_with_the_frame_explained(wine: Array) -> None:
+    model = make_pipeline(StandardScaler(), PCA(3), KMeans(3, n_init=1, random_state=0)).fit(wine)
+    frame = pd.DataFrame(wine, columns=[f"x{i}" for i in range(wine.shape[1])])
+    exp = wc.explain(model, frame[:9], background=frame[frame.columns[::-1]])
+    whole = wc.explain(model, wine)
+    assert exp.beta == pytest.approx(whole.beta)
+    np.testing.assert_allclose(exp.relevance, whole.relevance[:9], rtol=1e-9)
 
 
 def test_beta_of_a_target_is_that_of_the_assigned_clusters(wine: Array, kmeans: Any) -> None:

@@ -186,28 +186,57 @@ def test_import_loads_no_optional_library_and_no_estimator() -> None:
     assert result.stdout == "[]\n", result.stderr
 
 
-def plain_requirements(name: str) -> set[str]:
-    """What a distribution needs without any of its extras."""
-    lines = [line for line in requires(name) or [] if ";" not in line]
-    return {re.split(r"[^\w.-]", line)[0] for line in lines}
+def requirements(name: str, extras: tuple[str, ...] = ()) -> set[str]:
+    """What a distribution needs, with none of its extras but these."""
+    wanted = {f"extra == {quote}{extra}{quote}" for extra in extras for quote in "'\""}
+    lines = [line.partition(";") for line in requires(name) or []]
+    return {
+        re.split(r"[^\w.-]", line)[0] for line, _, marker in lines if not marker or marker.strip() in wanted
+    }
 
 
-@pytest.fixture
-def core(tmp_path: Path) -> Path:
-    """A folder with the packages of a plain installation and no others."""
-    needed, known = plain_requirements("whycluster"), set[str]()
+def environment(folder: Path, *extras: str) -> dict[str, str]:
+    """That of an installation with these extras, whose packages are in the folder, and no others."""
+    needed, known = requirements("whycluster", extras), set[str]()
     while needed:
         name = needed.pop()
         known.add(name)
-        needed |= plain_requirements(name) - known
+        needed |= requirements(name) - known
         for file in distribution(name).files or []:
             top = Path(file.parts[0])
-            if top.name not in ("..", "__pycache__") and not (tmp_path / top).exists():
-                (tmp_path / top).symlink_to(Path(str(distribution(name).locate_file(top))))
-    return tmp_path
+            if top.name not in ("..", "__pycache__") and not (folder / top).exists():
+                (folder / top).symlink_to(Path(str(distribution(name).locate_file(top))))
+    return {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{SOURCE.parent}"}
 
 
-def test_the_core_works_where_no_optional_library_is_installed(core: Path) -> None:
+def test_the_command_writes_reports_and_plots_without_torch(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    code = """
+import sys
+from whycluster.cli import main
+table, page = sys.argv[1:]
+assert main(["explain", table, "--k", "2", "--quiet", "--report", page]) == 0
+assert main(["report", table, "--k", "2", "--out", page, "--force"]) == 0
+import polars as pl
+import whycluster as wc
+exp = wc.explain([[0.0, 0.0], [5.0, 2.0]], pl.read_csv(table))
+for draw in (exp.plot.clusters, exp.plot.heatmap, exp.plot.map, lambda: exp.plot.row(0)):
+    draw()
+"""
+    table = tmp_path / "table.csv"
+    table.write_text("a,b\n" + "".join(f"{i % 7},{i % 5}\n" for i in range(60)))
+    result = subprocess.run(
+        [sys.executable, "-S", "-c", code, table, tmp_path / "page.html"],
+        env=environment(tmp_path / "lib", "cli", "plots"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "page.html").stat().st_size > 10_000
+
+
+def test_the_core_works_where_no_optional_library_is_installed(tmp_path: Path) -> None:
     code = """
 from whycluster.cli import main
 assert main(["demo"]) == 2
@@ -223,7 +252,7 @@ for call in [exp.to_frame, exp.to_shap, net.to_torch, lambda: wc.save(net, "x"),
 """
     result = subprocess.run(
         [sys.executable, "-S", "-c", code],  # -S: without the site-packages of this environment
-        env={**os.environ, "PYTHONPATH": f"{core}{os.pathsep}{SOURCE.parent}"},
+        env=environment(tmp_path),
         capture_output=True,
         text=True,
         check=False,
@@ -240,7 +269,7 @@ for call in [exp.to_frame, exp.to_shap, net.to_torch, lambda: wc.save(net, "x"),
 
 
 def test_the_core_needs_four_packages() -> None:
-    assert plain_requirements("whycluster") == {"numpy", "scipy", "scikit-learn", "narwhals"}
+    assert requirements("whycluster") == {"numpy", "scipy", "scikit-learn", "narwhals"}
 
 
 def test_the_page_of_models_has_every_supported_model() -> None:

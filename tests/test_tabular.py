@@ -548,6 +548,15 @@ def test_what_looks_like_an_identifier_can_be_kept() -> None:
     assert left_out(frame.assign(one=1), keep=["year", "one"]) == {"one": "all values are the same"}
 
 
+def test_text_that_hardly_repeats_is_like_an_identifier() -> None:
+    rng = np.random.default_rng(0)
+    often = [f"c{i}" for i in rng.integers(1100, size=30_000)]  # 27 rows each
+    seldom = [f"c{i}" for i in rng.integers(5000, size=30_000)]
+    frame = pd.DataFrame({"often": often, "seldom": seldom, "x": rng.normal(size=30_000)})
+    n = len(set(seldom))
+    assert left_out(frame) == {"seldom": f"like an identifier, {n} different values in 30000 rows"}
+
+
 # What cannot be done
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from whycluster.errors import (
         ColumnWarning,
         FidelityWarning,
+        FilesWarning,
         GradientWarning,
         InvalidInputError,
         MissingDependencyError,
@@ -37,6 +38,7 @@ __all__ = [  # without deep: ``from whycluster import *`` has to work where ther
     "ColumnWarning",
     "Explanation",
     "FidelityWarning",
+    "FilesWarning",
     "GradientWarning",
     "InvalidInputError",
     "KernelKMeans",

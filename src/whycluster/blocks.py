@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -25,6 +25,7 @@ from whycluster.energies import Energy
 _THREAD_BYTES = 8 << 20  # measured: smaller blocks pay more for Python, larger ones miss the cache
 _STEPS = 4  # times as much where the steps of a pipeline are called: these pay yet more, and halve the time
 _MOST_THREADS = 6  # their work arrays and temporaries stay under 64 MB
+_LOOK = 0.1  # seconds
 _FEW_CLUSTERS = 48  # up to here, reductions are faster column by column
 
 _spreading = threading.Lock()
@@ -158,10 +159,22 @@ def _spread(
 
     futures = [pool.submit(guarded, task) for task in range(n_tasks)]
     try:
-        for future in as_completed(futures):
-            future.result()
+        for future in futures:
+            error = error_of(future)
+            if error is not None:
+                raise error
     finally:
         stopped.set()
+
+
+def error_of(future: Future[Any]) -> BaseException | None:
+    """What a task raised, when it has ended.
+
+    Looks up now and then: a signal does not wake who waits where a library (polars) has had it so.
+    """
+    while not wait([future], _LOOK).done:
+        pass
+    return future.exception()
 
 
 @contextmanager

@@ -28,6 +28,7 @@ _CONSECUTIVE = "whole numbers that are consecutive"
 _OTHERWISE = "It did when the columns were told apart."
 _ENOUGH = 10  # values to tell an identifier from
 _NEARLY_ALL = 0.9
+_MANY, _OFTEN = 1000, 10  # categories, and rows that each has to have, on average, if there are as many
 _LARGEST = 1e150  # beyond it, squares overflow
 _FIRST_DAY, _LAST_DAY = 1900_01_01, 2100_12_31
 _DAY = 86_400e6  # microseconds
@@ -214,6 +215,8 @@ def _like_identifier(column: Column, kind: str, n_values: int, different: set[An
     """Why a column looks like one of identifiers, empty if it does not."""
     if kind == "categories" and n_values >= _ENOUGH and len(different) > _NEARLY_ALL * n_values:
         return f"{LIKE_IDENTIFIER}, {len(different)} of {n_values} values are different{_advice(different)}"
+    if kind == "categories" and len(different) > max(_MANY, n_values / _OFTEN):
+        return f"{LIKE_IDENTIFIER}, {len(different)} different values in {n_values} rows{_advice(different)}"
     assert column.series is not None
     if kind != "numbers" or not column.series.dtype.is_integer():
         return ""

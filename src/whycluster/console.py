@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 _LONGEST_CELL = 40
 
@@ -12,9 +13,11 @@ def heading(title: str) -> str:
     return f"{title}\n{'=' * len(title)}"
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> str:
+def table(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], align: str, longest: int = _LONGEST_CELL
+) -> str:
     """Columns under their heads, each aligned by its character in ``align``, "<" or ">"."""
-    cells = [[clean(cell) for cell in row] for row in (heads, *rows)]
+    cells = [[clean(cell, longest) for cell in row] for row in (heads, *rows)]
     widths = [max(len(cell) for cell in column) for column in zip(*cells, strict=True)]
     cells.insert(1, ["-" * width for width in widths])
     lines = [
@@ -40,6 +43,11 @@ def number(value: float) -> str:
 def count(n: int, noun: str) -> str:
     """So many of them: "1 row", "1,234 rows"."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def cut(names: Sequence[Any], most: int = 5) -> str:
+    """The first few of a list, for a message that says if there are more."""
+    return f"[{', '.join(map(repr, names[:most]))}{', ...' if len(names) > most else ''}]"
 
 
 def clean(text: str, longest: int = _LONGEST_CELL) -> str:

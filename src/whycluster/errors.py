@@ -33,5 +33,9 @@ class ColumnWarning(UserWarning):
     """Some columns of a table are left out, or read as what they may not be; the message names them."""
 
 
+class FilesWarning(UserWarning):
+    """Some files of a folder are of kinds that are not read there; the message names one."""
+
+
 class GradientWarning(UserWarning):
     """Relevance went through an operation that has no rule by its gradient, and need not add up."""

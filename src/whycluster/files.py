@@ -57,7 +57,8 @@ def replacing(path: Path, new: bool = False) -> Iterator[Path]:
         beside.replace(target)
     except OSError as error:
         if error.filename is not None:
-            error.filename, error.filename2 = str(path), None  # not the file beside it
+            error.filename = str(path)  # not the file beside it
+            del error.filename2
         raise
     finally:
         beside.unlink(missing_ok=True)

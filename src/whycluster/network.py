@@ -18,7 +18,7 @@ from whycluster.fidelity import Fidelity
 from whycluster.labels import Labels
 from whycluster.passes import Background, Question
 from whycluster.propagate import CONTRAST, DEFAULT_RULE, RULES, SOFT
-from whycluster.table import FrameTable, Table, open_table
+from whycluster.table import MixedTable, Table, column_names, open_table
 
 if TYPE_CHECKING:
     import torch
@@ -258,15 +258,21 @@ class Network:
 
     def _open_background(self, background: Any, table: Table) -> Table:
         """Matched by name with the columns of the model, or else of the frame that is explained."""
-        names = table.feature_names if isinstance(table, FrameTable) else self.feature_names
+        framed = column_names(table.native, "explain", "X") is not None
+        names = table.feature_names if framed else self.feature_names
         return self.open(background, "explain", name="background", model_names=names)
 
-    def open(self, X: Any, where: str, *, name: str = "X", **names: Any) -> Table:
-        """The user's rows as a table with the columns of this network, checked with the model if need be."""
+    def open(self, X: Any, where: str, *, name: str = "X", whole: bool = True, **names: Any) -> Table:
+        """The user's rows as a table with the columns of this network, checked with the model if need be.
+
+        ``whole`` says that these are all rows: then columns of categories must hold some that are known.
+        """
         names.setdefault("model_names", self.feature_names)
         table = self._opener(
             X, where=where, name=name, n_features=self.n_features, categories=self.categories, **names
         )
+        if whole and isinstance(table, MixedTable) and self.categories is not None:
+            table.check_known()
         if self._verify is not None:
             self._verify(table, self._labels)
         return table

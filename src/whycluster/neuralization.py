@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -170,6 +171,16 @@ def adapt(model: Any) -> Network | OnlyLabels | AwaitingColumns:
         return OnlyLabels(model, "labels")  # a series, a column of pyarrow
     if _has(model, "labels_"):
         return OnlyLabels(model.labels_, f"the labels of {type(model).__name__}")
+    if isinstance(model, (str, os.PathLike)):
+        raise UnsupportedModelError(
+            f"neuralize: model must be a fitted model; got {str(model)!r}. A network that was saved is read by "
+            "wc.load(path)."
+        )
+    if hasattr(model, "obsm"):
+        raise UnsupportedModelError(
+            "neuralize: model must be a fitted model; got an AnnData. Its groups of cells are explained by "
+            "wc.explain_anndata(adata, groups)."
+        )
     listed = "".join(f"\n  - {line}" for line in SUPPORTED)
     raise UnsupportedModelError(
         f"neuralize: no exact network is known for {type(model).__name__}. Supported, once fitted, are:"

@@ -42,7 +42,8 @@ _CODES = Values("clusters", lambda codes: codes >= 0)
 _SHARES = Values("from 0 to 1, or NaN", lambda a: ~((a < 0) | (a > 1)))
 _INSTEAD = (
     "Save what stands behind the steps, in the features that they make: the network "
-    "wc.neuralize(pipeline[-1]), or the explanation wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
+    "wc.neuralize(pipeline[-1]) (of MLlib: pipeline.stages[-1]), or the explanation "
+    "wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
 )
 _ARRAYS = "The arrays of an explanation can be saved as they are, with data=False."
 
@@ -70,12 +71,18 @@ def save(what: Network | Explanation, path: str | os.PathLike[str], *, data: boo
     elif isinstance(what, Claims):
         draft = _draft_explanation(what, data)
     else:
-        raise UnsupportedModelError(
-            f"save: what must be a Network or an Explanation; got {type(what).__name__}. Of a fitted model, "
-            "save the network: wc.neuralize(model)."
-        )
+        raise _no_such(what)
     with replacing(target) as beside:
         draft.write(beside)
+
+
+def _no_such(what: Any) -> UnsupportedModelError:
+    kind = type(what).__name__
+    lazy = "Compute it first, by its compute method." * (kind == "LazyExplanation")
+    return UnsupportedModelError(
+        f"save: what must be a Network or an Explanation; got {kind}. "
+        f"{lazy or 'Of a fitted model, save the network: wc.neuralize(model).'}"
+    )
 
 
 def load(path: str | os.PathLike[str]) -> Any:

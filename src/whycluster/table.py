@@ -472,7 +472,10 @@ def _put(native: Any, rows: Codes, columns: Codes, values: Sequence[Any]) -> Any
         there = np.flatnonzero(columns == column)
         name = frame.columns[column]
         one = _able_to_hold(frame[:, column], values[int(there[0])])
-        series.append(one.scatter(rows[there].tolist(), [values[i] for i in there.tolist()]).alias(name))
+        new = nw.new_series(
+            str(name), [values[i] for i in there.tolist()], one.dtype, backend=frame.implementation
+        )
+        series.append(one.scatter(rows[there].tolist(), new).alias(name))
     return frame.with_columns(*series).to_native()
 
 
@@ -776,9 +779,7 @@ def _mixed_table(
 ) -> MixedTable:
     known = {column: values for column, values in enumerate(categories) if values is not None}
     shape = (len(native), len(names))
-    table = MixedTable(native, *shape, names, np.dtype(np.float64), where, name, categories=known)
-    table.check_known()
-    return table
+    return MixedTable(native, *shape, names, np.dtype(np.float64), where, name, categories=known)
 
 
 def _raw_table(native: Any, names: list[Hashable], where: str, name: str) -> RawTable:
@@ -813,7 +814,11 @@ def _match_names(
     missing = [c for c in model_names if c not in given]
     extra = [c for c in frame.columns if c not in known]
     if missing or extra:
-        parts = [f"{what}: {cols[:5]}" for what, cols in (("missing", missing), ("unknown", extra)) if cols]
+        parts = [
+            f"{what}: {console.cut(cols)}"
+            for what, cols in (("missing", missing), ("unknown", extra))
+            if cols
+        ]
         raise InvalidInputError(
             f"{where}: {name} must have the {len(model_names)} columns the model was fitted on; "
             f"{'; '.join(parts)}. Select or rename them first."

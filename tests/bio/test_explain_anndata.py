@@ -379,6 +379,16 @@ def test_groups_of_any_kind(cells: Any) -> None:
         np.testing.assert_array_equal(table, tables[0])
 
 
+def test_cells_by_their_names(cells: Any) -> None:
+    names = [cells.obs_names[7], cells.obs_names[3]]
+    exp = wc.explain_anndata(cells, "kind", cells=names)
+    np.testing.assert_array_equal(exp.relevance, wc.explain_anndata(cells, "kind", cells=[7, 3]).relevance)
+    assert names[0] in str(exp.tell(0))
+    assert refused(cells, "kind", cells=["nobody"]) == (
+        "explain_anndata: cells must be names in adata.obs_names; 'nobody' is none."
+    )
+
+
 def test_some_cells_as_an_explanation(cells: Any) -> None:
     whole = layer_of(cells)
     mask = (cells.obs["leiden"] == "1").to_numpy()
@@ -389,7 +399,7 @@ def test_some_cells_as_an_explanation(cells: Any) -> None:
     np.testing.assert_allclose(exp.relevance, whole[mask], rtol=1e-4, atol=1e-5)
     assert (exp.cluster == "1").all()
     assert "1" in exp.summary().tell()
-    assert exp.tell(0).startswith(f"Row {np.flatnonzero(mask)[0]} is in cluster 1")
+    assert exp.tell(0).startswith(f"Row {cells.obs_names[mask][0]} is in cluster 1")
     view = cells[:, :]
     turned = wc.explain_anndata(view, cells=[7, 3, 7])  # nothing is written, so it may be a view
     np.testing.assert_allclose(turned.relevance, whole[[7, 3, 7]], rtol=1e-4, atol=1e-5)
@@ -533,6 +543,34 @@ def test_values_that_are_not_finite(cells: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("key", ["", "T/B", 5])
+def test_names_that_a_file_cannot_have(key: Any, cells: Any) -> None:
+    assert refused(cells, key_added=key) == (
+        f"explain_anndata: key_added must be a name without a slash, as the keys of a file are; got {key!r}."
+    )
+
+
+@pytest.mark.parametrize("odd", ["", ("B", 1)])
+def test_groups_that_have_no_names(odd: Any, cells: Any) -> None:
+    kinds = cells.obs["kind"].astype(object).tolist()
+    cells.obs["odd"] = pd.Series(
+        [odd if kind == "B" else kind for kind in kinds], index=cells.obs_names, dtype=object
+    )
+    before = list(cells.obs)
+    assert "must have groups with names" in refused(cells, "odd", key_added="x")
+    assert list(cells.obs) == before
+
+
+def test_expression_of_dask_may_be_sparse(cells: Any) -> None:
+    import dask.array as da
+
+    whole = wc.explain_anndata(cells, copy=True, overwrite=True).varm["why"]
+    cells.X = da.from_array(cells.X.tocsr(), chunks=(100, -1), asarray=False)
+    np.testing.assert_allclose(
+        wc.explain_anndata(cells, copy=True, overwrite=True).varm["why"], whole, rtol=1e-6
+    )
+
+
 def test_names_that_are_taken(cells: Any) -> None:
     wc.explain_anndata(cells)
     assert refused(cells) == (
@@ -585,8 +623,8 @@ def test_options(cells: Any) -> None:
     for wrong in ([], [240], [-1], [True, False], "cell1"):
         shape = np.asarray(wrong)
         assert refused(cells, cells=wrong) == (
-            "explain_anndata: cells must be a mask of length 240, or positions from 0 to 239, of at least "
-            f"one cell; got {shape.dtype} of shape {shape.shape}."
+            "explain_anndata: cells must be a mask of length 240, positions from 0 to 239 or names, of at "
+            f"least one cell; got {shape.dtype} of shape {shape.shape}."
         )
     cells.var_names = ["same"] * N_GENES
     assert refused(cells) == (

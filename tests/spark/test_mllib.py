@@ -165,3 +165,56 @@ def test_metadata_say_what_the_relevances_are_of_and_how_long_vectors_are(df: An
     )
     with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(told)}$"):
         engine.explain(model, short)
+
+
+def test_categories_that_are_numbers_in_a_local_table(spark: Any) -> None:
+    from pyspark.ml import Pipeline
+    from pyspark.ml.feature import OneHotEncoder, StandardScaler, StringIndexer, VectorAssembler
+
+    rows = [(5.0 * (i % 3) + i / 90, None if i % 30 == 0 else i % 3, 1e10 * (i % 2)) for i in range(90)]
+    df = spark.createDataFrame(rows, "x double, code int, large double").coalesce(1)
+    stages = [
+        StringIndexer(inputCols=["code", "large"], outputCols=["i", "j"], handleInvalid="keep"),
+        OneHotEncoder(inputCols=["i", "j"], outputCols=["h", "g"], dropLast=False),
+        VectorAssembler(inputCols=["x", "h", "g"], outputCol="f"),
+        StandardScaler(inputCol="f", outputCol="s"),
+        kmeans("s", k=3),
+    ]
+    model = Pipeline(stages=stages).fit(df)
+    local = df.toPandas()  # where codes with a gap are floats
+    assert local["code"].dtype == np.float64
+    predicted = model.transform(df).toPandas()["prediction"].tolist()
+    assert wc.explain(model, local).cluster.tolist() == predicted
+    found = engine.explain(model, df, background=local).toPandas()
+    relevance = wc.explain(model, local).relevance
+    assert_allclose(found["why_relevance"].tolist(), relevance, atol=1e-6 * np.abs(relevance).max())
+
+
+def test_stages_that_the_model_does_not_depend_on(df: Any) -> None:
+    from pyspark.ml import Pipeline, PipelineModel
+    from pyspark.ml.feature import SQLTransformer, VectorAssembler, VectorSizeHint
+
+    assembler = VectorAssembler(inputCols=["a", "one"], outputCol="f")
+    other = kmeans("f", k=2).setPredictionCol("p0")
+    hint = VectorSizeHint(inputCol="f", size=2)
+    model = Pipeline(stages=[assembler, hint, other, kmeans("f", k=3)]).fit(df)
+    found = engine.explain(model, model.transform(df), beta=1.0).toPandas()
+    assert found["why_cluster"].tolist() == found["prediction"].tolist()
+    sql = SQLTransformer(statement="select *, a + 1 as f from __THIS__")
+    with pytest.raises(wc.UnsupportedModelError, match="SQLTransformer"):
+        wc.neuralize(PipelineModel([sql, *model.stages]))
+    with pytest.raises(wc.UnsupportedModelError, match=r"the last stage of the pipeline must be .* got none"):
+        wc.neuralize(PipelineModel([]))
+
+
+def test_names_as_mllib_finds_them(spark: Any) -> None:
+    from pyspark.ml import Pipeline
+    from pyspark.ml.feature import VectorAssembler
+
+    df = spark.sql("select 3.0D * (id % 2) as age, named_struct('u', 1.0D * id) as s from range(40)")
+    model = Pipeline(stages=[VectorAssembler(inputCols=["AGE"], outputCol="f"), kmeans("f", k=2)]).fit(df)
+    found = engine.explain(model, model.transform(df), beta=1.0).toPandas()
+    assert found["why_cluster"].tolist() == found["prediction"].tolist()
+    model = Pipeline(stages=[VectorAssembler(inputCols=["s.u"], outputCol="f"), kmeans("f", k=2)]).fit(df)
+    with pytest.raises(wc.InvalidInputError, match=r"'s\.u' is within another\. Select it under a name"):
+        engine.explain(model, df)

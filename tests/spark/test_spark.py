@@ -15,6 +15,7 @@ from numpy.testing import assert_allclose
 from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
+from sklearn.impute import SimpleImputer
 from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
@@ -128,13 +129,79 @@ def test_means_of_clusters_are_added_up_on_a_worker(df: Any, table: pd.DataFrame
 
 def test_what_a_background_or_a_model_lacks(model: Any, df: Any, table: pd.DataFrame) -> None:
     with pytest.raises(
-        wc.InvalidInputError, match=r"df must have the columns that the model takes; 'one' is"
+        wc.InvalidInputError, match=r"background must have the columns that the model takes; 'one' is"
     ):
         engine.explain(model, df, background=df.drop("one"))
+    with pytest.raises(
+        wc.InvalidInputError, match=r"column 'a' must hold numbers, one in each row; it is of"
+    ):
+        engine.explain(model, df, background=df.withColumn("a", df["kind"]))
     with pytest.raises(
         wc.UnsupportedModelError, match=r"^spark\.explain: labels say which cluster each row is"
     ):
         engine.explain(table["n"], df)
+
+
+def test_moments_are_those_of_the_session_without_its_zone(spark: Any) -> None:
+    rows = spark.sql(
+        "select cast(id as int) as id, 5.0D * (id % 3) + id / 90 as a, "
+        "timestamp'2020-01-01 00:00:00' + make_dt_interval(int(id % 3)) as t from range(90)"
+    )
+    local = rows.toPandas()[["a", "t"]]
+    encoder = make_column_transformer((StandardScaler(), ["a"]), (OneHotEncoder(), ["t"]))
+    model = make_pipeline(encoder, KMeans(3, n_init=1, random_state=0)).fit(local)
+    found = engine.explain(model, rows)
+    same(found.toPandas(), wc.explain(model, local))
+    assert found.schema["t"].dataType.simpleString() == "timestamp"
+
+
+@pytest.mark.parametrize("paris", [None, 0, 5, 30])
+def test_a_row_is_skipped_for_its_own_flaw_only(paris: int | None, spark: Any) -> None:
+    from pyspark.errors import PythonException
+
+    group = np.arange(60) % 3
+    frame = pd.DataFrame(
+        {"a": 5.0 * group + np.arange(60) / 60, "city": np.array(["Rome", "Oslo", "Lima"])[group]}
+    )
+    encoder = make_column_transformer((SimpleImputer(), ["a"]), (OneHotEncoder(), ["city"]))
+    model = make_pipeline(encoder, KMeans(3, n_init=1, random_state=0)).fit(frame)
+    rows = [
+        (i, None if i < 10 else float(frame["a"][i]), "Paris" if i == paris else str(frame["city"][i]))
+        for i in range(60)
+    ]
+    df = spark.createDataFrame(rows, "id int, a double, city string").coalesce(1)
+    found = engine.explain(model, df, invalid="skip", beta=1.0)
+    if paris is None:
+        assert found.where("why_cluster is null").count() == 0
+    else:  # wherever it stands
+        with pytest.raises(PythonException, match="Found unknown categories"):
+            found.collect()
+
+
+def test_names_that_differ_in_case_only(spark: Any) -> None:
+    rows = spark.createDataFrame([(0.0, 1.0), (5.0, 2.0)], "Cluster double, x double")
+    model = KMeans(2, n_init=1).fit(rows.toPandas())
+    with pytest.raises(wc.InvalidInputError) as caught:
+        engine.explain(model, rows, layout="columns", id_columns=[])
+    assert str(caught.value) == (
+        "spark.explain: names of columns must differ in more than case; the result would have 'why_cluster' "
+        "and 'why_Cluster'. Rename a column, or give layout=\"array\"."
+    )
+
+
+def test_columns_that_cannot_be_kept(spark: Any) -> None:
+    rows = spark.sql("select 1.0D as x, interval '3' month as m union all select 2.0D, interval '1' month")
+    with pytest.raises(wc.InvalidInputError, match=r"'m' is of type interval month\. Name the others with"):
+        engine.explain([[0.0], [3.0]], rows, columns=["x"])
+    assert engine.explain([[0.0], [3.0]], rows, columns=["x"], id_columns=[]).count() == 2
+
+
+def test_results_too_large_for_single_precision(spark: Any) -> None:
+    from pyspark.errors import PythonException
+
+    rows = spark.createDataFrame([(1e25,), (-1e25,)], "x double")
+    with pytest.raises(PythonException, match="X has values too large for results in float32"):
+        engine.explain([[1e25], [-1e25]], rows, columns=["x"], beta=1.0).collect()
 
 
 def holed(df: Any) -> Any:
@@ -150,8 +217,8 @@ def test_rows_with_missing_values_are_an_error(model: Any, df: Any) -> None:
 
     told = (
         r"InvalidInputError: spark\.explain: X must be finite; row \d+, feature 'a' holds (a missing value "
-        r"\(NaN\)|an infinite value)\. Drop or fill such rows first\. \(Rows are counted from row 0 of "
-        r"partition [01]\.\)"
+        r"\(NaN\)|an infinite value)\. Drop or fill such rows first\. Or give invalid=.skip., for nulls in "
+        r"their place\. \(Rows are counted from row 0 of partition [01]\.\)"
     )
     with pytest.raises(PythonException, match=told):
         engine.explain(model, holed(df), beta=1.0).collect()
@@ -275,7 +342,8 @@ def test_what_does_not_fit_is_told_before_anything_runs(options: Any, told: str,
 
 def test_frames_that_are_none_of_sparks_and_names_that_are_there_twice(df: Any, table: pd.DataFrame) -> None:
     with pytest.raises(
-        wc.InvalidInputError, match=r"^spark\.explain: df must be a Spark DataFrame; got a DataFrame\.$"
+        wc.InvalidInputError,
+        match=r"^spark\.explain: df must be a Spark DataFrame; got a pandas\.DataFrame\.$",
     ):
         engine.explain([[0.0], [1.0]], table)
     twice = df.withColumnRenamed("n", "A")

@@ -128,7 +128,7 @@ def _from_file(model: Any) -> _Node:
         reader = session.read.option("recursiveFileLookup", "true").option("pathGlobFilter", "*.parquet")
         rows = {row["index"]: row for row in reader.parquet(f"{path}/data").collect()}
     finally:
-        shutil.rmtree(path, ignore_errors=True)  # if the server is on this machine
+        shutil.rmtree(path.removeprefix("file:"), ignore_errors=True)  # if the server is on this machine
 
     def node(index: int) -> _Node:
         row = rows[index]
@@ -164,11 +164,11 @@ def behind(
     widths : of the user's columns that are vectors, how long these are
     names : what their features are called, where that is known
     """
-    *stages, end = _flat(model)
+    *stages, end = _flat(model) or [None]
     if not isinstance(end, _CLUSTERINGS):
         raise UnsupportedModelError(
             "neuralize: the last stage of the pipeline must be a KMeansModel, BisectingKMeansModel or "
-            f"GaussianMixtureModel; got {type(end).__name__}."
+            f"GaussianMixtureModel; got {'none' if end is None else type(end).__name__}."
         )
     check_stages(stages)
     last, column, way = adapt(end), end.getFeaturesCol(), Way(stages, widths)

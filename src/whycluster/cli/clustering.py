@@ -90,6 +90,11 @@ class Clustered:
     notes: list[str]
     doubt: str = ""
 
+    @property
+    def id_names(self) -> list[str]:
+        """Of the column that names the rows, if there is one."""
+        return [] if self.ids is None else [str(self.ids.name)]
+
     def explain(self, some: Codes | None = None, *, target: Any = None, against: Any = None) -> Explanation:
         """The explanation of all rows, or of some; of labels, each row for the one it has."""
         rows = self.rows if some is None else self.rows[some]
@@ -108,7 +113,10 @@ class Clustered:
     def position(self, name: str) -> int:
         """Where the row of this name is; where rows have no names, they are counted from 0."""
         if self.ids is not None:
-            found = np.flatnonzero((self.ids.cast(pl.String) == name).fill_null(False).to_numpy())
+            same = self.ids.cast(pl.String) == name
+            if self.ids.dtype.is_integer() and name.isdecimal():  # 007 is read as 7
+                same |= self.ids.cast(pl.String) == str(int(name))
+            found = np.flatnonzero(same.fill_null(False).to_numpy())
             if len(found) == 1:
                 return int(found[0])
             how = f"{len(found)} rows have" if len(found) else "no row has"

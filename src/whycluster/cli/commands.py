@@ -133,6 +133,12 @@ def whycluster(context: click.Context, version: bool, debug: bool) -> int:  # no
     "--out", type=click.Path(path_type=Path), help="Write one row per row: .parquet, .csv, ...; or a folder."
 )
 @click.option("--model", type=click.Path(path_type=Path), help="For folders: a network that wc.save wrote.")
+@click.option(
+    "--invalid",
+    type=click.Choice(["error", "skip"]),
+    default="error",
+    help="For folders: whether rows that the model cannot take are skipped.",
+)
 @click.option("--report", type=click.Path(path_type=Path), help="Write a report to look at: .html")
 @click.option("--top", type=click.IntRange(1), default=5, metavar="N", help="Features to show.")
 @_force
@@ -300,7 +306,8 @@ def _verdict(error: BaseException) -> tuple[str, int]:
     if isinstance(error, click.ClickException):
         context = getattr(error, "ctx", None)
         path = "whycluster" if context is None else context.command_path
-        return f"{error.format_message()} See {path} --help.", 2
+        quoted = " Put a pattern in quotes." * ("unexpected extra argument" in error.format_message())
+        return f"{error.format_message()}{quoted} See {path} --help.", 2
     if isinstance(error, WhyClusterError):
         return str(error), 2
     if isinstance(error, (_Stopped, KeyboardInterrupt, click.Abort)):

@@ -15,13 +15,14 @@ from whycluster.cli.writing import PAGES, WRITERS, check_target, tabulate, write
 from whycluster.errors import InvalidInputError
 
 
-def explain(*, model: Path | None, **options: Any) -> None:
+def explain(*, model: Path | None, invalid: str, **options: Any) -> None:
     """Explain one table, or what lies in a folder."""
     if is_folder(options["file"], options["out"]):
-        explain_folder(model=model, **options)
+        explain_folder(model=model, invalid=invalid, **options)
         return
-    if model is not None:
-        raise InvalidInputError("--model is for results in a folder: give --out a folder.")
+    for option, given in (("--model", model is not None), ("--invalid", invalid != "error")):
+        if given:
+            raise InvalidInputError(f"{option} is for results in a folder: give --out a folder.")
     _explain_table(**options)
 
 

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 from whycluster import console
-from whycluster.cli.clustering import Asked, Clustered, by_label, cluster_frame
-from whycluster.cli.sampling import Sample, take_sample
-from whycluster.cli.screen import show
+from whycluster.cli.clustering import Asked, by_label, cluster_frame
+from whycluster.cli.screen import show, tell
 from whycluster.cli.telling import LEGEND, facts_of, tell_notes, to_json
+from whycluster.cli.writing import WRITERS
 from whycluster.engines.dataset import check_apart, explain_dataset
 from whycluster.engines.run import DatasetExplanation
-from whycluster.engines.sources import PARQUET, find_parts, is_pattern
-from whycluster.errors import InvalidInputError
+from whycluster.engines.sources import PARQUET, find_parts, is_pattern, load_pyarrow
+from whycluster.errors import FilesWarning, InvalidInputError, WhyClusterError
 from whycluster.network import Network
 
+if TYPE_CHECKING:
+    from whycluster.cli.sampling import Sample
+
+_OPTIONS = {
+    "overwrite=True": "--force",
+    "columns=[...]": "--columns",
+    "those that only name rows are id_columns": "one that only names rows is --id",
+    'invalid="skip"': "--invalid skip",
+}
 _OF_ONE_TABLE = {
     **dict.fromkeys(("delimiter", "sheet", "labels", "report")),
     "decimal": ".",
@@ -41,6 +53,7 @@ def explain_folder(
     model: Path | None,
     target: str | None,
     against: str | None,
+    invalid: str,
     top: int,
     force: bool,
     quiet: bool,
@@ -51,46 +64,129 @@ def explain_folder(
     _refuse(options, _OF_ONE_TABLE, "for one table in memory, not for results in a folder")
     if model is not None:
         _refuse(options, _OF_NEW_CLUSTERS, "for new clusters, and --model takes those of a network")
-    if out is None:
-        raise InvalidInputError(
-            f"{options['file']}: is a folder or a pattern; give a file, or with --out the folder that the "
-            "results go to."
+    data, out = str(options["file"]), _checked(out, options["file"])
+    with _in_our_words():
+        found = (
+            _from_network(model, options) if model is not None else _from_sample(data, out, force, options)
         )
-    data, sample = str(options["file"]), None
-    parts = find_parts(data, "explain")
-    check_apart(out, data, parts)
-    if model is not None:
-        given = [name.strip() for text in options["columns"] for name in text.split(",")]
-        network, columns, what = _load(model), given or None, f"the network of {model}"
-        ids, left_out = _as_list(options["id_column"]), dict[str, str]()
-    else:
-        sample = take_sample(parts, data, out, anew=force)
-        found = _cluster(sample, Asked.of({k: v for k, v in options.items() if k != "report"}), quiet)
-        network, columns, left_out = found.network, found.rows.columns, found.left_out
-        ids = _as_list(None if found.ids is None else found.ids.name)
-        what = f"{found.what}, by {console.count(found.rows.height, 'row')} of them"
-    named = {
-        "target": by_label(network, target, "--target"),
-        "against": by_label(network, against, "--against"),
-    }
-    output = "both" if target is None and against is None else "rows"
-    try:
-        if sample is not None:
-            sample.keep(out, anew=force)
+        if not quiet:
+            tell_notes(found.left_out, found.ids, found.notes)
+        named = {
+            "target": by_label(found.network, target, "--target"),
+            "against": by_label(found.network, against, "--against"),
+        }
+        if found.sample is not None:
+            found.sample.keep(out, anew=force)
         result = explain_dataset(
-            network,
+            found.network,
             data,
             out,
-            columns=columns,
-            id_columns=ids,
-            output=output,
+            columns=found.columns,
+            id_columns=found.ids,
+            output="both" if target is None and against is None else "rows",
             overwrite=force,
+            invalid=invalid,
             **named,
         )
-    except InvalidInputError as error:
-        told = str(error).replace("overwrite=True", "--force").replace("columns=[...]", "--columns")
-        raise InvalidInputError(told) from error
-    show(_as_json(result, what, left_out, top) if as_json else _as_text(result, what, top))
+    show(_as_json(result, found, top) if as_json else _as_text(result, found, top))
+
+
+@dataclass(frozen=True)
+class _Clusters:
+    """What is to be explained.
+
+    Attributes
+    ----------
+    network : that has the clusters
+    columns : that it takes; None for those that it knows
+    ids : that name the rows
+    what : what the clusters are, in words
+    left_out, notes : what is to be said of the columns
+    sample : that was clustered
+    """
+
+    network: Network
+    columns: list[str] | None
+    ids: list[str]
+    what: str
+    left_out: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    sample: Sample | None = None
+
+    def told(self, n_rows: int) -> str:
+        """What the clusters are, and of how many of the rows they were made."""
+        n = n_rows if self.sample is None else self.sample.rows.height
+        return self.what + f", by {console.count(n, 'row')} of them" * (n < n_rows)
+
+
+def _from_network(path: Path, options: dict[str, Any]) -> _Clusters:
+    from whycluster.saving import load
+
+    network = load(path)
+    if not isinstance(network, Network):
+        raise InvalidInputError(
+            f"--model must be a network that wc.save has written; {path} is an explanation."
+        )
+    given = [name.strip() for text in options["columns"] for name in text.split(",")]
+    ids = [] if options["id_column"] is None else [options["id_column"]]
+    return _Clusters(network, given or None, ids, f"the network of {path}")
+
+
+def _from_sample(data: str, out: Path, force: bool, options: dict[str, Any]) -> _Clusters:
+    load_pyarrow()  # without which what follows could not be loaded
+    from whycluster.cli.sampling import take_sample
+
+    with warnings.catch_warnings(record=True) as left_out:
+        warnings.simplefilter("always", FilesWarning)
+        parts = find_parts(data, "explain")
+    check_apart(out, data, parts)
+    sample = take_sample(parts, data, out, anew=force)
+    # On one thread: on several, sums of k-means come out in other bits each time, and so other clusters.
+    with threadpool_limits(1):
+        found = cluster_frame(sample.rows, Asked.of({k: v for k, v in options.items() if k != "report"}))
+    notes = [str(each.message).removeprefix("explain: ") for each in left_out]
+    return _Clusters(
+        found.network,
+        found.rows.columns,
+        found.id_names,
+        found.what,
+        found.left_out,
+        [*notes, *sample.notes, *found.notes],
+        sample,
+    )
+
+
+def _checked(out: Path | None, file: Path) -> Path:
+    """The folder of the results, before anything that takes long."""
+    if out is None:
+        raise InvalidInputError(
+            f"{file}: is a folder or a pattern; give a file, or with --out the folder that the results go to."
+        )
+    if not out.is_dir() and (out.exists() or out.suffix.lower() in WRITERS):
+        raise InvalidInputError(
+            f"--out must be a folder, which results of many files go to; {out} is "
+            f"{'a file' if out.exists() else 'the name of a file'}."
+        )
+    return out
+
+
+@contextmanager
+def _in_our_words() -> Iterator[None]:
+    """What is said of parameters is said of options; and what a stop leaves."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FilesWarning)  # which has been told
+            yield
+    except WhyClusterError as error:
+        told = str(error).removeprefix("explain_dataset: ")
+        for parameter, option in _OPTIONS.items():
+            told = told.replace(parameter, option)
+        raise type(error)(told) from error
+    except Exception:
+        raise
+    except BaseException:
+        tell("what is finished stays as it is; the same command goes on from there")
+        raise
 
 
 def _refuse(options: dict[str, Any], usual: dict[str, Any], why: str) -> None:
@@ -100,49 +196,31 @@ def _refuse(options: dict[str, Any], usual: dict[str, Any], why: str) -> None:
             raise InvalidInputError(f"--{name} is {why}. Leave it out.")
 
 
-def _load(path: Path) -> Network:
-    from whycluster.saving import load
-
-    network = load(path)
-    if not isinstance(network, Network):
-        raise InvalidInputError(
-            f"--model must be a network that wc.save has written; {path} is an explanation."
-        )
-    return network
-
-
-def _as_list(name: str | None) -> list[str]:
-    return [] if name is None else [name]
-
-
-def _cluster(sample: Sample, asked: Asked, quiet: bool) -> Clustered:
-    """On one thread: on several, sums of k-means come out in other bits each time, and so other clusters."""
-    with threadpool_limits(1):
-        found = cluster_frame(sample.rows, asked)
-    if not quiet:
-        tell_notes(replace(found, notes=[*sample.notes, *found.notes]))
-    return found
-
-
-def _as_text(result: DatasetExplanation, what: str, top: int) -> str:
+def _as_text(result: DatasetExplanation, found: _Clusters, top: int) -> str:
     rows, files = console.count(result.n_rows, "row"), console.count(len(result.parts), "file")
-    before = f" ({result.n_done_before} of the files were done before)" * bool(result.n_done_before)
+    skipped = f"; {console.count(result.n_invalid, 'row')} could not be explained" * bool(result.n_invalid)
+    before = f" ({result.n_done_before} of {files} had been done before)" * bool(result.n_done_before)
     made = []
     if result.summary is not None:
         made = [console.heading("What makes each cluster"), result.summary.tell(top), LEGEND]
     return "\n\n".join(
-        [f"{rows} in {files}; {what}.", *made, f"Explained row by row in {result.folder}{before}."]
+        [
+            f"{rows} in {files}{skipped}; {found.told(result.n_rows)}.",
+            *made,
+            f"Explained row by row in {result.folder}{before}.",
+        ]
     )
 
 
-def _as_json(result: DatasetExplanation, what: str, left_out: dict[str, str], top: int) -> str:
+def _as_json(result: DatasetExplanation, found: _Clusters, top: int) -> str:
     summary = result.summary
     groups = range(0 if summary is None else len(summary.clusters))
     return to_json(
         {
             "rows": result.n_rows,
-            "left_out": left_out,
-            "clustering": what,
+            "invalid": result.n_invalid,
+            "left_out": found.left_out,
+            "clustering": found.told(result.n_rows),
             "clusters": [facts_of(summary, group, top) for group in groups if summary is not None],
             "beta": result.beta,
             "out": result.folder,

@@ -13,10 +13,13 @@ EXTRAS = {
     "scikit-learn": "k-means, mixtures, trees, pipelines",
     "pandas": "data frames",
     "polars": "data frames, and the files of this command",
-    "pyarrow": "data frames",
+    "pyarrow": "data frames, and files larger than memory (extra files)",
     "torch": "deep clusterings (extra deep)",
     "clustpy": "DEC, IDEC, DCN",
     "dask": "arrays and data frames in partitions (extra dask)",
+    "pyspark": "rows of Spark, and models of MLlib (extra spark)",
+    "anndata": "groups of cells (extra bio)",
+    "safetensors": "networks and explanations as files (extra save)",
     "dask-ml": "its KMeans, ParallelPostFit",
     "faiss-cpu": "faiss.Kmeans (extra faiss)",
     "kmedoids": "KMedoids (extra medoids)",
@@ -28,6 +31,9 @@ EXTRAS = {
     "shap": "exp.to_shap() (extra shap)",
     "fastexcel": "workbooks (extra excel)",
 }
+
+
+_WIDEST = 60
 
 
 def models(as_json: bool) -> None:
@@ -43,7 +49,7 @@ def models(as_json: bool) -> None:
         "Any other clustering is explained from its labels, through a surrogate that says how well it\n"
         "matches them.",
         console.heading("What is installed here"),
-        console.table(["library", "version", "for"], rows, align="<<<"),
+        console.table(["library", "version", "for"], rows, align="<<<", longest=_WIDEST),
     ]
     show("\n\n".join(parts))
 

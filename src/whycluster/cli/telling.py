@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from textwrap import fill
 from typing import Any
 
@@ -25,19 +26,20 @@ def start(asked: Asked, quiet: bool) -> Clustered:
     """Cluster as asked; and, unless it is to be quiet, say what a user should know of it."""
     found = cluster(asked)
     if not quiet:
-        tell_notes(found)
+        tell_notes(found.left_out, found.id_names, found.notes)
     return found
 
 
-def tell_notes(found: Clustered) -> None:
+def tell_notes(left_out: dict[str, str], ids: Sequence[str], notes: Sequence[str]) -> None:
     """What there is to say of the columns, on stderr."""
-    if found.left_out:
-        reasons = [f"{console.clean(name)} ({reason})" for name, reason in found.left_out.items()]
+    if left_out:
+        reasons = [f"{console.clean(name)} ({reason})" for name, reason in left_out.items()]
         more = f"; and {len(reasons) - _LISTED} more" if len(reasons) > _LISTED else ""
         tell(f"left out: {'; '.join(reasons[:_LISTED])}{more}")
-    if found.ids is not None and found.ids.name in found.left_out:
-        tell(f"rows are named by {found.ids.name!r}")
-    for note in found.notes:
+    for name in ids:
+        if name in left_out:
+            tell(f"rows are named by {name!r}")
+    for note in notes:
         tell(note)
 
 

@@ -86,8 +86,8 @@ def explain_anndata(
         precision and dense, ``layers["why"]``; "summary", nothing for cells
     n_top : how many genes of each cell, for "top"
     n_genes : how many genes of each group
-    cells : a mask, or positions: return an `Explanation` of these cells, by the genes that have loadings,
-        and write nothing
+    cells : a mask, positions, or names: return an `Explanation` of these cells, by the genes that have
+        loadings, and write nothing
     chunk_size : how many cells are explained at a time; by default so many that 4 million values are
     copy : return a copy with the results, and leave ``adata`` as it is
     overwrite : replace what is there under this name; without it, that is an error
@@ -98,15 +98,15 @@ def explain_anndata(
     """
     check_container(adata, writes=cells is None, copy=copy)
     _check_options(output, n_top, n_genes, chunk_size)
-    chosen = None if cells is None else _positions(cells, adata.n_obs)
+    chosen = None if cells is None else _positions(cells, adata)
+    _check_apart(key_added, layer, use_rep)
     if chosen is None and not overwrite:
         _check_free(adata, key_added)
-    _check_apart(key_added, layer, use_rep)
     known = read_groups(adata, groups)
     subject = _fit(adata, known, layer, use_rep, n_pcs)
     if chosen is not None:
         subject.fidelity.warn_if_low(WHERE)
-        return subject.explanation(chosen)
+        return replace(subject.explanation(chosen), _called=adata.obs_names)
     subject.fidelity.warn_if_low(WHERE, f"adata.uns[{key_added!r}]['fidelity']")
     found = _Found.of(subject, output, n_top, adata.n_vars, chunk_size)
     about = {"groupby": groups, "output": output} | ({} if layer is None else {"layer": layer})
@@ -126,16 +126,28 @@ def _check_options(output: Any, n_top: Any, n_genes: Any, chunk_size: Any) -> No
         check_whole(chunk_size, 1, WHERE, "chunk_size", "None or ")
 
 
-def _positions(cells: Any, n_cells: int) -> Codes:
-    """Which cells a mask or a list of positions stands for."""
-    chosen = np.asarray(cells)
+def _positions(cells: Any, adata: Any) -> Codes:
+    """Which cells a mask, a list of positions or one of names stands for."""
+    chosen, n_cells = np.asarray(cells), adata.n_obs
+    if chosen.ndim == 1 and all(isinstance(name, str) for name in chosen.tolist()) and chosen.size:
+        if not adata.obs_names.is_unique:
+            raise InvalidInputError(
+                f"{WHERE}: adata.obs_names must be different for cells to be chosen by them; some are there "
+                "more than once. Give positions."
+            )
+        known = adata.obs_names.get_indexer(chosen)
+        if (known < 0).any():
+            raise InvalidInputError(
+                f"{WHERE}: cells must be names in adata.obs_names; {str(chosen[known < 0][0])!r} is none."
+            )
+        return np.asarray(known, np.intp)
     if chosen.dtype == bool and chosen.shape == (n_cells,):
         chosen = np.flatnonzero(chosen)
     known = chosen.ndim == 1 and chosen.dtype.kind in "iu" and chosen.size > 0
     if not known or chosen.min() < 0 or chosen.max() >= n_cells:
         raise InvalidInputError(
-            f"{WHERE}: cells must be a mask of length {n_cells}, or positions from 0 to {n_cells - 1}, of at "
-            f"least one cell; got {chosen.dtype} of shape {chosen.shape}."
+            f"{WHERE}: cells must be a mask of length {n_cells}, positions from 0 to {n_cells - 1} or names, "
+            f"of at least one cell; got {chosen.dtype} of shape {chosen.shape}."
         )
     return chosen.astype(np.intp)
 
@@ -380,6 +392,10 @@ def _places(key: str) -> list[tuple[str, str]]:
 
 def _check_apart(key: str, layer: str | None, rep: str | None) -> None:
     """Raise, also with ``overwrite``, if results would take the place of what they are made of."""
+    if not isinstance(key, str) or not key or "/" in key:
+        raise InvalidInputError(
+            f"{WHERE}: key_added must be a name without a slash, as the keys of a file are; got {key!r}."
+        )
     if key in (layer, rep, "PCs"):
         raise InvalidInputError(
             f"{WHERE}: key_added must be another name than that of the data; got {key!r}. Choose another."
@@ -401,11 +417,12 @@ def _write(
     """Put all results into their places; what another call left there goes first."""
     import pandas as pd  # which an AnnData is made of
 
+    competitor = pd.Categorical.from_codes(found.competitor, pd.Index(groups))
     for part, name in _places(key):
         if name in getattr(adata, part):
             del getattr(adata, part)[name]
     adata.obs[f"{key}_evidence"] = found.evidence
-    adata.obs[f"{key}_competitor"] = pd.Categorical.from_codes(found.competitor, pd.Index(groups))
+    adata.obs[f"{key}_competitor"] = competitor
     relevance = np.zeros((adata.n_vars, len(groups)))
     relevance[subject.columns] = found.means.T
     adata.varm[key] = relevance

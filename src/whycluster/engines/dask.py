@@ -165,10 +165,10 @@ class LazyExplanation:
             divisions = tuple(self.data.divisions)
             n_blocks = self._blocks.numblocks[0]  # fewer, where Dask reads several small files as one
             return divisions if len(divisions) == n_blocks + 1 else (None,) * (n_blocks + 1)
-        starts, n_rows = self._parts.starts, self._blocks.shape[0]
-        if starts is None or n_rows == 0:
-            return tuple([None] * (self._blocks.numblocks[0] + 1))
-        return (*(min(start, n_rows - 1) for start in starts), n_rows - 1)
+        starts, sizes = self._parts.starts, self._blocks.chunks[0]
+        if starts is None or not all(sizes):  # one without rows has no first
+            return (None,) * (len(sizes) + 1)
+        return (*starts, starts[-1] + sizes[-1] - 1)
 
     def summary(self) -> Any:
         """What makes each cluster, lazily: a `dask.delayed` that computes to a `Summary`.
@@ -313,7 +313,7 @@ def _look_at(X: Any, asked: Asked, name: str = "X", known_names: list[Hashable] 
 
 
 def _is_frame(X: Any) -> bool:
-    return getattr(X, "ndim", 0) == 2 and hasattr(X, "map_partitions")
+    return hasattr(type(X), "map_partitions") and getattr(X, "ndim", 0) == 2  # a Delayed has anything
 
 
 def _blocks(X: Any, step: str) -> Any:

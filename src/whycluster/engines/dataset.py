@@ -56,7 +56,8 @@ def explain_dataset(
     out : a folder, new or of an earlier run
     columns : the columns that the model takes, in its order; by default those it knows, or else all columns
         of numbers that are no ``id_columns``
-    id_columns : columns that are copied to the results
+    id_columns : columns that are copied to the results; of one that is explained too, the relevance gets an
+        underscore behind its name
     top : write only the ``top`` strongest features of each row, as names, relevance and values; by default
         the relevance of all of them, a column each
     output : "rows", or "summary" for what makes each cluster only (mean relevance, share, quantiles), or
@@ -101,7 +102,12 @@ def explain_dataset(
     parts = find_parts(data, WHERE)
     check_apart(folder, data, parts)
     n_top = None if top is None else int(top)
-    plan = make_plan(asked.network, parts, columns, id_columns, n_top, output)
+    plan = make_plan(asked.network, parts, columns, id_columns)
+    if output == "summary" and (plan.ids or n_top is not None):
+        raise InvalidInputError(
+            f'{WHERE}: id_columns and top are of rows, and output="summary" writes none. Leave them out, or '
+            'give output="both".'
+        )
     if background is not None:
         asked = asked.measured_on(background, plan.columns)
     told, n_workers = fingerprint(model, asked.network, WHERE), _n_workers(workers, len(parts))

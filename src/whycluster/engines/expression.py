@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.arrays import Codes, Floats, evenly, is_sparse
+from whycluster.arrays import Codes, Floats, evenly, is_dask, is_sparse
 from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
 from whycluster.labels import read_labels
@@ -83,6 +83,11 @@ def read_groups(adata: Any, groups: Any) -> Groups:
         )
     first = np.unique(codes, return_index=True)[1]
     found = Groups(column, codes, labels, column.iloc[first].tolist())
+    if "" in found.names or any(isinstance(name, tuple) for name in found.originals):
+        raise InvalidInputError(
+            f"{WHERE}: {of} must have groups with names: text that is not empty, or numbers. Rename the "
+            f"others."
+        )
     if len(set(found.names)) < len(labels):
         raise InvalidInputError(
             f"{WHERE}: {of} must have groups of different names; some differ by their type only. Give them "
@@ -118,6 +123,7 @@ class _Rows:
         return self._narrow(self.values[known])[back]
 
     def _narrow(self, block: Any) -> Any:
+        block = block.compute() if is_dask(block) else block
         block = block.tocsr() if is_sparse(block) else np.asarray(block)
         return block if self.columns is None else block[:, self.columns]
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.arrays import Codes
+from whycluster.console import cut
 from whycluster.engines.parts import Asked
 from whycluster.errors import InvalidInputError, WhyClusterError
 from whycluster.passes import Population
@@ -66,7 +67,7 @@ class Partitions:
         """The labels of the rows of a partition."""
         if part.shape[0] == 0:
             return self.asked.labels[:0]
-        return self._told(part, number, self.asked.network.assign)
+        return self._told(part, number, self.asked.assign)
 
     def _explain(self, part: Any, number: int) -> Explained:
         found = self.asked.explain(part)
@@ -109,7 +110,7 @@ class Partitions:
         extra = [c for c in given if c not in self.columns] or [c for c in given if given.count(c) > 1]
         if missing or extra:
             parts = [
-                f"{what}: {cols[:5]}" for what, cols in (("missing", missing), ("unknown", extra)) if cols
+                f"{what}: {cut(cols)}" for what, cols in (("missing", missing), ("unknown", extra)) if cols
             ]
             raise InvalidInputError(
                 f"{self.asked.where}: all partitions of {self.name} must have the {len(self.columns)} "

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whycluster import passes
-from whycluster.arrays import Codes, strongest, turned
+from whycluster.arrays import Codes, is_real, strongest, turned
 from whycluster.errors import InvalidInputError, UnsupportedModelError
 from whycluster.explanation import Explanation
 from whycluster.frames import unique_name
@@ -25,10 +25,12 @@ from whycluster.network import Network
 from whycluster.neuralization import OnlyLabels, look_into
 from whycluster.passes import Population
 from whycluster.propagate import DEFAULT_RULE
-from whycluster.table import FrameTable, Table, column_names, open_table, shown
+from whycluster.table import FrameTable, Table, column_names, is_missing, open_table, shown
 
 INVALID = ("error", "skip")
+_OR_SKIP = 'Or give invalid="skip", for nulls in their place.'
 LAYOUTS = ("columns", "array")
+_TRIED = 4  # rows of a kind
 
 Result = TypeVar("Result")
 
@@ -70,7 +72,8 @@ class Asked:
     network : what the model became
     where : the function that was called, for messages
     options : what `explain` was given: target, against, beta, rule, threshold
-    invalid : "error", or "skip" for rows that are not explained if a value is missing or not finite
+    invalid : "error", or "skip" for rows that are not explained if a value is missing or not finite; "refuse"
+        where that cannot be asked for
     feature_names : (d,) names for the columns of parts that have none
     population : what was measured on all rows, if anything was
     """
@@ -78,9 +81,11 @@ class Asked:
     network: Network
     where: str
     options: dict[str, Any]
-    invalid: str = "error"
+    invalid: str = "refuse"
     feature_names: Sequence[Hashable] | None = None
     population: Population | None = None
+    verdicts: dict[tuple[int, int], bool] = field(default_factory=dict, compare=False, repr=False)
+    """Of columns and kinds of flaws, whether rows that have these can be explained, as far as was tried."""
 
     @classmethod
     def of(
@@ -96,10 +101,10 @@ class Asked:
         background: Any = None,
         feature_names: Sequence[Hashable] | None = None,
         metric: str | None = None,
-        invalid: str = "error",
+        invalid: str = "refuse",
     ) -> Asked:
         """Look into the model and check what is asked of it, before any row is read."""
-        if invalid not in INVALID:
+        if invalid not in (*INVALID, "refuse"):
             raise InvalidInputError(f"{where}: invalid must be one of {INVALID}; got {invalid!r}.")
         network = _network(model, where, metric)
         network.check_question(against, beta, rule, threshold, where)
@@ -214,61 +219,74 @@ class Asked:
             return None, None
         try:
             return work(self._open(part).counted(first_row)), None
-        except InvalidInputError:
-            if self.invalid == "error":
+        except InvalidInputError as error:
+            if self.invalid == "refuse":
                 raise
-            raw = open_table(part, where=self.where, any_kind=True)
-            valid = self._valid(raw)
+            try:
+                raw = open_table(part, where=self.where, any_kind=True)
+                valid = self._valid(raw)
+            except InvalidInputError:
+                raise error from None
             if valid.all():
                 raise  # for another reason
+            if self.invalid == "error":
+                raise InvalidInputError(f"{error} {_OR_SKIP}") from error
         if not valid.any():
             return None, valid
         rows = np.flatnonzero(valid)
         return work(self._open(raw.take(rows).native).counted(first_row, rows)), valid
 
     def _valid(self, raw: Table) -> NDArray[np.bool_]:
-        """(n,) which rows can be explained, each by itself, whatever stands beside it."""
-        flaws = raw.flaws()
-        valid = np.asarray((flaws == 0).all(axis=1))
-        if not self.network.takes_any_kind:  # nothing may be missing
-            return valid
-        flawed = np.flatnonzero(~valid)
-        kinds, first, kind = np.unique(flaws[flawed], axis=0, return_index=True, return_inverse=True)
-        valid[flawed] = self._taken(raw, flawed[first], kinds)[kind.ravel()]
-        return valid
+        """(n,) which rows can be explained, each by itself, whatever stands beside it.
 
-    def _taken(self, raw: Table, rows: Codes, kinds: NDArray[np.int8]) -> NDArray[np.bool_]:
-        """(m,) which of some rows can be explained, that differ in what is wrong with them, (m, d).
-
-        The steps of a pipeline may take values that are missing, in some columns. What they do not take in a
-        column they take in no row, so rows with one flaw come first.
+        The steps of a pipeline may take values that are missing, in some columns. What they take in a column
+        they take in any row: each is tried once, in a row that is sound otherwise. That a row has another
+        fault is told when it is explained.
         """
-        taken, alone = np.ones(len(rows), bool), (kinds > 0).sum(axis=1) == 1
-        for number in self._refused(raw, rows, np.flatnonzero(alone)):
-            column = np.argmax(kinds[number] > 0)
-            taken[kinds[:, column] == kinds[number, column]] = False
-        taken[self._refused(raw, rows, np.flatnonzero(taken & ~alone))] = False
-        return taken
+        flaws = raw.flaws()
+        if not self.network.takes_any_kind:  # nothing may be missing
+            return np.asarray((flaws == 0).all(axis=1))
+        refused, sound = np.zeros((raw.n_features, flaws.max() + 1), bool), None
+        for kind in range(1, flaws.max() + 1):
+            for column in np.flatnonzero((flaws == kind).any(axis=0)).tolist():
+                if (column, kind) not in self.verdicts:
+                    sound = sound or self._sound(raw, flaws)
+                    if sound is None:
+                        return np.asarray((flaws == 0).all(axis=1))
+                    value = raw.cells(int(np.argmax(flaws[:, column] == kind)))[column]
+                    tried = sound.put(np.zeros(1, np.intp), np.array([column]), [value])
+                    self.verdicts[column, kind] = self._takes(tried.native)
+                refused[column, kind] = not self.verdicts[column, kind]
+        return np.asarray(~refused[np.arange(raw.n_features), flaws].any(axis=1))
 
-    def _refused(self, raw: Table, rows: Codes, numbers: Codes) -> list[int]:
-        """Which of these rows cannot be explained: all are tried together, then halves where that fails."""
-        if not len(numbers) or self._takes(raw.take(rows[numbers]).native):
-            return []
-        if len(numbers) == 1:
-            return [int(numbers[0])]
-        return [n for half in np.array_split(numbers, 2) for n in self._refused(raw, rows, half)]
+    def _sound(self, raw: Table, flaws: NDArray[np.int8]) -> Table | None:
+        """A row that can be explained: one of the part, with what it misses taken from others."""
+        cleanest = np.argsort((flaws > 0).sum(axis=1), kind="stable")
+        for attempt in range(min(_TRIED, len(cleanest))):
+            row = cleanest[attempt]
+            there = [(c, np.flatnonzero(flaws[:, c] == 0)) for c in np.flatnonzero(flaws[row])]
+            filled = [(c, raw.cells(int(rows[attempt % len(rows)]))[c]) for c, rows in there if len(rows)]
+            columns, values = np.array([c for c, _ in filled], np.intp), [value for _, value in filled]
+            one = raw.take(np.array([row]))
+            one = one.put(np.zeros(len(values), np.intp), columns, values) if filled else one
+            if self._takes(one.native):
+                return one
+        return None
 
     def _takes(self, rows: Any) -> bool:
         """Whether rows can be explained."""
         try:
-            table = self._open(rows)
-            passes.population(self.network.energy, table)
+            passes.population(self.network.energy, self._open(rows))
         except InvalidInputError:
             return False
         return True
 
+    def assign(self, part: Any) -> NDArray[Any]:
+        """The labels of the rows of a part."""
+        return np.asarray(self.labels[passes.assign(self.network.energy, self._open(part))])
+
     def _open(self, part: Any) -> Table:
-        table = self.network.open(part, self.where, feature_names=self.feature_names)
+        table = self.network.open(part, self.where, whole=False, feature_names=self.feature_names)
         return replace(table, by_columns=True) if isinstance(table, FrameTable) else table
 
     def to_arrow(
@@ -298,7 +316,10 @@ class Asked:
         self._check_fits(answer, dtype)
         off = None if answer.valid is None else ~answer.valid
         names = answer.names
-        others = [*taken, *(names if top is None and layout == "columns" else [])]
+        apart: list[str] = []
+        for name in names:  # one that stands beside them too has another name
+            apart.append(unique_name(name, [*taken, *names, *apart]) if name in taken else name)
+        others = [*taken, *(apart if top is None and layout == "columns" else [])]
         columns: dict[str, Any] = {}
 
         def add(name: str, values: Any) -> None:
@@ -314,7 +335,7 @@ class Asked:
         elif layout == "array":
             add("relevance", _lists(answer.relevance, dtype, off))
         else:
-            for name, values in zip(names, turned(answer.relevance, dtype), strict=True):
+            for name, values in zip(apart, turned(answer.relevance, dtype), strict=True):
                 columns[name] = pa.array(values, mask=off)
         return pa.table(columns)
 
@@ -449,13 +470,18 @@ def _strongest(
     return columns
 
 
+def _written(value: Any) -> str:
+    """With all digits, where people are shown a few."""
+    return repr(float(value)) if is_real(value) and not is_missing(value) else shown(value)
+
+
 def _values(answer: Answer, order: Codes, dtype: Any, as_text: bool | None) -> NDArray[Any]:
     """What the rows have in these columns, (n, k), as numbers or as text."""
     if answer.table is None:
         return np.full(order.shape, "" if as_text else np.nan, "U1" if as_text else dtype)
     picked = answer.table.pick(order if answer.valid is None else order[answer.valid])
     if as_text or (as_text is None and picked.dtype == object):
-        picked = np.vectorize(shown, otypes=[str])(picked)
+        picked = np.vectorize(_written, otypes=[str])(picked)
     else:
         picked = picked.astype(dtype, copy=False)
     if answer.valid is None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from whycluster.console import cut
 from whycluster.engines.sources import Part, PartError, is_number, reading
 from whycluster.errors import InvalidInputError
 from whycluster.network import Network
@@ -110,9 +111,7 @@ class Plan:
         return [self.schemas[part.name].field(name).type for name in self.columns]
 
 
-def make_plan(
-    network: Network, parts: list[Part], columns: Any, ids: Any, top: int | None, output: str
-) -> Plan:
+def make_plan(network: Network, parts: list[Part], columns: Any, ids: Any) -> Plan:
     """Choose the columns by the first part that can be read, and find the parts that do not fit them."""
     names = as_names(ids, "id_columns")
     _check_results(parts)
@@ -123,7 +122,7 @@ def make_plan(
                 plan.identities[part.name] = part.identity
                 schema, plan.counts[part.name] = part.look()
             if not plan.columns:
-                plan.columns.extend(_choose(network, columns, names, schema, top, output))
+                plan.columns.extend(_choose(network, columns, names, schema))
             _check_names([*plan.columns, *names], schema)
             plan.schemas[part.name] = schema
     plan = replace(plan, numeric=_numeric(plan, network))
@@ -147,8 +146,8 @@ def told(failed: Mapping[str, str]) -> str:
 
 
 def as_names(given: Any, name: str) -> list[str]:
-    """A list of names of columns."""
-    names = None if isinstance(given, str) or not hasattr(given, "__iter__") else list(given)
+    """A list of names of columns, or one."""
+    names = [given] if isinstance(given, str) else list(given) if hasattr(given, "__iter__") else None
     if names is None or not all(isinstance(each, str) for each in names) or len({*names}) < len(names):
         raise InvalidInputError(
             f"{WHERE}: {name} must be a list of different names of columns; got {given!r}."
@@ -204,9 +203,7 @@ def _check_results(parts: list[Part]) -> None:
             )
 
 
-def _choose(
-    network: Network, columns: Any, ids: list[str], schema: Any, top: int | None, output: str
-) -> list[str]:
+def _choose(network: Network, columns: Any, ids: list[str], schema: Any) -> list[str]:
     """The columns that are explained, in the order of the model where it knows them."""
     known = network.feature_names
     if known is None or not all(isinstance(name, str) for name in known):
@@ -220,14 +217,8 @@ def _choose(
     if len(chosen) != wanted or len(set(chosen)) != wanted:
         raise InvalidInputError(
             f"{WHERE}: columns must be the {wanted} that the model was fitted on; got {len(chosen)}: "
-            f"{chosen[:5]}{' ...' * (len(chosen) > 5)}. Say which with columns=[...]; those that only "
+            f"{cut(chosen)}. Say which with columns=[...]; those that only "
             "name rows are id_columns."
-        )
-    both = {*chosen} & {*ids}
-    if both and top is None and output != "summary":
-        raise InvalidInputError(
-            f"{WHERE}: id_columns must be others than the columns that are explained, whose names the "
-            f"relevance gets; {min(both)!r} is both."
         )
     return chosen
 
@@ -235,7 +226,7 @@ def _choose(
 def _check_names(names: list[str], schema: Any) -> None:
     for name in names:
         if schema.get_field_index(name) < 0:
-            raise PartError(f"there must be one column {name!r}; there are {schema.names[:8]}")
+            raise PartError(f"there must be one column {name!r}; there are {cut(schema.names, 12)}")
 
 
 def _numeric(plan: Plan, network: Network) -> frozenset[str]:

@@ -24,6 +24,7 @@ import numpy as np
 from whycluster import blocks
 from whycluster.arrays import is_real
 from whycluster.blocks import InOrder
+from whycluster.console import count
 from whycluster.engines.aggregates import QUANTILES, Aggregate
 from whycluster.engines.ledger import Ledger
 from whycluster.engines.parts import Answer, Asked, told_population
@@ -37,7 +38,7 @@ from whycluster.passes import Population
 from whycluster.progress import Progress
 from whycluster.summary import Summary
 
-SUMMARY = "_summary.parquet"
+SUMMARY = "_summary.csv"  # not Parquet: some tools would read it among the results
 _KEY = b"whycluster"
 _KEYS = ("cluster", "feature")
 _BATCH_VALUES = 3 << 20  # numbers of a batch: what is read, explained and written at a time is a few of these
@@ -47,7 +48,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 Found = TypeVar("Found")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DatasetExplanation:
     """What `explain_dataset` has done.
 
@@ -72,6 +73,12 @@ class DatasetExplanation:
     measured_without: list[str]
     summary: Summary | None = None
     _aggregate: Aggregate | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        beta = "" if self.beta is None else f", beta={self.beta:.4g}"
+        rows, parts = count(self.n_rows, "row"), count(len(self.parts), "part")
+        what = f"{rows} in {parts}" if self.parts else f"a summary of {rows}"
+        return f"<DatasetExplanation of {what} in {str(self.folder)!r}{beta}>"
 
     def quantiles(self, backend: str | None = None) -> Any:
         """Quantiles of the relevance by cluster and feature, as a frame, and how sure they are.
@@ -357,7 +364,7 @@ class Run:
                 futures = [pool.submit(one, part) for part in parts]
                 try:
                     for future in futures:
-                        _raise(future.exception())
+                        _raise(blocks.error_of(future))
                 finally:
                     stopped.set()
 
@@ -464,7 +471,7 @@ class Run:
         )
 
     def _write_summary(self, summary: Summary, aggregate: Aggregate) -> None:
-        import pyarrow.parquet as pq
+        import pyarrow.csv
 
         table = summary.to_frame("pyarrow")
         found = _told_quantiles(aggregate, summary)
@@ -474,7 +481,7 @@ class Run:
             if name not in _KEYS:
                 table = table.append_column(name, [values[order]])
         with self.ledger.writing(SUMMARY) as path:
-            pq.write_table(table, path)
+            pyarrow.csv.write_csv(table, path)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import glob
 import itertools
 import os
 import uuid
+import warnings
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,10 +15,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from whycluster.errors import InvalidInputError, MissingDependencyError
+from whycluster.console import count
+from whycluster.errors import FilesWarning, InvalidInputError, MissingDependencyError
 
-PARQUET = (".parquet", ".pq")
+PARQUET = (".parquet", ".parq", ".pq")
 KINDS = (*PARQUET, ".csv", ".tsv")
+_OTHERS = (
+    ".arrow",
+    ".feather",
+    ".ipc",
+    ".orc",
+    ".avro",
+    ".json",
+    ".jsonl",
+    ".ndjson",
+    ".txt",
+    ".xlsx",
+    ".ods",
+)
 _PIECE = 1 << 18  # bytes
 _BLOCK, _LONGEST_HEADER, _LINES = 1 << 20, 1 << 24, 16  # bytes, and lines that a block of text has to hold
 _COMPRESSED = (".gz", ".bz2", ".zst")
@@ -65,14 +80,14 @@ class ParquetPart(Part):
 
     def look(self) -> tuple[Any, int]:
         """As its footer says."""
-        footer = _pyarrow().parquet.read_metadata(self.path)
+        footer = load_pyarrow().parquet.read_metadata(self.path)
         return footer.schema.to_arrow_schema(), int(footer.num_rows)
 
     def batches(self, columns: Sequence[Any], n_rows: int) -> Generator[Any]:
         """Only the columns that are asked for are read."""
         # By pieces: otherwise all of a row group is in memory, and there may be but one.
         options = {"buffer_size": _PIECE, "pre_buffer": False, "page_checksum_verification": True}
-        with _pyarrow().parquet.ParquetFile(self.path, **options) as file:
+        with load_pyarrow().parquet.ParquetFile(self.path, **options) as file:
             for batch in file.iter_batches(n_rows, columns=[column.name for column in columns]):
                 yield _as_asked(batch, columns)
 
@@ -85,11 +100,17 @@ class TextPart(Part):
     def look(self) -> tuple[Any, None]:
         """By the first block; to know how many rows there are, all would have to be read."""
         with self._open() as reader:
-            return reader.schema, None
+            names = reader.schema.names
+        if len(names) == 1 and ";" in names[0]:
+            raise ValueError(
+                "values seem to have semicolons between them, where there must be commas; convert it, or "
+                "give a pyarrow Dataset that knows of it"
+            )
+        return reader.schema, None
 
     def batches(self, columns: Sequence[Any], n_rows: int) -> Generator[Any]:
         """Blocks of text are gathered to batches."""
-        pa = _pyarrow()
+        pa = load_pyarrow()
         types = {column.name: column.type for column in columns}
         with self._open(pa.csv.ConvertOptions(include_columns=list(types), column_types=types)) as reader:
             held: list[Any] = []
@@ -102,7 +123,7 @@ class TextPart(Part):
                 yield from _cut(pa.Table.from_batches(held), n_rows)
 
     def _open(self, options: Any = None) -> Any:
-        csv = _pyarrow().csv
+        csv = load_pyarrow().csv
         tab = _kind(Path(self.name)) == ".tsv"
         return csv.open_csv(
             self.path,
@@ -113,7 +134,7 @@ class TextPart(Part):
 
     def _block_size(self) -> int:
         """Bytes that are parsed at a time: at least some lines, which are as long as there are columns."""
-        with _pyarrow().input_stream(self.path, buffer_size=_PIECE) as file:
+        with load_pyarrow().input_stream(self.path, buffer_size=_PIECE) as file:
             start = file.read(_LONGEST_HEADER)
         length = start.find(b"\n")
         return max(_BLOCK, _LINES * (len(start) if length < 0 else length))
@@ -178,14 +199,14 @@ def reading() -> Iterator[None]:
     """What goes wrong meanwhile is the fault of the part."""
     try:
         yield
-    except (OSError, ValueError, KeyError, _pyarrow().ArrowException) as error:
+    except (OSError, ValueError, KeyError, load_pyarrow().ArrowException) as error:
         told = " ".join(str(error).split())[:300].rstrip(".")
         raise PartError(f"it cannot be read ({told})") from error
 
 
 def _as_asked(batch: Any, columns: Sequence[Any]) -> Any:
     """A batch with these columns, in this order and of these types."""
-    pa = _pyarrow()
+    pa = load_pyarrow()
     arrays = [batch.column(column.name) for column in columns]
     cast = [a if a.type == c.type else a.cast(c.type) for a, c in zip(arrays, columns, strict=True)]
     return pa.RecordBatch.from_arrays(cast, names=[column.name for column in columns])
@@ -210,7 +231,17 @@ def find_parts(data: Any, where: str) -> list[Part]:
             f"{where}: data must be a file, a folder, a pattern such as 'in/*.parquet', a list of these, or "
             f"a pyarrow Dataset; got {type(data).__name__}."
         )
-    files = _different(path for each in names for path in _files(each, where))
+    paths, others = list[Path](), list[Path]()
+    for each in names:
+        paths += _files(each, where, others)
+    if others:
+        warnings.warn(
+            f"{where}: {count(len(others), 'file')} of the folder {'is' if len(others) == 1 else 'are'} left "
+            f"out, such as {others[0].as_posix()!r}; read are {', '.join(KINDS)}.",
+            FilesWarning,
+            stacklevel=3,
+        )
+    files = _different(paths)
     if not files:
         raise InvalidInputError(
             f"{where}: data must be files of the kind {', '.join(KINDS)}; there is none at {data!r}."
@@ -252,19 +283,23 @@ def _names(data: Any) -> list[str] | None:
     return [os.path.expanduser(os.fspath(each)) for each in given]
 
 
-def _files(given: str, where: str) -> list[Path]:
-    """The files that a name, a folder or a pattern stands for; hidden ones and those of others are not."""
+def _files(given: str, where: str, others: list[Path]) -> list[Path]:
+    """The files that a name, a folder or a pattern stands for, none of them hidden.
+
+    What else in a folder looks like data goes to ``others``.
+    """
     path = Path(given)
     if path.is_dir():
-        inside = glob.glob("**/*", root_dir=given, recursive=True)  # also in folders that are links
-        return [
-            _plain(path / name)
-            for name in inside
-            if _kind(Path(name)) in KINDS and (path / name).is_file() and not _is_hidden(Path(name))
-        ]
+        inside = map(
+            Path, glob.glob("**/*", root_dir=given, recursive=True)
+        )  # also in folders that are links
+        there = [name for name in inside if not _is_hidden(name) and (path / name).is_file()]
+        others += [name for name in there if _kind(name) in _OTHERS]
+        return [_plain(path / name) for name in there if _kind(name) in KINDS]
     if path.exists() or not is_pattern(given):
         if not path.is_file():
-            raise InvalidInputError(f"{where}: data must be files; there is none at {given!r}.")
+            afar = " Data that lie elsewhere can be given as a pyarrow Dataset." * ("://" in given)
+            raise InvalidInputError(f"{where}: data must be files; there is none at {given!r}.{afar}")
         return [_plain(path)]
     found = [_plain(Path(name)) for name in glob.glob(given, recursive=True)]
     return [f for f in found if f.is_file() and not _is_hidden(f.relative_to(_root(given)))]
@@ -337,7 +372,8 @@ def _cut(table: Any, n_rows: int) -> Iterator[Any]:
     yield from table.combine_chunks().to_batches(n_rows)
 
 
-def _pyarrow() -> Any:
+def load_pyarrow() -> Any:
+    """The library, or an error that says how to install it."""
     try:
         import pyarrow as pa
         import pyarrow.csv

@@ -26,6 +26,7 @@ from whycluster.propagate import DEFAULT_RULE
 
 WHERE = "spark.explain"
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "boolean")
+_NOT_IN_ARROW = ("interval", "interval year", "interval month", "interval year to month")
 # Under which names columns are sent: pyspark's mapInArrow does not take the names of some, such as with dots.
 _KEPT, _TAKEN = "kept_{}", "whycluster_taken_{}"
 
@@ -100,6 +101,7 @@ def explain(
     )
     form = _Form.of(asked, reader, layout, top, prefix)
     _check_free(kept, form.names, prefix)
+    _check_kept(_kinds(df), kept)
     if asked.needs_population:
         asked = asked.knowing(_population(asked, reader, df if background is None else background, inputs))
     work = _Explaining(asked, reader, kept, form)
@@ -114,8 +116,9 @@ def _check_frame(df: Any) -> None:
         import pyspark.sql  # noqa: F401
     except ImportError as error:
         raise MissingDependencyError(f'{WHERE} needs pyspark: pip install "whycluster[spark]"') from error
+    told = f"{type(df).__module__.partition('.')[0]}.{type(df).__name__}"
     if not _is_frame(df):
-        raise InvalidInputError(f"{WHERE}: df must be a Spark DataFrame; got a {type(df).__name__}.")
+        raise InvalidInputError(f"{WHERE}: df must be a Spark DataFrame; got a {told}.")
     names = [name.lower() for name in df.columns]
     twice = next((name for name in df.columns if names.count(name.lower()) > 1), None)
     if twice is not None:
@@ -168,7 +171,7 @@ class _Input:
     @property
     def is_sent_as_it_is(self) -> bool:
         """Whether what is sent is the column itself."""
-        return self.labels is None and self.kind in (*_NUMBERS, "string", "date", "timestamp")
+        return self.labels is None and self.kind in (*_NUMBERS, "string", "date", "timestamp_ntz")
 
     def sent(self, place: int, kept: Sequence[str]) -> _Sent:
         """How it comes to the workers: with the columns that are kept, if it is one of these as it is."""
@@ -194,6 +197,8 @@ class _Input:
             if self.other is not None:
                 return F.coalesce(text, F.lit(self.other))
             return F.when(text.isin(*self.labels), text) if self.strict else text
+        if self.kind == "timestamp":  # in the time of the session and without its zone, as toPandas has it
+            return column.cast("timestamp_ntz")
         return column.cast("double") if self.kind.startswith("decimal") else column
 
 
@@ -249,14 +254,15 @@ def _read_mllib(
     features = iter(network.feature_names or [])
     inputs = []
     for source in sources:
-        _check_there(kinds, [source.name])
+        name = _found(kinds, source.name)
+        _check_there(kinds, [name])
         _check_length(source.name, source.width, names.get(source.name))
         other = None if not source.keeps else unique_name("missing", source.labels or ())
         inputs.append(
             _Input(
-                source.name,
+                name,
                 [str(next(features)) for _ in range(source.width or 1)],
-                kinds[source.name],
+                kinds[name],
                 source.width,
                 source.labels,
                 other,
@@ -264,6 +270,18 @@ def _read_mllib(
         )
     _check_kinds(inputs, numbers=True)
     return network, inputs
+
+
+def _found(kinds: Mapping[str, str], name: str) -> str:
+    """The column that MLlib finds by a name: in capitals or not, and of a structure before any other."""
+    outer, dot, _ = name.partition(".")
+    if dot and kinds.get(outer, "").startswith("struct<"):
+        raise InvalidInputError(
+            f"{WHERE}: df must have each column of the model as a column of its own; {name!r} is within "
+            f"another. Select it under a name without a dot, and fit the model on that."
+        )
+    alike = [other for other in kinds if other.lower() == name.lower()]
+    return alike[0] if len(alike) == 1 else name
 
 
 def _inputs(
@@ -327,11 +345,11 @@ def _attributes(df: Any, name: str) -> list[str]:
     return ordered if len(set(ordered)) == len(ordered) else [f"{name}_{i}" for i in range(len(ordered))]
 
 
-def _check_there(kinds: Mapping[str, str], names: Sequence[str]) -> None:
+def _check_there(kinds: Mapping[str, str], names: Sequence[str], where: str = "df") -> None:
     missing = [name for name in names if name not in kinds]
     if missing:
         raise InvalidInputError(
-            f"{WHERE}: df must have the columns that the model takes; {missing[0]!r} is not there"
+            f"{WHERE}: {where} must have the columns that the model takes; {missing[0]!r} is not there"
             f"{f', nor are {len(missing) - 1} more' if len(missing) > 1 else ''}. It has "
             f"{', '.join(map(repr, list(kinds)[:8]))}{', ...' if len(kinds) > 8 else ''}."
         )
@@ -372,7 +390,24 @@ def _kept(df: Any, id_columns: Any) -> list[str]:
     return kept
 
 
+def _check_kept(kinds: Mapping[str, str], kept: Sequence[str]) -> None:
+    """Raise for columns that cannot go to Python and back."""
+    odd = next((name for name in kept if kinds[name] in _NOT_IN_ARROW), None)
+    if odd is not None:
+        raise InvalidInputError(
+            f"{WHERE}: columns that are kept must be of types that Arrow has; {odd!r} is of type "
+            f"{kinds[odd]}. Name the others with id_columns=[...]."
+        )
+
+
 def _check_free(kept: Sequence[str], added: Sequence[str], prefix: str) -> None:
+    alike = {name.lower(): name for name in added}  # which Spark takes for the same
+    other = next((name for name in added if alike[name.lower()] != name), None)
+    if other is not None:
+        raise InvalidInputError(
+            f"{WHERE}: names of columns must differ in more than case; the result would have {other!r} and "
+            f'{alike[other.lower()]!r}. Rename a column, or give layout="array".'
+        )
     lower = {name.lower() for name in kept}
     taken = next((name for name in added if name.lower() in lower), None)
     if taken is not None:
@@ -550,7 +585,9 @@ def _where(start: int) -> str:
 def _population(asked: Asked, reader: _Reader, rows: Any, inputs: Sequence[_Input]) -> Population:
     """What depends on all rows, measured on a DataFrame or on a table that is here."""
     if _is_frame(rows):
-        _check_there(_kinds(rows), [one.name for one in inputs])
+        kinds = _kinds(rows)
+        _check_there(kinds, [one.name for one in inputs], "background")
+        _check_kinds([replace(one, kind=kinds[one.name]) for one in inputs], numbers=reader.numbers)
         return _measure(asked, reader, rows, inputs)
     found = asked.measured_on(rows, reader.features).population
     assert found is not None

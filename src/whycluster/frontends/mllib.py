@@ -8,6 +8,7 @@ column that the clustering model takes to those that no stage writes, the user's
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,15 +22,18 @@ from pyspark.ml.feature import (
     StandardScalerModel,
     StringIndexerModel,
     VectorAssembler,
+    VectorSizeHint,
 )
 
-from whycluster.arrays import Codes, Floats
+from whycluster.arrays import Codes, Floats, is_real
 from whycluster.errors import UnsupportedModelError
 from whycluster.frontends.form import Form, Run, TwiceBentError, join, to_floats
 from whycluster.frontends.steps import PickColumns
 from whycluster.table import is_missing
 
 SUPPORTED = "VectorAssembler, StandardScaler, MinMaxScaler, PCA, StringIndexer, OneHotEncoder"
+
+_PREDICTED = ("prediction", "rawPrediction", "probability")
 
 WAY_OUT = (
     "The clusters themselves can be explained in any columns, through a surrogate of some rows: "
@@ -140,7 +144,7 @@ def _is_choice(form: Form) -> bool:
 def check_stages(stages: Sequence[Any]) -> None:
     """Raise for a stage that does not say which columns it writes: it may write any."""
     for stage in stages:
-        if not outputs(stage):
+        if not outputs(stage) and not isinstance(stage, VectorSizeHint):  # which writes none
             raise _unknown(stage)
 
 
@@ -152,8 +156,9 @@ def _unknown(stage: Any) -> UnsupportedModelError:
 
 
 def outputs(stage: Any) -> list[str]:
-    """The columns that a stage writes."""
-    return _columns(stage, "output")
+    """The columns that a stage writes: those of features, or what a model predicts."""
+    predicted = [name for what in _PREDICTED for name in _columns(stage, what)]
+    return [*_columns(stage, "output"), *predicted]
 
 
 def _columns(stage: Any, what: str) -> list[str]:
@@ -319,12 +324,29 @@ class _Index:
     places: dict[str | None, float]
     other: float
 
+    @functools.cached_property
+    def numbers(self) -> dict[float, float]:
+        """The same, of labels that are numbers: 1 may come as 1.0, and 1e10 be called 1.0E10."""
+        return {float(label): place for label, place in self.places.items() if label and _is_number(label)}
+
+    def _place(self, value: Any) -> float:
+        if is_real(value) and not is_missing(value):
+            return self.numbers.get(float(value), self.other)
+        return self.places.get(_as_text(value), self.other)
+
     def __call__(self, rows: Any) -> Floats:
         if isinstance(rows, np.ndarray):
             values = rows[:, 0].tolist()
         else:
             values = nw.from_native(rows, eager_only=True)[:, 0].to_list()
-        return np.array([[self.places.get(_as_text(value), self.other)] for value in values])
+        return np.array([[self._place(value)] for value in values])
+
+
+def _is_number(label: str) -> bool:
+    try:
+        return math.isfinite(float(label))
+    except ValueError:
+        return False
 
 
 def _as_text(value: Any) -> str | None:

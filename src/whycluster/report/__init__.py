@@ -11,7 +11,6 @@ from whycluster.frontends.deep.explanation import DeepExplanation
 from whycluster.report.contents import Contents, Options
 from whycluster.report.documents import TextContents
 from whycluster.report.features import TableContents
-from whycluster.report.images import contents_of
 from whycluster.report.page import open_template, render
 from whycluster.text.explanation import TextExplanation
 
@@ -67,6 +66,8 @@ def _contents(exp: Claims, options: Options) -> Contents:
     if isinstance(exp, TextExplanation):
         return TextContents(exp, options)
     if isinstance(exp, DeepExplanation):
+        from whycluster.report.images import contents_of  # with torch, which such an explanation has
+
         return contents_of(exp)(exp, options)
     assert isinstance(exp, Explanation)
     return TableContents(exp, options)
