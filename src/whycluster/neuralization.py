@@ -173,8 +173,8 @@ def adapt(model: Any) -> Network | OnlyLabels | AwaitingColumns:
         return OnlyLabels(model.labels_, f"the labels of {type(model).__name__}")
     if isinstance(model, (str, os.PathLike)):
         raise UnsupportedModelError(
-            f"neuralize: model must be a fitted model; got {str(model)!r}. A network that was saved is read by "
-            "wc.load(path)."
+            f"neuralize: model must be a fitted model; got {str(model)!r}. A network that was saved is read "
+            "by wc.load(path)."
         )
     if hasattr(model, "obsm"):
         raise UnsupportedModelError(
