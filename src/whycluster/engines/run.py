@@ -288,7 +288,11 @@ class Run:
         n_invalid, schema = 0, self._schema(part)
         repeating = [entry.name for entry in schema if not is_float(entry.type)]
         looked_for = [name for name in schema.names if name not in self.plan.columns]  # not a relevance
-        tables = ((self._tabulate(part, *each, schema), each[1].n_invalid) for each in answers)
+
+        def tabulate(each: tuple[Any, Answer]) -> tuple[Any, int]:
+            return self._tabulate(part, *each, schema), each[1].n_invalid
+
+        tables = map(tabulate, answers)  # which lets go of an answer before the next is made
         with (
             self.ledger.writing(result_of(part)) as path,
             pq.ParquetWriter(path, schema, use_dictionary=repeating, write_statistics=looked_for) as writer,

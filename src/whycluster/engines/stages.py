@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 _END = object()
-_PATIENCE = 0.1  # seconds, until a stage looks whether it should stop
 
 
 def ahead(items: Iterable[Item], n: int = 1) -> Generator[Item]:
@@ -24,41 +23,45 @@ def ahead(items: Iterable[Item], n: int = 1) -> Generator[Item]:
         while (item := stage.get()) is not _END:
             yield item
     finally:
-        stage.stopped.set()
-        stage.thread.join()
+        stage.stop()
 
 
 class _Stage:
     """A thread that makes items, and the few that wait to be taken."""
 
     def __init__(self, items: Iterator[Any], n: int) -> None:
-        self.items, self.stopped = items, threading.Event()
-        self.waiting: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(n)
+        self.items, self.room = items, threading.Semaphore(n)
+        self.waiting: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        self.stopped = False
         self.thread = threading.Thread(target=self._work, name="whycluster-ahead", daemon=True)
 
     def get(self) -> Any:
         item, error = self.waiting.get()
+        self.room.release()
         if error is not None:
             raise error
         return item
 
+    def stop(self) -> None:
+        self.stopped = True
+        self.room.release()  # for a thread that waits for it
+        self.thread.join()
+
     def _work(self) -> None:
         try:
-            for item in self.items:
-                self._put(item)
-                if self.stopped.is_set():
-                    break
-            self._put(_END)
+            while self._make():
+                pass
         except BaseException as error:  # it belongs to whoever asks for the next item
-            self._put(_END, error)
+            self.waiting.put((_END, error))
         finally:
             close = getattr(self.items, "close", lambda: None)  # a generator: its own stages end too
             close()
 
-    def _put(self, item: Any, error: BaseException | None = None) -> None:
-        while not self.stopped.is_set():
-            try:
-                self.waiting.put((item, error), timeout=_PATIENCE)
-            except queue.Full:
-                continue
-            return
+    def _make(self) -> bool:
+        """Make an item when there is room for it; whether there may be more."""
+        self.room.acquire()
+        if self.stopped:
+            return False
+        item = next(self.items, _END)
+        self.waiting.put((item, None))
+        return item is not _END
