@@ -15,6 +15,8 @@ import pytest
 
 import whycluster as wc
 from tests.test_cli import ask, run
+from whycluster.cli import sampling
+from whycluster.engines.sources import find_parts
 
 
 @pytest.fixture(scope="module")
@@ -298,3 +300,53 @@ def test_parts_that_lack_a_column_of_no_use_are_in_the_sample(
     code, said, _ = ask(capsys, "explain", place, "--out", tmp_path / "out", "--k", 3, "--ignore", "extra")
     assert code == 0
     assert said.startswith("600 rows in 3 files; k-means with 3 clusters.\n")
+
+
+@pytest.mark.parametrize("odd", [0, 5])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_one_file_among_many_does_not_decide_what_columns_hold(
+    odd: int, suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in").mkdir()
+    for i in range(6):
+        rows = pl.DataFrame(
+            np.random.default_rng(i).normal(size=(50, 2)).round(3) + 6 * (np.arange(50) % 3)[:, None],
+            schema=["u", "v"],
+        )
+        rows = rows.with_columns(u=pl.lit("unknown")) if i == odd else rows
+        path = tmp_path / "in" / f"{i}.{suffix}"
+        rows.write_csv(path) if suffix == "csv" else rows.write_parquet(path)
+    code, _, said = ask(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 3)
+    assert code == 2
+    name = f"{odd}.{suffix}"
+    assert f"clusters are made without the rows that cannot be read; {name!r}: " in said
+    assert f"1 of 6 parts could not be explained, the others are done. {name!r}: column 'u'" in said
+    found = pl.read_parquet(f"{tmp_path}/out/*.parquet")
+    assert found.height == 250
+    assert found.group_by("cluster").len()["len"].sort().to_list() == [80, 85, 85]
+
+
+def test_a_network_with_noise(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = pl.read_parquet(f"{folder}/*.parquet").select("a", "b", "c")
+    labels = np.where(np.arange(600) % 3 == 2, -1, np.arange(600) % 3)
+    wc.save(wc.neuralize(wc.Surrogate().fit(rows, labels)), tmp_path / "network")
+    code, said, _ = ask(
+        capsys, "explain", folder, "--out", tmp_path / "out", "--model", tmp_path / "network", "--json"
+    )
+    assert code == 0
+    assert [group["cluster"] for group in json.loads(said)["clusters"]] == [0, 1, "noise"]
+
+
+def test_of_many_columns_fewer_rows_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = pl.DataFrame(np.arange(40_000).reshape(10_000, 4) + 0.5, schema=list("abcd"))
+    (tmp_path / "in").mkdir()
+    for i in range(4):
+        rows[2500 * i : 2500 * (i + 1)].write_parquet(tmp_path / "in" / f"{i}.parquet", row_group_size=100)
+    parts, data = find_parts(str(tmp_path / "in"), "explain"), str(tmp_path / "in")
+    assert sampling.take_sample(parts, data, tmp_path / "out", anew=True).rows.equals(rows)
+    monkeypatch.setattr(sampling, "_VALUES", 6000)
+    monkeypatch.setattr(sampling, "_BATCH_VALUES", 40)
+    monkeypatch.setattr(sampling, "_FEWEST", 10)
+    monkeypatch.setattr(sampling, "_FRAMES", 3)
+    drawn = sampling.take_sample(parts, data, tmp_path / "out", anew=True).rows
+    assert drawn.equals(rows[::4])  # 1500 rows have so many values, and up to twice as many are drawn

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 import weakref
@@ -17,6 +18,7 @@ import dask.bag
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse as sp
 from dask.delayed import Delayed
@@ -35,7 +37,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import whycluster as wc
-from whycluster.engines.dask import LazyExplanation
+from whycluster.engines.dask import LazyExplanation, _aggregate
 from whycluster.engines.partitions import Partitions
 from whycluster.evaluation import compare
 
@@ -556,6 +558,23 @@ def test_a_partition_with_text_where_there_should_be_numbers(rows: Array, model:
     )
 
 
+@pytest.mark.parametrize(
+    ("make", "kind"), [(pd.DataFrame.to_numpy, "numpy ndarray"), (pl.from_pandas, "polars DataFrame")]
+)
+def test_partitions_of_a_frame_that_are_none_of_pandas(make: Any, kind: str, rows: Array, model: Any) -> None:
+    X = framed(rows, 1)
+    other = X.map_partitions(make, meta=X._meta, enforce_metadata=False)
+    said = (
+        f"explain: all partitions of X must be data frames of pandas; got a {kind}. Convert it as it is "
+        "read. This is partition 0 of X; its rows are counted from 0."
+    )
+    auto: Any = wc.explain(model, other)
+    known: Any = wc.explain(model, other, beta=0.5)
+    for lazy in (auto.to_frame(), known.summary()):
+        with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(said)}$"):
+            lazy.compute()
+
+
 def test_whole_numbers_among_floats_are_numbers(rows: Array, model: Any) -> None:
     frame = framed(rows).compute().round()
     X = from_parts(frame.iloc[:100], frame.iloc[100:].astype(int))
@@ -799,6 +818,31 @@ def test_new_categories_in_some_partitions() -> None:
         assert assigned.tolist() == whole.cluster.tolist()
     with pytest.raises(wc.InvalidInputError, match="must have its columns where the model had them"):
         wc.explain(model, frame[:50])
+
+
+def test_a_summary_takes_a_partition_of_new_categories_as_all_else_does() -> None:
+    group = np.arange(200) % 2
+    frame = pd.DataFrame({"city": np.array(["Rome", "Oslo"])[group], "k": np.array(list("xy"))[group]})
+    model = KModes(2, random_state=0, init="random", n_init=2).fit(frame)
+    frame.loc[150:, "city"] = "Paris"
+    exp: Any = wc.explain(model, dd.from_pandas(frame, npartitions=4))
+    found, shown = exp.summary().compute(), exp.compute().summary()
+    assert found.clusters.tolist() == shown.clusters.tolist() == [0, 1]
+    assert found.size.tolist() == shown.size.tolist() == [100, 100]
+    np.testing.assert_allclose(found.relevance, shown.relevance, rtol=1e-12)
+
+
+def test_a_summary_says_of_which_partition_it_could_not_be_made(rows: Array, model: Any) -> None:
+    exp: Any = wc.explain(model, framed(rows), beta=0.5)
+    parts, part = exp._parts, framed(rows).partitions[3].compute()
+    found = parts.explain(part, 3)
+    assert _aggregate([found], [part], parts).size.sum() == len(part)
+    with pytest.raises(wc.InvalidInputError) as caught:
+        _aggregate([found], [part.drop(columns="a")], parts)
+    assert str(caught.value) == (
+        "explain: all partitions of X must have the 4 columns of its meta; missing: ['a']. Select or "
+        "rename them as they are read. This is partition 3 of X; its rows are counted from 0."
+    )
 
 
 def test_names_of_rows_go_into_the_index(tmp_path: Path) -> None:

@@ -14,6 +14,9 @@ import sys
 import textwrap
 import threading
 import time
+import warnings
+import weakref
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -37,7 +40,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 
 import whycluster as wc
 from whycluster.engines import ledger
-from whycluster.engines.aggregates import Aggregate
+from whycluster.engines.aggregates import Aggregate, Drawn
 from whycluster.engines.ledger import Ledger
 from whycluster.engines.parts import Asked
 from whycluster.engines.plan import make_plan
@@ -172,7 +175,7 @@ def test_files_in_folders_keep_their_places_and_what_these_say(tmp_path: Path) -
     check_whole(read(found))
     hive = pads.dataset(folder, partitioning="hive")
     told = wc.explain_dataset(MODEL, hive, tmp_path / "hive", id_columns=["day", "key"])
-    assert [pq.ParquetFile(path).read()["day"].unique().to_pylist() for path in told.parts] == [[0], [1]]
+    assert pads.dataset(told.folder, partitioning="hive").to_table()["day"].unique().to_pylist() == [0, 1]
     check_whole(pa.concat_tables(pq.ParquetFile(path).read() for path in told.parts))
 
 
@@ -413,8 +416,9 @@ def test_results_that_do_not_fit_into_float32(tmp_path: Path) -> None:
     pq.write_table(pa.table(narrow), tmp_path / "x.parquet")
     centres = np.array([[1e21, 0.0], [-1e21, 1.0], [0.0, 0.0]])
     assert refusal(centres, tmp_path / "x.parquet", tmp_path / "out", beta=0.1) == (
-        "explain_dataset: part 'x.parquet': X has values too large for results in float32, which go up to "
-        "3.4e+38. Rescale the data and fit the model again."
+        "explain_dataset: part 'x.parquet': results must fit into float32, which goes up to 3.4e+38; row 0, "
+        "feature 'a' has a relevance of 9.98e+41, of an evidence of 9.98e+41. Drop such rows, or rescale the "
+        "data and fit the model again."
     )
 
 
@@ -654,6 +658,7 @@ def test_many_parts_do_not_take_more_time_each(tmp_path: Path, monkeypatch: pyte
         return dumps(*args, **options)
 
     monkeypatch.setattr(json, "dumps", count)
+    monkeypatch.setattr(ledger, "_PAUSE", 1e9)  # one note of each run, however long it takes
     wc.explain_dataset(MODEL, folder, tmp_path / "out")
     n_first = len(dumped)
     for path in folder.iterdir():
@@ -713,6 +718,31 @@ def test_what_was_measured_is_kept_when_a_run_is_stopped(
     assert seen == [300, 1, 1, 599]  # the first is not read again
     assert found.beta == pytest.approx(WHOLE.beta, rel=1e-12)
     check_whole(read(found))
+
+
+def test_what_was_measured_while_rows_were_skipped_is_not_taken_where_they_are_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = ROWS.copy()
+    rows[3, 1] = np.nan
+    folder, out = write(tmp_path / "in", frame(rows), sizes=[300, 300, 300]), tmp_path / "out"
+    monkeypatch.setattr(ledger, "_PAUSE", -1.0)
+    measure, measured = Asked.measure, []
+
+    def stop_in_the_last(self: Asked, part: Any, first_row: int = 0) -> Any:
+        measured.append(part)
+        if len(measured) > 2:
+            raise KeyboardInterrupt
+        return measure(self, part, first_row)
+
+    monkeypatch.setattr(Asked, "measure", stop_in_the_last)
+    with pytest.raises(KeyboardInterrupt):
+        wc.explain_dataset(MODEL, folder, out, invalid="skip", workers=1)
+    assert json.loads((out / "_whycluster.json").read_text())["measured"]["inputs"]
+    monkeypatch.setattr(Asked, "measure", measure)
+    assert "part 'part-0.parquet': X must be finite; row 3, feature 'b'" in refusal(MODEL, folder, out)
+    found = wc.explain_dataset(MODEL, folder, out, invalid="skip")
+    assert (found.n_rows, found.n_invalid) == (900, 1)
 
 
 def test_columns_that_must_not_be_null_and_a_home_that_is_abbreviated(
@@ -865,19 +895,62 @@ def test_quantiles_are_there_only_if_they_were_asked_for(tmp_path: Path) -> None
 
 
 def test_parts_of_a_large_table_keep_little_of_their_rows() -> None:
-    asked, rng = Asked.of(MODEL, "explain", beta=0.2), np.random.default_rng(0)
-    total, kept = Aggregate.empty(3, 4, most=500), np.zeros(3)
+    asked = Asked.of(MODEL, "explain", beta=0.2)
+    total, drawn, kept = Aggregate.empty(3, 4, most=500), Drawn(3, 4, most=500), np.zeros(3)
+    whole = Aggregate.empty(3, 4, most=500)
     for seed in range(60):
         rows = CENTRES[np.repeat([0, 1, 2], [700, 49, 1])] + 0.01 * np.random.default_rng(seed).normal(
             size=(750, 4)
         )
-        part = Aggregate.empty(3, 4, most=500)
-        part.add(asked.explain(rows), rng, 60 * np.array([700, 49, 1]))
+        part, answer = Aggregate.empty(3, 4, most=500), asked.explain(rows)
+        part.add(answer, np.random.default_rng(seed), drawn)
+        whole.add(answer, np.random.default_rng(seed))
+        drawn.add(part)
         kept += np.isfinite(part.priority).sum(axis=1)
         total.merge(part)
-    assert (kept[0], kept[2]) == (pytest.approx(754, abs=120), 60)
+    assert (kept[0], kept[2]) == (pytest.approx(500 + 500 * sum(1 / n for n in range(1, 60)), abs=300), 60)
     assert np.isfinite(total.priority).sum(axis=1).tolist() == [500, 500, 60]
+    assert np.array_equal(total.priority, whole.priority)  # nothing is left out that is needed
+    assert np.array_equal(total.sample, whole.sample, equal_nan=True)
     assert total.size.tolist() == [42_000, 2_940, 60]
+
+
+def test_quantiles_after_parts_have_gone_are_of_rows_that_were_all_looked_at() -> None:
+    asked = Asked.of(MODEL, "explain", beta=0.2)
+    drawn, states = Drawn(3, 4, most=50), []
+    for seed in range(4):
+        rows = CENTRES[np.zeros(200, int)] + 0.01 * np.random.default_rng(seed).normal(size=(200, 4))
+        state = Aggregate.empty(3, 4, most=50)
+        state.add(asked.explain(rows), np.random.default_rng(seed), drawn)
+        drawn.add(state)
+        states.append(state)
+    left = Aggregate.empty(3, 4, most=50)
+    left.merge(states[3])  # of which little was kept, since the others had drawn so much
+    n = np.isfinite(states[3].priority[0]).sum()
+    assert 0 < n < 50
+    assert left.rank_error[0] == pytest.approx(0.5 / np.sqrt(n))
+    left.merge(states[0])
+    below = (states[0].priority[0] <= states[3].limit[0]).sum()
+    assert 0 < below < 50
+    assert left.rank_error[0] == pytest.approx(0.5 / np.sqrt(n + below))
+    assert np.isfinite(left.quantiles()[0]).all()
+
+
+@pytest.mark.parametrize(
+    "labels", [[0, 1, -1], ["a", 0, 1.5], [date(2020, 1, day) for day in (1, 2, 3)]], ids=str
+)
+def test_a_summary_of_labels_of_any_kind(labels: list[Any], tmp_path: Path) -> None:
+    given = np.array(labels, dtype=object)[MODEL.predict(frame()[NAMES])]
+    surrogate = wc.Surrogate().fit(frame()[NAMES], given.tolist())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", wc.FidelityWarning)
+        found = wc.explain_dataset(surrogate, write(tmp_path / "in"), tmp_path / "out", output="both")
+    told = pacsv.read_csv(tmp_path / "out" / "_summary.csv").to_pandas()
+    quantiles = found.quantiles("pandas").astype({"cluster": str}).set_index(["cluster", "feature"])
+    for _, row in told.iterrows():
+        assert quantiles.loc[(str(row["cluster"]), row["feature"])]["q50"] == pytest.approx(row["q50"])
+    assert found.summary is not None
+    assert {str(each) for each in found.summary.clusters} == {*told["cluster"].astype(str)}
 
 
 def test_quantiles_of_relevance_beyond_float32(tmp_path: Path) -> None:
@@ -1051,6 +1124,36 @@ def test_with_a_given_beta_parts_may_come_and_change(tmp_path: Path) -> None:
     found = wc.explain_dataset(MODEL, folder, out, beta=0.2)
     assert (found.n_done_before, found.n_rows) == (3, 907)
     assert found.beta == 0.2
+
+
+def test_results_of_parts_that_are_gone_are_told(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in"), tmp_path / "out"
+    wc.explain_dataset(MODEL, folder, out, beta=0.2)
+    (folder / "part-1.parquet").rename(folder / "part-8.parquet")
+    with pytest.warns(wc.FilesWarning) as told:
+        found = wc.explain_dataset(MODEL, folder, out, beta=0.2)
+    assert str(told[0].message) == (
+        f"explain_dataset: {str(out)!r} holds the results of 1 other part, such as 'part-1.parquet', which "
+        "is not among the data now. They are left as they are."
+    )
+    assert told[0].filename == __file__
+    assert (found.n_rows, found.n_done_before) == (900, 3)
+    assert (out / "part-1.parquet").exists()
+
+
+def test_parts_that_are_called_otherwise_as_more_are_given(tmp_path: Path) -> None:
+    old, new = (write(tmp_path / year, sizes=[5, 6]) for year in ("2024", "2025"))
+    wc.explain_dataset(MODEL, [old / "part-0.parquet", old / "part-1.parquet"], tmp_path / "out", beta=0.2)
+    said = refusal(MODEL, [old, new / "part-0.parquet"], tmp_path / "out", beta=0.2)
+    assert said == (
+        "explain_dataset: parts must be called as they were; what became 'part-0.parquet' would now be "
+        "'2024/part-0.parquet'. Give the folder that all of them lie in, the same each time, or "
+        "overwrite=True to begin anew."
+    )
+    found = wc.explain_dataset(
+        MODEL, [old, new / "part-0.parquet"], tmp_path / "out", beta=0.2, overwrite=True
+    )
+    assert found.n_rows == len(pd.read_parquet(tmp_path / "out")) == 16
 
 
 def test_results_never_lie_where_data_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1329,6 +1432,32 @@ def test_a_writer_that_fails_leaves_no_thread(tmp_path: Path, monkeypatch: pytes
         wc.explain_dataset(MODEL, folder, tmp_path / "out", beta=0.2, batch_rows=9)
     assert caught.value.errno == errno.ENOSPC
     assert threading.active_count() == before  # though the traceback is still there
+
+
+def test_stages_are_not_further_ahead_than_they_may_be_and_hold_nothing() -> None:
+    class Thing:
+        pass
+
+    made: list[Any] = []
+
+    def things() -> Any:
+        for _ in range(6):
+            thing = Thing()
+            made.append(weakref.ref(thing))
+            yield thing
+            del thing
+
+    items = ahead(things(), 2)
+    for n in range(1, 4):
+        thing = next(items)
+        deadline = time.monotonic() + 5
+        while len(made) < n + 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.05)
+        assert len(made) == n + 2
+        assert [ref() is not None for ref in made] == [False] * (n - 1) + [True] * 3
+    del thing
+    items.close()
 
 
 def test_stages_hand_on_errors_and_end_when_no_more_is_asked_for() -> None:

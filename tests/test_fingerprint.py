@@ -18,6 +18,7 @@ from whycluster.engines.fingerprint import fingerprint
 
 ROWS = np.abs(np.random.default_rng(0).normal(size=(40, 2)))
 PLAIN = "def step(x): return np.log1p(x)"
+HELD = "both = [frozenset('abc'), {'d', 'e', 'f'}]\ndef step(x): return x * len(both)"
 SET = 'def step(x): return x * len({"a", "b", "c"}) if "b" in {"a", "b"} else x'
 
 
@@ -52,6 +53,14 @@ SOURCES = [
     "step = (lambda one: lambda x: np.log1p(x) * one)(2)",
     "one = 1\ndef step(x): return np.log1p(x) * one",
     "one = 2\ndef step(x): return np.log1p(x) * one",
+    "both = (1, 2)\ndef step(x): return np.clip(x, *both)",
+    "both = (1, 3)\ndef step(x): return np.clip(x, *both)",
+    "both = [1, (2, 3)]\ndef step(x): return np.clip(x, both[0], both[1][0])",
+    "both = [1, (2, 4)]\ndef step(x): return np.clip(x, both[0], both[1][0])",
+    "both = {'low': 1, 'high': 2}\ndef step(x): return np.clip(x, both['low'], both['high'])",
+    "both = {'low': 1, 'high': None}\ndef step(x): return np.clip(x, both['low'], both['high'])",
+    "both = frozenset('ab')\ndef step(x): return x * len(both)",
+    "both = frozenset('abc')\ndef step(x): return x * len(both)",
     "def inner(x): return x\ndef step(x): return inner(np.log1p(x))",
     "def inner(x): return x * 2\ndef step(x): return inner(np.log1p(x))",
     "def inner(x): return x\ndef step(x): return (lambda: inner(np.log1p(x)))()",
@@ -80,7 +89,7 @@ def other(x, n): return step(x, n) if n in {{"a", "b", 0}} else x
 def test_it_is_the_same_in_another_process() -> None:
     code = """
     from tests import test_fingerprint as t
-    print(t.written(t.PLAIN), t.written(t.SET))
+    print(t.written(t.PLAIN), t.written(t.SET), t.written(t.HELD))
     print(t.of(t.make_pipeline(t.StandardScaler(), t.KMeans(2, n_init=1, random_state=0)).fit(t.ROWS)))
     """.replace("\n    ", "\n")
     seen = {
@@ -94,7 +103,7 @@ def test_it_is_the_same_in_another_process() -> None:
         for seed in ("1", "2")
     }
     assert len(seen) == 1
-    assert len(seen.pop().split()) == 3
+    assert len(seen.pop().split()) == 4
 
 
 def test_scaled_pipelines_are_told_by_what_was_fitted() -> None:

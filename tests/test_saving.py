@@ -388,6 +388,17 @@ def test_without_its_rows_an_explanation_has_its_arrays(kind: str, tmp_path: Pat
     assert {file.name for file in tmp_path.iterdir()} == {"saved", "again"}
 
 
+def test_without_its_rows_an_explanation_counts_them(tmp_path: Path) -> None:
+    named = FRAME.set_axis([f"wine {i}" for i in range(len(FRAME))])
+    exp = wc.explain(KMeans(3, n_init=1, random_state=0).fit(named), named)[10:15]
+    wc.save(exp, tmp_path / "saved", data=False)
+    loaded = wc.load(tmp_path / "saved")
+    assert loaded.tell(2).startswith("Row 12 is in cluster")
+    frame = loaded.to_frame()
+    assert frame.index.tolist() == [0, 1, 2, 3, 4]
+    assert frame.set_axis(named.index[10:15]).equals(exp.to_frame())
+
+
 def test_nothing_of_an_explanation_is_lost(tmp_path: Path) -> None:
     """A field that is added is to be saved too, or named here, where it is compared in another way."""
     exp = replace(wc.explain(SMALL, ROWS, target="b"), _called=list("ABCDEFGHI"))[[7, 2]]

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import re
 from collections.abc import Callable
+from decimal import Decimal
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 import torch
+from kmodes.kmodes import KModes
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
+from sklearn.compose import make_column_transformer
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
 from threadpoolctl import threadpool_limits
 
 import whycluster as wc
 from benchmarks.measure import peak_megabytes, result_megabytes
+from whycluster.errors import InvalidInputError
+from whycluster.table import open_table
 
 Array = NDArray[Any]
 NAMES = [f"column {i}" for i in range(13)]
@@ -204,3 +215,123 @@ def test_frames_are_converted_block_by_block() -> None:
     peak, labels = peak_megabytes(lambda: net.assign(frame))
     assert (labels == net.assign(values)).all()
     assert peak <= 40  # the whole frame has 61 MB
+
+
+# What Parquet has text as: by pyarrow, by pandas 3 and polars, of categories, and as polars has it in memory.
+TEXT: dict[str, Any] = {
+    "string": pa.string(),
+    "large_string": pa.large_string(),
+    "dictionary": pa.dictionary(pa.int32(), pa.string()),
+    "string_view": pa.string_view(),
+}
+
+
+def colours(kind: str = "string") -> pa.Table:
+    """A column of text of some kind, and one of numbers."""
+    rng = np.random.default_rng(0)
+    colour = pa.array(rng.choice(["red", "blue"], 60).tolist(), TEXT[kind])
+    return pa.table({"colour": colour, "size": rng.normal(size=60)})
+
+
+def with_gap(table: pa.Table, row: int) -> pa.Table:
+    """With a colour that is missing."""
+    texts = table["colour"].to_pylist()
+    texts[row] = None
+    return table.set_column(0, "colour", pa.array(texts, table["colour"].type))
+
+
+def encoded() -> Pipeline:
+    """A pipeline whose clusters are by colour, but for the sizes that are far off."""
+    steps = make_column_transformer((OneHotEncoder(), ["colour"]), (MinMaxScaler((0, 1.5)), ["size"]))
+    return make_pipeline(steps, KMeans(2, n_init=2, random_state=0)).fit(colours().to_pandas())
+
+
+@pytest.mark.parametrize("kind", TEXT)
+def test_text_that_is_missing_is_told_by_part_row_and_column_whatever_its_type(
+    kind: str, tmp_path: Path
+) -> None:
+    model = KModes(2, n_init=1, random_state=0).fit(colours().to_pandas()[["colour", "colour"]])
+    gap = with_gap(colours(kind), 7)
+    pq.write_table(pa.table({"colour": gap["colour"], "other": gap["colour"]}), tmp_path / "a.parquet")
+    said = (
+        "explain_dataset: part 'a.parquet': X must have no missing values; row 7, feature 'colour' holds "
+        'None. Drop or fill such rows first. Or give invalid="skip", for nulls in their place.'
+    )
+    with pytest.raises(InvalidInputError, match=f"^{re.escape(said)}"):
+        wc.explain_dataset(model, tmp_path / "a.parquet", tmp_path / "out", columns=["colour", "other"])
+
+
+@pytest.mark.parametrize("kind", TEXT)
+def test_rows_whose_text_is_missing_are_skipped_whatever_its_type(kind: str, tmp_path: Path) -> None:
+    model, whole = encoded(), colours(kind)
+    pq.write_table(with_gap(whole, 7), tmp_path / "a.parquet")
+    assert pq.read_schema(tmp_path / "a.parquet").field("colour").type == TEXT[kind]
+    with pytest.raises(InvalidInputError, match=r"part 'a\.parquet': .* Or give invalid=\"skip\""):
+        wc.explain_dataset(model, tmp_path / "a.parquet", tmp_path / "out", beta=1.0)
+    found = wc.explain_dataset(model, tmp_path / "a.parquet", tmp_path / "out", beta=1.0, invalid="skip")
+    assert found.n_invalid == 1
+    written = pq.read_table(found.parts[0])
+    assert np.flatnonzero(written["cluster"].is_null().to_numpy()).tolist() == [7]
+    expected = wc.explain(model, whole, beta=1.0).relevance[:, 0]
+    given = np.array(written["colour"].to_pylist(), dtype=float)
+    np.testing.assert_allclose(np.delete(given, 7), np.delete(expected, 7), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("kind", TEXT)
+def test_every_colour_is_tried_in_a_counterfactual_whatever_its_type(kind: str, library: str) -> None:
+    model, table = encoded(), colours(kind)
+    X = {"pandas": table.to_pandas(), "polars": pl.DataFrame(table), "pyarrow": table}[library]
+    exp, plain = wc.explain(model, X), wc.explain(model, colours().to_pandas())
+    found = [exp.counterfactual(row) for row in range(0, 60, 5)]
+    assert {colour for one in found if (colour := one.single[0]) is not None} == {"red", "blue"}
+    for row, one in zip(range(0, 60, 5), found, strict=True):
+        assert one.held == {"colour": "category"}
+        assert one.single[0] == plain.counterfactual(row).single[0]
+    assert exp[[3, 1]].top(2).value.tolist() == plain[[3, 1]].top(2).value.tolist()
+
+
+MOMENT = dt.datetime(2020, 1, 2, 3, 4, 5)
+VALUES: dict[str, tuple[Any, Any]] = {
+    "date": (pa.date32(), MOMENT.date()),
+    "seconds": (pa.timestamp("s"), MOMENT),
+    "nanoseconds in Berlin": (pa.timestamp("ns", "Europe/Berlin"), MOMENT.replace(tzinfo=dt.timezone.utc)),
+    "time": (pa.time64("us"), MOMENT.time()),
+    "duration": (pa.duration("ns"), dt.timedelta(days=1, microseconds=1)),
+    "decimal": (pa.decimal128(4, 1), Decimal("2.5")),
+    "whole number": (pa.int8(), 3),
+    "boolean": (pa.bool_(), True),
+    "list": (pa.list_(pa.int64()), [1, 2]),
+    "binary": (pa.large_binary(), b"x"),
+}
+
+
+@pytest.mark.parametrize("library", ["pandas", "pandas, arrow", "polars", "pyarrow"])
+@pytest.mark.parametrize("kind", VALUES)
+def test_values_that_are_missing_can_be_put_where_others_were_and_the_other_way(
+    kind: str, library: str
+) -> None:
+    arrow, value = VALUES[kind]
+    table = pa.table({"text": ["p", "q", "r"], "x": pa.array([value, None, value], arrow)})
+    native = {
+        "pandas": table.to_pandas(),
+        "pandas, arrow": table.to_pandas(types_mapper=pd.ArrowDtype),
+        "polars": pl.DataFrame(table),
+        "pyarrow": table,
+    }[library]
+    raw = open_table(native, where="explain", any_kind=True)
+    assert raw.flaws().tolist() == [[0, 0], [0, 1], [0, 0]]
+    turned = raw.put(np.array([0, 1]), np.array([1, 1]), [raw.cells(1)[1], raw.cells(0)[1]])
+    again = open_table(turned.native, where="explain", any_kind=True)
+    assert again.flaws().tolist() == [[0, 1], [0, 0], [0, 0]]
+    assert np.all(again.cells(1)[1] == again.cells(2)[1])
+    assert [again.cells(row)[0] for row in range(3)] == ["p", "q", "r"]
+
+
+def test_moments_finer_than_a_microsecond_are_cut_off_rather_than_refused() -> None:
+    moments = pa.array([1_001, None], pa.int64()).cast(pa.timestamp("ns"))
+    raw = open_table(pa.table({"when": moments, "x": ["a", "b"]}), where="explain", any_kind=True)
+    put = raw.put(np.array([1]), np.array([0]), [MOMENT])
+    assert put.native["when"].type == pa.timestamp("us")
+    assert put.native["when"].cast(pa.int64()).to_pylist()[0] == 1
+    assert put.cells(1)[0] == MOMENT

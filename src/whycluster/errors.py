@@ -34,7 +34,7 @@ class ColumnWarning(UserWarning):
 
 
 class FilesWarning(UserWarning):
-    """Some files of a folder are of kinds that are not read there; the message names one."""
+    """Some files of a folder are of kinds that are not read there, or of no use; the message names one."""
 
 
 class GradientWarning(UserWarning):

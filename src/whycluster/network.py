@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from copy import copy
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ class Network:
         like this network
     opener : makes a table of the user's rows, as `open_table` does
     answer : answers a question asked of a table, as `explanation.answer` does
+    text_columns : the positions of features that steps before the model know as text
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Network:
         verify: Callable[[Table, Labels], None] | None = None,
         opener: Callable[..., Table] = open_table,
         answer: Callable[[Energy, Table, Question, Background | None], Answer] = answer,
+        text_columns: frozenset[int] = frozenset(),
     ) -> None:
         if energy.n_clusters < 2:
             raise InvalidInputError(
@@ -77,11 +80,21 @@ class Network:
         self._verify = verify
         self._opener = opener
         self._answer = answer
+        self._text_columns = text_columns
 
     @property
     def labels(self) -> NDArray[Any]:
         """(K,) the clusters' labels, in the order of the columns of `evidence`."""
         return self._labels.names
+
+    @property
+    def by_names(self) -> Network:
+        """The same network, for tables whose columns have names of text: other names of its own are none."""
+        if all(isinstance(name, str) for name in self.feature_names or []):
+            return self
+        nameless = copy(self)
+        nameless.feature_names = None
+        return nameless
 
     @property
     def is_deep(self) -> bool:
@@ -97,6 +110,13 @@ class Network:
     def takes_any_kind(self) -> bool:
         """Whether columns may hold what is no number: the model, or steps before it, know what to do."""
         return self.categories is not None or self._opener is not open_table
+
+    @property
+    def text_columns(self) -> frozenset[int]:
+        """The positions of features that the model, or steps before it, know as text."""
+        known = enumerate(self.categories or [])
+        own = {i for i, names in known if names and all(isinstance(name, str) for name in names)}
+        return self._text_columns | own
 
     @property
     def n_clusters(self) -> int:

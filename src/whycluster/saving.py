@@ -60,8 +60,9 @@ def save(what: Network | Explanation, path: str | os.PathLike[str], *, data: boo
         objects are refused: pipelines, deep clusterings, models that are compared with their own ``predict``
     path : the file; one that is there is replaced, at once or not at all
     data : of an explanation, whether its rows are saved too. Without them there are its arrays, `to_frame`,
-        and `top` and `tell` without values; summaries, reports and all else need them. Explanations through
-        pipelines can be saved without them only
+        and `top` and `tell` without values, all of rows that are counted, since a pandas index goes with
+        them; summaries, reports and all else need them. Explanations through pipelines can be saved without
+        them only
     """
     target = as_path(path, "save")
     if target.is_dir():

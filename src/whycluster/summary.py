@@ -65,22 +65,22 @@ class Summary:
         np.divide(self.relevance, total, out=share, where=total > 0)
         return share
 
+    def sorted(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Values of clusters and features, (K, d), in the order of the rows of `to_frame`."""
+        order = np.argsort(-self.relevance, axis=1, kind="stable")
+        return np.take_along_axis(values, order, axis=1).ravel()
+
     def to_frame(self, backend: str | None = None) -> Any:
         """One row per cluster and feature, the most relevant feature of a cluster first.
 
         The frame is of the library the data came in; ``backend`` ("pandas", "polars", "pyarrow")
         chooses another.
         """
-        d = len(self.feature_names)
-        order = np.argsort(-self.relevance, axis=1, kind="stable")
-
-        def sort(values: NDArray[Any]) -> NDArray[Any]:
-            return np.take_along_axis(values, order, axis=1).ravel()
-
+        d, sort = len(self.feature_names), self.sorted
         columns: dict[Hashable, NDArray[Any]] = {
             "cluster": np.repeat(self.clusters, d),
             "size": np.repeat(self.size, d),
-            "feature": as_column(self.feature_names)[order].ravel(),
+            "feature": sort(np.tile(as_column(self.feature_names), (len(self.clusters), 1))),
             "relevance": sort(self.relevance),
             "share": sort(self.share),
             "direction": sort(self.direction),

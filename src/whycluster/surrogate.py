@@ -61,6 +61,7 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
     noise_ : "cluster" or "floor" if there is noise, else None
     floor_ : the constant energy of noise, or None
     n_support_ : the number of support vectors per cluster that was used
+    n_fitted_ : how many of the rows it was fitted to; of more than 50,000 or so, some are drawn
     """
 
     def __init__(
@@ -151,6 +152,7 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         model = fit.model
         self.gamma_, self.floor_, self.log_weights_ = model.gamma, model.floor, model.log_weights
         self.scale_, self.n_support_ = fit.scale, fit.choice.n_support
+        self.n_fitted_ = int((fit.foretold >= 0).sum())
         self.noise_ = ("floor" if fit.choice.floor else "cluster") if NOISE in self._names else None
         root = np.sqrt(fit.scale)
         moved = np.divide(model.support, root, out=np.zeros_like(model.support), where=root > 0)

@@ -469,25 +469,37 @@ def _put(native: Any, rows: Codes, columns: Codes, values: Sequence[Any]) -> Any
         return array
     frame, series = nw.from_native(native, eager_only=True), []
     for column in np.unique(columns).tolist():
-        there = np.flatnonzero(columns == column)
-        name = frame.columns[column]
-        one = _able_to_hold(frame[:, column], values[int(there[0])])
-        new = nw.new_series(
-            str(name), [values[i] for i in there.tolist()], one.dtype, backend=frame.implementation
-        )
-        series.append(one.scatter(rows[there].tolist(), new).alias(name))
+        there, one = np.flatnonzero(columns == column).tolist(), frame[:, column]
+        cells = one.to_list()
+        for i in there:
+            cells[rows[i]] = values[i]
+        series.append(_of_type(_able_to_hold(one, values[there[0]]), cells, native).alias(one.name))
     return frame.with_columns(*series).to_native()
 
 
 def _able_to_hold(series: nw.Series[Any], value: Any) -> nw.Series[Any]:
-    """A column in which any number can be put, or any moment to the microsecond."""
-    dtype = series.dtype
+    """No values, of a type that can be any number, or any moment to the microsecond."""
+    none, dtype = series[:0], series.dtype  # which can be cast whatever would be lost of the values
     if isinstance(dtype, nw.Datetime):
-        return series.cast(nw.Datetime("us", dtype.time_zone))
+        return none.cast(nw.Datetime("us", dtype.time_zone))
     if isinstance(dtype, nw.Duration):
-        return series.cast(nw.Duration("us"))
+        return none.cast(nw.Duration("us"))
     is_narrow = dtype.is_numeric() and not dtype.is_float()
-    return series.cast(nw.Float64()) if is_narrow and isinstance(value, float) else series
+    return none.cast(nw.Float64()) if is_narrow and isinstance(value, float) else none
+
+
+def _of_type(like: nw.Series[Any], cells: list[Any], frame: Any) -> nw.Series[Any]:
+    """A column for a frame, of the very type of another: few types let values be put into what is there."""
+    native: Any = like.to_native()
+    if like.implementation.is_pyarrow():
+        import pyarrow as pa
+
+        made = pa.chunked_array([cells], native.type)
+    elif like.implementation.is_polars():
+        made = type(native)(native.name, cells, native.dtype)
+    else:
+        made = type(native)(cells, index=frame.index, dtype=native.dtype)
+    return nw.from_native(made, series_only=True)
 
 
 def shown(value: Any) -> str:
@@ -755,11 +767,10 @@ def _frame_table(
         frame = _match_names(frame, list(model_names), where, name)
     _check_shape(frame.shape, where, name, n_features)
     if categories is not None:
-        own = frame[: len(frame)].to_native()
-        return _mixed_table(own, list(frame.columns), categories, where, name)
+        return _mixed_table(_own(frame), list(frame.columns), categories, where, name)
     bad = {c: t for c, t in frame.schema.items() if not (t.is_numeric() or t == nw.Boolean)}
     if bad and any_kind:
-        return _raw_table(frame[: len(frame)].to_native(), list(frame.columns), where, name)
+        return _raw_table(_own(frame), list(frame.columns), where, name)
     if bad:
         listed = ", ".join(f"{c!r} ({t})" for c, t in list(bad.items())[:5])
         more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
@@ -769,9 +780,20 @@ def _frame_table(
         )
     float32 = set(frame.schema.values()) == {nw.Float32()}
     dtype = np.dtype(np.float32 if float32 else np.float64)
-    # A frame of its own on the same data: the user may add columns to theirs, or sort it, afterwards.
+    return FrameTable(_own(frame), *frame.shape, list(frame.columns), dtype, where, name)
+
+
+def _own(frame: nw.DataFrame[Any]) -> Any:
+    """A frame of its own on the same data: the user may add columns to theirs, or sort it, afterwards."""
     own = frame[: len(frame)].to_native()
-    return FrameTable(own, *frame.shape, list(frame.columns), dtype, where, name)
+    if not frame.implementation.is_pyarrow():
+        return own
+    import pyarrow as pa
+
+    text = pa.large_string()  # of views of text, pyarrow cannot take some rows
+    fields = [field.with_type(text) if str(field.type) == "string_view" else field for field in own.schema]
+    schema = pa.schema(fields, own.schema.metadata)
+    return own if schema == own.schema else own.cast(schema)
 
 
 def _mixed_table(
@@ -810,17 +832,21 @@ def _match_names(
     """Columns in the order the model was fitted on; raise if the names are not the same set."""
     if frame.columns == model_names:
         return frame
-    given, known = set(frame.columns), set(model_names)
-    missing = [c for c in model_names if c not in given]
-    extra = [c for c in frame.columns if c not in known]
-    if missing or extra:
-        parts = [
-            f"{what}: {console.cut(cols)}"
-            for what, cols in (("missing", missing), ("unknown", extra))
-            if cols
-        ]
+    wrong = wrong_names(frame.columns, model_names)
+    if wrong:
         raise InvalidInputError(
             f"{where}: {name} must have the {len(model_names)} columns the model was fitted on; "
-            f"{'; '.join(parts)}. Select or rename them first."
+            f"{wrong}. Select or rename them first."
         )
     return frame.select([nw.col(c) for c in model_names])  # type: ignore[arg-type]  # any hashable name
+
+
+def wrong_names(given: Sequence[Hashable], wanted: Sequence[Hashable]) -> str:
+    """Which columns are missing, and which are unknown or there twice, for messages; empty if none is."""
+    there, known = set(given), set(wanted)
+    missing = [c for c in wanted if c not in there]
+    extra = [c for c in given if c not in known]
+    if not extra and len(there) < len(given):
+        extra = [c for c in given if given.count(c) > 1]
+    found = (("missing", missing), ("unknown", extra))
+    return "; ".join(f"{what}: {console.cut(names)}" for what, names in found if names)

@@ -20,6 +20,7 @@ from sklearn.pipeline import make_pipeline
 
 import whycluster as wc
 from tests.reference import pipeline as reference
+from whycluster.kernel_fit import fit_kernel
 
 MARKERS = {"T": ["CD3D", "CD3E"], "B": ["MS4A1", "CD79A"], "Mono/DC": ["LYZ", "CD14"]}
 N_CELLS, N_GENES = 240, 40
@@ -285,6 +286,24 @@ def test_of_many_cells_some_are_drawn(cells: Any, monkeypatch: pytest.MonkeyPatc
         assert set(markers) <= set(cells.uns["why"]["names"][kind][:6])
     wc.explain_anndata(cells, "kind", overwrite=True)
     assert cells.uns["why"]["params"]["n_fitted"] == N_CELLS
+
+
+@pytest.mark.parametrize("use_rep", ["X_pca", None])
+def test_the_number_of_cells_that_the_surrogate_was_fitted_to_is_that_which_it_draws(
+    use_rep: str | None, cells: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("whycluster.surrogate._MOST_ROWS", 60)
+    fitted = list[int]()
+
+    def count(rows: Any, *options: Any) -> Any:
+        fitted.append(len(rows))
+        return fit_kernel(rows, *options)
+
+    monkeypatch.setattr("whycluster.surrogate.fit_kernel", count)
+    wc.explain_anndata(cells, "kind", use_rep=use_rep)
+    assert cells.uns["why"]["params"]["n_fitted"] == fitted[-1] == max(fitted)
+    assert 60 <= fitted[-1] <= 63 < N_CELLS
+    assert len(cells.obs["why_evidence"]) == N_CELLS
 
 
 # Which scores, which cells, which genes

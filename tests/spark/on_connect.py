@@ -63,7 +63,19 @@ def found(spark: Any) -> dict[str, Any]:
         engine.explain(kmeans, holed)
     except Exception as error:
         result["error"] = str(error)
+    result["background"] = error_with_vectors_for_arrays(df, table[["a", "n"]].to_numpy())
     return result
+
+
+def error_with_vectors_for_arrays(df: Any, X: Any) -> float:
+    """How far off relevance is if df has arrays and the background vectors."""
+    from pyspark.ml.feature import VectorAssembler
+
+    few = df.where("id < 9").orderBy("id").selectExpr("array(a, double(n)) AS x")
+    background = VectorAssembler(inputCols=["a", "n"], outputCol="x").transform(df)
+    rows = engine.explain(X[:3], few, features_col="x", background=background).toPandas()
+    local = wc.explain(X[:3], X[:9], background=X).relevance
+    return float(np.abs(np.array(rows["why_relevance"].tolist()) - local).max() / np.abs(local).max())
 
 
 if __name__ == "__main__":

@@ -53,3 +53,7 @@ def test_rows_that_are_skipped_are_counted_over_connect(found: Any) -> None:
 def test_errors_of_workers_come_with_our_words_over_connect(found: Any) -> None:
     assert "InvalidInputError: spark.explain: X must be finite; row" in found["error"]
     assert "feature 'a' holds a missing value (NaN). Drop or fill such rows first." in found["error"]
+
+
+def test_a_background_may_hold_vectors_for_arrays_over_connect(found: Any) -> None:
+    assert found["background"] < 1e-6

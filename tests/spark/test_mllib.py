@@ -218,3 +218,56 @@ def test_names_as_mllib_finds_them(spark: Any) -> None:
     model = Pipeline(stages=[VectorAssembler(inputCols=["s.u"], outputCol="f"), kmeans("f", k=2)]).fit(df)
     with pytest.raises(wc.InvalidInputError, match=r"'s\.u' is within another\. Select it under a name"):
         engine.explain(model, df)
+
+
+def test_stages_find_columns_in_capitals_or_not_as_spark_does(df: Any) -> None:
+    from pyspark.ml import Pipeline
+    from pyspark.ml.feature import StandardScaler, VectorAssembler
+
+    rows = numbers().transform(df)
+    stages = [
+        VectorAssembler(inputCols=["ID", "FEATURES", "id"], outputCol="t"),
+        StandardScaler(inputCol="T", outputCol="s"),
+        kmeans("s"),
+    ]
+    model = Pipeline(stages=stages).fit(rows)
+    explained = engine.explain(model, model.transform(rows), beta=1.0)
+    assert explained.schema["why_relevance"].metadata == {"features": ["ID", *NUMBERS]}
+    found = explained.toPandas()
+    assert found["why_cluster"].tolist() == found["prediction"].tolist()
+
+
+@pytest.mark.parametrize(("sensitive", "column"), [("false", "t"), ("true", "t"), ("true", "T")])
+def test_a_column_that_is_written_again_in_capitals(sensitive: str, column: str, spark: Any, df: Any) -> None:
+    """By default the second takes the place of the first; where case counts, both are there."""
+    from pyspark.ml import Pipeline
+    from pyspark.ml.feature import StandardScaler, VectorAssembler
+
+    stages = [
+        VectorAssembler(inputCols=["a", "`b.c`"], outputCol="t"),
+        StandardScaler(inputCol="t", outputCol="T", withMean=True),
+        VectorAssembler(inputCols=["one", column], outputCol="f"),
+        kmeans("f"),
+    ]
+    spark.conf.set("spark.sql.caseSensitive", sensitive)
+    try:
+        model = Pipeline(stages=stages).fit(df)
+        rows = model.transform(df).select("a", "`b.c`", "one", "prediction")
+        found = engine.explain(model, rows, beta=1.0).toPandas()
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    assert found["why_cluster"].tolist() == found["prediction"].tolist()
+
+
+def test_a_metric_is_refused_as_it_is_by_neuralize(df: Any, models: dict[str, Any]) -> None:
+    pipeline = model_of("k-means", df, models)
+    rows = numbers().transform(df)
+    for model in (pipeline, pipeline.stages[-1]):
+        told = (
+            "neuralize: metric is for centroids, or a fitted model with cluster_centers_ and predict; got "
+            f"{type(model).__name__}."
+        )
+        with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(told)}$"):
+            wc.neuralize(model, metric="manhattan")
+        with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(told)}$"):
+            engine.explain(model, rows, metric="manhattan")

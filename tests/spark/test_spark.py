@@ -105,6 +105,16 @@ def test_arrays_and_other_types_of_numbers(spark: Any) -> None:
     assert_allclose(found["why_relevance"].tolist(), local.relevance, rtol=1e-6)
 
 
+def test_values_of_the_strongest_features_keep_all_their_digits(spark: Any) -> None:
+    df = spark.createDataFrame([(2.0**24 + 1,), (3.5e38,), (0.1,)], ["a"])
+    network = wc.neuralize(np.array([[0.1], [2.0**24 + 1]]))
+    found = engine.explain(network, df.filter("a < 1e9"), columns=["a"], top=1, beta=1.0).collect()
+    assert sorted(row.why_value_1 for row in found) == [0.1, 2.0**24 + 1]
+    wide = wc.neuralize(np.array([[0.0, 0.0], [0.0, 1.0]]))
+    rows = df.filter("a > 1e9").selectExpr("a", "0.25D AS b")
+    assert engine.explain(wide, rows, columns=["a", "b"], top=2, beta=1.0).collect()[0].why_value_2 == 3.5e38
+
+
 def test_beta_is_measured_on_a_background(model: Any, df: Any, table: pd.DataFrame) -> None:
     few = df.where("id < 9")
     for background in (df, table[NUMBERS]):
@@ -122,6 +132,87 @@ def test_a_background_is_matched_by_name_where_the_model_has_none(df: Any, table
         engine.explain(centers, df, columns=NUMBERS, background=turned, invalid="skip")
 
 
+VECTORS = "f"
+DOUBLES = "array(a, double(n))"
+FLOATS = "array(float(a), float(n))"
+DECIMALS = "array(cast(a as decimal(38, 18)), cast(n as decimal(38, 18)))"
+
+
+@pytest.mark.parametrize(
+    ("own", "other"),
+    [(VECTORS, DOUBLES), (DOUBLES, VECTORS), (FLOATS, DECIMALS), (DECIMALS, FLOATS), (VECTORS, DECIMALS)],
+)
+def test_a_background_may_hold_vectors_of_another_type(own: str, other: str, df: Any, table: Any) -> None:
+    from pyspark.ml.feature import VectorAssembler
+
+    X = table[["a", "n"]].to_numpy()
+    rows = VectorAssembler(inputCols=["a", "n"], outputCol="f").transform(df)
+    few, background = rows.where("id < 9").selectExpr("id", f"{own} AS x"), rows.selectExpr(f"{other} AS x")
+    found = engine.explain(X[:3], few, features_col="x", background=background).toPandas()
+    same(found, wc.explain(X[:3], X[:9], background=X))
+
+
+DECIMAL = "cast(a as decimal(38, 18)) as a"
+
+
+@pytest.mark.parametrize(
+    ("own", "other"), [(["a", "t"], [DECIMAL, "u as t"]), ([DECIMAL, "u as t"], ["a", "t"])]
+)
+def test_a_background_may_hold_numbers_and_moments_of_another_type(
+    own: list[str], other: list[str], spark: Any
+) -> None:
+    rows = spark.sql(
+        "select cast(id as int) as id, 5.0D * (id % 3) + id / 90 as a, "
+        "timestamp'2020-01-01 00:00:00' + make_dt_interval(int(id % 3)) as t, cast(t as timestamp_ntz) as u "
+        "from range(90)"
+    )
+    local = rows.toPandas()[["a", "t"]]
+    encoder = make_column_transformer((StandardScaler(), ["a"]), (OneHotEncoder(), ["t"]))
+    model = make_pipeline(encoder, KMeans(3, n_init=1, random_state=0)).fit(local)
+    few = rows.where("id < 9").selectExpr("id", *own)
+    found = engine.explain(model, few, background=rows.selectExpr(*other)).toPandas()
+    same(found, wc.explain(model, local.iloc[:9], background=local))
+
+
+@pytest.fixture(scope="module")
+def encoded(table: pd.DataFrame) -> Any:
+    encoder = make_column_transformer((OneHotEncoder(), ["kind"]), remainder="passthrough")
+    return make_pipeline(encoder, KMeans(3, n_init=1, random_state=0)).fit(table[["kind", "a", "n"]])
+
+
+@pytest.mark.parametrize(
+    "kind", ["array(kind)", "map('u', kind)", "named_struct('u', kind)", "interval '3' month"]
+)
+def test_columns_of_types_that_no_model_takes(kind: str, encoded: Any, df: Any) -> None:
+    rows = df.selectExpr("a", "n", f"{kind} AS kind")
+    told = (
+        "spark.explain: column 'kind'{} must hold numbers, text or moments, one in each row; it is of type "
+        f"{rows.schema['kind'].dataType.simpleString()}."
+    )
+    with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(told.format(''))}$"):
+        engine.explain(encoded, rows, id_columns=[])
+    with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(told.format(' of background'))}$"):
+        engine.explain(encoded, df, background=rows)
+
+
+def test_numbers_are_numbers_in_a_background_and_are_there_once(encoded: Any, df: Any) -> None:
+    """Also where the model takes categories beside them, and would make numbers of text."""
+    with pytest.raises(wc.InvalidInputError, match="'a' of background must hold numbers, one in each row"):
+        engine.explain(encoded, df, background=df.selectExpr("kind", "string(a) AS a", "n"))
+    told = "spark.explain: background must have unique column names; 'n' is there more than once. Rename one."
+    with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(told)}$"):
+        engine.explain(encoded, df, background=df.select("kind", "a", "n", "n"))
+
+
+def test_an_error_in_a_background_says_so(df: Any) -> None:
+    from pyspark.errors import PythonException
+
+    with pytest.raises(
+        PythonException, match=r"\(Rows are counted from row 0 of partition \d of background\.\)"
+    ):
+        engine.explain([[0.0], [1.0]], df, columns=["a"], background=holed(df))
+
+
 def test_means_of_clusters_are_added_up_on_a_worker(df: Any, table: pd.DataFrame) -> None:
     model = make_pipeline(PCA(2), KMeans(3, n_init=1, random_state=0)).fit(table[NUMBERS])
     same(engine.explain(model, df.repartition(7)).orderBy("id").toPandas(), wc.explain(model, table[NUMBERS]))
@@ -133,7 +224,7 @@ def test_what_a_background_or_a_model_lacks(model: Any, df: Any, table: pd.DataF
     ):
         engine.explain(model, df, background=df.drop("one"))
     with pytest.raises(
-        wc.InvalidInputError, match=r"column 'a' must hold numbers, one in each row; it is of"
+        wc.InvalidInputError, match=r"column 'a' of background must hold numbers, one in each row; it is of"
     ):
         engine.explain(model, df, background=df.withColumn("a", df["kind"]))
     with pytest.raises(
@@ -191,17 +282,47 @@ def test_names_that_differ_in_case_only(spark: Any) -> None:
 
 def test_columns_that_cannot_be_kept(spark: Any) -> None:
     rows = spark.sql("select 1.0D as x, interval '3' month as m union all select 2.0D, interval '1' month")
-    with pytest.raises(wc.InvalidInputError, match=r"'m' is of type interval month\. Name the others with"):
-        engine.explain([[0.0], [3.0]], rows, columns=["x"])
+    for kept, kind in [("m", "interval month"), ("map('u', array(m))", "map<string,array<interval month>>")]:
+        told = re.escape(f"'m' is of type {kind}. Name the others with id_columns=[...].")
+        with pytest.raises(wc.InvalidInputError, match=told):
+            engine.explain([[0.0], [3.0]], rows.selectExpr("x", f"{kept} AS m"), columns=["x"])
     assert engine.explain([[0.0], [3.0]], rows, columns=["x"], id_columns=[]).count() == 2
 
 
-def test_results_too_large_for_single_precision(spark: Any) -> None:
+@pytest.mark.parametrize(
+    ("invalid", "not_skipped"),
+    [("error", ""), ("skip", 'invalid="skip" is for what is missing or infinite. ')],
+)
+def test_results_too_large_for_single_precision(invalid: str, not_skipped: str, spark: Any) -> None:
     from pyspark.errors import PythonException
 
-    rows = spark.createDataFrame([(1e25,), (-1e25,)], "x double")
-    with pytest.raises(PythonException, match="X has values too large for results in float32"):
-        engine.explain([[1e25], [-1e25]], rows, columns=["x"], beta=1.0).collect()
+    rows = [(0.0, 1.0), (float("nan") if invalid == "skip" else 0.0, 1.0), (2.0, 1.0), (-3.0, 1e39)]
+    df = spark.createDataFrame(rows, "x double, y double").coalesce(1)
+    told = (
+        "spark.explain: results must fit into float32, which goes up to 3.4e+38; row 3, feature 'y' has a "
+        f"relevance of 2e+39, of an evidence of 2e+39. {not_skipped}Drop such rows, or rescale the data and "
+        "fit the model again. (Rows are counted from row 0 of partition 0.)"
+    )
+    with pytest.raises(PythonException, match=re.escape(told)):
+        engine.explain(np.eye(2), df, columns=["x", "y"], beta=1.0, invalid=invalid).collect()
+
+
+def test_names_that_columns_are_sent_under_may_be_there_already(df: Any, table: pd.DataFrame) -> None:
+    X = table[["a", "n"]].to_numpy()
+    taken = ["WHYCLUSTER_TAKEN_0", "whycluster_taken_0_", "kept_0", "kept_1"]
+    rows = df.selectExpr("id", *(f"n AS {name}" for name in taken), "array(a, double(n)) AS x")
+    found = engine.explain(X[:3], rows, features_col="x").toPandas()
+    same(found, wc.explain(X[:3], X))
+    assert (found[taken].to_numpy() == found["x"].str[1].to_numpy()[:, None]).all()
+
+
+def test_a_surrogate_that_fits_badly_warns_once(df: Any, table: pd.DataFrame) -> None:
+    X = table[["a", "n"]].to_numpy()
+    labels = np.random.default_rng(0).integers(2, size=len(X))
+    surrogate = wc.Surrogate().fit(X, labels)
+    with pytest.warns(wc.FidelityWarning) as warned:
+        engine.explain(surrogate, df, columns=["a", "n"], beta=1.0)
+    assert len(warned) == 1
 
 
 def holed(df: Any) -> Any:
@@ -244,10 +365,17 @@ def test_rows_with_missing_values_are_null_and_counted_if_they_are_skipped(
 
 def test_vectors_that_are_missing_or_of_another_length(spark: Any) -> None:
     from pyspark.errors import PythonException
+    from pyspark.ml.functions import array_to_vector
+    from pyspark.sql import functions as F  # noqa: N812
 
+    centroids = [[0.0, 0.0], [3.0, 3.0]]
     rows = spark.sql("select array(1d, 1d) as x union all select null")
-    found = engine.explain([[0.0, 0.0], [3.0, 3.0]], rows, features_col="x", invalid="skip").toPandas()
-    assert found["why_cluster"].notna().tolist() == [True, False]
+    vector = F.when(F.col("x").isNotNull(), array_to_vector("x"))
+    for one in (rows, rows.select(vector.alias("x"))):
+        found = engine.explain(centroids, one, features_col="x", invalid="skip").toPandas()
+        assert found["why_cluster"].notna().tolist() == [True, False]
+        with pytest.raises(PythonException, match=r"row \d, feature 'x_0' holds a missing value \(NaN\)"):
+            engine.explain(centroids, one, features_col="x", beta=1.0).collect()
     told = (
         "spark.explain: column 'x' must hold vectors of length 3, as the model takes; row 0 has one of "
         "length 2. (Rows are counted from row 0 of partition 0.)"
@@ -329,6 +457,10 @@ def test_a_stream_needs_beta(spark: Any) -> None:
         ({"columns": ["a", "n"], "prefix": None}, "prefix must be text; got None."),
         ({"columns": ["a", "n"], "invalid": "drop"}, "invalid must be one of ('error', 'skip'); got 'drop'."),
         ({"columns": ["a", "n"], "id_columns": ["z"]}, "id_columns must be columns of df; 'z' is none."),
+        (
+            {"columns": ["a", "n"], "id_columns": ["id", "a", "id"]},
+            "id_columns must be different columns; 'id' is there more than once. Name it once.",
+        ),
         (
             {"columns": ["a", "n"], "prefix": "", "layout": "columns", "beta": 1.0},
             "df has a column 'a' already. Drop it, or give another prefix than ''.",

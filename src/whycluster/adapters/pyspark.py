@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -145,7 +145,7 @@ def _joined(cluster: int, center: Floats, children: list[_Node]) -> _Node:
 
 @adapt.register(PipelineModel)
 def _pipeline(model: Any) -> Network:
-    return behind(model, {}, {})[0]
+    return behind(model, {})[0]
 
 
 def is_mllib(model: Any) -> bool:
@@ -153,16 +153,13 @@ def is_mllib(model: Any) -> bool:
     return isinstance(model, (PipelineModel, *_CLUSTERINGS))
 
 
-def behind(
-    model: Any, widths: Mapping[str, int], names: Mapping[str, Sequence[str]]
-) -> tuple[Network, list[Source]]:
+def behind(model: Any, names: Mapping[str, Sequence[str]]) -> tuple[Network, list[Source]]:
     """The network of a model or pipeline in the user's columns, and which these are.
 
     Parameters
     ----------
     model : a clustering model of MLlib, or a pipeline that ends in one
-    widths : of the user's columns that are vectors, how long these are
-    names : what their features are called, where that is known
+    names : of the user's columns that are vectors, what their features are called, where that is known
     """
     *stages, end = _flat(model) or [None]
     if not isinstance(end, _CLUSTERINGS):
@@ -171,7 +168,10 @@ def behind(
             f"GaussianMixtureModel; got {'none' if end is None else type(end).__name__}."
         )
     check_stages(stages)
-    last, column, way = adapt(end), end.getFeaturesCol(), Way(stages, widths)
+    fold = _fold()
+    known = {fold(name): found for name, found in names.items()}
+    way = Way(stages, fold, {name: len(found) for name, found in known.items()})
+    last, column = adapt(end), end.getFeaturesCol()
     assert isinstance(last, Network)
     sources = way.sources(column, last.n_features)
     form = way.form(column, sources)
@@ -182,12 +182,20 @@ def behind(
             "it is; whycluster.engines.spark.explain(model, df) sees it in df, if a VectorAssembler or a "
             "VectorSizeHint has written it."
         )
-    features = [name for source in sources for name in source.feature_names(names)]
+    features = [name for s in sources for name in s.feature_names(known.get(fold(s.name), []))]
     if len(set(features)) < len(features):
         features = [f"{s.name}_{i}" if s.width else s.name for s in sources for i in range(s.width or 1)]
     if form.is_plain and form.matrix is None:
         return Network(last.energy, labels=last.labels, feature_names=features), sources
     return network_of(form, last, len(features), features), sources
+
+
+def _fold() -> Callable[[str], str]:
+    """What of the names of columns Spark compares: not their case, unless it is told to."""
+    from pyspark.sql import SparkSession
+
+    sensitive = SparkSession.active().conf.get("spark.sql.caseSensitive")
+    return str if sensitive.lower() == "true" else str.lower
 
 
 def _flat(model: Any) -> list[Any]:

@@ -7,17 +7,17 @@ been mended since.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from whycluster.engines.ledger import Ledger
-from whycluster.engines.plan import WHERE, number_as_read
+from whycluster.engines.plan import WHERE, Kind, as_read, kind_of
 from whycluster.engines.sources import Part, PartError, is_number, reading
 from whycluster.errors import InvalidInputError
 from whycluster.progress import Progress
@@ -25,7 +25,12 @@ from whycluster.progress import Progress
 KEPT = "_whycluster.sample"
 _DATA = b"whycluster"  # of the metadata: what it is a sample of
 _ROWS = 100_000  # at least so many are drawn, if they are there, and up to twice as many
-_BATCH = 65_536  # rows
+_VALUES = 20_000_000  # but of many columns, rows of so many values
+_BATCH, _BATCH_VALUES = 65_536, 4_000_000  # rows that are read at a time, or values
+_FEWEST = 1000  # rows, of a sample or of a batch
+_FRAMES = 256  # that are held apart
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -87,19 +92,27 @@ def _draw(parts: list[Part], data: str) -> Sample:
 
 def _every_so_many(parts: list[Part], failed: list[str]) -> pl.DataFrame:
     """Every s-th row of all parts; s is doubled whenever there are too many."""
-    step, held, n_seen = 1, list[pl.DataFrame](), 0
+    step, held, n_seen, n_held = 1, list[pl.DataFrame](), 0, 0
     for batch in _batches(parts, failed):
         drawn = pa.array(range(-n_seen % step, batch.num_rows, step), pa.int64())
         held.append(pl.DataFrame(batch.take(drawn)))  # a slice would hold all of the batch
-        n_seen += batch.num_rows
-        while sum(frame.height for frame in held) > 2 * _ROWS:
+        n_seen, n_held = n_seen + batch.num_rows, n_held + len(drawn)
+        if len(held) > _FRAMES:
+            held = [_joined(held)]
+        while n_held > 2 * _at_a_time(batch.num_columns, _VALUES, _ROWS):
             held, step = [_joined(held)[::2]], 2 * step
+            n_held = held[0].height
     if not n_seen:
         why = f" {failed[0]}." if failed else ""
         raise InvalidInputError(
             f"explain: there must be rows to cluster; no part has any that can be read.{why}"
         )
     return _joined(held)
+
+
+def _at_a_time(n_columns: int, n_values: int, most: int) -> int:
+    """How many rows have so many values; at least some, however many columns there are."""
+    return max(_FEWEST, min(most, n_values // max(n_columns, 1)))
 
 
 def _joined(frames: list[pl.DataFrame]) -> pl.DataFrame:
@@ -114,22 +127,40 @@ def _joined(frames: list[pl.DataFrame]) -> pl.DataFrame:
 
 def _batches(parts: list[Part], failed: list[str]) -> Iterator[pa.RecordBatch]:
     """Those of parts that can be read, and have columns of the same kinds; why not goes to ``failed``."""
-    kinds: dict[str, bool] = {}
-    for part in parts:
-        try:
-            with reading():
-                schema, _ = part.look()
-                found = {e.name: is_number(e.type) for e in schema if not pa.types.is_null(e.type)}
-                odd = [name for name in found if found[name] != kinds.setdefault(name, found[name])]
-                if odd:
-                    raise PartError(f"column {odd[0]!r} must be of the same kind as in other parts")
-                yield from part.batches([_as_drawn(entry, kinds, part) for entry in schema], _BATCH)
-        except PartError as error:  # noqa: PERF203  # a file has many rows
-            failed.append(f"{part.name!r}: {error}")
+    looks = {part: schema for part in parts for schema in _excused(part, failed, _look(part))}
+    kinds = _kinds(looks)
+    for part, schema in looks.items():
+        yield from _excused(part, failed, _rows(part, schema, kinds))
 
 
-def _as_drawn(entry: pa.Field, kinds: dict[str, bool], part: Part) -> pa.Field:
-    """As it is read: numbers as they will be for explaining; what is blank so far as text, in text."""
-    if kinds.get(entry.name):
-        return entry.with_type(number_as_read(entry.type, part))
-    return entry.with_type(pa.string()) if part.is_text and pa.types.is_null(entry.type) else entry
+def _excused(part: Part, failed: list[str], items: Iterator[Item]) -> Iterator[Item]:
+    """The same, until it turns out that the part cannot be read."""
+    try:
+        with reading():
+            yield from items
+    except PartError as error:
+        failed.append(f"{part.name!r}: {error}")
+
+
+def _look(part: Part) -> Iterator[pa.Schema]:
+    yield part.look()[0]
+
+
+def _kinds(looks: Mapping[Part, pa.Schema]) -> dict[str, Kind]:
+    """What columns hold, by name, as `explain_dataset` will find it."""
+    types: dict[str, list[Any]] = {}
+    guessed: dict[str, list[Any]] = {}
+    for part, schema in looks.items():
+        for entry in schema:
+            types.setdefault(entry.name, []).append(entry.type)
+            if part.is_text:
+                guessed.setdefault(entry.name, []).append(entry.type)
+    return {name: kind_of(found, guessed.get(name, [])) for name, found in types.items()}
+
+
+def _rows(part: Part, schema: pa.Schema, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
+    fields = [entry.with_type(as_read(entry.type, part, kinds[entry.name])) for entry in schema]
+    odd = [entry for entry in fields if is_number(entry.type) != kinds[entry.name].is_number]
+    if odd:
+        raise PartError(f"column {odd[0].name!r} must be of the same kind as in most parts")
+    yield from part.batches(fields, _at_a_time(len(fields), _BATCH_VALUES, _BATCH))

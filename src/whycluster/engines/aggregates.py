@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ class Aggregate:
     n_invalid : how many rows could not be explained
     priority, sample : (K, m) and (K, m, d) random numbers and the relevance of the rows that drew the m
         smallest of each cluster, NaN where there are fewer: a uniform sample, also of rows of several parts
+    limit : (K,) rows that drew more were not looked at, since others had drawn less; if these are gone, the
+        sample ends there
     """
 
     size: NDArray[np.intp]
@@ -40,12 +43,13 @@ class Aggregate:
     n_invalid: int
     priority: Floats
     sample: Floats
+    limit: Floats
 
     @classmethod
     def empty(cls, n_clusters: int, n_features: int, most: int = _SAMPLE) -> Aggregate:
         """Of no rows; it will keep at most so many of each cluster."""
         shape = (n_clusters, n_features)
-        m = max(1, min(most, _SAMPLE_BYTES // (8 * n_clusters * n_features)))
+        m = _sample_size(n_clusters, n_features, most)
         return cls(
             np.zeros(n_clusters, np.intp),
             np.zeros(shape),
@@ -54,14 +58,11 @@ class Aggregate:
             0,
             np.full((n_clusters, m), np.inf),
             np.full((n_clusters, m, n_features), np.nan),
+            np.full(n_clusters, np.inf),
         )
 
-    def add(self, answer: Answer, rng: np.random.Generator, n_rows: NDArray[Any] | None = None) -> None:
-        """Add the rows of an answer.
-
-        ``n_rows``, (K,), is how many there will be of each cluster, with those of all other parts. With that,
-        only as many are drawn as will be needed and, as chance has it, some more: many parts keep little.
-        """
+    def add(self, answer: Answer, rng: np.random.Generator, drawn: Drawn | None = None) -> None:
+        """Add the rows of an answer; ``drawn`` is what those of other parts drew."""
         self.n_invalid += answer.n_invalid
         if answer.table is None:
             return
@@ -74,9 +75,9 @@ class Aggregate:
         self._mix(size, total / np.maximum(size, 1)[:, None], mean, count)
         priority = rng.random(len(cluster))
         enough = self.priority.max(axis=1)  # soon, only few draw less
-        if n_rows is not None:
-            m = self.priority.shape[1]
-            enough = np.minimum(enough, (m + 10 * np.sqrt(m) + 30) / np.maximum(n_rows, 1))
+        if drawn is not None:
+            self.limit = np.minimum(self.limit, drawn.enough)
+            enough = np.minimum(enough, self.limit)
         within = np.flatnonzero(priority < enough[cluster])
         for k in np.unique(cluster[within]).tolist():
             rows = within[cluster[within] == k]
@@ -85,7 +86,7 @@ class Aggregate:
     def merge(self, other: Aggregate) -> None:
         """Add what was added up elsewhere."""
         self._mix(other.size, other.relevance, other.mean, other.count)
-        self.n_invalid += other.n_invalid
+        self.n_invalid, self.limit = self.n_invalid + other.n_invalid, np.minimum(self.limit, other.limit)
         for k in range(len(self.size)):
             drawn = np.isfinite(other.priority[k])
             self._sample(k, other.priority[k, drawn], other.sample[k, drawn])
@@ -121,14 +122,19 @@ class Aggregate:
         """(K, d, q) of the relevance in each cluster, from the sample; NaN of a cluster without rows."""
         found = np.full((*self.relevance.shape, len(QUANTILES)), np.nan)
         for k in np.flatnonzero(self.size):
-            rows = self.sample[k][np.isfinite(self.priority[k])]
-            found[k] = np.quantile(rows, QUANTILES, axis=0).T
+            rows = self.sample[k][self._is_drawn[k]]
+            found[k] = np.quantile(rows, QUANTILES, axis=0).T if len(rows) else np.nan
         return found
+
+    @property
+    def _is_drawn(self) -> NDArray[np.bool_]:
+        """(K, m) which rows of the samples there are."""
+        return np.isfinite(self.priority) & (self.priority <= self.limit[:, None])
 
     @property
     def rank_error(self) -> Floats:
         """(K,) the standard error of the rank of a median from the sample; 0 where it holds all rows."""
-        drawn = np.isfinite(self.priority).sum(axis=1)
+        drawn = self._is_drawn.sum(axis=1)
         error = 0.5 / np.sqrt(np.maximum(drawn, 1))
         return np.where(drawn < self.size, error, 0.0)
 
@@ -156,12 +162,40 @@ class Aggregate:
         n = self.sample.shape[1:2]
         shapes: dict[str, tuple[int, ...]] = {
             **dict.fromkeys(("relevance", "mean", "count"), (n_clusters, n_features)),
-            "size": (n_clusters,),
+            **dict.fromkeys(("size", "limit"), (n_clusters,)),
             "priority": (n_clusters, *n),
             "sample": (n_clusters, *n, n_features),
         }
         arrays = vars(self)
         return all(arrays[name].shape == s and arrays[name].dtype.kind in "fi" for name, s in shapes.items())
+
+
+class Drawn:
+    """The smallest random numbers that rows of each cluster have drawn so far, of all parts.
+
+    Who draws more than the last of them will be in no sample, so that of many parts most keep little.
+    """
+
+    def __init__(self, n_clusters: int, n_features: int, most: int = _SAMPLE) -> None:
+        self._priority = np.full((n_clusters, _sample_size(n_clusters, n_features, most)), np.inf)
+        self._lock = threading.Lock()
+
+    @property
+    def enough(self) -> Floats:
+        """(K,) of each cluster the last of them; infinite while there is room for more."""
+        return np.asarray(self._priority.max(axis=1))
+
+    def add(self, part: Aggregate) -> None:
+        """Take those of a part into account."""
+        with self._lock:
+            m = self._priority.shape[1]
+            both = np.concatenate([self._priority, part.priority], axis=1)
+            self._priority = np.partition(both, m - 1, axis=1)[:, :m]
+
+
+def _sample_size(n_clusters: int, n_features: int, most: int) -> int:
+    """Of how many rows of a cluster the relevance is kept."""
+    return max(1, min(most, _SAMPLE_BYTES // (8 * n_clusters * n_features)))
 
 
 def _weighted(a: Floats, weight_a: Any, b: Floats, weight_b: Any) -> Floats:

@@ -239,7 +239,7 @@ def _fit_scores(table: Table, groups: Groups, basis: _Basis) -> _Subject:
         question,
         groups.labels,
         surrogate.fidelity_,
-        len(rows.native),
+        surrogate.n_fitted_,
         *_means(sums, groups.codes),
         scores=(basis.rep, basis.scores.shape[1]),
     )
@@ -257,7 +257,7 @@ def _fit_genes(table: Table, groups: Groups) -> _Subject:
         passes.measured(Question(groups.codes, None, DEFAULT_RULE), surrogate.energy, table),
         groups.labels,
         surrogate.fidelity_,
-        len(drawn),
+        surrogate.n_fitted_,
         *_means(sums, groups.codes),
     )
 

@@ -154,7 +154,7 @@ class LazyExplanation:
         framed = _by_rows(_frame, self._explained, object, parts=self._known)
         codes, numbers = np.empty(0, np.intp), np.empty((0, len(self.feature_names)), self._parts.dtype)
         index = 0 if self._parts.columns is None else self.data._meta.index
-        meta = _frame([Explained(codes, codes, numbers.sum(axis=1), numbers, index)], self._parts)
+        meta = _frame([Explained(codes, codes, numbers.sum(axis=1), numbers, index, 0)], self._parts)
         keys = framed.__dask_keys__()
         graph = framed.__dask_optimize__(framed.__dask_graph__(), keys)
         return dd.from_graph(_Named(graph, framed.name), meta, self._divisions, keys, "explain")
@@ -477,11 +477,17 @@ def _keep(
 
 
 def _aggregate(explained: list[Explained], blocks: list[Any], parts: Partitions) -> Aggregate:
-    asked, (found,) = parts.asked, explained
-    aggregate = Aggregate.empty(len(asked.labels), len(parts.feature_names), most=1)
+    (found,) = explained
+    return parts.told(blocks[0], found.number, lambda part: _add(part, found, parts))
+
+
+def _add(part: Any, found: Explained, parts: Partitions) -> Aggregate:
+    """What the rows of a partition, explained, say of their clusters."""
+    asked, names = parts.asked, [str(name) for name in parts.feature_names]
+    aggregate = Aggregate.empty(len(asked.labels), len(names), most=1)
     if len(found.evidence):
-        table = asked.network.open(parts.checked(blocks[0]), asked.where, feature_names=asked.feature_names)
-        answer = Answer(*found[:4], [str(name) for name in parts.feature_names], None, table)
+        table = asked.network.open(part, asked.where, whole=False, feature_names=asked.feature_names)
+        answer = Answer(*found[:4], names, None, table)
         aggregate.add(answer, np.random.default_rng(0))  # which draws what is not used here
     return aggregate
 

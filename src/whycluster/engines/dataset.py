@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,7 @@ def explain_dataset(
         metric=metric,
         invalid=invalid,
     )
+    asked = replace(asked, network=asked.network.by_names)
     _check_options(top, output, batch_rows, workers)
     if output != "rows" and not (target is None and against is None):
         raise InvalidInputError(

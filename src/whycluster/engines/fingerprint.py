@@ -13,7 +13,8 @@ from whycluster.errors import UnsupportedModelError
 from whycluster.network import Network
 from whycluster.saving import digest
 
-_PLAIN = (bool, int, float, complex, str, bytes, np.ndarray)
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), np.ndarray, np.generic)
+_HOLDERS = (tuple, list, set, frozenset)
 
 
 def fingerprint(model: Any, network: Network, where: str) -> str:
@@ -42,7 +43,7 @@ class _Hasher(NumpyHasher):  # type: ignore[misc]  # joblib has no types
     def save(self, obj: Any) -> None:
         """Write an object."""
         if not isinstance(obj, FunctionType):
-            super().save(obj)
+            super().save(set(obj) if type(obj) is frozenset else obj)  # whose order is another each time
         elif obj in self._within:  # it calls itself
             super().save(obj.__qualname__)
         else:
@@ -61,11 +62,22 @@ def _parts(function: FunctionType) -> tuple[Any, ...]:
     taken = {
         name: value
         for name, value in around.items()
-        if isinstance(value, _PLAIN) or (isinstance(value, FunctionType) and value.__module__ == module)
+        if _is_plain(value) or (isinstance(value, FunctionType) and value.__module__ == module)
     }
     inside = [cell.cell_contents for cell in function.__closure__ or ()]
     told = (_told(function.__code__), function.__defaults__, function.__kwdefaults__, inside, taken)
     return (module, function.__qualname__, *told)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is a value, or holds nothing else."""
+    inside = [*value, *value.values()] if isinstance(value, dict) else value
+    if not isinstance(inside, _HOLDERS):
+        return isinstance(value, _PLAIN)
+    try:
+        return all(map(_is_plain, inside))
+    except RecursionError:  # it holds itself
+        return False
 
 
 def _names(code: CodeType) -> list[str]:

@@ -193,7 +193,7 @@ def _is_whole(facts: Any) -> bool:
     return (
         all(type(part) is str and "\0" not in part for part in facts["parts"])
         and all(type(known[name]) is kind for name, kind in _KNOWN.items() if known)
-        and (not measured or (type(measured["inputs"]) is dict and "population" in measured))
+        and (not measured or (type(measured["inputs"]) is dict and {"population", "invalid"} <= {*measured}))
     )
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.arrays import Codes
-from whycluster.console import cut
 from whycluster.engines.parts import Asked
 from whycluster.errors import InvalidInputError, WhyClusterError
 from whycluster.passes import Population
+from whycluster.table import wrong_names
 
 Result = TypeVar("Result")
 
@@ -26,6 +26,7 @@ class Explained(NamedTuple):
     evidence: NDArray[Any]  # (n,)
     relevance: NDArray[Any]  # (n, d)
     index: Any  # that of a frame; of an array the position of its first row, 0 where that is not known
+    number: int  # of the partition
 
 
 @dataclass(frozen=True)
@@ -57,17 +58,26 @@ class Partitions:
 
     def measure(self, part: Any, number: int) -> Population:
         """How the rows of a partition stand."""
-        return self._told(part, number, self.asked.measure)
+        return self.told(part, number, self.asked.measure)
 
     def explain(self, part: Any, number: int) -> Explained:
         """The rows of a partition, explained."""
-        return self._told(part, number, lambda checked: self._explain(checked, number))
+        return self.told(part, number, lambda checked: self._explain(checked, number))
 
     def assign(self, part: Any, number: int) -> NDArray[Any]:
         """The labels of the rows of a partition."""
         if part.shape[0] == 0:
             return self.asked.labels[:0]
-        return self._told(part, number, self.asked.assign)
+        return self.told(part, number, self.asked.assign)
+
+    def told(self, part: Any, number: int, work: Callable[[Any], Result]) -> Result:
+        """What the work gives of a partition; if it raises, the message says of which."""
+        try:
+            return work(self.checked(part))
+        except WhyClusterError as error:
+            raise type(error)(
+                f"{error} This is partition {number} of {self.name}; its rows are counted from 0."
+            ) from error
 
     def _explain(self, part: Any, number: int) -> Explained:
         found = self.asked.explain(part)
@@ -78,23 +88,26 @@ class Partitions:
             self._as_promised(found.evidence),
             self._as_promised(found.relevance),
             index if self.columns is None else part.index,
+            number,
         )
-
-    def _told(self, part: Any, number: int, work: Callable[[Any], Result]) -> Result:
-        """What the work gives of a partition; if it raises, the message says of which."""
-        try:
-            return work(self.checked(part))
-        except WhyClusterError as error:
-            raise type(error)(
-                f"{error} This is partition {number} of {self.name}; its rows are counted from 0."
-            ) from error
 
     def checked(self, part: Any) -> Any:
         """The partition, if it has the columns of its meta, and numbers where that has some."""
         if self.columns is None:
             return part
+        if not hasattr(part, "iloc"):
+            kind = type(part)
+            raise InvalidInputError(
+                f"{self.asked.where}: all partitions of {self.name} must be data frames of pandas; got a "
+                f"{kind.__module__.split('.')[0]} {kind.__name__}. Convert it as it is read."
+            )
         if list(part.columns) != self.columns:
-            self._check_names(list(part.columns))
+            wrong = wrong_names(list(part.columns), self.columns)
+            if wrong:
+                raise InvalidInputError(
+                    f"{self.asked.where}: all partitions of {self.name} must have the {len(self.columns)} "
+                    f"columns of its meta; {wrong}. Select or rename them as they are read."
+                )
             part = part[self.columns]
         text = [c for c in self.columns if c in self.numbers and not holds_numbers(part.dtypes[c])]
         if text:
@@ -103,19 +116,6 @@ class Partitions:
                 f"its meta has them; got {text[0]!r} ({part.dtypes[text[0]]}). Convert it as it is read."
             )
         return part
-
-    def _check_names(self, given: list[Hashable]) -> None:
-        assert self.columns is not None
-        missing = [c for c in self.columns if c not in given]
-        extra = [c for c in given if c not in self.columns] or [c for c in given if given.count(c) > 1]
-        if missing or extra:
-            parts = [
-                f"{what}: {cut(cols)}" for what, cols in (("missing", missing), ("unknown", extra)) if cols
-            ]
-            raise InvalidInputError(
-                f"{self.asked.where}: all partitions of {self.name} must have the {len(self.columns)} "
-                f"columns of its meta; {'; '.join(parts)}. Select or rename them as they are read."
-            )
 
     def _as_promised(self, values: NDArray[Any]) -> NDArray[Any]:
         """Results in the dtype that the collection says it has, but never rounded."""

@@ -29,6 +29,7 @@ from whycluster.table import FrameTable, Table, column_names, is_missing, open_t
 
 INVALID = ("error", "skip")
 _OR_SKIP = 'Or give invalid="skip", for nulls in their place.'
+_NOT_SKIPPED = 'invalid="skip" is for what is missing or infinite. '
 LAYOUTS = ("columns", "array")
 _TRIED = 4  # rows of a kind
 
@@ -106,7 +107,7 @@ class Asked:
         """Look into the model and check what is asked of it, before any row is read."""
         if invalid not in (*INVALID, "refuse"):
             raise InvalidInputError(f"{where}: invalid must be one of {INVALID}; got {invalid!r}.")
-        network = _network(model, where, metric)
+        network = read_network(model, where, metric)
         network.check_question(against, beta, rule, threshold, where)
         codes = {
             name: _one_cluster(network, label, name, where)
@@ -296,6 +297,7 @@ class Asked:
         layout: str = "columns",
         top: int | None = None,
         dtype: Any = None,
+        value_dtype: Any = None,
         as_text: bool | None = None,
         taken: Sequence[str] = (),
     ) -> Any:
@@ -307,6 +309,7 @@ class Asked:
         layout : "columns", one for each feature, or "array", one column of lists
         top : instead, of so many features, the strongest first: feature_1, relevance_1, value_1, ...
         dtype : of the numbers; by default that of the answer
+        value_dtype : of the values of the strongest features; by default the same
         as_text : whether the values of the strongest features are text; by default if one of them is
         taken : names of columns that stand beside these; ours get an underscore behind theirs
         """
@@ -330,7 +333,8 @@ class Asked:
         add("evidence", pa.array(answer.evidence.astype(dtype, copy=False), mask=off))
         add("competitor", _taken(labels, answer.competitor, off))
         if top is not None:
-            for what, column in _strongest(answer, names, top, dtype, as_text):
+            values = dtype if value_dtype is None else np.dtype(value_dtype)
+            for what, column in _strongest(answer, top, dtype, values, as_text):
                 add(what, column)
         elif layout == "array":
             add("relevance", _lists(answer.relevance, dtype, off))
@@ -340,16 +344,26 @@ class Asked:
         return pa.table(columns)
 
     def _check_fits(self, answer: Answer, dtype: np.dtype[Any]) -> None:
-        """Raise if numbers are too large for the results."""
+        """Raise for a row whose numbers are too large for the results.
+
+        It is not skipped: what is measured on all rows, such as beta, is measured on it too.
+        """
         if answer.relevance.itemsize <= dtype.itemsize:
             return
         largest = np.finfo(dtype).max
-        for values in (answer.relevance, answer.evidence):
-            if np.nanmax(np.abs(values), initial=0.0) > largest:
-                raise InvalidInputError(
-                    f"{self.where}: X has values too large for results in {dtype}, which go up to "
-                    f"{largest:.3g}. Rescale the data and fit the model again."
-                )
+        both = (answer.relevance, answer.evidence[:, None])
+        if all(np.nanmax(np.abs(values), initial=0.0) <= largest for values in both):
+            return
+        assert answer.table is not None
+        row = int(np.argmax((np.abs(np.hstack(both)) > largest).any(axis=1)))
+        feature = int(np.argmax(np.abs(answer.relevance[row])))
+        raise InvalidInputError(
+            f"{self.where}: results must fit into {dtype}, which goes up to {largest:.3g}; row "
+            f"{answer.table.first_row + row}, feature {answer.names[feature]!r} has a relevance of "
+            f"{answer.relevance[row, feature]:.3g}, of an evidence of {answer.evidence[row]:.3g}. "
+            f"{_NOT_SKIPPED if self.invalid == 'skip' else ''}Drop such rows, or rescale the data and fit "
+            "the model again."
+        )
 
     def _names(self, part: Any) -> list[str]:
         """Of the features of a part without rows."""
@@ -395,7 +409,8 @@ def _one_cluster(network: Network, label: Any, name: str, where: str) -> int | N
     return int(code)
 
 
-def _network(model: Any, where: str, metric: str | None) -> Network:
+def read_network(model: Any, where: str, metric: str | None) -> Network:
+    """The network of a model that explains rows by their columns; an error for any other."""
     found = look_into(model, metric, ())
     if isinstance(found, OnlyLabels):
         raise UnsupportedModelError(
@@ -451,7 +466,7 @@ def _lists(relevance: NDArray[Any], dtype: Any, off: NDArray[np.bool_] | None) -
 
 
 def _strongest(
-    answer: Answer, names: list[str], top: int, dtype: Any, as_text: bool | None
+    answer: Answer, top: int, dtype: Any, value_dtype: Any, as_text: bool | None
 ) -> list[tuple[str, Any]]:
     """The columns of the strongest features: names, relevance and values."""
     import pyarrow as pa
@@ -459,7 +474,7 @@ def _strongest(
     off = None if answer.valid is None else ~answer.valid
     order = strongest(answer.relevance if off is None else np.nan_to_num(answer.relevance), top)
     relevance = np.take_along_axis(answer.relevance, order, axis=1).astype(dtype, copy=False)
-    value, called = _values(answer, order, dtype, as_text), pa.array(names)
+    value, called = _values(answer, order, value_dtype, as_text), pa.array(answer.names)
     columns: list[tuple[str, Any]] = []
     for rank in range(order.shape[1]):
         columns += [

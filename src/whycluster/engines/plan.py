@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class Plan:
     ----------
     parts : all of them
     columns : that are explained, in the order of the model
-    numeric : those of them that hold numbers
+    kinds : what each of them holds, by name
     ids : that are copied
     dtype : of the results
     as_text : whether the values of the strongest features are written as text
@@ -37,7 +37,7 @@ class Plan:
 
     parts: list[Part]
     columns: list[str]
-    numeric: frozenset[str]
+    kinds: dict[str, Kind]
     ids: list[str]
     dtype: np.dtype[Any]
     as_text: bool
@@ -93,14 +93,21 @@ class Plan:
         found = []
         for name in names:
             entry = self.schemas[part.name].field(name)
-            if name not in self.columns:
-                kind = pa.string() if part.is_text else entry.type  # as it is: 007 is no number
-            elif name in self.numeric:
-                kind = number_as_read(entry.type, part)
+            if name in self.columns:
+                found.append(entry.with_type(as_read(entry.type, part, self.kinds[name])))
+            elif part.is_text:
+                found.append(pa.field(name, pa.string(), nullable=False))  # as it stands: 007 is no number
             else:
-                kind = pa.string() if _is_null(entry.type) else entry.type
-            found.append(entry.with_type(kind))
+                found.append(entry)
         return found
+
+    def ids_of(self, part: Part) -> list[str]:
+        """The columns that are copied of a part: not those that its folder, which is kept, says by name.
+
+        They would be there twice for whoever reads the results.
+        """
+        said = {folder.partition("=")[0] for folder in part.name.split("/")[:-1]} & part.placed
+        return [name for name in self.ids if name not in said]
 
     def check_unchanged(self, part: Part) -> None:
         """Raise if the part is not any more what it was."""
@@ -112,26 +119,29 @@ class Plan:
 
 
 def make_plan(network: Network, parts: list[Part], columns: Any, ids: Any) -> Plan:
-    """Choose the columns by the first part that can be read, and find the parts that do not fit them."""
+    """Choose the columns, and find the parts that do not have them as the others do."""
     names = as_names(ids, "id_columns")
     _check_results(parts)
-    plan = Plan(parts, [], frozenset(), names, np.dtype(np.float64), False, {}, {}, {})
+    plan = Plan(parts, [], {}, names, np.dtype(np.float64), False, {}, {}, {})
     for part in parts:
+        with plan.excusing(part), reading():
+            plan.identities[part.name] = part.identity
+            plan.schemas[part.name], plan.counts[part.name] = part.look()
+    if plan.schemas:
+        plan.columns.extend(_choose(network, columns, names, plan.schemas))
+    text = {plan.columns[i] for i in network.text_columns if plan.columns}
+    for part in plan.to_do:
         with plan.excusing(part):
-            with reading():
-                plan.identities[part.name] = part.identity
-                schema, plan.counts[part.name] = part.look()
-            if not plan.columns:
-                plan.columns.extend(_choose(network, columns, names, schema))
-            _check_names([*plan.columns, *names], schema)
-            plan.schemas[part.name] = schema
-    plan = replace(plan, numeric=_numeric(plan, network))
-    _check_kinds(plan)
+            _check_names([*plan.columns, *names], plan.schemas[part.name])
+        if part.is_text:
+            plan.schemas[part.name] = _as_known(plan.schemas[part.name], text)
+    plan.kinds.update(_kinds(plan, network))
+    _check_kinds(plan, network)
     if not plan.to_do:
         raise InvalidInputError(f"{WHERE}: no part can be explained. {told(plan.failed)}")
     types = [kind for part in plan.to_do for kind in plan._types(part)]
     dtype = np.dtype(np.float32 if all(map(_is_narrow, types)) else np.float64)
-    return replace(plan, dtype=dtype, as_text=len(plan.numeric) < len(plan.columns))
+    return replace(plan, dtype=dtype, as_text=not all(kind.is_number for kind in plan.kinds.values()))
 
 
 def result_of(part: Part) -> str:
@@ -155,13 +165,40 @@ def as_names(given: Any, name: str) -> list[str]:
     return names
 
 
-def number_as_read(kind: Any, part: Part) -> Any:
-    """The type that numbers are read as: floats where they may turn out so further on, or are decimals."""
+class Kind(NamedTuple):
+    """What a column holds in all parts: whether numbers; if not, as what files of text are read."""
+
+    is_number: bool
+    in_text: Any
+
+
+def kind_of(types: Sequence[Any], guessed: Sequence[Any]) -> Kind:
+    """What a column holds, by its types in all parts, and those of them that are guesses of files of text.
+
+    It holds numbers if it does in most parts; of as many, as the first has it. What does not, and looks
+    different in several files of text, is text.
+    """
+    import pyarrow as pa
+
+    numbers = [is_number(kind) for kind in types if not _is_null(kind)]
+    mostly = 2 * sum(numbers) + (not numbers or numbers[0]) > len(numbers)
+    looks = [kind for kind in guessed if not _is_null(kind)]
+    alike = len({str(kind) for kind in looks}) == 1
+    return Kind(mostly, looks[0] if alike else pa.string())
+
+
+def as_read(found: Any, part: Part, kind: Kind) -> Any:
+    """The type that a column of a part is read as, which has this one, or was guessed to have it.
+
+    Numbers are floats where they may turn out so further on, or are decimals.
+    """
     import pyarrow as pa
     import pyarrow.types as kinds
 
-    open_to_fractions = part.is_text and not kinds.is_boolean(kind)
-    return pa.float64() if open_to_fractions or _is_null(kind) or kinds.is_decimal(kind) else kind
+    if not kind.is_number:
+        return kind.in_text if part.is_text else pa.string() if _is_null(found) else found
+    open_to_fractions = part.is_text and not kinds.is_boolean(found)
+    return pa.float64() if open_to_fractions or _is_null(found) or kinds.is_decimal(found) else found
 
 
 def is_float(kind: Any) -> bool:
@@ -203,11 +240,11 @@ def _check_results(parts: list[Part]) -> None:
             )
 
 
-def _choose(network: Network, columns: Any, ids: list[str], schema: Any) -> list[str]:
+def _choose(network: Network, columns: Any, ids: list[str], schemas: Mapping[str, Any]) -> list[str]:
     """The columns that are explained, in the order of the model where it knows them."""
     known = network.feature_names
-    if known is None or not all(isinstance(name, str) for name in known):
-        numbers = [entry.name for entry in schema if entry.name not in ids and is_number(entry.type)]
+    if known is None:
+        numbers = _fitting(network.n_features, ids, schemas)
         chosen = numbers if columns is None else as_names(columns, "columns")
     else:
         model = [str(name) for name in known]
@@ -223,28 +260,56 @@ def _choose(network: Network, columns: Any, ids: list[str], schema: Any) -> list
     return chosen
 
 
+def _fitting(wanted: int, ids: list[str], schemas: Mapping[str, Any]) -> list[str]:
+    """The columns of numbers of the first part that has as many as are wanted; if none has, of the first."""
+    found = [
+        [entry.name for entry in schema if entry.name not in ids and is_number(entry.type)]
+        for schema in schemas.values()
+    ]
+    return next((names for names in found if len(names) == wanted), found[0])
+
+
 def _check_names(names: list[str], schema: Any) -> None:
     for name in names:
         if schema.get_field_index(name) < 0:
             raise PartError(f"there must be one column {name!r}; there are {cut(schema.names, 12)}")
 
 
-def _numeric(plan: Plan, network: Network) -> frozenset[str]:
-    """The columns that hold numbers: all, if the model takes nothing else, or as most parts have it."""
-    if not network.takes_any_kind:
-        return frozenset(plan.columns)
-    found = set()
-    for name in plan.columns:
-        kinds = [plan.schemas[part.name].field(name).type for part in plan.to_do]
-        numbers = [is_number(kind) for kind in kinds if not _is_null(kind)]
-        if 2 * sum(numbers) + (not numbers or numbers[0]) > len(numbers):  # of as many, as the first has it
-            found.add(name)
-    return frozenset(found)
+def _kinds(plan: Plan, network: Network) -> dict[str, Kind]:
+    """What the columns hold: numbers, if the model takes nothing else; as it knows them; or as most parts."""
+    import pyarrow as pa
+
+    found = {}
+    for i, name in enumerate(plan.columns):
+        types = {part.name: plan.schemas[part.name].field(name).type for part in plan.to_do}
+        kind = kind_of([*types.values()], [types[part.name] for part in plan.to_do if part.is_text])
+        if not network.takes_any_kind:
+            kind = Kind(True, kind.in_text)
+        elif network.categories is not None and i in network.text_columns:
+            kind = Kind(False, pa.string())
+        found[name] = kind
+    return found
 
 
-def _check_kinds(plan: Plan) -> None:
-    """Parts fail that hold something else where there are to be numbers."""
+def _as_known(schema: Any, names: Iterable[str]) -> Any:
+    """A schema that was guessed of a file of text, where columns look like numbers that are known as text."""
+    import pyarrow as pa
+    import pyarrow.types as kinds
+
+    for place, entry in enumerate(schema):
+        if entry.name in names and is_number(entry.type) and not kinds.is_boolean(entry.type):
+            schema = schema.set(place, entry.with_type(pa.string()))
+    return schema
+
+
+def _check_kinds(plan: Plan, network: Network) -> None:
+    """Parts fail that hold something else where there are to be numbers, or numbers in place of text."""
+    text = network.text_columns if network.categories is not None else ()
     for part in plan.to_do:
-        for column, kind in zip(plan.columns, plan._types(part), strict=True):
-            if column in plan.numeric and not _may_be_numbers(kind):
+        for i, (column, kind) in enumerate(zip(plan.columns, plan._types(part), strict=True)):
+            if plan.kinds[column].is_number and not _may_be_numbers(kind):
                 plan.failed[part.name] = f"column {column!r} must hold numbers; it is of type {kind}"
+            if i in text and is_number(kind):
+                plan.failed[part.name] = (
+                    f"column {column!r} must hold text, as the model knows it; it is of type {kind}"
+                )

@@ -12,6 +12,7 @@ import errno
 import hashlib
 import json
 import threading
+import warnings
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -25,13 +26,13 @@ from whycluster import blocks
 from whycluster.arrays import is_real
 from whycluster.blocks import InOrder
 from whycluster.console import count
-from whycluster.engines.aggregates import QUANTILES, Aggregate
+from whycluster.engines.aggregates import QUANTILES, Aggregate, Drawn
 from whycluster.engines.ledger import Ledger
 from whycluster.engines.parts import Answer, Asked, told_population
 from whycluster.engines.plan import STATES, WHERE, Plan, is_float, result_of, told
 from whycluster.engines.sources import Part, PartError, reading
 from whycluster.engines.stages import ahead
-from whycluster.errors import InvalidInputError, WhyClusterError
+from whycluster.errors import FilesWarning, InvalidInputError, WhyClusterError
 from whycluster.files import parse_json
 from whycluster.frames import as_column, build_frame
 from whycluster.passes import Population
@@ -40,7 +41,6 @@ from whycluster.summary import Summary
 
 SUMMARY = "_summary.csv"  # not Parquet: some tools would read it among the results
 _KEY = b"whycluster"
-_KEYS = ("cluster", "feature")
 _BATCH_VALUES = 3 << 20  # numbers of a batch: what is read, explained and written at a time is a few of these
 _FEWEST_ROWS, _MOST_ROWS = 1 << 10, 1 << 31  # of a batch
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -91,7 +91,13 @@ class DatasetExplanation:
             raise InvalidInputError(
                 f'{WHERE}: quantiles are there only if they were asked for, with output="summary" or "both".'
             )
-        return build_frame(_told_quantiles(self._aggregate, self.summary), None, backend, "quantiles")
+        summary = self.summary
+        columns: dict[Any, Any] = {
+            "cluster": np.repeat(summary.clusters, len(summary.feature_names)),
+            "feature": np.tile(as_column(summary.feature_names), len(summary.clusters)),
+        }
+        columns.update({name: values.ravel() for name, values in _quantiles(self._aggregate).items()})
+        return build_frame(columns, None, backend, "quantiles")
 
 
 class Run:
@@ -111,6 +117,7 @@ class Run:
         self.asked, self.plan, self.ledger, self.workers = asked, plan, ledger, workers
         self.top, self.output = top, output
         self.n_done_before = 0
+        self.drawn = Drawn(*self._shape)
         self.batch_rows = None if batch_rows == "auto" else min(int(batch_rows), _MOST_ROWS)
 
     def begin(self, model: str, metric: str | None, overwrite: bool) -> None:
@@ -193,7 +200,11 @@ class Run:
         def note(n: int, population: Population) -> dict[str, Any]:
             names = [*before, *(part.name for part in parts[:n] if part.name in measured)]
             inputs = {name: self.plan.identities[name] for name in names}
-            return {"inputs": inputs, "population": told_population(population)}
+            return {
+                "inputs": inputs,
+                "population": told_population(population),
+                "invalid": self.asked.invalid,
+            }
 
         self._each("measuring", parts, measure)
         return total.so_far[1]
@@ -201,10 +212,9 @@ class Run:
     def _noted(self) -> tuple[list[str], Population]:
         """Which parts a run that was stopped has measured, if they are as they were, and their sum."""
         noted = self.ledger.facts["measured"]
-        if not noted:
-            return [], Population.none(self.asked.network.energy)
-        names = {part.name for part in self.plan.to_do}
-        if any(name not in names or self.plan.identities[name] != i for name, i in noted["inputs"].items()):
+        names, inputs = {part.name for part in self.plan.to_do}, noted.get("inputs", {})
+        changed = any(name not in names or self.plan.identities[name] != i for name, i in inputs.items())
+        if not noted or changed or noted["invalid"] != self.asked.invalid:  # as rows were left out, or not
             return [], Population.none(self.asked.network.energy)
         return list(noted["inputs"]), self._read_population(noted["population"])
 
@@ -233,6 +243,7 @@ class Run:
     def explain(self) -> None:
         """Explain the parts that no earlier run has finished."""
         parts = self.plan.to_do
+        self._check_others()
         todo = [part for part in parts if not self._is_done(part)]
         self.n_done_before = len(parts) - len(todo)
         self.ledger.expect([SUMMARY, *(name for part in parts for name in self._results(part))])
@@ -245,6 +256,36 @@ class Run:
                 f"{WHERE}: writing to {str(self.ledger.folder)!r} failed ({error}). Parts that were finished "
                 f"are whole; {mend}, and start it again: it goes on from there",
             ) from error
+
+    def _check_others(self) -> None:
+        """Say that there are results of other parts, of earlier calls; raise if they are of the same files.
+
+        What a part is called depends on where all that are given lie.
+        """
+        others = self._others()
+        now = {self._run_of(part): result_of(part) for part in self.plan.to_do}
+        twice = next((name for name, run in others.items() if run in now), None)
+        if twice is not None:
+            raise InvalidInputError(
+                f"{WHERE}: parts must be called as they were; what became {twice!r} would now be "
+                f"{now[others[twice]]!r}. Give the folder that all of them lie in, the same each time, or "
+                "overwrite=True to begin anew."
+            )
+        if others:
+            n, is_one = count(len(others), "other part"), len(others) == 1
+            warnings.warn(
+                f"{WHERE}: {str(self.ledger.folder)!r} holds the results of {n}, such as {min(others)!r}, "
+                f"which {'is' if is_one else 'are'} not among the data now. They are left as they are.",
+                FilesWarning,
+                stacklevel=4,
+            )
+
+    def _others(self) -> dict[str, str]:
+        """The results of earlier calls that are of no part of this one, and what each is of."""
+        now = {result_of(part) for part in self.plan.parts}
+        names = [name for name in self.ledger.facts["parts"] if name.endswith(".parquet") and name not in now]
+        found = {name: _footer(self.ledger.folder / name) for name in names}
+        return {name: footer[1]["run"] for name, footer in found.items() if footer is not None}
 
     def _explain_part(self, part: Part, tick: Callable[[int], None]) -> None:
         run = self._run_of(part)
@@ -261,10 +302,11 @@ class Run:
         self.plan.check_unchanged(part)
         with self.ledger.writing(_state(part)) as path:
             total.save(path, run)
+        self.drawn.add(total)
 
     def _answers(self, part: Part, tick: Callable[[int], None]) -> Generator[tuple[Any, Answer]]:
         """The batches of a part, and their explanations."""
-        columns, ids, n_rows = self.plan.columns, self.plan.ids, 0
+        columns, ids, n_rows = self.plan.columns, self.plan.ids_of(part), 0
         wanted = [*ids, *(name for name in columns if name not in ids)]
         with closing(ahead(self._read(part, wanted))) as batches:
             for batch in batches:
@@ -277,9 +319,8 @@ class Run:
     ) -> Iterator[tuple[Any, Answer]]:
         """The same, added up on the way; what is drawn depends on the part only, not on who works on it."""
         rng = np.random.default_rng(list(hashlib.sha256(part.name.encode()).digest()[:16]))
-        known = self.asked.population if "population" in self.ledger.facts["known"] else None
         for batch, answer in answers:
-            total.add(answer, rng, None if known is None else known.sizes)
+            total.add(answer, rng, self.drawn)
             yield batch, answer
 
     def _write_rows(self, part: Part, run: str, answers: Iterator[tuple[Any, Answer]]) -> None:
@@ -310,7 +351,7 @@ class Run:
         import pyarrow as pa
 
         with _naming(part):
-            columns = [*batch.select(self.plan.ids).columns, *self._results_of(answer).columns]
+            columns = [*batch.select(self.plan.ids_of(part)).columns, *self._results_of(answer).columns]
         return pa.Table.from_arrays(columns, schema=schema)
 
     def _results_of(self, answer: Answer) -> Any:
@@ -333,7 +374,7 @@ class Run:
         known = self.ledger.facts["known"]
         finite = known.get("finite") is True and part.name not in known["without"]
         results = [entry.with_nullable(not finite) for entry in self._results_of(none).schema]
-        return pa.schema([*plan.read_as(part, plan.ids), *results])
+        return pa.schema([*plan.read_as(part, plan.ids_of(part)), *results])
 
     # How parts are worked on
 
@@ -411,17 +452,21 @@ class Run:
         return f"{self.ledger.run} {self.plan.identities[part.name]}"
 
     def _is_done(self, part: Part) -> bool:
-        run = self._run_of(part)
-        folder, strict = self.ledger.folder, self.asked.invalid == "error"
-        if self.output != "rows":
-            state = Aggregate.load(folder / _state(part), run)
-            if state is None or not state.fits(*self._shape) or (strict and state.n_invalid):
-                return False
-        if self.output == "summary":
-            return True
-        n_rows, facts = _footer(folder / result_of(part)) or (0, {"run": ""})
-        complete = self.plan.counts[part.name] in (None, n_rows)
-        return complete and facts["run"] == run and not (strict and facts["invalid"])
+        if self.output == "rows":
+            return self._is_written(part)
+        state = Aggregate.load(self.ledger.folder / _state(part), self._run_of(part))
+        strict = self.asked.invalid == "error"
+        if state is None or not state.fits(*self._shape) or (strict and state.n_invalid):
+            return False
+        if self.output == "both" and not self._is_written(part):
+            return False
+        self.drawn.add(state)
+        return True
+
+    def _is_written(self, part: Part) -> bool:
+        n_rows, facts = _footer(self.ledger.folder / result_of(part)) or (0, {"run": ""})
+        complete = self.plan.counts[part.name] in (None, n_rows) and facts["run"] == self._run_of(part)
+        return complete and not (self.asked.invalid == "error" and facts["invalid"])
 
     @property
     def _shape(self) -> tuple[int, int]:
@@ -478,12 +523,8 @@ class Run:
         import pyarrow.csv
 
         table = summary.to_frame("pyarrow")
-        found = _told_quantiles(aggregate, summary)
-        places = {key: i for i, key in enumerate(zip(found["cluster"], found["feature"], strict=True))}
-        order = [places[key] for key in zip(*(table[name].to_pylist() for name in _KEYS), strict=True)]
-        for name, values in found.items():
-            if name not in _KEYS:
-                table = table.append_column(name, [values[order]])
+        for name, values in _quantiles(aggregate).items():
+            table = table.append_column(name, [summary.sorted(values)])
         with self.ledger.writing(SUMMARY) as path:
             pyarrow.csv.write_csv(table, path)
 
@@ -530,17 +571,12 @@ def _footer(path: Path) -> tuple[int, dict[str, Any]] | None:
         return None
 
 
-def _told_quantiles(aggregate: Aggregate, summary: Summary) -> dict[Any, Any]:
+def _quantiles(aggregate: Aggregate) -> dict[str, Any]:
+    """(K, d) each, of the clusters that are there, and how sure they are."""
     present = aggregate.size > 0
-    found, d = aggregate.quantiles()[present], len(summary.feature_names)
-    names = as_column(summary.feature_names)
-    columns: dict[Any, Any] = {
-        "cluster": np.repeat(summary.clusters, d),
-        "feature": np.tile(names, len(summary.clusters)),
-    }
-    for i, q in enumerate(QUANTILES):
-        columns[f"q{100 * q:02.0f}"] = found[..., i].ravel()
-    columns["rank_error"] = np.repeat(aggregate.rank_error[present], d)
+    found = aggregate.quantiles()[present]
+    columns = {f"q{100 * q:02.0f}": found[..., i] for i, q in enumerate(QUANTILES)}
+    columns["rank_error"] = np.broadcast_to(aggregate.rank_error[present][:, None], found.shape[:2])
     return columns
 
 

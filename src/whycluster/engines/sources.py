@@ -35,7 +35,7 @@ _OTHERS = (
 )
 _PIECE = 1 << 18  # bytes
 _BLOCK, _LONGEST_HEADER, _LINES = 1 << 20, 1 << 24, 16  # bytes, and lines that a block of text has to hold
-_COMPRESSED = (".gz", ".bz2", ".zst")
+_COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _PATTERN = set("*?[")
 
 
@@ -62,6 +62,11 @@ class Part:
         except OSError:  # reading it says so
             return []
         return [str(self.path), facts.st_size, facts.st_mtime_ns]
+
+    @property
+    def placed(self) -> frozenset[str]:
+        """The columns that it does not hold, but its place in folders stands for."""
+        return frozenset()
 
     def look(self) -> tuple[Any, int | None]:
         """The pyarrow schema of its columns; how many rows it has, if that is told without reading them."""
@@ -93,7 +98,11 @@ class ParquetPart(Part):
 
 
 class TextPart(Part):
-    """A CSV file, maybe compressed; what its columns hold is guessed by its first megabyte."""
+    """A CSV file, maybe compressed; what its columns hold is guessed by its first megabyte.
+
+    Text is missing where nothing stands, or one of the words that are taken for a missing number; but not in
+    columns that may have no nulls, whose text is as it stands.
+    """
 
     is_text = True
 
@@ -115,18 +124,23 @@ class TextPart(Part):
         with self._open(pa.csv.ConvertOptions(include_columns=list(types), column_types=types)) as reader:
             held: list[Any] = []
             for block in reader:
-                held.append(block)
+                held.append(_with_nulls(block, columns))
                 if sum(len(part) for part in held) >= n_rows:
                     yield from _cut(pa.Table.from_batches(held), n_rows)
                     held = []
             if held:
                 yield from _cut(pa.Table.from_batches(held), n_rows)
 
+    def _stream(self) -> Any:
+        """Its bytes, of which pyarrow would see that they are compressed only by names in small letters."""
+        compression = _COMPRESSED.get(Path(self.name).suffix.lower())
+        return load_pyarrow().input_stream(self.path, compression=compression, buffer_size=_PIECE)
+
     def _open(self, options: Any = None) -> Any:
         csv = load_pyarrow().csv
         tab = _kind(Path(self.name)) == ".tsv"
         return csv.open_csv(
-            self.path,
+            self._stream(),
             read_options=csv.ReadOptions(block_size=self._block_size()),
             parse_options=csv.ParseOptions(delimiter="\t" if tab else ","),
             convert_options=options,
@@ -134,7 +148,7 @@ class TextPart(Part):
 
     def _block_size(self) -> int:
         """Bytes that are parsed at a time: at least some lines, which are as long as there are columns."""
-        with load_pyarrow().input_stream(self.path, buffer_size=_PIECE) as file:
+        with self._stream() as file:
             start = file.read(_LONGEST_HEADER)
         length = start.find(b"\n")
         return max(_BLOCK, _LINES * (len(start) if length < 0 else length))
@@ -164,13 +178,27 @@ class Fragment(Part):
         return self._schema(), n_rows
 
     def _schema(self) -> Any:
-        """That of the dataset, with the columns as this fragment has them."""
+        """That of the dataset, with the columns as this fragment has them, where it says so itself."""
         import pyarrow as pa
+
+        said = {field.name: field for field in self.whole} if self._is_guessed else {}
+        own = [said.get(field.name, field) for field in self.fragment.physical_schema]
+        return pa.schema([*own, *(field for field in self.whole if field.name in self.placed)])
+
+    @property
+    def placed(self) -> frozenset[str]:
+        """Those that hive's folders, or others, stand for."""
         from pyarrow.dataset import get_partition_keys
 
-        own, keys = self.fragment.physical_schema, get_partition_keys(self.fragment.partition_expression)
-        placed = [field for field in self.whole if own.get_field_index(field.name) < 0]
-        return pa.schema([*own, *(f for f in placed if f.name in keys)])
+        keys = get_partition_keys(self.fragment.partition_expression)
+        return frozenset(keys) - {*self.fragment.physical_schema.names}
+
+    @property
+    def _is_guessed(self) -> bool:
+        """Whether its files do not say of which types columns are; the dataset may know better."""
+        import pyarrow.dataset as ds
+
+        return isinstance(getattr(self.fragment, "format", None), (ds.CsvFileFormat, ds.JsonFileFormat))
 
     def batches(self, columns: Sequence[Any], n_rows: int) -> Generator[Any]:
         """By a scanner that reads one batch ahead, and of Parquet pieces of row groups."""
@@ -210,6 +238,20 @@ def _as_asked(batch: Any, columns: Sequence[Any]) -> Any:
     arrays = [batch.column(column.name) for column in columns]
     cast = [a if a.type == c.type else a.cast(c.type) for a, c in zip(arrays, columns, strict=True)]
     return pa.RecordBatch.from_arrays(cast, names=[column.name for column in columns])
+
+
+def _with_nulls(batch: Any, columns: Sequence[Any]) -> Any:
+    """A batch of a CSV file with nulls where text is missing."""
+    pa = load_pyarrow()
+    import pyarrow.compute as pc
+
+    missing = pa.array(pa.csv.ConvertOptions().null_values)
+    for place, column in enumerate(columns):
+        if column.nullable and column.type == pa.string():
+            text = batch.column(place)
+            there = pc.if_else(pc.is_in(text, missing), pa.scalar(None, pa.string()), text)
+            batch = batch.set_column(place, column, there)
+    return batch
 
 
 def is_number(kind: Any) -> bool:

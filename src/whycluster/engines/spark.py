@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from whycluster.arrays import Floats
-from whycluster.engines.parts import LAYOUTS, Asked, told_population
+from whycluster.engines.parts import LAYOUTS, Asked, read_network, told_population
 from whycluster.errors import InvalidInputError, MissingDependencyError
 from whycluster.estimators import check_whole
 from whycluster.frames import unique_name
@@ -26,7 +26,9 @@ from whycluster.propagate import DEFAULT_RULE
 
 WHERE = "spark.explain"
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "boolean")
+_SEVERAL = ("vector", "array<", "map<", "struct<")
 _NOT_IN_ARROW = ("interval", "interval year", "interval month", "interval year to month")
+_PRECISION: dict[str, Any] = {"dtype": np.float32, "value_dtype": np.float64}  # values are as they were
 # Under which names columns are sent: pyspark's mapInArrow does not take the names of some, such as with dots.
 _KEPT, _TAKEN = "kept_{}", "whycluster_taken_{}"
 
@@ -82,12 +84,13 @@ def explain(
     a Spark DataFrame
     """
     _check_frame(df)
+    _check_names(df, "df")
     _check_options(layout, top, prefix)
     network, inputs = _read_model(model, metric, df, columns, features_col)
     inputs = [one.taking(invalid) for one in inputs]
     kept = _kept(df, id_columns)
     numbers = not any(one.is_other for one in inputs)
-    reader = _Reader([one.sent(i, kept) for i, one in enumerate(inputs)], numbers)
+    reader = _Reader(_sent(inputs, kept), numbers)
     asked = Asked.of(
         network,
         WHERE,
@@ -101,9 +104,9 @@ def explain(
     )
     form = _Form.of(asked, reader, layout, top, prefix)
     _check_free(kept, form.names, prefix)
-    _check_kept(_kinds(df), kept)
+    _check_kept(df, kept)
     if asked.needs_population:
-        asked = asked.knowing(_population(asked, reader, df if background is None else background, inputs))
+        asked = asked.knowing(_population(asked, reader, inputs, df, background))
     work = _Explaining(asked, reader, kept, form)
     result = _select(df, kept, inputs, reader).mapInArrow(
         work.explain, _schema(df, kept, form, reader.features)
@@ -119,11 +122,14 @@ def _check_frame(df: Any) -> None:
     told = f"{type(df).__module__.partition('.')[0]}.{type(df).__name__}"
     if not _is_frame(df):
         raise InvalidInputError(f"{WHERE}: df must be a Spark DataFrame; got a {told}.")
+
+
+def _check_names(df: Any, where: str) -> None:
     names = [name.lower() for name in df.columns]
     twice = next((name for name in df.columns if names.count(name.lower()) > 1), None)
     if twice is not None:
         raise InvalidInputError(
-            f"{WHERE}: df must have unique column names; {twice!r} is there more than once. Rename one."
+            f"{WHERE}: {where} must have unique column names; {twice!r} is there more than once. Rename one."
         )
 
 
@@ -191,7 +197,7 @@ class _Input:
         if self.kind == "vector":
             from pyspark.ml.functions import vector_to_array
 
-            return vector_to_array(column)
+            return F.when(column.isNotNull(), vector_to_array(column))  # which takes no null
         if self.labels is not None:
             text = column.cast("string")
             if self.other is not None:
@@ -209,6 +215,11 @@ class _Sent(NamedTuple):
     column: str
     width: int | None
     features: list[str]
+
+
+def _sent(inputs: Sequence[_Input], kept: Sequence[str]) -> list[_Sent]:
+    """How all inputs come to the workers, beside the columns that are kept."""
+    return [one.sent(place, kept) for place, one in enumerate(inputs)]
 
 
 def _is_number(kind: str) -> bool:
@@ -233,30 +244,33 @@ def _read_model(
     """The network of a model, and the columns of df that it takes."""
     if columns is not None and features_col is not None:
         raise InvalidInputError(f"{WHERE}: columns and features_col say the same; give one of them.")
+    if columns is None and features_col is None and metric is None and _knows_columns(model):
+        return _read_mllib(model, df)
+    network = read_network(model, WHERE, metric)  # which refuses a metric for a model that has its own
+    return network, _inputs(network, df, columns, features_col)
+
+
+def _knows_columns(model: Any) -> bool:
+    if not type(model).__module__.startswith("pyspark.ml"):
+        return False
+    from whycluster.adapters.pyspark import is_mllib
+
+    return is_mllib(model)
+
+
+def _read_mllib(model: Any, df: Any) -> tuple[Network, list[_Input]]:
+    from whycluster.adapters.pyspark import behind
+
     kinds = _kinds(df)
-    if type(model).__module__.startswith("pyspark.ml"):
-        return _read_mllib(model, df, kinds, columns, features_col)
-    network = Asked.of(model, WHERE, metric=metric).network
-    return network, _inputs(network, df, kinds, columns, features_col)
-
-
-def _read_mllib(
-    model: Any, df: Any, kinds: Mapping[str, str], columns: Any, features_col: str | None
-) -> tuple[Network, list[_Input]]:
-    from whycluster.adapters.pyspark import behind, is_mllib
-
-    if not is_mllib(model) or columns is not None or features_col is not None:
-        network = Asked.of(model, WHERE).network
-        return network, _inputs(network, df, kinds, columns, features_col)
     vectors = {name: _attributes(df, name) for name, kind in kinds.items() if kind == "vector"}
     names = {name: found for name, found in vectors.items() if found}
-    network, sources = behind(model, {name: len(found) for name, found in names.items()}, names)
+    network, sources = behind(model, names)
     features = iter(network.feature_names or [])
     inputs = []
     for source in sources:
         name = _found(kinds, source.name)
         _check_there(kinds, [name])
-        _check_length(source.name, source.width, names.get(source.name))
+        _check_length(name, source.width, names.get(name))
         other = None if not source.keeps else unique_name("missing", source.labels or ())
         inputs.append(
             _Input(
@@ -268,7 +282,8 @@ def _read_mllib(
                 other,
             )
         )
-    _check_kinds(inputs, numbers=True)
+    for one in inputs:
+        _check_kind(one, numbers=True)
     return network, inputs
 
 
@@ -284,11 +299,9 @@ def _found(kinds: Mapping[str, str], name: str) -> str:
     return alike[0] if len(alike) == 1 else name
 
 
-def _inputs(
-    network: Network, df: Any, kinds: Mapping[str, str], columns: Any, features_col: str | None
-) -> list[_Input]:
+def _inputs(network: Network, df: Any, columns: Any, features_col: str | None) -> list[_Input]:
     """The columns of a model that need not know them."""
-    d = network.n_features
+    kinds, d = _kinds(df), network.n_features
     if features_col is not None:
         _check_there(kinds, [features_col])
         names = network.feature_names or _attributes(df, features_col)
@@ -302,7 +315,8 @@ def _inputs(
             _Input(name, [name if columns is None else k], kinds[name])
             for name, k in zip(named, known, strict=True)
         ]
-    _check_kinds(inputs, numbers=not network.takes_any_kind)
+    for one in inputs:
+        _check_kind(one, numbers=not network.takes_any_kind)
     return inputs
 
 
@@ -364,19 +378,21 @@ def _check_length(name: str, width: int | None, names: Sequence[str] | None) -> 
         )
 
 
-def _check_kinds(inputs: Sequence[_Input], numbers: bool) -> None:
-    """Raise for columns of other types than the model takes."""
-    for one in inputs:
-        if one.width is not None:
-            if one.kind != "vector" and not (one.kind.startswith("array<") and _is_number(one.kind[6:-1])):
-                raise InvalidInputError(
-                    f"{WHERE}: column {one.name!r} must hold vectors or arrays of {one.width} numbers; it "
-                    f"is of type {one.kind}."
-                )
-        elif one.kind == "vector" or (numbers and one.labels is None and not _is_number(one.kind)):
-            raise InvalidInputError(
-                f"{WHERE}: column {one.name!r} must hold numbers, one in each row; it is of type {one.kind}."
-            )
+def _check_kind(one: _Input, numbers: bool, where: str = "") -> None:
+    """Raise for a column of another type than the model takes."""
+    numbers = numbers and one.labels is None
+    if one.width is not None:
+        fits = one.kind == "vector" or (one.kind.startswith("array<") and _is_number(one.kind[6:-1]))
+        wanted = f"vectors or arrays of {one.width} numbers"
+    elif numbers:
+        fits, wanted = _is_number(one.kind), "numbers, one in each row"
+    else:
+        fits = not one.kind.startswith(_SEVERAL) and one.kind not in _NOT_IN_ARROW
+        wanted = "numbers, text or moments, one in each row"
+    if not fits:
+        raise InvalidInputError(
+            f"{WHERE}: column {one.name!r}{where} must hold {wanted}; it is of type {one.kind}."
+        )
 
 
 def _kept(df: Any, id_columns: Any) -> list[str]:
@@ -387,17 +403,29 @@ def _kept(df: Any, id_columns: Any) -> list[str]:
     missing = [name for name in kept if name not in df.columns]
     if missing:
         raise InvalidInputError(f"{WHERE}: id_columns must be columns of df; {missing[0]!r} is none.")
+    twice = next((name for name in kept if kept.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidInputError(
+            f"{WHERE}: id_columns must be different columns; {twice!r} is there more than once. Name it once."
+        )
     return kept
 
 
-def _check_kept(kinds: Mapping[str, str], kept: Sequence[str]) -> None:
+def _check_kept(df: Any, kept: Sequence[str]) -> None:
     """Raise for columns that cannot go to Python and back."""
-    odd = next((name for name in kept if kinds[name] in _NOT_IN_ARROW), None)
-    if odd is not None:
-        raise InvalidInputError(
-            f"{WHERE}: columns that are kept must be of types that Arrow has; {odd!r} is of type "
-            f"{kinds[odd]}. Name the others with id_columns=[...]."
-        )
+    for field in df.schema.fields:
+        if field.name in kept and not _is_in_arrow(field.dataType):
+            raise InvalidInputError(
+                f"{WHERE}: columns that are kept must be of types that Arrow has; {field.name!r} is of type "
+                f"{field.dataType.simpleString()}. Name the others with id_columns=[...]."
+            )
+
+
+def _is_in_arrow(kind: Any) -> bool:
+    """Whether Arrow has a type, and all that are within it."""
+    within = [getattr(kind, part) for part in ("elementType", "keyType", "valueType") if hasattr(kind, part)]
+    within += [field.dataType for field in getattr(kind, "fields", ())]
+    return kind.simpleString() not in _NOT_IN_ARROW and all(map(_is_in_arrow, within))
 
 
 def _check_free(kept: Sequence[str], added: Sequence[str], prefix: str) -> None:
@@ -422,11 +450,14 @@ def _select(df: Any, kept: Sequence[str], inputs: Sequence[_Input], reader: _Rea
     Columns are chosen by text, all in one call: in classic Spark, each `Column` takes milliseconds.
     """
     names = {_KEPT.format(i): _quoted(name) for i, name in enumerate(kept)}
+    there = {name.lower() for name in df.columns}
     made = []
     for one, sent in zip(inputs, reader.inputs, strict=True):
-        if sent.name not in names and not one.is_sent_as_it_is:
-            made.append(one.column().alias(sent.name))
-        names.setdefault(sent.name, _quoted(one.name) if one.is_sent_as_it_is else sent.name)
+        if one.is_sent_as_it_is:
+            names[sent.name] = _quoted(one.name)
+        else:
+            names[sent.name] = unique_name(sent.name, there)
+            made.append(one.column().alias(names[sent.name]))
     wider = df.select("*", *made) if made else df
     return wider.selectExpr(*(f"{given} AS {name}" for name, given in names.items()))
 
@@ -527,7 +558,7 @@ class _Form:
         asked = replace(asked, feature_names=reader.features)
         nothing = asked.explain(np.empty((0, asked.network.n_features)))
         as_text = not reader.numbers or asked.network.categories is not None
-        empty = asked.to_arrow(nothing, layout=layout, top=top, dtype=np.float32, as_text=as_text)
+        empty = asked.to_arrow(nothing, layout=layout, top=top, as_text=as_text, **_PRECISION)
         names = [prefix + name for name in empty.column_names]
         return cls(layout, top, as_text, names, list(empty.schema.types))
 
@@ -545,14 +576,17 @@ class _Explaining:
         """The columns that are kept of each batch, and the explanations beside them."""
         import pyarrow as pa
 
-        for batch, answer in _each(batches, lambda batch: self.asked.explain(self.reader(batch))):
-            form = self.form
-            found = self.asked.to_arrow(
-                answer, layout=form.layout, top=form.top, dtype=np.float32, as_text=form.as_text
-            )
-            added = [_whole(one, kind) for one, kind in zip(found.columns, form.types, strict=True)]
+        for batch, added in _each(batches, self._added):
             columns = [batch.column(_KEPT.format(i)) for i in range(len(self.kept))]
-            yield pa.RecordBatch.from_arrays([*columns, *added], names=[*self.kept, *form.names])
+            yield pa.RecordBatch.from_arrays([*columns, *added], names=[*self.kept, *self.form.names])
+
+    def _added(self, batch: Any) -> list[Any]:
+        """The explanations of a batch, column by column."""
+        form, answer = self.form, self.asked.explain(self.reader(batch))
+        found = self.asked.to_arrow(
+            answer, layout=form.layout, top=form.top, as_text=form.as_text, **_PRECISION
+        )
+        return [_whole(one, kind) for one, kind in zip(found.columns, form.types, strict=True)]
 
 
 def _whole(column: Any, kind: Any) -> Any:
@@ -563,44 +597,57 @@ def _whole(column: Any, kind: Any) -> Any:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
-def _each(batches: Iterator[Any], work: Callable[[Any], Any]) -> Iterator[tuple[Any, Any]]:
+def _each(batches: Iterator[Any], work: Callable[[Any], Any], whose: str = "") -> Iterator[tuple[Any, Any]]:
     """Every batch with what the work gives of it; an error says where in the data it came up."""
     start = 0
     for batch in batches:
         try:
             yield batch, work(batch)
         except InvalidInputError as error:
-            raise InvalidInputError(f"{error} {_where(start)}") from None
+            raise InvalidInputError(f"{error} {_where(start, whose)}") from None
         start += batch.num_rows
 
 
-def _where(start: int) -> str:
+def _where(start: int, whose: str) -> str:
     from pyspark import TaskContext
 
     task = TaskContext.get()
     partition = "its partition" if task is None else f"partition {task.partitionId()}"
-    return f"(Rows are counted from row {start} of {partition}.)"
+    return f"(Rows are counted from row {start} of {partition}{whose}.)"
 
 
-def _population(asked: Asked, reader: _Reader, rows: Any, inputs: Sequence[_Input]) -> Population:
-    """What depends on all rows, measured on a DataFrame or on a table that is here."""
-    if _is_frame(rows):
-        kinds = _kinds(rows)
-        _check_there(kinds, [one.name for one in inputs], "background")
-        _check_kinds([replace(one, kind=kinds[one.name]) for one in inputs], numbers=reader.numbers)
-        return _measure(asked, reader, rows, inputs)
-    found = asked.measured_on(rows, reader.features).population
+def _population(
+    asked: Asked, reader: _Reader, inputs: Sequence[_Input], df: Any, background: Any
+) -> Population:
+    """What depends on all rows, measured on df, another DataFrame, or a table that is here."""
+    if background is None:
+        return _measure(asked, reader, inputs, df)
+    if _is_frame(background):
+        return _measure(asked, reader, _in_background(inputs, background), background, " of background")
+    found = asked.measured_on(background, reader.features).population
     assert found is not None
     return found
 
 
-def _measure(asked: Asked, reader: _Reader, df: Any, inputs: Sequence[_Input]) -> Population:
+def _in_background(inputs: Sequence[_Input], background: Any) -> list[_Input]:
+    """The same columns of another DataFrame, where they may be of other types; but numbers stay numbers."""
+    _check_names(background, "background")
+    kinds = _kinds(background)
+    _check_there(kinds, [one.name for one in inputs], "background")
+    found = [replace(one, kind=kinds[one.name]) for one in inputs]
+    for one, there in zip(inputs, found, strict=True):
+        _check_kind(there, not one.is_other, " of background")
+    return found
+
+
+def _measure(asked: Asked, reader: _Reader, inputs: Sequence[_Input], df: Any, whose: str = "") -> Population:
     """The sum of what the partitions give."""
     if df.isStreaming:
         raise InvalidInputError(
             f"{WHERE}: beta must be given for a stream, or a background to measure it on; it has no end."
         )
-    work = _Measuring(asked, reader)
+    reader = replace(reader, inputs=_sent(inputs, []))
+    work = _Measuring(asked, reader, whose)
     found = _select(df, [], inputs, reader).mapInArrow(work.measure, "population string")
     if asked.network.energy.needs_means:  # of all partitions, these may be too large for the driver
         found = found.repartition(1).mapInArrow(work.add_up, "population string")
@@ -609,17 +656,16 @@ def _measure(asked: Asked, reader: _Reader, df: Any, inputs: Sequence[_Input]) -
 
 @dataclass(frozen=True)
 class _Measuring:
-    """What a worker does first, if need be."""
+    """What a worker does first, if need be; ``whose`` partitions these are, for messages."""
 
     asked: Asked
     reader: _Reader
+    whose: str
 
     def measure(self, batches: Iterator[Any]) -> Iterator[Any]:
         """One row of a partition: what its batches add up to, as text."""
-        measured = (
-            found for _, found in _each(batches, lambda batch: self.asked.measure(self.reader(batch)))
-        )
-        yield self._row(sum(measured, self._none))
+        measured = _each(batches, lambda batch: self.asked.measure(self.reader(batch)), self.whose)
+        yield self._row(sum((found for _, found in measured), self._none))
 
     def add_up(self, batches: Iterator[Any]) -> Iterator[Any]:
         """One row of such rows."""

@@ -41,6 +41,7 @@ class Form:
     unit : (D,) what counts as 1 in each atom: that to which it was scaled before it was mixed
     below : where mixed features were bent (a power of a principal component), what they were mixed of: the
         "columns" here are its outputs
+    text : the columns that steps know as text
     """
 
     run: Run
@@ -51,6 +52,7 @@ class Form:
     shift: Floats | None = None
     unit: Floats | None = None
     below: Form | None = None
+    text: frozenset[int] = frozenset()
 
     @classmethod
     def of_columns(cls, n_columns: int) -> Form:
@@ -112,7 +114,15 @@ class Form:
 
     def settled(self) -> Form:
         """The same, with the outputs as atoms where each comes from one column."""
-        return self if self.mixes else Form(run=self.run, source=self.owner, below=self.below)
+        if self.mixes:
+            return self
+        return Form(run=self.run, source=self.owner, below=self.below, text=self.text)
+
+    def knowing_text(self, known: Sequence[Sequence[Any]]) -> Form:
+        """The same, of which a step knows these values, of each output; text is what its column holds."""
+        told = [i for i, values in enumerate(known) if any(isinstance(value, str) for value in values)]
+        columns = {*self.owner[told].tolist()} - {NO_COLUMN}
+        return self if self.below is not None else replace(self, text=self.text | columns)
 
     def bend(self, run: Run, origin: Codes | None = None) -> Form:
         """After a step each of whose outputs comes from one of these, in whatever way.
@@ -125,10 +135,10 @@ class Form:
         after = then(self.run, run)
         origin = np.arange(self.n_outputs) if origin is None else origin
         if not self.mixes:
-            return Form(run=after, source=self.owner[origin], below=self.below)
+            return Form(run=after, source=self.owner[origin], below=self.below, text=self.text)
         if self.below is not None:
             raise TwiceBentError
-        return Form(run=after, source=origin, below=self)
+        return Form(run=after, source=origin, below=self, text=self.text)
 
     def map(
         self, run: Run, matrix: Matrix, center: Floats | None = None, shift: Floats | None = None
@@ -167,7 +177,7 @@ class Form:
         """Some of the outputs."""
         after = then(self.run, run)
         if self.matrix is None:
-            return Form(run=after, source=self.source[chosen], below=self.below)
+            return Form(run=after, source=self.source[chosen], below=self.below, text=self.text)
         shift = None if self.shift is None else self.shift[chosen]
         return replace(self, run=after, matrix=self.matrix[chosen], shift=shift)
 
@@ -194,7 +204,8 @@ class Form:
             source = np.append(source, NO_COLUMN)
             unit = None if unit is None else np.append(unit, 1.0)
             matrix = sparse.hstack([sparse.csr_array(matrix), sparse.csr_array(left[:, None])]).tocsr()
-        return Form(then(self.run, run), source, matrix, atoms, unit=unit, below=self.below)
+        after = then(self.run, run)
+        return Form(after, source, matrix, atoms, unit=unit, below=self.below, text=self.text)
 
     @property
     def is_plain(self) -> bool:
@@ -265,6 +276,10 @@ class _Rescaled:
 
 def join(forms: Sequence[Form], run: Run) -> Form:
     """The outputs of several forms side by side, which ``run`` gives too."""
+    return replace(_join(forms, run), text=frozenset().union(*(form.text for form in forms)))
+
+
+def _join(forms: Sequence[Form], run: Run) -> Form:
     if any(form.below is not None for form in forms):
         return _join_bent(forms, run)
     if not any(form.mixes for form in forms):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import narwhals as nw
@@ -35,6 +35,9 @@ SUPPORTED = "VectorAssembler, StandardScaler, MinMaxScaler, PCA, StringIndexer, 
 
 _PREDICTED = ("prediction", "rawPrediction", "probability")
 
+WidthOf = Callable[[str], int | None]
+"""Of a column of the user's, how long its vectors are; None if that is not known, or it holds none."""
+
 WAY_OUT = (
     "The clusters themselves can be explained in any columns, through a surrogate of some rows: "
     "wc.Surrogate().fit(X, labels)."
@@ -58,12 +61,11 @@ class Source:
     labels: tuple[str, ...] | None = None
     keeps: bool = False
 
-    def feature_names(self, names: Mapping[str, Sequence[str]]) -> list[str]:
+    def feature_names(self, known: Sequence[str]) -> list[str]:
         """What its features are called: as is known, or by their place in the vector."""
         if self.width is None:
             return [self.name]
-        known = list(names.get(self.name, []))
-        return known if len(known) == self.width else [f"{self.name}_{i}" for i in range(self.width)]
+        return list(known) if len(known) == self.width else [f"{self.name}_{i}" for i in range(self.width)]
 
 
 @dataclass(frozen=True)
@@ -73,17 +75,20 @@ class Way:
     Parameters
     ----------
     stages : the fitted stages before the model, in order
-    widths : of the user's columns that are vectors, how long these are
+    fold : what of a name Spark compares: all of it, or not its case
+    widths : of the user's columns that are vectors, by what is compared of their names, how long these are
     """
 
     stages: Sequence[Any]
+    fold: Callable[[str], str]
     widths: Mapping[str, int]
 
     def sources(self, column: str, width: int) -> list[Source]:
         """The user's columns that this one is made of, in the order in which they are met."""
         found: dict[str, Source] = {}
         for source in self._sources(column, len(self.stages), Source(column, width)):
-            if found.setdefault(source.name, source) != source:
+            first = found.setdefault(self.fold(source.name), source)
+            if replace(source, name=first.name) != first:
                 raise UnsupportedModelError(
                     f"neuralize: the stages of the pipeline take column {source.name!r} in two ways, such as "
                     "number and category, so that its relevance would be of two things. Copy the column."
@@ -91,10 +96,11 @@ class Way:
         return list(found.values())
 
     def _sources(self, column: str, before: int, taken: Source) -> list[Source]:
-        at = self._writer(column, before)
-        if at is None:
+        writer = self._writer(column, before)
+        if writer is None:
             return [taken]
-        reads = _reads(self.stages[at], column, self.widths)
+        at, written = writer
+        reads = _reads(self.stages[at], written, self._width)
         return [found for source in reads for found in self._sources(source.name, at, source)]
 
     def form(self, column: str, sources: Sequence[Source]) -> Form:
@@ -102,7 +108,8 @@ class Way:
         widths = [source.width or 1 for source in sources]
         stops = np.cumsum(widths).tolist()
         places = {
-            s.name: np.arange(stop - w, stop) for s, w, stop in zip(sources, widths, stops, strict=True)
+            self.fold(s.name): np.arange(stop - w, stop)
+            for s, w, stop in zip(sources, widths, stops, strict=True)
         }
         try:
             return self._form(column, len(self.stages), places)
@@ -113,17 +120,25 @@ class Way:
             ) from None
 
     def _form(self, column: str, before: int, places: Mapping[str, Codes]) -> Form:
-        at, n_columns = self._writer(column, before), sum(map(len, places.values()))
-        if at is None:
-            return _whole(_choice(places[column]), n_columns)
+        writer, n_columns = self._writer(column, before), sum(map(len, places.values()))
+        if writer is None:
+            return _whole(_choice(places[self.fold(column)]), n_columns)
+        at, written = writer
         stage = self.stages[at]
-        reads = _reads(stage, column, self.widths)
+        reads = _reads(stage, written, self._width)
         forms = [self._form(source.name, at, places) for source in reads]
-        return _whole(_after(stage, column, forms), n_columns)
+        return _whole(_after(stage, written, forms), n_columns)
 
-    def _writer(self, column: str, before: int) -> int | None:
-        """The last stage that writes a column, None if it is the user's own."""
-        return next((i for i in reversed(range(before)) if column in outputs(self.stages[i])), None)
+    def _writer(self, column: str, before: int) -> tuple[int, str] | None:
+        """The last stage that writes a column, and how that spells it; None if it is the user's own."""
+        for at in reversed(range(before)):
+            for written in outputs(self.stages[at]):
+                if self.fold(written) == self.fold(column):
+                    return at, written
+        return None
+
+    def _width(self, column: str) -> int | None:
+        return self.widths.get(self.fold(column))
 
 
 def _choice(chosen: Codes) -> Form:
@@ -181,7 +196,7 @@ def _place(stage: Any, column: str) -> tuple[int, str]:
 
 
 @functools.singledispatch
-def _reads(stage: Any, column: str, widths: Mapping[str, int]) -> list[Source]:  # noqa: ARG001
+def _reads(stage: Any, column: str, width_of: WidthOf) -> list[Source]:  # noqa: ARG001
     """The columns that a stage makes one of, and how it takes them, should they be the user's own."""
     raise _unknown(stage)
 
@@ -193,8 +208,8 @@ def _after(stage: Any, column: str, forms: Sequence[Form]) -> Form:  # noqa: ARG
 
 
 @_reads.register(VectorAssembler)
-def _reads_several(stage: Any, column: str, widths: Mapping[str, int]) -> list[Source]:  # noqa: ARG001
-    return [Source(name, widths.get(name)) for name in _columns(stage, "input")]
+def _reads_several(stage: Any, column: str, width_of: WidthOf) -> list[Source]:  # noqa: ARG001
+    return [Source(name, width_of(name)) for name in _columns(stage, "input")]
 
 
 @_after.register(VectorAssembler)
@@ -207,7 +222,7 @@ def _assemble(stage: Any, column: str, forms: Sequence[Form]) -> Form:  # noqa: 
 
 
 @_reads.register(StandardScalerModel)
-def _reads_scaled(stage: Any, column: str, widths: Mapping[str, int]) -> list[Source]:  # noqa: ARG001
+def _reads_scaled(stage: Any, column: str, width_of: WidthOf) -> list[Source]:  # noqa: ARG001
     _, name = _place(stage, column)
     return [Source(name, len(stage.std))]
 
@@ -223,7 +238,7 @@ def _standard(stage: Any, column: str, forms: Sequence[Form]) -> Form:  # noqa: 
 
 
 @_reads.register(MinMaxScalerModel)
-def _reads_ranged(stage: Any, column: str, widths: Mapping[str, int]) -> list[Source]:  # noqa: ARG001
+def _reads_ranged(stage: Any, column: str, width_of: WidthOf) -> list[Source]:  # noqa: ARG001
     _, name = _place(stage, column)
     return [Source(name, len(stage.originalMin))]
 
@@ -238,7 +253,7 @@ def _min_max(stage: Any, column: str, forms: Sequence[Form]) -> Form:  # noqa: A
 
 
 @_reads.register(PCAModel)
-def _reads_mixed(stage: Any, column: str, widths: Mapping[str, int]) -> list[Source]:  # noqa: ARG001
+def _reads_mixed(stage: Any, column: str, width_of: WidthOf) -> list[Source]:  # noqa: ARG001
     _, name = _place(stage, column)
     return [Source(name, stage.pc.numRows)]
 
@@ -251,7 +266,7 @@ def _pca(stage: Any, column: str, forms: Sequence[Form]) -> Form:  # noqa: ARG00
 
 
 @_reads.register(StringIndexerModel)
-def _reads_category(stage: Any, column: str, widths: Mapping[str, int]) -> list[Source]:  # noqa: ARG001
+def _reads_category(stage: Any, column: str, width_of: WidthOf) -> list[Source]:  # noqa: ARG001
     at, name = _place(stage, column)
     keeps = stage.getHandleInvalid() == "keep"
     return [Source(name, labels=tuple(stage.labelsArray[at]), keeps=keeps)]
@@ -266,7 +281,7 @@ def _index(stage: Any, column: str, forms: Sequence[Form]) -> Form:
 
 
 @_reads.register(OneHotEncoderModel)
-def _reads_index(stage: Any, column: str, widths: Mapping[str, int]) -> list[Source]:  # noqa: ARG001
+def _reads_index(stage: Any, column: str, width_of: WidthOf) -> list[Source]:  # noqa: ARG001
     _, name = _place(stage, column)
     return [Source(name)]
 

@@ -60,6 +60,7 @@ def network_of(form: Form, last: Network, n_columns: int, names: Sequence[Hashab
         fidelity=last.fidelity,
         verify=opener.verify if last.is_checked else None,
         opener=opener,
+        text_columns=form.text,
     )
 
 

@@ -188,8 +188,12 @@ def _inverse(scale: Floats | None, form: Form) -> Floats:
     return np.ones(form.n_outputs) if scale is None else 1.0 / scale
 
 
-@_after.register(Binarizer)
 @_after.register(OrdinalEncoder)
+def _ordinal(encoder: Any, step: Step, form: Form) -> Form:
+    return form.knowing_text(encoder.categories_).bend(step)
+
+
+@_after.register(Binarizer)
 @_after.register(PowerTransformer)
 @_after.register(QuantileTransformer)
 def _one_by_one(transformer: Any, step: Step, form: Form) -> Form:  # noqa: ARG001  # the class says it all
@@ -231,7 +235,8 @@ def _indicator(indicator: Any, step: Step, form: Form) -> Form:
 
 @_after.register(OneHotEncoder)
 def _one_hot(encoder: Any, step: Step, form: Form) -> Form:
-    return form.bend(step, np.repeat(np.arange(form.n_outputs), encoder._n_features_outs))
+    origin = np.repeat(np.arange(form.n_outputs), encoder._n_features_outs)
+    return form.knowing_text(encoder.categories_).bend(step, origin)
 
 
 @_after.register(KBinsDiscretizer)
@@ -243,7 +248,7 @@ def _bins(discretizer: Any, step: Step, form: Form) -> Form:
 @_after.register(TargetEncoder)
 def _target(encoder: Any, step: Step, form: Form) -> Form:
     count = len(encoder.classes_) if encoder.target_type_ == "multiclass" else 1
-    return form.bend(step, np.repeat(np.arange(form.n_outputs), count))
+    return form.knowing_text(encoder.categories_).bend(step, np.repeat(np.arange(form.n_outputs), count))
 
 
 @_after.register(SelectorMixin)

@@ -1,0 +1,210 @@
+"""What the columns of files are taken for: as the model knows them, and else as most files have them."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+from kmodes.kmodes import KModes
+from sklearn.cluster import KMeans
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler, TargetEncoder
+
+import whycluster as wc
+
+RNG = np.random.default_rng(0)
+TABLE = pd.DataFrame(
+    {
+        "code": RNG.choice(["A1", "7", "8"], 300),
+        "zip": RNG.choice(["01234", "04567", "10000"], 300),
+        "size": RNG.normal(size=300),
+    }
+)
+TABLE["group"] = np.where(TABLE["zip"] == "01234", "x", "y")
+NUMBERS = KMeans(2, n_init=1, random_state=0).fit(
+    RNG.normal(size=(50, 2)) + 4 * RNG.integers(2, size=(50, 1))
+)
+
+
+def parts(table: pd.DataFrame) -> list[pd.DataFrame]:
+    """Three of them; in the last, all codes look like numbers."""
+    last = table[200:]
+    return [table[:100], table[100:200], last[last["code"] != "A1"] if "code" in last else last]
+
+
+def write(folder: Path, tables: list[pd.DataFrame]) -> Path:
+    folder.mkdir()
+    for i, table in enumerate(tables):
+        table.to_csv(folder / f"{i}.csv", index=False)
+    return folder
+
+
+def check_same(model: Any, folder: Path, tables: list[pd.DataFrame], out: Path, **options: Any) -> None:
+    """The results of files are those of the tables that they were made of."""
+    found = wc.explain_dataset(model, folder, out, **options)
+    for path, table in zip(found.parts, tables, strict=True):
+        results, whole = pq.read_table(path), wc.explain(model, table, beta=found.beta or 1.0)
+        assert results["cluster"].to_pylist() == whole.cluster.tolist()
+        np.testing.assert_allclose(results["evidence"].to_numpy(), whole.evidence, rtol=1e-9, atol=1e-12)
+
+
+def behind(encoder: Any, column: str) -> Any:
+    filled = make_pipeline(SimpleImputer(strategy="most_frequent"), encoder)
+    steps = make_column_transformer((filled, [column]), (StandardScaler(), ["size"]))
+    model = make_pipeline(steps, KMeans(3, n_init=3, random_state=0))
+    return model.fit(TABLE[[column, "size"]], TABLE["size"])
+
+
+MODELS = {
+    "one-hot": lambda column: behind(OneHotEncoder(sparse_output=False), column),
+    "ordinal": lambda column: behind(OrdinalEncoder(), column),
+    "target": lambda column: behind(TargetEncoder(target_type="continuous"), column),
+    "tabular": lambda column: wc.tabular.pipeline(TABLE[[column, "size"]], n_clusters=3),
+}
+
+
+@pytest.mark.parametrize("column", ["code", "zip"])
+@pytest.mark.parametrize("kind", MODELS)
+def test_text_that_looks_like_numbers_is_text_if_a_step_knows_it_so(
+    kind: str, column: str, tmp_path: Path
+) -> None:
+    model, tables = MODELS[kind](column), [table[[column, "size"]] for table in parts(TABLE)]
+    check_same(model, write(tmp_path / "in", tables), tables, tmp_path / "out")
+
+
+@pytest.mark.parametrize("column", ["code", "zip"])
+def test_text_that_looks_like_numbers_is_text_if_the_model_knows_it_so(column: str, tmp_path: Path) -> None:
+    columns = [column, "group"]
+    model = KModes(2, n_init=2, random_state=0).fit(TABLE[columns])
+    tables = [table[columns] for table in parts(TABLE)]
+    check_same(model, write(tmp_path / "in", tables), tables, tmp_path / "out", columns=columns)
+
+
+def test_numbers_where_the_model_knows_text(tmp_path: Path) -> None:
+    model = KModes(2, n_init=2, random_state=0).fit(TABLE[["zip", "group"]])
+    (tmp_path / "in").mkdir()
+    for i in range(3):
+        part = TABLE[["zip", "group"]][100 * i : 100 * (i + 1)]
+        part = part.assign(zip=part["zip"].astype(int)) if i == 1 else part
+        part.to_parquet(tmp_path / "in" / f"{i}.parquet")
+    with pytest.raises(wc.InvalidInputError) as caught:
+        wc.explain_dataset(model, tmp_path / "in", tmp_path / "out", columns=["zip", "group"])
+    assert str(caught.value) == (
+        "explain_dataset: 1 of 3 parts could not be explained, the others are done. '1.parquet': column "
+        "'zip' must hold text, as the model knows it; it is of type int64."
+    )
+
+
+def test_numbers_as_categories_stay_numbers(tmp_path: Path) -> None:
+    table = pd.DataFrame({"floor": RNG.choice([1, 2, 3], 300), "size": RNG.normal(size=300)})
+    steps = make_column_transformer((OneHotEncoder(), ["floor"]), (StandardScaler(), ["size"]))
+    model = make_pipeline(steps, KMeans(3, n_init=3, random_state=0)).fit(table)
+    tables = parts(table)
+    check_same(model, write(tmp_path / "in", tables), tables, tmp_path / "out")
+
+
+def test_booleans_that_a_step_makes_text_of(tmp_path: Path) -> None:
+    table = pd.DataFrame({"paid": RNG.choice([True, False], 300), "size": RNG.normal(size=300)})
+    model = wc.tabular.pipeline(table, n_clusters=3)
+    tables = parts(table)
+    check_same(model, write(tmp_path / "in", tables), tables, tmp_path / "out")
+
+
+def test_blank_text_is_missing_but_not_in_names_of_rows(tmp_path: Path) -> None:
+    table = pd.DataFrame(
+        {
+            "name": RNG.choice(["NA", "", "001"], 300),
+            "colour": RNG.choice(np.array(["red", "blue", None], object), 300),
+            "size": RNG.normal(size=300),
+        }
+    )
+    table["side"] = np.where(table["size"] > 0, "left", "right")
+    folder = write(tmp_path / "in", [table])
+    read = pd.read_csv(folder / "0.csv", dtype={"name": str}, keep_default_na=True)
+    model = wc.tabular.pipeline(read[["colour", "size"]], n_clusters=3)
+    check_same(model, folder, [read[["colour", "size"]]], tmp_path / "out", id_columns=["name"])
+    assert pq.read_table(tmp_path / "out" / "0.csv.parquet")["name"].to_pylist() == table["name"].tolist()
+    modes = KModes(2, n_init=2, random_state=0).fit(table[["colour", "side"]].dropna())
+    options: dict[str, Any] = {"columns": ["colour", "side"]}
+    row = int(np.argmax(table["colour"].isna()))
+    with pytest.raises(
+        wc.InvalidInputError, match=f"part '0.csv': X must have no missing values; row {row}, "
+    ):
+        wc.explain_dataset(modes, folder, tmp_path / "strict", **options)
+    found = wc.explain_dataset(modes, folder, tmp_path / "skipped", invalid="skip", **options)
+    assert found.n_invalid == table["colour"].isna().sum()
+
+
+def test_a_dataset_that_says_of_which_types_columns_are(tmp_path: Path) -> None:
+    n = 60_000  # more than what is looked at to guess
+    rows = pd.DataFrame({"id": [f"{i:07d}" for i in range(n)], "u": 1, "v": np.arange(n) % 5}, dtype=object)
+    rows.loc[n - 1, "u"] = 2.5
+    rows.to_csv(tmp_path / "rows.csv", sep=";", index=False)
+    schema = pa.schema({"id": pa.string(), "u": pa.float64(), "v": pa.float64()})
+    how = pads.CsvFileFormat(pa.csv.ParseOptions(delimiter=";"))
+    data = pads.dataset(tmp_path / "rows.csv", schema=schema, format=how)
+    found = wc.explain_dataset(NUMBERS, data, tmp_path / "out", columns=["u", "v"], id_columns=["id"])
+    results = pq.read_table(found.parts[0])
+    assert results["id"].to_pylist() == rows["id"].tolist()
+    last = wc.explain(NUMBERS, rows[["u", "v"]].tail(1).astype(float).to_numpy(), beta=found.beta or 1.0)
+    np.testing.assert_allclose(results["evidence"][-1].as_py(), last.evidence[0])
+
+
+def test_endings_in_capitals(tmp_path: Path) -> None:
+    rows = pd.DataFrame(RNG.normal(size=(200, 2)), columns=["u", "v"])
+    (tmp_path / "in").mkdir()
+    with gzip.open(tmp_path / "in" / "A.CSV.GZ", "wt") as file:
+        rows.to_csv(file, index=False)
+    found = wc.explain_dataset(NUMBERS, tmp_path / "in", tmp_path / "out")
+    assert pq.read_table(found.parts[0])["cluster"].to_pylist() == NUMBERS.predict(rows.to_numpy()).tolist()
+
+
+def test_a_column_too_many_in_the_first_part(tmp_path: Path) -> None:
+    rows = pd.DataFrame(RNG.normal(size=(30, 2)), columns=["u", "v"])
+    (tmp_path / "in").mkdir()
+    for i in range(3):
+        (rows.assign(w=1.0) if i == 0 else rows).to_parquet(tmp_path / "in" / f"{i}.parquet")
+    found = wc.explain_dataset(NUMBERS, tmp_path / "in", tmp_path / "out")
+    assert found.n_rows == 90
+    assert pq.read_table(found.parts[0]).equals(pq.read_table(found.parts[2]))
+
+
+@pytest.mark.parametrize("columns", [None, ["v", "u"]])
+def test_names_that_are_no_text_are_none_for_files(columns: list[str] | None, tmp_path: Path) -> None:
+    rows = pd.DataFrame(RNG.normal([0, 3], size=(30, 2)), columns=["u", "v"])
+    rows.to_parquet(tmp_path / "rows.parquet")
+    centres = wc.neuralize(pd.DataFrame([[0.0, 1], [2, 3]]))
+    assert centres.feature_names == [0, 1]
+    found = wc.explain_dataset(centres, tmp_path / "rows.parquet", tmp_path / "out", columns=columns)
+    taken = rows[columns or ["u", "v"]].to_numpy()
+    assert pq.read_table(found.parts[0])["cluster"].to_pylist() == centres.assign(taken).tolist()
+    assert centres.feature_names == [0, 1]
+
+
+def test_columns_that_folders_stand_for_are_there_once(tmp_path: Path) -> None:
+    rows = pd.DataFrame(RNG.normal(size=(60, 2)), columns=["u", "v"]).assign(
+        day=np.arange(60) % 2, key=range(60)
+    )
+    rows.to_parquet(tmp_path / "in", partition_cols=["day"])
+    data = pads.dataset(tmp_path / "in", partitioning="hive")
+    options: dict[str, Any] = {"columns": ["u", "v"], "id_columns": ["day", "key"]}
+    wc.explain_dataset(NUMBERS, data, tmp_path / "out", **options)
+    by_polars = pl.read_parquet(f"{tmp_path}/out/**/*.parquet", hive_partitioning=True).to_pandas()
+    for results in (
+        pd.read_parquet(tmp_path / "out"),
+        pq.read_table(tmp_path / "out").to_pandas(),
+        by_polars,
+    ):
+        found = results.sort_values("key")
+        assert found["day"].astype(int).tolist() == rows["day"].tolist()
+        assert found["cluster"].tolist() == NUMBERS.predict(rows[["u", "v"]].to_numpy()).tolist()
