@@ -339,6 +339,25 @@ def test_names_of_rows_in_csv_are_copied_as_they_are(tmp_path: Path) -> None:
     assert read(found)["id"].to_pylist() == names
 
 
+def test_how_many_rows_there_are_is_told_before_they_are_read(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    table = frame(rng.normal(size=(60_000, 4)))
+    folder = write(tmp_path / "in", table, sizes=[40_000, 20_000, 0], suffix="csv")
+    write(tmp_path / "in", table, sizes=[50_000])
+
+    def told() -> int | None:
+        plan = make_plan(wc.neuralize(MODEL), find_parts(folder, "explain"), None, ())
+        return plan.n_rows(plan.parts)
+
+    assert told() == pytest.approx(110_000, rel=0.01)
+    for path in folder.glob("*.csv"):
+        path.unlink()
+    assert told() == 50_000
+    with gzip.open(folder / "more.csv.gz", "wt") as file:
+        table.to_csv(file)
+    assert told() is None
+
+
 def test_text_that_is_compressed_blank_or_of_long_lines(tmp_path: Path) -> None:
     rows = "".join(f"{','.join(map(str, row))}\n" for row in ROWS)
     (tmp_path / "in").mkdir()

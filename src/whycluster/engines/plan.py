@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from whycluster.console import cut
-from whycluster.engines.sources import Part, PartError, is_number, reading
+from whycluster.engines.sources import Part, PartError, about, is_number, reading
 from whycluster.errors import InvalidInputError
 from whycluster.network import Network
 
@@ -108,6 +108,12 @@ class Plan:
         """
         said = {folder.partition("=")[0] for folder in part.name.split("/")[:-1]} & part.placed
         return [name for name in self.ids if name not in said]
+
+    def n_rows(self, parts: Sequence[Part]) -> int | None:
+        """How many rows parts have, about; None if that is not known."""
+        counts = [self.counts[part.name] for part in parts]
+        others = about([part for part, n in zip(parts, counts, strict=True) if n is None])
+        return None if others is None else sum(filter(None, counts)) + others
 
     def check_unchanged(self, part: Part) -> None:
         """Raise if the part is not any more what it was."""

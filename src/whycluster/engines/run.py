@@ -385,10 +385,8 @@ class Run:
 
         Any other error, or Ctrl-C, stops all at their next batch.
         """
-        counts = [self.plan.counts[part.name] for part in parts]
-        total = None if None in counts else sum(filter(None, counts))
         stopped = threading.Event()
-        with blocks.unspread(), Progress(title, total, "rows") as bar:
+        with blocks.unspread(), Progress(title, self.plan.n_rows(parts), "rows") as bar:
 
             def tick(n_rows: int) -> None:
                 if stopped.is_set():

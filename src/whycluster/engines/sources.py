@@ -117,6 +117,17 @@ class TextPart(Part):
             )
         return reader.schema, None
 
+    @property
+    def is_compressed(self) -> bool:
+        """By its name."""
+        return Path(self.name).suffix.lower() in _COMPRESSED
+
+    def density(self) -> float:
+        """How many rows a byte has, in its first block."""
+        with self._open() as reader:
+            first = next(iter(reader), None)
+        return 0.0 if first is None else first.num_rows / min(self._block_size(), self.identity[1])
+
     def batches(self, columns: Sequence[Any], n_rows: int) -> Generator[Any]:
         """Blocks of text are gathered to batches."""
         pa = load_pyarrow()
@@ -261,6 +272,19 @@ def is_number(kind: Any) -> bool:
     return any(
         is_one(kind) for is_one in (kinds.is_floating, kinds.is_integer, kinds.is_boolean, kinds.is_decimal)
     )
+
+
+def about(parts: Sequence[Part]) -> int | None:
+    """How many rows files of text have, about, by the largest; None if it cannot be told by their sizes."""
+    files = [part for part in parts if isinstance(part, TextPart) and not part.is_compressed]
+    if len(files) < len(parts):
+        return None
+    try:
+        with reading():
+            sizes = [part.identity[1] for part in files]
+            return round(sum(sizes) * files[sizes.index(max(sizes))].density()) if files else 0
+    except (PartError, IndexError):  # which will be told when it is read
+        return None
 
 
 def find_parts(data: Any, where: str) -> list[Part]:
