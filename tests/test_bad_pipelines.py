@@ -418,7 +418,7 @@ def test_whatever_a_step_raises_is_told() -> None:
     model = make_pipeline(FunctionTransformer(wc.elementwise(fail)), k_means()).fit(WINE[:90])
     assert message(model, WINE) == (
         "explain: X, in rows 0 to 177: step 'functiontransformer' (FunctionTransformer) could not transform "
-        "it: 'x'"
+        "it: 'x'."
     )
 
 

@@ -392,7 +392,11 @@ def test_a_row_by_its_number_as_it_is_written_in_the_file(
 ) -> None:
     lines = "".join(f"{i:06d},{i % 7},{i % 5}\n" for i in range(60))
     (tmp_path / "x.csv").write_text("customer_id,a,b\n" + lines)
-    for name in ("000042", "42"):
-        code, said, error = ask(capsys, "row", tmp_path / "x.csv", "--id", name, "--k", 2)
-        assert code == 0, error
-        assert "42 is in cluster" in said
+    code, said, error = ask(capsys, "row", tmp_path / "x.csv", "--id", "000042", "--k", 2)
+    assert code == 0, error
+    assert said.startswith("Row 000042 is in cluster")
+    assert ask(capsys, "row", tmp_path / "x.csv", "--id", "42", "--k", 2, "--quiet") == (
+        2,
+        "",
+        "whycluster: --id must name one row by column 'customer_id'; no row has '42'.\n",
+    )

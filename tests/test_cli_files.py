@@ -122,6 +122,72 @@ def test_types_are_told_from_all_rows_if_need_be(tmp_path: Path) -> None:
     assert read(Source(tmp_path / "t.csv"))["a"].dtype == pl.String
 
 
+@pytest.mark.parametrize(
+    ("content", "options"),
+    [
+        (b"zip;x;y;z;n\n%b;0;0,5;-0,25;1\n1207;0;1;0e3;2\n", {"delimiter": ";", "decimal": ","}),
+        (b'zip,x,y,z,n\n"%b",0,0.5,-0.25,1\n1207,0,1,0e3,2\n', {}),
+        (b"zip\tx\ty\tz\tn\n%b\t0\t0.5\t-0.25\t1\n1207\t0\t1\t0e3\t2\n", {"delimiter": "\t"}),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "gzip"])
+def test_whole_numbers_with_zeros_before_them_are_text(
+    content: bytes, options: dict[str, Any], encoding: str, tmp_path: Path
+) -> None:
+    path = tmp_path / ("t.csv.gz" if encoding == "gzip" else "t.csv")
+    source = Source(path, **options, encoding="utf-8" if encoding == "gzip" else encoding)
+    for value, column in ((b"00042", ["00042", "1207"]), (b"42", [42, 1207])):
+        text = content % value
+        path.write_bytes(gzip.compress(text) if encoding == "gzip" else text.decode().encode(encoding))
+        rest = {"x": [0, 0], "y": [0.5, 1], "z": [-0.25, 0], "n": [1, 2]}
+        assert_frame_equal(read(source), pl.DataFrame({"zip": column, **rest}))
+
+
+def test_a_zero_before_a_number_is_found_far_down(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b,c\n" + "1,1.5,\n" * 20_000 + "007,007,\nNA,,007\n")
+    found = read(Source(tmp_path / "t.csv"))
+    assert found.dtypes == [pl.String] * 3
+    assert found.rows()[-2:] == [("007", "007", None), (None, None, "007")]
+    assert found.row(0) == ("1", "1.5", None)
+
+
+def test_codes_are_categories_and_it_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"{i:05},{['00123', '1207'][i % 2]},{i % 7 + 10 * (i % 2)}.5" for i in range(40)]
+    (tmp_path / "t.csv").write_text("cust,zip,x\n" + "\n".join(rows) + "\n")
+    code, said, told = ask(capsys, "explain", tmp_path / "t.csv", "--k", 2)
+    assert code == 0
+    assert told == (
+        "whycluster: left out: cust (like an identifier, 40 of 40 values are different)\n"
+        "whycluster: rows are named by 'cust'\n"
+        "whycluster: 'zip' is text, so that each value is a category: it has numbers with zeros before them, "
+        "such as '00123'.\n"
+    )
+    assert "00123" in said
+
+
+def test_names_of_rows_stay_as_they_stand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["00042", "42", *map(str, range(100, 130))]
+    versions = ["1.10", "1.1", *(f"2.{i}0" for i in range(30))]
+    rows = [f"{names[i]},{versions[i]},{i % 7},{i % 5}" for i in range(32)]
+    (tmp_path / "t.csv").write_text("k,version,a,b\n" + "\n".join(rows) + "\n")
+    for column, expected in (("k", names), ("version", versions)):
+        common = (tmp_path / "t.csv", "--k", 2, "--columns", "a,b", "--quiet")
+        out = tmp_path / f"{column}.parquet"
+        assert ask(capsys, "explain", *common, "--id", column, "--out", out) == (0, "", "")
+        assert pl.read_parquet(out)[column].to_list() == expected
+        _, said, _ = ask(capsys, "row", *common, "--id-column", column, "--id", expected[0])
+        assert said.startswith(f"Row {expected[0]} is in cluster")
+
+
+def test_of_rows_that_no_column_names_nothing_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pl.DataFrame({"a": np.arange(40) % 7, "b": np.arange(40) % 5}).write_csv(tmp_path / "t.csv")
+    code, _, told = ask(capsys, "explain", tmp_path / "t.csv", "--k", 2, "--out", tmp_path / "o.csv")
+    assert (code, told) == (0, "")
+    assert pl.read_csv(tmp_path / "o.csv")["row"].to_list() == list(range(40))
+
+
 MISTAKES: dict[str, tuple[str, bytes | None, list[str], str]] = {
     "missing": ("no.csv", None, [], "there is no such file."),
     "unknown kind": ("t.doc", b"x", [], "must be a table of a known kind: .csv, .tsv, "),

@@ -350,3 +350,129 @@ def test_of_many_columns_fewer_rows_are_drawn(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(sampling, "_FRAMES", 3)
     drawn = sampling.take_sample(parts, data, tmp_path / "out", anew=True).rows
     assert drawn.equals(rows[::4])  # 1500 rows have so many values, and up to twice as many are drawn
+
+
+def write_parts(frame: pl.DataFrame, place: Path, suffix: str, n_parts: int = 4) -> None:
+    place.mkdir()
+    size = -(-frame.height // n_parts)
+    for i in range(n_parts):
+        part, path = frame[size * i : size * (i + 1)], place / f"{i}.{suffix}"
+        part.write_csv(path) if suffix == "csv" else part.write_parquet(path)
+
+
+@pytest.fixture
+def few_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 4000 rows every fourth is drawn."""
+    monkeypatch.setattr(sampling, "_ROWS", 600)
+    monkeypatch.setattr(sampling, "_FEWEST", 10)
+    monkeypatch.setattr(sampling, "_BATCH", 150)
+
+
+@pytest.mark.usefixtures("few_drawn")
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_columns_are_left_out_of_a_folder_as_of_a_file(
+    suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    group = rng.integers(2, size=4000)
+    frame = pl.DataFrame(
+        {
+            "order_id": rng.integers(10**6, size=4000),
+            "shop_id": pl.Series(np.arange(4000) // 100).replace(7, None),  # some are missing
+            "counted": 2**60 + np.arange(4000),  # as floats, all the same
+            "shuffled": rng.permutation(4000),
+            "second": np.arange(4000) // 2,  # each comes twice, and in the sample once
+            "whole": np.arange(4000.0),  # written as 0.0, 1.0, ...
+            "x": group * 9 + rng.normal(size=4000).round(3),
+            "visits": group * 40 + rng.integers(9, size=4000),
+        }
+    )
+    write_parts(frame, tmp_path / "in", suffix)
+    write_parts(frame, tmp_path / "one", suffix, n_parts=1)
+    single = tmp_path / "one" / f"0.{suffix}"
+    expected = json.loads(ask(capsys, "explain", single, "--k", 2, "--json", "--quiet")[1])["left_out"]
+    assert list(expected) == ["order_id", "shop_id", "counted", "shuffled"]
+    for _ in range(2):  # the second time from what was kept
+        words = ("explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2, "--json", "--quiet")
+        code, said, error = ask(capsys, *words)
+        assert code == 0, error
+        told = json.loads(said)
+        assert told["left_out"] == expected
+        assert "by 1,000 rows of them" in told["clustering"]
+    found = pl.read_parquet(f"{tmp_path}/out/[0-9]*.parquet")
+    assert found.columns[-4:] == ["second", "whole", "x", "visits"]
+
+
+def test_whole_numbers_that_become_fractions_are_floats_in_the_sample(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for i, last in enumerate(("3", "3.5")):
+        (tmp_path / "in" / f"{i}.csv").write_text(f"id,n,nothing\n1,1,\n2, 2,\n{last},NA,{i or ''}\n")
+    parts = find_parts(str(tmp_path / "in"), "explain")
+    drawn = sampling.take_sample(parts, str(tmp_path / "in"), tmp_path / "out", anew=True).rows
+    assert drawn.schema == {"id": pl.Float64, "n": pl.Int64, "nothing": pl.Int64}
+    assert drawn.rows()[2:4] == [(3.0, None, None), (1.0, 1, None)]
+    assert drawn.row(-1) == (3.5, None, 1)
+
+
+@pytest.mark.usefixtures("few_drawn")
+def test_codes_in_a_folder_are_text_wherever_they_come(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    group = rng.integers(2, size=4000)
+    frame = pl.DataFrame(
+        {
+            "cust": [f"{i:07}" for i in range(4000)],
+            "zip": np.array(["99310", "1207"])[group],
+            "size": np.array(["1.5", "2"])[group],
+            "share": rng.uniform(-1, 1, size=4000).round(3),
+            "x": group * 9 + rng.normal(size=4000).round(3),
+        }
+    )
+    rows = np.arange(4000)
+    late = pl.Series(rows == 2999)  # one that is not drawn, at the end of the third file
+    frame = frame.with_columns(
+        zip=pl.when(late).then(pl.lit("00123")).otherwise("zip"),
+        size=pl.when(late).then(pl.lit("007")).otherwise("size"),
+    )
+    write_parts(frame, tmp_path / "in", "csv")
+    (tmp_path / "in" / "bad.csv").write_bytes(b"")
+    parts = find_parts(str(tmp_path / "in"), "explain")
+    sample = sampling.take_sample(parts, str(tmp_path / "in"), tmp_path / "out", anew=True)
+    assert sample.rows.equals(frame[::4])
+    assert len(sample.notes) == 1  # of what had to be begun anew, nothing is told twice
+    assert "more" not in sample.notes[0]
+    (tmp_path / "in" / "bad.csv").unlink()
+    code, _, error = ask(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2)
+    assert code == 0, error
+    found = pl.read_parquet(f"{tmp_path}/out/[0-9]*.parquet")
+    assert found["cust"].to_list() == frame["cust"].to_list()
+    assert found.columns[-4:] == ["zip", "size", "share", "x"]
+    # Explained as text: the same as of one table.
+    frame.write_csv(tmp_path / "one.csv")
+    one = tmp_path / "one.parquet"
+    assert ask(capsys, "explain", tmp_path / "one.csv", "--out", one, "--k", 2, "--quiet")[0] == 0
+    assert (found["cluster"] == pl.read_parquet(one)["cluster"]).mean() in (0, 1)
+
+
+def test_what_parquet_holds_as_numbers_is_numbers_in_csv_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    n = np.arange(100)
+    (tmp_path / "in").mkdir()
+    frame = pl.DataFrame({"a": n % 7 + 20 * (n % 2), "b": n % 5})
+    frame.write_parquet(tmp_path / "in" / "0.parquet")
+    frame.with_columns(frame["a"].cast(pl.String).str.zfill(3)).write_csv(tmp_path / "in" / "1.csv")
+    code, said, error = ask(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2)
+    assert (code, error) == (0, "")
+    assert said.startswith("200 rows in 2 files; k-means with 2 clusters.\n")
+
+
+def test_what_folders_stand_for_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for year in (2020, 2021):
+        (tmp_path / "in" / f"year={year}").mkdir(parents=True)
+        rows = pl.DataFrame(np.random.default_rng(year).normal(size=(30, 2)), schema=["u", "v"])
+        rows.write_parquet(tmp_path / "in" / f"year={year}" / "a.parquet")
+    code, _, said = ask(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2)
+    assert code == 0
+    assert "what folders stand for, such as year=2020, is not among the columns" in said

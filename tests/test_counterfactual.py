@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -720,3 +721,32 @@ def test_models_of_other_boundaries(kind: str, wine: Array) -> None:
         f"{energy}, does not. Network.gradient says in which direction a row has to move; for the smallest "
         "change, explain k-means of the same rows."
     )
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_moments_of_a_zone_whose_clocks_are_set(library: str) -> None:
+    group = np.arange(60) % 3
+    moments = pd.Timestamp("2020-01-01", tz="UTC") + pd.to_timedelta(30 * group + np.arange(60) / 12, "D")
+    frame = pd.DataFrame({"when": moments, "size": group + np.random.default_rng(1).normal(size=60)})
+    found = {}
+    for zone in ("UTC", "Europe/Berlin", "America/New_York"):
+        rows: Any = frame.assign(when=frame["when"].dt.tz_convert(zone))
+        rows = rows if library == "pandas" else pl.from_pandas(rows)
+        rows = rows.to_arrow() if library == "pyarrow" else rows
+        moved = wc.explain(wc.tabular.pipeline(rows, 3), rows).counterfactual(0)
+        assert not moved.held
+        found[zone] = (moved.distance, *moved.change)
+    for zone in found:
+        np.testing.assert_allclose(found[zone], found["UTC"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("library", ["pandas", "pyarrow"])
+def test_decimals(library: str) -> None:
+    numbers = pd.DataFrame({"a": [0.5, 1.25, 4.0], "b": [0.0, 1, 2]})
+    decimals = pa.array([Decimal("0.5"), Decimal("1.25"), Decimal("4")], pa.decimal128(10, 2))
+    table = pa.table({"a": decimals, "b": numbers["b"]})
+    rows = table if library == "pyarrow" else table.to_pandas(types_mapper=pd.ArrowDtype)
+    network = wc.neuralize(pd.DataFrame([[0.0, 0], [3, 2]], columns=["a", "b"]))
+    found, plain = (network.explain(each).counterfactual(0) for each in (rows, numbers))
+    assert found.distance == pytest.approx(plain.distance)
+    np.testing.assert_allclose(found.change.astype(float), plain.change.astype(float))

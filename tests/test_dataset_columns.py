@@ -18,7 +18,13 @@ from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler, TargetEncoder
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    StandardScaler,
+    TargetEncoder,
+)
 
 import whycluster as wc
 
@@ -208,3 +214,138 @@ def test_columns_that_folders_stand_for_are_there_once(tmp_path: Path) -> None:
         found = results.sort_values("key")
         assert found["day"].astype(int).tolist() == rows["day"].tolist()
         assert found["cluster"].tolist() == NUMBERS.predict(rows[["u", "v"]].to_numpy()).tolist()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["2020-01-01", "2020-01-02", "2021-05-05"],
+        ["12:30", "12:31", "01:00"],
+        ["2020-01-01 10:00", "2020-01-01 11:00", "2020-01-02 10:00"],
+        ["true", "false"],
+        ["True", "False"],
+        ["1.0", "2.0"],
+        ["1e3", "0x10", "7"],
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", ["one-hot", "tabular", "modes"])
+def test_text_is_text_whatever_it_looks_like(kind: str, values: list[str], tmp_path: Path) -> None:
+    size = RNG.normal(size=300)
+    table = pd.DataFrame({"what": RNG.choice(values, 300), "size": size}).assign(
+        side=np.where(size > 0, "left", "right")
+    )
+    columns = ["what", "side"] if kind == "modes" else ["what", "size"]
+    steps = make_column_transformer((OneHotEncoder(), ["what"]), (StandardScaler(), ["size"]))
+    models: dict[str, Any] = {
+        "one-hot": lambda rows: make_pipeline(steps, KMeans(3, n_init=2, random_state=0)).fit(rows),
+        "tabular": lambda rows: wc.tabular.pipeline(rows, n_clusters=3, keep=["what"]),
+        "modes": lambda rows: KModes(2, n_init=2, random_state=0).fit(rows),
+    }
+    tables = parts(table[columns])
+    model, folder = models[kind](table[columns]), write(tmp_path / "in", tables)
+    check_same(model, folder, tables, tmp_path / "out", **({"columns": columns} if kind == "modes" else {}))
+
+
+def test_numbers_that_a_step_makes_text_of_stay_numbers(tmp_path: Path) -> None:
+    @wc.elementwise
+    def bins(x: Any) -> Any:
+        return np.where(np.asarray(x) > 0, "more", "less")
+
+    size = RNG.normal(size=300)
+    table = pd.DataFrame({"a": size, "floor": np.array([1.0, 2.0, 3.0, 2.5])[RNG.integers(4, size=300)]})
+    binned = make_pipeline(FunctionTransformer(bins), OneHotEncoder(sparse_output=False))
+    steps = make_column_transformer((binned, ["a"]), (StandardScaler(), ["floor"]))
+    tables = parts(table)
+    folder = write(tmp_path / "in", tables)
+    model = make_pipeline(steps, KMeans(3, n_init=2, random_state=0)).fit(table)
+    check_same(model, folder, tables, tmp_path / "binned")
+    as_categories = table.assign(floor=table["floor"].astype(object))
+    model = wc.tabular.pipeline(as_categories.assign(floor=as_categories["floor"].map(str)), n_clusters=3)
+    check_same(model, folder, [t.assign(floor=t["floor"].map(str)) for t in tables], tmp_path / "spelled")
+    model = wc.tabular.pipeline(table.assign(floor=pd.Categorical(table["floor"])), n_clusters=3)
+    check_same(model, folder, tables, tmp_path / "categories")
+
+
+def test_words_for_nothing_are_those_of_pandas(tmp_path: Path) -> None:
+    words = ["", "NA", "None", "<NA>", "nan", "NULL", "n/a"]
+    table = pd.DataFrame({"what": RNG.choice(["a", "b", *words], 300), "size": RNG.normal(size=300)})
+    table["size"] = table["size"].astype(object)
+    table.loc[:20, "size"] = "None"
+    folder = write(tmp_path / "in", [table])
+    read = pd.read_csv(folder / "0.csv")
+    assert read["what"].dropna().isin(["a", "b"]).all()
+    model = wc.tabular.pipeline(read, n_clusters=3)
+    check_same(model, folder, [read], tmp_path / "out")
+
+
+def test_text_that_is_blank_for_a_megabyte(tmp_path: Path) -> None:
+    n = 80_000
+    table = pd.DataFrame({"what": [""] * (n - 500) + ["a"] * 500, "size": RNG.normal(size=n)})
+    folder = write(tmp_path / "in", [table])
+    assert (folder / "0.csv").stat().st_size > 1 << 20
+    read = pd.read_csv(folder / "0.csv", low_memory=False)
+    check_same(wc.tabular.pipeline(read, n_clusters=3), folder, [read], tmp_path / "out")
+
+
+def test_moments_may_look_different_in_each_file(tmp_path: Path) -> None:
+    moments = pd.Timestamp("2020-01-01") + pd.to_timedelta(RNG.integers(1000, size=300), "D")
+    table = pd.DataFrame({"when": moments, "size": RNG.normal(size=300)})
+    model, tables = wc.tabular.pipeline(table, n_clusters=3), parts(table)
+    looks = ["%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M:%S.%f"]
+    written = [t.assign(when=t["when"].dt.strftime(look)) for t, look in zip(tables, looks, strict=True)]
+    check_same(model, write(tmp_path / "in", written), tables, tmp_path / "out")
+
+
+def test_line_breaks_within_quotes(tmp_path: Path) -> None:
+    rows = pd.DataFrame(RNG.normal(size=(60_000, 2)), columns=["u", "v"])
+    rows["note"] = ["x" * (i % 50) + "\ny" for i in range(60_000)]
+    folder = write(tmp_path / "in", [rows])
+    found = wc.explain_dataset(NUMBERS, folder, tmp_path / "out", columns=["u", "v"], id_columns=["note"])
+    results = pq.read_table(found.parts[0])
+    assert results["note"].to_pylist() == rows["note"].tolist()
+    assert results["cluster"].to_pylist() == NUMBERS.predict(rows[["u", "v"]].to_numpy()).tolist()
+
+
+@pytest.mark.parametrize("given", ["path", "dataset"])
+def test_relevance_of_a_column_that_folders_stand_for(given: str, tmp_path: Path) -> None:
+    rows = pd.DataFrame({"u": RNG.normal(size=60), "year": np.repeat([2020, 2021, 2022], 20)})
+    model = make_pipeline(StandardScaler(), KMeans(2, n_init=2, random_state=0)).fit(rows)
+    for year, part in rows.groupby("year"):
+        (tmp_path / "in" / f"year={year}").mkdir(parents=True)
+        part[["u", "year"] if given == "path" else ["u"]].to_parquet(
+            tmp_path / "in" / f"year={year}" / "a.parquet"
+        )
+    data: Any = str(tmp_path / "in")
+    if given == "dataset":
+        with pytest.raises(wc.InvalidInputError, match=r"folders stand for it: give pyarrow.dataset.dataset"):
+            wc.explain_dataset(model, data, tmp_path / "none")
+        data = pads.dataset(data, partitioning="hive")
+    wc.explain_dataset(model, data, tmp_path / "out")
+    whole = wc.explain(model, rows)
+    for results in (pd.read_parquet(tmp_path / "out"), pq.read_table(tmp_path / "out").to_pandas()):
+        np.testing.assert_allclose(results["year_"], whole.relevance[:, 1], rtol=1e-6)
+        assert results["year"].astype(int).tolist() == rows["year"].tolist()
+
+
+def test_a_dataset_of_one_folder_that_gets_a_second(tmp_path: Path) -> None:
+    rows = pd.DataFrame(RNG.normal(size=(30, 2)), columns=["u", "v"])
+    for n_done, year in enumerate((2020, 2021)):
+        (tmp_path / "in" / f"year={year}").mkdir(parents=True)
+        rows.to_parquet(tmp_path / "in" / f"year={year}" / "a.parquet")
+        data = pads.dataset(tmp_path / "in", partitioning="hive")
+        found = wc.explain_dataset(NUMBERS, data, tmp_path / "out", columns=["u", "v"], beta=0.1)
+        assert (found.n_done_before, found.n_rows) == (n_done, 30 * (n_done + 1))
+
+
+def test_a_file_that_would_be_a_folder_of_others(tmp_path: Path) -> None:
+    rows = pd.DataFrame(RNG.normal(size=(30, 2)), columns=["u", "v"])
+    folder = write(tmp_path / "in", [rows])
+    (folder / "0.csv.parquet").mkdir()
+    rows.to_parquet(folder / "0.csv.parquet" / "part-0.parquet")
+    with pytest.raises(wc.InvalidInputError) as caught:
+        wc.explain_dataset(NUMBERS, folder, tmp_path / "out")
+    assert str(caught.value) == (
+        "explain_dataset: each part must become a file of its own; '0.csv' would be '0.csv.parquet', which "
+        "is the folder of '0.csv.parquet/part-0.parquet'. Rename one of them."
+    )

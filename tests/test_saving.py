@@ -388,6 +388,34 @@ def test_without_its_rows_an_explanation_has_its_arrays(kind: str, tmp_path: Pat
     assert {file.name for file in tmp_path.iterdir()} == {"saved", "again"}
 
 
+@pytest.mark.parametrize(
+    "index",
+    [
+        pd.Index([(1, 2), (3, 4), (5, 6)], tupleize_cols=False),
+        pd.Index([(1, 2), (3, 4), (5, 6)], tupleize_cols=False, name="pairs"),
+        pd.MultiIndex.from_tuples([(1, "a"), (1, "b"), (2, "a")], names=["one", None]),
+        pd.MultiIndex.from_tuples([(1,), (2,), (3,)]),
+        pd.Index(["\ud800", "b", "c"], dtype=object),
+    ],
+    ids=lambda index: f"{type(index).__name__} {index.names}",
+)
+def test_an_index_of_any_form(index: Any, tmp_path: Path) -> None:
+    rows = pd.DataFrame(np.arange(6.0).reshape(3, 2), columns=["a", "b"], index=index)
+    exp = wc.explain(pd.DataFrame([[0.0, 0], [4, 4]], columns=["a", "b"]), rows)
+    found = again(exp, tmp_path).to_frame().index
+    assert found.tolist() == index.tolist()
+    assert list(found.names) == list(index.names)
+
+
+def test_a_column_without_a_name(tmp_path: Path) -> None:
+    centres = pd.DataFrame([[0.0, 0], [4, 4]], columns=[np.nan, "b"])
+    with pytest.raises(wc.UnsupportedModelError) as caught:
+        wc.save(wc.neuralize(centres), tmp_path / "saved")
+    assert str(caught.value) == (
+        "save: feature_names must be names; one of them is missing (NaN). Rename the column first."
+    )
+
+
 def test_without_its_rows_an_explanation_counts_them(tmp_path: Path) -> None:
     named = FRAME.set_axis([f"wine {i}" for i in range(len(FRAME))])
     exp = wc.explain(KMeans(3, n_init=1, random_state=0).fit(named), named)[10:15]
@@ -588,7 +616,7 @@ def test_it_is_what_safetensors_reads(tmp_path: Path) -> None:
 
 def test_no_file_to_load(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path, tmp_path / "nothing", tmp_path / "pipe"):
+    for path in (tmp_path, tmp_path / "nothing", tmp_path / "pipe", tmp_path / ("n" * 300)):
         with pytest.raises(wc.InvalidInputError) as caught:
             wc.load(path)
         assert str(caught.value) == (
@@ -596,6 +624,13 @@ def test_no_file_to_load(tmp_path: Path) -> None:
         )
     with pytest.raises(wc.InvalidInputError, match="load: path must be the name of a file; got None"):
         wc.load(None)  # type: ignore[arg-type]
+
+    class Bytes:
+        def __fspath__(self) -> bytes:
+            return b"name"
+
+    with pytest.raises(wc.InvalidInputError, match="load: path must be the name of a file; got <"):
+        wc.load(Bytes())  # type: ignore[arg-type]
 
 
 # Files that are not ours.
@@ -888,6 +923,9 @@ def described(dtype: str, shape: list[int], stop: int) -> dict[str, Any]:
     }
 
 
+CRC = {"crc32": {"dtype": "U32", "shape": [], "data_offsets": [0, 4]}}
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -900,6 +938,10 @@ def described(dtype: str, shape: list[int], stop: int) -> dict[str, Any]:
         header({"__metadata__": {"whycluster": "[" * 10**6}}),
         header({"__metadata__": {"whycluster": "[" * 500 + "]" * 500}}),
         header({"__metadata__": {"whycluster": 1}}),
+        header({**described("F64", [1], 8), "\ud800": described("F64", [1], 8)["a"]}, bytes(8)),
+        header(
+            {"__metadata__": {"whycluster": '{"format": 1, "values": {}, "kind": "\ud800"}'}, **CRC}, bytes(4)
+        ),
         header(b"[" * 10**6),
         struct.pack("<Q", 2**63) + b"{}",
         struct.pack("<Q", 10**8) + b"{}",

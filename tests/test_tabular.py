@@ -28,7 +28,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import whycluster as wc
 from whycluster import tabular
-from whycluster.columns import as_days, as_numbers, as_text
+from whycluster.columns import as_days, as_numbers, as_text, columns_of, judge
 from whycluster.tabular import encoder, pipeline
 
 HALF = math.sqrt(0.5)
@@ -473,6 +473,7 @@ def test_what_is_left_out_is_said_once() -> None:
             [*map(str, np.arange(N - 1) / 7), "n/a"],
             "like an identifier, 60 of 60 values are different (most read as numbers: convert them first)",
         ),
+        ([f"{7 * i:04}" for i in range(N)], "like an identifier, 60 of 60 values are different"),  # codes
         (range(100, 100 + N), "like an identifier, whole numbers that are consecutive"),
         (np.r_[:30, 36:66][::-1], "like an identifier, whole numbers that are consecutive"),
         (
@@ -502,6 +503,36 @@ def test_columns_of_no_use_are_left_out(values: Any, reason: str) -> None:
 )
 def test_measurements_are_not_taken_for_identifiers(values: Any) -> None:
     assert encoder(pd.DataFrame({"x": values, "y": np.arange(N) % 7})).left_out_ == {}
+
+
+def test_identifiers_are_not_to_be_converted_to_numbers() -> None:
+    values = [str(7 * i) for i in range(N)]
+    reason = "like an identifier, 60 of 60 values are different"
+    frame = pd.DataFrame({"customer_id": values, "price": values, "y": np.arange(N) % 7})
+    assert left_out(frame) == {
+        "customer_id": reason,
+        "price": f"{reason} (most read as numbers: convert them first)",
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        (np.arange(60) * 8, "like an identifier, whole numbers that are consecutive"),
+        (
+            np.random.default_rng(0).permutation(480)[::8],
+            "like an identifier, whole numbers that are consecutive",
+        ),
+        (np.arange(60) * 7, ""),  # of all rows some are the same
+        (np.arange(60) * 10, ""),  # far between
+        (np.arange(60) * 8.0, ""),  # floats
+        (np.r_[:59, 0] * 8, ""),  # one comes twice
+    ],
+)
+def test_consecutive_numbers_of_every_eighth_row(values: Any, reason: str) -> None:
+    (column,) = columns_of(pl.DataFrame({"x": values}), "test")
+    assert judge(column, kept=False, step=8) == ("numbers", reason)
+    assert judge(column, kept=False) == ("numbers", "")
 
 
 def test_a_few_values_are_too_few_to_tell() -> None:

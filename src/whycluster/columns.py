@@ -23,6 +23,7 @@ from whycluster.marks import elementwise
 from whycluster.table import is_missing, to_days
 
 LIKE_IDENTIFIER = "like an identifier"
+CODE = "0[0-9]+"  # 007 is a name, as numbers are not written; a pattern that pyarrow and polars take, too
 _OF_THAT_NAME = "whole numbers of that name"
 _CONSECUTIVE = "whole numbers that are consecutive"
 _OTHERWISE = "It did when the columns were told apart."
@@ -154,11 +155,19 @@ def _text(value: Any) -> Any:
     return str(int(value) if whole else value)
 
 
+def is_spelling(text: str) -> bool:
+    """Whether it is how `as_text` writes a number or a boolean."""
+    return text in ("True", "False") or (converts(text, float) and _text(float(text)) == text)
+
+
 _READERS = {"numbers": _numbers, "dates": _days, "categories": _texts}
 
 
-def judge(column: Column, kept: bool) -> tuple[str, str]:
-    """What a column holds, and the reason to leave it out, empty if there is none."""
+def judge(column: Column, kept: bool, step: int = 1) -> tuple[str, str]:
+    """What a column holds, and the reason to leave it out, empty if there is none.
+
+    ``step`` says that its values are those of every so many rows.
+    """
     kind = _kind(column)
     if kind is None:
         return "", f"{_what(column)}, neither numbers, categories nor dates"
@@ -167,7 +176,7 @@ def judge(column: Column, kept: bool) -> tuple[str, str]:
     if len(present) == 0:
         return kind, "all values are missing"
     different = set(present.tolist()) if kind == "categories" else set()  # of numbers, it takes long
-    reason = "" if kept else _like_identifier(column, kind, len(present), different)
+    reason = "" if kept else _like_identifier(column, kind, len(present), different, step)
     if not reason and len(present) == len(values) and (present == present[0]).all():
         reason = "all values are the same"
     return kind, reason
@@ -211,17 +220,20 @@ def _what(column: Column) -> str:
     return f"values of type {type(dtype).__name__}"
 
 
-def _like_identifier(column: Column, kind: str, n_values: int, different: set[Any]) -> str:
+def _like_identifier(column: Column, kind: str, n_values: int, different: set[Any], step: int = 1) -> str:
     """Why a column looks like one of identifiers, empty if it does not."""
     if kind == "categories" and n_values >= _ENOUGH and len(different) > _NEARLY_ALL * n_values:
-        return f"{LIKE_IDENTIFIER}, {len(different)} of {n_values} values are different{_advice(different)}"
+        advice = _advice(column.name, different)
+        return f"{LIKE_IDENTIFIER}, {len(different)} of {n_values} values are different{advice}"
     if kind == "categories" and len(different) > max(_MANY, n_values / _OFTEN):
-        return f"{LIKE_IDENTIFIER}, {len(different)} different values in {n_values} rows{_advice(different)}"
+        advice = _advice(column.name, different)
+        return f"{LIKE_IDENTIFIER}, {len(different)} different values in {n_values} rows{advice}"
     assert column.series is not None
     if kind != "numbers" or not column.series.dtype.is_integer():
         return ""
     whole = column.series.drop_nulls()  # as floats, large ones would fall together
-    return _like_counted(column.name, n_values, whole.n_unique(), int(whole.max()) - int(whole.min()) + 1)
+    n_places = int(whole.max()) - int(whole.min()) + 1
+    return _like_counted(column.name, n_values, whole.n_unique(), n_places, step)
 
 
 def like_identifier(column: Column) -> str:
@@ -260,11 +272,17 @@ def _plain(values: Any) -> Floats:
     return numbers[np.isfinite(numbers)]
 
 
-def _like_counted(name: Hashable, n_values: int, n_different: int, n_places: float) -> str:
-    """Why whole numbers look like identifiers; from the least to the greatest there are so many places."""
+def _like_counted(name: Hashable, n_values: int, n_different: int, n_places: float, step: int = 1) -> str:
+    """Why whole numbers look like identifiers; from the least to the greatest there are so many places.
+
+    Those of every so many rows stand for all of them. Some of these may be the same if there are fewer places
+    than rows, though no two of the values are.
+    """
     if _named_like_identifier(name):
         return f"{LIKE_IDENTIFIER}, {_OF_THAT_NAME}"
-    consecutive = n_different == n_values >= max(_ENOUGH, _NEARLY_ALL * n_places)
+    n_rows = n_values * step
+    filled = min(n_rows, n_places) >= _NEARLY_ALL * max(n_rows, n_places)
+    consecutive = n_different == n_values >= _ENOUGH and filled
     return f"{LIKE_IDENTIFIER}, {_CONSECUTIVE}" if consecutive else ""
 
 
@@ -291,9 +309,11 @@ def reads_as_dates(column: Column) -> bool:
     return len(texts) >= _ENOUGH and _reads_as(texts) == "dates"
 
 
-def _advice(texts: set[str]) -> str:
-    """What to do about text that is something else, as it often is in files."""
+def _advice(name: Hashable, texts: set[str]) -> str:
+    """What to do about text that is something else, as it often is in files; names stay what they are."""
     what = _reads_as(texts)
+    if what == "numbers" and (_named_like_identifier(name) or any(map(is_code, texts))):
+        return ""
     return f" (most read as {what}: convert them first)" if what else ""
 
 
@@ -303,6 +323,11 @@ def _reads_as(texts: set[str]) -> str:
         if sum(converts(text, convert) for text in some) > len(some) / 2:
             return what
     return ""
+
+
+def is_code(text: str) -> bool:
+    """Whether it is a whole number with a zero before it, such as 007, which is a name."""
+    return re.fullmatch(CODE, text) is not None
 
 
 def converts(text: str, convert: Callable[[str], Any]) -> bool:

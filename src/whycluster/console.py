@@ -29,7 +29,7 @@ def table(
 
 def bar(value: float, largest: float, width: int = 12) -> str:
     """A bar of plus signs for, of minus signs against; ``largest`` fills the width."""
-    length = round(width * abs(value) / largest) if largest > 0 else 0
+    length = round(width * (abs(value) / largest)) if largest > 0 else 0
     return ("+" if value > 0 else "-") * length
 
 

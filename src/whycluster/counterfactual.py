@@ -457,8 +457,9 @@ def _moved(value: Any, by: float) -> Any:
     if not isinstance(value, (dt.date, dt.timedelta)):
         return float(value) + by
     whole = isinstance(value, dt.date) and not isinstance(value, dt.datetime)
+    step, zone = dt.timedelta(days=math.copysign(math.ceil(abs(by)), by) if whole else by), _zone(value)
     try:
-        return value + dt.timedelta(days=math.copysign(math.ceil(abs(by)), by) if whole else by)
+        return value + step if zone is None else (_in_utc(value) + step).astimezone(zone)
     except (OverflowError, ValueError):
         return None
 
@@ -469,11 +470,18 @@ def _apart(after: Any, before: Any) -> float:
         return 0.0
     if after is None:
         return math.nan
-    return (
-        (after - before) / _DAY
-        if isinstance(after, (dt.date, dt.timedelta))
-        else float(after) - float(before)
-    )
+    if not isinstance(after, (dt.date, dt.timedelta)):
+        return float(after) - float(before)
+    return float((_in_utc(after) - _in_utc(before)) / _DAY)
+
+
+def _zone(value: Any) -> dt.tzinfo | None:
+    return value.tzinfo if isinstance(value, dt.datetime) else None
+
+
+def _in_utc(value: Any) -> Any:
+    """A moment of a time zone, in UTC: in its own, Python counts by the clocks on the wall, which are set."""
+    return value if _zone(value) is None else value.astimezone(dt.timezone.utc)
 
 
 def _outside(values: NDArray[Any], ranges: Floats) -> NDArray[np.bool_]:

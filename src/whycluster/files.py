@@ -29,9 +29,10 @@ class DepthError(ValueError):
 
 def as_path(path: Any, where: str, name: str = "path", what: str = "a file") -> Path:
     """The path of a file that is to be written; raise for what is none."""
-    if not isinstance(path, (str, os.PathLike)) or not str(path) or "\0" in str(path):
+    given = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if not isinstance(given, str) or not given or "\0" in given:
         raise InvalidInputError(f"{where}: {name} must be the name of {what}; got {path!r}.")
-    return Path(path)
+    return Path(given)
 
 
 @contextmanager

@@ -49,7 +49,9 @@ class Labels:
         self.names.flags.writeable = False
         self._codes = {name: code for code, name in enumerate(self.names.tolist())}
         if self.names.ndim != 1 or len(self._codes) != self.names.size:
-            raise InvalidInputError(f"neuralize: labels must be different names; got {self.names.tolist()}.")
+            raise InvalidInputError(
+                f"neuralize: labels must be different names; got {console.cut(self.names.tolist(), 8)}."
+            )
         if NOISE in self._codes:
             self._codes.setdefault(-1, self._codes[NOISE])  # what the clustering itself calls it
         # Plain 0..K-1, the usual case, are their own codes: nothing to look up, row by row.

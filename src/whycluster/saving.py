@@ -32,7 +32,7 @@ from whycluster.labels import Labels
 from whycluster.network import Network
 from whycluster.propagate import CONTRAST, RULES, SOFT
 from whycluster.storage import Draft, Stored, encode, read
-from whycluster.table import AbsentTable, MixedTable, SparseTable, Table, numbers_of, open_table
+from whycluster.table import AbsentTable, MixedTable, SparseTable, Table, is_missing, numbers_of, open_table
 
 _ENERGIES = {kind.__name__: kind for kind in RECIPES if issubclass(kind, Energy)}
 _RESULTS = ("float64", "float32")
@@ -120,7 +120,7 @@ def _draft_network(network: Network) -> Draft:
     draft = Draft("network")
     _put_energy(draft, network.energy)
     draft.put_values("labels", network.labels)
-    draft.facts["feature_names"] = _coded(network.feature_names, "feature_names")
+    draft.facts["feature_names"] = _coded_names(network.feature_names)
     draft.facts["categories"] = _coded_lists(network.categories)
     _put_fidelity(draft, network.fidelity)
     return draft
@@ -166,7 +166,7 @@ def _draft_explanation(exp: Claims, data: bool) -> Draft:
         rule=exp.rule,
         threshold=encode(exp.threshold, "threshold"),
         targeted=bool(exp._targeted),
-        feature_names=_coded(exp.feature_names, "feature_names"),
+        feature_names=_coded_names(exp.feature_names),
         has_rows=exp._rows is not None,
         called=_coded(_names(exp), "the names of rows"),
     )
@@ -361,6 +361,14 @@ def _coded(values: Sequence[Any] | None, name: str) -> list[Any] | None:
     return None if values is None else [encode(value, name) for value in values]
 
 
+def _coded_names(names: Sequence[Any] | None) -> list[Any] | None:
+    if names is not None and any(map(is_missing, set(names) - {None})):  # NaN, which is not even itself
+        raise UnsupportedModelError(
+            "save: feature_names must be names; one of them is missing (NaN). Rename the column first."
+        )
+    return _coded(names, "feature_names")
+
+
 def _coded_lists(categories: Sequence[Sequence[Any] | None] | None) -> list[Any] | None:
     return None if categories is None else [_coded(values, "categories") for values in categories]
 
@@ -512,5 +520,10 @@ def _take_frame(stored: Stored, library: str, names: list[Hashable]) -> Any:
 def _take_index(stored: Stored, names: list[Any]) -> Any:
     import pandas as pd
 
-    index = pd.Index(stored.values("index", "n").tolist())
-    return index.set_names(names)
+    labels = stored.values("index", "n").tolist()
+    if len(names) > 1:
+        return pd.MultiIndex.from_tuples(labels, names=names)
+    try:
+        return pd.Index(labels, name=names[0], tupleize_cols=False)
+    except UnicodeEncodeError:  # half a character, which only objects may hold
+        return pd.Index(labels, dtype=object, name=names[0])

@@ -231,7 +231,7 @@ class Stored:
 
 def read(path: Path) -> Stored:
     """Read a file, all of it; nothing that it says makes arrays that are larger than it is."""
-    if not path.is_file():  # neither a folder nor a pipe, which would wait for ever
+    if not os.path.isfile(path):  # neither a folder nor a pipe, which would wait for ever
         raise InvalidInputError(
             f"load: path must be a file that wc.save has made; there is none at {str(path)!r}."
         )
@@ -380,12 +380,17 @@ def from_json(text: str, stored: Stored) -> Any:
 
 def _checksum(text: str, arrays: dict[str, NDArray[Any]]) -> NDArray[np.uint32]:
     """Of all facts and arrays: against accidents, not against forgery."""
-    total = zlib.crc32(text.encode())
+    total = zlib.crc32(_bytes(text))
     for name in sorted(arrays):
         array = arrays[name]
-        total = zlib.crc32(f"{name}{array.dtype.name}{array.shape}".encode(), total)
+        total = zlib.crc32(_bytes(f"{name}{array.dtype.name}{array.shape}"), total)
         total = zlib.crc32(array.reshape(-1).view(np.uint8).data, total)
     return np.array(total, dtype=np.uint32)
+
+
+def _bytes(text: str) -> bytes:
+    """Of any text: JSON may hold half a character, which UTF-8 has no bytes for."""
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _library(where: str) -> Any:

@@ -471,20 +471,23 @@ def _put(native: Any, rows: Codes, columns: Codes, values: Sequence[Any]) -> Any
     for column in np.unique(columns).tolist():
         there, one = np.flatnonzero(columns == column).tolist(), frame[:, column]
         cells = one.to_list()
+        like = _able_to_hold(one, values[there[0]], any(isinstance(cell, Decimal) for cell in cells))
+        if like.dtype != one.dtype and like.dtype.is_float():
+            cells = [None if cell is None else float(cell) for cell in cells]
         for i in there:
             cells[rows[i]] = values[i]
-        series.append(_of_type(_able_to_hold(one, values[there[0]]), cells, native).alias(one.name))
+        series.append(_of_type(like, cells, native).alias(one.name))
     return frame.with_columns(*series).to_native()
 
 
-def _able_to_hold(series: nw.Series[Any], value: Any) -> nw.Series[Any]:
+def _able_to_hold(series: nw.Series[Any], value: Any, decimals: bool) -> nw.Series[Any]:
     """No values, of a type that can be any number, or any moment to the microsecond."""
     none, dtype = series[:0], series.dtype  # which can be cast whatever would be lost of the values
     if isinstance(dtype, nw.Datetime):
         return none.cast(nw.Datetime("us", dtype.time_zone))
     if isinstance(dtype, nw.Duration):
         return none.cast(nw.Duration("us"))
-    is_narrow = dtype.is_numeric() and not dtype.is_float()
+    is_narrow = decimals or (dtype.is_numeric() and not dtype.is_float())
     return none.cast(nw.Float64()) if is_narrow and isinstance(value, float) else none
 
 

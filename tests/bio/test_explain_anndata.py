@@ -102,6 +102,24 @@ def test_it_stands_beside_the_ranking_of_scanpy(cells: Any) -> None:
     assert len(axes) == len(ours["groups"])
 
 
+def test_a_group_that_is_never_foretold_has_no_genes(cells: Any, tmp_path: Path) -> None:
+    cells.obs["lone"] = pd.Categorical(np.where(np.arange(N_CELLS) == 0, "one", cells.obs["kind"]))
+    wc.explain_anndata(cells, "lone", n_genes=5)
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    for adata in (cells, anndata.read_h5ad(tmp_path / "cells.h5ad")):
+        found = adata.uns["why"]
+        lone = found["groups"].tolist().index("one")
+        assert found["fidelity"]["in_sample_per_group"][lone] == 0
+        assert np.isnan(adata.varm["why"][:, lone]).all()
+        assert found["names"]["one"].tolist() == [""] * 5
+        for name in ("scores", "mean_inside", "mean_outside"):
+            assert np.isnan(found[name]["one"]).all()
+            assert np.isfinite(found[name]["T"]).all()
+        assert set(found["names"]["T"][:2]) == set(MARKERS["T"])
+        axes = sc.pl.rank_genes_groups(adata, key="why", n_genes=5, show=False)
+        assert [text.get_text() for text in axes[lone].texts] == [""] * 5
+
+
 def test_what_is_written_and_nothing_else(cells: Any) -> None:
     before = cells.copy()
     wc.explain_anndata(cells, "kind", n_top=3)
@@ -332,6 +350,44 @@ def test_which_scores_are_taken(cells: Any) -> None:
     assert chosen(cells) == ("X", None)
 
 
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "text",
+        {},
+        {"params": "text"},
+        {"params": {"n_pcs": "six"}},
+        {"params": {"n_pcs": 6, "use_rep": "X_other"}},
+        {"params": {"n_pcs": [[1], [2, 3]], "use_rep": ["X_pca", "X"]}},
+        {"params": {"n_pcs": -3}},
+        {"params": {"n_pcs": 2.5}},
+        {"params": {"n_pcs": True}},
+        {"params": {"n_pcs": np.array([]), "use_rep": None}},
+    ],
+)
+def test_neighbours_that_are_kept_otherwise_say_nothing(kept: Any, cells: Any) -> None:
+    cells.uns["neighbors"] = kept
+    wc.explain_anndata(cells, "kind")
+    params = cells.uns["why"]["params"]
+    assert (params["use_rep"], params["n_pcs"]) == ("X_pca", 12)
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc array", "frame", "dask"])
+def test_whatever_holds_scores_and_loadings(kind: str, cells: Any) -> None:
+    import dask.array as da
+
+    expected = layer_of(cells, groups="kind")
+    for part, name, names in ((cells.obsm, "X_pca", cells.obs_names), (cells.varm, "PCs", cells.var_names)):
+        values = part[name]
+        part[name] = {
+            "csr": sp.csr_matrix(values),
+            "csc array": sp.csc_array(values),
+            "frame": pd.DataFrame(values, index=names).add_prefix("pc"),
+            "dask": da.from_array(values),
+        }[kind]
+    np.testing.assert_array_equal(layer_of(cells, groups="kind"), expected)
+
+
 def test_some_of_the_cells_after_a_pca_of_all(cells: Any) -> None:
     """Their mean is not what was subtracted."""
     some = cells[cells.obs["kind"] != "B"].copy()
@@ -422,6 +478,30 @@ def test_some_cells_as_an_explanation(cells: Any) -> None:
     view = cells[:, :]
     turned = wc.explain_anndata(view, cells=[7, 3, 7])  # nothing is written, so it may be a view
     np.testing.assert_allclose(turned.relevance, whole[[7, 3, 7]], rtol=1e-4, atol=1e-5)
+
+
+def test_a_mask_with_names_is_matched_by_them(cells: Any) -> None:
+    mask = cells.obs["kind"] == "B"
+    expected = wc.explain_anndata(cells, "kind", cells=mask.to_numpy())
+    shuffled = mask.sample(frac=1, random_state=0)
+    assert (shuffled.to_numpy() != mask.to_numpy()).any()
+    more = pd.concat([shuffled, pd.Series([True, True], index=["other", "other"])])
+    for one in (mask, shuffled, shuffled.astype("boolean"), more, mask.reset_index(drop=True)):
+        found = wc.explain_anndata(cells, "kind", cells=one)
+        np.testing.assert_array_equal(found.relevance, expected.relevance)
+
+
+def test_a_mask_of_other_cells(cells: Any) -> None:
+    mask = cells.obs["kind"] == "B"
+    message = (
+        "explain_anndata: cells must have every name in adata.obs_names once in its index, if it is a mask "
+        "with names; 'cell{}' is there {} times. Give cells.to_numpy() if it stands in the order of the "
+        "cells."
+    )
+    assert refused(cells, "kind", cells=mask.rename({"cell7": "other"})) == message.format(7, 0)
+    assert refused(cells, "kind", cells=mask.rename({"cell9": "cell3"})) == message.format(3, 2)
+    cells.obs_names = ["same"] * N_CELLS  # then a mask made of these cells is still in their order
+    assert len(wc.explain_anndata(cells, "kind", cells=cells.obs["kind"] == "B")) == mask.sum()
 
 
 def test_another_call_leaves_nothing_of_the_one_before(cells: Any) -> None:
@@ -542,6 +622,29 @@ def test_scores_of_other_data(cells: Any) -> None:
     wc.explain_anndata(cells, layer="logs")
 
 
+def test_scores_and_loadings_that_are_no_numbers(cells: Any) -> None:
+    scores = pd.DataFrame(cells.obsm["X_pca"], index=cells.obs_names).add_prefix("pc")
+    advice = "Encode them as numbers (objects that are numbers: astype(float)), or leave them out."
+    cells.obsm["X_pca"] = scores.assign(pc1="x", pc2=pd.Categorical(["0"] * N_CELLS))
+    assert refused(cells) == (
+        "explain_anndata: adata.obsm['X_pca'] must have only numeric or boolean columns; got 'pc1' (String), "
+        f"'pc2' (Categorical). {advice}"
+    )
+    cells.obsm["X_pca"] = scores
+    cells.varm["PCs"] = pd.DataFrame(cells.varm["PCs"], index=cells.var_names).add_prefix("pc").astype(str)
+    assert refused(cells).startswith(
+        "explain_anndata: adata.varm['PCs'] must have only numeric or boolean columns; got 'pc0' (String), "
+    )
+
+
+def test_no_cells_or_no_genes(cells: Any) -> None:
+    for nothing in (cells[:0], cells[:, :0], cells[:0].copy()):
+        assert refused(nothing) == (
+            f"explain_anndata: adata must have at least one cell and one gene; got shape {nothing.shape}. "
+            "See by what they were chosen."
+        )
+
+
 def test_values_that_are_not_finite(cells: Any) -> None:
     cells.X = cells.X.toarray()
     cells.X[7, 3] = np.nan
@@ -562,11 +665,34 @@ def test_values_that_are_not_finite(cells: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("key", ["", "T/B", 5])
+@pytest.mark.parametrize("key", ["", "T/B", 5, ".", "..", "why\0"])
 def test_names_that_a_file_cannot_have(key: Any, cells: Any) -> None:
     assert refused(cells, key_added=key) == (
-        f"explain_anndata: key_added must be a name without a slash, as the keys of a file are; got {key!r}."
+        "explain_anndata: key_added must be a name without a slash or a NUL, and not '.' or '..', as the "
+        f"keys of a file are; got {key!r}. Choose another."
     )
+
+
+@pytest.mark.parametrize("groups", ["why_evidence", "why_competitor"])
+def test_groups_are_not_replaced_by_what_explains_them(groups: str, cells: Any) -> None:
+    cells.obs[groups] = cells.obs["kind"]
+    assert refused(cells, groups, overwrite=True) == (
+        f"explain_anndata: key_added must be another name than 'why', since adata.obs['{groups}'], which has "
+        "the groups, would be replaced. Choose another."
+    )
+    assert (cells.obs[groups] == cells.obs["kind"]).all()
+    assert len(wc.explain_anndata(cells, groups, cells=[3])) == 1  # which replaces nothing
+    wc.explain_anndata(cells, groups, key_added="other")
+
+
+def test_loadings_are_not_replaced_by_what_goes_through_them(cells: Any) -> None:
+    sc.pp.pca(cells, n_comps=5, key_added="mine")
+    sc.pp.neighbors(cells, use_rep="mine")  # by which they are chosen, without being named
+    before = cells.varm["mine"].copy()
+    assert refused(cells, key_added="mine", overwrite=True) == (
+        "explain_anndata: key_added must be another name than that of the data; got 'mine'. Choose another."
+    )
+    np.testing.assert_array_equal(cells.varm["mine"], before)
 
 
 @pytest.mark.parametrize("odd", ["", ("B", 1)])

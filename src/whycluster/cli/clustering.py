@@ -13,7 +13,7 @@ import polars as pl
 
 from whycluster import console
 from whycluster.arrays import Codes
-from whycluster.cli.reading import Source, look_at_text, read
+from whycluster.cli.reading import Source, look_at_codes, look_at_text, read
 from whycluster.columns import LIKE_IDENTIFIER, columns_of, judge
 from whycluster.errors import ColumnWarning, FidelityWarning, InvalidInputError
 from whycluster.explaining import fit_surrogate
@@ -58,9 +58,8 @@ class Asked:
         delimiter = {"\\t": "\t", "tab": "\t"}.get(options["delimiter"], options["delimiter"])
         if delimiter is not None and len(delimiter.encode()) != 1:
             raise InvalidInputError(f"--delimiter must be one sign, or tab; got {delimiter!r}.")
-        source = Source(
-            options["file"], delimiter, *(options[n] for n in ("decimal", "encoding", "missing", "sheet"))
-        )
+        written = {name: options[name] for name in ("decimal", "encoding", "missing", "sheet")}
+        source = Source(options["file"], delimiter, **written, id=options.get("id_column"))
         rest = {name: options[name] for name in ("k", "labels", "columns", "ignore", "seed")}
         return cls(source, id=options.get("id_column"), id_option=id_option, **rest)
 
@@ -114,8 +113,6 @@ class Clustered:
         """Where the row of this name is; where rows have no names, they are counted from 0."""
         if self.ids is not None:
             same = self.ids.cast(pl.String) == name
-            if self.ids.dtype.is_integer() and name.isdecimal():  # 007 is read as 7
-                same |= self.ids.cast(pl.String) == str(int(name))
             found = np.flatnonzero(same.fill_null(False).to_numpy())
             if len(found) == 1:
                 return int(found[0])
@@ -150,17 +147,21 @@ def cluster(asked: Asked) -> Clustered:
     return cluster_frame(frame, asked)
 
 
-def cluster_frame(frame: pl.DataFrame, asked: Asked) -> Clustered:
-    """Choose the columns, and cluster the rows or take the clusters that are there."""
+def cluster_frame(frame: pl.DataFrame, asked: Asked, step: int = 1) -> Clustered:
+    """Choose the columns, and cluster the rows or take the clusters that are there.
+
+    ``step`` says that the rows are every so many of a larger table.
+    """
     chosen = choose(frame, asked)
     with Progress("looking at the columns", None):
         notes = look_at_text(frame[chosen])
-        left_out = left_out_of(frame, chosen, keep=bool(asked.columns))
+        left_out = left_out_of(frame, chosen, keep=bool(asked.columns), step=step)
     used = [name for name in chosen if name not in left_out]
     if not used:
         listed = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:5])
         raise InvalidInputError(f"there must be a column to cluster by, and none is left. {listed}.")
     rows = frame[used]  # select would take some names for patterns
+    notes += look_at_codes(rows)
     find = _by_k_means if asked.labels is None else _by_labels
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("ignore", FidelityWarning)  # it is among the cautions
@@ -254,10 +255,10 @@ def tell_unknown(option: str, name: str, known: Sequence[str]) -> NoReturn:
     raise InvalidInputError(f"{option} must name columns of the table, such as {shown}{more}; got {name!r}.")
 
 
-def left_out_of(frame: pl.DataFrame, chosen: Sequence[str], keep: bool) -> dict[str, str]:
+def left_out_of(frame: pl.DataFrame, chosen: Sequence[str], keep: bool, step: int = 1) -> dict[str, str]:
     """Why columns cannot be clustered by; what looks like an identifier can, if it was asked for."""
     verdicts = {
-        str(column.name): judge(column, keep) for column in columns_of(frame[list(chosen)], "explain")
+        str(column.name): judge(column, keep, step) for column in columns_of(frame[list(chosen)], "explain")
     }
     return {name: reason for name, (_, reason) in verdicts.items() if reason}
 

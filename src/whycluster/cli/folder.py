@@ -143,8 +143,12 @@ def _from_sample(data: str, out: Path, force: bool, options: dict[str, Any]) -> 
     sample = take_sample(parts, data, out, anew=force)
     # On one thread: on several, sums of k-means come out in other bits each time, and so other clusters.
     with threadpool_limits(1):
-        found = cluster_frame(sample.rows, Asked.of({k: v for k, v in options.items() if k != "report"}))
+        asked = Asked.of({k: v for k, v in options.items() if k != "report"})
+        found = cluster_frame(sample.rows, asked, sample.step)
     notes = [str(each.message).removeprefix("explain: ") for each in left_out]
+    placed = next((name for part in parts for name in part.name.split("/")[:-1] if "=" in name), None)
+    if placed is not None:
+        notes.append(f"what folders stand for, such as {placed}, is not among the columns")
     return _Clusters(
         found.network,
         found.rows.columns,

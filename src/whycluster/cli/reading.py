@@ -17,7 +17,7 @@ from typing import IO, Any, NoReturn
 
 import polars as pl
 
-from whycluster.columns import converts
+from whycluster.columns import CODE, converts, is_code
 from whycluster.errors import InvalidInputError, MissingDependencyError
 
 _LOOK = 1 << 16  # bytes that are looked at before a file is read
@@ -49,6 +49,7 @@ class Source:
     encoding : of a text file
     missing : words of a text file that stand for missing values, besides "NA" and the like
     sheet : of a workbook; None for the first
+    id : the column that names the rows, if that was said
     """
 
     path: Path
@@ -57,6 +58,7 @@ class Source:
     encoding: str = "utf-8"
     missing: tuple[str, ...] = ()
     sheet: str | None = None
+    id: str | None = None
 
     def fail(self, message: str) -> NoReturn:
         """Raise, with the name of the file."""
@@ -167,6 +169,7 @@ def _read_separated(source: Source) -> pl.DataFrame:
         _tell_why(source, error, len(names))
     if len(names) == frame.width:
         frame.columns = names  # with quotes that are doubled in the file as one
+    frame = _with_names(source, frame, content, options)
     _check_values(source, frame)
     return frame
 
@@ -177,9 +180,28 @@ def _parse(content: Any, options: dict[str, Any]) -> pl.DataFrame:
     except pl.exceptions.ComputeError as error:
         if "could not parse" not in str(error):
             raise
+    return pl.read_csv(_from_start(content), infer_schema_length=None, **options)
+
+
+def _from_start(content: Any) -> Any:
     if hasattr(content, "seek"):
         content.seek(0)
-    return pl.read_csv(content, infer_schema_length=None, **options)
+    return content
+
+
+def _with_names(source: Source, frame: pl.DataFrame, content: Any, options: dict[str, Any]) -> pl.DataFrame:
+    """With the text of columns that were read as numbers, and are names: 007 is not 7."""
+    places = [place for place, kind in enumerate(frame.dtypes) if kind.is_numeric()]
+    if not places:
+        return frame
+    text = pl.read_csv(_from_start(content), columns=places, infer_schema_length=0, **options)
+    text.columns = [str(place) for place in places]  # names may be patterns to polars
+    found = []
+    for place, each in zip(places, text, strict=True):
+        name, kind = frame.columns[place], frame.dtypes[place]
+        if each.str.contains(f"^{CODE}$").any() or (name == source.id and kind.is_float()):
+            found.append(each.alias(name))
+    return frame.with_columns(found)
 
 
 def _delimiter(source: Source) -> str:
@@ -292,6 +314,19 @@ def look_at_text(frame: pl.DataFrame) -> list[str]:
             notes.append(
                 f"{name!r} is text, so that each value is a category. Dates are read if they are written as "
                 "2020-01-31."
+            )
+    return notes
+
+
+def look_at_codes(frame: pl.DataFrame) -> list[str]:
+    """What is to be said of columns of codes that may be meant as numbers."""
+    notes = []
+    for name, some in _texts(frame):
+        codes = [value for value in some if is_code(value)]
+        if codes and all(converts(value, float) for value in some):
+            notes.append(
+                f"{name!r} is text, so that each value is a category: it has numbers with zeros before them, "
+                f"such as {codes[0]!r}."
             )
     return notes
 

@@ -68,7 +68,8 @@ def explain_anndata(
     - ``varm["why"]``, (genes, groups) the mean relevance over the cells of a group that the surrogate puts
       there (NaN where it puts none); the groups, in order, are ``uns["why"]["groups"]``
     - ``uns["why"]``: "names", "scores", "mean_inside" and "mean_outside" of the strongest genes of each
-      group, as `rank_genes_groups` keeps them; "fidelity", how well the surrogate matches; "params"
+      group, as `rank_genes_groups` keeps them, "" and NaN where the surrogate puts no cell into it;
+      "fidelity", how well the surrogate matches; "params"
     - the cells by genes, as ``output`` says
 
     Parameters
@@ -87,7 +88,7 @@ def explain_anndata(
     n_top : how many genes of each cell, for "top"
     n_genes : how many genes of each group
     cells : a mask, positions, or names: return an `Explanation` of these cells, by the genes that have
-        loadings, and write nothing
+        loadings, and write nothing; a mask with names, a Series of pandas, is matched by these
     chunk_size : how many cells are explained at a time; by default so many that 4 million values are
     copy : return a copy with the results, and leave ``adata`` as it is
     overwrite : replace what is there under this name; without it, that is an error
@@ -99,10 +100,11 @@ def explain_anndata(
     check_container(adata, writes=cells is None, copy=copy)
     _check_options(output, n_top, n_genes, chunk_size)
     chosen = None if cells is None else _positions(cells, adata)
-    _check_apart(key_added, layer, use_rep)
-    if chosen is None and not overwrite:
-        _check_free(adata, key_added)
     known = read_groups(adata, groups)
+    if chosen is None:
+        _check_apart(key_added, groups, layer, chosen_rep(adata, use_rep, n_pcs))
+        if not overwrite:
+            _check_free(adata, key_added)
     subject = _fit(adata, known, layer, use_rep, n_pcs)
     if chosen is not None:
         subject.fidelity.warn_if_low(WHERE)
@@ -128,7 +130,7 @@ def _check_options(output: Any, n_top: Any, n_genes: Any, chunk_size: Any) -> No
 
 def _positions(cells: Any, adata: Any) -> Codes:
     """Which cells a mask, a list of positions or one of names stands for."""
-    chosen, n_cells = np.asarray(cells), adata.n_obs
+    chosen, n_cells = np.asarray(_in_order(cells, adata.obs_names)), adata.n_obs
     if chosen.ndim == 1 and all(isinstance(name, str) for name in chosen.tolist()) and chosen.size:
         if not adata.obs_names.is_unique:
             raise InvalidInputError(
@@ -150,6 +152,25 @@ def _positions(cells: Any, adata: Any) -> Codes:
             f"of at least one cell; got {chosen.dtype} of shape {chosen.shape}."
         )
     return chosen.astype(np.intp)
+
+
+def _in_order(cells: Any, names: Any) -> Any:
+    """A mask in the order of the cells, if its index has names; AnnData would take it as it stands."""
+    import pandas as pd  # which an AnnData is made of
+
+    if not isinstance(cells, pd.Series) or not pd.api.types.is_bool_dtype(cells):
+        return cells
+    if cells.index.equals(names) or cells.index.dtype.kind in "iu":  # names of cells are text
+        return cells
+    times = cells.index.value_counts().reindex(names, fill_value=0).to_numpy()
+    if (times != 1).any():
+        first = (times != 1).argmax()
+        raise InvalidInputError(
+            f"{WHERE}: cells must have every name in adata.obs_names once in its index, if it is a mask with "
+            f"names; {names[first]!r} is there {times[first]} times. Give cells.to_numpy() if it stands in "
+            f"the order of the cells."
+        )
+    return cells.loc[names]
 
 
 @dataclass(frozen=True)
@@ -348,6 +369,10 @@ def _told(
     known = np.nan_to_num(found.means, nan=-np.inf)
     order = np.argsort(-known, axis=1, kind="stable")[:, :n_genes]
     genes = np.asarray(subject.table.feature_names, dtype=object)
+    scores, inside, outside = (
+        np.take_along_axis(values, order, axis=1) for values in (found.means, subject.inside, subject.outside)
+    )
+    unknown = np.isnan(scores)  # of groups with no cell to rank genes by
     rep, n_scores = subject.scores or ("X", 0)
     fidelity = subject.fidelity
     return {
@@ -362,10 +387,10 @@ def _told(
         | {"rule": subject.question.rule, "beta": float(subject.question.beta or 0.0)}
         | ({"n_pcs": n_scores} if n_scores else {}),
         "groups": np.array(groups.names, dtype=object),
-        "names": _by_group(groups.names, genes[order], "O"),
-        "scores": _by_group(groups.names, np.take_along_axis(found.means, order, axis=1), "f8"),
-        "mean_inside": _by_group(groups.names, np.take_along_axis(subject.inside, order, axis=1), "f8"),
-        "mean_outside": _by_group(groups.names, np.take_along_axis(subject.outside, order, axis=1), "f8"),
+        "names": _by_group(groups.names, np.where(unknown, "", genes[order]), "O"),
+        "scores": _by_group(groups.names, scores, "f8"),
+        "mean_inside": _by_group(groups.names, np.where(unknown, np.nan, inside), "f8"),
+        "mean_outside": _by_group(groups.names, np.where(unknown, np.nan, outside), "f8"),
         "fidelity": {
             "in_sample": fidelity.in_sample,
             "cross_validated": fidelity.cross_validated,
@@ -390,11 +415,17 @@ def _places(key: str) -> list[tuple[str, str]]:
     return [*obs, *cells, ("varm", key), ("uns", key)]
 
 
-def _check_apart(key: str, layer: str | None, rep: str | None) -> None:
+def _check_apart(key: str, groups: str, layer: str | None, rep: str | None) -> None:
     """Raise, also with ``overwrite``, if results would take the place of what they are made of."""
-    if not isinstance(key, str) or not key or "/" in key:
+    if not isinstance(key, str) or key in ("", ".", "..") or "/" in key or "\0" in key:
         raise InvalidInputError(
-            f"{WHERE}: key_added must be a name without a slash, as the keys of a file are; got {key!r}."
+            f"{WHERE}: key_added must be a name without a slash or a NUL, and not '.' or '..', as the keys "
+            f"of a file are; got {key!r}. Choose another."
+        )
+    if ("obs", groups) in _places(key):
+        raise InvalidInputError(
+            f"{WHERE}: key_added must be another name than {key!r}, since adata.obs[{groups!r}], which has "
+            f"the groups, would be replaced. Choose another."
         )
     if key in (layer, rep, "PCs"):
         raise InvalidInputError(

@@ -115,7 +115,7 @@ def explain_dataset(
     told, n_workers = fingerprint(model, asked.network, WHERE), _n_workers(workers, len(parts))
     ledger = Ledger(folder, WHERE)
     run = Run(asked, plan, ledger, workers=n_workers, batch_rows=batch_rows, top=n_top, output=output)
-    with ledger.opened():
+    with ledger.opened(), run.saying_what_is_whole():
         run.begin(told, metric, overwrite)
         run.measure()
         run.explain()

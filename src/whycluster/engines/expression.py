@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.arrays import Codes, Floats, evenly, is_dask, is_sparse
+from whycluster.arrays import Codes, Floats, as_array, evenly, is_dask, is_real, is_sparse
 from whycluster.errors import InvalidInputError
 from whycluster.estimators import check_whole
 from whycluster.labels import read_labels
@@ -29,6 +29,11 @@ def check_container(adata: Any, *, writes: bool, copy: bool) -> None:
         raise InvalidInputError(
             f"{WHERE}: adata must be an AnnData; got {type(adata).__name__}. Labels of any other table are "
             f"explained by wc.explain(labels, X)."
+        )
+    if 0 in adata.shape:
+        raise InvalidInputError(
+            f"{WHERE}: adata must have at least one cell and one gene; got shape {adata.shape}. See by what "
+            f"they were chosen."
         )
     if writes and not copy and adata.is_view:
         raise InvalidInputError(
@@ -171,10 +176,21 @@ def chosen_rep(adata: Any, use_rep: Any, n_pcs: int | None) -> str | None:
 
 
 def _neighbours(adata: Any) -> dict[str, Any]:
-    """What the neighbours were computed from, as scanpy keeps it; after a file, in arrays of one number."""
-    params: Any = adata.uns.get("neighbors", {}).get("params", {})
-    kept = {name: params[name] for name in ("use_rep", "n_pcs") if params.get(name) is not None}
-    return {name: np.ravel(value).tolist()[0] for name, value in kept.items()}
+    """What the neighbours were computed from, as scanpy keeps it; what is kept otherwise says nothing."""
+    params: Any = adata.uns
+    for name in ("neighbors", "params"):
+        params = params.get(name) if isinstance(params, Mapping) else None
+    if not isinstance(params, Mapping):
+        return {}
+    rep, n_pcs = _only(params.get("use_rep")), _only(params.get("n_pcs"))
+    whole = is_real(n_pcs) and n_pcs >= 0 and n_pcs % 1 == 0
+    return ({"use_rep": rep} if isinstance(rep, str) else {}) | ({"n_pcs": int(n_pcs)} if whole else {})
+
+
+def _only(value: Any) -> Any:
+    """A value, which a file gives back as an array of one; None for more or less than one."""
+    values = as_array(value).ravel().tolist()
+    return values[0] if len(values) == 1 else None
 
 
 def _loadings(rep: str) -> str:
@@ -196,9 +212,9 @@ def read_scores(adata: Any, rep: str, n_pcs: int | None) -> tuple[Floats, Floats
             f"to genes; there are none. Compute both by sc.pp.pca, or give use_rep=None for expression "
             f"itself."
         )
-    scores = np.asarray(adata.obsm[rep], dtype=np.float64)
-    loadings = np.array(adata.varm[name], dtype=np.float64)
-    if scores.ndim != 2 or loadings.ndim != 2 or scores.shape[1] != loadings.shape[1]:
+    scores = _numbers(adata.obsm[rep], f"adata.obsm[{rep!r}]")
+    loadings = _numbers(adata.varm[name], f"adata.varm[{name!r}]")
+    if scores.shape[1] != loadings.shape[1]:
         raise InvalidInputError(
             f"{WHERE}: adata.obsm[{rep!r}] and adata.varm[{name!r}] must have a column for each component; "
             f"got shapes {scores.shape} and {loadings.shape}. Compute both again, by sc.pp.pca."
@@ -213,6 +229,11 @@ def read_scores(adata: Any, rep: str, n_pcs: int | None) -> tuple[Floats, Floats
     )
     m = _n_scores(adata, rep, n_pcs, scores.shape[1])
     return np.ascontiguousarray(scores[:, :m]), loadings[:, :m]
+
+
+def _numbers(values: Any, name: str) -> Floats:
+    """A new array of what may be a frame, sparse or of Dask."""
+    return open_table(values.compute() if is_dask(values) else values, where=WHERE, name=name).to_array()
 
 
 def _n_scores(adata: Any, rep: str, n_pcs: int | None, n_all: int) -> int:

@@ -475,32 +475,38 @@ def _strongest(
     order = strongest(answer.relevance if off is None else np.nan_to_num(answer.relevance), top)
     relevance = np.take_along_axis(answer.relevance, order, axis=1).astype(dtype, copy=False)
     value, called = _values(answer, order, value_dtype, as_text), pa.array(answer.names)
+    kind = pa.string() if value.dtype == object else None
     columns: list[tuple[str, Any]] = []
     for rank in range(order.shape[1]):
         columns += [
             (f"feature_{rank + 1}", _taken(called, order[:, rank], off)),
             (f"relevance_{rank + 1}", pa.array(np.ascontiguousarray(relevance[:, rank]), mask=off)),
-            (f"value_{rank + 1}", pa.array(np.ascontiguousarray(value[:, rank]), mask=off)),
+            (f"value_{rank + 1}", pa.array(np.ascontiguousarray(value[:, rank]), kind, mask=off)),
         ]
     return columns
 
 
 def _written(value: Any) -> str:
     """With all digits, where people are shown a few."""
+    if type(value) is str:  # as most are, or floats: there are millions of them
+        return value
+    if type(value) is float and value == value:
+        return repr(value)
     return repr(float(value)) if is_real(value) and not is_missing(value) else shown(value)
 
 
 def _values(answer: Answer, order: Codes, dtype: Any, as_text: bool | None) -> NDArray[Any]:
-    """What the rows have in these columns, (n, k), as numbers or as text."""
+    """What the rows have in these columns, (n, k), as numbers or, in objects, as text."""
     if answer.table is None:
-        return np.full(order.shape, "" if as_text else np.nan, "U1" if as_text else dtype)
+        return np.full(order.shape, "" if as_text else np.nan, object if as_text else dtype)
     picked = answer.table.pick(order if answer.valid is None else order[answer.valid])
     if as_text or (as_text is None and picked.dtype == object):
-        picked = np.vectorize(_written, otypes=[str])(picked)
+        texts = [_written(value) for value in picked.ravel().tolist()]
+        picked = np.array(texts, dtype=object).reshape(picked.shape)
     else:
         picked = picked.astype(dtype, copy=False)
     if answer.valid is None:
         return picked
-    value = np.zeros(order.shape, picked.dtype)
+    value = np.full(order.shape, "" if picked.dtype == object else 0, picked.dtype)
     value[answer.valid] = picked
     return value

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,7 +95,7 @@ class Plan:
         found = []
         for name in names:
             entry = self.schemas[part.name].field(name)
-            if name in self.columns:
+            if name in self.kinds:
                 found.append(entry.with_type(as_read(entry.type, part, self.kinds[name])))
             elif part.is_text:
                 found.append(pa.field(name, pa.string(), nullable=False))  # as it stands: 007 is no number
@@ -106,8 +108,13 @@ class Plan:
 
         They would be there twice for whoever reads the results.
         """
-        said = {folder.partition("=")[0] for folder in part.name.split("/")[:-1]} & part.placed
+        said = _said(part) & part.placed
         return [name for name in self.ids if name not in said]
+
+    @cached_property
+    def taken(self) -> list[str]:
+        """Names that stand beside those of the results, in the files or in the names of their folders."""
+        return [*dict.fromkeys([*self.ids, *sorted({name for part in self.parts for name in _said(part)})])]
 
     def n_rows(self, parts: Sequence[Part]) -> int | None:
         """How many rows parts have, about; None if that is not known."""
@@ -124,6 +131,11 @@ class Plan:
         return [self.schemas[part.name].field(name).type for name in self.columns]
 
 
+def _said(part: Part) -> set[str]:
+    """The columns that the names of its folders stand for, such as year=2020."""
+    return {key for key, equals, _ in (f.partition("=") for f in part.name.split("/")[:-1]) if equals}
+
+
 def make_plan(network: Network, parts: list[Part], columns: Any, ids: Any) -> Plan:
     """Choose the columns, and find the parts that do not have them as the others do."""
     names = as_names(ids, "id_columns")
@@ -138,7 +150,7 @@ def make_plan(network: Network, parts: list[Part], columns: Any, ids: Any) -> Pl
     text = {plan.columns[i] for i in network.text_columns if plan.columns}
     for part in plan.to_do:
         with plan.excusing(part):
-            _check_names([*plan.columns, *names], plan.schemas[part.name])
+            _check_names([*plan.columns, *names], plan.schemas[part.name], part)
         if part.is_text:
             plan.schemas[part.name] = _as_known(plan.schemas[part.name], text)
     plan.kinds.update(_kinds(plan, network))
@@ -188,9 +200,23 @@ def kind_of(types: Sequence[Any], guessed: Sequence[Any]) -> Kind:
 
     numbers = [is_number(kind) for kind in types if not _is_null(kind)]
     mostly = 2 * sum(numbers) + (not numbers or numbers[0]) > len(numbers)
-    looks = [kind for kind in guessed if not _is_null(kind)]
-    alike = len({str(kind) for kind in looks}) == 1
-    return Kind(mostly, looks[0] if alike else pa.string())
+    looks = {str(kind): kind for kind in guessed if not _is_null(kind)}
+    return Kind(mostly, _both(list(looks.values())) if looks else pa.string())
+
+
+def _both(kinds: Sequence[Any]) -> Any:
+    """What columns that look like these are read as: days and moments as moments; all else as text."""
+    import pyarrow as pa
+    import pyarrow.types as types
+
+    if len(kinds) == 1:
+        return kinds[0]
+    moments = [kind for kind in kinds if types.is_timestamp(kind)]
+    if len({kind.tz for kind in moments}) != 1 or not all(k in moments or types.is_date(k) for k in kinds):
+        return pa.string()
+    if moments[0].tz is not None and len(moments) < len(kinds):
+        return pa.string()
+    return pa.timestamp("ns", moments[0].tz)
 
 
 def as_read(found: Any, part: Part, kind: Kind) -> Any:
@@ -202,9 +228,17 @@ def as_read(found: Any, part: Part, kind: Kind) -> Any:
     import pyarrow.types as kinds
 
     if not kind.is_number:
-        return kind.in_text if part.is_text else pa.string() if _is_null(found) else found
+        return kind.in_text if part.is_text else _held(found)
     open_to_fractions = part.is_text and not kinds.is_boolean(found)
     return pa.float64() if open_to_fractions or _is_null(found) or kinds.is_decimal(found) else found
+
+
+def _held(found: Any) -> Any:
+    """The type of a column that holds no numbers; of views, pyarrow cannot take some rows."""
+    import pyarrow as pa
+
+    others = {"null": pa.string(), "string_view": pa.large_string(), "binary_view": pa.large_binary()}
+    return others.get(str(found), found)
 
 
 def is_float(kind: Any) -> bool:
@@ -244,6 +278,13 @@ def _check_results(parts: list[Part]) -> None:
                 f"{WHERE}: each part must become a file of its own; {part.name!r} and {other!r} would "
                 f"both be {result_of(part)!r}. Rename one of them."
             )
+    for part in parts:
+        for folder in PurePosixPath(part.name).parents:
+            if str(folder) in seen:
+                raise InvalidInputError(
+                    f"{WHERE}: each part must become a file of its own; {seen[str(folder)]!r} would be "
+                    f"{str(folder)!r}, which is the folder of {part.name!r}. Rename one of them."
+                )
 
 
 def _choose(network: Network, columns: Any, ids: list[str], schemas: Mapping[str, Any]) -> list[str]:
@@ -275,10 +316,14 @@ def _fitting(wanted: int, ids: list[str], schemas: Mapping[str, Any]) -> list[st
     return next((names for names in found if len(names) == wanted), found[0])
 
 
-def _check_names(names: list[str], schema: Any) -> None:
+def _check_names(names: list[str], schema: Any, part: Part) -> None:
     for name in names:
         if schema.get_field_index(name) < 0:
-            raise PartError(f"there must be one column {name!r}; there are {cut(schema.names, 12)}")
+            hive = "; folders stand for it: give pyarrow.dataset.dataset(path, partitioning='hive')"
+            raise PartError(
+                f"there must be one column {name!r}; there are {cut(schema.names, 12)}"
+                f"{hive if name in _said(part) else ''}"
+            )
 
 
 def _kinds(plan: Plan, network: Network) -> dict[str, Kind]:
@@ -298,14 +343,10 @@ def _kinds(plan: Plan, network: Network) -> dict[str, Kind]:
 
 
 def _as_known(schema: Any, names: Iterable[str]) -> Any:
-    """A schema that was guessed of a file of text, where columns look like numbers that are known as text."""
+    """A schema that was guessed of a file of text, with text in columns that are known as such."""
     import pyarrow as pa
-    import pyarrow.types as kinds
 
-    for place, entry in enumerate(schema):
-        if entry.name in names and is_number(entry.type) and not kinds.is_boolean(entry.type):
-            schema = schema.set(place, entry.with_type(pa.string()))
-    return schema
+    return pa.schema([entry.with_type(pa.string()) if entry.name in names else entry for entry in schema])
 
 
 def _check_kinds(plan: Plan, network: Network) -> None:

@@ -120,6 +120,19 @@ class Run:
         self.drawn = Drawn(*self._shape)
         self.batch_rows = None if batch_rows == "auto" else min(int(batch_rows), _MOST_ROWS)
 
+    @contextmanager
+    def saying_what_is_whole(self) -> Iterator[None]:
+        """What cannot be written is told with what there is by then, and what to do."""
+        try:
+            yield
+        except OSError as error:
+            mend = "make room" if error.errno in _NO_ROOM else "mend that"
+            raise OSError(
+                error.errno,
+                f"{WHERE}: writing to {str(self.ledger.folder)!r} failed ({error}). Parts that were finished "
+                f"are whole; {mend}, and start it again: it goes on from there",
+            ) from error
+
     def begin(self, model: str, metric: str | None, overwrite: bool) -> None:
         """Take up the run that is in the folder, or begin one; ``model`` is its fingerprint."""
         self.ledger.begin({"model": model, **self._asked_for(metric)}, self.plan.settled, overwrite)
@@ -247,15 +260,7 @@ class Run:
         todo = [part for part in parts if not self._is_done(part)]
         self.n_done_before = len(parts) - len(todo)
         self.ledger.expect([SUMMARY, *(name for part in parts for name in self._results(part))])
-        try:
-            self._each("explaining", todo, self._explain_part)
-        except OSError as error:
-            mend = "make room" if error.errno in _NO_ROOM else "mend that"
-            raise OSError(
-                error.errno,
-                f"{WHERE}: writing to {str(self.ledger.folder)!r} failed ({error}). Parts that were finished "
-                f"are whole; {mend}, and start it again: it goes on from there",
-            ) from error
+        self._each("explaining", todo, self._explain_part)
 
     def _check_others(self) -> None:
         """Say that there are results of other parts, of earlier calls; raise if they are of the same files.
@@ -328,7 +333,7 @@ class Run:
 
         n_invalid, schema = 0, self._schema(part)
         repeating = [entry.name for entry in schema if not is_float(entry.type)]
-        looked_for = [name for name in schema.names if name not in self.plan.columns]  # not a relevance
+        looked_for = [name for name in schema.names if name not in self.plan.kinds]  # not a relevance
 
         def tabulate(each: tuple[Any, Answer]) -> tuple[Any, int]:
             return self._tabulate(part, *each, schema), each[1].n_invalid
@@ -357,7 +362,7 @@ class Run:
     def _results_of(self, answer: Answer) -> Any:
         plan = self.plan
         return self.asked.to_arrow(
-            answer, top=self.top, dtype=plan.dtype, as_text=plan.as_text, taken=plan.ids
+            answer, top=self.top, dtype=plan.dtype, as_text=plan.as_text, taken=plan.taken
         )
 
     def _schema(self, part: Part) -> Any:

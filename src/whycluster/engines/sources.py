@@ -132,7 +132,7 @@ class TextPart(Part):
         """Blocks of text are gathered to batches."""
         pa = load_pyarrow()
         types = {column.name: column.type for column in columns}
-        with self._open(pa.csv.ConvertOptions(include_columns=list(types), column_types=types)) as reader:
+        with self._open(include_columns=list(types), column_types=types) as reader:
             held: list[Any] = []
             for block in reader:
                 held.append(_with_nulls(block, columns))
@@ -147,14 +147,14 @@ class TextPart(Part):
         compression = _COMPRESSED.get(Path(self.name).suffix.lower())
         return load_pyarrow().input_stream(self.path, compression=compression, buffer_size=_PIECE)
 
-    def _open(self, options: Any = None) -> Any:
+    def _open(self, **options: Any) -> Any:
         csv = load_pyarrow().csv
         tab = _kind(Path(self.name)) == ".tsv"
         return csv.open_csv(
             self._stream(),
             read_options=csv.ReadOptions(block_size=self._block_size()),
-            parse_options=csv.ParseOptions(delimiter="\t" if tab else ","),
-            convert_options=options,
+            parse_options=csv.ParseOptions(delimiter="\t" if tab else ",", newlines_in_values=True),
+            convert_options=csv.ConvertOptions(null_values=_missing_words(), **options),
         )
 
     def _block_size(self) -> int:
@@ -251,12 +251,17 @@ def _as_asked(batch: Any, columns: Sequence[Any]) -> Any:
     return pa.RecordBatch.from_arrays(cast, names=[column.name for column in columns])
 
 
+def _missing_words() -> list[str]:
+    """What stands for nothing in CSV files, as pandas has it."""
+    return [*load_pyarrow().csv.ConvertOptions().null_values, "None", "<NA>"]
+
+
 def _with_nulls(batch: Any, columns: Sequence[Any]) -> Any:
     """A batch of a CSV file with nulls where text is missing."""
     pa = load_pyarrow()
     import pyarrow.compute as pc
 
-    missing = pa.array(pa.csv.ConvertOptions().null_values)
+    missing = pa.array(_missing_words())
     for place, column in enumerate(columns):
         if column.nullable and column.type == pa.string():
             text = batch.column(place)
@@ -419,7 +424,7 @@ def _fragments(dataset: Any, where: str) -> list[Part]:
         ) from error
     names = [getattr(fragment, "path", None) for fragment in fragments]
     files = [name for name in names if name]
-    root = os.path.commonpath([os.path.dirname(name) for name in files]) if files else ""
+    root = _above_keys(os.path.commonpath([os.path.dirname(name) for name in files])) if files else ""
     for number, (fragment, name) in enumerate(zip(fragments, names, strict=True)):
         inner = os.path.relpath(name, root) if name else f"part-{number:05d}"
         local = Path(name) if name and os.path.exists(name) else None
@@ -432,6 +437,13 @@ def _fragments(dataset: Any, where: str) -> list[Part]:
             f"{where}: data must have each part once; the Dataset has {name!r} {n} times."
         )
     return sorted(parts, key=lambda part: part.name)
+
+
+def _above_keys(folder: str) -> str:
+    """The folder above those that stand for values, such as year=2020: there may be others beside it."""
+    parts = Path(folder).parts
+    first = next((i for i, part in enumerate(parts) if "=" in part), len(parts))
+    return str(Path(*parts[:first]))
 
 
 def _cut(table: Any, n_rows: int) -> Iterator[Any]:

@@ -118,11 +118,9 @@ class Form:
             return self
         return Form(run=self.run, source=self.owner, below=self.below, text=self.text)
 
-    def knowing_text(self, known: Sequence[Sequence[Any]]) -> Form:
-        """The same, of which a step knows these values, of each output; text is what its column holds."""
-        told = [i for i, values in enumerate(known) if any(isinstance(value, str) for value in values)]
-        columns = {*self.owner[told].tolist()} - {NO_COLUMN}
-        return self if self.below is not None else replace(self, text=self.text | columns)
+    def with_text(self, outputs: Sequence[int]) -> Form:
+        """The same, of which some outputs are columns of text, as they are."""
+        return replace(self, text=self.text | {*self.owner[list(outputs)].tolist()})
 
     def bend(self, run: Run, origin: Codes | None = None) -> Form:
         """After a step each of whose outputs comes from one of these, in whatever way.
@@ -405,3 +403,10 @@ class _Then:
 def then(first: Run, second: Run) -> Run:
     """One function after another."""
     return second if first is _same else _Then(first, second)
+
+
+def steps_of(run: Run) -> list[Run]:
+    """The functions that one consists of, in order."""
+    if isinstance(run, _Then):
+        return [*steps_of(run.first), *steps_of(run.second)]
+    return [] if run is _same else [run]

@@ -39,10 +39,12 @@ from sklearn.preprocessing import (
 from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
 
 from whycluster.arrays import Codes, Floats, is_sparse
+from whycluster.columns import as_text, is_spelling
 from whycluster.errors import UnsupportedModelError
 from whycluster.estimators import check_fitted
-from whycluster.frontends.form import Form, TwiceBentError, join, then
+from whycluster.frontends.form import Form, TwiceBentError, join, steps_of, then
 from whycluster.marks import MARK
+from whycluster.table import is_missing
 
 SUPPORTED = (
     "StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler",
@@ -79,7 +81,10 @@ class Step:
         try:
             given = self.transformer.transform(rows)
         except Exception as error:  # whatever a step, or a function of the user's in it, may raise
-            raise StepError(f"{self} could not transform it: {error or type(error).__name__}") from error
+            told = (str(error) or type(error).__name__).rstrip()
+            raise StepError(
+                f"{self} could not transform it: {told}{'' if told[-1] in '.!?' else '.'}"
+            ) from error
         n_rows, n_given = (getattr(some, "shape", (None,))[0] for some in (rows, given))
         if n_rows is not None and n_given is not None and n_rows != n_given:
             raise StepError(f"{self} made {n_given} rows of {n_rows}; it must give one for each.")
@@ -188,9 +193,27 @@ def _inverse(scale: Floats | None, form: Form) -> Floats:
     return np.ones(form.n_outputs) if scale is None else 1.0 / scale
 
 
+def _knowing(form: Form, encoder: Any) -> Form:
+    """The form, with the columns that an encoder knows as text: they come to it as they are, or spelled out.
+
+    What the package's own `as_text` spells out may have been numbers or booleans, and is text only where that
+    is no spelling of theirs: 01234.
+    """
+    way = [run.transformer if isinstance(run, Step) else run for run in steps_of(form.run)]
+    spelled = [each for each in way if getattr(each, "func", None) is as_text]
+    if not all(isinstance(each, (PickColumns, SimpleImputer)) or each in spelled for each in way):
+        return form
+    filled = {str(each.fill_value) for each in way if isinstance(each, SimpleImputer)}
+    known = [[name for name in names if not is_missing(name)] for names in encoder.categories_]
+    text = [i for i, names in enumerate(known) if names and all(isinstance(name, str) for name in names)]
+    if spelled:
+        text = [i for i in text if not all(is_spelling(name) for name in {*known[i]} - filled)]
+    return form.with_text(text)
+
+
 @_after.register(OrdinalEncoder)
 def _ordinal(encoder: Any, step: Step, form: Form) -> Form:
-    return form.knowing_text(encoder.categories_).bend(step)
+    return _knowing(form, encoder).bend(step)
 
 
 @_after.register(Binarizer)
@@ -236,7 +259,7 @@ def _indicator(indicator: Any, step: Step, form: Form) -> Form:
 @_after.register(OneHotEncoder)
 def _one_hot(encoder: Any, step: Step, form: Form) -> Form:
     origin = np.repeat(np.arange(form.n_outputs), encoder._n_features_outs)
-    return form.knowing_text(encoder.categories_).bend(step, origin)
+    return _knowing(form, encoder).bend(step, origin)
 
 
 @_after.register(KBinsDiscretizer)
@@ -248,7 +271,7 @@ def _bins(discretizer: Any, step: Step, form: Form) -> Form:
 @_after.register(TargetEncoder)
 def _target(encoder: Any, step: Step, form: Form) -> Form:
     count = len(encoder.classes_) if encoder.target_type_ == "multiclass" else 1
-    return form.knowing_text(encoder.categories_).bend(step, np.repeat(np.arange(form.n_outputs), count))
+    return _knowing(form, encoder).bend(step, np.repeat(np.arange(form.n_outputs), count))
 
 
 @_after.register(SelectorMixin)
