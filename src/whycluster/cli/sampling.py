@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from whycluster.columns import CODE
 from whycluster.engines.ledger import Ledger
-from whycluster.engines.plan import WHERE, Kind, as_read, kind_of
+from whycluster.engines.plan import WHERE, Kind, as_read, kind_of, with_text
 from whycluster.engines.sources import Part, PartError, is_number, reading
 from whycluster.errors import InvalidInputError
 from whycluster.progress import Progress
@@ -116,7 +116,7 @@ def _drawn(looks: Mapping[Part, pa.Schema], failed: list[str]) -> tuple[pl.DataF
     except _CodesError as error:
         codes = error.names
     del failed[n_failed:]
-    known = {part: _with_text(schema, codes) if part.is_text else schema for part, schema in looks.items()}
+    known = {part: with_text(schema, codes) if part.is_text else schema for part, schema in looks.items()}
     return _drawn(known, failed)
 
 
@@ -193,10 +193,6 @@ def _kinds(looks: Mapping[Part, pa.Schema]) -> dict[str, Kind]:
     return {name: kind_of(found, guessed.get(name, [])) for name, found in types.items()}
 
 
-def _with_text(schema: pa.Schema, names: Collection[str]) -> pa.Schema:
-    return pa.schema([entry.with_type(pa.string()) if entry.name in names else entry for entry in schema])
-
-
 def _rows(
     part: Part, schema: pa.Schema, kinds: Mapping[str, Kind], typed: Collection[str]
 ) -> Iterator[pa.RecordBatch]:
@@ -210,7 +206,7 @@ def _rows(
         for entry, seems in zip(fields, schema.types, strict=True)
         if part.is_text and entry.type == pa.float64()
     }
-    as_written = list(_with_text(pa.schema(fields), numbers))
+    as_written = list(with_text(pa.schema(fields), numbers))
     for batch in part.batches(as_written, _at_a_time(len(fields), _BATCH_VALUES, _BATCH)):
         yield _with_numbers(batch, numbers, typed)
 

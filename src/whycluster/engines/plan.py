@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -152,7 +152,7 @@ def make_plan(network: Network, parts: list[Part], columns: Any, ids: Any) -> Pl
         with plan.excusing(part):
             _check_names([*plan.columns, *names], plan.schemas[part.name], part)
         if part.is_text:
-            plan.schemas[part.name] = _as_known(plan.schemas[part.name], text)
+            plan.schemas[part.name] = with_text(plan.schemas[part.name], text)
     plan.kinds.update(_kinds(plan, network))
     _check_kinds(plan, network)
     if not plan.to_do:
@@ -342,7 +342,7 @@ def _kinds(plan: Plan, network: Network) -> dict[str, Kind]:
     return found
 
 
-def _as_known(schema: Any, names: Iterable[str]) -> Any:
+def with_text(schema: Any, names: Container[str]) -> Any:
     """A schema that was guessed of a file of text, with text in columns that are known as such."""
     import pyarrow as pa
 
