@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("parts")
     for i in range(3):
         frame[200 * i : 200 * (i + 1)].write_parquet(place / f"{i}.parquet")
+    return place
+
+
+def changed(folder: Path, place: Path, change: Callable[[str, pl.DataFrame], pl.DataFrame]) -> Path:
+    """A copy of the files, with something else in them."""
+    place.mkdir()
+    for path in folder.iterdir():
+        change(path.stem, pl.read_parquet(path)).write_parquet(place / path.name)
     return place
 
 
@@ -245,13 +254,8 @@ def test_ctrl_c_stops_in_the_middle_of_a_file(tmp_path: Path) -> None:
 def test_other_files_rows_that_cannot_be_explained_and_names_that_look_like_files(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = tmp_path / "in"
-    place.mkdir()
-    for path in folder.iterdir():
-        frame = pl.read_parquet(path)
-        frame.with_columns(a=pl.when(pl.col("name") == "row 3").then(None).otherwise("a")).write_parquet(
-            place / path.name
-        )
+    hole = pl.when(pl.col("name") == "row 3").then(None).otherwise("a")
+    place = changed(folder, tmp_path / "in", lambda _, frame: frame.with_columns(a=hole))
     (place / "more.jsonl").write_text("{}")
     wc.save(wc.neuralize([[0.0, 0, 0], [5, 0, 1], [0, 6, 0]]), tmp_path / "net")
     words = ("explain", place, "--model", tmp_path / "net", "--columns", "a,b,c")
@@ -292,11 +296,9 @@ def test_a_column_that_is_empty_in_the_first_part(tmp_path: Path, capsys: pytest
 def test_parts_that_lack_a_column_of_no_use_are_in_the_sample(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = tmp_path / "in"
-    place.mkdir()
-    for path in folder.iterdir():
-        frame = pl.read_parquet(path)
-        (frame.with_columns(extra=1.5) if path.stem == "0" else frame).write_parquet(place / path.name)
+    place = changed(
+        folder, tmp_path / "in", lambda name, frame: frame.with_columns(extra=1.5) if name == "0" else frame
+    )
     code, said, _ = ask(capsys, "explain", place, "--out", tmp_path / "out", "--k", 3, "--ignore", "extra")
     assert code == 0
     assert said.startswith("600 rows in 3 files; k-means with 3 clusters.\n")

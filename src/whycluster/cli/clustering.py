@@ -112,8 +112,7 @@ class Clustered:
     def position(self, name: str) -> int:
         """Where the row of this name is; where rows have no names, they are counted from 0."""
         if self.ids is not None:
-            same = self.ids.cast(pl.String) == name
-            found = np.flatnonzero(same.fill_null(False).to_numpy())
+            found = np.flatnonzero((self.ids.cast(pl.String) == name).fill_null(False).to_numpy())
             if len(found) == 1:
                 return int(found[0])
             how = f"{len(found)} rows have" if len(found) else "no row has"

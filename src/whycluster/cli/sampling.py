@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from whycluster.columns import CODE
 from whycluster.engines.ledger import Ledger
-from whycluster.engines.plan import WHERE, Kind, as_read, kind_of, with_text
+from whycluster.engines.plan import WHERE, Kind, as_read, kinds_of, with_text
 from whycluster.engines.sources import Part, PartError, is_number, reading
 from whycluster.errors import InvalidInputError
 from whycluster.progress import Progress
@@ -157,7 +157,7 @@ def _joined(frames: list[pl.DataFrame]) -> pl.DataFrame:
 
 def _batches(looks: Mapping[Part, pa.Schema], failed: list[str]) -> Iterator[pa.RecordBatch]:
     """Those of parts that can be read, and have columns of the same kinds; why not goes to ``failed``."""
-    kinds = _kinds(looks)
+    kinds = kinds_of(list(looks.items()))  # as `explain_dataset` will find them
     typed = {
         entry.name
         for part, schema in looks.items()
@@ -179,18 +179,6 @@ def _excused(part: Part, failed: list[str], items: Iterator[Item]) -> Iterator[I
 
 def _look(part: Part) -> Iterator[pa.Schema]:
     yield part.look()[0]
-
-
-def _kinds(looks: Mapping[Part, pa.Schema]) -> dict[str, Kind]:
-    """What columns hold, by name, as `explain_dataset` will find it."""
-    types: dict[str, list[Any]] = {}
-    guessed: dict[str, list[Any]] = {}
-    for part, schema in looks.items():
-        for entry in schema:
-            types.setdefault(entry.name, []).append(entry.type)
-            if part.is_text:
-                guessed.setdefault(entry.name, []).append(entry.type)
-    return {name: kind_of(found, guessed.get(name, [])) for name, found in types.items()}
 
 
 def _rows(

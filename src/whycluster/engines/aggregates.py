@@ -120,9 +120,9 @@ class Aggregate:
 
     def quantiles(self) -> Floats:
         """(K, d, q) of the relevance in each cluster, from the sample; NaN of a cluster without rows."""
-        found = np.full((*self.relevance.shape, len(QUANTILES)), np.nan)
+        found, drawn = np.full((*self.relevance.shape, len(QUANTILES)), np.nan), self._is_drawn
         for k in np.flatnonzero(self.size):
-            rows = self.sample[k][self._is_drawn[k]]
+            rows = self.sample[k][drawn[k]]
             found[k] = np.quantile(rows, QUANTILES, axis=0).T if len(rows) else np.nan
         return found
 

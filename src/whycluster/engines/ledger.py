@@ -140,7 +140,7 @@ class Ledger:
     def keep(self, **known: Any) -> None:
         """Write down what is known by now."""
         self.facts["known"].update(known)
-        self._run = None
+        self._run = None if known else self._run
         with self.writing(_FACTS) as path:
             path.write_text(json.dumps(self.facts, indent=1), "utf-8")
 

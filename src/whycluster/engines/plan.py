@@ -190,12 +190,24 @@ class Kind(NamedTuple):
     in_text: Any
 
 
-def kind_of(types: Sequence[Any], guessed: Sequence[Any]) -> Kind:
-    """What a column holds, by its types in all parts, and those of them that are guesses of files of text.
+def kinds_of(looks: Sequence[tuple[Part, Any]]) -> dict[str, Kind]:
+    """What columns hold, by name, by the schemas of parts.
 
-    It holds numbers if it does in most parts; of as many, as the first has it. What does not, and looks
+    They hold numbers if they do in most parts; of as many, as the first has it. What does not, and looks
     different in several files of text, is text.
     """
+    types: dict[str, list[Any]] = {}
+    guessed: dict[str, list[Any]] = {}
+    for part, schema in looks:
+        for entry in schema:
+            types.setdefault(entry.name, []).append(entry.type)
+            if part.is_text:
+                guessed.setdefault(entry.name, []).append(entry.type)
+    return {name: _kind_of(found, guessed.get(name, [])) for name, found in types.items()}
+
+
+def _kind_of(types: Sequence[Any], guessed: Sequence[Any]) -> Kind:
+    """By the types of a column in all parts, and those of them that are guesses of files of text."""
     import pyarrow as pa
 
     numbers = [is_number(kind) for kind in types if not _is_null(kind)]
@@ -289,15 +301,13 @@ def _check_results(parts: list[Part]) -> None:
 
 def _choose(network: Network, columns: Any, ids: list[str], schemas: Mapping[str, Any]) -> list[str]:
     """The columns that are explained, in the order of the model where it knows them."""
-    known = network.feature_names
-    if known is None:
-        numbers = _fitting(network.n_features, ids, schemas)
-        chosen = numbers if columns is None else as_names(columns, "columns")
+    wanted, known = network.n_features, network.feature_names
+    model = None if known is None else [str(name) for name in known]
+    if columns is None:
+        chosen = _fitting(wanted, ids, schemas) if model is None else model
     else:
-        model = [str(name) for name in known]
-        chosen = model if columns is None else as_names(columns, "columns")
-        chosen = model if {*chosen} == {*model} else chosen  # rows are matched by name
-    wanted = network.n_features
+        given = as_names(columns, "columns")
+        chosen = model if model is not None and {*given} == {*model} else given  # rows are matched by name
     if len(chosen) != wanted or len(set(chosen)) != wanted:
         raise InvalidInputError(
             f"{WHERE}: columns must be the {wanted} that the model was fitted on; got {len(chosen)}: "
@@ -330,16 +340,16 @@ def _kinds(plan: Plan, network: Network) -> dict[str, Kind]:
     """What the columns hold: numbers, if the model takes nothing else; as it knows them; or as most parts."""
     import pyarrow as pa
 
-    found = {}
-    for i, name in enumerate(plan.columns):
-        types = {part.name: plan.schemas[part.name].field(name).type for part in plan.to_do}
-        kind = kind_of([*types.values()], [types[part.name] for part in plan.to_do if part.is_text])
-        if not network.takes_any_kind:
-            kind = Kind(True, kind.in_text)
-        elif network.categories is not None and i in network.text_columns:
-            kind = Kind(False, pa.string())
-        found[name] = kind
-    return found
+    if not network.takes_any_kind:
+        return dict.fromkeys(plan.columns, Kind(True, None))
+    found = kinds_of([(part, plan.schemas[part.name]) for part in plan.to_do])
+    text = {plan.columns[i]: Kind(False, pa.string()) for i in _only_text(network)}
+    return {name: text.get(name, found[name]) for name in plan.columns if name in found}
+
+
+def _only_text(network: Network) -> frozenset[int]:
+    """The features of which a model without steps knows nothing but text."""
+    return network.text_columns if network.categories is not None else frozenset()
 
 
 def with_text(schema: Any, names: Container[str]) -> Any:
@@ -351,7 +361,7 @@ def with_text(schema: Any, names: Container[str]) -> Any:
 
 def _check_kinds(plan: Plan, network: Network) -> None:
     """Parts fail that hold something else where there are to be numbers, or numbers in place of text."""
-    text = network.text_columns if network.categories is not None else ()
+    text = _only_text(network)
     for part in plan.to_do:
         for i, (column, kind) in enumerate(zip(plan.columns, plan._types(part), strict=True)):
             if plan.kinds[column].is_number and not _may_be_numbers(kind):

@@ -268,6 +268,8 @@ class Run:
         What a part is called depends on where all that are given lie.
         """
         others = self._others()
+        if not others:
+            return
         now = {self._run_of(part): result_of(part) for part in self.plan.to_do}
         twice = next((name for name, run in others.items() if run in now), None)
         if twice is not None:
@@ -276,14 +278,13 @@ class Run:
                 f"{now[others[twice]]!r}. Give the folder that all of them lie in, the same each time, or "
                 "overwrite=True to begin anew."
             )
-        if others:
-            n, is_one = count(len(others), "other part"), len(others) == 1
-            warnings.warn(
-                f"{WHERE}: {str(self.ledger.folder)!r} holds the results of {n}, such as {min(others)!r}, "
-                f"which {'is' if is_one else 'are'} not among the data now. They are left as they are.",
-                FilesWarning,
-                stacklevel=4,
-            )
+        n, is_one = count(len(others), "other part"), len(others) == 1
+        warnings.warn(
+            f"{WHERE}: {str(self.ledger.folder)!r} holds the results of {n}, such as {min(others)!r}, "
+            f"which {'is' if is_one else 'are'} not among the data now. They are left as they are.",
+            FilesWarning,
+            stacklevel=4,
+        )
 
     def _others(self) -> dict[str, str]:
         """The results of earlier calls that are of no part of this one, and what each is of."""
@@ -427,10 +428,8 @@ class Run:
         if self.batch_rows is not None:
             return self.batch_rows
         n_values = len(self.plan.columns) + self.asked.network.n_clusters
-        usual, long = (
-            max(_FEWEST_ROWS, _BATCH_VALUES // n_values),
-            [f for f in fields if not _is_short(f.type)],
-        )
+        usual = max(_FEWEST_ROWS, _BATCH_VALUES // n_values)
+        long = [each for each in fields if not _is_short(each.type)]
         if not long:
             return usual
         with closing(part.batches(long, _FEWEST_ROWS)) as batches:

@@ -159,10 +159,11 @@ class TextPart(Part):
 
     def _block_size(self) -> int:
         """Bytes that are parsed at a time: at least some lines, which are as long as there are columns."""
+        start = b""
         with self._stream() as file:
-            start = file.read(_LONGEST_HEADER)
-        length = start.find(b"\n")
-        return max(_BLOCK, _LINES * (len(start) if length < 0 else length))
+            while b"\n" not in start and len(start) < _LONGEST_HEADER and (more := file.read(_PIECE)):
+                start += more
+        return max(_BLOCK, _LINES * len(start.partition(b"\n")[0]))
 
 
 @dataclass(frozen=True)
@@ -361,10 +362,8 @@ def _files(given: str, where: str, others: list[Path]) -> list[Path]:
     """
     path = Path(given)
     if path.is_dir():
-        inside = map(
-            Path, glob.glob("**/*", root_dir=given, recursive=True)
-        )  # also in folders that are links
-        there = [name for name in inside if not _is_hidden(name) and (path / name).is_file()]
+        inside = glob.glob("**/*", root_dir=given, recursive=True)  # also in folders that are links
+        there = [name for name in map(Path, inside) if not _is_hidden(name) and (path / name).is_file()]
         others += [name for name in there if _kind(name) in _OTHERS]
         return [_plain(path / name) for name in there if _kind(name) in KINDS]
     if path.exists() or not is_pattern(given):

@@ -81,7 +81,7 @@ class Step:
         try:
             given = self.transformer.transform(rows)
         except Exception as error:  # whatever a step, or a function of the user's in it, may raise
-            told = (str(error) or type(error).__name__).rstrip()
+            told = str(error).strip() or type(error).__name__
             raise StepError(
                 f"{self} could not transform it: {told}{'' if told[-1] in '.!?' else '.'}"
             ) from error
