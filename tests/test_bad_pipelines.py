@@ -422,6 +422,19 @@ def test_whatever_a_step_raises_is_told() -> None:
     )
 
 
+def test_a_step_that_raises_without_a_word() -> None:
+    def fail(X: Any) -> Any:
+        if len(X) == 178:
+            raise WordlessError("  \n")
+        return X
+
+    class WordlessError(ValueError):
+        pass
+
+    model = make_pipeline(FunctionTransformer(wc.elementwise(fail)), k_means()).fit(WINE[:90])
+    assert message(model, WINE).endswith("could not transform it: WordlessError.")
+
+
 def test_lists_of_numbers_and_text_stay_what_they_are() -> None:
     rows = [[1, "a"], [2, "a"], [3, "b"], [1, "b"]] * 5
     model = make_pipeline(OneHotEncoder(handle_unknown="ignore"), k_means()).fit(rows)

@@ -266,6 +266,7 @@ def test_other_files_rows_that_cannot_be_explained_and_names_that_look_like_file
         in error
     )
     assert error.endswith("Or give --invalid skip, for nulls in their place.\n")
+    assert "whycluster: 1 file of the folder is left out, such as 'more.jsonl'; read are .parquet" in error
     code, said, error = ask(capsys, *words, "--out", tmp_path / "out", "--invalid", "skip")
     assert said.startswith("600 rows in 3 files; 1 row could not be explained; the network of ")
     code, said, error = ask(capsys, "explain", place, "--out", tmp_path / "new", "--k", 2)

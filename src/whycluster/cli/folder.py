@@ -18,7 +18,7 @@ from whycluster.cli.telling import LEGEND, facts_of, tell_notes, to_json
 from whycluster.cli.writing import WRITERS
 from whycluster.engines.dataset import check_apart, explain_dataset
 from whycluster.engines.run import DatasetExplanation
-from whycluster.engines.sources import PARQUET, find_parts, is_pattern, load_pyarrow
+from whycluster.engines.sources import PARQUET, Part, find_parts, is_pattern, load_pyarrow
 from whycluster.errors import FilesWarning, InvalidInputError, WhyClusterError
 from whycluster.network import Network
 
@@ -66,11 +66,13 @@ def explain_folder(
         _refuse(options, _OF_NEW_CLUSTERS, "for new clusters, and --model takes those of a network")
     data, out = str(options["file"]), _checked(out, options["file"])
     with _in_our_words():
-        found = (
-            _from_network(model, options) if model is not None else _from_sample(data, out, force, options)
-        )
+        parts, others = _parts(data, out)
+        if model is not None:
+            found = _from_network(model, options)
+        else:
+            found = _from_sample(parts, data, out, force, options)
         if not quiet:
-            tell_notes(found.left_out, found.ids, found.notes)
+            tell_notes(found.left_out, found.ids, [*others, *found.notes])
         named = {
             "target": by_label(found.network, target, "--target"),
             "against": by_label(found.network, against, "--against"),
@@ -132,23 +134,27 @@ def _from_network(path: Path, options: dict[str, Any]) -> _Clusters:
     return _Clusters(network, given or None, ids, f"the network of {path}")
 
 
-def _from_sample(data: str, out: Path, force: bool, options: dict[str, Any]) -> _Clusters:
+def _parts(data: str, out: Path) -> tuple[list[Part], list[str]]:
+    """The files, and what is to be said of others in their folder."""
     load_pyarrow()  # without which what follows could not be loaded
-    from whycluster.cli.sampling import take_sample
-
     with warnings.catch_warnings(record=True) as left_out:
         warnings.simplefilter("always", FilesWarning)
         parts = find_parts(data, "explain")
     check_apart(out, data, parts)
+    return parts, [str(each.message).removeprefix("explain: ") for each in left_out]
+
+
+def _from_sample(parts: list[Part], data: str, out: Path, force: bool, options: dict[str, Any]) -> _Clusters:
+    from whycluster.cli.sampling import take_sample
+
     sample = take_sample(parts, data, out, anew=force)
     # On one thread: on several, sums of k-means come out in other bits each time, and so other clusters.
     with threadpool_limits(1):
         asked = Asked.of({k: v for k, v in options.items() if k != "report"})
         found = cluster_frame(sample.rows, asked, sample.step)
-    notes = [str(each.message).removeprefix("explain: ") for each in left_out]
     placed = next((name for part in parts for name in part.name.split("/")[:-1] if "=" in name), None)
-    if placed is not None:
-        notes.append(f"what folders stand for, such as {placed}, is not among the columns")
+    told = f"what folders stand for, such as {placed}, is not among the columns"
+    notes = [] if placed is None else [told]
     return _Clusters(
         found.network,
         found.rows.columns,
