@@ -10,7 +10,7 @@ BIO := .venv-bio
 SPARK := .venv-spark
 ZENNIT := .venv-zennit
 DATA ?= ../shared/data
-LOOPS := hatch_build.py src/whycluster/fused.c src/whycluster/fused_tile.h
+LOOPS := hatch_build.py src/whycluster/core/compiled/kmeans.c src/whycluster/core/compiled/kmeans_tile.h
 INSTALL := apt-get update -qq && apt-get install -y -qq
 
 .PHONY: demo test test-bio test-spark environments bench bench-zennit browser compiler golden clean
@@ -108,7 +108,7 @@ $(ZENNIT)/installed: pyproject.toml $(LOOPS) constraints.txt
 
 clean:
 	rm -rf $(DEMO) $(TEST) $(BIO) $(SPARK) $(ZENNIT) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis \
-		src/whycluster/_fused.so src/whycluster/.build-*
+		src/whycluster/core/compiled/_kmeans.so src/whycluster/core/compiled/.build-*
 
 golden: $(TEST)/installed
 	$(TEST)/bin/python -m tests.golden

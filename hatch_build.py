@@ -1,4 +1,4 @@
-"""Compiles the loops of `whycluster.fused` when the package is built or installed, where that can be done."""
+"""Compile the loops of `whycluster.core.compiled` when the package is built or installed."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _FLAGS = ("-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-shared
 
 
 class CustomBuildHook(BuildHookInterface[Any]):
-    """Makes ``_fused.so`` beside its source; where it cannot be compiled, the wheel goes without it."""
+    """Makes ``_kmeans.so`` beside its source; where it cannot be compiled, the wheel goes without it."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
         """Compile, and say which machines the wheel is for."""
         if self.target_name != "wheel":
             return
-        source = Path(self.root, "src", "whycluster", "fused.c")
-        target = source.with_name("_fused.so")
+        source = Path(self.root, "src", "whycluster", "core", "compiled", "kmeans.c")
+        target = source.with_name("_kmeans.so")
         try:
             if sys.platform != "linux":
                 raise OSError(f"they have never been tried on {sys.platform}")

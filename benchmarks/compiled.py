@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 import whycluster as wc
 from benchmarks.measure import geometric_mean, side_by_side, write
 from benchmarks.speed import GRID, clustered
-from whycluster import blocks, fused
-from whycluster.arrays import Floats
-from whycluster.energies import SquaredEnergy
+from whycluster.core import blocks
+from whycluster.core.arrays import Floats
+from whycluster.core.compiled import loops
+from whycluster.core.energies import SquaredEnergy
 
 CELLS = [*GRID, (200_000, 50, 200)]
 REPEATS = 7
@@ -155,17 +156,17 @@ def _by_rows(room: Floats, n_rows: int, width: int | None = None) -> Floats:
 def check(answer: Any, exp: wc.Explanation) -> None:
     """Stop if one of them says something else than NumPy."""
     named = isinstance(answer, wc.Explanation)
-    assert ((answer._cluster if named else answer.cluster) == exp._cluster).all()
-    assert ((answer._competitor if named else answer.competitor) == exp._competitor).all()
+    assert ((answer.cluster_codes if named else answer.cluster) == exp.cluster_codes).all()
+    assert ((answer.competitor_codes if named else answer.competitor) == exp.competitor_codes).all()
     assert abs(answer.beta * exp.evidence.mean() - 1.0) < TOLERANCE
     np.testing.assert_allclose(answer.relevance, exp.relevance, rtol=TOLERANCE, atol=TOLERANCE)
 
 
 def with_loops(bits: int, model: Any, X: Floats) -> wc.Explanation:
     """`explain` with compiled loops for registers of so many bits, or with none."""
-    loaded = fused.library()
+    loaded = loops.library()
     found = None if loaded is None or not bits else (loaded[0], bits)
-    with patch.object(fused, "library", lambda: found):
+    with patch.object(loops, "library", lambda: found):
         return wc.explain(model, X)
 
 
@@ -214,7 +215,7 @@ def weight_of_numba() -> tuple[Any, str]:
 
 def main() -> None:
     """All cells, into results/compiled.md."""
-    loaded = fused.library()
+    loaded = loops.library()
     if loaded is None or loaded[1] < max(WAYS.values()):
         raise SystemExit("benchmarks.compiled: the loops must be compiled, and the processor have AVX-512.")
     numba, weight = weight_of_numba()
@@ -240,7 +241,7 @@ def main() -> None:
     means = {name: geometric_mean(ratios[name]) for name in NAMES}
     lines.append(f"| geometric mean | | | | {' | '.join(f'{mean:.2f}x' for mean in means.values())} |")
     gains = ", ".join(f"{name} {means[NUMPY] / means[name]:.2f}x" for name in NAMES[1:])
-    size = fused.LIBRARY.stat().st_size / 1024
+    size = loops.LIBRARY.stat().st_size / 1024
     lines += ["", f"As fast as NumPy, in the geometric mean: {gains}.", "", weight]
     lines.append(f"The library that is compiled from C takes {size:.0f} kB.")
     write("compiled", "python -m benchmarks.compiled", lines)

@@ -22,7 +22,7 @@ import whycluster as wc
 from benchmarks.measure import write
 from examples import vgg16
 from whycluster.evaluation.flipping import Flipping, standard_error
-from whycluster.network import Network
+from whycluster.models.network import Network
 
 Array = NDArray[Any]
 WIDTHS = vgg16.WIDTHS

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import whycluster as wc
 from benchmarks.measure import peak_megabytes, result_megabytes, side_by_side, write
-from whycluster.energies import KernelEnergy
+from whycluster.core.energies import KernelEnergy
 
 Array = NDArray[np.float64]
 N_ROWS, D, K = 10_000, 50, 10

@@ -42,7 +42,7 @@ def peak_megabytes(call: Callable[[], Any]) -> tuple[float, Any]:
 
 def result_megabytes(exp: wc.Explanation) -> float:
     """The memory of an explanation; what is one cluster for all rows takes none."""
-    arrays = (exp.relevance, exp.evidence, exp._cluster, exp._competitor)
+    arrays = (exp.relevance, exp.evidence, exp.cluster_codes, exp.competitor_codes)
     return sum(array.nbytes for array in arrays if array.strides[0]) / 2**20
 
 

@@ -18,9 +18,9 @@ from sklearn.cluster import KMeans
 
 from benchmarks.datasets import NOTES, data_folder, load
 from benchmarks.measure import write
+from whycluster.core.sequential import STIFFER, gains
 from whycluster.evaluation import METHODS, Comparison, ConditionalKDE, compare
 from whycluster.evaluation.flipping import standard_error
-from whycluster.sequence import STIFFER, gains
 
 Array = NDArray[np.float64]
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from benchmarks import draw
 from benchmarks.measure import side_by_side, write
-from whycluster.energies import KernelEnergy, SquaredEnergy
+from whycluster.core.energies import KernelEnergy, SquaredEnergy
 from whycluster.evaluation import METHODS, flipping_auc, shapley_values
 from whycluster.evaluation.subject import Subject
-from whycluster.network import Network
+from whycluster.models.network import Network
 
 REPEATS = 3
 

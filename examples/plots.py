@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
-from whycluster.files import as_path, replacing
+from whycluster.data.files import as_path, replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

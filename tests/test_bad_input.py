@@ -623,7 +623,7 @@ def test_parameters_that_would_do_nothing() -> None:
 def test_a_row_out_of_range() -> None:
     exp = wc.explain(CENTROIDS, ROWS)
     with pytest.raises(IndexError, match=r"rows are chosen by position, from 0 to 2"):
-        exp.tell(500)
+        exp.describe(500)
 
 
 @pytest.mark.parametrize("threshold", [0, 1, 0.0, 1.0, -0.5, 1.5, np.nan, "0.9", True])

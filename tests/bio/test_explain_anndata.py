@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 
 import whycluster as wc
 from tests.reference import pipeline as reference
-from whycluster.kernel_fit import fit_kernel
+from whycluster.clustering.kernel_fit import fit_kernel
 
 MARKERS = {"T": ["CD3D", "CD3E"], "B": ["MS4A1", "CD79A"], "Mono/DC": ["LYZ", "CD14"]}
 N_CELLS, N_GENES = 240, 40
@@ -310,14 +310,14 @@ def test_of_many_cells_some_are_drawn(cells: Any, monkeypatch: pytest.MonkeyPatc
 def test_the_number_of_cells_that_the_surrogate_was_fitted_to_is_that_which_it_draws(
     use_rep: str | None, cells: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("whycluster.surrogate._MOST_ROWS", 60)
+    monkeypatch.setattr("whycluster.clustering.surrogate._MOST_ROWS", 60)
     fitted = list[int]()
 
     def count(rows: Any, *options: Any) -> Any:
         fitted.append(len(rows))
         return fit_kernel(rows, *options)
 
-    monkeypatch.setattr("whycluster.surrogate.fit_kernel", count)
+    monkeypatch.setattr("whycluster.clustering.surrogate.fit_kernel", count)
     wc.explain_anndata(cells, "kind", use_rep=use_rep)
     assert cells.uns["why"]["params"]["n_fitted"] == fitted[-1] == max(fitted)
     assert 60 <= fitted[-1] <= 63 < N_CELLS
@@ -458,7 +458,7 @@ def test_cells_by_their_names(cells: Any) -> None:
     names = [cells.obs_names[7], cells.obs_names[3]]
     exp = wc.explain_anndata(cells, "kind", cells=names)
     np.testing.assert_array_equal(exp.relevance, wc.explain_anndata(cells, "kind", cells=[7, 3]).relevance)
-    assert names[0] in str(exp.tell(0))
+    assert names[0] in str(exp.describe(0))
     assert refused(cells, "kind", cells=["nobody"]) == (
         "explain_anndata: cells must be names in adata.obs_names; 'nobody' is none."
     )
@@ -473,8 +473,8 @@ def test_some_cells_as_an_explanation(cells: Any) -> None:
     assert exp.feature_names == list(cells.var_names)
     np.testing.assert_allclose(exp.relevance, whole[mask], rtol=1e-4, atol=1e-5)
     assert (exp.cluster == "1").all()
-    assert "1" in exp.summary().tell()
-    assert exp.tell(0).startswith(f"Row {cells.obs_names[mask][0]} is in cluster 1")
+    assert "1" in exp.summary().describe()
+    assert exp.describe(0).startswith(f"Row {cells.obs_names[mask][0]} is in cluster 1")
     view = cells[:, :]
     turned = wc.explain_anndata(view, cells=[7, 3, 7])  # nothing is written, so it may be a view
     np.testing.assert_allclose(turned.relevance, whole[[7, 3, 7]], rtol=1e-4, atol=1e-5)

@@ -53,8 +53,8 @@ from tests.contracts.pipelines import (
     of_columns,
 )
 from tests.reference import models, neon, pipeline
-from whycluster import blocks
-from whycluster.energies import mixing
+from whycluster.core import blocks
+from whycluster.pipelines import mixing
 
 Array = NDArray[Any]
 
@@ -615,7 +615,7 @@ def test_results_on_a_mixed_frame(name: str, make: Any) -> None:
         for feature, value in zip(top.feature[row], top.value[row], strict=True):
             expected = given[feature][row] if isinstance(given, pl.DataFrame) else X[feature].iloc[row]
             assert value == expected or (pd.isna(value) and pd.isna(expected))
-    text = exp.tell(4, n_features=8)
+    text = exp.describe(4, n_features=8)
     assert "rare" in text
     assert text.startswith("Row person 4 is" if given is X else "Row 4 is")
     assert repr(exp) == str(exp).splitlines()[0]

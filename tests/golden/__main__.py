@@ -16,7 +16,7 @@ import whycluster as wc
 from tests.golden import HERE
 from tests.golden.findings import findings
 from tests.golden.tables import write_passengers, write_wine
-from tests.report_page import Page, explained_wines, words_of
+from tests.report.page import Page, explained_wines, words_of
 from whycluster import cli
 
 

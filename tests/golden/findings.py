@@ -14,8 +14,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
-from whycluster import console
-from whycluster.findings import cautions, sentences
+from whycluster.data import display
+from whycluster.explanations import findings as found
+from whycluster.explanations.findings import sentences
 
 
 def findings() -> str:
@@ -40,8 +41,8 @@ def findings() -> str:
 def told(title: str, exp: wc.Explanation, left_out: Mapping[Any, str] | None = None) -> str:
     said = zip(exp.summary().clusters.tolist(), sentences(exp), strict=True)
     lines = [f"{label}: {sentence}" for label, sentence in said]
-    lines += [f"[{caution.kind}] {caution.text}" for caution in cautions(exp, left_out)]
-    return console.heading(title) + "\n" + "\n".join(lines)
+    lines += [f"[{caution.kind}] {caution.text}" for caution in found.warnings(exp, left_out)]
+    return display.heading(title) + "\n" + "\n".join(lines)
 
 
 def customers() -> Any:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tests.reference import kernel
 from whycluster import Network
-from whycluster.energies import Energy, FloorEnergy, KernelEnergy
+from whycluster.core.energies import Energy, FloorEnergy, KernelEnergy
 
 
 @dataclass(frozen=True)

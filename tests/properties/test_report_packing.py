@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from whycluster.arrays import Codes, Floats, evenly, strongest
+from whycluster.core.arrays import Codes, Floats, evenly, strongest
 from whycluster.report.contents import shown
 from whycluster.report.packing import coding_of, encode, halves
 from whycluster.report.page import as_json

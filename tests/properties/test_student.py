@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tests.properties.strategies import Problem, problems, rough_problems
 from tests.reference import models, neon
 from whycluster import Explanation, Network
-from whycluster.energies import StudentEnergy
+from whycluster.core.energies import StudentEnergy
 
 alphas = st.floats(0.1, 100.0)
 betas = st.floats(1e-2, 1e2)

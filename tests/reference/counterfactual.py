@@ -12,7 +12,7 @@ Vector = NDArray[np.floating[Any]]
 Matrix = NDArray[np.floating[Any]]
 
 
-def planes(x: Vector, centroids: Matrix, k: int) -> tuple[Matrix, Vector]:
+def half_spaces(x: Vector, centroids: Matrix, k: int) -> tuple[Matrix, Vector]:
     """Slopes and values of |x - mu_j|^2 - |x - mu_k|^2 for all other clusters j; k wins where all are > 0."""
     others = [j for j in range(len(centroids)) if j != k]
     slopes = np.array([2 * (centroids[k] - centroids[j]) for j in others])

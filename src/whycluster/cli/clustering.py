@@ -11,18 +11,18 @@ from typing import Any, NoReturn
 import numpy as np
 import polars as pl
 
-from whycluster import console
-from whycluster.arrays import Codes
+from whycluster.api import fit_surrogate
 from whycluster.cli.reading import Source, look_at_codes, look_at_text, read
-from whycluster.columns import LIKE_IDENTIFIER, columns_of, judge
-from whycluster.errors import ColumnWarning, FidelityWarning, InvalidInputError
-from whycluster.explaining import fit_surrogate
-from whycluster.explanation import Explanation
-from whycluster.fidelity import Fidelity
-from whycluster.network import Network
-from whycluster.neuralization import neuralize
-from whycluster.progress import Progress
-from whycluster.tabular import pipeline
+from whycluster.core.arrays import Codes
+from whycluster.core.errors import ColumnWarning, FidelityWarning, InvalidInputError
+from whycluster.data import display
+from whycluster.data.columns import LIKE_IDENTIFIER, columns_of, judge
+from whycluster.data.progress import Progress
+from whycluster.explanations.explanation import Explanation
+from whycluster.explanations.fidelity import Fidelity
+from whycluster.models.adapters.registry import neuralize
+from whycluster.models.network import Network
+from whycluster.pipelines.tabular import pipeline
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Clustered:
             warnings.simplefilter("ignore", FidelityWarning)  # it is among the cautions
             background = None if some is None else self.rows
             found = self.network.explain(rows, target=target, against=against, background=background)
-        return replace(found, _ours=True, _rows=some, _called=self.ids)
+        return replace(found, owns_data=True, positions=some, row_names=self.ids)
 
     def label(self, text: str | None, option: str) -> Any:
         """The cluster of this name; None if none is asked for."""
@@ -197,7 +197,7 @@ def _by_labels(rows: pl.DataFrame, frame: pl.DataFrame, asked: Asked) -> tuple[N
     with Progress("fitting a surrogate to the labels", None):
         network, given = fit_surrogate(labels, rows)
     assert network.fidelity is not None
-    return network, given, foretold(asked.labels, network.fidelity)
+    return network, given, predicted(asked.labels, network.fidelity)
 
 
 def check_k(k: int | None, n_rows: int) -> None:
@@ -206,7 +206,7 @@ def check_k(k: int | None, n_rows: int) -> None:
         raise InvalidInputError(f"--k must be from 2 to the number of rows, {n_rows}, or auto; got {k}.")
 
 
-def foretold(labels: str | None, fidelity: Fidelity) -> str:
+def predicted(labels: str | None, fidelity: Fidelity) -> str:
     """What stands for the clusters in a column, in words."""
     return f"a surrogate of {labels!r} that foretells {fidelity.cross_validated:.1%} of its labels"
 
@@ -249,7 +249,7 @@ def listed(given: Iterable[str], known: Sequence[str], option: str) -> set[str]:
 def tell_unknown(option: str, name: str, known: Sequence[str]) -> NoReturn:
     """Raise for a column that is not there, with the names that come near."""
     near = difflib.get_close_matches(name, known, 3) or list(known[:5])
-    shown = ", ".join(console.clean(each) for each in near)
+    shown = ", ".join(display.clean(each) for each in near)
     more = f", ... ({len(known)} in all)" if len(known) > len(near) else ""
     raise InvalidInputError(f"{option} must name columns of the table, such as {shown}{more}; got {name!r}.")
 

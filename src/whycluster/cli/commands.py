@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import click
 
-from whycluster.errors import WhyClusterError
-from whycluster.progress import hidden
+from whycluster.core.errors import WhyClusterError
+from whycluster.data.progress import hidden
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _MOST_SEED = 2**32 - 1  # that scikit-learn takes

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from whycluster import console
 from whycluster.cli.clustering import Asked
+from whycluster.cli.formatting import start, to_json
 from whycluster.cli.screen import show
-from whycluster.cli.telling import start, to_json
-from whycluster.errors import InvalidInputError
+from whycluster.core.errors import InvalidInputError
+from whycluster.data import display
 
 
 def compare(*, one: str, other: str, top: int, quiet: bool, as_json: bool, **options: Any) -> None:
@@ -29,15 +29,15 @@ def compare(*, one: str, other: str, top: int, quiet: bool, as_json: bool, **opt
         show(to_json({"clusters": pair, "features": columns.to_dicts()}))
         return
     size = dict(zip(summary.clusters.tolist(), summary.size.tolist(), strict=True))
-    sizes = " and ".join(f"{size.get(label, 0)} in {console.clean(str(label))}" for label in pair)
-    title = f"Clusters {console.clean(one)} and {console.clean(other)}, each against the other"
+    sizes = " and ".join(f"{size.get(label, 0)} in {display.clean(str(label))}" for label in pair)
+    title = f"Clusters {display.clean(one)} and {display.clean(other)}, each against the other"
     legend = "share: of what tells a cluster from the other one; outside: the mean of the other one."
     show(
         "\n\n".join(
             [
-                f"{console.count(len(ours), 'row')}, {sizes}; {found.what}.",
-                console.heading(title),
-                summary.tell(top),
+                f"{display.count(len(ours), 'row')}, {sizes}; {found.what}.",
+                display.heading(title),
+                summary.describe(top),
                 legend,
             ]
         )

@@ -8,8 +8,8 @@ from sklearn.datasets import load_wine
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from whycluster import console
-from whycluster.explaining import explain
+from whycluster.api import explain
+from whycluster.data import display
 
 
 def demo() -> str:
@@ -21,15 +21,15 @@ def demo() -> str:
     kinds = {"clearest": 0, "median": len(exp) // 2, "most borderline": -1}
     parts = [
         f"{len(exp)} wines, {len(exp.feature_names)} measurements; scaled, then k-means with 3 clusters.",
-        console.heading("What makes each cluster"),
+        display.heading("What makes each cluster"),
         str(exp.summary()),
         "share: part of the cluster's relevance; high, middle, low: among the means of all clusters;\n"
         "mean inside, outside: of the feature, as it was measured.",
-        console.heading("Three wines explained"),
+        display.heading("Three wines explained"),
     ]
     for kind, rank in kinds.items():
         row = int(by_evidence[rank])
-        parts.append(f"The {kind} wine. {exp.tell(row)}")
+        parts.append(f"The {kind} wine. {exp.describe(row)}")
     parts.append(
         "evidence: squared distance to the nearest competing centroid minus that to the own one, in\n"
         "standard deviations; 0 on the boundary. relevance: what each feature brings to it, + for the\n"

@@ -11,21 +11,21 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.preprocessing import StandardScaler
 
-from whycluster import console
-from whycluster.arrays import Floats
-from whycluster.cli.clustering import Asked, check_k, choose, foretold, left_out_of
+from whycluster.cli.clustering import Asked, check_k, choose, left_out_of, predicted
+from whycluster.cli.formatting import to_json
 from whycluster.cli.reading import look_at_text, read
 from whycluster.cli.screen import show
-from whycluster.cli.telling import to_json
-from whycluster.errors import InvalidInputError
+from whycluster.clustering.surrogate import Surrogate
+from whycluster.core.arrays import Floats
+from whycluster.core.errors import InvalidInputError
+from whycluster.data import display
+from whycluster.data.labels import as_list
+from whycluster.data.table import is_missing
 from whycluster.evaluation import checks as sanity
 from whycluster.evaluation import compare
-from whycluster.fidelity import LOW
-from whycluster.labels import as_list
-from whycluster.network import check_rule
-from whycluster.surrogate import Surrogate
-from whycluster.table import is_missing
-from whycluster.tabular import pipeline
+from whycluster.explanations.fidelity import LOW
+from whycluster.models.network import check_rule
+from whycluster.pipelines.tabular import pipeline
 
 LEGEND = """\
 AUC: features of a row are added, the most relevant first; the area under the share of draws in which the row
@@ -68,7 +68,7 @@ def evaluate(
         random_state=asked.seed,
     )
     found = sanity.run(model, table, rule=rule, random_state=asked.seed) if checks else None
-    head = f"{console.count(len(X), 'row')}, {console.count(X.shape[1], 'column')}, standardised; {what}."
+    head = f"{display.count(len(X), 'row')}, {display.count(X.shape[1], 'column')}, standardised; {what}."
     if as_json:
         result: dict[str, Any] = {
             "what": head,
@@ -77,9 +77,9 @@ def evaluate(
         }
         show(to_json(result | ({} if found is None else {"checks": str(found)})))
         return
-    parts = [head, *said, console.heading("How faithful are explanations?"), str(comparison), LEGEND]
+    parts = [head, *said, display.heading("How faithful are explanations?"), str(comparison), LEGEND]
     if found is not None:
-        parts += [console.heading("Sanity checks"), str(found)]
+        parts += [display.heading("Sanity checks"), str(found)]
     show("\n\n".join(parts))
 
 
@@ -135,7 +135,7 @@ def _cluster(table: pl.DataFrame, X: NDArray[Any], labels: list[Any] | None, ask
     """A model of the clusters, and what it is."""
     if labels is not None:
         surrogate = Surrogate(random_state=asked.seed).fit(X, labels)
-        what = foretold(asked.labels, surrogate.fidelity_)
+        what = predicted(asked.labels, surrogate.fidelity_)
         if surrogate.fidelity_.cross_validated < LOW:
             what += ", too few: what follows is about the surrogate, not about the labels"
         return surrogate, what

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from whycluster import progress
 from whycluster.cli.clustering import Asked
 from whycluster.cli.folder import explain_folder, is_folder
+from whycluster.cli.formatting import Told, start
 from whycluster.cli.report import write_page
 from whycluster.cli.screen import show
-from whycluster.cli.telling import Told, start
 from whycluster.cli.writing import PAGES, WRITERS, check_target, tabulate, write_table
-from whycluster.errors import InvalidInputError
+from whycluster.core.errors import InvalidInputError
+from whycluster.data import progress
 
 
 def explain(*, model: Path | None, invalid: str, **options: Any) -> None:

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
-from whycluster import console
 from whycluster.cli.clustering import Asked, by_label, cluster_frame
+from whycluster.cli.formatting import LEGEND, facts_of, tell_notes, to_json
 from whycluster.cli.screen import show, tell
-from whycluster.cli.telling import LEGEND, facts_of, tell_notes, to_json
 from whycluster.cli.writing import WRITERS
-from whycluster.engines.dataset import check_apart, explain_dataset
-from whycluster.engines.run import DatasetExplanation
-from whycluster.engines.sources import PARQUET, Part, find_parts, is_pattern, load_pyarrow
-from whycluster.errors import FilesWarning, InvalidInputError, WhyClusterError
-from whycluster.network import Network
+from whycluster.core.errors import FilesWarning, InvalidInputError, WhyClusterError
+from whycluster.data import display
+from whycluster.engines.files.dataset import check_apart, explain_dataset
+from whycluster.engines.files.run import DatasetExplanation
+from whycluster.engines.files.sources import PARQUET, Part, find_parts, is_pattern, load_pyarrow
+from whycluster.models.network import Network
 
 if TYPE_CHECKING:
     from whycluster.cli.sampling import Sample
@@ -118,11 +118,11 @@ class _Clusters:
     def told(self, n_rows: int) -> str:
         """What the clusters are, and of how many of the rows they were made."""
         n = n_rows if self.sample is None else self.sample.rows.height
-        return self.what + f", by {console.count(n, 'row')} of them" * (n < n_rows)
+        return self.what + f", by {display.count(n, 'row')} of them" * (n < n_rows)
 
 
 def _from_network(path: Path, options: dict[str, Any]) -> _Clusters:
-    from whycluster.saving import load
+    from whycluster.storage.saving import load
 
     network = load(path)
     if not isinstance(network, Network):
@@ -207,12 +207,12 @@ def _refuse(options: dict[str, Any], usual: dict[str, Any], why: str) -> None:
 
 
 def _as_text(result: DatasetExplanation, found: _Clusters, top: int) -> str:
-    rows, files = console.count(result.n_rows, "row"), console.count(len(result.parts), "file")
-    skipped = f"; {console.count(result.n_invalid, 'row')} could not be explained" * bool(result.n_invalid)
+    rows, files = display.count(result.n_rows, "row"), display.count(len(result.parts), "file")
+    skipped = f"; {display.count(result.n_invalid, 'row')} could not be explained" * bool(result.n_invalid)
     before = f" ({result.n_done_before} of {files} had been done before)" * bool(result.n_done_before)
     made = []
     if result.summary is not None:
-        made = [console.heading("What makes each cluster"), result.summary.tell(top), LEGEND]
+        made = [display.heading("What makes each cluster"), result.summary.describe(top), LEGEND]
     return "\n\n".join(
         [
             f"{rows} in {files}{skipped}; {found.told(result.n_rows)}.",

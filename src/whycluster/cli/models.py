@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from importlib import metadata
 
-from whycluster import console
+from whycluster.cli.formatting import to_json
 from whycluster.cli.screen import show
-from whycluster.cli.telling import to_json
-from whycluster.neuralization import SUPPORTED
+from whycluster.data import display
+from whycluster.models.adapters.registry import SUPPORTED
 
 EXTRAS = {
     "scikit-learn": "k-means, mixtures, trees, pipelines",
@@ -44,12 +44,12 @@ def models(as_json: bool) -> None:
         return
     rows = [[name, installed[name] or "-", use] for name, use in EXTRAS.items()]
     parts = [
-        console.heading("What can be explained"),
+        display.heading("What can be explained"),
         "\n".join(f"- {line}" for line in SUPPORTED),
         "Any other clustering is explained from its labels, through a surrogate that says how well it\n"
         "matches them.",
-        console.heading("What is installed here"),
-        console.table(["library", "version", "for"], rows, align="<<<", longest=_WIDEST),
+        display.heading("What is installed here"),
+        display.table(["library", "version", "for"], rows, align="<<<", longest=_WIDEST),
     ]
     show("\n\n".join(parts))
 

@@ -17,8 +17,8 @@ from typing import IO, Any, NoReturn
 
 import polars as pl
 
-from whycluster.columns import CODE, converts, is_code
-from whycluster.errors import InvalidInputError, MissingDependencyError
+from whycluster.core.errors import InvalidInputError, MissingDependencyError
+from whycluster.data.columns import CODE, converts, is_code
 
 _LOOK = 1 << 16  # bytes that are looked at before a file is read
 _LONGEST_HEADER = 1 << 26

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from whycluster import progress
 from whycluster.cli.clustering import Asked, Clustered
+from whycluster.cli.formatting import start
 from whycluster.cli.screen import show
-from whycluster.cli.telling import start
 from whycluster.cli.writing import PAGES, check_target
-from whycluster.explanation import Explanation
+from whycluster.data import progress
+from whycluster.explanations.explanation import Explanation
 
 
 def report(

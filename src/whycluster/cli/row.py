@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from whycluster.cli.clustering import Asked
+from whycluster.cli.formatting import start, to_json
 from whycluster.cli.screen import show
-from whycluster.cli.telling import start, to_json
-from whycluster.counterfactual import Counterfactual
-from whycluster.errors import InvalidInputError
-from whycluster.explanation import Explanation
+from whycluster.core.errors import InvalidInputError
+from whycluster.explanations.counterfactual import Counterfactual
+from whycluster.explanations.explanation import Explanation
 
 
 def row(
@@ -42,7 +42,7 @@ def row(
     if as_json:
         show(to_json(_as_dict(name, exp, top) | ({} if moved is None else _change(moved))))
     else:
-        show(exp.tell(0, top) + ("" if moved is None else f"\n\n{moved.tell(top)}"))
+        show(exp.describe(0, top) + ("" if moved is None else f"\n\n{moved.describe(top)}"))
 
 
 def _change(moved: Counterfactual) -> dict[str, Any]:

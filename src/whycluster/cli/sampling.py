@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from whycluster.columns import CODE
-from whycluster.engines.ledger import Ledger
-from whycluster.engines.plan import WHERE, Kind, as_read, kinds_of, with_text
-from whycluster.engines.sources import Part, PartError, is_number, reading
-from whycluster.errors import InvalidInputError
-from whycluster.progress import Progress
+from whycluster.core.errors import InvalidInputError
+from whycluster.data.columns import CODE
+from whycluster.data.progress import Progress
+from whycluster.engines.files.plan import WHERE, Kind, as_read, kinds_of, with_text
+from whycluster.engines.files.run_state import RunState
+from whycluster.engines.files.sources import Part, PartError, is_number, reading
 
 KEPT = "_whycluster.sample"
 _DATA = b"whycluster"  # of the metadata: what it is a sample of
@@ -58,9 +58,9 @@ class Sample:
         """Write it into the folder of the results, unless that has results already, not made anew."""
         if self.new is None:
             return
-        with Ledger(folder, WHERE).opened() as ledger:
-            if anew or not ledger.is_begun:
-                with ledger.writing(KEPT) as path:
+        with RunState(folder, WHERE).opened() as run_state:
+            if anew or not run_state.is_begun:
+                with run_state.writing(KEPT) as path:
                     path.write_bytes(self.new)
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import polars as pl
 
-from whycluster.arrays import turned
 from whycluster.cli.clustering import Clustered
 from whycluster.cli.reading import has_plain_name
-from whycluster.errors import InvalidInputError
-from whycluster.explanation import Explanation
-from whycluster.files import replacing
-from whycluster.frames import unique_name
+from whycluster.core.arrays import turned
+from whycluster.core.errors import InvalidInputError
+from whycluster.data.files import replacing
+from whycluster.data.frames import unique_name
+from whycluster.explanations.explanation import Explanation
 
 PAGES = (".html", ".htm")
 WRITERS: dict[str, Callable[[pl.DataFrame, Path], None]] = {
@@ -79,11 +79,11 @@ def tabulate(found: Clustered, exp: Explanation, top: int) -> pl.DataFrame:
     labels = exp.labels if exp.labels.dtype != object else [str(label) for label in exp.labels.tolist()]
     clusters = pl.Series(labels)
     add(ids.name, ids)
-    add("cluster", clusters.gather(exp._cluster))
+    add("cluster", clusters.gather(exp.cluster_codes))
     add("evidence", pl.Series(exp.evidence))
-    add("competitor", clusters.gather(exp._competitor))
+    add("competitor", clusters.gather(exp.competitor_codes))
     columns |= {name: pl.Series(values) for name, values in zip(features, turned(exp.relevance), strict=True)}
     names = pl.Series(features, dtype=pl.Enum(features))
-    for rank, codes in enumerate(exp._strongest(top).T, 1):
+    for rank, codes in enumerate(exp.strongest_features(top).T, 1):
         add(f"top_{rank}", names.gather(codes))
     return pl.DataFrame(columns)

@@ -1,6 +1,6 @@
 """Deep clusterings: torch encoders, LRP, heat maps."""
 
-from whycluster.errors import MissingDependencyError
+from whycluster.core.errors import MissingDependencyError
 
 try:
     import torch  # noqa: F401  # asked for here, so that the message says what to install
@@ -8,15 +8,15 @@ except ImportError as error:
     raise MissingDependencyError('wc.deep needs torch: pip install "whycluster[deep]"') from error
 
 from whycluster.deep.clustering import DeepClustering
+from whycluster.deep.explanation import DeepExplanation, SpatialExplanation
 from whycluster.deep.features import features
 from whycluster.deep.heatmaps import draw_grid
 from whycluster.deep.images import IMAGENET_MEAN, IMAGENET_STD, normalize, pixel_bounds, spiral
+from whycluster.deep.lrp.composites import Composite, Place
+from whycluster.deep.lrp.rules import ZB, Epsilon, Flat, Gamma, Rule, WSquared, ZPlus
 from whycluster.deep.relevance import lrp
 from whycluster.deep.scan import fit_scan
 from whycluster.deep.spatial import spatial_clusters
-from whycluster.frontends.deep.composites import Composite, Place
-from whycluster.frontends.deep.explanation import DeepExplanation, SpatialExplanation
-from whycluster.frontends.deep.rules import ZB, Epsilon, Flat, Gamma, Rule, WSquared, ZPlus
 
 __all__ = [
     "IMAGENET_MEAN",

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from whycluster.energies import LinearEnergy, SquaredEnergy
-from whycluster.errors import InvalidInputError, UnsupportedModelError
-from whycluster.frontends.deep.composites import composite_of
-from whycluster.frontends.deep.encoder import Encoder, read_tensor
-from whycluster.frontends.deep.network import DeepNetwork
-from whycluster.network import Network
-from whycluster.neuralization import adapt, neuralize
+from whycluster.core.energies import LinearEnergy, SquaredEnergy
+from whycluster.core.errors import InvalidInputError, UnsupportedModelError
+from whycluster.deep.encoder import Encoder, read_tensor
+from whycluster.deep.lrp.composites import composite_of
+from whycluster.deep.network import DeepNetwork
+from whycluster.models.adapters.registry import adapt, neuralize
+from whycluster.models.network import Network
 
 MIDPOINT, ZERO = "midpoint", "zero"
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from whycluster.frontends.deep.encoder import Encoder, Inputs
-from whycluster.frontends.deep.network import points_of
+from whycluster.deep.encoder import Encoder, Inputs
+from whycluster.deep.network import points_of
 
 
 def features(

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from whycluster.arrays import Floats, as_array, is_real
+from whycluster.core.arrays import Floats
+from whycluster.core.errors import InvalidInputError
+from whycluster.data.arrays import as_array, is_real
+from whycluster.data.validation import check_whole
 from whycluster.deep.images import read_images
-from whycluster.errors import InvalidInputError
-from whycluster.estimators import check_whole
 from whycluster.plots.style import as_it_is, new_figure
 
 if TYPE_CHECKING:

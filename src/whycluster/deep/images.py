@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.arrays import as_array, is_real
-from whycluster.errors import InvalidInputError
-from whycluster.estimators import check_whole
+from whycluster.core.errors import InvalidInputError
+from whycluster.data.arrays import as_array, is_real
+from whycluster.data.validation import check_whole
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)

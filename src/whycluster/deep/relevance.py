@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from whycluster.errors import InvalidInputError
-from whycluster.frontends.deep.composites import composite_of
-from whycluster.frontends.deep.encoder import Encoder, Inputs, read_tensor
+from whycluster.core.errors import InvalidInputError
+from whycluster.deep.encoder import Encoder, Inputs, read_tensor
+from whycluster.deep.lrp.composites import composite_of
 
 
 def lrp(

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from whycluster.arrays import is_real, plain
-from whycluster.errors import InvalidInputError
-from whycluster.estimators import check_whole
-from whycluster.progress import Progress
+from whycluster.core.errors import InvalidInputError
+from whycluster.data.arrays import is_real, plain
+from whycluster.data.progress import Progress
+from whycluster.data.validation import check_whole
 
 _BLOCK = 1 << 22  # numbers in a block of similarities, or of neighbours' probabilities: 16 MB
 _SINGLE: Any = {"dtype": torch.float32, "device": "cpu"}  # whatever torch's defaults have been set to

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from sklearn.cluster import KMeans
 
+from whycluster.core.errors import InvalidInputError
+from whycluster.data.validation import check_whole
 from whycluster.deep.clustering import DeepClustering
-from whycluster.errors import InvalidInputError
-from whycluster.estimators import check_whole
-from whycluster.frontends.deep.encoder import Encoder, Inputs
-from whycluster.frontends.deep.explanation import SpatialExplanation
-from whycluster.frontends.deep.network import check_reading, points_of
+from whycluster.deep.encoder import Encoder, Inputs
+from whycluster.deep.explanation import SpatialExplanation
+from whycluster.deep.network import check_reading, points_of
 
 
 def spatial_clusters(

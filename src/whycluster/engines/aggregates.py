@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.arrays import Floats
-from whycluster.engines.parts import Answer
-from whycluster.summary import Summary, means_of, summary_of, sums_of
-from whycluster.table import Table
+from whycluster.core.arrays import Floats
+from whycluster.data.table import Table
+from whycluster.engines.partitioned import PartResult
+from whycluster.explanations.summary import Summary, means_of, summary_of, sums_of
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _SAMPLE = 4096  # rows of each cluster
@@ -61,7 +61,7 @@ class Aggregate:
             np.full(n_clusters, np.inf),
         )
 
-    def add(self, answer: Answer, rng: np.random.Generator, drawn: Drawn | None = None) -> None:
+    def add(self, answer: PartResult, rng: np.random.Generator, drawn: ReservoirSample | None = None) -> None:
         """Add the rows of an answer; ``drawn`` is what those of other parts drew."""
         self.n_invalid += answer.n_invalid
         if answer.table is None:
@@ -170,7 +170,7 @@ class Aggregate:
         return all(arrays[name].shape == s and arrays[name].dtype.kind in "fi" for name, s in shapes.items())
 
 
-class Drawn:
+class ReservoirSample:
     """The smallest random numbers that rows of each cluster have drawn so far, of all parts.
 
     Who draws more than the last of them will be in no sample, so that of many parts most keep little.

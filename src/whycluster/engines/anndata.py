@@ -15,9 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster import passes
-from whycluster.arrays import Codes, Floats, is_sparse, strongest
-from whycluster.energies import Energy, LinearMap, through
+from whycluster.clustering.surrogate import Surrogate, some_of_each
+from whycluster.core import attribution
+from whycluster.core.arrays import Codes, Floats, strongest
+from whycluster.core.attribution import Query
+from whycluster.core.energies import Energy
+from whycluster.core.errors import InvalidInputError
+from whycluster.core.rules import DEFAULT_RULE
+from whycluster.data.arrays import is_sparse
+from whycluster.data.table import ArrayTable, Table
+from whycluster.data.validation import check_whole
 from whycluster.engines.expression import (
     WHERE,
     Groups,
@@ -28,15 +35,10 @@ from whycluster.engines.expression import (
     read_groups,
     read_scores,
 )
-from whycluster.errors import InvalidInputError
-from whycluster.estimators import check_whole
-from whycluster.explanation import Explanation
-from whycluster.fidelity import Fidelity
-from whycluster.passes import Question
-from whycluster.propagate import DEFAULT_RULE
-from whycluster.summary import membership
-from whycluster.surrogate import Surrogate, some_of_each
-from whycluster.table import ArrayTable, Table
+from whycluster.explanations.explanation import Explanation
+from whycluster.explanations.fidelity import Fidelity
+from whycluster.explanations.summary import membership
+from whycluster.pipelines.mixing import LinearMap, through
 
 _OUTPUTS = ("top", "layer", "summary")
 _DENSE = 1 << 25  # values of expression that a surrogate is fitted to, where it is fitted to genes
@@ -108,7 +110,7 @@ def explain_anndata(
     subject = _fit(adata, known, layer, use_rep, n_pcs)
     if chosen is not None:
         subject.fidelity.warn_if_low(WHERE)
-        return replace(subject.explanation(chosen), _called=adata.obs_names)
+        return replace(subject.explanation(chosen), row_names=adata.obs_names)
     subject.fidelity.warn_if_low(WHERE, f"adata.uns[{key_added!r}]['fidelity']")
     found = _Found.of(subject, output, n_top, adata.n_vars, chunk_size)
     about = {"groupby": groups, "output": output} | ({} if layer is None else {"layer": layer})
@@ -193,7 +195,7 @@ class _Subject:
     energy: Energy
     table: Table
     columns: Codes
-    question: Question
+    query: Query
     labels: NDArray[Any]
     fidelity: Fidelity
     n_fitted: int
@@ -201,21 +203,21 @@ class _Subject:
     outside: Floats
     scores: tuple[str, int] | None = None
 
-    def part(self, rows: slice | Codes) -> tuple[Table, Question]:
+    def part(self, rows: slice | Codes) -> tuple[Table, Query]:
         """Some cells, and what is asked of these."""
-        assert self.question.cluster is not None
+        assert self.query.cluster is not None
         native = self.table.native[rows]
         table = replace(self.table, native=native, n_rows=native.shape[0])
-        return table, replace(self.question, cluster=self.question.cluster[rows])
+        return table, replace(self.query, cluster=self.query.cluster[rows])
 
     def explanation(self, rows: Codes) -> Explanation:
         """Of some cells, as `whycluster.explain` gives it."""
-        table, question = self.part(rows)
-        found = passes.attribute(self.energy, table, question)
+        table, query = self.part(rows)
+        found = attribution.attribute(self.energy, table, query)
         result = Explanation.of(
-            found, question, self.energy, table, self.labels, self.fidelity, relevance=found.relevance
+            found, query, self.energy, table, self.labels, self.fidelity, relevance=found.relevance
         )
-        return replace(result, _rows=rows, _ours=True)
+        return replace(result, positions=rows, owns_data=True)
 
 
 def _fit(adata: Any, groups: Groups, layer: str | None, use_rep: str | None, n_pcs: int | None) -> _Subject:
@@ -244,8 +246,8 @@ def _fit_scores(table: Table, groups: Groups, basis: _Basis) -> _Subject:
     rows, n_groups = ArrayTable.of(basis.scores), len(groups.labels)
     surrogate = Surrogate().fit_rows(basis.scores, groups.column, WHERE)
     energy = surrogate.energy
-    question = passes.measured(Question(groups.codes, None, DEFAULT_RULE), energy, rows)
-    assigned = passes.assign(energy, rows)
+    query = attribution.measured(Query(groups.codes, None, DEFAULT_RULE), energy, rows)
+    assigned = attribution.assign(energy, rows)
     sums, of_assigned = _sums(table, [groups.codes, assigned], n_groups)
     center, sizes = sums.sum(axis=0) / table.n_rows, np.bincount(assigned, minlength=n_groups)
     # The mean of the scores is not 0 where cells were left out since, or where nothing was subtracted.
@@ -257,7 +259,7 @@ def _fit_scores(table: Table, groups: Groups, basis: _Basis) -> _Subject:
         energy,
         table,
         basis.used,
-        question,
+        query,
         groups.labels,
         surrogate.fidelity_,
         surrogate.n_fitted_,
@@ -275,7 +277,7 @@ def _fit_genes(table: Table, groups: Groups) -> _Subject:
         surrogate.energy,
         table,
         np.arange(table.n_features),
-        passes.measured(Question(groups.codes, None, DEFAULT_RULE), surrogate.energy, table),
+        attribution.measured(Query(groups.codes, None, DEFAULT_RULE), surrogate.energy, table),
         groups.labels,
         surrogate.fidelity_,
         surrogate.n_fitted_,
@@ -333,8 +335,8 @@ class _Found:
         sums, count = np.zeros((n_groups, table.n_features)), np.zeros((n_groups, 1))
         cells = _room(subject.table, output, n_top, n_vars)
         for rows in _chunks(table.n_rows, chunk_size or max(1, _CHUNK // table.n_features)):
-            part, question = subject.part(rows)
-            found = passes.attribute(subject.energy, part, question)
+            part, query = subject.part(rows)
+            found = attribution.attribute(subject.energy, part, query)
             evidence[rows], competitor[rows] = found.evidence, found.competitor
             members = membership(found.cluster, n_groups, found.evidence > 0)
             sums += members.T @ found.relevance.astype(np.float64)
@@ -384,7 +386,7 @@ def _told(
             "use_rep": rep,
             "n_fitted": subject.n_fitted,
         }
-        | {"rule": subject.question.rule, "beta": float(subject.question.beta or 0.0)}
+        | {"rule": subject.query.rule, "beta": float(subject.query.beta or 0.0)}
         | ({"n_pcs": n_scores} if n_scores else {}),
         "groups": np.array(groups.names, dtype=object),
         "names": _by_group(groups.names, np.where(unknown, "", genes[order]), "O"),

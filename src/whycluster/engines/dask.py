@@ -19,20 +19,20 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.arrays import is_dask, is_sparse
+from whycluster.core.attribution import Attribution, Population
+from whycluster.core.errors import InvalidInputError, MissingDependencyError
+from whycluster.core.rules import DEFAULT_RULE
+from whycluster.data.arrays import is_dask, is_sparse
+from whycluster.data.frames import unique_name
+from whycluster.data.table import Table, open_table
 from whycluster.engines.aggregates import Aggregate
+from whycluster.engines.partitioned import ExplainRequest, PartResult
 from whycluster.engines.partitions import Explained, Partitions, holds_numbers
-from whycluster.engines.parts import Answer, Asked
-from whycluster.errors import InvalidInputError, MissingDependencyError
-from whycluster.explanation import Explanation
-from whycluster.fidelity import Fidelity
-from whycluster.frames import unique_name
-from whycluster.network import Network
-from whycluster.neuralization import neuralize
-from whycluster.passes import Attribution, Population
-from whycluster.propagate import DEFAULT_RULE
-from whycluster.summary import Summary
-from whycluster.table import Table, open_table
+from whycluster.explanations.explanation import Explanation
+from whycluster.explanations.fidelity import Fidelity
+from whycluster.explanations.summary import Summary
+from whycluster.models.adapters.registry import neuralize
+from whycluster.models.network import Network
 
 _TOGETHER = 16  # results of partitions that one task adds up
 
@@ -108,8 +108,8 @@ class LazyExplanation:
         return delayed(_beta, pure=True)(self._known)
 
     @property
-    def _asked(self) -> Asked:
-        return self._parts.asked
+    def _asked(self) -> ExplainRequest:
+        return self._parts.request
 
     @cached_property
     def _explained(self) -> Any:
@@ -255,7 +255,7 @@ def explain_lazily(
         )
     if categorical is not None:
         model, metric = neuralize(model, metric=metric, categorical=categorical), None
-    asked = Asked.of(
+    request = ExplainRequest.of(
         model,
         "explain",
         target=target,
@@ -266,11 +266,11 @@ def explain_lazily(
         feature_names=feature_names,
         metric=metric,
     )
-    parts = _look_at(X, asked)
-    if asked.needs_population and background is not None and not is_dask(background):
-        parts = replace(parts, asked=asked.measured_on(background, parts.columns))
+    parts = _look_at(X, request)
+    if request.needs_population and background is not None and not is_dask(background):
+        parts = replace(parts, request=request.measured_on(background, parts.columns))
     known = _shared(parts)
-    if parts.asked.needs_population:
+    if parts.request.needs_population:
         population = _measured(X, parts) if background is None else _measured_on(background, parts)
         known = _delayed(_know, known, population)
     return LazyExplanation(X, parts, _blocks(X, "explain"), known)
@@ -278,38 +278,40 @@ def explain_lazily(
 
 def assign_lazily(network: Network, X: Any) -> Any:
     """The label of each row of a Dask array or DataFrame, (n,), as a Dask array."""
-    parts = _look_at(X, Asked.of(network, "assign"))
+    parts = _look_at(X, ExplainRequest.of(network, "assign"))
     assigned = _each(_assign, _blocks(X, "assign"), object, parts=_shared(parts))
     return _by_rows(_only, assigned, network.labels.dtype)
 
 
-def _look_at(X: Any, asked: Asked, name: str = "X", known_names: list[Hashable] | None = None) -> Partitions:
+def _look_at(
+    X: Any, request: ExplainRequest, name: str = "X", known_names: list[Hashable] | None = None
+) -> Partitions:
     """What is asked of the partitions of a collection; raises for all that can be told without reading them.
 
     ``known_names`` are the columns to match a frame with, if the model knows none.
     """
     import dask.array as da
 
-    network = asked.network
+    network = request.network
     names = network.feature_names or known_names
     if isinstance(X, da.Array):
-        first = _first_row_of(X, asked, name, names)
+        first = _first_row_of(X, request, name, names)
         sizes = X.chunks[0]
         starts = None if any(map(np.isnan, sizes)) else [0, *accumulate(sizes[:-1])]
-        return Partitions(asked, name, None, frozenset(), first.feature_names, first.dtype, starts)
+        return Partitions(request, name, None, frozenset(), first.feature_names, first.dtype, starts)
     if not _is_frame(X):
         raise InvalidInputError(
-            f"{asked.where}: {name} must be a Dask array or DataFrame; got a Dask {type(X).__name__}."
+            f"{request.where}: {name} must be a Dask array or DataFrame; got a Dask {type(X).__name__}."
         )
     if names is None and len(X.columns) != network.n_features:
         raise InvalidInputError(
-            f"{asked.where}: {name} must have {network.n_features} features, as the model was fitted on; "
+            f"{request.where}: {name} must have {network.n_features} features, as the model was fitted on; "
             f"got {len(X.columns)} columns."
         )
-    first = _typed(X._meta_nonempty, asked, name, names)
+    first = _typed(X._meta_nonempty, request, name, names)
     columns = list(X.columns) if known_names is None or network.feature_names else known_names
     numbers = frozenset(column for column in columns if holds_numbers(X.dtypes[column]))
-    return Partitions(asked, name, columns, numbers, first.feature_names, first.dtype, None)
+    return Partitions(request, name, columns, numbers, first.feature_names, first.dtype, None)
 
 
 def _is_frame(X: Any) -> bool:
@@ -336,30 +338,30 @@ def _blocks(X: Any, step: str) -> Any:
     return blocks if all(alike) else dask.optimize(blocks)[0]
 
 
-def _first_row_of(X: Any, asked: Asked, name: str, names: list[Hashable] | None) -> Table:
-    n_features = asked.network.n_features
+def _first_row_of(X: Any, request: ExplainRequest, name: str, names: list[Hashable] | None) -> Table:
+    n_features = request.network.n_features
     if X.ndim != 2:
         raise InvalidInputError(
-            f"{asked.where}: {name} must be two-dimensional (rows, features); got shape {X.shape}."
+            f"{request.where}: {name} must be two-dimensional (rows, features); got shape {X.shape}."
         )
     if X.shape[1] != n_features:
         raise InvalidInputError(
-            f"{asked.where}: {name} must have {n_features} features, as the model was fitted on; "
+            f"{request.where}: {name} must have {n_features} features, as the model was fitted on; "
             f"got shape {X.shape}."
         )
-    return _typed(np.zeros((1, n_features), X.dtype), asked, name, names)
+    return _typed(np.zeros((1, n_features), X.dtype), request, name, names)
 
 
-def _typed(like: Any, asked: Asked, name: str, names: list[Hashable] | None) -> Table:
+def _typed(like: Any, request: ExplainRequest, name: str, names: list[Hashable] | None) -> Table:
     """A table of a row or two that are like those to come: for their names and dtype, and what is wrong."""
-    network = asked.network
+    network = request.network
     table = open_table(
         like,
-        where=asked.where,
+        where=request.where,
         name=name,
         n_features=network.n_features,
         model_names=names,
-        feature_names=asked.feature_names,
+        feature_names=request.feature_names,
         any_kind=network.takes_any_kind,
     )
     return table if network.categories is None else replace(table, dtype=np.dtype(np.float64))
@@ -367,8 +369,8 @@ def _typed(like: Any, asked: Asked, name: str, names: list[Hashable] | None) -> 
 
 def _measured_on(background: Any, parts: Partitions) -> Any:
     """What is measured on another collection than the one that is explained."""
-    asked = replace(parts.asked, feature_names=None)
-    return _measured(background, _look_at(background, asked, "background", parts.columns))
+    request = replace(parts.request, feature_names=None)
+    return _measured(background, _look_at(background, request, "background", parts.columns))
 
 
 def _measured(X: Any, parts: Partitions) -> Any:
@@ -454,7 +456,7 @@ def _know(parts: Partitions, population: Population) -> Partitions:
 
 
 def _beta(parts: Partitions) -> float | None:
-    return parts.asked.beta
+    return parts.request.beta
 
 
 def _explain(block: Any, parts: Partitions, block_id: tuple[int, ...]) -> Explained:
@@ -473,7 +475,7 @@ def _keep(
     explained: list[Explained], blocks: list[Any], parts: Partitions
 ) -> tuple[Explained, Any, float | None]:
     """All that is to be known of a partition, in memory."""
-    return explained[0], parts.checked(blocks[0]), parts.asked.beta
+    return explained[0], parts.checked(blocks[0]), parts.request.beta
 
 
 def _aggregate(explained: list[Explained], blocks: list[Any], parts: Partitions) -> Aggregate:
@@ -483,11 +485,11 @@ def _aggregate(explained: list[Explained], blocks: list[Any], parts: Partitions)
 
 def _add(part: Any, found: Explained, parts: Partitions) -> Aggregate:
     """What the rows of a partition, explained, say of their clusters."""
-    asked, names = parts.asked, [str(name) for name in parts.feature_names]
-    aggregate = Aggregate.empty(len(asked.labels), len(names), most=1)
+    request, names = parts.request, [str(name) for name in parts.feature_names]
+    aggregate = Aggregate.empty(len(request.labels), len(names), most=1)
     if len(found.evidence):
-        table = asked.network.open(part, asked.where, whole=False, feature_names=asked.feature_names)
-        answer = Answer(*found[:4], names, None, table)
+        table = request.network.open(part, request.where, whole=False, feature_names=request.feature_names)
+        answer = PartResult(*found[:4], names, None, table)
         aggregate.add(answer, np.random.default_rng(0))  # which draws what is not used here
     return aggregate
 
@@ -501,7 +503,7 @@ def _merge(aggregates: list[Aggregate]) -> Aggregate:
 
 
 def _summarize(total: Aggregate, parts: Partitions) -> Summary:
-    return total.summary(parts.asked.labels, [str(name) for name in parts.feature_names])
+    return total.summary(parts.request.labels, [str(name) for name in parts.feature_names])
 
 
 def _take(blocks: list[Explained], field: str) -> NDArray[Any]:
@@ -514,7 +516,7 @@ def _take_relevance(explained: Explained) -> NDArray[Any]:
 
 
 def _take_label(blocks: list[Explained], field: str, parts: Partitions) -> NDArray[Any]:
-    labels: NDArray[Any] = parts.asked.labels[_take(blocks, field)]
+    labels: NDArray[Any] = parts.request.labels[_take(blocks, field)]
     return labels
 
 
@@ -523,7 +525,7 @@ def _frame(blocks: list[Explained], parts: Partitions) -> Any:
     import pandas as pd
 
     (found,), names = blocks, parts.feature_names
-    labels = parts.asked.labels
+    labels = parts.request.labels
     if labels.dtype == object:  # a column of each partition must be of one kind
         labels = labels.astype(str)
     claimed = {

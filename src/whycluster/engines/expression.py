@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.arrays import Codes, Floats, as_array, evenly, is_dask, is_real, is_sparse
-from whycluster.errors import InvalidInputError
-from whycluster.estimators import check_whole
-from whycluster.labels import read_labels
-from whycluster.table import Table, is_missing, open_table
+from whycluster.core.arrays import Codes, Floats, evenly
+from whycluster.core.errors import InvalidInputError
+from whycluster.data.arrays import as_array, is_dask, is_real, is_sparse
+from whycluster.data.labels import read_labels
+from whycluster.data.table import Table, is_missing, open_table
+from whycluster.data.validation import check_whole
 
 WHERE = "explain_anndata"
 _PARTS = ("X", "layers", "obs", "var_names", "obsm", "varm", "uns")

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.arrays import Codes
-from whycluster.engines.parts import Asked
-from whycluster.errors import InvalidInputError, WhyClusterError
-from whycluster.passes import Population
-from whycluster.table import wrong_names
+from whycluster.core.arrays import Codes
+from whycluster.core.attribution import Population
+from whycluster.core.errors import InvalidInputError, WhyClusterError
+from whycluster.data.table import wrong_names
+from whycluster.engines.partitioned import ExplainRequest
 
 Result = TypeVar("Result")
 
@@ -44,7 +44,7 @@ class Partitions:
     starts : the position of the first row of each; of arrays, where it is known
     """
 
-    asked: Asked
+    request: ExplainRequest
     name: str
     columns: list[Hashable] | None
     numbers: frozenset[Hashable]
@@ -54,11 +54,11 @@ class Partitions:
 
     def knowing(self, population: Population) -> Partitions:
         """The same, with what was measured on all rows."""
-        return replace(self, asked=self.asked.knowing(population))
+        return replace(self, request=self.request.knowing(population))
 
     def measure(self, part: Any, number: int) -> Population:
         """How the rows of a partition stand."""
-        return self.told(part, number, self.asked.measure)
+        return self.told(part, number, self.request.measure)
 
     def explain(self, part: Any, number: int) -> Explained:
         """The rows of a partition, explained."""
@@ -67,8 +67,8 @@ class Partitions:
     def assign(self, part: Any, number: int) -> NDArray[Any]:
         """The labels of the rows of a partition."""
         if part.shape[0] == 0:
-            return self.asked.labels[:0]
-        return self.told(part, number, self.asked.assign)
+            return self.request.labels[:0]
+        return self.told(part, number, self.request.assign)
 
     def told(self, part: Any, number: int, work: Callable[[Any], Result]) -> Result:
         """What the work gives of a partition; if it raises, the message says of which."""
@@ -80,7 +80,7 @@ class Partitions:
             ) from error
 
     def _explain(self, part: Any, number: int) -> Explained:
-        found = self.asked.explain(part)
+        found = self.request.explain(part)
         index = 0 if self.starts is None else self.starts[number]
         return Explained(
             found.cluster,
@@ -98,21 +98,21 @@ class Partitions:
         if not hasattr(part, "iloc"):
             kind = type(part)
             raise InvalidInputError(
-                f"{self.asked.where}: all partitions of {self.name} must be data frames of pandas; got a "
+                f"{self.request.where}: all partitions of {self.name} must be data frames of pandas; got a "
                 f"{kind.__module__.split('.')[0]} {kind.__name__}. Convert it as it is read."
             )
         if list(part.columns) != self.columns:
             wrong = wrong_names(list(part.columns), self.columns)
             if wrong:
                 raise InvalidInputError(
-                    f"{self.asked.where}: all partitions of {self.name} must have the {len(self.columns)} "
+                    f"{self.request.where}: all partitions of {self.name} must have the {len(self.columns)} "
                     f"columns of its meta; {wrong}. Select or rename them as they are read."
                 )
             part = part[self.columns]
         text = [c for c in self.columns if c in self.numbers and not holds_numbers(part.dtypes[c])]
         if text:
             raise InvalidInputError(
-                f"{self.asked.where}: all partitions of {self.name} must hold numbers in the columns where "
+                f"{self.request.where}: all partitions of {self.name} must hold numbers in the columns where "
                 f"its meta has them; got {text[0]!r} ({part.dtypes[text[0]]}). Convert it as it is read."
             )
         return part
@@ -121,7 +121,7 @@ class Partitions:
         """Results in the dtype that the collection says it has, but never rounded."""
         if len(values) and not np.can_cast(values.dtype, self.dtype):
             raise InvalidInputError(
-                f"{self.asked.where}: all partitions of {self.name} must hold {self.dtype}, as its meta "
+                f"{self.request.where}: all partitions of {self.name} must hold {self.dtype}, as its meta "
                 f"says; got {values.dtype}. Convert it as it is read."
             )
         return values.astype(self.dtype, copy=False)

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from whycluster.arrays import Floats
-from whycluster.engines.parts import LAYOUTS, Asked, read_network, told_population
-from whycluster.errors import InvalidInputError, MissingDependencyError
-from whycluster.estimators import check_whole
-from whycluster.frames import unique_name
-from whycluster.network import Network
-from whycluster.passes import Population
-from whycluster.propagate import DEFAULT_RULE
+from whycluster.core.arrays import Floats
+from whycluster.core.attribution import Population
+from whycluster.core.errors import InvalidInputError, MissingDependencyError
+from whycluster.core.rules import DEFAULT_RULE
+from whycluster.data.frames import unique_name
+from whycluster.data.validation import check_whole
+from whycluster.engines.partitioned import LAYOUTS, ExplainRequest, read_network, told_population
+from whycluster.models.network import Network
 
 WHERE = "spark.explain"
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "boolean")
@@ -91,7 +91,7 @@ def explain(
     kept = _kept(df, id_columns)
     numbers = not any(one.is_other for one in inputs)
     reader = _Reader(_sent(inputs, kept), numbers)
-    asked = Asked.of(
+    request = ExplainRequest.of(
         network,
         WHERE,
         target=target,
@@ -102,12 +102,12 @@ def explain(
         feature_names=reader.features if numbers else None,
         invalid=invalid,
     )
-    form = _Form.of(asked, reader, layout, top, prefix)
+    form = _Form.of(request, reader, layout, top, prefix)
     _check_free(kept, form.names, prefix)
     _check_kept(df, kept)
-    if asked.needs_population:
-        asked = asked.knowing(_population(asked, reader, inputs, df, background))
-    work = _Explaining(asked, reader, kept, form)
+    if request.needs_population:
+        request = request.knowing(_population(request, reader, inputs, df, background))
+    work = _Explaining(request, reader, kept, form)
     result = _select(df, kept, inputs, reader).mapInArrow(
         work.explain, _schema(df, kept, form, reader.features)
     )
@@ -253,13 +253,13 @@ def _read_model(
 def _knows_columns(model: Any) -> bool:
     if not type(model).__module__.startswith("pyspark.ml"):
         return False
-    from whycluster.adapters.pyspark import is_mllib
+    from whycluster.pipelines.spark_models import is_mllib
 
     return is_mllib(model)
 
 
 def _read_mllib(model: Any, df: Any) -> tuple[Network, list[_Input]]:
-    from whycluster.adapters.pyspark import behind
+    from whycluster.pipelines.spark_models import behind
 
     kinds = _kinds(df)
     vectors = {name: _attributes(df, name) for name, kind in kinds.items() if kind == "vector"}
@@ -350,7 +350,7 @@ def _kinds(df: Any) -> dict[str, str]:
 
 def _attributes(df: Any, name: str) -> list[str]:
     """What MLlib's metadata call the features of a column of vectors; empty if they say nothing."""
-    from whycluster.frontends.mllib import unquoted
+    from whycluster.pipelines.mllib import unquoted
 
     found = df.schema[name].metadata.get("ml_attr", {})
     listed = [one for kind in found.get("attrs", {}).values() for one in kind]
@@ -553,12 +553,12 @@ class _Form:
         return self.layout == "array" and self.top is None
 
     @classmethod
-    def of(cls, asked: Asked, reader: _Reader, layout: str, top: int | None, prefix: str) -> _Form:
+    def of(cls, request: ExplainRequest, reader: _Reader, layout: str, top: int | None, prefix: str) -> _Form:
         """As an answer of no rows says."""
-        asked = replace(asked, feature_names=reader.features)
-        nothing = asked.explain(np.empty((0, asked.network.n_features)))
-        as_text = not reader.numbers or asked.network.categories is not None
-        empty = asked.to_arrow(nothing, layout=layout, top=top, as_text=as_text, **_PRECISION)
+        request = replace(request, feature_names=reader.features)
+        nothing = request.explain(np.empty((0, request.network.n_features)))
+        as_text = not reader.numbers or request.network.categories is not None
+        empty = request.to_arrow(nothing, layout=layout, top=top, as_text=as_text, **_PRECISION)
         names = [prefix + name for name in empty.column_names]
         return cls(layout, top, as_text, names, list(empty.schema.types))
 
@@ -567,7 +567,7 @@ class _Form:
 class _Explaining:
     """What a worker does."""
 
-    asked: Asked
+    request: ExplainRequest
     reader: _Reader
     kept: list[str]
     form: _Form
@@ -582,8 +582,8 @@ class _Explaining:
 
     def _added(self, batch: Any) -> list[Any]:
         """The explanations of a batch, column by column."""
-        form, answer = self.form, self.asked.explain(self.reader(batch))
-        found = self.asked.to_arrow(
+        form, answer = self.form, self.request.explain(self.reader(batch))
+        found = self.request.to_arrow(
             answer, layout=form.layout, top=form.top, as_text=form.as_text, **_PRECISION
         )
         return [_whole(one, kind) for one, kind in zip(found.columns, form.types, strict=True)]
@@ -617,14 +617,14 @@ def _where(start: int, whose: str) -> str:
 
 
 def _population(
-    asked: Asked, reader: _Reader, inputs: Sequence[_Input], df: Any, background: Any
+    request: ExplainRequest, reader: _Reader, inputs: Sequence[_Input], df: Any, background: Any
 ) -> Population:
     """What depends on all rows, measured on df, another DataFrame, or a table that is here."""
     if background is None:
-        return _measure(asked, reader, inputs, df)
+        return _measure(request, reader, inputs, df)
     if _is_frame(background):
-        return _measure(asked, reader, _in_background(inputs, background), background, " of background")
-    found = asked.measured_on(background, reader.features).population
+        return _measure(request, reader, _in_background(inputs, background), background, " of background")
+    found = request.measured_on(background, reader.features).population
     assert found is not None
     return found
 
@@ -640,16 +640,18 @@ def _in_background(inputs: Sequence[_Input], background: Any) -> list[_Input]:
     return found
 
 
-def _measure(asked: Asked, reader: _Reader, inputs: Sequence[_Input], df: Any, whose: str = "") -> Population:
+def _measure(
+    request: ExplainRequest, reader: _Reader, inputs: Sequence[_Input], df: Any, whose: str = ""
+) -> Population:
     """The sum of what the partitions give."""
     if df.isStreaming:
         raise InvalidInputError(
             f"{WHERE}: beta must be given for a stream, or a background to measure it on; it has no end."
         )
     reader = replace(reader, inputs=_sent(inputs, []))
-    work = _Measuring(asked, reader, whose)
+    work = _Measuring(request, reader, whose)
     found = _select(df, [], inputs, reader).mapInArrow(work.measure, "population string")
-    if asked.network.energy.needs_means:  # of all partitions, these may be too large for the driver
+    if request.network.energy.needs_means:  # of all partitions, these may be too large for the driver
         found = found.repartition(1).mapInArrow(work.add_up, "population string")
     return work.total(row.population for row in found.collect())
 
@@ -658,13 +660,13 @@ def _measure(asked: Asked, reader: _Reader, inputs: Sequence[_Input], df: Any, w
 class _Measuring:
     """What a worker does first, if need be; ``whose`` partitions these are, for messages."""
 
-    asked: Asked
+    request: ExplainRequest
     reader: _Reader
     whose: str
 
     def measure(self, batches: Iterator[Any]) -> Iterator[Any]:
         """One row of a partition: what its batches add up to, as text."""
-        measured = _each(batches, lambda batch: self.asked.measure(self.reader(batch)), self.whose)
+        measured = _each(batches, lambda batch: self.request.measure(self.reader(batch)), self.whose)
         yield self._row(sum((found for _, found in measured), self._none))
 
     def add_up(self, batches: Iterator[Any]) -> Iterator[Any]:
@@ -675,14 +677,14 @@ class _Measuring:
         """What rows of partitions add up to."""
         total = self._none
         for text in texts:
-            found = self.asked.read_population(json.loads(text))
+            found = self.request.read_population(json.loads(text))
             assert found is not None
             total = total + found
         return total
 
     @property
     def _none(self) -> Population:
-        return Population.none(self.asked.network.energy)
+        return Population.none(self.request.network.energy)
 
     def _row(self, population: Population) -> Any:
         import pyarrow as pa

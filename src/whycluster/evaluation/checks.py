@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from whycluster import console
-from whycluster.arrays import Floats
-from whycluster.errors import InvalidInputError
-from whycluster.estimators import check_whole
+from whycluster.core.arrays import Floats
+from whycluster.core.errors import InvalidInputError
+from whycluster.core.rules import DEFAULT_RULE
+from whycluster.data import display
+from whycluster.data.validation import check_whole
 from whycluster.evaluation.methods import Method, named
 from whycluster.evaluation.subject import Subject
-from whycluster.network import check_rule
-from whycluster.propagate import DEFAULT_RULE
+from whycluster.models.network import check_rule
 
 _GRID = 33  # points of a way that is searched for a jump
 _HALVINGS = 30
@@ -88,7 +88,7 @@ class Checks:
             ]
             for c in self.checks
         ]
-        table = console.table([f"rule {self.rule!r}", "", "value", "must be"], rows, "<<>>")
+        table = display.table([f"rule {self.rule!r}", "", "value", "must be"], rows, "<<>>")
         told = [f"{check.name}: {check.meaning}" for check in self.checks]
         told += [f"left out: {name} ({why})" for name, why in self.left_out.items()]
         return "\n".join([table, "", *told])

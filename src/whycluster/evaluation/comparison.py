@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from whycluster import console
-from whycluster.errors import InvalidInputError, WhyClusterError
-from whycluster.estimators import check_whole
+from whycluster.core.errors import InvalidInputError, WhyClusterError
+from whycluster.data import display
+from whycluster.data.frames import build_frame
+from whycluster.data.validation import check_whole
 from whycluster.evaluation.flipping import Flipping, flip, open_sampler, read_relevance, standard_error
 from whycluster.evaluation.methods import METHODS, Method, named
 from whycluster.evaluation.oracle import greedy
 from whycluster.evaluation.subject import Subject
-from whycluster.frames import build_frame
 
 ORACLE = "greedy oracle"
 RANDOM = "random"
@@ -81,7 +81,7 @@ class Comparison:
             ]
             for name in self.methods
         ]
-        table = console.table(["method", "AUC", "+-", "share", "seconds"], rows, "<>>>>")
+        table = display.table(["method", "AUC", "+-", "share", "seconds"], rows, "<>>>>")
         said = []
         if any(self.share(name) > _WELL_ABOVE for name in self.methods):
             said.append(
@@ -129,8 +129,8 @@ def compare(
     check_whole(random_state, 0, "compare", "random_state")
     subject = Subject(model, X, "compare", background)
     drawer = open_sampler(sampler, subject)
-    asked = _named(methods)
-    chosen = {name: _relevance_of(asked[name], subject, model, X, random_state) for name in asked}
+    request = _named(methods)
+    chosen = {name: _relevance_of(request[name], subject, model, X, random_state) for name in request}
     if _wants_oracle(oracle, subject):
         chosen[ORACLE] = lambda: greedy(subject, drawer, random_state)
     flipping, seconds, left_out = {}, {}, {}
@@ -148,7 +148,7 @@ def compare(
     floor = None
     if ORACLE in flipping:
         random = METHODS[RANDOM]
-        known = flipping[RANDOM] if asked.get(RANDOM) is random else None  # a user may call anything random
+        known = flipping[RANDOM] if request.get(RANDOM) is random else None  # a user may call anything random
         floor = (known or flip(subject, random.of(subject, random_state), drawer, repeats, random_state)).auc
     return Comparison(flipping, seconds, left_out, floor, subject.table.native)
 

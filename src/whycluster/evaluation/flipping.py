@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from whycluster.arrays import Codes, Floats
-from whycluster.errors import InvalidInputError
-from whycluster.estimators import check_whole
+from whycluster.core.arrays import Codes, Floats
+from whycluster.core.errors import InvalidInputError
+from whycluster.data.table import column_names
+from whycluster.data.validation import check_whole
 from whycluster.evaluation import samplers
 from whycluster.evaluation.samplers import ConditionalKDE, Known, Sampler
 from whycluster.evaluation.subject import Subject
-from whycluster.explanation import Explanation
-from whycluster.table import column_names
+from whycluster.explanations.explanation import Explanation
 
 
 @dataclass(frozen=True, eq=False, repr=False)

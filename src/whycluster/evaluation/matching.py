@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from whycluster import console
-from whycluster.arrays import Codes, Floats
-from whycluster.errors import InvalidInputError
+from whycluster.core.arrays import Codes, Floats
+from whycluster.core.errors import InvalidInputError
+from whycluster.data import display
 
 Masks: TypeAlias = NDArray[np.bool_]
 
@@ -38,7 +38,7 @@ class Matching:
         n_maps, n_masks = self.cosine.shape
         told = [f"{k} with {m} ({self.cosine[k, m]:.2f})" for k, m in self.pairs[:_SHOWN].tolist()]
         more = ", ..." if len(self.pairs) > _SHOWN else ""
-        counts = f"{console.count(n_maps, 'heat map')} and {console.count(n_masks, 'mask')}"
+        counts = f"{display.count(n_maps, 'heat map')} and {display.count(n_masks, 'mask')}"
         return f"<Matching: score {self.score:.3f}, {counts}: {', '.join(told)}{more}>"
 
 

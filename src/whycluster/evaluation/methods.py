@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from whycluster import passes
-from whycluster.arrays import Floats
-from whycluster.errors import InvalidInputError, MissingDependencyError
-from whycluster.estimators import check_whole
+from whycluster.core import attribution
+from whycluster.core.arrays import Floats
+from whycluster.core.errors import InvalidInputError, MissingDependencyError
+from whycluster.data.table import ArrayTable
+from whycluster.data.validation import check_whole
 from whycluster.evaluation import samplers, shapley
 from whycluster.evaluation.flipping import complete
 from whycluster.evaluation.samplers import Sampler
 from whycluster.evaluation.subject import Subject
-from whycluster.table import ArrayTable
 
 _PERMUTATIONS = 100
 _PDA_DRAWS = 10
@@ -146,7 +146,7 @@ def _without_each(subject: Subject, sampler: Sampler, random_state: int) -> Floa
 def _gradient(subject: Subject, rows: Floats) -> Floats:
     """Of f_c at other rows, with c the cluster of the row at hand."""
     assert subject.network is not None
-    return passes.gradient(subject.network.energy, ArrayTable.of(rows), subject.cluster)
+    return attribution.gradient(subject.network.energy, ArrayTable.of(rows), subject.cluster)
 
 
 def _squared_gradient(subject: Subject, random_state: int) -> Floats:  # noqa: ARG001

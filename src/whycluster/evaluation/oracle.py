@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from whycluster.arrays import Floats
+from whycluster.core.arrays import Floats
 from whycluster.evaluation.flipping import complete
 from whycluster.evaluation.samplers import Sampler
 from whycluster.evaluation.subject import Subject

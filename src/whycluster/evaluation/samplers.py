@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-from whycluster.arrays import Codes, Floats, is_real
-from whycluster.errors import InvalidInputError
-from whycluster.estimators import check_whole
-from whycluster.passes import to_finite_array
-from whycluster.table import column_names, open_table
+from whycluster.core.arrays import Codes, Floats
+from whycluster.core.attribution import to_finite_array
+from whycluster.core.errors import InvalidInputError
+from whycluster.data.arrays import is_real
+from whycluster.data.table import column_names, open_table
+from whycluster.data.validation import check_whole
 
 Known: TypeAlias = NDArray[np.bool_]
 Sampler: TypeAlias = Callable[[Floats, Known, np.random.Generator], Floats]

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.arrays import Floats
-from whycluster.errors import InvalidInputError
+from whycluster.core.arrays import Floats
+from whycluster.core.errors import InvalidInputError
 from whycluster.evaluation.subject import Subject
 
 MOST_ENUMERATED = 12  # features, of which all sets are tried

@@ -12,18 +12,18 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from whycluster import blocks, passes
-from whycluster.arrays import Codes, Floats
-from whycluster.energies.shuffled import ShuffledEnergy
-from whycluster.errors import InvalidInputError, UnsupportedModelError
+from whycluster.core import attribution, blocks
+from whycluster.core.arrays import Codes, Floats
+from whycluster.core.attribution import Attribution, Query
+from whycluster.core.errors import InvalidInputError, UnsupportedModelError
+from whycluster.data.frames import build_frame
+from whycluster.data.labels import as_list
+from whycluster.data.progress import Progress
+from whycluster.data.table import ArrayTable, SparseTable, Table, is_missing, open_table
 from whycluster.evaluation.samplers import ConditionalKDE
-from whycluster.frames import build_frame
-from whycluster.labels import as_list
-from whycluster.network import Network
-from whycluster.neuralization import OnlyLabels, look_into, neuralize
-from whycluster.passes import Attribution, Question
-from whycluster.progress import Progress
-from whycluster.table import ArrayTable, SparseTable, Table, is_missing, open_table
+from whycluster.evaluation.shuffled import ShuffledEnergy
+from whycluster.models.adapters.registry import OnlyLabels, look_into, neuralize
+from whycluster.models.network import Network
 
 _BLOCK_VALUES = 1 << 20
 
@@ -65,13 +65,13 @@ class Subject:
                 f"comes to it, {where}(pipeline[-1], pipeline[:-1].transform(X), ...); or, on numbers, its "
                 f"prediction: flipping_auc(pipeline.predict, X, exp.relevance)."
             )
-        self.rows: Floats = passes.to_finite_array(self.table)
+        self.rows: Floats = attribution.to_finite_array(self.table)
         self.n_rows, self.n_features = self.rows.shape
         self.categorical = np.isin(np.arange(self.n_features), list(self.table.categories))
         self.cluster = self.assign(self.rows)
         self.population = self.rows
         if background is not None:
-            self.population = passes.to_finite_array(self._open(background, "background"))
+            self.population = attribution.to_finite_array(self._open(background, "background"))
 
     def _open(self, X: Any, name: str) -> Table:
         if self.network is not None:
@@ -103,8 +103,8 @@ class Subject:
             raise InvalidInputError(f"{self.where}: model must be one that `neuralize` takes, no function.")
         rows = self.rows if rows is None else rows
         population = None if rows is self.population else ArrayTable.of(self.population)
-        question = Question(rule=rule, beta=beta)
-        return passes.attribute(self.network.energy, ArrayTable.of(rows), question, population)
+        query = Query(rule=rule, beta=beta)
+        return attribution.attribute(self.network.energy, ArrayTable.of(rows), query, population)
 
     def shuffled(self, order: Codes, factor: Floats, shift: Floats) -> Subject:
         """The same rows under the model whose features were dealt out anew, as `ShuffledEnergy` has it."""
@@ -119,7 +119,7 @@ class Subject:
     def assign(self, rows: Floats) -> Codes:
         """Codes of the clusters of other rows, (b,)."""
         if self.network is not None:
-            return passes.assign(self.network.energy, ArrayTable.of(rows))
+            return attribution.assign(self.network.energy, ArrayTable.of(rows))
         return self._ask(rows)
 
     def stays(self, rows: Floats, cluster: Codes) -> Floats:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.arrays import as_array, is_real
-from whycluster.errors import InvalidInputError, MissingDependencyError
-from whycluster.estimators import check_whole
+from whycluster.core.errors import InvalidInputError, MissingDependencyError
+from whycluster.data.arrays import as_array, is_real
+from whycluster.data.validation import check_whole
 
 if TYPE_CHECKING:
     import torch
 
-    from whycluster.frontends.deep.encoder import Encoder, Inputs
+    from whycluster.deep.encoder import Encoder, Inputs
 
 Maps: TypeAlias = NDArray[np.floating]
 
@@ -191,8 +191,8 @@ def _propagated(
     """Heat maps of what is ``chosen`` of the activation (channels, h, w): one trace, and many ways back."""
     check_whole(n_maps, 1, where, "n_maps")
     encoder, inputs = _open(module, _one(image, where), layer, where, "image", 1)
-    from whycluster.frontends.deep.composites import composite_of
-    from whycluster.frontends.deep.encoder import to_numpy
+    from whycluster.deep.encoder import to_numpy
+    from whycluster.deep.lrp.composites import composite_of
 
     trace = encoder.trace_all(inputs, None)
     _check_maps(tuple(trace.features.shape), where)
@@ -234,7 +234,7 @@ def _open(
     module: torch.nn.Module, images: Any, layer: str | None, where: str, name: str, batch_size: int
 ) -> tuple[Encoder, Inputs]:
     try:
-        from whycluster.frontends.deep.encoder import Encoder, Inputs
+        from whycluster.deep.encoder import Encoder, Inputs
     except ImportError as error:
         raise MissingDependencyError(f'{where} needs torch: pip install "whycluster[deep]"') from error
     return Encoder(module, layer, None, batch_size, where), Inputs.open(images, where, name)

@@ -14,7 +14,7 @@ from whycluster.plots.matrices import competition, heatmap
 from whycluster.plots.swarm import beeswarm
 
 if TYPE_CHECKING:
-    from whycluster.plots.pictures import images
+    from whycluster.plots.image_plots import images
 
 __all__ = [
     "Plots",
@@ -35,5 +35,5 @@ def __getattr__(name: str) -> Any:
     if name == "images":
         import importlib
 
-        return importlib.import_module("whycluster.plots.pictures").images
+        return importlib.import_module("whycluster.plots.image_plots").images
     raise AttributeError(f"module 'whycluster.plots' has no attribute {name!r}")

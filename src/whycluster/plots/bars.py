@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster import console
-from whycluster.errors import InvalidInputError
-from whycluster.estimators import check_whole
-from whycluster.lines import Line
+from whycluster.core.errors import InvalidInputError
+from whycluster.data import display
+from whycluster.data.validation import check_whole
+from whycluster.explanations.formatting import Line
 from whycluster.plots import style
 from whycluster.plots.kinds import Averages, Explained, check, code_of, refuse, short_name
 
@@ -50,7 +50,7 @@ def row(exp: Explained, row: int = 0, n_features: int = 10, ax: Axes | None = No
     if np.ndim(getattr(exp, "relevance", 0)) > 2:  # of images
         refuse(exp, where)
     one = exp[row]
-    lines, evidence = one._lines(int(n_features)), float(one.evidence[0])
+    lines, evidence = one.lines(int(n_features)), float(one.evidence[0])
     n_single = sum(line.single for line in lines)
     # Half a line apart: what stands for a feature, what is left, and the sum
     places = [i + 0.5 * (i >= n_single) for i in range(len(lines))]
@@ -66,7 +66,7 @@ def row(exp: Explained, row: int = 0, n_features: int = 10, ax: Axes | None = No
     fit(ax, [*(line.relevance for line in lines), evidence])
     ax.set_ylim(last + 1.45, -0.6)
     _mark_boundary(ax, last + 1.0)
-    style.title(ax, style.wrap(one._claim()))
+    style.title(ax, style.wrap(one.claim()))
     style.note(ax, f"relevance: + speaks for the cluster, {style.MINUS} against it (hatched)")
     return ax
 
@@ -97,7 +97,7 @@ def clusters(
             f"panel for each; it has {len(summary.clusters)}. Draw one with cluster=, or all with heatmap()."
         )
     groups = range(len(summary.clusters)) if cluster is None else [group_of(exp, summary, cluster, where)]
-    lines = [summary._bars(group, int(n_features)) for group in groups]
+    lines = [summary.bars_of(group, int(n_features)) for group in groups]
     shares = [line.relevance for each in lines for line in each if line.single]
     form = ".0%" if max(map(abs, shares), default=1.0) >= _SMALL_SHARE else ".1%"
     n_lines = max(1, *map(len, lines))
@@ -105,7 +105,7 @@ def clusters(
     for panel, group, shown in zip(axes, groups, lines, strict=True):
         draw_bars(panel, shown, range(len(shown)), form, rest=False)
         style.name_ticks(panel.yaxis, label_lines(shown, ", "))
-        size = console.count(int(summary.size[group]), exp._noun.lower())
+        size = display.count(int(summary.size[group]), exp.noun.lower())
         style.title(panel, f"{short_name(summary.clusters[group])} ({size})")
         fit(panel, shares)  # one scale for all
         panel.set_ylim(n_lines - 0.4, -0.6)

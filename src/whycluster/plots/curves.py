@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from whycluster.arrays import Floats
-from whycluster.errors import InvalidInputError
+from whycluster.core.arrays import Floats
+from whycluster.core.errors import InvalidInputError
 from whycluster.plots import style
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ def flipping(result: Any, ax: Axes | None = None) -> Axes:
     for rank, name in enumerate(sorted(named, key=lambda name: -named[name].auc)):
         found = named[name]
         known = np.linspace(0.0, 100.0, found.curves.shape[1])
-        colour, marker = style.cluster_style(rank, False)
+        color, marker = style.cluster_style(rank, False)
         ax.plot(
             known,
             100 * found.curve,
-            color=colour,
+            color=color,
             marker=marker,
             markersize=4,
             markevery=max(1, len(known) // _MARKERS),

@@ -1,3 +1,4 @@
+# ruff: noqa: D102  # a protocol: the explanations document these
 """What plots need of explanations, whatever kind these are."""
 
 from __future__ import annotations
@@ -8,13 +9,13 @@ from typing import Any, ClassVar, NoReturn, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.arrays import Codes, Floats
-from whycluster.energies import Energy
-from whycluster.errors import InvalidInputError
-from whycluster.labels import Labels, cluster_name
-from whycluster.lines import Line
+from whycluster.core.arrays import Codes, Floats
+from whycluster.core.energies import Energy
+from whycluster.core.errors import InvalidInputError
+from whycluster.data.labels import Labels, cluster_name
+from whycluster.data.table import Table
+from whycluster.explanations.formatting import Line
 from whycluster.plots.style import cut, cut_all
-from whycluster.table import Table
 
 _BY_FEATURES = "relevance by features"
 
@@ -22,41 +23,41 @@ _BY_FEATURES = "relevance by features"
 class Averages(Protocol):
     """A summary: of rows, or of documents."""
 
-    _noun: ClassVar[str]
+    noun: ClassVar[str]
 
     @property
-    def clusters(self) -> NDArray[Any]: ...  # noqa: D102  # (G,) labels
+    def clusters(self) -> NDArray[Any]: ...  # (G,) labels
     @property
-    def size(self) -> NDArray[np.intp]: ...  # noqa: D102  # (G,) how many members
-    def _bars(self, group: int, n: int) -> list[Line]: ...
-    def _grid(self, n: int) -> tuple[list[str], Floats, int]: ...
+    def size(self) -> NDArray[np.intp]: ...  # (G,) how many members
+    def bars_of(self, group: int, n: int) -> list[Line]: ...
+    def grid(self, n: int) -> tuple[list[str], Floats, int]: ...
 
 
 class Explained(Protocol):
-    """An explanation; `whycluster.explanation.Claims` and all that are made of it."""
+    """An explanation; `whycluster.explanations.explanation.BaseExplanation` and all that are made of it."""
 
-    _noun: ClassVar[str]
-    _instead: ClassVar[str]
+    noun: ClassVar[str]
+    instead: ClassVar[str]
 
     @property
-    def evidence(self) -> NDArray[Any]: ...  # noqa: D102
+    def evidence(self) -> NDArray[Any]: ...
     @property
-    def labels(self) -> NDArray[Any]: ...  # noqa: D102
+    def labels(self) -> NDArray[Any]: ...
     @property
-    def _cluster(self) -> Codes: ...
+    def cluster_codes(self) -> Codes: ...
     @property
-    def _competitor(self) -> Codes: ...
+    def competitor_codes(self) -> Codes: ...
     @property
-    def _members(self) -> NDArray[np.bool_]: ...
+    def is_member(self) -> NDArray[np.bool_]: ...
     @property
-    def _borderline(self) -> NDArray[np.bool_]: ...
+    def is_borderline(self) -> NDArray[np.bool_]: ...
     @property
-    def _energy(self) -> Energy: ...
+    def energy(self) -> Energy: ...
     @property
-    def _table(self) -> Table: ...
-    def _claim(self) -> str: ...
-    def _lines(self, n: int) -> list[Line]: ...
-    def _unchanged(self, where: str) -> Table: ...
+    def table(self) -> Table: ...
+    def claim(self) -> str: ...
+    def lines(self, n: int) -> list[Line]: ...
+    def unchanged_table(self, where: str) -> Table: ...
     def __len__(self) -> int: ...
     def __getitem__(self, rows: Any) -> Any: ...
 
@@ -65,14 +66,14 @@ class Tabular(Explained, Protocol):
     """An explanation with relevance by the columns of a table."""
 
     @property
-    def relevance(self) -> NDArray[Any]: ...  # noqa: D102
+    def relevance(self) -> NDArray[Any]: ...
     @property
-    def feature_names(self) -> list[Hashable]: ...  # noqa: D102
+    def feature_names(self) -> list[Hashable]: ...
 
 
-def check(exp: Any, where: str, needs: str = "_lines", what: str = _BY_FEATURES) -> None:
+def check(exp: Any, where: str, needs: str = "lines", what: str = _BY_FEATURES) -> None:
     """Raise unless it is an explanation, and one that has what is drawn."""
-    if not hasattr(exp, "_claim"):
+    if not hasattr(exp, "claim"):
         raise InvalidInputError(
             f"{where}: exp must be an explanation, as explain(model, X) gives it; got {type(exp).__name__}."
         )
@@ -82,7 +83,7 @@ def check(exp: Any, where: str, needs: str = "_lines", what: str = _BY_FEATURES)
 
 def refuse(exp: Explained, where: str, what: str = _BY_FEATURES) -> NoReturn:
     """Say that this kind of explanation cannot be drawn like that, and what can."""
-    raise InvalidInputError(f"{where}: exp must have {what}; {exp!r} has none. {exp._instead}".rstrip())
+    raise InvalidInputError(f"{where}: exp must have {what}; {exp!r} has none. {exp.instead}".rstrip())
 
 
 def code_of(exp: Explained, cluster: Any, where: str) -> int:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from whycluster import console
-from whycluster.arrays import Floats, evenly
-from whycluster.errors import InvalidInputError
-from whycluster.labels import is_noise
+from whycluster.core.arrays import Floats, evenly
+from whycluster.core.errors import InvalidInputError
+from whycluster.data import display
+from whycluster.data.labels import is_noise
+from whycluster.explanations.projection import project
 from whycluster.plots import style
 from whycluster.plots.kinds import Explained, check, short_name
-from whycluster.projection import project
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,13 +42,13 @@ def draw_map(exp: Explained, ax: Axes | None = None) -> Axes:
     check(exp, where)
     if not len(exp):
         raise InvalidInputError(f"{where}: exp must have a row; it has none.")
-    exp._unchanged(where)
-    near = exp._borderline
+    exp.unchanged_table(where)
+    near = exp.is_borderline
     drawn = evenly(len(exp), MOST_ROWS)
-    place, part, of = project(exp._energy, exp[drawn]._table)
+    place, part, of = project(exp.energy, exp[drawn].table)
     ax = style.open_axes(ax, where, 6.6, 4.8)
     _draw_points(ax, exp, place, drawn, near[drawn])
-    count = console.count(len(exp), exp._noun.lower())
+    count = display.count(len(exp), exp.noun.lower())
     count = f"{len(drawn):,} of {count}" if len(drawn) < len(exp) else count
     style.title(ax, f"{count}: two principal components of {of}")
     for axis, number in zip((ax.xaxis, ax.yaxis), (0, 1), strict=True):
@@ -60,20 +60,20 @@ def draw_map(exp: Explained, ax: Axes | None = None) -> Axes:
 
 
 def _draw_points(ax: Axes, exp: Explained, place: Floats, drawn: Any, near: Any) -> None:
-    codes = exp._cluster[drawn]
+    codes = exp.cluster_codes[drawn]
     size = float(np.clip(9000 / max(1, len(drawn)), 9, 34))
     middles = []
     for code in np.unique(codes).tolist():
         label = exp.labels[code]
-        colour, marker = style.cluster_style(code, is_noise(label))
+        color, marker = style.cluster_style(code, is_noise(label))
         at = place[codes == code]
-        name = f"{short_name(label)} ({(exp._cluster == code).sum():,})"
+        name = f"{short_name(label)} ({(exp.cluster_codes == code).sum():,})"
         edge: dict[str, Any] = {} if marker == "x" else {"edgecolors": "white", "linewidths": 0.4}
         ax.scatter(
-            at[:, 0], at[:, 1], s=size, c=colour, marker=marker, label=name, alpha=0.85, zorder=2, **edge
+            at[:, 0], at[:, 1], s=size, c=color, marker=marker, label=name, alpha=0.85, zorder=2, **edge
         )
         middles.append((label, np.median(at, axis=0), len(at)))
-    if (n_near := int(exp._borderline.sum())) > 0:
+    if (n_near := int(exp.is_borderline.sum())) > 0:
         _outline(ax, place[near], size, n_near)
     _name_clusters(ax, sorted(middles, key=lambda middle: -middle[2])[:_MOST_NAMES])
     handles, names = ax.get_legend_handles_labels()
@@ -117,6 +117,6 @@ def apart(centres: Floats, size: Floats, rounds: int = 60) -> Floats:
 
 def _outline(ax: Axes, place: Floats, size: float, n_all: int) -> None:
     """A ring around every borderline row, seen without colours too."""
-    colour = ax.xaxis.label.get_color()
-    ring: dict[str, Any] = {"facecolors": "none", "edgecolors": colour, "linewidths": 1.1, "zorder": 4}
+    color = ax.xaxis.label.get_color()
+    ring: dict[str, Any] = {"facecolors": "none", "edgecolors": color, "linewidths": 1.1, "zorder": 4}
     ax.scatter(place[:, 0], place[:, 1], s=3.2 * size, marker="o", label=f"borderline ({n_all:,})", **ring)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from whycluster import console
-from whycluster.arrays import Floats
-from whycluster.errors import InvalidInputError
-from whycluster.estimators import check_whole
+from whycluster.core.arrays import Floats
+from whycluster.core.errors import InvalidInputError
+from whycluster.data import display
+from whycluster.data.validation import check_whole
+from whycluster.explanations.summary import group_members
 from whycluster.plots import style
 from whycluster.plots.bars import summary_of
 from whycluster.plots.kinds import Explained, check, label_names
-from whycluster.summary import group_members
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,7 +46,7 @@ def heatmap(exp: Explained, n_features: int = 20, ax: Axes | None = None) -> Axe
     check(exp, where, "summary")
     check_whole(n_features, 1, where, "n_features")
     summary = summary_of(exp, where)
-    names, share, n_all = summary._grid(int(n_features))
+    names, share, n_all = summary.grid(int(n_features))
     labels = label_names(summary.clusters)
     ax = style.open_axes(ax, where, *_inches(len(labels), len(names)))
     limit = float(np.abs(share).max(initial=0.0)) or 1.0
@@ -54,7 +54,7 @@ def heatmap(exp: Explained, n_features: int = 20, ax: Axes | None = None) -> Axe
     _name(ax, labels, style.cut_all(names), "white")
     _write_numbers(ax, 100 * share.T, dark=_DARK * limit < share.T)
     style.title(ax, "what makes each cluster")
-    every = console.count(n_all, summary._noun)
+    every = display.count(n_all, summary.noun)
     shown = "" if len(names) == n_all else f"\nthe strongest {len(names)} of {every}"
     style.note(ax, f"cluster\n% of its relevance, {style.MINUS} speaks against it{shown}")
     return ax
@@ -74,12 +74,12 @@ def competition(exp: Explained, ax: Axes | None = None) -> Axes:
     """
     where = "plot.competition"
     check(exp, where)
-    if not exp._members.any():
+    if not exp.is_member.any():
         raise InvalidInputError(
             f"{where}: exp must have rows that are explained for the cluster they are in; it has none. "
             f"Explain without target and against."
         )
-    present, _, share = group_members(exp._cluster, exp._competitor, exp._members, len(exp.labels))
+    present, _, share = group_members(exp.cluster_codes, exp.competitor_codes, exp.is_member, len(exp.labels))
     names = label_names(exp.labels)
     ax = style.open_axes(ax, where, *_inches(len(names), len(present)))
     own = np.zeros(share.shape, dtype=bool)
@@ -91,7 +91,7 @@ def competition(exp: Explained, ax: Axes | None = None) -> Axes:
     for place, code in enumerate(present.tolist()):  # no cluster competes with itself
         ax.add_patch(_hatched(code, place))
     style.title(ax, "who competes with whom")
-    noun = exp._noun.lower()
+    noun = exp.noun.lower()
     style.note(ax, f"strongest competitor\n% of the {noun}s of each cluster")
     return ax
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from whycluster import console
-from whycluster.errors import InvalidInputError, MissingDependencyError
-from whycluster.looks import COLOURS, SHAPES, look_of
+from whycluster.core.errors import InvalidInputError, MissingDependencyError
+from whycluster.data import display
+from whycluster.explanations.cluster_styles import COLORS, SHAPES, style_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,7 +70,7 @@ def check_axes(ax: Any, where: str) -> Axes:
 
 def cut(text: str, longest: int = _LONGEST) -> str:
     """The text on one line, without its middle where it is too long: ends tell columns apart."""
-    text = console.printable(text)
+    text = display.printable(text)
     if _width(text) <= longest:
         return text
     head = longest * 3 // 5
@@ -79,7 +79,7 @@ def cut(text: str, longest: int = _LONGEST) -> str:
 
 def cut_all(names: Iterable[Any], longest: int = _LONGEST) -> list[str]:
     """Names, cut; those that would be the same keep the part in which they differ."""
-    texts = [console.printable(str(name)) for name in names]
+    texts = [display.printable(str(name)) for name in names]
     shown = [cut(text, longest) for text in texts]
     for same in {name for name in shown if shown.count(name) > 1}:
         places = [i for i, name in enumerate(shown) if name == same]
@@ -121,7 +121,7 @@ def _last(text: str, width: int) -> str:
 
 def wrap(text: str, width: int = 62) -> str:
     """A sentence on several lines of about the same length, control characters shown."""
-    text = console.printable(text)
+    text = display.printable(text)
     n_lines = -(-len(text) // width)
     return "\n".join(textwrap.wrap(text, min(width, len(text) // n_lines + 8) if n_lines > 1 else width))
 
@@ -195,8 +195,8 @@ def diverging() -> Colormap:
 
 def cluster_style(code: int, is_noise: bool) -> tuple[str, str]:
     """Colour and marker of a cluster, as on pages."""
-    look = look_of(code, is_noise)
-    return COLOURS[look.colour].light, SHAPES[look.shape].marker
+    look = style_of(code, is_noise)
+    return COLORS[look.color].light, SHAPES[look.shape].marker
 
 
 def _width(text: str) -> int:

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from whycluster import console
-from whycluster.arrays import Floats, evenly
-from whycluster.errors import InvalidInputError
-from whycluster.estimators import check_whole
+from whycluster.core.arrays import Floats, evenly
+from whycluster.core.errors import InvalidInputError
+from whycluster.data import display
+from whycluster.data.validation import check_whole
 from whycluster.plots import style
 from whycluster.plots.kinds import Tabular, check, code_of, short_name
 
@@ -45,11 +45,11 @@ def beeswarm(exp: Tabular, cluster: Any = None, n_features: int = 12, ax: Axes |
     check_whole(n_features, 1, where, "n_features")
     rows = np.arange(len(exp))
     if cluster is not None:
-        rows = np.flatnonzero(exp._cluster == code_of(exp, cluster, where))
+        rows = np.flatnonzero(exp.cluster_codes == code_of(exp, cluster, where))
     if not len(rows):
         of = "" if cluster is None else f" that is explained for {cluster!r}"
         raise InvalidInputError(f"{where}: exp must have a row{of}; it has none.")
-    exp._unchanged(where)
+    exp.unchanged_table(where)
     columns = np.argsort(-_mean_size(exp.relevance, rows), kind="stable")[: int(n_features)]
     drawn = rows[evenly(len(rows), MOST_ROWS)]
     values = _values(exp, drawn, columns)
@@ -60,11 +60,11 @@ def beeswarm(exp: Tabular, cluster: Any = None, n_features: int = 12, ax: Axes |
     ax.set_ylim(len(columns) - 0.4, -0.6)
     _add_scale(ax, points)
     of = "all clusters" if cluster is None else short_name(exp.labels[code_of(exp, cluster, where)])
-    count = console.count(len(rows), "row")
+    count = display.count(len(rows), "row")
     count = f"{len(drawn):,} of {count}" if len(drawn) < len(rows) else count
     style.title(ax, f"what matters in {of} ({count})")
     left = len(exp.feature_names) - len(columns)
-    more = f"; {console.count(left, 'weaker feature')} not shown" * bool(left)
+    more = f"; {display.count(left, 'weaker feature')} not shown" * bool(left)
     style.note(ax, f"relevance: + speaks for the row's cluster, {style.MINUS} against it{more}")
     return ax
 
@@ -79,7 +79,7 @@ def _mean_size(relevance: NDArray[Any], rows: Any) -> Floats:
 
 def _values(exp: Tabular, rows: Any, columns: Any) -> Floats:
     """(b, m) where each value stands among those of its column, from 0 to 1; NaN for categories and gaps."""
-    table = exp._table.take(rows)
+    table = exp.table.take(rows)
     values = np.full((len(rows), len(columns)), np.nan)
     for start, block in table.blocks():
         values[start : start + len(block)] = block[:, columns]
@@ -88,7 +88,7 @@ def _values(exp: Tabular, rows: Any, columns: Any) -> Floats:
         ranks = rankdata(values[known, place])
         span = np.ptp(ranks) if len(ranks) else 0.0
         values[known, place] = (ranks - ranks.min()) / span if span else 0.5
-        if column in exp._table.categories:
+        if column in exp.table.categories:
             values[:, place] = np.nan
     return values
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from whycluster.explanation import Claims, Explanation
-from whycluster.files import as_path, write_text
-from whycluster.frontends.deep.explanation import DeepExplanation
+from whycluster.data.files import as_path, write_text
+from whycluster.deep.explanation import DeepExplanation
+from whycluster.explanations.explanation import BaseExplanation, Explanation
 from whycluster.report.contents import Contents, Options
 from whycluster.report.documents import TextContents
 from whycluster.report.features import TableContents
@@ -21,17 +21,17 @@ _FEWER = 0.75  # of the rows, where they do not fit
 __all__ = ["Options", "make_page", "write_report"]
 
 
-def write_report(exp: Claims, path: Any, options: Options) -> None:
+def write_report(exp: BaseExplanation, path: Any, options: Options) -> None:
     """Write the page, as a whole or not at all."""
     where = as_path(path, "report")
     write_text(where, make_page(exp, options))
 
 
-def make_page(exp: Claims, options: Options) -> str:
+def make_page(exp: BaseExplanation, options: Options) -> str:
     """The page as text, of at most a million bytes."""
     options.check(len(exp))
     template = open_template()
-    exp._unchanged("report")
+    exp.unchanged_table("report")
     contents = _contents(exp, options)
     context, shared = contents.context(), contents.shared()
     room = (
@@ -62,7 +62,7 @@ def _fewer_and_fewer(n_rows: int) -> Iterator[int]:
         n_rows = int(n_rows * _FEWER)
 
 
-def _contents(exp: Claims, options: Options) -> Contents:
+def _contents(exp: BaseExplanation, options: Options) -> Contents:
     if isinstance(exp, TextExplanation):
         return TextContents(exp, options)
     if isinstance(exp, DeepExplanation):

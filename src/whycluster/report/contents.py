@@ -11,9 +11,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster import console, findings
-from whycluster.arrays import Codes
-from whycluster.energies import (
+from whycluster.core.arrays import Codes
+from whycluster.core.energies import (
     CosineEnergy,
     DiagonalGaussianEnergy,
     Energy,
@@ -27,15 +26,17 @@ from whycluster.energies import (
     StudentEnergy,
     TreeEnergy,
 )
-from whycluster.errors import InvalidInputError
-from whycluster.estimators import check_whole
-from whycluster.explanation import BORDERLINE, Claims
-from whycluster.labels import as_list, cluster_name, is_noise
-from whycluster.looks import COLOURS, SHAPES, Look, look_of
-from whycluster.propagate import CONTRAST
+from whycluster.core.errors import InvalidInputError
+from whycluster.core.rules import CONTRAST
+from whycluster.data import display
+from whycluster.data.labels import as_list, cluster_name, is_noise
+from whycluster.data.validation import check_whole
+from whycluster.explanations import findings
+from whycluster.explanations.cluster_styles import COLORS, SHAPES, ClusterStyle, style_of
+from whycluster.explanations.explanation import BORDERLINE, BaseExplanation
+from whycluster.explanations.summary import Groups
 from whycluster.report import drawing
 from whycluster.report.sampling import choose_rows
-from whycluster.summary import Groups
 
 _WHERE = "report"
 _BINS = 24
@@ -62,12 +63,12 @@ _KINDS: dict[type[Energy], str] = {
 
 def shown(name: Any) -> str:
     """A name as a page shows it: on one line, with characters that are not to be seen written out."""
-    return console.clean(str(name), _LONGEST_NAME)
+    return display.clean(str(name), _LONGEST_NAME)
 
 
 def sentence(text: str) -> str:
     """A sentence as a page shows it, whatever names are in it."""
-    return console.clean(text, _LONGEST_SENTENCE)
+    return display.clean(text, _LONGEST_SENTENCE)
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class Contents(ABC):
     options : what was asked
     """
 
-    exp: Claims
+    exp: BaseExplanation
     options: Options
 
     kind: ClassVar[str]  # of rows: "table", "documents" or "images"
@@ -145,15 +146,15 @@ class Contents(ABC):
             "noun": self.noun,
             "facts": self.facts(),
             "quality": self.quality(),
-            "cautions": self.cautions(),
+            "warnings": self.warnings(),
             "left_out": [(shown(k), sentence(str(v))) for k, v in (self.options.left_out or {}).items()],
             "clusters": self.clusters(),
             "reach": self.reach_text,
-            "rivalry": self.rivalry(),
+            "competition": self.competition(),
             "names": self.names,
             "legend": np.unique(self.places).tolist(),
             "looks": self.looks,
-            "colours": COLOURS,
+            "colors": COLORS,
             "shapes": SHAPES,
         }
 
@@ -187,7 +188,7 @@ class Contents(ABC):
 
     def bytes_of_names(self, chosen: Codes) -> int:
         """How many bytes the names of the chosen rows take; positions are there anyway."""
-        if self.options.ids is None and self.exp._rows is None and self.exp._name(0) == 0:
+        if self.options.ids is None and self.exp.positions is None and self.exp.row_name(0) == 0:
             return 0
         return sum(len(self.id_of(row).encode()) + 3 for row in chosen.tolist())
 
@@ -202,14 +203,14 @@ class Contents(ABC):
         return [shown(label) for label in self.exp.labels.tolist()]
 
     @cached_property
-    def looks(self) -> list[Look]:
+    def looks(self) -> list[ClusterStyle]:
         """(K,) how the clusters look."""
-        return [look_of(code, is_noise(label)) for code, label in enumerate(self.exp.labels.tolist())]
+        return [style_of(code, is_noise(label)) for code, label in enumerate(self.exp.labels.tolist())]
 
     @property
     def places(self) -> Codes:
         """(n,) the clusters in which the map shows the rows: as they were given, or as the model says."""
-        return self.exp._cluster if self.exp.fidelity is not None else self.exp._assigned
+        return self.exp.cluster_codes if self.exp.fidelity is not None else self.exp.assigned_codes
 
     @cached_property
     def listed(self) -> list[tuple[Codes, Codes]]:
@@ -227,7 +228,7 @@ class Contents(ABC):
     @cached_property
     def median(self) -> float:
         """The median evidence of all members."""
-        return self.exp._median_evidence
+        return self.exp.median_evidence
 
     @cached_property
     def is_borderline(self) -> NDArray[np.bool_]:
@@ -238,12 +239,12 @@ class Contents(ABC):
         """Positions of the rows that the page has room for."""
         wanted = [row for pair in self.listed for rows in pair for row in rows]
         return choose_rows(
-            self.exp._cluster, np.array(wanted, dtype=np.intp), n_rows, self.options.random_state
+            self.exp.cluster_codes, np.array(wanted, dtype=np.intp), n_rows, self.options.random_state
         )
 
     def id_of(self, row: int) -> str:
         """What a row is called: as the user said, in a pandas index, or by its position in the data."""
-        return shown(self.exp._name(row) if self.options.ids is None else self._ids[row])
+        return shown(self.exp.row_name(row) if self.options.ids is None else self._ids[row])
 
     @cached_property
     def _ids(self) -> list[Any]:
@@ -252,7 +253,7 @@ class Contents(ABC):
     @property
     def noun(self) -> str:
         """What a row is called, in the middle of a sentence."""
-        return self.exp._noun.lower()
+        return self.exp.noun.lower()
 
     def title(self) -> str:
         """The user's title, or one that says what it is."""
@@ -260,7 +261,7 @@ class Contents(ABC):
             return shown(self.options.title)
         if len(self.exp) == 1:
             return f"Why a {self.noun} is where it is"
-        return f"Why {console.count(len(self.exp), self.noun)} are where they are"
+        return f"Why {display.count(len(self.exp), self.noun)} are where they are"
 
     def facts(self) -> list[tuple[str, str]]:
         """What was clustered, as pairs of a name and what it is."""
@@ -269,10 +270,10 @@ class Contents(ABC):
         empty = len(exp.labels) - len(self.groups.codes)
         if empty:
             clusters += f", {empty:,} of them without members here"
-        how = "labels that were given, through a surrogate" if exp.fidelity else _kind(exp._energy)
+        how = "labels that were given, through a surrogate" if exp.fidelity else _kind(exp.energy)
         rule = exp.rule if exp.beta is None else f"{exp.rule}, beta {exp.beta:.3g}"
         return [
-            (f"{exp._noun}s", f"{len(exp):,}"),
+            (f"{exp.noun}s", f"{len(exp):,}"),
             ("Clusters", clusters),
             ("Clustered by", how),
             ("Explained by", f"the rule {rule}"),
@@ -282,12 +283,12 @@ class Contents(ABC):
         """How well it was clustered, in sentences."""
         exp = self.exp
         n = int(self.is_borderline.sum())
-        some = f"{console.count(n, self.noun)} ({n / len(exp):.1%})" if n else f"No {self.noun}"
+        some = f"{display.count(n, self.noun)} ({n / len(exp):.1%})" if n else f"No {self.noun}"
         lines = [
             f"{some} {'are' if n > 1 else 'is'} borderline: the evidence for the cluster is at most a tenth "
             f"of the median, {number(self.median)}."
         ]
-        n_targets = int((~exp._members).sum())
+        n_targets = int((~exp.is_member).sum())
         if exp.fidelity is not None:
             fidelity = exp.fidelity
             lines.append(
@@ -297,19 +298,19 @@ class Contents(ABC):
             )
             if n_targets:
                 lines.append(
-                    f"{console.count(n_targets, self.noun)} that it puts elsewhere than the label says "
+                    f"{display.count(n_targets, self.noun)} that it puts elsewhere than the label says "
                     f"{'is' if n_targets == 1 else 'are'} not counted in the clusters below."
                 )
         elif n_targets:
             lines.append(
-                f"{console.count(n_targets, self.noun)} {'is' if n_targets == 1 else 'are'} explained for a "
+                f"{display.count(n_targets, self.noun)} {'is' if n_targets == 1 else 'are'} explained for a "
                 f"cluster that the model does not give, and not counted in the clusters below."
             )
         return lines
 
-    def cautions(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """What may mislead, in sentences."""
-        return [sentence(caution.text) for caution in findings.cautions(self.exp, self.options.left_out)]
+        return [sentence(caution.text) for caution in findings.warnings(self.exp, self.options.left_out)]
 
     def clusters(self) -> list[dict[str, Any]]:
         """What is said of each cluster that has members."""
@@ -318,7 +319,7 @@ class Contents(ABC):
         largest = int(groups.size.max(initial=1))
         cards = []
         for g, code in enumerate(groups.codes.tolist()):
-            own = evidence[self.exp._members & (self.exp._cluster == code)]
+            own = evidence[self.exp.is_member & (self.exp.cluster_codes == code)]
             bins = np.histogram(np.clip(own, *reach), _BINS, reach)[0].astype(np.float64)
             typical, near = self.listed[g]
             card = {
@@ -351,7 +352,7 @@ class Contents(ABC):
     @cached_property
     def _reach(self) -> tuple[float, float]:
         """From where to where evidence is drawn: a few far off are drawn at the end."""
-        evidence = np.asarray(self.exp.evidence[self.exp._members], dtype=np.float64)
+        evidence = np.asarray(self.exp.evidence[self.exp.is_member], dtype=np.float64)
         if not evidence.size:
             return 0.0, 1.0
         low, high = min(0.0, float(np.quantile(evidence, 0.01))), float(np.quantile(evidence, 0.99))
@@ -372,7 +373,7 @@ class Contents(ABC):
         share = fidelity.cross_validated_per_cluster[found[0]] if found else np.nan
         return None if np.isnan(share) else f"{share:.0%}"
 
-    def rivalry(self) -> dict[str, Any]:
+    def competition(self) -> dict[str, Any]:
         """Who competes with whom: of each cluster a line of shares, and its strongest rivals in words."""
         shares = self.groups.rivals
         lines = []
@@ -403,7 +404,7 @@ class Contents(ABC):
 
 def number(value: float) -> str:
     """A number as a person reads it, with a minus sign as long as a plus."""
-    return console.number(value).replace("-", "\u2212")
+    return display.number(value).replace("-", "\u2212")
 
 
 def signed(value: float) -> str:

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from whycluster import findings
-from whycluster.arrays import Codes
+from whycluster.core.arrays import Codes
+from whycluster.explanations import findings
 from whycluster.report.contents import Contents, Plan, percent, sentence, shown
 from whycluster.report.packing import codes, packed
 from whycluster.report.rows import claims, pack_rivals, rivals
@@ -73,17 +73,17 @@ class TextContents(Contents):
 
     def not_shown(self, plan: Plan) -> list[str]:
         """What is beyond the end."""
-        longest = max((len(text) for text in self.exp._texts), default=0)
+        longest = max((len(text) for text in self.exp.texts), default=0)
         if longest <= plan.detail:
             return []
         return [f"Documents are cut after {plan.detail:,} characters; what is beyond is added up."]
 
     def n_bytes(self, chosen: Codes, plan: Plan) -> int:
         """Those of the texts and of the marks."""
-        words = self.exp._words
+        words = self.exp.ragged
         size = len(chosen) * (40 + 3 * plan.n_rivals)
         for row in chosen.tolist():
-            size += len(self.exp._texts[row][: plan.detail].encode()) * 103 // 100
+            size += len(self.exp.texts[row][: plan.detail].encode()) * 103 // 100
             marked = (words.start[words.of(row)] < plan.detail) & (words.kind[words.of(row)] != STOPPED)
             size += _BYTES_PER_MARK * int(marked.sum())
         return size
@@ -91,7 +91,7 @@ class TextContents(Contents):
     def rows(self, chosen: Codes, plan: Plan) -> dict[str, Any]:
         """The texts, and where their words stand."""
         exp = self.exp[chosen]
-        texts = [html.visible(text[: plan.detail]) for text in exp._texts]
+        texts = [html.visible(text[: plan.detail]) for text in exp.texts]
         marks = [self._marks(exp, row, plan.detail) for row in range(len(exp))]
         known = [np.array([m.relevance for m in each if m.relevance is not None]) for each in marks]
         scale = np.array([np.abs(values).max(initial=0.0) for values in known])
@@ -104,7 +104,7 @@ class TextContents(Contents):
             | pack_rivals(*rivals(exp, plan.n_rivals), len(self.names))
             | {
                 "texts": texts,
-                "cut": [row for row, text in enumerate(exp._texts) if len(text) > plan.detail],
+                "cut": [row for row, text in enumerate(exp.texts) if len(text) > plan.detail],
                 "ends": packed(codes(np.cumsum([0, *map(len, marks)]))),
                 "start": packed(codes(np.array([m.start for m, _ in every], dtype=np.intp))),
                 "length": packed(codes(np.array([m.stop - m.start for m, _ in every], dtype=np.intp))),
@@ -116,7 +116,7 @@ class TextContents(Contents):
     @staticmethod
     def _marks(exp: TextExplanation, row: int, longest: int) -> list[html.Mark]:
         """The words of a document that are to be marked, before its cut."""
-        words = exp._words
+        words = exp.ragged
         of = words.of(row)
         each = zip(
             words.start[of].tolist(),

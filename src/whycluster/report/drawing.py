@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from whycluster.arrays import Floats
+from whycluster.core.arrays import Floats
 
 WIDTH, HEIGHT = 120, 30  # of a histogram, in its own units; the page stretches it
 

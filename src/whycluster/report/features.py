@@ -9,16 +9,17 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster import console, findings
-from whycluster.arrays import Codes, Floats, evenly, strongest
-from whycluster.explanation import Explanation
+from whycluster.core.arrays import Codes, Floats, evenly, strongest
+from whycluster.data import display
+from whycluster.data.table import Table, is_missing
+from whycluster.explanations import findings
+from whycluster.explanations.explanation import Explanation
+from whycluster.explanations.summary import MISSING, Summary
 from whycluster.plots.style import cut_all
 from whycluster.report import drawing
 from whycluster.report.contents import Contents, Plan, number, percent, sentence, shown
 from whycluster.report.packing import codes, coding_of, encode, halves, number_categories, packed
 from whycluster.report.rows import claims, pack_rivals, told_apart
-from whycluster.summary import MISSING, Summary
-from whycluster.table import Table, is_missing
 
 _BINS = 24
 _SAMPLED = 5000  # rows that ranges are taken from
@@ -43,8 +44,8 @@ class TableContents(Contents):
         return self.exp.summary()
 
     @cached_property
-    def _rivalry(self) -> findings.Rivalry:
-        return findings.rivalry(self.exp, self._sample)
+    def _competition(self) -> findings.Competition:
+        return findings.competition(self.exp, self._sample)
 
     @cached_property
     def _sample(self) -> findings.Sample:
@@ -67,7 +68,7 @@ class TableContents(Contents):
         have = "has" if len(names) == 1 else "have"
         return [
             *super().quality(),
-            sentence(f"{console.count(len(names), 'column')} {have} no part in it: {some}."),
+            sentence(f"{display.count(len(names), 'column')} {have} no part in it: {some}."),
         ]
 
     @cached_property
@@ -76,13 +77,13 @@ class TableContents(Contents):
         if len(self.exp) < _ENOUGH:
             return []
         used = np.zeros(len(self.exp.feature_names), dtype=np.bool_)
-        for rows in self.exp._table.slices():
+        for rows in self.exp.table.slices():
             used |= (self.exp.relevance[rows] != 0).any(axis=0)
         return np.flatnonzero(~used).tolist() if used.any() else []
 
-    def cautions(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """What may mislead; the summary is there already."""
-        found = findings.cautions(self.exp, self.options.left_out, self.summary, self._sample)
+        found = findings.warnings(self.exp, self.options.left_out, self.summary, self._sample)
         return [sentence(caution.text) for caution in found]
 
     def clusters(self) -> list[dict[str, Any]]:
@@ -112,7 +113,7 @@ class TableContents(Contents):
     def _feature(self, g: int, code: int, i: int, drawn: Distributions) -> dict[str, Any]:
         summary = self.summary
         share, direction = float(summary.share[g, i]), str(summary.direction[g, i])
-        is_category = i in self.exp._table.categories and direction != MISSING
+        is_category = i in self.exp.table.categories and direction != MISSING
         return {
             "name": shown(summary.feature_names[i]),
             "share": percent(share),
@@ -128,28 +129,28 @@ class TableContents(Contents):
     def _value(self, mean: float, direction: str, i: int) -> str:
         if np.isnan(mean):
             return ""
-        if direction == MISSING or i in self.exp._table.categories:
+        if direction == MISSING or i in self.exp.table.categories:
             return f"{mean:.0%}"
-        return _number(mean, i in self.exp._table.dates)
+        return _number(mean, i in self.exp.table.dates)
 
     def told_apart(self, g: int, k: int) -> list[str]:
         """The features that tell them apart."""
-        return [shown(self.exp.feature_names[i]) for i in self._rivalry.feature[g, k].tolist() if i >= 0]
+        return [shown(self.exp.feature_names[i]) for i in self._competition.feature[g, k].tolist() if i >= 0]
 
     def pairs(self) -> dict[str, Any] | None:
         """Of each pair of clusters, (G, K), the mean evidence, and the features that tell them apart."""
-        rivalry = self._rivalry
-        used, place = np.unique(rivalry.feature, return_inverse=True)
-        place = place.reshape(rivalry.feature.shape)
+        competition = self._competition
+        used, place = np.unique(competition.feature, return_inverse=True)
+        place = place.reshape(competition.feature.shape)
         return {
             "names": [shown(self.exp.feature_names[i]) if i >= 0 else "" for i in used.tolist()],
-            "evidence": [[_plain(value) for value in row] for row in rivalry.evidence],
+            "evidence": [[_plain(value) for value in row] for row in competition.evidence],
             "on": [
                 [
                     [[place[g, k, j].item(), _plain(r)] for j, r in enumerate(some) if not np.isnan(r)]
                     for k, some in enumerate(row)
                 ]
-                for g, row in enumerate(rivalry.relevance)
+                for g, row in enumerate(competition.relevance)
             ],
         }
 
@@ -158,11 +159,11 @@ class TableContents(Contents):
         some = self.exp[chosen]
         n = min(plan.detail, some.relevance.shape[1])
         columns = strongest(some.relevance, n)
-        apart = told_apart(some, self.exp._table, plan.n_rivals, plan.n_apart)
+        apart = told_apart(some, self.exp.table, plan.n_rivals, plan.n_apart)
         used, places = _renumbered(columns, apart.feature)
         scale, relevance = halves(np.take_along_axis(some.relevance, columns, axis=1))
         apart_scale, apart_relevance = halves(apart.relevance)
-        values, features = _values(some._table, columns, places[0], used)
+        values, features = _values(some.table, columns, places[0], used)
         for feature, i in zip(features, used.tolist(), strict=True):
             feature["name"] = shown(self.exp.feature_names[i])
         return (
@@ -188,9 +189,9 @@ class TableContents(Contents):
         rivals = plan.n_rivals * (2 + plan.n_apart * (2 + index))
         rivals += plan.n_rivals * cluster * (plan.n_rivals < len(self.names) - 1)
         plain = (2 if len(self.exp) < 1 << 16 else 4) + (
-            2 + self.exp._targeted
+            2 + self.exp.is_targeted
         ) * cluster  # position, clusters
-        plain += 4 + 4 + 3 * 4 + 4 * (not self.exp._energy.adds_up)  # evidence, map, scales, residual
+        plain += 4 + 4 + 3 * 4 + 4 * (not self.exp.energy.adds_up)  # evidence, map, scales, residual
         per_row = plain + plan.detail * (index + 4) + rivals
         return len(chosen) * per_row * 4 // 3
 
@@ -282,7 +283,7 @@ class Distributions(NamedTuple):
     @classmethod
     def of(cls, exp: Explanation, features: list[list[int]]) -> Distributions:
         """Count the values of these features."""
-        table, n_clusters = exp._table, len(exp.labels)
+        table, n_clusters = exp.table, len(exp.labels)
         wanted = sorted({i for row in features for i in row})
         sizes = {i: len(table.categories[i]) for i in wanted if i in table.categories}
         edges = _edges(table, [i for i in wanted if i not in table.categories])
@@ -290,7 +291,7 @@ class Distributions(NamedTuple):
         widths = {i: sizes[i] if i in sizes else len(edges[i]) - 1 for i in wanted}
         counts = {i: np.zeros(n_clusters * width) for i, width in widths.items()}
         for start, block in table.blocks():
-            cluster = exp._assigned[start : start + len(block)]
+            cluster = exp.assigned_codes[start : start + len(block)]
             for i, width in widths.items():
                 values = block[:, i]
                 there = np.isfinite(values) & (values >= 0 if i in sizes else True)

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.arrays import Codes, Floats, strongest
+from whycluster.core.arrays import Codes, Floats, strongest
+from whycluster.deep.explanation import CHANNELS, DeepExplanation
 from whycluster.deep.images import pictures
-from whycluster.frontends.deep.explanation import CHANNELS, DeepExplanation
 from whycluster.report import drawing
 from whycluster.report.contents import Contents, Plan, percent, shown
 from whycluster.report.packing import codes, floats, halves, packed
@@ -114,7 +114,7 @@ class UnitContents(DeepContents):
         """With the units of the largest share in each."""
         cards = super().clusters()
         for card in cards:
-            own = self.exp._members & (self.exp._cluster == card["code"])
+            own = self.exp.is_member & (self.exp.cluster_codes == card["code"])
             mean = self.relevance[own].mean(axis=0, dtype=np.float64)
             share = mean / (np.abs(mean).sum() or 1.0)
             order = strongest(share[None], _UNITS_SHOWN)[0].tolist()

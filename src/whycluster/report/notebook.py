@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from whycluster import findings
-from whycluster.explanation import Explanation
+from whycluster.explanations import findings
+from whycluster.explanations.explanation import Explanation
 from whycluster.report.contents import Options, sentence, shown, signed
 from whycluster.report.features import TableContents
 from whycluster.text import html
@@ -58,7 +58,7 @@ def _clusters(contents: TableContents) -> str:
 def _row(exp: Explanation, row: int) -> str:
     """A row: what is claimed of it, and the features that bear it."""
     one = exp[row]
-    every = one._lines(_FEATURES)
+    every = one.lines(_FEATURES)
     reach = max(abs(line.relevance) for line in every) or 1.0
     lines = [
         f'<tr><th>{html.safe(shown(line.name))}</th><td class="number">{html.safe(shown(line.value))}</td>'
@@ -66,7 +66,7 @@ def _row(exp: Explanation, row: int) -> str:
         for line in every
     ]
     heads = "".join(f'<th scope="col">{head}</th>' for head in ("feature", "value", "relevance", ""))
-    claim = f"<h4>{html.safe(one._claim())}</h4>"
+    claim = f"<h4>{html.safe(one.claim())}</h4>"
     return f"{claim}<table><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.arrays import Floats
+from whycluster.core.arrays import Floats
 
 _LARGEST_HALF = 32768.0  # what the largest number of a row becomes; half precision goes to 65504
 _MISSING = 65535  # the code of a value that is not there

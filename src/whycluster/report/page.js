@@ -81,10 +81,10 @@
   const bdi = (text) => make("bdi", {}, text);
   const breakable = (text) => make("bdi", {}, ...String(text).split(/(?<=[_/.-])/).flatMap((part, at) => (at ? [make("wbr"), part] : [part])));
   function look(code) {
-    const [colour, shape] = data.looks[code];
-    return draw("svg", { class: `look c${colour}`, viewBox: "-10 -10 20 20", "aria-hidden": "true" }, draw("use", { href: `#look-${shape}` }));
+    const [color, shape] = data.looks[code];
+    return draw("svg", { class: `look c${color}`, viewBox: "-10 -10 20 20", "aria-hidden": "true" }, draw("use", { href: `#look-${shape}` }));
   }
-  function palette() { // the colours of the page as they are now, light or dark
+  function palette() { // the colors of the page as they are now, light or dark
     const style = getComputedStyle(document.documentElement);
     return (name) => style.getPropertyValue(name).trim();
   }
@@ -393,42 +393,42 @@
     }
     byPlace = null;
   }
-  function dot(c, i, r, colours) {
+  function dot(c, i, r, colors) {
     c.save();
     c.translate(dots[2 * i], dots[2 * i + 1]);
     c.scale(r / RADIUS, r / RADIUS);
-    const [colour, shape] = data.looks[onMap[i]];
-    c.fillStyle = colours.fills[colour];
+    const [color, shape] = data.looks[onMap[i]];
+    c.fillStyle = colors.fills[color];
     c.fill(SHAPES[shape]);
     if (isNear(i)) {
       c.lineWidth = (1.6 * RADIUS) / r;
-      c.strokeStyle = colours.ink;
+      c.strokeStyle = colors.ink;
       c.stroke(SHAPES[shape]);
     }
     c.restore();
   }
   function drawMap() {
     if (!N || !rows.map || !dots) return;
-    const read = palette(), nColours = 1 + Math.max(...data.looks.map(([colour]) => colour));
-    const colours = { ink: read("--ink"), paper: read("--paper"), fills: Array.from({ length: nColours }, (_, c) => read(`--c${c}`)) };
+    const read = palette(), nColors = 1 + Math.max(...data.looks.map(([color]) => color));
+    const colors = { ink: read("--ink"), paper: read("--paper"), fills: Array.from({ length: nColors }, (_, c) => read(`--c${c}`)) };
     const c = chart.getContext("2d"), ratio = devicePixelRatio || 1, r = N > 2000 ? 2.6 : N > 400 ? 3.4 : 4.6;
     c.setTransform(ratio, 0, 0, ratio, 0, 0);
     c.clearRect(0, 0, chart.width, chart.height);
     c.globalAlpha = N > 1000 ? 0.75 : 0.9;
-    for (let i = 0; i < N; i++) dot(c, i, r, colours);
+    for (let i = 0; i < N; i++) dot(c, i, r, colors);
     c.globalAlpha = 1;
-    labels(c, colours);
+    labels(c, colors);
     for (const i of [opened, hovered]) {
       if (i < 0) continue;
-      dot(c, i, r * 1.6, colours);
+      dot(c, i, r * 1.6, colors);
       c.beginPath();
       c.arc(dots[2 * i], dots[2 * i + 1], r * 2.4, 0, 7);
       c.lineWidth = 2;
-      c.strokeStyle = colours.ink;
+      c.strokeStyle = colors.ink;
       c.stroke();
     }
   }
-  function labels(c, colours) {
+  function labels(c, colors) {
     const sums = Array.from({ length: K }, () => [0, 0, 0]);
     for (let i = 0; i < N; i++) {
       const sum = sums[onMap[i]];
@@ -444,9 +444,9 @@
       if (!n || K > 40) return;
       const name = data.names[k].length > 18 ? `${data.names[k].slice(0, 17)}\u2026` : data.names[k];
       c.lineWidth = 4;
-      c.strokeStyle = colours.paper;
+      c.strokeStyle = colors.paper;
       c.strokeText(name, x / n, y / n);
-      c.fillStyle = colours.ink;
+      c.fillStyle = colors.ink;
       c.fillText(name, x / n, y / n);
     });
   }
@@ -566,7 +566,7 @@
     canvas.dataset.heat = i;
     return canvas;
   }
-  function recolour() {
+  function recolor() {
     drawMap();
     const paint = tints();
     for (const canvas of document.querySelectorAll("canvas[data-heat]")) fill(canvas, Number(canvas.dataset.heat), paint);
@@ -633,7 +633,7 @@
   addEventListener("hashchange", () => follow("auto"));
   const again = () => {
     layOut();
-    recolour();
+    recolor();
   };
   let width = chart.clientWidth;
   addEventListener("resize", () => {
@@ -641,7 +641,7 @@
     width = chart.clientWidth;
     again();
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolor);
   addEventListener("beforeprint", () => {
     document.documentElement.classList.add("printing"); // paper is white
     for (const each of document.querySelectorAll("details:not(.how)")) each.open = true;

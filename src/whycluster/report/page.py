@@ -14,7 +14,7 @@ import re
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from whycluster.errors import MissingDependencyError
+from whycluster.core.errors import MissingDependencyError
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from whycluster import passes
-from whycluster.arrays import Codes, Floats, strongest
-from whycluster.explanation import Claims
-from whycluster.passes import Question
-from whycluster.projection import project
-from whycluster.propagate import CONTRAST, bar_of
+from whycluster.core import attribution
+from whycluster.core.arrays import Codes, Floats, strongest
+from whycluster.core.attribution import Query
+from whycluster.core.evidence import bar_of
+from whycluster.core.rules import CONTRAST
+from whycluster.explanations.explanation import BaseExplanation
+from whycluster.explanations.projection import project
 from whycluster.report.contents import Contents
 from whycluster.report.packing import codes, floats, halves, packed
 
@@ -21,20 +22,20 @@ _ROUNDING = 1e-6  # a residual below this part of the evidence is not worth a li
 _MAP = 65535  # the size of the map, in its own units
 
 
-def claims(contents: Contents, chosen: Codes, some: Claims) -> dict[str, Any]:
+def claims(contents: Contents, chosen: Codes, some: BaseExplanation) -> dict[str, Any]:
     """What is claimed of the chosen rows, which are ``some``, and where they lie on the map."""
     exp = contents.exp
     evidence, residual = some.evidence.astype(np.float64), some.residual
     found: dict[str, Any] = {
         "position": packed(codes(chosen)),
-        "cluster": packed(codes(some._cluster)),
-        "competitor": packed(codes(some._competitor)),
+        "cluster": packed(codes(some.cluster_codes)),
+        "competitor": packed(codes(some.competitor_codes)),
         "evidence": packed(floats(evidence)),
         "limit": contents.limit,
         "ids": _ids(contents, chosen),
     }
-    if exp._targeted:
-        found["assigned"] = packed(codes(exp._assigned[chosen]))
+    if exp.is_targeted:
+        found["assigned"] = packed(codes(exp.assigned_codes[chosen]))
     if (np.abs(residual) > _ROUNDING * np.abs(evidence)).any():
         found["residual"] = packed(floats(residual))
     if exp.threshold is not None:
@@ -48,8 +49,8 @@ def _ids(contents: Contents, chosen: Codes) -> list[str] | None:
     return None if names == list(map(str, chosen.tolist())) else names
 
 
-def _map(exp: Claims, some: Claims) -> dict[str, Any]:
-    found = project(exp._energy, some._table)
+def _map(exp: BaseExplanation, some: BaseExplanation) -> dict[str, Any]:
+    found = project(exp.energy, some.table)
     points = found.points
     size = np.ptp(points, axis=0)
     if not size.any():  # all rows at one place
@@ -81,9 +82,11 @@ class Against:
     relevance: Floats
 
 
-def rivals(exp: Claims, n_rivals: int) -> tuple[Codes, Floats]:
+def rivals(exp: BaseExplanation, n_rivals: int) -> tuple[Codes, Floats]:
     """Other clusters of each row, (n, M), and the evidence against them: all in order, or the nearest."""
-    evidence = passes.contrasts(exp._energy, exp._table, exp._cluster).astype(np.float64)  # NaN comes last
+    evidence = attribution.contrasts(exp.energy, exp.table, exp.cluster_codes).astype(
+        np.float64
+    )  # NaN comes last
     n_clusters = evidence.shape[1]
     n_rivals = min(n_rivals, n_clusters - 1)
     nearest = np.argsort(evidence, axis=1, kind="stable")[:, :n_rivals]
@@ -92,20 +95,22 @@ def rivals(exp: Claims, n_rivals: int) -> tuple[Codes, Floats]:
     return nearest, np.take_along_axis(evidence, nearest, axis=1)
 
 
-def told_apart(exp: Claims, background: Any, n_rivals: int, n_apart: int) -> Against:
+def told_apart(exp: BaseExplanation, background: Any, n_rivals: int, n_apart: int) -> Against:
     """The contrasts of each row's cluster with others, one of these at a time, some rows at a time."""
     rival, evidence = rivals(exp, n_rivals)
     n, m = rival.shape
-    d = exp._energy.n_features
+    d = exp.energy.n_features
     n_apart = min(n_apart, d)
-    energy = passes.informed(exp._energy, background)
+    energy = attribution.informed(exp.energy, background)
     feature, relevance = np.empty((n, m, n_apart), dtype=np.intp), np.empty((n, m, n_apart))
     size = max(1, _VALUES_AT_ONCE // d)
     for start in range(0, n, size):
         part = slice(start, min(start + size, n))
-        table = exp._table.take(np.arange(part.start, part.stop))
+        table = exp.table.take(np.arange(part.start, part.stop))
         for k in range(m):
-            found = passes.attribute(energy, table, Question(exp._cluster[part], rival[part, k], CONTRAST))
+            found = attribution.attribute(
+                energy, table, Query(exp.cluster_codes[part], rival[part, k], CONTRAST)
+            )
             feature[part, k] = strongest(found.relevance, n_apart)
             relevance[part, k] = np.take_along_axis(found.relevance, feature[part, k], axis=1)
     return Against(rival, evidence, feature, relevance)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whycluster.arrays import Codes
+from whycluster.core.arrays import Codes
 
 
 def choose_rows(cluster: Codes, wanted: Codes, n_rows: int, random_state: int) -> Codes:

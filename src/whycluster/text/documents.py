@@ -11,10 +11,11 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from whycluster.arrays import Codes, Floats, is_sparse
-from whycluster.errors import InvalidInputError
-from whycluster.frontends.steps import StepError
-from whycluster.table import Table, is_missing
+from whycluster.core.arrays import Codes, Floats
+from whycluster.core.errors import InvalidInputError
+from whycluster.data.arrays import is_sparse
+from whycluster.data.table import Table, is_missing
+from whycluster.pipelines.steps import StepError
 
 
 def read_documents(X: Any, where: str, name: str = "X") -> list[str]:

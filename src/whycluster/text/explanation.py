@@ -10,14 +10,14 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster import console
-from whycluster.arrays import Codes, Floats
-from whycluster.errors import InvalidInputError
-from whycluster.estimators import check_whole
-from whycluster.explanation import Claims
-from whycluster.files import as_path, write_text
-from whycluster.frames import as_column, build_frame
-from whycluster.lines import Line, bars, rest
+from whycluster.core.arrays import Codes, Floats
+from whycluster.core.errors import InvalidInputError
+from whycluster.data import display
+from whycluster.data.files import as_path, write_text
+from whycluster.data.frames import as_column, build_frame
+from whycluster.data.validation import check_whole
+from whycluster.explanations.explanation import BaseExplanation
+from whycluster.explanations.formatting import Line, bars, rest
 from whycluster.text import html
 from whycluster.text.documents import DocumentTable
 from whycluster.text.summary import Pairs, TextSummary, pair_up, summarize
@@ -82,7 +82,7 @@ class TopWords:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TextExplanation(Claims):
+class TextExplanation(BaseExplanation):
     """How much every word of every document spoke for the document's cluster.
 
     Made by `whycluster.explain` of a pipeline that begins with a vectorizer. Relevance is in the units of
@@ -103,49 +103,50 @@ class TextExplanation(Claims):
     n_words : (n,) how many words each has, and how many of these are known: ``n_known``
     """
 
-    _noun: ClassVar[str] = "Document"
-    _instead: ClassVar[str] = "Draw its words with plot.row() or plot.clusters(), or see to_html()."
-    _words: Ragged
+    noun: ClassVar[str] = "Document"
+    instead: ClassVar[str] = "Draw its words with plot.row() or plot.clusters(), or see to_html()."
+    ragged: Ragged
     _normal: Callable[[str], str]
 
     @property
     def residual(self) -> Floats:
         """(n,) what the words leave unexplained of the evidence."""
-        return np.asarray(self.evidence - self._words.sums())
+        return np.asarray(self.evidence - self.ragged.sums())
 
     @property
     def n_words(self) -> Codes:
         """(n,) how many words each document has."""
-        return np.diff(self._words.ends)
+        return np.diff(self.ragged.ends)
 
     @property
     def n_known(self) -> Codes:
         """(n,) how many of these the model knows."""
-        known = self._words.kind == KNOWN
-        return np.bincount(self._words.document[known], minlength=len(self))
+        known = self.ragged.kind == KNOWN
+        return np.bincount(self.ragged.document[known], minlength=len(self))
 
     @property
-    def _texts(self) -> Sequence[str]:
-        assert isinstance(self._table, DocumentTable)
-        return self._table.texts
+    def texts(self) -> Sequence[str]:
+        """(n,) the documents."""
+        assert isinstance(self.table, DocumentTable)
+        return self.table.texts
 
     @property
     def _like(self) -> Any:
-        assert isinstance(self._table, DocumentTable)
-        return self._table.frame_like()
+        assert isinstance(self.table, DocumentTable)
+        return self.table.frame_like()
 
     def _take(self, rows: Codes) -> dict[str, Any]:
-        return {"_words": self._words.take(rows)}
+        return {"ragged": self.ragged.take(rows)}
 
     def __repr__(self) -> str:
         n, n_known = len(self), int(self.n_known.sum())
-        counts = f"{n} document{'s' * (n != 1)}, {n_known} known words of {len(self._words.start)}"
+        counts = f"{n} document{'s' * (n != 1)}, {n_known} known words of {len(self.ragged.start)}"
         return f"<TextExplanation of {counts}, {len(self.labels)} clusters ({self._how()})>"
 
     def words(self, row: int = 0) -> list[Word]:
         """All words of a document, in the order of the text."""
         row = self._one(row, "words")
-        text, words = self._texts[row], self._words
+        text, words = self.texts[row], self.ragged
         where = words.of(row)
         rows = zip(
             words.start[where], words.stop[where], words.relevance[where], words.kind[where], strict=True
@@ -164,15 +165,15 @@ class TextExplanation(Claims):
             raise IndexError(f"{where}: documents are chosen by position, from 0 to {len(self) - 1}.")
         return range(len(self))[row]
 
-    def _strongest(self) -> tuple[Pairs, Codes]:
+    def strongest_features(self) -> tuple[Pairs, Codes]:
         """The known words of the documents and their order: by document, strongest first."""
-        pairs = pair_up(self._texts, self._words, self._normal)
+        pairs = pair_up(self.texts, self.ragged, self._normal)
         return pairs, np.lexsort((-np.abs(pairs.relevance), pairs.document))
 
     def top(self, n: int = 3) -> TopWords:
         """The ``n`` strongest words of each document, by absolute relevance; repeated words are added up."""
         check_whole(n, 1, "top", "n")
-        pairs, order = self._strongest()
+        pairs, order = self.strongest_features()
         counts = np.bincount(pairs.document, minlength=len(self))
         rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
         order, rank = order[rank < n], rank[rank < n]
@@ -183,21 +184,22 @@ class TextExplanation(Claims):
         relevance[place], count[place] = pairs.relevance[order], pairs.times[order]
         return TopWords(word, relevance, count, self._like)
 
-    def tell(self, row: int = 0, n_words: int = 8) -> str:
+    def describe(self, row: int = 0, n_words: int = 8) -> str:
         """One document as text: what is claimed, and the words that bear it."""
         check_whole(n_words, 1, "tell", "n_words")
         one = self[self._one(row, "tell")]
-        lines = one._lines(n_words)
+        lines = one.lines(n_words)
         cells = [
             [line.name, line.value, f"{line.relevance:.3g}", bar]
             for line, bar in zip(lines, bars(lines), strict=True)
         ]
         if not one.n_known[0]:
             cells.insert(0, ["no known word: as an empty text", "", "", ""])
-        return one._claim() + "\n" + console.table(["word", "count", "relevance", ""], cells, align="<>><")
+        return one.claim() + "\n" + display.table(["word", "count", "relevance", ""], cells, align="<>><")
 
-    def _lines(self, n: int) -> list[Line]:
-        pairs, order = self._strongest()
+    def lines(self, n: int) -> list[Line]:
+        """What the evidence of a single document consists of: the ``n`` strongest words, then the rest."""
+        pairs, order = self.strongest_features()
         shown, left = order[:n], order[n:]
         lines = [
             Line(pairs.vocabulary[pairs.word[i]], str(pairs.times[i]), float(pairs.relevance[i]))
@@ -205,7 +207,7 @@ class TextExplanation(Claims):
         ]
         largest = float(np.abs(pairs.relevance[shown]).max(initial=0.0))
         lines += rest(left.size, "word", str(pairs.times[left].sum()), float(pairs.relevance[left].sum()))
-        return lines + self._unborne(largest, "word")
+        return lines + self.unattributed(largest, "word")
 
     def summary(self) -> TextSummary:
         """Which words make each cluster, over the documents in it.
@@ -213,7 +215,13 @@ class TextExplanation(Claims):
         A document explained for a cluster it is not in ("why not?"), or against its own, is no member.
         """
         return summarize(
-            self._texts, self._words, self._normal, self._assigned, self._members, self.labels, self._like
+            self.texts,
+            self.ragged,
+            self._normal,
+            self.assigned_codes,
+            self.is_member,
+            self.labels,
+            self._like,
         )
 
     def to_frame(self, backend: str | None = None) -> Any:
@@ -223,11 +231,11 @@ class TextExplanation(Claims):
         explained), cluster, word, start, stop, relevance, known. In the library that the documents came in;
         for lists and arrays, pandas if it is installed, else polars, else pyarrow; ``backend`` chooses.
         """
-        words, texts = self._words, self._texts
+        words, texts = self.ragged, self.texts
         document = words.document
         spans = zip(document.tolist(), words.start.tolist(), words.stop.tolist(), strict=True)
         columns: dict[Hashable, Any] = {
-            "document": as_column([self._name(row) for row in range(len(self))])[document],
+            "document": as_column([self.row_name(row) for row in range(len(self))])[document],
             "cluster": self.cluster[document],
             "word": [texts[row][start:stop] for row, start, stop in spans],
             "start": words.start,
@@ -272,8 +280,8 @@ class TextExplanation(Claims):
             html.Mark(word.start, word.stop, word.relevance if word.known else None, word.stop_word)
             for word in one.words()
         ]
-        notes = [f"{line.name}: {line.relevance:.3g}" for line in one._unborne(0.0, "word")]
+        notes = [f"{line.name}: {line.relevance:.3g}" for line in one.unattributed(0.0, "word")]
         if not one.n_known[0]:
             notes.insert(0, "no known word: explained as an empty text")
-        heading = one._claim() if heading is None else heading
-        return html.article(heading, one._texts[0], marks, "; ".join(notes))
+        heading = one.claim() if heading is None else heading
+        return html.article(heading, one.texts[0], marks, "; ".join(notes))

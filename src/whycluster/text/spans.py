@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from whycluster.arrays import Codes
+from whycluster.core.arrays import Codes
 
 NO_TERM = -1  # a word that is not in the vocabulary
 STOP_WORD = -2  # nor that, and on purpose

@@ -9,12 +9,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster import console
-from whycluster.arrays import Codes, Floats
-from whycluster.errors import InvalidInputError
-from whycluster.estimators import check_whole
-from whycluster.frames import build_frame
-from whycluster.lines import Line, rest
+from whycluster.core.arrays import Codes, Floats
+from whycluster.core.errors import InvalidInputError
+from whycluster.data import display
+from whycluster.data.frames import build_frame
+from whycluster.data.validation import check_whole
+from whycluster.explanations.formatting import Line, rest
 from whycluster.text.words import KNOWN, Ragged, add_up
 
 _ERRORS = 2.0  # standard errors; on 20 newsgroups, one lets words of a few odd messages through
@@ -44,7 +44,7 @@ class TextSummary:
     documents_outside, count_outside : (L,) the same for all other documents
     """
 
-    _noun: ClassVar[str] = "word"
+    noun: ClassVar[str] = "word"
     clusters: NDArray[Any]
     size: Codes
     group: Codes
@@ -96,7 +96,7 @@ class TextSummary:
         }
         return build_frame(columns, self._like, backend, "summary.to_frame", same_rows=False)
 
-    def tell(self, n_words: int = 6) -> str:
+    def describe(self, n_words: int = 6) -> str:
         """The strongest words of each cluster, as text."""
         check_whole(n_words, 1, "tell", "n_words")
         if not len(self.clusters):
@@ -113,10 +113,10 @@ class TextSummary:
             "elsewhere",
         ]
         lines = [line for group in range(len(self.clusters)) for line in self._told(group, n_words)]
-        return console.table(heads, lines, align="<><><>>>>")
+        return display.table(heads, lines, align="<><><>>>>")
 
     def __str__(self) -> str:
-        return self.tell()
+        return self.describe()
 
     __repr__ = __str__  # a notebook shows the table too
 
@@ -124,14 +124,14 @@ class TextSummary:
         first, last = np.searchsorted(self.group, [group, group + 1])
         return np.asarray(first + np.flatnonzero(self.share[first:last] > 0))[:n]
 
-    def _bars(self, group: int, n: int) -> list[Line]:
+    def bars_of(self, group: int, n: int) -> list[Line]:
         """The ``n`` words that make a cluster most, then all others together."""
         shown = self._lines(group, n)
         lines = [Line(self.word[line], "", float(self.share[line])) for line in shown]
         others = np.setdiff1d(np.flatnonzero(self.group == group), shown)
-        return lines + rest(len(others), self._noun, "", float(self.share[others].sum()))
+        return lines + rest(len(others), self.noun, "", float(self.share[others].sum()))
 
-    def _grid(self, n: int) -> tuple[list[str], Floats, int]:
+    def grid(self, n: int) -> tuple[list[str], Floats, int]:
         """The words that make the clusters, ``n`` in all, their shares, (G, n), and how many there are."""
         n_clusters, codes = len(self.clusters), {word: i for i, word in enumerate(dict.fromkeys(self.word))}
         each = max(1, n // max(1, n_clusters))
@@ -153,7 +153,7 @@ class TextSummary:
                 size if rank == 0 else "",
                 self.word[line],
                 f"{self.share[line]:.1%}",
-                console.bar(float(self.share[line]), largest),
+                display.bar(float(self.share[line]), largest),
                 str(self.documents[line]),
                 str(self.documents_outside[line]),
                 str(self.count[line]),

@@ -13,10 +13,11 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-from whycluster.arrays import Codes, Floats, as_array
-from whycluster.errors import InvalidInputError
-from whycluster.frames import installed
-from whycluster.frontends.form import Form
+from whycluster.core.arrays import Codes, Floats
+from whycluster.core.errors import InvalidInputError
+from whycluster.data.arrays import as_array
+from whycluster.data.frames import installed
+from whycluster.pipelines.affine_form import AffineForm
 from whycluster.text.documents import read_documents
 from whycluster.text.spans import STOP_WORD, LetterWords
 
@@ -86,7 +87,7 @@ class WordVectors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         rows.update(dict.fromkeys(_checked_stop_words(self.stop_words, where), STOP_WORD))
         return Lexicon(vectors, LetterWords(rows, len(vectors)))
 
-    def whycluster_form(self, step: Any, form: Form) -> Form:
+    def whycluster_form(self, step: Any, form: AffineForm) -> AffineForm:
         """As a step on one column of text, all that it gives is that column's."""
         n_features = _checked_vectors(self.vectors, "neuralize").shape[1]
         return form.bend(step, np.zeros(n_features, dtype=np.intp))
@@ -136,11 +137,11 @@ class Lexicon:
         narrow = sparse.csr_array((frequencies.data, columns, frequencies.indptr), shape=shape)
         return np.asarray(narrow @ self.vectors[used].astype(np.float64))
 
-    def form(self, names: Sequence[str] | None) -> Form:
+    def form(self, names: Sequence[str] | None) -> AffineForm:
         """Of frequencies, their means; as a frame with these names, where the next step was fitted on one."""
         matrix = np.asarray(self.vectors, dtype=np.float64).T
         run = self.means if names is None else _Named(self.means, list(names))
-        return Form.of_columns(len(self.vectors)).map(run, matrix)
+        return AffineForm.of_columns(len(self.vectors)).map(run, matrix)
 
 
 @dataclass(frozen=True)

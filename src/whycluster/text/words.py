@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.arrays import Codes, Floats
+from whycluster.core.arrays import Codes, Floats
 from whycluster.text.spans import Found
 
 KNOWN, UNKNOWN, STOPPED = 0, 1, 2

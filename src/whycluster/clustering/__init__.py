@@ -1,0 +1,1 @@
+"""The estimators that we train: kernel k-means, and surrogates for labels."""

@@ -1,0 +1,21 @@
+"""The estimators of this package."""
+
+from __future__ import annotations
+
+from whycluster.clustering.kernel_kmeans import KernelKMeans
+from whycluster.clustering.surrogate import Surrogate
+from whycluster.data.validation import check_fitted, names_of
+from whycluster.models.adapters.registry import adapt
+from whycluster.models.network import Network
+
+
+@adapt.register
+def _kernel_kmeans(model: KernelKMeans) -> Network:
+    check_fitted(model)
+    return Network(model.energy, feature_names=names_of(model))
+
+
+@adapt.register
+def _surrogate(model: Surrogate) -> Network:
+    check_fitted(model)
+    return model.network(names_of(model))

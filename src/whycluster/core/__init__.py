@@ -1,0 +1,1 @@
+"""The method: energies, evidence, rules, attribution."""

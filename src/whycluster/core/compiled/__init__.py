@@ -1,0 +1,1 @@
+"""The compiled loops of k-means, and their Python side."""

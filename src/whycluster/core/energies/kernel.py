@@ -1,0 +1,244 @@
+"""Clusters made of support vectors, under a soft or hard minimum: kernel k-means, unions of subclusters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from whycluster.core.arrays import Codes, Floats
+from whycluster.core.energies.energy import Energy, Parts, carve
+from whycluster.core.energies.squared import SquaredEnergy
+
+_FEW_UNITS = 64  # matrix products with fewer rows are slow
+
+
+class KernelEnergy(Energy):
+    """s_k = -1/gamma log sum_j v_j exp(-gamma |x - u_j|^2) over the support vectors of k (Eq. 6, Prop. 5).
+
+    Split as sum_j q_j (x - u_j)^2 with q = softmax_j(log v_j - gamma |x - u_j|^2). The paper's network has a
+    neuron for each pair of support vectors; because |x - u_j|^2 - |x - u_i|^2 separates and the gate of Eq.
+    10 cancels the denominator of Eq. 4, these splits give the same relevance at a cost that is linear in the
+    support vectors. An infinite gamma is the hard minimum: the first of the nearest takes all.
+
+    Parameters
+    ----------
+    support : (P, d) the support vectors, those of one cluster side by side
+    sizes : (K,) how many each cluster has
+    gamma : stiffness of the soft minimum
+    log_weights : (P,) log v_j; by default those of the mean, v_j = 1 / (size of the cluster). They have no
+        part in a hard minimum.
+    scale : (d,) what the square of each feature is multiplied with; 1 by default
+    """
+
+    adds_up = False
+
+    def __init__(
+        self,
+        support: Floats,
+        sizes: Codes,
+        gamma: float,
+        log_weights: Floats | None = None,
+        scale: Floats | None = None,
+    ) -> None:
+        self.sizes = np.array(sizes)
+        self.gamma = float(gamma)
+        # A soft minimum may have some neighbours of other clusters as close as it likes; a hard one compares
+        # them.
+        near = 0.0 if np.isinf(self.gamma) else 0.1
+        self.units = SquaredEnergy(support, scale, near=near, groups=self.unit_cluster)
+        self.n_clusters, self.n_features = len(self.sizes), self.units.n_features
+        self.offset = self.units.offset
+        if log_weights is None:
+            log_weights = np.repeat(-np.log(self.sizes), self.sizes)
+        self.log_weights = np.array(log_weights, dtype=np.float64)
+        self._hard = np.isinf(self.gamma)
+        # At gamma, the density of a cluster is the mixture of its support vectors.
+        self.stiffness = None if self._hard else self.gamma
+        self._slope = 1.0 if self._hard else self.gamma
+        self._constants = np.zeros((len(support), 1)) if self._hard else self.log_weights[:, None]
+        self._lines = None
+        if self.units.lines is not None:  # gamma and the weights are then part of the matrix product
+            slopes, bias = self.units.lines
+            self._lines = -self._slope * slopes, self._constants - self._slope * bias[:, None]
+        stops = np.cumsum(self.sizes)
+        self.clusters = [slice(stop - size, stop) for stop, size in zip(stops, self.sizes, strict=True)]
+        self._chunks = _chunks(self.sizes, max(_FEW_UNITS, len(support) // 8))
+        self._widest = max(int(self.sizes[chunk].sum()) for chunk in self._chunks)
+        # Wide enough for the work, and so wide that blocks get short enough for a chunk to stay in the cache.
+        self.scratch_width = max(self._widest + self.units.mix_width, len(support) // 4)
+
+    clusters: list[slice]
+    """Of each cluster its support vectors."""
+
+    @property
+    def unit_cluster(self) -> Codes:
+        """(P,) the cluster of each support vector."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+
+    def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
+        """The soft minimum of the support vectors of each cluster."""
+        for chunk in self._chunks:
+            for k, logits in self._logits(x, chunk, scratch):
+                top = logits.max(axis=0)
+                if not self._hard:
+                    logits -= top
+                    np.exp(logits, out=logits)
+                    top += np.log(_column_sums(logits))
+                    top /= self.gamma
+                np.negative(top, out=out[:, k])
+
+    def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
+        """sum_k a_k sum_j q_j e_j: the units weighted with a_k q_j, rows of which sum to zero again."""
+        _, mixture = carve(scratch, self._widest, self.units.mix_width)
+        mixture[...] = 0.0
+        for chunk in self._chunks:
+            for k, logits in self._logits(x, chunk, scratch):
+                self._share(logits, weights[:, k])
+            (q,) = carve(scratch, int(self.sizes[chunk].sum()))
+            self.units.mix(x, self._units_of(chunk), q.reshape(-1, len(x)), mixture)
+        self.units.unmix(x, mixture, out)
+
+    def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
+        """sum_k a_k sum_j q_j grad |x - u_j|^2: a soft minimum is as steep as its units on average.
+
+        Without the 2 x that all units share.
+        """
+        _, some = carve(scratch, self._widest, self.n_features)
+        out[...] = 0.0
+        for chunk in self._chunks:
+            for k, logits in self._logits(x, chunk, scratch):
+                self._share(logits, weights[:, k])
+            (q,) = carve(scratch, int(self.sizes[chunk].sum()))
+            np.matmul(q.reshape(-1, len(x)).T, self.units.slopes[self._units_of(chunk)], out=some)
+            out += some
+
+    @property
+    def parts(self) -> Parts:
+        """The support vectors."""
+        return Parts(self.unit_cluster, self._constants[:, 0])
+
+    def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
+        """(x - u_j)^2."""
+        self.units.terms(x, cluster, out, *carve(scratch, self.units.scratch_width))
+
+    def shares(self, x: Floats, k: int) -> Floats:
+        """q_j of the support vectors of one cluster, (p, b)."""
+        logits = np.empty((self.sizes[k], len(x)))
+        self._write_logits(x, self.clusters[k], logits)
+        self._share(logits, np.ones(len(x)))
+        return logits
+
+    def _share(self, logits: Floats, weights: Floats) -> None:
+        """Logits to a_k q_j, in place."""
+        if self._hard:
+            nearest = logits.argmax(axis=0)
+            logits[...] = 0.0
+            logits[nearest, np.arange(len(nearest))] = weights
+            return
+        logits -= logits.max(axis=0)
+        np.exp(logits, out=logits)
+        logits *= weights / _column_sums(logits)
+
+    def _logits(self, x: Floats, chunk: slice, scratch: Floats) -> Iterator[tuple[int, Floats]]:
+        """Of each cluster of a chunk, log v_j - gamma |x - u_j|^2 of its support vectors, (p, b).
+
+        Units lie along the first axis, so that pooling over them runs along rows that lie side by side.
+        """
+        part = self._units_of(chunk)
+        (room,) = carve(scratch, part.stop - part.start)
+        logits = room.reshape(-1, len(x))
+        self._write_logits(x, part, logits)
+        for k in range(chunk.start, chunk.stop):
+            own = self.clusters[k]
+            yield k, logits[own.start - part.start : own.stop - part.start]
+
+    def _write_logits(self, x: Floats, part: slice, logits: Floats) -> None:
+        if self._lines is not None:
+            slopes, bias = self._lines
+            np.matmul(slopes[part], x.T, out=logits)
+            logits += bias[part]
+            return
+        split = np.empty_like(x)
+        for row, j in enumerate(range(part.start, part.stop)):
+            self.units.split(x, j, split)
+            np.einsum("bd->b", split, out=logits[row])
+        logits *= -self._slope
+        logits += self._constants[part]
+
+    def _units_of(self, chunk: slice) -> slice:
+        return slice(self.clusters[chunk.start].start, self.clusters[chunk.stop - 1].stop)
+
+
+def _chunks(sizes: Codes, most: int) -> list[slice]:
+    """Clusters side by side, as many as have no more than ``most`` units together, but at least one."""
+    chunks, start = [], 0
+    for k in range(1, len(sizes) + 1):
+        if k == len(sizes) or sizes[start : k + 1].sum() > most:
+            chunks.append(slice(start, k))
+            start = k
+    return chunks
+
+
+def _column_sums(values: Floats) -> Floats:
+    """Sums over the first axis, as a product with ones."""
+    return np.ones(len(values)) @ values
+
+
+class FloorEnergy(Energy):
+    """One cluster more, of constant energy: a row falls back to it where all others are farther.
+
+    That is what noise is to a density clustering: too far from everything. It is split over the features as
+    the energy of a typical member is, so a feature speaks for noise if the row is farther off in it than
+    members are.
+
+    Parameters
+    ----------
+    clusters : the energies of the K clusters that are no noise
+    floor : the constant
+    split : (d,) its split over the features; what it does not add up to is due to none
+    """
+
+    adds_up = False
+
+    def __init__(self, clusters: KernelEnergy, floor: float, split: Floats) -> None:
+        self.clusters = clusters
+        self.floor = float(floor)
+        self.split = np.array(split, dtype=np.float64)
+        self.n_clusters, self.n_features = clusters.n_clusters + 1, clusters.n_features
+        self.offset, self.stiffness = clusters.offset, clusters.stiffness
+        self.scratch_width = max(clusters.scratch_width, self.n_features)
+
+    @property
+    def parts(self) -> Parts:
+        """Those of the clusters, then the floor."""
+        cluster, log_weight = self.clusters.parts
+        return Parts(np.append(cluster, self.n_clusters - 1), np.append(log_weight, 0.0))
+
+    def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
+        """Those of the clusters, then the split of the floor, with an equal part of what is no feature's."""
+        self.clusters.terms(x, cluster, out[:, :-1], *carve(scratch, self.clusters.scratch_width))
+        out[:, -1] = self.split + (self.floor - self.split.sum()) / self.n_features
+
+    def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
+        """Those of the clusters, then the constant; both without what the units leave out."""
+        self.clusters.energies(x, out[:, :-1], *carve(scratch, self.clusters.scratch_width))
+        out[:, -1] = self.floor - self.clusters.units.left_out(x, *carve(scratch, self.n_features))
+
+    def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
+        """The splits of the clusters and of the floor; what the units leave out no longer cancels."""
+        floor = weights[:, -1, None]
+        self.clusters.combine(x, weights[:, :-1], out, *carve(scratch, self.clusters.scratch_width))
+        (common,) = carve(scratch, self.n_features)
+        self.clusters.units.left_out(x, common)
+        common *= floor
+        out -= common
+        out += floor * self.split
+
+    def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
+        """The gradients of the clusters; the 2 x that these leave out no longer cancels."""
+        self.clusters.differentiate(x, weights[:, :-1], out, *carve(scratch, self.clusters.scratch_width))
+        (common,) = carve(scratch, self.n_features)
+        np.multiply(x, 2.0 * self.clusters.units.scale, out=common)
+        common *= weights[:, -1, None]
+        out -= common

@@ -1,0 +1,1 @@
+"""What users hand over: arrays, sparse matrices, frames, mixed columns, labels."""

@@ -1,0 +1,39 @@
+"""Questions about values and arrays of any kind."""
+
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def is_real(value: Any) -> bool:
+    """Whether a value is a real number; True and a duration are none, whatever they inherit from."""
+    real = isinstance(value, (int, float, np.integer, np.floating))
+    return real and not isinstance(value, (bool, np.timedelta64))
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether it is a matrix or an array of scipy.sparse."""
+    sparse = sys.modules.get("scipy.sparse")  # not loaded: then X cannot be one
+    return sparse is not None and bool(sparse.issparse(X))
+
+
+def is_dask(X: Any) -> bool:
+    """Whether it is a collection of Dask, which need not be in memory; Dask is not loaded for it."""
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
+
+
+def as_array(values: Any) -> NDArray[Any]:
+    """An array of what was given; an empty one of objects where that is none, or a ragged one."""
+    try:
+        return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+    except (TypeError, ValueError, RuntimeError):  # of other lengths; tensors without values
+        return np.empty(0, dtype=object)
+
+
+def plain(array: NDArray[Any]) -> NDArray[Any]:
+    """The same, or a copy where torch cannot share it: of reversed axes, of another byte order, read-only."""
+    shared = array.flags.writeable and array.dtype.isnative and all(step >= 0 for step in array.strides)
+    copied: NDArray[Any] = array if shared else array.astype(array.dtype.newbyteorder("="), order="C")
+    return copied

@@ -1,0 +1,96 @@
+"""Results as data frames of the library that the user's data came in."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Container, Hashable, Mapping
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster.core.errors import InvalidInputError, MissingDependencyError
+from whycluster.data.table import is_missing
+
+BACKENDS = ("pandas", "polars", "pyarrow")
+
+
+def build_frame(
+    columns: Mapping[Hashable, NDArray[Any] | list[str]],
+    like: Any,
+    backend: str | None,
+    where: str,
+    *,
+    same_rows: bool = True,
+) -> Any:
+    """A frame of these columns.
+
+    Parameters
+    ----------
+    columns : the columns in order; text of any length as lists, since arrays are as wide as the longest
+    like : the user's data; if it is a frame, its library is used
+    backend : "pandas", "polars" or "pyarrow", whatever ``like`` is
+    same_rows : the rows are those of ``like``, so that a pandas index is taken over
+    """
+    if backend is not None and backend not in BACKENDS:
+        raise InvalidInputError(f"{where}: backend must be one of {BACKENDS}; got {backend!r}.")
+    source = nw.from_native(like, eager_only=True, pass_through=True)
+    if not isinstance(source, nw.DataFrame):
+        source = None
+    columns = {c: v if isinstance(v, list) or v.dtype != object else _plain(v) for c, v in columns.items()}
+    chosen: Any = backend or (source.implementation if source is not None else installed(where))
+    if chosen not in ("pandas", nw.Implementation.PANDAS):
+        columns = _with_text_names(columns)
+    try:
+        frame = nw.from_dict(dict(columns), backend=chosen)  # type: ignore[arg-type]
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(f"{where}: {backend} is not installed: pip install {backend}") from error
+    native = frame.to_native()
+    if same_rows and source is not None and frame.implementation.is_pandas():
+        index = nw.maybe_get_index(source)
+        native.index = native.index if index is None else index
+    return native
+
+
+def as_column(values: list[Hashable]) -> NDArray[Any]:
+    """Names as a column: numbers stay numbers, everything else is text."""
+    whole = {type(value) for value in values} == {int} and max(map(abs, values)) < 2**63  # type: ignore[arg-type]
+    return np.array(values if whole else [str(value) for value in values])
+
+
+def _plain(values: NDArray[Any]) -> NDArray[Any]:
+    """Objects as a column of one kind: numbers if all are, else text."""
+    plain = [None if is_missing(value) else value for value in values.tolist()]
+    kinds = {type(value) for value in plain} - {type(None)}
+    if float in kinds <= {int, float}:
+        return np.array([math.nan if value is None else value for value in plain])
+    if None not in plain:
+        return as_column(plain)
+    return np.array([None if value is None else str(value) for value in plain], dtype=object)
+
+
+def _with_text_names(columns: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+    """Only pandas has columns that are not called by text; no two names may fall together."""
+    result: dict[Hashable, Any] = {}
+    for name, values in columns.items():
+        result[unique_name(str(name), result)] = values
+    return result
+
+
+def unique_name(wanted: str, taken: Container[Hashable]) -> str:
+    """``wanted``, with underscores behind it until no column is called the same."""
+    while wanted in taken:
+        wanted += "_"
+    return wanted
+
+
+def installed(where: str) -> str:
+    """The first library of data frames that is there."""
+    for name in BACKENDS:
+        if importlib.util.find_spec(name) is not None:
+            return name
+    raise MissingDependencyError(
+        f"{where}: a data frame needs pandas, polars or pyarrow, and none is installed: pip install pandas"
+    )

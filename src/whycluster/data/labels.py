@@ -1,0 +1,179 @@
+"""Cluster labels as the model gives them, and the codes 0..K-1 used inside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from whycluster.core.arrays import Codes
+from whycluster.core.errors import InvalidInputError
+from whycluster.data import display
+from whycluster.data.table import is_missing
+
+NOISE = "noise"
+"""What rows that a density clustering gives to no cluster, with the label -1, are called in all output."""
+
+BY_LABELS = (
+    "Any clustering can be explained from its labels, through a surrogate that says how well it matches "
+    "them: wc.explain(labels, X)."
+)
+
+
+def is_noise(label: Any) -> bool:
+    """Whether a label is that of rows in no cluster."""
+    return isinstance(label, str) and label == NOISE
+
+
+def cluster_name(label: Any, shown: str | None = None) -> str:
+    """A cluster in a sentence: "cluster 3", or "noise".
+
+    ``shown`` is the label as it is to be written; by default on one line, cut to a readable length.
+    """
+    if is_noise(label):
+        return NOISE
+    return f"cluster {display.clean(str(label)) if shown is None else shown}"
+
+
+class Labels:
+    """The names of K clusters in the order of their energies.
+
+    Parameters
+    ----------
+    names : (K,) different labels, such as integers or strings; an array of objects may mix them
+    """
+
+    def __init__(self, names: ArrayLike) -> None:
+        self.names = np.array(names)  # objects stay objects
+        self.names.flags.writeable = False
+        self._codes = {name: code for code, name in enumerate(self.names.tolist())}
+        if self.names.ndim != 1 or len(self._codes) != self.names.size:
+            raise InvalidInputError(
+                f"neuralize: labels must be different names; got {display.cut(self.names.tolist(), 8)}."
+            )
+        if NOISE in self._codes:
+            self._codes.setdefault(-1, self._codes[NOISE])  # what the clustering itself calls it
+        # Plain 0..K-1, the usual case, are their own codes: nothing to look up, row by row.
+        self._plain = self.names.dtype.kind in "iu" and np.array_equal(self.names, np.arange(len(self)))
+
+    def __len__(self) -> int:
+        return self.names.size
+
+    def decode(self, codes: Codes) -> NDArray[Any]:
+        """Codes to labels."""
+        return codes if self._plain else self.names[codes]
+
+    def encode(self, labels: Any, where: str, name: str) -> Codes:
+        """Labels, a single one or an array of them, to codes of the same shape."""
+        codes = self.find(labels)
+        if (codes < 0).any():
+            first = labels
+            if codes.ndim:
+                first = np.asarray(labels, dtype=object)[codes < 0].tolist()[0]
+            shown = [repr(label) for label in self.names[:10].tolist()] + ["..."] * (len(self) > 10)
+            raise InvalidInputError(
+                f"{where}: {name} must be one of the model's {len(self)} clusters, {', '.join(shown)}; "
+                f"got {first!r}."
+            )
+        return codes
+
+    def find(self, labels: Any) -> Codes:
+        """Codes of labels, -1 for those that are not there."""
+        try:
+            given = np.asarray(labels)
+        except ValueError:  # lists of different lengths
+            return np.array(-1)
+        if np.ma.is_masked(labels):
+            return np.full(given.shape, -1)
+        if self._plain and given.dtype.kind in "iu":
+            codes = given.astype(np.intp)
+            if given.size and not (given.min() >= 0 and given.max() < len(self)):
+                codes[(given < 0) | (given >= len(self))] = -1
+            return codes
+        # From the objects as they came: NumPy would make text of a list that mixes text and numbers.
+        objects = np.asarray(labels, dtype=object).ravel().tolist()
+        found = [self._codes.get(label, -1) if self._may_be_label(label) else -1 for label in objects]
+        return np.array(found, dtype=np.intp).reshape(given.shape)
+
+    def _may_be_label(self, label: Any) -> bool:
+        try:
+            hash(label)
+        except TypeError:
+            return False
+        # True is not cluster 1
+        return not isinstance(label, bool) or any(isinstance(name, bool) for name in self.names.tolist())
+
+
+def read_labels(labels: Any, n_rows: int, where: str) -> tuple[Codes, NDArray[Any]]:
+    """Codes (n,) and names (K,) of the labels of a clustering, with -1 named `NOISE`, as the last cluster.
+
+    Categories keep their order, numbers are sorted, and so is text ("2" before "10").
+    """
+    values = as_list(labels, where)
+    if len(values) != n_rows:
+        raise InvalidInputError(
+            f"{where}: labels must be one for each of the {n_rows} rows of X; got {len(values)}. Explain "
+            f"all rows that were clustered, and choose some of them then; for new rows, keep "
+            f"wc.Surrogate().fit(X, labels)."
+        )
+    missing = next((row for row, value in enumerate(values) if is_missing(value)), None)
+    if missing is not None:
+        raise InvalidInputError(
+            f"{where}: labels must have no missing values; row {missing} has {values[missing]!r}. Leave such "
+            "rows out of labels and X, or give them a label, -1 for noise."
+        )
+    values = [NOISE if far else value for value, far in zip(values, _noise(values), strict=True)]
+    try:
+        codes = {name: code for code, name in enumerate(_in_order(set(values), labels))}
+    except TypeError as error:
+        raise InvalidInputError(f"{where}: labels must be numbers or text ({error}).") from error
+    return np.array([codes[value] for value in values], dtype=np.intp), as_labels(list(codes))
+
+
+def as_list(labels: Any, where: str, *, whole: bool = True) -> list[Any]:
+    """The labels as Python objects: masked ones None, dates as text, and numbers that are whole as such."""
+    for method in ("to_list", "to_pylist"):  # pandas and polars, pyarrow
+        if hasattr(labels, method):
+            values = getattr(labels, method)()
+            break
+    else:
+        array = labels if isinstance(labels, np.ndarray) else np.asarray(labels, dtype=object)
+        if array.ndim != 1:
+            raise InvalidInputError(f"{where}: labels must be one-dimensional; got shape {array.shape}.")
+        values = (array.astype(str) if array.dtype.kind in "mM" else array).tolist()
+        if np.ma.is_masked(labels):
+            values = [None if hidden else value for value, hidden in zip(values, labels.mask, strict=True)]
+    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
+    return [int(v) if whole and isinstance(v, float) and v.is_integer() else v for v in plain]
+
+
+def _noise(values: list[Any]) -> list[bool]:
+    """Which values are -1; as text too, as after a file, if all labels are whole numbers as text."""
+    if "-1" in values and all(isinstance(v, str) and v.removeprefix("-").isdecimal() for v in values):
+        return [value == "-1" for value in values]
+    return [isinstance(value, int) and not isinstance(value, bool) and value == -1 for value in values]
+
+
+def _in_order(names: set[Any], labels: Any) -> list[Any]:
+    categories = getattr(getattr(labels, "cat", labels), "categories", None)  # a pandas categorical
+    order = list(names)
+    if categories is not None and hasattr(categories, "tolist"):
+        known = {name: place for place, name in enumerate(categories.tolist())}
+        order.sort(key=lambda name: known.get(name, len(known)))
+    elif all(isinstance(name, str) and (name.isdecimal() or name == NOISE) for name in names):
+        order.sort(key=lambda name: (name == NOISE, len(name), name))
+    else:
+        order.sort(key=lambda name: (isinstance(name, str), name))
+    return [name for name in order if name != NOISE] + [NOISE] * (NOISE in names)
+
+
+def as_labels(values: list[Any]) -> NDArray[Any]:
+    """An array of labels; of objects, where NumPy would make something else of them."""
+    kinds = {str if isinstance(v, str) else bool if isinstance(v, bool) else type(v) for v in values}
+    small = all(abs(value) < 2**63 for value in values if isinstance(value, int))
+    if small and (kinds == {str} or kinds == {bool} or kinds <= {int, float}):
+        return np.array(values)
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array

@@ -1,0 +1,1 @@
+"""Tables in files, explained part by part."""

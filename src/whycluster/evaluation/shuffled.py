@@ -1,0 +1,68 @@
+"""A model whose features were dealt out anew: the random model that explanations are checked against."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whycluster.core.arrays import Codes, Floats
+from whycluster.core.energies.energy import Energy, Parts, carve
+
+
+class ShuffledEnergy(Energy):
+    """s_k(T x) with (T x)_i = factor_i x_order(i) + shift_i.
+
+    For k-means these are centroids with shuffled coordinates.
+
+    Parameters
+    ----------
+    energy : of the model as it was
+    order : (d,) which feature takes the place of each
+    factor, shift : (d,) what it is then multiplied with, and what is added; a negative factor mirrors it
+    """
+
+    def __init__(self, energy: Energy, order: Codes, factor: Floats, shift: Floats) -> None:
+        self.energy = energy
+        self.order, self.factor = order, factor
+        self.shift = shift if energy.offset is None else shift - energy.offset
+        self.copy_metadata(energy)
+        self.n_features, self.offset = energy.n_features, None
+        self.scratch_width = 2 * self.n_features + energy.scratch_width
+
+    def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
+        """Those of the moved rows."""
+        moved, _, rest = self._move(x, scratch)
+        self.energy.energies(moved, out, rest)
+
+    def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
+        """The splits of the moved rows, each given to the feature that it came from."""
+        moved, split, rest = self._move(x, scratch)
+        self.energy.combine(moved, weights, split, rest)
+        out[:, self.order] = split
+
+    @property
+    def parts(self) -> Parts:
+        """Those of the energy."""
+        return self.energy.parts
+
+    def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
+        """Those of the moved rows, each given to the feature that it came from."""
+        moved, _, rest = self._move(x, scratch)
+        terms = np.empty_like(out)
+        self.energy.terms(moved, cluster, terms, rest)
+        out[:, :, self.order] = terms
+
+    def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
+        """The chain rule."""
+        moved, slope, rest = self._move(x, scratch)
+        self.energy.differentiate(moved, weights, slope, rest)
+        slope *= self.factor
+        out[:, self.order] = slope
+
+    def _move(self, x: Floats, scratch: Floats) -> list[Floats]:
+        """T x, room for a result, and what is left of the scratch."""
+        d = self.n_features
+        moved, result, rest = carve(scratch, d, d, self.energy.scratch_width)
+        np.take(x, self.order, axis=1, out=moved)
+        moved *= self.factor
+        moved += self.shift
+        return [moved, result, rest]

@@ -1,0 +1,1 @@
+"""Explanations, and what can be read from them."""

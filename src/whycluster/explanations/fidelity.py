@@ -1,0 +1,116 @@
+"""How well a surrogate matches the clustering that it stands for."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster.core.arrays import Codes, Floats
+from whycluster.core.errors import FidelityWarning
+from whycluster.data import display
+from whycluster.data.frames import build_frame
+
+LOW = 0.95  # below, it is said without being asked
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Fidelity:
+    """Agreement of a surrogate with the labels it was fitted to, as shares of rows from 0 to 1.
+
+    Attributes
+    ----------
+    in_sample : of all rows, after fitting to all of them
+    cross_validated : of all rows, each foretold by a surrogate that was fitted without it
+    labels : (K,) the clusters
+    size : (K,) their rows
+    in_sample_per_cluster, cross_validated_per_cluster : (K,) of the rows of each cluster
+    """
+
+    in_sample: float
+    cross_validated: float
+    labels: NDArray[Any]
+    size: NDArray[np.intp]
+    in_sample_per_cluster: Floats
+    cross_validated_per_cluster: Floats
+
+    @classmethod
+    def of(cls, names: NDArray[Any], given: Codes, fitted: Codes, predicted: Codes) -> Fidelity:
+        """Compare the codes that were given, (n,), with those fitted, and those foretold (-1: unknown)."""
+        known = predicted >= 0
+        return cls(
+            in_sample=float((fitted == given).mean()),
+            cross_validated=float((predicted == given)[known].mean()),
+            labels=names,
+            size=np.bincount(given, minlength=len(names)),
+            in_sample_per_cluster=_per_cluster(given, fitted, len(names)),
+            cross_validated_per_cluster=_per_cluster(given[known], predicted[known], len(names)),
+        )
+
+    def warn_if_low(self, where: str = "explain", figures: str = "exp.fidelity") -> None:
+        """Say which clusters are badly matched, if the cross-validated agreement is below 0.95.
+
+        ``where`` is the function that was called, and ``figures`` where it leaves this.
+        """
+        if self.cross_validated >= LOW:
+            return
+        worst = np.argsort(self.cross_validated_per_cluster, kind="stable")
+        bad = [c for c in worst if not self.cross_validated_per_cluster[c] >= LOW]
+        listed = ", ".join(
+            f"{display.clean(str(self.labels[c]))} ({self.cross_validated_per_cluster[c]:.1%} of "
+            f"{self.size[c]} rows)"
+            for c in bad[:5]
+        )
+        more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
+        warnings.warn(
+            f"{where}: the surrogate, which is explained in place of the labels, gives "
+            f"{self.cross_validated:.1%} of them to rows that it was not fitted to ({self.in_sample:.1%} to "
+            f"those it was). Badly matched: {listed}{more}. Read the explanations of these with care; "
+            f"{figures} has all figures.",
+            FidelityWarning,
+            stacklevel=_level_of_the_caller(),
+        )
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """One row per cluster: cluster, size, in_sample, cross_validated."""
+        columns: dict[Hashable, NDArray[Any]] = {
+            "cluster": self.labels,
+            "size": self.size,
+            "in_sample": self.in_sample_per_cluster,
+            "cross_validated": self.cross_validated_per_cluster,
+        }
+        return build_frame(columns, None, backend, "fidelity.to_frame")
+
+    def __str__(self) -> str:
+        heads = ["cluster", "rows", "in sample", "cross-validated"]
+        cells = zip(
+            [*self.labels.tolist(), "all"],
+            [*self.size, self.size.sum()],
+            [*self.in_sample_per_cluster, self.in_sample],
+            [*self.cross_validated_per_cluster, self.cross_validated],
+            strict=True,
+        )
+        rows = [[display.clean(str(name)), str(n), f"{a:.1%}", f"{b:.1%}"] for name, n, a, b in cells]
+        return display.table(heads, rows, align="<>>>")
+
+    __repr__ = __str__  # a notebook shows the table too
+
+
+def _per_cluster(given: Codes, found: Codes, n_clusters: int) -> Floats:
+    """The share of the rows of each cluster that were found in it; NaN where there are none."""
+    size = np.bincount(given, minlength=n_clusters)
+    hits = np.bincount(given, weights=found == given, minlength=n_clusters)
+    return np.asarray(np.divide(hits, size, out=np.full(n_clusters, np.nan), where=size > 0))
+
+
+def _level_of_the_caller() -> int:
+    """How far up the first function lies that is not of this package: the one that is to be warned."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("whycluster"):
+        frame, level = frame.f_back, level + 1
+    return level

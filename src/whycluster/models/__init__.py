@@ -1,0 +1,1 @@
+"""Networks, and the adapters that make them of fitted models."""

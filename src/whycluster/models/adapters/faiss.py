@@ -1,0 +1,20 @@
+"""faiss: its k-means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from faiss import Kmeans
+
+from whycluster.core.errors import NotFittedError
+from whycluster.models.adapters.registry import adapt
+from whycluster.models.nearest_centroid import nearest_centroid
+from whycluster.models.network import Network
+
+
+@adapt.register(Kmeans)
+def _kmeans(model: Any) -> Network:
+    if model.centroids is None:
+        raise NotFittedError("neuralize: the faiss.Kmeans must be trained first. Call its train method.")
+    # A spherical one takes the largest inner product, for its centroids of unit length the largest cosine.
+    return nearest_centroid(model.centroids, metric="cosine" if model.cp.spherical else "euclidean")

@@ -1,0 +1,43 @@
+"""kmedoids: medoids under the Euclidean and the Manhattan distance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from kmedoids import KMedoids
+
+from whycluster.core.errors import UnsupportedModelError
+from whycluster.data.labels import BY_LABELS
+from whycluster.data.validation import check_fitted
+from whycluster.models.adapters.registry import OnlyLabels, adapt
+from whycluster.models.nearest_centroid import nearest_centroid
+from whycluster.models.network import Network
+
+# The nearest medoid is the same by the distance and by its square.
+_METRICS = {
+    "euclidean": "euclidean",
+    "l2": "euclidean",
+    "sqeuclidean": "euclidean",
+    "manhattan": "manhattan",
+    "cityblock": "manhattan",
+    "l1": "manhattan",
+    "cosine": "cosine",
+}
+
+
+@adapt.register(KMedoids)
+def _kmedoids(model: Any) -> Network | OnlyLabels:
+    check_fitted(model)
+    if model.cluster_centers_ is None:  # fitted on precomputed distances: where the medoids lie is not known
+        return OnlyLabels(model.labels_, "the labels of KMedoids")
+    if model.metric not in _METRICS or model.metric_params:
+        raise UnsupportedModelError(
+            f"neuralize: KMedoids must have a metric that adds over features, "
+            f"{', '.join(map(repr, _METRICS))}; "
+            f"got {model.metric!r}. {BY_LABELS}"
+        )
+    # Its predict names a cluster by the row of its medoid, and so does the network.
+    return nearest_centroid(
+        model.cluster_centers_, metric=_METRICS[model.metric], labels=model.medoid_indices_.astype(np.intp)
+    )

@@ -1,0 +1,289 @@
+"""scikit-learn: nearest centroids, mixtures, trees; and what is to be explained from its labels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from inspect import getattr_static
+from typing import Any
+
+import numpy as np
+from scipy.special import digamma
+from sklearn.base import BaseEstimator
+from sklearn.cluster import (
+    AffinityPropagation,
+    Birch,
+    BisectingKMeans,
+    FeatureAgglomeration,
+    KMeans,
+    MeanShift,
+    MiniBatchKMeans,
+)
+from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
+from sklearn.neighbors import NearestCentroid
+from sklearn.pipeline import Pipeline
+
+from whycluster.core.arrays import Codes, Floats
+from whycluster.core.energies import (
+    DiagonalGaussianEnergy,
+    Energy,
+    GaussianEnergy,
+    KernelEnergy,
+    SquaredEnergy,
+    TreeEnergy,
+)
+from whycluster.core.errors import InvalidInputError, UnsupportedModelError
+from whycluster.core.tree import Tree
+from whycluster.data.labels import BY_LABELS
+from whycluster.data.validation import check_fitted, names_of
+from whycluster.models.adapters.registry import AwaitingColumns, OnlyLabels, adapt, first_look
+from whycluster.models.nearest_centroid import nearest_centroid
+from whycluster.models.network import Network
+from whycluster.models.verification import Verification
+
+# These predict as their networks do; a subclass may not, and is checked on the data.
+_KNOWN = (
+    AffinityPropagation,
+    BayesianGaussianMixture,
+    Birch,
+    BisectingKMeans,
+    GaussianMixture,
+    KMeans,
+    MeanShift,
+    MiniBatchKMeans,
+    NearestCentroid,
+)
+
+
+@adapt.register(AffinityPropagation)
+@adapt.register(KMeans)
+@adapt.register(MeanShift)
+@adapt.register(MiniBatchKMeans)
+def _nearest_center(model: Any) -> Network:
+    check_fitted(model)
+    centers = getattr(model, "cluster_centers_", None)
+    if centers is None:
+        raise UnsupportedModelError(
+            f"neuralize: the {type(model).__name__} was fitted on precomputed affinities, so it has no "
+            "centroids in the space of the features. Fit it on the rows themselves."
+        )
+    if centers.shape[0] == 0:
+        raise InvalidInputError(
+            f"neuralize: the {type(model).__name__} did not converge and has no clusters. "
+            "Fit it with more iterations or another damping."
+        )
+    return _network(model, centers, None)
+
+
+@adapt.register(BaseEstimator)
+def _other(model: Any) -> Network | OnlyLabels | AwaitingColumns:
+    """An estimator of another kind, perhaps a nearest-centroid model all the same, or one with labels."""
+    check_fitted(model)
+    return adapt.dispatch(object)(model)
+
+
+@adapt.register(FeatureAgglomeration)
+def _feature_agglomeration(model: Any) -> Network:
+    raise UnsupportedModelError(
+        f"neuralize: a {type(model).__name__} clusters the features, not the rows, so there is no row to "
+        f"explain."
+    )
+
+
+@adapt.register(Pipeline)
+def _pipeline(model: Any) -> Network | OnlyLabels | AwaitingColumns:
+    """Its last step, behind the others."""
+    from whycluster.pipelines.network import network_behind
+    from whycluster.pipelines.steps import first_to_see
+    from whycluster.text.network import takes_text, text_network, unnested
+
+    end = model.steps[-1][1]
+    if not (hasattr(end, "predict") or hasattr(end, "fit_predict")):
+        raise UnsupportedModelError(
+            f"neuralize: the last step of the pipeline must be a clustering model; got {end!r}."
+        )
+    if getattr_static(type(model), "predict") is not getattr_static(Pipeline, "predict"):
+        raise UnsupportedModelError(
+            f"neuralize: {type(model).__name__} predicts in a way of its own, not as a Pipeline. {BY_LABELS}"
+        )
+    check_fitted(model)
+    steps = unnested(model)
+    if takes_text(steps[:-1]):
+        return text_network(steps[:-1], _behind_text(steps[-1][1]))
+    last = first_look(end)
+    if isinstance(last, OnlyLabels):
+        return last
+    if isinstance(last, Network):
+        _check_not_deep(last, end)
+    first = first_to_see(model)
+    n_columns = getattr(first, "n_features_in_", last.n_features)
+
+    def behind(network: Network) -> Network:
+        return network_behind(model.steps[:-1], network, n_columns, names_of(first))
+
+    if isinstance(last, AwaitingColumns):
+        place = last.place
+        return replace(last, place=lambda columns: behind(place(columns)), transform=model[:-1].transform)
+    return behind(last)
+
+
+def _check_not_deep(network: Network, model: Any) -> None:
+    """Raise for an encoder behind other steps: its inputs are no features of an energy."""
+    if network.is_deep:
+        raise UnsupportedModelError(
+            f"neuralize: {type(model).__name__} has an encoder of its own, and relevance does not go further "
+            "back than its inputs. Explain it by what the steps before it give: "
+            "wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
+        )
+
+
+def _behind_text(model: Any) -> Network:
+    """The network of the model that stands behind a vectorizer."""
+    found = first_look(model)
+    if isinstance(found, AwaitingColumns):
+        raise UnsupportedModelError(
+            f"neuralize: a {found.kind} takes categories, and a vectorizer gives numbers."
+        )
+    if isinstance(found, OnlyLabels):
+        raise UnsupportedModelError(
+            f"neuralize: {found.kind} say which cluster each document is in, but not why. Put a surrogate in "
+            "its place, which can be explained and says how well it matches: "
+            "make_pipeline(vectorizer, TruncatedSVD(100), wc.Surrogate()).fit(documents, labels)."
+        )
+    _check_not_deep(found, model)
+    return found
+
+
+@adapt.register(NearestCentroid)
+def _nearest_centroid(model: Any) -> Network:
+    check_fitted(model)
+    priors = getattr(model, "class_prior_", None)  # scikit-learn 1.6 and later
+    if priors is None or np.isclose(priors, 1 / len(priors)).all():
+        return _network(model, model.centroids_, model.classes_, model.metric)
+    if model.metric != "euclidean":
+        raise UnsupportedModelError(
+            "neuralize: NearestCentroid with metric='manhattan' must have uniform priors; with others it "
+            f"squares the distances, which then no longer add over the features. Got priors={model.priors!r}."
+        )
+    # |x - mu|^2 / std^2 - 2 log prior, as decision_function has it
+    there = np.flatnonzero(priors > 0)  # a class without prior is never predicted
+    deviations = np.where(model.within_class_std_dev_ != 0, model.within_class_std_dev_, 1.0)
+    centroids = model.centroids_[there]
+    precisions = np.broadcast_to(2.0 / deviations**2, centroids.shape)
+    energy = DiagonalGaussianEnergy(centroids, precisions, 2.0 * np.log(priors[there]))
+    return _like(model, energy, model.classes_[there])
+
+
+@adapt.register(GaussianMixture)
+@adapt.register(BayesianGaussianMixture)
+def _mixture(model: Any) -> Network:
+    """A component without weight is never assigned, and left out."""
+    check_fitted(model)
+    log_weights = _bayesian(model) if isinstance(model, BayesianGaussianMixture) else _log(model.weights_)
+    there = np.flatnonzero(log_weights > -np.inf)
+    energy = _gaussian(model, there, log_weights[there])
+    return _like(model, energy, there)
+
+
+def _gaussian(model: Any, there: Codes, log_weights: Floats) -> Energy:
+    means, roots = model.means_[there], model.precisions_cholesky_
+    if not all(np.isfinite(values).all() for values in (means, roots, log_weights)):
+        raise InvalidInputError(
+            f"neuralize: the {type(model).__name__} has components with infinite or missing parameters: they "
+            "have collapsed. Fit it again with a larger reg_covar or fewer components."
+        )
+    n_features = means.shape[1]
+    if model.covariance_type == "full":
+        return GaussianEnergy(means, roots[there], log_weights)
+    if model.covariance_type == "tied":
+        return GaussianEnergy(means, roots[None], log_weights)
+    if model.covariance_type == "spherical":
+        roots = np.broadcast_to(roots[:, None], (len(roots), n_features))
+    return DiagonalGaussianEnergy(means, roots[there] ** 2, log_weights)
+
+
+def _bayesian(model: Any) -> Floats:
+    """The expected log weights, with what a Bayesian mixture adds to the log density of each component."""
+    concentration = model.weight_concentration_
+    if model.weight_concentration_prior_type == "dirichlet_process":
+        total = digamma(concentration[0] + concentration[1])
+        sticks = np.cumsum(digamma(concentration[1]) - total)
+        log_weights = digamma(concentration[0]) - total + np.concatenate([[0.0], sticks[:-1]])
+    else:
+        log_weights = digamma(concentration) - digamma(concentration.sum())
+    d, freedom = model.means_.shape[1], model.degrees_of_freedom_
+    log_lambda = d * np.log(2.0) + digamma(0.5 * (freedom - np.arange(d)[:, None])).sum(axis=0)
+    return np.asarray(
+        log_weights - 0.5 * d * np.log(freedom) + 0.5 * (log_lambda - d / model.mean_precision_)
+    )
+
+
+def _log(weights: Floats) -> Floats:
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(weights))
+
+
+@adapt.register(Birch)
+def _birch(model: Any) -> Network:
+    """The nearest subcluster decides: a hard minimum over those of each cluster."""
+    check_fitted(model)
+    order = np.argsort(model.subcluster_labels_, kind="stable")
+    labels, sizes = np.unique(model.subcluster_labels_, return_counts=True)
+    centers = model.subcluster_centers_[order]
+    single = len(labels) == len(order)  # each subcluster is a cluster
+    energy = SquaredEnergy(centers) if single else KernelEnergy(centers, sizes, np.inf)
+    return _like(model, energy, labels)
+
+
+@adapt.register(BisectingKMeans)
+def _bisecting(model: Any) -> Network:
+    check_fitted(model)
+    if model._bisecting_tree.left is None:
+        raise InvalidInputError(
+            "neuralize: the model must have at least 2 clusters, since a cluster is explained against its "
+            "competitors; got 1."
+        )
+    tree, centers = _read_tree(model._bisecting_tree)
+    # It was grown on data moved to their mean; sparse data were not moved.
+    centers += getattr(model, "_X_mean", 0.0)
+    leaves = np.argsort(np.where(tree.leaf >= 0, tree.leaf, tree.leaf.max() + 1), kind="stable")
+    if not np.allclose(centers[leaves[: tree.n_clusters]], model.cluster_centers_):
+        raise UnsupportedModelError(
+            f"neuralize: the tree of this {type(model).__name__} is not that of its cluster_centers_. "
+            f"{BY_LABELS}"
+        )
+    return _like(model, TreeEnergy(tree, centers))
+
+
+def _read_tree(root: Any) -> tuple[Tree, Floats]:
+    """The pairs of scikit-learn's nodes, breadth first, so that a pair comes after the one above it."""
+    nodes = [root.left, root.right]
+    below, leaf = [], []
+    for node in nodes:  # grows on the way
+        if node.left is None:
+            below.append(-1)
+            leaf.append(node.label)
+        else:
+            below.append(len(nodes) // 2)
+            leaf.append(-1)
+            nodes += [node.left, node.right]
+    return Tree(np.array(below), np.array(leaf)), np.array([node.center for node in nodes])
+
+
+def _network(model: Any, centroids: Any, labels: Any, metric: str = "euclidean") -> Network:
+    return nearest_centroid(
+        centroids,
+        metric=metric,
+        labels=labels,
+        feature_names=names_of(model),
+        predict=None if type(model) in _KNOWN else model.predict,
+        kind=type(model).__name__,
+    )
+
+
+def _like(model: Any, energy: Energy, labels: Any = None) -> Network:
+    """The network of these energies; a subclass that no test knows is checked."""
+    verify = None
+    if type(model) not in _KNOWN:
+        kind, parent = type(model).__name__, next(c.__name__ for c in type(model).__mro__ if c in _KNOWN)
+        verify = Verification(energy, model.predict, f"as {parent} does", kind, names_of(model) is not None)
+    return Network(energy, labels=labels, feature_names=names_of(model), verify=verify)

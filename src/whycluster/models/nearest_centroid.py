@@ -1,0 +1,72 @@
+"""Networks for models that assign each point to its nearest centroid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from whycluster.core.arrays import Floats
+from whycluster.core.energies import (
+    CosineEnergy,
+    Energy,
+    LinearEnergy,
+    ManhattanEnergy,
+    SquaredEnergy,
+    StudentEnergy,
+)
+from whycluster.core.errors import InvalidInputError
+from whycluster.data.table import open_table
+from whycluster.models.network import Network
+from whycluster.models.verification import Verification
+
+METRICS: dict[str, Callable[[Floats], Energy]] = {
+    "euclidean": SquaredEnergy,
+    "manhattan": ManhattanEnergy,
+    "cosine": CosineEnergy,
+    "dot": LinearEnergy,
+    "student": StudentEnergy,
+}
+
+
+def nearest_centroid(
+    centroids: Any,
+    *,
+    metric: str = "euclidean",
+    labels: ArrayLike | None = None,
+    feature_names: Sequence[Hashable] | None = None,
+    predict: Callable[[Any], Any] | None = None,
+    kind: str = "the model",
+) -> Network:
+    """The network of Prop. 1, or for other metrics than the Euclidean its like.
+
+    Parameters
+    ----------
+    centroids : (K, d)
+    metric : how near a centroid is: "euclidean", "manhattan", "cosine" (spherical k-means), "dot" (a soft
+        head: the probabilities are the softmax of the products) or "student" (the head of DEC and IDEC: the
+        probabilities are those of Student's t-distribution)
+    labels : (K,) the model's names for its clusters
+    feature_names : (d,) what the model calls its columns
+    predict : the model's own prediction, for a model that only may be a nearest-centroid one: every
+        table that comes is then predicted by it too, and a difference is an error
+    kind : the model's class, for messages
+    """
+    if not isinstance(metric, str) or metric not in METRICS:
+        raise InvalidInputError(
+            f"neuralize: metric must be one of {', '.join(map(repr, METRICS))}; got {metric!r}."
+        )
+    table = open_table(centroids, where="neuralize", name="centroids", model_names=feature_names)
+    found = table.first_not_finite()
+    if found is not None:
+        raise InvalidInputError(
+            f"neuralize: centroids must be finite; centroid {found[0]}, feature {found[1]!r} is {found[2]}."
+        )
+    energy = METRICS[metric](table.to_array())
+    rule = "the nearest of its cluster_centers_" + f" ({metric})" * (metric != "euclidean")
+    compared = energy.squares if isinstance(energy, StudentEnergy) else energy  # they assign alike
+    verify = (
+        None if predict is None else Verification(compared, predict, rule, kind, feature_names is not None)
+    )
+    return Network(energy, labels=labels, feature_names=feature_names, verify=verify)

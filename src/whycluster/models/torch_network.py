@@ -1,0 +1,337 @@
+"""The network as a torch module, so that any other tool for neural networks can be put on it.
+
+Its tensors are copies: training it, or loading a state into it, leaves the network as it was.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from whycluster.core.arrays import Codes, Floats
+from whycluster.core.energies import (
+    CosineEnergy,
+    DiagonalGaussianEnergy,
+    Energy,
+    FloorEnergy,
+    GaussianEnergy,
+    KernelEnergy,
+    LinearEnergy,
+    ManhattanEnergy,
+    MixedEnergy,
+    SquaredEnergy,
+    StudentEnergy,
+    TreeEnergy,
+)
+from whycluster.core.errors import UnsupportedModelError
+from whycluster.core.tree import Turn
+
+
+class MinPooling(torch.nn.Module):
+    """f_c = min over the competitors of cluster c (Prop. 1, layer 2): (n, C (K - 1)) to (n, C)."""
+
+    def __init__(self, n_competitors: int) -> None:
+        super().__init__()
+        self.n_competitors = n_competitors
+
+    def forward(self, h: torch.Tensor) -> torch.Tensor:
+        """Pool the units of each cluster."""
+        n_clusters = h.shape[-1] // self.n_competitors  # said, so that a batch may be empty
+        return h.reshape(*h.shape[:-1], n_clusters, self.n_competitors).amin(dim=-1)
+
+    def extra_repr(self) -> str:
+        """Shown by print."""
+        return f"n_competitors={self.n_competitors}"
+
+
+class SoftPooling(torch.nn.Module):
+    """1/gamma log sum_i v_i exp(gamma h_i) over units that lie side by side (Prop. 5, layers 2 and 3).
+
+    A soft maximum for a positive gamma, a soft minimum for a negative one; infinite, a hard one.
+    """
+
+    def __init__(self, sizes: Codes, gamma: float, log_weights: Floats) -> None:
+        super().__init__()
+        self.sizes = sizes.tolist()
+        self.gamma = gamma
+        self.register_buffer("log_weights", torch.tensor(log_weights))
+
+    def forward(self, h: torch.Tensor) -> torch.Tensor:
+        """Pool the units of each group."""
+        if np.isinf(self.gamma):
+            pool = torch.amax if self.gamma > 0 else torch.amin
+            return torch.stack([pool(part, dim=-1) for part in torch.split(h, self.sizes, dim=-1)], dim=-1)
+        scaled = self.gamma * h + self.get_buffer("log_weights")
+        parts = torch.split(scaled, self.sizes, dim=-1)
+        return torch.stack([torch.logsumexp(part, dim=-1) for part in parts], dim=-1) / self.gamma
+
+    def extra_repr(self) -> str:
+        """Shown by print."""
+        return f"{sum(self.sizes)} units to {len(self.sizes)}, gamma={self.gamma:.4g}"
+
+
+class WayPooling(torch.nn.Module):
+    """f_c = min over the pairs of nodes on the way to cluster c: (n, K - 1) to (n, C).
+
+    What comes in is the evidence for the left node of each pair; where the way goes right, its negative.
+    """
+
+    def __init__(self, ways: list[list[Turn]]) -> None:
+        super().__init__()
+        self.sizes = [len(way) for way in ways]
+        turns = [turn for way in ways for turn in way]
+        self.register_buffer("pairs", torch.tensor([turn.pair for turn in turns]))
+        self.register_buffer("signs", torch.tensor([turn.sign for turn in turns], dtype=torch.float64))
+
+    def forward(self, h: torch.Tensor) -> torch.Tensor:
+        """Pool the pairs on each way."""
+        signed = h[..., self.get_buffer("pairs")] * self.get_buffer("signs")
+        return torch.stack([way.amin(dim=-1) for way in torch.split(signed, self.sizes, dim=-1)], dim=-1)
+
+    def extra_repr(self) -> str:
+        """Shown by print."""
+        return f"ways of {self.sizes} pairs"
+
+
+class UnitLength(torch.nn.Module):
+    """Rows of unit length; a row of zeros stays, and has no gradient."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Divide each row by its length."""
+        # By its largest value first, so that no square overflows or vanishes; a direction has no size, so
+        # that this is a constant.
+        largest = x.detach().abs().amax(dim=-1, keepdim=True)
+        scaled = x / torch.where(largest == 0, torch.inf, largest)
+        length = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)
+        return scaled / torch.where(length == 0, 1.0, length)
+
+
+class SquaredDistances(torch.nn.Module):
+    """s_k = sum_i w_ki (x_i - mu_ki)^2 + b_k: (n, d) to (n, K)."""
+
+    def __init__(self, prototypes: Floats, scale: Floats, bias: Floats) -> None:
+        super().__init__()
+        self.register_buffer("prototypes", torch.tensor(prototypes))
+        self.register_buffer("scale", torch.tensor(scale))
+        self.register_buffer("bias", torch.tensor(bias))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Nothing is expanded, so that no digits are lost."""
+        squares = (x.unsqueeze(-2) - self.get_buffer("prototypes")).square() * self.get_buffer("scale")
+        return squares.sum(dim=-1) + self.get_buffer("bias")
+
+
+class HeavyTails(torch.nn.Module):
+    """s_k = (alpha + 1) / 2 log(1 + d_k^2 / alpha), of squared distances: (n, K) to (n, K)."""
+
+    def __init__(self, alpha: float) -> None:
+        super().__init__()
+        self.alpha = alpha
+
+    def forward(self, squares: torch.Tensor) -> torch.Tensor:
+        """But for what all share, the negative logarithms of Student's t."""
+        return (self.alpha / 2 + 0.5) * torch.log1p(squares / self.alpha)
+
+    def extra_repr(self) -> str:
+        """Shown by print."""
+        return f"alpha={self.alpha:.4g}"
+
+
+class ManhattanDistances(torch.nn.Module):
+    """s_k = sum_i |x_i - mu_ki|: (n, d) to (n, K)."""
+
+    def __init__(self, prototypes: Floats) -> None:
+        super().__init__()
+        self.register_buffer("prototypes", torch.tensor(prototypes))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The sum of the absolute differences."""
+        return (x.unsqueeze(-2) - self.get_buffer("prototypes")).abs().sum(dim=-1)
+
+
+class MixedDistances(torch.nn.Module):
+    """s_k = squared differences of numbers + gamma (categories that differ): (n, d) to (n, K)."""
+
+    def __init__(self, prototypes: Floats, categorical: NDArray[np.bool_], gamma: float) -> None:
+        super().__init__()
+        self.gamma = gamma
+        self.register_buffer("prototypes", torch.tensor(prototypes))
+        self.register_buffer("categorical", torch.tensor(categorical))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """A mismatch is a step: it has no gradient."""
+        difference = x.unsqueeze(-2) - self.get_buffer("prototypes")
+        mismatch = self.gamma * (difference != 0).to(difference.dtype)
+        parts = torch.where(self.get_buffer("categorical"), mismatch, difference.square())
+        return parts.sum(dim=-1)
+
+    def extra_repr(self) -> str:
+        """Shown by print."""
+        return f"gamma={self.gamma:.4g}"
+
+
+class QuadraticForms(torch.nn.Module):
+    """s_k = |P_k^T (x - mu_k)|^2 / 2 + b_k: (n, d) to (n, K); one P for all, or one for each."""
+
+    def __init__(self, means: Floats, roots: Floats, bias: Floats) -> None:
+        super().__init__()
+        self.register_buffer("means", torch.tensor(means))
+        self.register_buffer("roots", torch.tensor(roots))
+        self.register_buffer("bias", torch.tensor(bias))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Whiten the differences by each root, and square them."""
+        moved = x.unsqueeze(-2) - self.get_buffer("means")
+        whitened = torch.einsum("...ki,kij->...kj", moved, self.get_buffer("roots"))
+        return whitened.square().sum(dim=-1) / 2 + self.get_buffer("bias")
+
+
+class Floor(torch.nn.Module):
+    """One more energy, the same for all rows: (n, K) to (n, K + 1)."""
+
+    def __init__(self, floor: float) -> None:
+        super().__init__()
+        self.floor = floor
+
+    def forward(self, s: torch.Tensor) -> torch.Tensor:
+        """Append the constant."""
+        return torch.nn.functional.pad(s, (0, 1), value=self.floor)
+
+    def extra_repr(self) -> str:
+        """Shown by print."""
+        return f"{self.floor:.4g}"
+
+
+class Differences(torch.nn.Module):
+    """h_k = s_k - s_c, the evidence for cluster c against competitor k: (n, K) to (n, C (K - 1))."""
+
+    def __init__(self, own: Codes, rival: Codes) -> None:
+        super().__init__()
+        self.register_buffer("own", torch.tensor(own))
+        self.register_buffer("rival", torch.tensor(rival))
+
+    def forward(self, s: torch.Tensor) -> torch.Tensor:
+        """Compare each pair."""
+        return s[..., self.get_buffer("rival")] - s[..., self.get_buffer("own")]
+
+
+@functools.singledispatch
+def build(energy: Energy, clusters: Codes) -> torch.nn.Module:  # noqa: ARG001  # for those that have one
+    """The layers for the evidence of these clusters, in their order."""
+    raise UnsupportedModelError(f"to_torch: {type(energy).__name__} has no torch network yet.")
+
+
+@build.register
+def _squared(energy: SquaredEnergy, clusters: Codes) -> torch.nn.Module:
+    """Prop. 1: a linear layer, then a minimum."""
+    own, rival = _pairs(clusters, energy.n_clusters)
+    return torch.nn.Sequential(_distances(energy, own, rival), MinPooling(energy.n_clusters - 1))
+
+
+@build.register
+def _linear(energy: LinearEnergy, clusters: Codes) -> torch.nn.Module:
+    """Prop. 6: a linear layer, then a minimum; the cosine has rows of unit length before it."""
+    own, rival = _pairs(clusters, energy.n_clusters)
+    detection = _detection(
+        energy.directions[own] - energy.directions[rival], energy.bias[own] - energy.bias[rival]
+    )
+    layers = [detection, MinPooling(energy.n_clusters - 1)]
+    return torch.nn.Sequential(*([UnitLength()] if isinstance(energy, CosineEnergy) else []), *layers)
+
+
+@build.register
+def _kernel(energy: KernelEnergy, clusters: Codes) -> torch.nn.Module:
+    """Prop. 5: one unit for each pair of support vectors, a soft maximum, a soft minimum, a minimum."""
+    of = [np.flatnonzero(energy.unit_cluster == k) for k in range(energy.n_clusters)]
+    pairs = list(zip(*_pairs(clusters, energy.n_clusters), strict=True))
+    own = np.concatenate([np.tile(of[c], len(of[k])) for c, k in pairs])
+    rival = np.concatenate([np.repeat(of[k], len(of[c])) for c, k in pairs])
+    within = np.concatenate([np.full(len(of[k]), len(of[c])) for c, k in pairs])
+    rivals = np.concatenate([of[k] for _, k in pairs])
+    return torch.nn.Sequential(
+        _distances(energy.units, own, rival),
+        SoftPooling(within, energy.gamma, energy.log_weights[own]),
+        SoftPooling(np.array([len(of[k]) for _, k in pairs]), -energy.gamma, energy.log_weights[rivals]),
+        MinPooling(energy.n_clusters - 1),
+    )
+
+
+@build.register
+def _floor(energy: FloorEnergy, clusters: Codes) -> torch.nn.Module:
+    """The energies of Eq. 6 themselves: against a constant they are no differences of distances."""
+    kernel, n_units = energy.clusters, len(energy.clusters.log_weights)
+    return _compare(
+        energy,
+        clusters,
+        SquaredDistances(kernel.units.prototypes, kernel.units.scale, np.zeros(n_units)),
+        SoftPooling(kernel.sizes, -kernel.gamma, kernel.log_weights),
+        Floor(energy.floor),
+    )
+
+
+@build.register
+def _tree(energy: TreeEnergy, clusters: Codes) -> torch.nn.Module:
+    """A linear layer for the pairs of nodes, then a minimum over those on the way."""
+    left = np.arange(0, energy.nodes.n_clusters, 2)
+    return torch.nn.Sequential(
+        _distances(energy.nodes, left, left + 1), WayPooling([energy.tree.paths[c] for c in clusters])
+    )
+
+
+@build.register
+def _student(energy: StudentEnergy, clusters: Codes) -> torch.nn.Module:
+    squares = energy.squares
+    distances = SquaredDistances(squares.prototypes, squares.scale, np.zeros(energy.n_clusters))
+    return _compare(energy, clusters, distances, HeavyTails(energy.alpha))
+
+
+@build.register
+def _manhattan(energy: ManhattanEnergy, clusters: Codes) -> torch.nn.Module:
+    return _compare(energy, clusters, ManhattanDistances(energy.prototypes))
+
+
+@build.register
+def _mixed(energy: MixedEnergy, clusters: Codes) -> torch.nn.Module:
+    return _compare(energy, clusters, MixedDistances(energy.prototypes, energy.categorical, energy.gamma))
+
+
+@build.register
+def _diagonal_gaussian(energy: DiagonalGaussianEnergy, clusters: Codes) -> torch.nn.Module:
+    bias = -np.log(energy.precisions).sum(axis=1) / 2 - energy.log_weights
+    return _compare(energy, clusters, SquaredDistances(energy.prototypes, energy.precisions / 2, bias))
+
+
+@build.register
+def _gaussian(energy: GaussianEnergy, clusters: Codes) -> torch.nn.Module:
+    return _compare(energy, clusters, QuadraticForms(energy.centers, energy.roots, energy.bias))
+
+
+def _compare(energy: Energy, clusters: Codes, *layers: torch.nn.Module) -> torch.nn.Module:
+    """Layers for the energies, then their differences and a minimum."""
+    differences = Differences(*_pairs(clusters, energy.n_clusters))
+    return torch.nn.Sequential(*layers, differences, MinPooling(energy.n_clusters - 1))
+
+
+def _pairs(clusters: Codes, n_clusters: int) -> tuple[Codes, Codes]:
+    """Each of the clusters with each of its competitors."""
+    own = np.repeat(clusters, n_clusters - 1)
+    return own, np.concatenate([np.delete(np.arange(n_clusters), c) for c in clusters])
+
+
+def _distances(energy: SquaredEnergy, own: Codes, rival: Codes) -> torch.nn.Linear:
+    """|x - rival|^2 - |x - own|^2, linear in x."""
+    centroid, competitor = energy.prototypes[own], energy.prototypes[rival]
+    weight = 2.0 * (centroid - competitor) * energy.scale
+    # |mu_k|^2 - |mu_c|^2, written so that no digits are lost where the data lie far from 0
+    return _detection(weight, -0.5 * np.einsum("pd,pd->p", weight, centroid + competitor))
+
+
+def _detection(weight: Floats, bias: Floats) -> torch.nn.Linear:
+    layer = torch.nn.Linear(weight.shape[1], len(weight), dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight.copy_(torch.from_numpy(weight))
+        layer.bias.copy_(torch.from_numpy(bias))
+    return layer

@@ -1,0 +1,89 @@
+"""The check that a model of a class that is not known predicts as its network does."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster.core import attribution
+from whycluster.core.arrays import Codes, Floats
+from whycluster.core.energies import Energy, SquaredEnergy
+from whycluster.core.errors import UnsupportedModelError
+from whycluster.data.labels import BY_LABELS, Labels
+from whycluster.data.table import Table
+
+_MOST_TIES = 0.1
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Raises if a model's own prediction is not that of its energies, on any row that is not a tie.
+
+    Attributes
+    ----------
+    energy : the energies that the model is thought to compare
+    predict : its own prediction
+    rule : what it then predicts, for messages
+    kind : its class, for messages
+    knows_names : it was fitted on a frame, and matches the columns of frames by name
+    """
+
+    energy: Energy
+    predict: Callable[[Any], Any]
+    rule: str
+    kind: str
+    knows_names: bool
+
+    def __call__(self, table: Table, labels: Labels) -> None:
+        """Predict all rows of a table that has come."""
+        expected = attribution.assign(self.energy, table)
+        given = self._predict(table)
+        predicted = labels.find(given)
+        if predicted.shape != expected.shape:
+            raise UnsupportedModelError(
+                f"{table.where}: {self.kind}.predict must give one label per row; got shape "
+                f"{predicted.shape} for {table.n_rows} rows."
+            )
+        differ = np.flatnonzero(predicted != expected)
+        tied = self._tied(table, differ, predicted[differ])
+        # Ties are few. If they are many, rounding hides what the model does, and nothing is verified.
+        wrong = differ if tied.sum() > _MOST_TIES * table.n_rows + 1 else differ[~tied]
+        if wrong.size:
+            row = wrong[0]
+            raise UnsupportedModelError(
+                f"{table.where}: {self.kind} does not predict {self.rule}, so it has "
+                f"no exact network: {wrong.size} of {table.n_rows} rows differ, first row {row} (predicted "
+                f"{given[[row]].tolist()[0]!r}, not {labels.names[expected[[row]]].tolist()[0]!r}). "
+                f"{BY_LABELS}"
+            )
+
+    def _predict(self, table: Table) -> NDArray[Any]:
+        """The model's labels; a model that was not fitted on a frame is given arrays."""
+        if self.knows_names or isinstance(table.native, np.ndarray):
+            with warnings.catch_warnings():
+                # An array is matched by position here, as said to the user; no need to be told again.
+                warnings.filterwarnings("ignore", "X does not have valid feature names")
+                return np.asarray(self.predict(table.native))
+        return np.concatenate([np.ravel(self.predict(block.copy())) for _, block in table.blocks()])
+
+    def _tied(self, table: Table, rows: Codes, predicted: Codes) -> NDArray[np.bool_]:
+        """Whether two clusters are as near to each row as the rounding of a prediction can tell."""
+        chosen = table.take(rows)
+        evidence = attribution.evidence_of_every_cluster(self.energy, chosen).astype(np.float64)
+        gap = -evidence[np.arange(len(rows)), predicted]
+        rounding = np.finfo(np.float32).eps * np.abs(evidence).max(axis=1, initial=0.0)
+        if isinstance(self.energy, SquaredEnergy):  # predictions may expand the square
+            x, centroids = chosen.to_array(), self.energy.prototypes
+            rounding = np.finfo(np.float32).eps * _squares(x - np.median(centroids, axis=0))
+            rounding += np.finfo(table.dtype).eps * (_squares(x) + _squares(centroids[predicted]))
+        return np.asarray((predicted >= 0) & (gap <= 16 * rounding))
+
+
+def _squares(values: Floats) -> Floats:
+    """Squared length of each row."""
+    return np.asarray(np.einsum("nd,nd->n", values, values))

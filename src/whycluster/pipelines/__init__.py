@@ -1,0 +1,1 @@
+"""Steps before a model, followed as affine forms of the columns."""

@@ -1,0 +1,395 @@
+"""The transformers of Spark's MLlib: what each makes of the columns that come to it.
+
+Stages of a `PipelineModel` read and write columns by their names. So they are followed backwards, from the
+column that the clustering model takes to those that no stage writes, the user's own; and then forwards, as a
+`Form` of these.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from pyspark.ml.feature import (
+    MinMaxScalerModel,
+    OneHotEncoderModel,
+    PCAModel,
+    StandardScalerModel,
+    StringIndexerModel,
+    VectorAssembler,
+    VectorSizeHint,
+)
+
+from whycluster.core.arrays import Codes, Floats
+from whycluster.core.errors import UnsupportedModelError
+from whycluster.data.arrays import is_real
+from whycluster.data.table import is_missing
+from whycluster.pipelines.affine_form import AffineForm, Run, TwiceBentError, join, to_floats
+from whycluster.pipelines.steps import PickColumns
+
+SUPPORTED = "VectorAssembler, StandardScaler, MinMaxScaler, PCA, StringIndexer, OneHotEncoder"
+
+_PREDICTED = ("prediction", "rawPrediction", "probability")
+
+WidthOf = Callable[[str], int | None]
+"""Of a column of the user's, how long its vectors are; None if that is not known, or it holds none."""
+
+WAY_OUT = (
+    "The clusters themselves can be explained in any columns, through a surrogate of some rows: "
+    "wc.Surrogate().fit(X, labels)."
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A column of the user's that a model goes back to.
+
+    Attributes
+    ----------
+    name : of the column
+    width : how long its vectors are; None if it holds single values
+    labels : as a category, those that a StringIndexer knows; None for numbers
+    keeps : whether that takes any other value for one more category, rather than refuse it
+    """
+
+    name: str
+    width: int | None = None
+    labels: tuple[str, ...] | None = None
+    keeps: bool = False
+
+    def feature_names(self, known: Sequence[str]) -> list[str]:
+        """What its features are called: as is known, or by their place in the vector."""
+        if self.width is None:
+            return [self.name]
+        return list(known) if len(known) == self.width else [f"{self.name}_{i}" for i in range(self.width)]
+
+
+@dataclass(frozen=True)
+class StageGraph:
+    """From the user's columns to the column that a model takes.
+
+    Parameters
+    ----------
+    stages : the fitted stages before the model, in order
+    fold : what of a name Spark compares: all of it, or not its case
+    widths : of the user's columns that are vectors, by what is compared of their names, how long these are
+    """
+
+    stages: Sequence[Any]
+    fold: Callable[[str], str]
+    widths: Mapping[str, int]
+
+    def sources(self, column: str, width: int) -> list[Source]:
+        """The user's columns that this one is made of, in the order in which they are met."""
+        found: dict[str, Source] = {}
+        for source in self._sources(column, len(self.stages), Source(column, width)):
+            first = found.setdefault(self.fold(source.name), source)
+            if replace(source, name=first.name) != first:
+                raise UnsupportedModelError(
+                    f"neuralize: the stages of the pipeline take column {source.name!r} in two ways, such as "
+                    "number and category, so that its relevance would be of two things. Copy the column."
+                )
+        return list(found.values())
+
+    def _sources(self, column: str, before: int, taken: Source) -> list[Source]:
+        writer = self._writer(column, before)
+        if writer is None:
+            return [taken]
+        at, written = writer
+        reads = _reads(self.stages[at], written, self._width)
+        return [found for source in reads for found in self._sources(source.name, at, source)]
+
+    def form(self, column: str, sources: Sequence[Source]) -> AffineForm:
+        """What the stages make of the user's columns; a vector is as many of these as it is long."""
+        widths = [source.width or 1 for source in sources]
+        stops = np.cumsum(widths).tolist()
+        places = {
+            self.fold(s.name): np.arange(stop - w, stop)
+            for s, w, stop in zip(sources, widths, stops, strict=True)
+        }
+        try:
+            return self._form(column, len(self.stages), places)
+        except TwiceBentError:
+            raise UnsupportedModelError(
+                "neuralize: a stage of the pipeline encodes features that were mixed before, which relevance "
+                f"cannot be followed through. {WAY_OUT}"
+            ) from None
+
+    def _form(self, column: str, before: int, places: Mapping[str, Codes]) -> AffineForm:
+        writer, n_columns = self._writer(column, before), sum(map(len, places.values()))
+        if writer is None:
+            return _whole(_choice(places[self.fold(column)]), n_columns)
+        at, written = writer
+        stage = self.stages[at]
+        reads = _reads(stage, written, self._width)
+        forms = [self._form(source.name, at, places) for source in reads]
+        return _whole(_after(stage, written, forms), n_columns)
+
+    def _writer(self, column: str, before: int) -> tuple[int, str] | None:
+        """The last stage that writes a column, and how that spells it; None if it is the user's own."""
+        for at in reversed(range(before)):
+            for written in outputs(self.stages[at]):
+                if self.fold(written) == self.fold(column):
+                    return at, written
+        return None
+
+    def _width(self, column: str) -> int | None:
+        return self.widths.get(self.fold(column))
+
+
+def _choice(chosen: Codes) -> AffineForm:
+    """Some of the columns as they are."""
+    return AffineForm(PickColumns(chosen), chosen)
+
+
+def _whole(form: AffineForm, n_columns: int) -> AffineForm:
+    """A choice of all columns in their order is no step at all."""
+    whole = _is_choice(form) and np.array_equal(form.source, np.arange(n_columns))
+    return AffineForm.of_columns(n_columns) if whole else form
+
+
+def _is_choice(form: AffineForm) -> bool:
+    return form.matrix is None and (form.is_plain or isinstance(form.run, PickColumns))
+
+
+def check_stages(stages: Sequence[Any]) -> None:
+    """Raise for a stage that does not say which columns it writes: it may write any."""
+    for stage in stages:
+        if not outputs(stage) and not isinstance(stage, VectorSizeHint):  # which writes none
+            raise _unknown(stage)
+
+
+def _unknown(stage: Any) -> UnsupportedModelError:
+    return UnsupportedModelError(
+        f"neuralize: it is not known how stage {stage.uid!r} ({type(stage).__name__}) makes its columns of "
+        f"those before it. Known are {SUPPORTED}. {WAY_OUT}"
+    )
+
+
+def outputs(stage: Any) -> list[str]:
+    """The columns that a stage writes: those of features, or what a model predicts."""
+    predicted = [name for what in _PREDICTED for name in _columns(stage, what)]
+    return [*_columns(stage, "output"), *predicted]
+
+
+def _columns(stage: Any, what: str) -> list[str]:
+    several, one = f"{what}Cols", f"{what}Col"
+    if stage.hasParam(several) and stage.isSet(several):
+        return [unquoted(name) for name in stage.getOrDefault(several)]
+    return [unquoted(stage.getOrDefault(one))] if stage.hasParam(one) and stage.isDefined(one) else []
+
+
+def unquoted(name: str) -> str:
+    """A name with a dot stands in backticks."""
+    quoted = len(name) > 1 and name.startswith("`") and name.endswith("`")
+    return name[1:-1].replace("``", "`") if quoted else name
+
+
+def _place(stage: Any, column: str) -> tuple[int, str]:
+    """Of the columns that a stage writes which one it is, and what it is made of."""
+    at = outputs(stage).index(column)
+    return at, _columns(stage, "input")[at]
+
+
+@functools.singledispatch
+def _reads(stage: Any, column: str, width_of: WidthOf) -> list[Source]:  # noqa: ARG001
+    """The columns that a stage makes one of, and how it takes them, should they be the user's own."""
+    raise _unknown(stage)
+
+
+@functools.singledispatch
+def _after(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm:  # noqa: ARG001
+    """What a stage makes of these."""
+    raise _unknown(stage)
+
+
+@_reads.register(VectorAssembler)
+def _reads_several(stage: Any, column: str, width_of: WidthOf) -> list[Source]:  # noqa: ARG001
+    return [Source(name, width_of(name)) for name in _columns(stage, "input")]
+
+
+@_after.register(VectorAssembler)
+def _assemble(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm:  # noqa: ARG001
+    if len(forms) == 1:
+        return forms[0]
+    if all(map(_is_choice, forms)):
+        return _choice(np.concatenate([form.source for form in forms]))
+    return join(forms, _Beside([form.run for form in forms]))
+
+
+@_reads.register(StandardScalerModel)
+def _reads_scaled(stage: Any, column: str, width_of: WidthOf) -> list[Source]:  # noqa: ARG001
+    _, name = _place(stage, column)
+    return [Source(name, len(stage.std))]
+
+
+@_after.register(StandardScalerModel)
+def _standard(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm:  # noqa: ARG001
+    std = stage.std.toArray()
+    factor = np.ones(len(std))
+    if stage.getWithStd():
+        # A column without spread becomes 0, as MLlib has it.
+        factor = np.divide(1.0, std, out=np.zeros(len(std)), where=std != 0)
+    return _scaled(forms[0], factor, stage.mean.toArray() if stage.getWithMean() else None)
+
+
+@_reads.register(MinMaxScalerModel)
+def _reads_ranged(stage: Any, column: str, width_of: WidthOf) -> list[Source]:  # noqa: ARG001
+    _, name = _place(stage, column)
+    return [Source(name, len(stage.originalMin))]
+
+
+@_after.register(MinMaxScalerModel)
+def _min_max(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm:  # noqa: ARG001
+    least, span = stage.originalMin.toArray(), (stage.originalMax.toArray() - stage.originalMin.toArray())
+    low, high = stage.getMin(), stage.getMax()
+    factor = np.divide(high - low, span, out=np.zeros(len(span)), where=span != 0)
+    # A column without spread becomes the middle.
+    return _scaled(forms[0], factor, least, np.where(span != 0, low, (low + high) / 2))
+
+
+@_reads.register(PCAModel)
+def _reads_mixed(stage: Any, column: str, width_of: WidthOf) -> list[Source]:  # noqa: ARG001
+    _, name = _place(stage, column)
+    return [Source(name, stage.pc.numRows)]
+
+
+@_after.register(PCAModel)
+def _pca(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm:  # noqa: ARG001
+    """The components alone: MLlib subtracts no mean."""
+    matrix = np.ascontiguousarray(stage.pc.toArray().T)
+    return forms[0].map(_Map(matrix), matrix)
+
+
+@_reads.register(StringIndexerModel)
+def _reads_category(stage: Any, column: str, width_of: WidthOf) -> list[Source]:  # noqa: ARG001
+    at, name = _place(stage, column)
+    keeps = stage.getHandleInvalid() == "keep"
+    return [Source(name, labels=tuple(stage.labelsArray[at]), keeps=keeps)]
+
+
+@_after.register(StringIndexerModel)
+def _index(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm:
+    at, _ = _place(stage, column)
+    labels = stage.labelsArray[at]
+    other = float(len(labels)) if stage.getHandleInvalid() == "keep" else np.nan
+    return forms[0].bend(_Index({label: float(i) for i, label in enumerate(labels)}, other))
+
+
+@_reads.register(OneHotEncoderModel)
+def _reads_index(stage: Any, column: str, width_of: WidthOf) -> list[Source]:  # noqa: ARG001
+    _, name = _place(stage, column)
+    return [Source(name)]
+
+
+@_after.register(OneHotEncoderModel)
+def _one_hot(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm:
+    at, _ = _place(stage, column)
+    n_known, keeps = stage.categorySizes[at], stage.getHandleInvalid() == "keep"
+    size = n_known + keeps - stage.getDropLast()
+    return forms[0].bend(_OneHot(n_known, size, keeps), np.zeros(size, np.intp))
+
+
+def _scaled(
+    form: AffineForm, factor: Floats, center: Floats | None = None, shift: Floats | None = None
+) -> AffineForm:
+    return form.scale(_Scale(factor, center, shift), factor, center, shift)
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """factor * (x - center) + shift, column by column."""
+
+    factor: Floats
+    center: Floats | None
+    shift: Floats | None
+
+    def __call__(self, rows: Any) -> Floats:
+        x = to_floats(rows)
+        x = (x if self.center is None else x - self.center) * self.factor
+        return x if self.shift is None else x + self.shift
+
+
+@dataclass(frozen=True)
+class _Map:
+    """A x."""
+
+    matrix: Floats
+
+    def __call__(self, rows: Any) -> Floats:
+        return np.asarray(to_floats(rows) @ self.matrix.T)
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """What several functions make of the same rows, side by side."""
+
+    runs: list[Run]
+
+    def __call__(self, rows: Any) -> Floats:
+        return np.column_stack([to_floats(run(rows)) for run in self.runs])
+
+
+@dataclass(frozen=True)
+class _Index:
+    """The place of a category among those that are known; NaN, or one more, for any other."""
+
+    places: dict[str | None, float]
+    other: float
+
+    @functools.cached_property
+    def numbers(self) -> dict[float, float]:
+        """The same, of labels that are numbers: 1 may come as 1.0, and 1e10 be called 1.0E10."""
+        return {float(label): place for label, place in self.places.items() if label and _is_number(label)}
+
+    def _place(self, value: Any) -> float:
+        if is_real(value) and not is_missing(value):
+            return self.numbers.get(float(value), self.other)
+        return self.places.get(_as_text(value), self.other)
+
+    def __call__(self, rows: Any) -> Floats:
+        if isinstance(rows, np.ndarray):
+            values = rows[:, 0].tolist()
+        else:
+            values = nw.from_native(rows, eager_only=True)[:, 0].to_list()
+        return np.array([[self._place(value)] for value in values])
+
+
+def _is_number(label: str) -> bool:
+    try:
+        return math.isfinite(float(label))
+    except ValueError:
+        return False
+
+
+def _as_text(value: Any) -> str | None:
+    """A value as Spark writes it, None for one that is missing."""
+    if isinstance(value, str):
+        return value
+    if is_missing(value):
+        return None
+    return str(value).lower() if isinstance(value, (bool, np.bool_)) else str(value)
+
+
+@dataclass(frozen=True)
+class _OneHot:
+    """One of several numbers is 1, or none; NaN for what is no category."""
+
+    n_known: int
+    size: int
+    keeps: bool
+
+    def __call__(self, rows: Any) -> Floats:
+        index = to_floats(rows)[:, 0]
+        whole = index == np.floor(index)
+        known = whole & (index >= 0) & (index < self.n_known)
+        place = np.where(known, index, self.n_known if self.keeps else np.nan)
+        place[~whole] = np.nan
+        hot: Floats = (place[:, None] == np.arange(self.size)).astype(np.float64)
+        hot[np.isnan(place)] = np.nan
+        return hot

@@ -1,0 +1,205 @@
+"""Spark's MLlib: k-means, bisecting k-means, mixtures; and pipelines that end in one of them."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from pyspark.ml import Estimator, PipelineModel
+from pyspark.ml.clustering import BisectingKMeansModel, GaussianMixtureModel, KMeansModel
+
+from whycluster.core.arrays import Floats
+from whycluster.core.energies import GaussianEnergy, TreeEnergy
+from whycluster.core.errors import InvalidInputError, NotFittedError, UnsupportedModelError
+from whycluster.core.tree import Tree
+from whycluster.models.adapters.registry import adapt
+from whycluster.models.nearest_centroid import nearest_centroid
+from whycluster.models.network import Network
+from whycluster.pipelines.mllib import Source, StageGraph, check_stages
+from whycluster.pipelines.network import network_of
+
+FOLDER = "spark.whycluster.folder"
+"""The setting of a session that says where a model may be saved for a moment, if it has to be."""
+
+_PARENT = "org$apache$spark$ml$clustering$BisectingKMeansModel$$parentModel"  # as Scala names it for Java
+_CLUSTERINGS = (BisectingKMeansModel, GaussianMixtureModel, KMeansModel)
+
+
+@adapt.register(Estimator)
+def _not_fitted(model: Any) -> Network:
+    raise NotFittedError(f"neuralize: the {type(model).__name__} must be fitted first. Call its fit method.")
+
+
+@adapt.register(KMeansModel)
+def _kmeans(model: Any) -> Network:
+    return nearest_centroid(np.array(model.clusterCenters()), metric=model.getDistanceMeasure())
+
+
+@adapt.register(GaussianMixtureModel)
+def _mixture(model: Any) -> Network:
+    """A component without weight is never predicted, and left out."""
+    rows = model.gaussiansDF.collect()
+    weights = np.array(model.weights)
+    there = np.flatnonzero(weights > 0)
+    means = np.array([rows[k].mean.toArray() for k in there])
+    roots, log_dets = zip(*(_root(rows[k].cov.toArray()) for k in there), strict=True)
+    energy = GaussianEnergy(means, np.array(roots), np.log(weights[there]), np.array(log_dets))
+    return Network(energy, labels=there)
+
+
+def _root(covariance: Floats) -> tuple[Floats, float]:
+    """P with P P^T the inverse of the covariance S, and log det(S) / 2.
+
+    Directions without spread, by MLlib's measure, have no part in either, as they have none in its density.
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    there = values > np.finfo(np.float64).eps * len(values) * values.max()
+    root = vectors * np.where(there, 1.0 / np.sqrt(np.where(there, values, 1.0)), 0.0)
+    return root, float(np.log(values[there]).sum() / 2)
+
+
+@adapt.register(BisectingKMeansModel)
+def _bisecting(model: Any) -> Network:
+    if model.getDistanceMeasure() != "euclidean":
+        raise UnsupportedModelError(
+            "neuralize: a BisectingKMeansModel must have the distance measure 'euclidean'; got "
+            f"{model.getDistanceMeasure()!r}."
+        )
+    root = _read_tree(model)
+    if not root.children:
+        raise InvalidInputError(
+            "neuralize: the model must have at least 2 clusters, since a cluster is explained against its "
+            "competitors; got 1."
+        )
+    return Network(_tree_energy(root))
+
+
+class _Node(NamedTuple):
+    """A node of the tree: its cluster, if it is a leaf; its centre; what is below it."""
+
+    cluster: int
+    center: Floats
+    children: list[_Node]
+
+
+def _tree_energy(root: _Node) -> TreeEnergy:
+    """Pairs of nodes, breadth first, so that a pair comes after the one above it."""
+    nodes = list(root.children)
+    below, leaf = [], []
+    for node in nodes:  # grows on the way
+        if node.children:
+            below.append(len(nodes) // 2)
+            leaf.append(-1)
+            nodes += node.children
+        else:
+            below.append(-1)
+            leaf.append(node.cluster)
+    return TreeEnergy(Tree(np.array(below), np.array(leaf)), np.array([node.center for node in nodes]))
+
+
+def _read_tree(model: Any) -> _Node:
+    """The tree that a model predicts down, of which only the leaves can be asked for.
+
+    Where the JVM can be reached, it is there. Spark Connect has none: there it is in what the model saves.
+    """
+    try:
+        return _from_jvm(getattr(model._java_obj, _PARENT)().root())
+    except Exception:  # an AttributeError, or py4j's own, which need not be installed
+        return _from_file(model)
+
+
+def _from_jvm(node: Any) -> _Node:
+    children = [_from_jvm(child) for child in node.children()]
+    return _joined(node.index(), np.array(node.center().toArray()), children)
+
+
+def _from_file(model: Any) -> _Node:
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.active()
+    base = session.conf.get(FOLDER, tempfile.gettempdir())
+    path = f"{base}/whycluster-{uuid.uuid4().hex}"
+    model.save(path)
+    try:
+        reader = session.read.option("recursiveFileLookup", "true").option("pathGlobFilter", "*.parquet")
+        rows = {row["index"]: row for row in reader.parquet(f"{path}/data").collect()}
+    finally:
+        shutil.rmtree(path.removeprefix("file:"), ignore_errors=True)  # if the server is on this machine
+
+    def node(index: int) -> _Node:
+        row = rows[index]
+        return _joined(index, row.center.toArray(), [node(child) for child in row.children])
+
+    below = {child for row in rows.values() for child in row.children}
+    return node(next(index for index in rows if index not in below))
+
+
+def _joined(cluster: int, center: Floats, children: list[_Node]) -> _Node:
+    """A node; one with a single child, whose sibling got no rows, is that child."""
+    return children[0] if len(children) == 1 else _Node(cluster, center, children)
+
+
+@adapt.register(PipelineModel)
+def _pipeline(model: Any) -> Network:
+    return behind(model, {})[0]
+
+
+def is_mllib(model: Any) -> bool:
+    """Whether a model takes its rows from columns that it knows by name."""
+    return isinstance(model, (PipelineModel, *_CLUSTERINGS))
+
+
+def behind(model: Any, names: Mapping[str, Sequence[str]]) -> tuple[Network, list[Source]]:
+    """The network of a model or pipeline in the user's columns, and which these are.
+
+    Parameters
+    ----------
+    model : a clustering model of MLlib, or a pipeline that ends in one
+    names : of the user's columns that are vectors, what their features are called, where that is known
+    """
+    *stages, end = _flat(model) or [None]
+    if not isinstance(end, _CLUSTERINGS):
+        raise UnsupportedModelError(
+            "neuralize: the last stage of the pipeline must be a KMeansModel, BisectingKMeansModel or "
+            f"GaussianMixtureModel; got {'none' if end is None else type(end).__name__}."
+        )
+    check_stages(stages)
+    fold = _fold()
+    known = {fold(name): found for name, found in names.items()}
+    way = StageGraph(stages, fold, {name: len(found) for name, found in known.items()})
+    last, column = adapt(end), end.getFeaturesCol()
+    assert isinstance(last, Network)
+    sources = way.sources(column, last.n_features)
+    form = way.form(column, sources)
+    if form.n_outputs != last.n_features:
+        raise InvalidInputError(
+            f"neuralize: the stages of the pipeline make {form.n_outputs} features of its columns, but its "
+            f"model takes {last.n_features}. A column of vectors counts as one where nothing says how long "
+            "it is; whycluster.engines.spark.explain(model, df) sees it in df, if a VectorAssembler or a "
+            "VectorSizeHint has written it."
+        )
+    features = [name for s in sources for name in s.feature_names(known.get(fold(s.name), []))]
+    if len(set(features)) < len(features):
+        features = [f"{s.name}_{i}" if s.width else s.name for s in sources for i in range(s.width or 1)]
+    if form.is_plain and form.matrix is None:
+        return Network(last.energy, labels=last.labels, feature_names=features), sources
+    return network_of(form, last, len(features), features), sources
+
+
+def _fold() -> Callable[[str], str]:
+    """What of the names of columns Spark compares: not their case, unless it is told to."""
+    from pyspark.sql import SparkSession
+
+    sensitive = SparkSession.active().conf.get("spark.sql.caseSensitive")
+    return str if sensitive.lower() == "true" else str.lower
+
+
+def _flat(model: Any) -> list[Any]:
+    """The stages of a pipeline, with those of pipelines in it."""
+    if not isinstance(model, PipelineModel):
+        return [model]
+    return [stage for part in model.stages for stage in _flat(part)]

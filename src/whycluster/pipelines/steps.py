@@ -1,0 +1,419 @@
+"""The transformers of scikit-learn: what each makes of the features that come to it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from inspect import getattr_static
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import NMF, PCA, FastICA, IncrementalPCA, MiniBatchNMF, TruncatedSVD
+from sklearn.feature_extraction.text import (
+    CountVectorizer,
+    HashingVectorizer,
+    TfidfTransformer,
+    TfidfVectorizer,
+)
+from sklearn.feature_selection import SelectorMixin
+from sklearn.impute import MissingIndicator, SimpleImputer
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import (
+    Binarizer,
+    FunctionTransformer,
+    KBinsDiscretizer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+    TargetEncoder,
+)
+from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
+
+from whycluster.core.arrays import Codes, Floats
+from whycluster.core.errors import UnsupportedModelError
+from whycluster.data.arrays import is_sparse
+from whycluster.data.columns import as_text, is_spelling
+from whycluster.data.elementwise import MARK
+from whycluster.data.table import is_missing
+from whycluster.data.validation import check_fitted
+from whycluster.pipelines.affine_form import AffineForm, TwiceBentError, join, steps_of, then
+
+SUPPORTED = (
+    "StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler",
+    "PowerTransformer, QuantileTransformer, KBinsDiscretizer, Binarizer",
+    "FunctionTransformer of a NumPy ufunc, or of a function marked with wc.elementwise",
+    "SimpleImputer, MissingIndicator",
+    "OneHotEncoder, OrdinalEncoder, TargetEncoder",
+    "VarianceThreshold, SelectKBest, SelectFromModel and the other selectors",
+    "PCA, IncrementalPCA, TruncatedSVD, FastICA, GaussianRandomProjection, SparseRandomProjection",
+    "Normalizer",
+    "CountVectorizer, TfidfVectorizer, HashingVectorizer, TfidfTransformer, wc.text.WordVectors",
+    "ColumnTransformer, FeatureUnion, Pipeline, 'passthrough', 'drop'",
+)
+
+WAY_OUT = (
+    "The clustering itself can be explained in the columns as they are, through a surrogate that says how "
+    "well it matches: wc.explain(pipeline.predict(X), X), or wc.explain(labels, X)."
+)
+
+
+class StepError(Exception):
+    """A step could not take some rows: which step, and what it said."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A fitted transformer, under the name that its pipeline has for it."""
+
+    name: str
+    transformer: Any
+
+    def __call__(self, rows: Any) -> Any:
+        """What it makes of rows."""
+        try:
+            given = self.transformer.transform(rows)
+        except Exception as error:  # whatever a step, or a function of the user's in it, may raise
+            told = str(error).strip() or type(error).__name__
+            raise StepError(
+                f"{self} could not transform it: {told}{'' if told[-1] in '.!?' else '.'}"
+            ) from error
+        n_rows, n_given = (getattr(some, "shape", (None,))[0] for some in (rows, given))
+        if n_rows is not None and n_given is not None and n_rows != n_given:
+            raise StepError(f"{self} made {n_given} rows of {n_rows}; it must give one for each.")
+        return given
+
+    def __str__(self) -> str:
+        return f"step {self.name!r} ({type(self.transformer).__name__})"
+
+
+def follow(steps: Sequence[tuple[str, Any]], form: AffineForm, prefix: str = "") -> AffineForm:
+    """What the steps make of the features of a form, one after another."""
+    for name, transformer in steps:
+        form = _follow_one(Step(prefix + name, transformer), form)
+    return form
+
+
+def _follow_one(step: Step, form: AffineForm) -> AffineForm:
+    if does_nothing(step.transformer):
+        return form
+    check_fitted(step.transformer)
+    expected = getattr(step.transformer, "n_features_in_", form.n_outputs)
+    if expected != form.n_outputs:
+        raise UnsupportedModelError(
+            f"neuralize: {step} was fitted on {expected} features, but the steps before it are known to give "
+            f"{form.n_outputs}. Is a function marked with wc.elementwise that makes more of them, or fewer? "
+            f"{WAY_OUT}"
+        )
+    try:
+        return _way_of(type(step.transformer))(step.transformer, step, form)
+    except TwiceBentError:
+        raise UnsupportedModelError(
+            f"neuralize: {step} bends features that were mixed, bent and mixed again before, which relevance "
+            f"cannot be followed through. {WAY_OUT}"
+        ) from None
+
+
+def _way_of(kind: type) -> Callable[[Any, Step, AffineForm], AffineForm]:
+    """What is known of a class; nothing, if it transforms otherwise than the known class it is made of."""
+    known = next((parent for parent in kind.__mro__ if parent in _after.registry), object)
+    same = getattr_static(kind, "transform", None) is getattr_static(known, "transform", None)
+    return _after.dispatch(known if same else object)
+
+
+def does_nothing(transformer: Any) -> bool:
+    """Whether a step only hands on what it gets."""
+    return transformer is None or _is(transformer, "passthrough")
+
+
+def _is(transformer: Any, word: str) -> bool:
+    return isinstance(transformer, str) and transformer == word
+
+
+def first_to_see(step: Any) -> Any:
+    """What in a step takes the columns themselves and knows them; None where there is no such thing.
+
+    A Pipeline or FeatureUnion itself asks its first part only, which may be the word 'passthrough'.
+    """
+    if hasattr(step, "n_features_in_"):
+        return step
+    if isinstance(step, Pipeline):
+        parts = [part for _, part in step.steps if not does_nothing(part)][:1]
+    else:
+        parts = [part for _, part in getattr(step, "transformer_list", ())]
+    return next((found for found in map(first_to_see, parts) if found is not None), None)
+
+
+@functools.singledispatch
+def _after(transformer: Any, step: Step, form: AffineForm) -> AffineForm:
+    """The form after a step; a class that is not registered here is refused."""
+    told = getattr(transformer, "whycluster_form", None)  # our own transformers say it themselves
+    if told is not None:
+        return told(step, form)  # type: ignore[no-any-return]
+    listed = "".join(f"\n  - {line}" for line in SUPPORTED)
+    raise UnsupportedModelError(
+        f"neuralize: it is not known how {step} makes its features of those before it. Known are:{listed}\n"
+        f"{WAY_OUT}"
+    )
+
+
+@_after.register(StandardScaler)
+def _standard(scaler: Any, step: Step, form: AffineForm) -> AffineForm:
+    return form.scale(step, _inverse(scaler.scale_, form), scaler.mean_ if scaler.with_mean else None)
+
+
+@_after.register(RobustScaler)
+def _robust(scaler: Any, step: Step, form: AffineForm) -> AffineForm:
+    return form.scale(step, _inverse(scaler.scale_, form), scaler.center_)
+
+
+@_after.register(MaxAbsScaler)
+def _max_abs(scaler: Any, step: Step, form: AffineForm) -> AffineForm:
+    if getattr(scaler, "clip", False):  # scikit-learn 1.7 and later
+        return form.bend(step)
+    return form.scale(step, _inverse(scaler.scale_, form))
+
+
+@_after.register(MinMaxScaler)
+def _min_max(scaler: Any, step: Step, form: AffineForm) -> AffineForm:
+    if scaler.clip:
+        return form.bend(step)
+    shift = np.full(form.n_outputs, scaler.feature_range[0], dtype=np.float64)
+    return form.scale(step, scaler.scale_, scaler.data_min_, shift)
+
+
+def _inverse(scale: Floats | None, form: AffineForm) -> Floats:
+    return np.ones(form.n_outputs) if scale is None else 1.0 / scale
+
+
+def _knowing(form: AffineForm, encoder: Any) -> AffineForm:
+    """The form, with the columns that an encoder knows as text: they come to it as they are, or spelled out.
+
+    What the package's own `as_text` spells out may have been numbers or booleans, and is text only where that
+    is no spelling of theirs: 01234.
+    """
+    way = [run.transformer if isinstance(run, Step) else run for run in steps_of(form.run)]
+    spelled = [each for each in way if getattr(each, "func", None) is as_text]
+    if not all(isinstance(each, (PickColumns, SimpleImputer)) or each in spelled for each in way):
+        return form
+    filled = {str(each.fill_value) for each in way if isinstance(each, SimpleImputer)}
+    known = [[name for name in names if not is_missing(name)] for names in encoder.categories_]
+    text = [i for i, names in enumerate(known) if names and all(isinstance(name, str) for name in names)]
+    if spelled:
+        text = [i for i in text if not all(is_spelling(name) for name in {*known[i]} - filled)]
+    return form.with_text(text)
+
+
+@_after.register(OrdinalEncoder)
+def _ordinal(encoder: Any, step: Step, form: AffineForm) -> AffineForm:
+    return _knowing(form, encoder).bend(step)
+
+
+@_after.register(Binarizer)
+@_after.register(PowerTransformer)
+@_after.register(QuantileTransformer)
+def _one_by_one(transformer: Any, step: Step, form: AffineForm) -> AffineForm:  # noqa: ARG001  # the class says it all
+    return form.bend(step)
+
+
+@_after.register(FunctionTransformer)
+def _function(transformer: Any, step: Step, form: AffineForm) -> AffineForm:
+    function = transformer.func
+    if function is None:
+        return form
+    if not isinstance(function, np.ufunc) and not getattr(function, MARK, False):
+        raise UnsupportedModelError(
+            f"neuralize: {step} must be of a NumPy ufunc, or of a function that makes each feature of the "
+            f"one in its place alone; nothing says so of {function!r}. If it does, say it: "
+            f"wc.elementwise(function). {WAY_OUT}"
+        )
+    return form.bend(step)
+
+
+@_after.register(SimpleImputer)
+def _imputer(imputer: Any, step: Step, form: AffineForm) -> AffineForm:
+    # A column without any value is left out, unless it is to be kept.
+    there = [not _is_nan(value) or imputer.keep_empty_features for value in imputer.statistics_.tolist()]
+    origin = np.flatnonzero(there)
+    if imputer.indicator_ is not None:
+        origin = np.concatenate([origin, imputer.indicator_.features_])
+    return form.bend(step, origin)
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and value != value
+
+
+@_after.register(MissingIndicator)
+def _indicator(indicator: Any, step: Step, form: AffineForm) -> AffineForm:
+    return form.bend(step, np.asarray(indicator.features_))
+
+
+@_after.register(OneHotEncoder)
+def _one_hot(encoder: Any, step: Step, form: AffineForm) -> AffineForm:
+    origin = np.repeat(np.arange(form.n_outputs), encoder._n_features_outs)
+    return _knowing(form, encoder).bend(step, origin)
+
+
+@_after.register(KBinsDiscretizer)
+def _bins(discretizer: Any, step: Step, form: AffineForm) -> AffineForm:
+    counts = 1 if discretizer.encode == "ordinal" else discretizer.n_bins_
+    return form.bend(step, np.repeat(np.arange(form.n_outputs), counts))
+
+
+@_after.register(TargetEncoder)
+def _target(encoder: Any, step: Step, form: AffineForm) -> AffineForm:
+    count = len(encoder.classes_) if encoder.target_type_ == "multiclass" else 1
+    return _knowing(form, encoder).bend(step, np.repeat(np.arange(form.n_outputs), count))
+
+
+@_after.register(SelectorMixin)
+def _selector(selector: Any, step: Step, form: AffineForm) -> AffineForm:
+    return form.select(step, selector.get_support(indices=True))
+
+
+@_after.register(PCA)
+@_after.register(IncrementalPCA)
+def _pca(pca: Any, step: Step, form: AffineForm) -> AffineForm:
+    matrix = pca.components_
+    if pca.whiten:
+        deviation = np.sqrt(pca.explained_variance_)
+        least = np.finfo(deviation.dtype).eps  # as scikit-learn has it
+        matrix = matrix / np.where(deviation < least, least, deviation)[:, None]
+    return form.map(step, np.asarray(matrix, dtype=np.float64), pca.mean_)
+
+
+@_after.register(FastICA)
+def _ica(ica: Any, step: Step, form: AffineForm) -> AffineForm:
+    return form.map(step, np.asarray(ica.components_, dtype=np.float64), ica.mean_ if ica.whiten else None)
+
+
+@_after.register(TruncatedSVD)
+@_after.register(GaussianRandomProjection)
+@_after.register(SparseRandomProjection)
+def _projection(transformer: Any, step: Step, form: AffineForm) -> AffineForm:
+    matrix = transformer.components_
+    return form.map(step, sparse.csr_array(matrix) if is_sparse(matrix) else np.asarray(matrix, np.float64))
+
+
+@_after.register(NMF)
+@_after.register(MiniBatchNMF)
+def _factors(transformer: Any, step: Step, form: AffineForm) -> AffineForm:  # noqa: ARG001  # always refused
+    raise UnsupportedModelError(
+        f"neuralize: {step} solves a problem of its own for each row, so what it gives is no linear function "
+        f"of the columns. {WAY_OUT}"
+    )
+
+
+@_after.register(Normalizer)
+def _normalizer(normalizer: Any, step: Step, form: AffineForm) -> AffineForm:
+    return form.rescale(step, _LENGTHS[normalizer.norm])
+
+
+@dataclass(frozen=True)
+class _Length:
+    """Of the rows of an array; a row of zeros counts as of length 1."""
+
+    order: float
+
+    def __call__(self, z: Floats) -> Floats:
+        lengths = np.asarray(np.linalg.norm(z, ord=self.order, axis=1))
+        lengths[lengths == 0.0] = 1.0
+        return lengths
+
+
+_LENGTHS = {"l1": _Length(1), "l2": _Length(2), "max": _Length(np.inf)}
+
+
+@_after.register(TfidfTransformer)
+def _tfidf(transformer: Any, step: Step, form: AffineForm) -> AffineForm:  # noqa: ARG001
+    """Elementwise, but for the length of the row, which is taken for its own constant."""
+    return form.bend(step)
+
+
+@_after.register(CountVectorizer)
+@_after.register(TfidfVectorizer)
+@_after.register(HashingVectorizer)
+def _vectorizer(vectorizer: Any, step: Step, form: AffineForm) -> AffineForm:
+    """Of one column of text: as many features as there are words, all of them the column's."""
+    if isinstance(vectorizer, HashingVectorizer):
+        n_words = vectorizer.n_features
+    else:
+        n_words = len(vectorizer.vocabulary_)
+    return form.bend(step, np.zeros(n_words, dtype=np.intp))
+
+
+@_after.register(Pipeline)
+def _pipeline(pipeline: Any, step: Step, form: AffineForm) -> AffineForm:
+    return follow(pipeline.steps, form, f"{step.name}.")
+
+
+@_after.register(FeatureUnion)
+def _union(union: Any, step: Step, form: AffineForm) -> AffineForm:
+    weights = union.transformer_weights or {}
+    branches = [
+        _weighted(_follow_one(Step(f"{step.name}.{name}", transformer), form), weights.get(name))
+        for name, transformer in union.transformer_list
+        if not _is(transformer, "drop")
+    ]
+    return _joined(branches, step, form)
+
+
+@_after.register(ColumnTransformer)
+def _columns(transformer: Any, step: Step, form: AffineForm) -> AffineForm:
+    weights = transformer.transformer_weights or {}
+    branches = []
+    for name, inner, columns in transformer.transformers_:
+        chosen = np.asarray(transformer._transformer_to_input_indices[name], dtype=np.intp)
+        if _is(inner, "drop") or not chosen.size:
+            continue
+        part = form.select(PickColumns(chosen, np.isscalar(columns)), chosen)
+        branch = _follow_one(Step(f"{step.name}.{name}", inner), part)
+        branches.append(_weighted(branch, weights.get(name)))
+    return _joined(branches, step, form)
+
+
+def _weighted(form: AffineForm, weight: float | None) -> AffineForm:
+    """With the weight that a union gives to a branch."""
+    if weight is None:
+        return form
+    return form.scale(_Times(weight), np.full(form.n_outputs, float(weight)))
+
+
+def _joined(branches: Sequence[AffineForm], step: Step, form: AffineForm) -> AffineForm:
+    if not branches:
+        raise UnsupportedModelError(f"neuralize: {step} leaves no feature over.")
+    return join(branches, then(form.run, step))
+
+
+@dataclass(frozen=True)
+class _Times:
+    weight: float
+
+    def __call__(self, rows: Any) -> Any:
+        return rows * self.weight
+
+
+@dataclass(frozen=True)
+class PickColumns:
+    """Some of the columns of rows, by position; a single one as it is, if that is asked for."""
+
+    chosen: Codes
+    single: bool = False
+
+    def __call__(self, rows: Any) -> Any:
+        """The columns, in the container of the rows."""
+        which: Any = int(self.chosen[0]) if self.single else self.chosen
+        if hasattr(rows, "iloc"):
+            return rows.iloc[:, which]
+        if isinstance(rows, np.ndarray) or is_sparse(rows):
+            return rows[:, which]
+        return rows[:, which if self.single else self.chosen.tolist()]  # polars

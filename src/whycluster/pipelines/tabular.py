@@ -1,0 +1,382 @@
+"""A scikit-learn pipeline for a table of numbers, categories and dates, made by looking at its columns.
+
+Everything in it is scikit-learn's own, but for five functions that read, fill and weigh columns one by one.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import sklearn
+from sklearn.base import clone
+from sklearn.cluster import KMeans, MiniBatchKMeans
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.utils import check_random_state
+from sklearn.utils.fixes import parse_version
+
+from whycluster.core.arrays import Floats
+from whycluster.core.errors import ColumnWarning, InvalidInputError, MissingDependencyError
+from whycluster.data.arrays import is_real
+from whycluster.data.columns import (
+    LIKE_IDENTIFIER,
+    Column,
+    as_days,
+    as_numbers,
+    as_text,
+    columns_of,
+    judge,
+    reads_as_dates,
+)
+from whycluster.data.elementwise import elementwise
+from whycluster.data.progress import Progress
+from whycluster.data.table import column_names
+from whycluster.data.validation import check_whole
+
+_CURVE_ROWS = 20_000  # rows that the number of clusters is chosen on
+_CURVE_STARTS = 3
+_STARTS = 10
+_MANY_ROWS = 100_000  # more are clustered in batches
+_MISSING = "missing"  # the category of missing values
+
+
+def pipeline(
+    frame: Any,
+    n_clusters: int | None = None,
+    *,
+    model: Any = None,
+    max_clusters: int = 20,
+    category_weight: float = 1.0,
+    max_categories: int | None = 50,
+    keep: Sequence[Hashable] = (),
+    random_state: int | np.random.RandomState | None = 0,
+) -> Pipeline:
+    """Cluster a table of numbers, categories and dates as it is.
+
+    The columns are told apart by their types (objects by their values) and encoded so that one standard
+    deviation of a number, one change of category and one missing value weigh alike:
+
+    - *numbers*, also booleans: standardised; missing ones are the median, and flagged by a column of 0 and 1
+    - *dates*, times and durations: days (since 1970, in UTC), then as numbers
+    - *categories*, that is text, categoricals and enums, and text mixed with numbers: one column each, of 0
+      and sqrt(1/2), since a change moves two of them. Missing values are a category, ``"missing"``.
+
+    Left out, with a `ColumnWarning`, are columns that
+
+    - hold one value only, or none at all;
+    - hold neither of these kinds, such as lists, structures or bytes;
+    - look like identifiers. Of ten values or more: text of which more than 9 in 10 values are different;
+      whole numbers that are all different and fill at least 9 in 10 places between the least and the
+      greatest. Of any number of values: whole numbers whose name begins or ends with the word id, uuid or
+      guid (``id``, ``customer_id``, ``PassengerId``), or is ``index`` or ``Unnamed: 0``. Whole numbers are
+      columns of an integer type: floats and dates never look like identifiers.
+
+    Parameters
+    ----------
+    frame : data frame of pandas, polars or pyarrow. A table of pyarrow is converted to pandas here, or to
+        polars if there is no pandas; earlier versions of scikit-learn do not take it in ``predict``.
+    n_clusters : number of clusters; None takes the elbow of the inertia over 1, 2, ..., ``max_clusters``,
+        found by kneedle, on at most 20,000 rows. Where there is no elbow, it is the number at which the curve
+        is farthest below the line between its ends, and at least 2.
+    model : unfitted clustering estimator to take instead of ``KMeans``, or of ``MiniBatchKMeans``, which is
+        taken for more than 100,000 rows; it has its own number of clusters, so
+        that ``n_clusters`` must be None, and its own ``random_state``. A copy of it is fitted.
+    max_clusters : greatest number of clusters to try, if there are as many different rows
+    category_weight : how much one change of category weighs, in standard deviations
+    max_categories : of a column with more categories than this, the rare ones are one category together;
+        None keeps them all. Categories that come up in ``predict`` only are among these rare ones, and where
+        there are none, no category: half as far from each, in squares, as these are from each other.
+    keep : names of columns to use though they look like identifiers
+    random_state : seed, or generator, of k-means and of the sample of rows
+
+    Returns
+    -------
+    pipeline : fitted ``Pipeline`` of the steps "columns", a ``ColumnTransformer`` with the branches
+        "numbers", "dates" and "categories" (those that there are), and "clusters", the model. It has
+        two attributes more, which a clone does not have: ``left_out_``, the reason for each column that was
+        left out, and ``inertias_``, the inertia by number of clusters (empty if that was given).
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import whycluster as wc
+    >>> frame = pd.DataFrame({"age": [20, 21, 60, None], "city": ["Rome", "Rome", "Oslo", "Oslo"]})
+    >>> pipe = wc.tabular.pipeline(frame, n_clusters=2)
+    >>> labels = pipe.predict(frame)
+    >>> bool(labels[0] == labels[1] != labels[2])
+    True
+    """
+    where = "pipeline"
+    _check_model(model, n_clusters)
+    check_whole(max_clusters, 2, where, "max_clusters")
+    find_elbow = _load_kneedle() if model is None and n_clusters is None else None
+    columns, X = encode(frame, where, category_weight, max_categories, keep)
+    inertias: dict[int, float] = {}
+    if find_elbow is not None:
+        inertias = _inertias(np.asarray(X), max_clusters, random_state)
+        n_clusters = _elbow(inertias, find_elbow)
+    if model is None:
+        _check_different(np.asarray(X), n_clusters)
+        many = len(X) > _MANY_ROWS
+        kind, n_init = (MiniBatchKMeans, _CURVE_STARTS) if many else (KMeans, _STARTS)
+        model = kind(n_clusters, n_init=n_init, random_state=random_state)
+    result = Pipeline([("columns", columns), ("clusters", clone(model).fit(X))])
+    result.left_out_, result.inertias_ = columns.left_out_, inertias
+    return result
+
+
+def encoder(
+    frame: Any,
+    *,
+    category_weight: float = 1.0,
+    max_categories: int | None = 50,
+    keep: Sequence[Hashable] = (),
+) -> ColumnTransformer:
+    """The first step of `pipeline` alone, fitted to the frame: columns as numbers that weigh alike.
+
+    Parameters
+    ----------
+    frame, category_weight, max_categories, keep : as for `pipeline`
+
+    Returns
+    -------
+    encoder : fitted ``ColumnTransformer``, with the attribute ``left_out_``
+    """
+    return encode(frame, "encoder", category_weight, max_categories, keep)[0]
+
+
+@elementwise
+def weigh(X: Any, weight: float) -> Any:
+    """Every column times a weight."""
+    return X * weight
+
+
+def median(values: Floats) -> float:
+    """The median of a column, of every n-th value where there are many; 0 where it has none."""
+    some = values[:: 1 + len(values) // _MANY_ROWS]
+    return float(np.median(some)) if len(some) else 0.0
+
+
+# By its name, the median sorts all columns with their masks; as a function, which is taken from 1.5 on, it
+# takes a tenth of the time.
+_MEDIAN: Any = median if parse_version(sklearn.__version__) >= parse_version("1.5") else "median"
+
+
+def encode(
+    frame: Any, where: str, category_weight: float = 1.0, max_categories: int | None = 50, keep: Any = ()
+) -> tuple[ColumnTransformer, Any]:
+    """What `encoder` gives, and the rows that it makes; warn of what it leaves out."""
+    if not is_real(category_weight) or not 0 < category_weight < np.inf:
+        raise InvalidInputError(
+            f"{where}: category_weight must be a number above 0; got {category_weight!r}."
+        )
+    if max_categories is not None:
+        check_whole(max_categories, 2, where, "max_categories", "None or ")
+    native = _open(frame, where)
+    columns = list(columns_of(native, where))
+    kept = _check_keep(keep, [column.name for column in columns], where)
+    by_name = all(isinstance(column.name, str) for column in columns)
+    chosen: dict[str, list[Any]] = {}
+    left_out: dict[Hashable, str] = {}
+    for position, column in enumerate(columns):
+        kind, reason = judge(column, column.name in kept)
+        if reason:
+            left_out[column.name] = reason
+        else:
+            chosen.setdefault(kind, []).append(column.name if by_name else position)
+    _tell(left_out, len(columns), where)
+    _tell_dates([column for column in columns if column.name not in left_out], where)
+    branches = _branches(category_weight, max_categories)
+    result = ColumnTransformer([(kind, branches[kind], chosen[kind]) for kind in branches if kind in chosen])
+    X = result.fit_transform(native)
+    result.left_out_ = left_out
+    return result, X
+
+
+def _branches(category_weight: float, max_categories: int | None) -> dict[str, Pipeline]:
+    # A change of category moves two columns by the weight; together they move by category_weight.
+    weight = float(category_weight) / 2**0.5
+    rare = {"handle_unknown": "infrequent_if_exist", "max_categories": max_categories}
+    return {
+        "numbers": _standardised(as_numbers),
+        "dates": _standardised(as_days),
+        "categories": Pipeline(
+            [
+                ("read", FunctionTransformer(as_text, feature_names_out="one-to-one")),
+                ("fill", SimpleImputer(strategy="constant", fill_value=_MISSING, keep_empty_features=True)),
+                ("encode", OneHotEncoder(sparse_output=False, **rare)),
+                (
+                    "weigh",
+                    FunctionTransformer(weigh, kw_args={"weight": weight}, feature_names_out="one-to-one"),
+                ),
+            ]
+        ),
+    }
+
+
+def _standardised(reader: Callable[[Any], Floats]) -> Pipeline:
+    """Scaled first, then filled: what is filled in must not shrink the deviation, and flags stay 0 and 1."""
+    return Pipeline(
+        [
+            ("read", FunctionTransformer(reader, feature_names_out="one-to-one")),
+            ("scale", StandardScaler()),
+            ("fill", SimpleImputer(strategy=_MEDIAN, add_indicator=True, keep_empty_features=True)),
+        ]
+    )
+
+
+def _open(frame: Any, where: str) -> Any:
+    """The frame as scikit-learn can take it, of pandas or polars."""
+    names = column_names(frame, where, "frame")
+    if names is None:
+        raise InvalidInputError(
+            f"{where}: frame must be a data frame of pandas, polars or pyarrow, whose columns have types; "
+            f"got {type(frame).__name__}. Make it one: pandas.DataFrame(data, columns=[...])."
+        )
+    opened = nw.from_native(frame, eager_only=True)
+    if 0 in opened.shape:
+        raise InvalidInputError(
+            f"{where}: frame must have at least one row and one column; got shape {opened.shape}."
+        )
+    text = [name for name in names if isinstance(name, str)]
+    other = [name for name in names if not isinstance(name, str)]
+    if text and other:
+        raise InvalidInputError(
+            f"{where}: the columns of frame must have names that are all text, or none of them; got "
+            f"{text[0]!r} and {other[0]!r}. Rename them: frame.columns = [str(c) for c in frame.columns]."
+        )
+    if opened.implementation.is_pandas() or opened.implementation.is_polars():
+        return frame
+    return _converted(opened, where)
+
+
+def _converted(frame: nw.DataFrame[Any], where: str) -> Any:
+    if importlib.util.find_spec("pandas") is not None:
+        return frame.to_pandas()
+    if importlib.util.find_spec("polars") is not None:
+        return frame.to_polars()
+    raise MissingDependencyError(
+        f"{where}: a table of pyarrow is clustered as a frame of pandas or polars, and none is installed: "
+        f"pip install pandas"
+    )
+
+
+def _check_keep(keep: Any, names: list[Hashable], where: str) -> set[Hashable]:
+    keep = [keep] if isinstance(keep, str) else keep
+    if not isinstance(keep, Iterable):
+        raise InvalidInputError(f"{where}: keep must be a list of names of columns; got {keep!r}.")
+    keep = list(keep)
+    unknown = [name for name in keep if name not in names]
+    if unknown:
+        raise InvalidInputError(
+            f"{where}: keep must name columns of frame; got {unknown[0]!r}. It has {names[:5]}"
+            + (f" and {len(names) - 5} more." if len(names) > 5 else ".")
+        )
+    return set(keep)
+
+
+def _tell(left_out: dict[Hashable, str], n_columns: int, where: str) -> None:
+    listed = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
+    if len(left_out) == n_columns:
+        raise InvalidInputError(f"{where}: frame must have a column to cluster by; none is left. {listed}.")
+    if left_out:
+        count = "1 column is" if len(left_out) == 1 else f"{len(left_out)} columns are"
+        named = any(reason.startswith(LIKE_IDENTIFIER) for reason in left_out.values())
+        keeps = "keep" if where != "explain" else "the keep of wc.tabular.encoder, before a wc.Surrogate,"
+        advice = f" Name those like identifiers in {keeps} to use them all the same." if named else ""
+        _warn(f"{where}: {count} left out. {listed}.{advice}", where)
+
+
+def _warn(message: str, where: str) -> None:
+    """Of whoever called the function that is public."""
+    warnings.warn(message, ColumnWarning, stacklevel=7 if where == "explain" else 5)
+
+
+def _tell_dates(columns: Sequence[Column], where: str) -> None:
+    """Warn of dates that came as text, as they often do from files."""
+    found = [repr(column.name) for column in columns if reads_as_dates(column)]
+    if found:
+        _warn(
+            f"{where}: {', '.join(found)} read as dates, but are text, so that each date is a category. "
+            f"Convert them first, as with parse_dates in pandas.read_csv.",
+            where,
+        )
+
+
+def _check_model(model: Any, n_clusters: Any) -> None:
+    if n_clusters is not None:
+        check_whole(n_clusters, 2, "pipeline", "n_clusters", "None or ")
+    if model is None:
+        return
+    if isinstance(model, type) or not (hasattr(model, "fit") and hasattr(model, "get_params")):
+        raise InvalidInputError(
+            f"pipeline: model must be an estimator as scikit-learn's are, such as KMeans(3); got {model!r}."
+        )
+    if n_clusters is not None:
+        raise InvalidInputError(
+            f"pipeline: n_clusters must be None where a model is given; got {n_clusters}. Set it in "
+            f"the model."
+        )
+
+
+def _check_different(X: Floats, n_clusters: Any) -> None:
+    """Raise if there are fewer different rows than clusters; mostly, the first rows are enough to see."""
+    n_rows = 1000
+    while (different := len(np.unique(X[:n_rows], axis=0))) < n_clusters and n_rows < len(X):
+        n_rows *= 10
+    if different < n_clusters:
+        raise InvalidInputError(
+            f"pipeline: n_clusters must be at most {different}, the number of different rows in frame; "
+            f"got {n_clusters}."
+        )
+
+
+def _load_kneedle() -> Callable[[Floats, Floats], int | None]:
+    try:
+        from kneed import KneeLocator
+    except ImportError as error:
+        raise MissingDependencyError(
+            'choosing the number of clusters needs kneed: pip install "whycluster[tabular]"; or give '
+            "n_clusters"
+        ) from error
+
+    def find(n_clusters: Floats, inertias: Floats) -> int | None:
+        with warnings.catch_warnings():  # early versions warn where there is no elbow
+            warnings.simplefilter("ignore")
+            elbow = KneeLocator(n_clusters, inertias, curve="convex", direction="decreasing").elbow
+        return None if elbow is None else int(elbow)
+
+    return find
+
+
+def _inertias(X: Floats, max_clusters: int, random_state: Any) -> dict[int, float]:
+    """The inertia for every number of clusters, from 1: an elbow at 2 is not seen without it."""
+    if len(X) > _CURVE_ROWS:
+        X = X[check_random_state(random_state).choice(len(X), _CURVE_ROWS, replace=False)]
+    result = {1: float(np.square(X - X.mean(axis=0)).sum())}
+    sizes = range(2, min(max_clusters, len(np.unique(X, axis=0))) + 1)
+    with Progress("choosing the number of clusters", len(sizes)) as bar:
+        for size in sizes:
+            found = KMeans(size, n_init=_CURVE_STARTS, random_state=random_state).fit(X)
+            result[size] = float(found.inertia_)
+            bar.step()
+    return result
+
+
+def _elbow(inertias: dict[int, float], find: Callable[[Floats, Floats], int | None]) -> int:
+    sizes = np.array(list(inertias), dtype=np.float64)
+    curve = np.array(list(inertias.values()))
+    if len(sizes) < 3 or curve[-1] == curve[0]:
+        return 2
+    found = find(sizes, curve)
+    if found is None:  # farthest below the line between the ends
+        line = np.interp(sizes, sizes[[0, -1]], curve[[0, -1]])
+        found = int(sizes[np.argmax(line - curve)])
+    return max(2, found)

@@ -1,0 +1,1 @@
+"""Networks and explanations as files."""

@@ -1,0 +1,302 @@
+"""A network of documents: a vectorizer, steps behind it, a model; relevance goes down to the words.
+
+Behind the vectorizer, whose terms are the columns here, the steps give z = A (t - c) + o. The gradient of
+what is explained, W, is linear in A, so that a term i brings A_i t_i . W; its occurrences share that. What no
+term brings (constants of the model, means that were subtracted) all occurrences share equally.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
+from sklearn.pipeline import FeatureUnion, Pipeline
+
+from whycluster.core import attribution
+from whycluster.core.arrays import Codes, Floats
+from whycluster.core.attribution import Background, Query
+from whycluster.core.energies import Energy
+from whycluster.core.errors import InvalidInputError, UnsupportedModelError
+from whycluster.core.rules import RULES, SEQUENTIAL
+from whycluster.data.arrays import is_sparse
+from whycluster.data.labels import Labels
+from whycluster.data.table import Table
+from whycluster.data.validation import check_fitted, names_of
+from whycluster.explanations.explanation import Answer
+from whycluster.models.network import Network
+from whycluster.pipelines.affine_form import AffineForm, Matrix, to_floats
+from whycluster.pipelines.network import check_width
+from whycluster.pipelines.steps import Step, does_nothing, follow
+from whycluster.text.documents import DocumentTable
+from whycluster.text.explanation import TextExplanation
+from whycluster.text.spans import CharacterFinder, Finder, Found, NotLocatedError, finder_of
+from whycluster.text.word_vectors import WordVectors
+from whycluster.text.words import Occurrences, Ragged, add_up
+
+VECTORIZERS = (CountVectorizer, HashingVectorizer, WordVectors)
+_GATHERED = 1 << 19  # numbers (4 MB) of the vectors of terms that are taken at a time
+
+
+def unnested(pipeline: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    """The steps of a pipeline, and of pipelines in it; those that do nothing are left out."""
+    steps = []
+    for name, step in pipeline.steps:
+        if isinstance(step, Pipeline):
+            steps += unnested(step, f"{prefix}{name}.")
+        elif not does_nothing(step):
+            steps.append((prefix + name, step))
+    return steps
+
+
+def takes_text(steps: Sequence[tuple[str, Any]]) -> bool:
+    """Whether the first step is a vectorizer; raise if one comes later, or beside others."""
+    vectorizers = [i for i, (_, step) in enumerate(steps) if isinstance(step, VECTORIZERS)]
+    if vectorizers and vectorizers[0] > 0:
+        raise UnsupportedModelError(
+            f"neuralize: a vectorizer must be the first step, so that its words can be marked in the texts "
+            f"as they are; {Step(*steps[0])} comes before it. Give what that does to the vectorizer, as its "
+            f"preprocessor, or do it to the documents first."
+        )
+    first = steps[0][1] if steps else None
+    if isinstance(first, FeatureUnion) and any(
+        isinstance(step, VECTORIZERS) for _, inner in first.transformer_list for _, step in _inside(inner)
+    ):
+        raise UnsupportedModelError(
+            f"neuralize: a single vectorizer must be the first step; {Step(*steps[0])} puts several things "
+            f"side by side there. Let the steps behind one vectorizer do that, or take one with more n-grams."
+        )
+    return bool(vectorizers)
+
+
+def _inside(step: Any) -> list[tuple[str, Any]]:
+    return unnested(step) if isinstance(step, Pipeline) else [("", step)]
+
+
+def text_network(steps: Sequence[tuple[str, Any]], last: Network) -> Network:
+    """The network of a pipeline that begins with a vectorizer.
+
+    Parameters
+    ----------
+    steps : its fitted steps but the last, with their names
+    last : the network of the last one
+    """
+    front = Front.of(Step(*steps[0]), steps[1:])
+    if front.form.below is not None or last.categories is not None:
+        raise UnsupportedModelError(
+            "neuralize: behind a vectorizer, relevance is followed through steps that are linear, that take "
+            "each term on its own, or that give a document unit length, to a model of numbers. In this "
+            "pipeline, features that were mixed of many terms are changed one by one, or taken for "
+            "categories."
+        )
+    check_width(front.form, last)
+    return Network(
+        last.energy,
+        labels=last.labels,
+        fidelity=last.fidelity,
+        verify=partial(_verify, last) if last.is_checked else None,
+        opener=partial(_open, front),
+        answer=partial(_answer, front),
+    )
+
+
+@dataclass(frozen=True)
+class Front:
+    """What stands before the clusters.
+
+    Attributes
+    ----------
+    step : the vectorizer
+    count : from documents to its terms, sparse
+    finder : where these are in a text
+    form : what the steps behind make of the terms
+    last : while one table is explained, of each thread the rows that it has counted last, and the counts
+    """
+
+    step: Step
+    count: Callable[[Sequence[str]], Any]
+    finder: Finder
+    form: AffineForm
+    last: dict[int, tuple[Any, Any]] | None = None
+
+    @classmethod
+    def of(cls, step: Step, behind: Sequence[tuple[str, Any]]) -> Front:
+        """A vectorizer and the steps behind it."""
+        vectorizer = step.transformer
+        if isinstance(vectorizer, WordVectors):
+            lexicon = vectorizer.lexicon("neuralize")
+            form = lexicon.form(names_of(behind[0][1]) if behind else None)
+            return cls(step, lexicon.frequencies, lexicon.finder, follow(behind, form))
+        if vectorizer.input != "content":
+            raise UnsupportedModelError(
+                f"neuralize: {step} must take the texts themselves, input='content'; it has "
+                f"input={vectorizer.input!r}. Read the files first."
+            )
+        if isinstance(vectorizer, HashingVectorizer) and vectorizer.alternate_sign:
+            raise UnsupportedModelError(
+                f"neuralize: {step} must have alternate_sign=False; with signs, words that fall together may "
+                f"cancel each other, and none of them can be held to account."
+            )
+        if not isinstance(vectorizer, HashingVectorizer):
+            check_fitted(vectorizer)
+        finder = finder_of(vectorizer)
+        return cls(step, step, finder, follow(behind, AffineForm.of_columns(finder.n_terms)))
+
+    def make(self, table: DocumentTable, start: int, stop: int) -> Floats:
+        """What comes to the model of documents start..stop, (b, m)."""
+        counts = self.counted(table, start, stop)
+        return to_floats(self.form.run(counts.copy()))  # a step may work in place
+
+    def counted(self, table: DocumentTable, start: int, stop: int) -> Any:
+        """The terms of documents start..stop; what a thread has just counted is not counted again."""
+        if self.last is None:
+            return self.count(table.texts[start:stop])
+        thread = threading.get_ident()
+        rows, counts = self.last.get(thread, (None, None))
+        if rows != (start, stop):
+            counts = self.count(table.texts[start:stop])
+            self.last[thread] = (start, stop), counts
+        return counts
+
+    def find(self, table: DocumentTable, start: int, stop: int) -> Occurrences:
+        """The words of some documents and the occurrences of terms among them."""
+        return Occurrences.of([self._find_one(table, row) for row in range(start, stop)])
+
+    def _find_one(self, table: DocumentTable, row: int) -> Found:
+        try:
+            return self.finder.find(table.texts[row])
+        except NotLocatedError as error:
+            raise InvalidInputError(
+                f"{table.where}: {table.name} must have the terms that {self.step} makes in the text itself, "
+                f"to be marked there; in document {row}, {error.token[:40]!r} cannot be found. Use a "
+                f"tokenizer that leaves words as they stand."
+            ) from None
+
+    @cached_property
+    def used(self) -> Codes:
+        """The terms that the steps behind the vectorizer leave in."""
+        return np.unique(self.form.source)
+
+
+def _open(front: Front, X: Any, *, where: str, name: str, feature_names: Any = None, **_: Any) -> Table:
+    if feature_names is not None:
+        raise InvalidInputError(
+            f"{where}: feature_names is for arrays of numbers; documents are explained by their words. "
+            "Leave it out."
+        )
+    return DocumentTable.of(X, front.make, front.form.n_outputs, where, name)
+
+
+def _verify(last: Network, table: Table, labels: Labels) -> None:  # noqa: ARG001  # the last network has the same
+    """Let the network of the last step check itself, on what comes to it."""
+    for _, block in table.blocks():
+        last.open(block, table.where)
+
+
+def _answer(
+    front: Front, energy: Energy, table: Table, query: Query, background: Background | None
+) -> Answer:
+    """The relevance of the words of every document."""
+    assert isinstance(table, DocumentTable)
+    if query.rule == SEQUENTIAL:
+        others = ", ".join(repr(rule) for rule in RULES if rule != SEQUENTIAL)
+        raise InvalidInputError(
+            "explain: rule must be one that adds over features for documents, whose words share all "
+            f"features; got 'sequential'. Choose one of {others}."
+        )
+    parts: dict[int, Ragged] = {}
+    gather, once = _Gather.of(front.form.matrix), replace(front, last={})
+
+    def receive(start: int, stop: int, slopes: Floats, total: Floats) -> None:
+        with table.telling(start, stop):
+            parts[start] = share_out(once, gather, table, slice(start, stop), slopes, total)
+
+    found = attribution.propagate_gradient(energy, replace(table, make=once.make), query, background, receive)
+    words = Ragged.joined(parts)
+    return Answer(TextExplanation, found, {"ragged": words, "_normal": front.finder.normal})
+
+
+def share_out(
+    front: Front, gather: _Gather, table: DocumentTable, rows: slice, slopes: Floats, total: Floats
+) -> Ragged:
+    """The relevance of the words of some documents.
+
+    Parameters
+    ----------
+    slopes : (b, m) W, the gradient in what the steps give
+    total : (b,) what the words of each document are to add up to
+    """
+    counts = front.counted(table, rows.start, rows.stop)
+    found = front.find(table, rows.start, rows.stop)
+    _check_counts(front, table, rows.start, counts, found)
+    found = found.only(front.used)
+    terms = front.form.bring(counts)
+    document = np.repeat(np.arange(terms.shape[0]), np.diff(terms.indptr))
+    inside = front.form.source[terms.indices] >= 0  # what is no term's, all share
+    document, atom, value = document[inside], terms.indices[inside].astype(np.intp), terms.data[inside]
+    brought = gather(slopes, document, atom) * value
+    key = document * front.finder.n_terms + front.form.source[atom]
+    return found.bear(key, brought, front.finder.n_terms, total)
+
+
+def _check_counts(front: Front, table: DocumentTable, start: int, counts: Any, found: Occurrences) -> None:
+    """Raise if the terms that were found in the texts are others than those that the vectorizer counts."""
+    if isinstance(front.step.transformer, HashingVectorizer):  # its terms may cancel each other
+        return
+    document = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+    counted = np.sort(document * front.finder.n_terms + counts.indices)
+    seen = np.unique(found.document * front.finder.n_terms + found.term)
+    if np.array_equal(seen, counted):
+        return
+    differ = np.setdiff1d(seen, counted)
+    if not isinstance(front.finder, CharacterFinder):  # there, white space is a term that no word holds
+        differ = np.union1d(differ, np.setdiff1d(counted, seen))
+    if differ.size:
+        raise UnsupportedModelError(
+            f"{table.where}: {front.step} does not count the words of a text as its parameters say, so they "
+            f"cannot be marked there: document {start + int(differ[0]) // front.finder.n_terms} differs."
+        )
+
+
+@dataclass(frozen=True)
+class _Gather:
+    """A_i . W for pairs of a term and a document, without the products of all terms with all documents.
+
+    Attributes
+    ----------
+    vectors : (D, m) the transpose of A, dense or CSR; None where A is the identity
+    """
+
+    vectors: Matrix | None
+
+    @classmethod
+    def of(cls, matrix: Matrix | None) -> _Gather:
+        """From A."""
+        if matrix is None:
+            return cls(None)
+        return cls(sparse.csr_array(matrix.T) if is_sparse(matrix) else np.ascontiguousarray(matrix.T))
+
+    def __call__(self, slopes: Floats, document: Codes, atom: Codes) -> Floats:
+        """One number for each pair."""
+        if self.vectors is None:
+            return slopes[document, atom]
+        if is_sparse(self.vectors):
+            return self._of_sparse(slopes, document, atom)
+        result = np.empty(len(atom))
+        size = max(1, _GATHERED // slopes.shape[1])
+        for start in range(0, len(atom), size):
+            some = slice(start, start + size)
+            np.einsum("ij,ij->i", self.vectors[atom[some]], slopes[document[some]], out=result[some])
+        return result
+
+    def _of_sparse(self, slopes: Floats, document: Codes, atom: Codes) -> Floats:
+        assert self.vectors is not None
+        chosen = self.vectors[atom]
+        pair = np.repeat(np.arange(len(atom)), np.diff(chosen.indptr))
+        products = chosen.data * slopes[document[pair], chosen.indices]
+        return add_up(pair, products, len(atom))

@@ -1,0 +1,403 @@
+"""The command, run as people run it: as a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import whycluster
+import whycluster as wc
+from tests.golden import read_golden
+from tests.golden.tables import write_passengers, write_wine
+from whycluster import cli
+from whycluster.cli.reading import Source, read
+from whycluster.core.errors import WhyClusterError
+from whycluster.data import progress
+
+
+def run(*arguments: Any, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "whycluster", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.fixture(scope="module")
+def wine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_wine(tmp_path_factory.mktemp("wine"))
+
+
+@pytest.fixture(scope="module")
+def passengers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_passengers(tmp_path_factory.mktemp("passengers"))
+
+
+def ask(capsys: pytest.CaptureFixture[str], *arguments: Any) -> tuple[int, str, str]:
+    """The same in this process, which is faster."""
+    code = cli.main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_demo_tells_what_makes_each_cluster_and_three_rows() -> None:
+    result = run("demo")
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    assert result.stdout == read_golden("demo")
+    assert result.stdout.isascii()
+
+
+def test_the_installed_command_is_the_module() -> None:
+    command = Path(sys.executable).with_name("whycluster")
+    result = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
+    assert result.stdout == run("--version").stdout == f"whycluster {whycluster.__version__}\n"
+
+
+def test_without_a_command_it_shows_the_help() -> None:
+    result = run()
+    assert result.returncode == 2
+    assert result.stdout == run("--help").stdout == read_golden("help")
+
+
+@pytest.mark.parametrize("command", ["explain", "report", "row", "compare", "evaluate", "demo", "models"])
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = ask(capsys, command, "--help")
+    assert (code, err) == (0, "")
+    assert out == read_golden(f"help_{command}")
+
+
+def test_the_help_loads_no_library() -> None:
+    code = (
+        "import sys; from whycluster import cli; cli.main(['explain', '--help']); print(sorted(sys.modules))"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    for name in ("'numpy'", "'polars'", "'sklearn'", "'rich'", "'jinja2'", "'scipy'"):
+        assert name not in loaded
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["explode"], "No such command 'explode'. See whycluster --help."),
+        (["explain"], "Missing argument 'FILE'. See whycluster explain --help."),
+        (["explain", "t.csv", "--xyzzy"], "No such option '--xyzzy'. See whycluster explain --help."),
+        (["explain", "t.csv", "--k", "many"], "'many' is neither a whole number nor auto."),
+        (["explain", "t.csv", "--k", "3", "--labels", "a"], "--k makes clusters, --labels takes those"),
+        (["row", "t.csv"], "Missing option '--id'. See whycluster row --help."),
+    ],
+)
+def test_mistakes_in_the_options_are_one_line(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = ask(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("whycluster: ")
+    assert told in err
+    assert err.count("\n") == 1
+
+
+def test_an_error_is_one_line_and_exit_code_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> str:
+        raise WhyClusterError("explain: something\nis wrong.")
+
+    monkeypatch.setattr("whycluster.cli.demo.demo", fail)
+    assert ask(capsys, "demo") == (2, "", "whycluster: explain: something is wrong.\n")
+    with pytest.raises(WhyClusterError):
+        cli.main(["--debug", "demo"])
+
+
+def test_what_nobody_expected_is_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("whycluster.cli.demo.demo", lambda: 1 / 0)
+    code, _, err = ask(capsys, "demo")
+    assert code == 1
+    assert err.startswith("whycluster: unexpected ZeroDivisionError: division by zero (whycluster --debug")
+
+
+def test_explain_tells_the_clusters(wine: Path) -> None:
+    result = run("explain", wine, "--k", 3, "--ignore", "kind")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == read_golden("cli_explain")
+    assert result.stderr == (
+        "whycluster: left out: wine_id (like an identifier, whole numbers of that name)\n"
+        "whycluster: rows are named by 'wine_id'\n"
+    )
+
+
+def test_explain_takes_labels_that_are_there(passengers: Path) -> None:
+    result = run("explain", passengers, "--labels", "group", "--quiet")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == read_golden("cli_labels")
+    assert result.stderr == ""
+
+
+def test_explain_chooses_the_number_of_clusters(passengers: Path) -> None:
+    result = run("explain", passengers, "--ignore", "group")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == read_golden("cli_auto")
+    assert result.stderr == (
+        "whycluster: left out: name (like an identifier, 60 of 60 values are different)\n"
+        "whycluster: rows are named by 'name'\n"
+    )
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "tsv", "arrow", "jsonl"])
+def test_the_output_is_what_the_library_gives(
+    wine: Path, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / f"why.{kind}"
+    code, out, _ = ask(
+        capsys, "explain", wine, "--k", 3, "--ignore", "kind", "--out", path, "--top", 2, "--quiet"
+    )
+    assert (code, out) == (0, "")
+    found = read(Source(path))
+    frame = pl.read_csv(wine).drop("wine_id", "kind")
+    exp = wc.explain(wc.tabular.pipeline(frame, 3), frame)
+    assert found.columns == [
+        *["wine_id", "cluster", "evidence", "competitor"],
+        *frame.columns,
+        *["top_1", "top_2"],
+    ]
+    assert found["wine_id"].to_list() == list(range(1000, 1178))
+    assert found["cluster"].to_list() == exp.cluster.tolist()
+    assert found["competitor"].to_list() == exp.competitor.tolist()
+    np.testing.assert_allclose(found["evidence"], exp.evidence, rtol=1e-12)
+    np.testing.assert_allclose(found.select(frame.columns).to_numpy(), exp.relevance, rtol=1e-9, atol=1e-12)
+    top = exp.top(2).feature
+    assert found["top_1"].cast(pl.String).to_list() == top[:, 0].tolist()
+    assert found["top_2"].cast(pl.String).to_list() == top[:, 1].tolist()
+
+
+def test_columns_that_are_called_like_ours_stay_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = np.random.default_rng(0).normal(size=(40, 3))
+    names = ["cluster", "evidence", "row"]
+    pl.DataFrame(values, schema=names).write_csv(tmp_path / "t.csv")
+    out = tmp_path / "o.csv"
+    assert ask(capsys, "explain", tmp_path / "t.csv", "--k", 2, "--out", out, "--quiet")[0] == 0
+    assert pl.read_csv(out).columns == [
+        *["row_", "cluster_", "evidence_", "competitor"],
+        *names,
+        *["top_1", "top_2", "top_3"],
+    ]
+
+
+def test_target_and_against(wine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ("explain", wine, "--k", 3, "--ignore", "kind", "--quiet")
+    code, _, err = ask(capsys, *common, "--target", 2, "--against", 1, "--out", tmp_path / "o.csv")
+    assert (code, err) == (0, "")
+    found = pl.read_csv(tmp_path / "o.csv")
+    assert set(found["cluster"]) == {2}
+    assert set(found["competitor"]) == {1}
+    code, _, err = ask(capsys, *common, "--target", 7)
+    assert (code, err) == (2, "whycluster: --target must name a cluster: 0, 1, 2; got '7'.\n")
+
+
+def test_quiet_is_for_the_one_command(wine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for options in (("--quiet", "--k", 3), ("--k", 3.5, "--quiet"), ("--quiet", "--k", 3.5)):
+        ask(capsys, "explain", wine, *options)
+        assert progress.shown
+
+
+def test_explain_as_json(wine: Path) -> None:
+    result = run("explain", wine, "--k", 3, "--ignore", "kind", "--json", "--quiet")
+    told = json.loads(result.stdout)
+    frame = pl.read_csv(wine).drop("wine_id", "kind")
+    summary = wc.explain(wc.tabular.pipeline(frame, 3), frame).summary()
+    assert told["rows"] == 178
+    assert told["columns"] == frame.columns
+    assert told["left_out"] == {"wine_id": "like an identifier, whole numbers of that name"}
+    assert told["clustering"] == "k-means with 3 clusters"
+    assert told["cautions"] == []
+    assert [cluster["rows"] for cluster in told["clusters"]] == summary.size.tolist()
+    first = told["clusters"][0]["features"][0]
+    assert first["feature"] == "alcohol"
+    assert first["share"] == pytest.approx(float(summary.share[0].max()))
+    assert first["direction"] == "low"
+    assert (told["out"], told["report"]) == (None, None)
+
+
+def test_row_explains_one_row(wine: Path) -> None:
+    result = run("row", wine, "--id", 1003, "--k", 3, "--ignore", "kind")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == read_golden("cli_row")
+    frame = pl.read_csv(wine).drop("wine_id", "kind")
+    exp = wc.explain(wc.tabular.pipeline(frame, 3), frame)
+    assert result.stdout.split("\n", 1)[1].strip() == exp.describe(3, 10).split("\n", 1)[1]
+
+
+def test_row_asks_why_not_another_cluster(wine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ("row", wine, "--id", 1003, "--k", 3, "--ignore", "kind", "--quiet")
+    assert "Row 1003 is in cluster 2, not in 1: evidence -" in ask(capsys, *common, "--target", 1)[1]
+    assert "for 2 against 1" in ask(capsys, *common, "--against", 1)[1]
+    told = json.loads(ask(capsys, *common, "--json", "--top", 2)[1])
+    assert (told["id"], told["cluster"], told["competitor"]) == ("1003", 2, 0)
+    assert [each["feature"] for each in told["features"]] == ["proline", "total_phenols"]
+
+
+def test_row_tells_the_smallest_change(wine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ("row", wine, "--id", 1073, "--k", 3, "--ignore", "kind", "--quiet", "--to", 0)
+    code, out, _ = ask(capsys, *common)
+    frame = pl.read_csv(wine).drop("wine_id", "kind")
+    moved = wc.explain(wc.tabular.pipeline(frame, 3), frame).counterfactual(73, 0)
+    assert code == 0
+    assert out.strip().endswith(moved.describe(10).replace("Row 73", "Row 1073"))
+    told = json.loads(ask(capsys, *common, "--json")[1])
+    assert (told["to"], told["distance"]) == (0, pytest.approx(moved.distance))
+    assert [each["after"] for each in told["changes"]] == pytest.approx(list(moved.after))
+    assert ask(capsys, *common[:-1], 2)[2] == (
+        "whycluster: --to must be another cluster than 2, which the row is in.\n"
+    )
+    labelled = ("row", wine, "--id", 1073, "--labels", "kind", "--to", "cultivar 0", "--quiet")
+    assert ask(capsys, *labelled)[2] == (
+        "whycluster: --to is for clusters that are made here: leave --labels out.\n"
+    )
+
+
+def test_row_by_number_or_by_another_column(
+    wine: Path, passengers: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = ask(capsys, "row", wine, "--id", 3, "--k", 3, "--ignore", "kind,wine_id", "--quiet")
+    assert out.startswith("Row 3 is in cluster 2")
+    code, out, _ = ask(capsys, "row", passengers, "--id", "Passenger 7", "--labels", "group", "--quiet")
+    assert (code, out.startswith("Row Passenger 7 is in cluster ")) == (0, True)
+    common = ("row", passengers, "--k", 2, "--quiet")
+    assert ask(capsys, *common, "--id", "a", "--id-column", "nam")[2] == (
+        "whycluster: --id-column must name columns of the table, such as name, ... (6 in all); got 'nam'.\n"
+    )
+    assert ask(capsys, *common, "--id", "Nobody") == (
+        2,
+        "",
+        "whycluster: --id must name one row by column 'name'; no row has 'Nobody'.\n",
+    )
+    assert ask(capsys, *common, "--id", "north", "--id-column", "port") == (
+        2,
+        "",
+        "whycluster: --id must name one row by column 'port'; 30 rows have 'north'.\n",
+    )
+    assert ask(capsys, *common, "--ignore", "name", "--id", "60") == (
+        2,
+        "",
+        "whycluster: --id must be the number of a row, from 0 to 59, since no column names them; got '60'. "
+        "--id-column says which column does.\n",
+    )
+
+
+def test_compare_contrasts_two_clusters(wine: Path) -> None:
+    result = run("compare", wine, 0, 2, "--k", 3, "--ignore", "kind")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == read_golden("cli_compare")
+    assert run("compare", wine, 0, 0, "--k", 3, "--quiet").stderr == (
+        "whycluster: A and B must be two clusters; got '0' twice.\n"
+    )
+
+
+def test_compare_is_the_contrast_of_the_members(wine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = json.loads(
+        ask(capsys, "compare", wine, 0, 2, "--k", 3, "--ignore", "kind", "--json", "--quiet")[1]
+    )
+    frame = pl.read_csv(wine).drop("wine_id", "kind")
+    model = wc.tabular.pipeline(frame, 3)
+    members = np.flatnonzero(model.predict(frame) == 0)
+    exp = wc.explain(model, frame[members], against=2)
+    first = told["features"][0]
+    assert (first["cluster"], first["feature"]) == (0, "proline")
+    assert first["relevance"] == pytest.approx(exp.relevance.mean(axis=0).max())
+
+
+def test_models_tells_what_is_supported_and_installed() -> None:
+    result = run("models")
+    assert result.returncode == 0, result.stderr
+    assert "- sklearn.mixture.GaussianMixture, BayesianGaussianMixture" in result.stdout
+    assert re.search(rf"(?m)^polars +{re.escape(pl.__version__)} +data frames, and the files", result.stdout)
+    told = json.loads(run("models", "--json").stdout)
+    assert told["installed"]["polars"] == pl.__version__
+    assert len(told["models"]) > 5
+
+
+def test_a_terminal_sees_colours_and_names_are_never_markup(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).normal(size=(50, 2))
+    pl.DataFrame(values, schema=["[red]a[/red]", "b"]).write_csv(tmp_path / "t.csv")
+    seen = on_terminal("row", tmp_path / "t.csv", "--k", "2", "--id", "3")
+    assert "[red]a[/red]" in seen
+    assert "\x1b[" in seen
+    plain = run("row", tmp_path / "t.csv", "--k", 2, "--id", 3).stdout
+    assert re.sub(r"\x1b\[[0-9;]*m", "", seen).replace("\r\n", "\n").split() == plain.split()
+
+
+def on_terminal(*arguments: Any) -> str:
+    """What a process writes that believes to be on a terminal."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "whycluster", *map(str, arguments)]
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
+    environment.pop("NO_COLOR", None)
+    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    parts = []
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        parts.append(part)
+    os.close(ours)
+    assert process.wait() == 0
+    return b"".join(parts).decode()
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, how: signal.Signals) -> None:
+    """Stopped while it writes: no output, no file beside it, one line, exit code 1."""
+    values = np.random.default_rng(0).normal(size=(200_000, 20))
+    pl.DataFrame(values).write_parquet(tmp_path / "t.parquet")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "whycluster", "explain", "t.parquet", "--k", "8", "--out", "o.csv"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    while process.poll() is None and len(list(tmp_path.iterdir())) == 1:
+        time.sleep(0.005)
+    assert [path.name for path in tmp_path.glob("o.csv")] == []  # what is there is the file beside it
+    process.send_signal(how)
+    _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (1, "whycluster: stopped\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
+
+
+def test_a_row_by_its_number_as_it_is_written_in_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = "".join(f"{i:06d},{i % 7},{i % 5}\n" for i in range(60))
+    (tmp_path / "x.csv").write_text("customer_id,a,b\n" + lines)
+    code, said, error = ask(capsys, "row", tmp_path / "x.csv", "--id", "000042", "--k", 2)
+    assert code == 0, error
+    assert said.startswith("Row 000042 is in cluster")
+    assert ask(capsys, "row", tmp_path / "x.csv", "--id", "42", "--k", 2, "--quiet") == (
+        2,
+        "",
+        "whycluster: --id must name one row by column 'customer_id'; no row has '42'.\n",
+    )

@@ -1,0 +1,481 @@
+"""``whycluster explain IN/ --out OUT/``."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import whycluster as wc
+from tests.cli.test_cli import ask, run
+from whycluster.cli import sampling
+from whycluster.engines.files.sources import find_parts
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(0)
+    middle = np.array([[0.0, 0, 0], [5, 0, 1], [0, 6, 0]])[np.arange(600) % 3]
+    values = middle + rng.normal(size=(600, 3))
+    frame = pl.DataFrame(dict(zip("abc", values.T, strict=True)))
+    frame = frame.with_columns(
+        pl.Series("name", [f"row {i}" for i in range(600)]),
+        pl.Series("kind", rng.choice(["x", "y"], 600)),
+    )
+    place = tmp_path_factory.mktemp("parts")
+    for i in range(3):
+        frame[200 * i : 200 * (i + 1)].write_parquet(place / f"{i}.parquet")
+    return place
+
+
+def changed(folder: Path, place: Path, change: Callable[[str, pl.DataFrame], pl.DataFrame]) -> Path:
+    """A copy of the files, with something else in them."""
+    place.mkdir()
+    for path in folder.iterdir():
+        change(path.stem, pl.read_parquet(path)).write_parquet(place / path.name)
+    return place
+
+
+def test_a_folder_is_clustered_by_a_sample_and_explained_part_by_part(folder: Path, tmp_path: Path) -> None:
+    done = run("explain", folder, "--out", tmp_path / "out", "--k", 3, "--seed", 1)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("600 rows in 3 files; k-means with 3 clusters.\n")
+    assert done.stdout.endswith(f"Explained row by row in {tmp_path / 'out'}.\n")
+    assert "left out: name" in done.stderr
+    results = pl.read_parquet(str(tmp_path / "out" / "[0-9].parquet"))
+    assert results.columns == ["name", "cluster", "evidence", "competitor", "a", "b", "c", "kind"]
+    assert results["name"].to_list() == [f"row {i}" for i in range(600)]
+    # The same clusters as of one table, and the same explanations.
+    whole = tmp_path / "whole.parquet"
+    pl.read_parquet(str(folder / "*.parquet")).write_parquet(whole)
+    assert run("explain", whole, "--out", tmp_path / "one.parquet", "--k", 3, "--seed", 1).returncode == 0
+    one = pl.read_parquet(tmp_path / "one.parquet")
+    for name in ("evidence", "a", "b", "c", "kind"):
+        np.testing.assert_allclose(results[name], one[name], rtol=1e-7, atol=1e-9)
+    assert results["cluster"].to_list() == one["cluster"].to_list()
+
+
+def test_a_second_run_goes_on_and_another_is_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("explain", folder, "--out", tmp_path / "out", "--quiet")
+    assert ask(capsys, *arguments, "--k", 3)[0] == 0
+    code, said, _ = ask(capsys, *arguments, "--k", 3, "--json")
+    told = json.loads(said)
+    assert (code, told["rows"], told["done_before"], len(told["parts"])) == (0, 600, 3, 3)
+    assert sum(cluster["rows"] for cluster in told["clusters"]) == 600
+    assert told["clusters"][0]["features"][0]["share"] > 0
+    code, _, error = ask(capsys, *arguments, "--k", 2)
+    assert code == 2
+    assert "holds the results of a run with another model. Give another folder, or --force to rep" in error
+    assert ask(capsys, *arguments, "--k", 2, "--force")[0] == 0
+
+
+def test_a_saved_network_explains_a_folder_or_a_file_into_a_folder(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    centres = np.array([[0.0, 0, 0], [5, 0, 1], [0, 6, 0]])
+    network = wc.Network(wc.neuralize(centres).energy, feature_names=list("abc"))
+    wc.save(network, tmp_path / "model")
+    options = ("--model", tmp_path / "model", "--id", "name")
+    assert ask(capsys, "explain", folder, "--out", tmp_path / "all", *options)[0] == 0
+    assert ask(capsys, "explain", folder / "1.parquet", "--out", tmp_path / "one", *options)[0] == 0
+    wc.save(wc.neuralize(centres), tmp_path / "nameless")
+    nameless = ("--model", tmp_path / "nameless", "--columns", "a,b,c", "--id", "name")
+    assert ask(capsys, "explain", folder, "--out", tmp_path / "said", *nameless)[0] == 0
+    rows = pl.read_parquet(str(folder / "*.parquet"))[["a", "b", "c"]]
+    whole = wc.explain(network, rows)
+    results = pl.read_parquet(str(tmp_path / "all" / "[0-9].parquet"))
+    np.testing.assert_allclose(results["a"], whole.relevance[:, 0], rtol=1e-9, atol=1e-9)
+    assert pl.read_parquet(tmp_path / "one" / "1.parquet")["name"].to_list() == [
+        f"row {i}" for i in range(200, 400)
+    ]
+    assert ask(capsys, "explain", f"{folder}/[01].parquet", "--out", tmp_path / "some", *options)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            (),
+            "{folder}: is a folder or a pattern; give a file, or with --out the folder that the ",
+        ),
+        (
+            ("--labels", "kind", "--out", "{out}"),
+            "--labels is for one table in memory, not for results in a folder. Leave it out.",
+        ),
+        (("--delimiter", ";", "--out", "{out}"), "--delimiter is for one table in memory"),
+        (
+            ("--report", "x.html", "--out", "{out}"),
+            "--report is for one table in memory",
+        ),
+        (("--decimal", ",", "--out", "{out}"), "--decimal is for one table in memory"),
+        (
+            ("--model", "m", "--k", "3", "--out", "{out}"),
+            "--k is for new clusters, and --model takes those of a network. Leave it out.",
+        ),
+        (("--out", "{folder}"), "whycluster: out must be a folder apart from the data"),
+        (("--out", "{out}", "--model", "gone"), "load: path must be a file that wc.save has made"),
+        (("--out", "{out}", "--target", "9", "--k", "2"), "--target must name a cluster: 0, 1; got '9'."),
+    ],
+)
+def test_what_does_not_go_with_a_folder(
+    options: tuple[str, ...], said: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled = [option.format(out=tmp_path / "out", folder=folder) for option in options]
+    code, _, error = ask(capsys, "explain", folder, *filled, "--quiet")
+    assert code == 2
+    assert said.format(folder=folder) in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_is_for_folders_only(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, error = ask(capsys, "explain", folder / "0.parquet", "--model", tmp_path / "model")
+    assert code == 2
+    assert "--model is for results in a folder: give --out a folder." in error
+
+
+def test_a_corrupt_part_is_named_and_the_others_are_done(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "in"
+    place.mkdir()
+    for path in folder.iterdir():
+        (place / path.name).write_bytes(path.read_bytes())
+    (place / "1.parquet").write_bytes(b"nothing")
+    code, _, error = ask(capsys, "explain", place, "--out", tmp_path / "out", "--k", 3)
+    assert code == 2
+    assert "1 of 3 parts could not be explained, the others are done. '1.parquet': it cannot be read" in error
+    assert sorted(path.name for path in (tmp_path / "out").glob("[0-9].parquet")) == [
+        "0.parquet",
+        "2.parquet",
+    ]
+    for name in ("0.parquet", "2.parquet"):
+        (place / name).write_bytes(b"nothing")
+    _, _, error = ask(capsys, "explain", place, "--out", tmp_path / "none", "--k", 3)
+    assert "no part has any that can be read. '0.parquet': it cannot be read (" in error
+
+
+def test_a_part_that_was_mended_is_explained_with_the_same_clusters(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, out = tmp_path / "in", tmp_path / "out"
+    place.mkdir()
+    for path in folder.iterdir():
+        (place / path.name).write_bytes(path.read_bytes())
+    whole = (place / "1.parquet").read_bytes()
+    (place / "1.parquet").write_bytes(b"nothing")
+    _, _, error = ask(capsys, "explain", place, "--out", out, "--k", 3)
+    assert "clusters are made without the rows that cannot be read; '1.parquet': it cannot be read (" in error
+    before = (out / "0.parquet").read_bytes()
+    (place / "1.parquet").write_bytes(whole)
+    code, said, _ = ask(capsys, "explain", place, "--out", out, "--k", 3)
+    assert (code, said.splitlines()[0]) == (
+        0,
+        "600 rows in 3 files; k-means with 3 clusters, by 400 rows of them.",
+    )
+    assert (out / "0.parquet").read_bytes() == before
+    code, said, _ = ask(capsys, "explain", place, "--out", out, "--k", 3, "--force")
+    assert said.splitlines()[0] == "600 rows in 3 files; k-means with 3 clusters."
+    # A sample of other data, or one that is damaged, is no sample.
+    other = tmp_path / "other"
+    place.rename(other)
+    assert "another model" in ask(capsys, "explain", other, "--out", out, "--k", 2)[2]
+    (out / "_whycluster.sample").write_bytes(b"nothing")
+    assert "the parts must be those" in ask(capsys, "explain", other, "--out", out, "--k", 3)[2]
+
+
+@pytest.mark.parametrize("threads", [1, 5])
+def test_clusters_do_not_depend_on_threads(threads: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(60_000, 4)) + 3 * rng.integers(5, size=(60_000, 1))
+    (tmp_path / "in").mkdir()
+    pl.DataFrame(dict(zip("abcd", values.T, strict=True))).write_parquet(tmp_path / "in" / "x.parquet")
+    for n_threads in (threads, 3):
+        done = run(
+            "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 7, OMP_NUM_THREADS=str(n_threads)
+        )
+        assert done.returncode == 0, done.stderr
+    assert "(1 of 1 file had been done before)" in done.stdout
+
+
+def test_the_sample_has_all_rows_of_text_whose_numbers_become_fractions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "x.csv").write_text("a,b\n" + "10,2\n30,9\n" * 100_000 + "1.5,7\n")
+    code, said, error = ask(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2)
+    assert code == 0, error
+    assert "by 100,001 rows of them" in said  # every second
+
+
+def test_ctrl_c_stops_in_the_middle_of_a_file(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(3_000_000, 4)).astype(np.float32)
+    (tmp_path / "in").mkdir()
+    pl.DataFrame(dict(zip("abcd", values.T, strict=True))).write_parquet(tmp_path / "in" / "x.parquet")
+    wc.save(wc.neuralize(rng.normal(size=(5, 4))), tmp_path / "net")
+    words = [
+        "explain",
+        tmp_path / "in",
+        "--out",
+        tmp_path / "out",
+        "--model",
+        tmp_path / "net",
+        "--columns",
+        "a,b,c,d",
+    ]
+    command = [sys.executable, "-m", "whycluster", *map(str, words)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "out" / "_whycluster.tmp" / "x.parquet").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert said.splitlines() == [
+        "whycluster: what is finished stays as it is; the same command goes on from there",
+        "whycluster: stopped",
+    ]
+    assert not (tmp_path / "out" / "x.parquet").exists()
+    assert not (tmp_path / "out" / "_whycluster.tmp").exists()
+
+
+def test_other_files_rows_that_cannot_be_explained_and_names_that_look_like_files(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hole = pl.when(pl.col("name") == "row 3").then(None).otherwise("a")
+    place = changed(folder, tmp_path / "in", lambda _, frame: frame.with_columns(a=hole))
+    (place / "more.jsonl").write_text("{}")
+    wc.save(wc.neuralize([[0.0, 0, 0], [5, 0, 1], [0, 6, 0]]), tmp_path / "net")
+    words = ("explain", place, "--model", tmp_path / "net", "--columns", "a,b,c")
+    code, _, error = ask(capsys, *words, "--out", tmp_path / "out")
+    assert code == 2
+    assert (
+        "whycluster: part '0.parquet': X must be finite; row 3, feature 'a' holds a missing value (NaN). "
+        in error
+    )
+    assert error.endswith("Or give --invalid skip, for nulls in their place.\n")
+    assert "whycluster: 1 file of the folder is left out, such as 'more.jsonl'; read are .parquet" in error
+    code, said, error = ask(capsys, *words, "--out", tmp_path / "out", "--invalid", "skip")
+    assert said.startswith("600 rows in 3 files; 1 row could not be explained; the network of ")
+    code, said, error = ask(capsys, "explain", place, "--out", tmp_path / "new", "--k", 2)
+    assert "whycluster: 1 file of the folder is left out, such as 'more.jsonl'; read are .parquet" in error
+    for name in ("x.csv", "net"):
+        code, _, error = ask(capsys, "explain", place, "--out", tmp_path / name)
+        assert (code, "--out must be a folder, which results of many files go to; " in error) == (2, True)
+    code, _, error = ask(capsys, "explain", place / "0.parquet", place / "1.parquet")
+    assert "Put a pattern in quotes." in error
+    code, _, error = ask(capsys, "explain", place / "0.parquet", "--invalid", "skip")
+    assert "--invalid is for results in a folder: give --out a folder." in error
+
+
+def test_a_column_that_is_empty_in_the_first_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    (tmp_path / "in").mkdir()
+    for day in range(5):
+        group = np.full(200, 0) if day == 0 else rng.integers(2, size=200)
+        a, note = rng.normal(size=200) + 20 * group, None if day == 0 else rng.normal(size=200)
+        frame = pl.DataFrame({"a": a, "b": a + rng.normal(size=200), "note": note})
+        frame.write_parquet(tmp_path / "in" / f"{day}.parquet")
+    code, said, error = ask(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2)
+    assert code == 0, error
+    assert said.startswith("1,000 rows in 5 files; k-means with 2 clusters.\n")
+    assert error == ""
+
+
+def test_parts_that_lack_a_column_of_no_use_are_in_the_sample(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = changed(
+        folder, tmp_path / "in", lambda name, frame: frame.with_columns(extra=1.5) if name == "0" else frame
+    )
+    code, said, _ = ask(capsys, "explain", place, "--out", tmp_path / "out", "--k", 3, "--ignore", "extra")
+    assert code == 0
+    assert said.startswith("600 rows in 3 files; k-means with 3 clusters.\n")
+
+
+@pytest.mark.parametrize("odd", [0, 5])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_one_file_among_many_does_not_decide_what_columns_hold(
+    odd: int, suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in").mkdir()
+    for i in range(6):
+        rows = pl.DataFrame(
+            np.random.default_rng(i).normal(size=(50, 2)).round(3) + 6 * (np.arange(50) % 3)[:, None],
+            schema=["u", "v"],
+        )
+        rows = rows.with_columns(u=pl.lit("unknown")) if i == odd else rows
+        path = tmp_path / "in" / f"{i}.{suffix}"
+        rows.write_csv(path) if suffix == "csv" else rows.write_parquet(path)
+    code, _, said = ask(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 3)
+    assert code == 2
+    name = f"{odd}.{suffix}"
+    assert f"clusters are made without the rows that cannot be read; {name!r}: " in said
+    assert f"1 of 6 parts could not be explained, the others are done. {name!r}: column 'u'" in said
+    found = pl.read_parquet(f"{tmp_path}/out/*.parquet")
+    assert found.height == 250
+    assert found.group_by("cluster").len()["len"].sort().to_list() == [80, 85, 85]
+
+
+def test_a_network_with_noise(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = pl.read_parquet(f"{folder}/*.parquet").select("a", "b", "c")
+    labels = np.where(np.arange(600) % 3 == 2, -1, np.arange(600) % 3)
+    wc.save(wc.neuralize(wc.Surrogate().fit(rows, labels)), tmp_path / "network")
+    code, said, _ = ask(
+        capsys, "explain", folder, "--out", tmp_path / "out", "--model", tmp_path / "network", "--json"
+    )
+    assert code == 0
+    assert [group["cluster"] for group in json.loads(said)["clusters"]] == [0, 1, "noise"]
+
+
+def test_of_many_columns_fewer_rows_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = pl.DataFrame(np.arange(40_000).reshape(10_000, 4) + 0.5, schema=list("abcd"))
+    (tmp_path / "in").mkdir()
+    for i in range(4):
+        rows[2500 * i : 2500 * (i + 1)].write_parquet(tmp_path / "in" / f"{i}.parquet", row_group_size=100)
+    parts, data = find_parts(str(tmp_path / "in"), "explain"), str(tmp_path / "in")
+    assert sampling.take_sample(parts, data, tmp_path / "out", anew=True).rows.equals(rows)
+    monkeypatch.setattr(sampling, "_VALUES", 6000)
+    monkeypatch.setattr(sampling, "_BATCH_VALUES", 40)
+    monkeypatch.setattr(sampling, "_FEWEST", 10)
+    monkeypatch.setattr(sampling, "_FRAMES", 3)
+    drawn = sampling.take_sample(parts, data, tmp_path / "out", anew=True).rows
+    assert drawn.equals(rows[::4])  # 1500 rows have so many values, and up to twice as many are drawn
+
+
+def write_parts(frame: pl.DataFrame, place: Path, suffix: str, n_parts: int = 4) -> None:
+    place.mkdir()
+    size = -(-frame.height // n_parts)
+    for i in range(n_parts):
+        part, path = frame[size * i : size * (i + 1)], place / f"{i}.{suffix}"
+        part.write_csv(path) if suffix == "csv" else part.write_parquet(path)
+
+
+@pytest.fixture
+def few_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 4000 rows every fourth is drawn."""
+    monkeypatch.setattr(sampling, "_ROWS", 600)
+    monkeypatch.setattr(sampling, "_FEWEST", 10)
+    monkeypatch.setattr(sampling, "_BATCH", 150)
+
+
+@pytest.mark.usefixtures("few_drawn")
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_columns_are_left_out_of_a_folder_as_of_a_file(
+    suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    group = rng.integers(2, size=4000)
+    frame = pl.DataFrame(
+        {
+            "order_id": rng.integers(10**6, size=4000),
+            "shop_id": pl.Series(np.arange(4000) // 100).replace(7, None),  # some are missing
+            "counted": 2**60 + np.arange(4000),  # as floats, all the same
+            "shuffled": rng.permutation(4000),
+            "second": np.arange(4000) // 2,  # each comes twice, and in the sample once
+            "whole": np.arange(4000.0),  # written as 0.0, 1.0, ...
+            "x": group * 9 + rng.normal(size=4000).round(3),
+            "visits": group * 40 + rng.integers(9, size=4000),
+        }
+    )
+    write_parts(frame, tmp_path / "in", suffix)
+    write_parts(frame, tmp_path / "one", suffix, n_parts=1)
+    single = tmp_path / "one" / f"0.{suffix}"
+    expected = json.loads(ask(capsys, "explain", single, "--k", 2, "--json", "--quiet")[1])["left_out"]
+    assert list(expected) == ["order_id", "shop_id", "counted", "shuffled"]
+    for _ in range(2):  # the second time from what was kept
+        words = ("explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2, "--json", "--quiet")
+        code, said, error = ask(capsys, *words)
+        assert code == 0, error
+        told = json.loads(said)
+        assert told["left_out"] == expected
+        assert "by 1,000 rows of them" in told["clustering"]
+    found = pl.read_parquet(f"{tmp_path}/out/[0-9]*.parquet")
+    assert found.columns[-4:] == ["second", "whole", "x", "visits"]
+
+
+def test_whole_numbers_that_become_fractions_are_floats_in_the_sample(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for i, last in enumerate(("3", "3.5")):
+        (tmp_path / "in" / f"{i}.csv").write_text(f"id,n,nothing\n1,1,\n2, 2,\n{last},NA,{i or ''}\n")
+    parts = find_parts(str(tmp_path / "in"), "explain")
+    drawn = sampling.take_sample(parts, str(tmp_path / "in"), tmp_path / "out", anew=True).rows
+    assert drawn.schema == {"id": pl.Float64, "n": pl.Int64, "nothing": pl.Int64}
+    assert drawn.rows()[2:4] == [(3.0, None, None), (1.0, 1, None)]
+    assert drawn.row(-1) == (3.5, None, 1)
+
+
+@pytest.mark.usefixtures("few_drawn")
+def test_codes_in_a_folder_are_text_wherever_they_come(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    group = rng.integers(2, size=4000)
+    frame = pl.DataFrame(
+        {
+            "cust": [f"{i:07}" for i in range(4000)],
+            "zip": np.array(["99310", "1207"])[group],
+            "size": np.array(["1.5", "2"])[group],
+            "share": rng.uniform(-1, 1, size=4000).round(3),
+            "x": group * 9 + rng.normal(size=4000).round(3),
+        }
+    )
+    rows = np.arange(4000)
+    late = pl.Series(rows == 2999)  # one that is not drawn, at the end of the third file
+    frame = frame.with_columns(
+        zip=pl.when(late).then(pl.lit("00123")).otherwise("zip"),
+        size=pl.when(late).then(pl.lit("007")).otherwise("size"),
+    )
+    write_parts(frame, tmp_path / "in", "csv")
+    (tmp_path / "in" / "bad.csv").write_bytes(b"")
+    parts = find_parts(str(tmp_path / "in"), "explain")
+    sample = sampling.take_sample(parts, str(tmp_path / "in"), tmp_path / "out", anew=True)
+    assert sample.rows.equals(frame[::4])
+    assert len(sample.notes) == 1  # of what had to be begun anew, nothing is told twice
+    assert "more" not in sample.notes[0]
+    (tmp_path / "in" / "bad.csv").unlink()
+    code, _, error = ask(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2)
+    assert code == 0, error
+    found = pl.read_parquet(f"{tmp_path}/out/[0-9]*.parquet")
+    assert found["cust"].to_list() == frame["cust"].to_list()
+    assert found.columns[-4:] == ["zip", "size", "share", "x"]
+    # Explained as text: the same as of one table.
+    frame.write_csv(tmp_path / "one.csv")
+    one = tmp_path / "one.parquet"
+    assert ask(capsys, "explain", tmp_path / "one.csv", "--out", one, "--k", 2, "--quiet")[0] == 0
+    assert (found["cluster"] == pl.read_parquet(one)["cluster"]).mean() in (0, 1)
+
+
+def test_what_parquet_holds_as_numbers_is_numbers_in_csv_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    n = np.arange(100)
+    (tmp_path / "in").mkdir()
+    frame = pl.DataFrame({"a": n % 7 + 20 * (n % 2), "b": n % 5})
+    frame.write_parquet(tmp_path / "in" / "0.parquet")
+    frame.with_columns(frame["a"].cast(pl.String).str.zfill(3)).write_csv(tmp_path / "in" / "1.csv")
+    code, said, error = ask(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2)
+    assert (code, error) == (0, "")
+    assert said.startswith("200 rows in 2 files; k-means with 2 clusters.\n")
+
+
+def test_what_folders_stand_for_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for year in (2020, 2021):
+        (tmp_path / "in" / f"year={year}").mkdir(parents=True)
+        rows = pl.DataFrame(np.random.default_rng(year).normal(size=(30, 2)), schema=["u", "v"])
+        rows.write_parquet(tmp_path / "in" / f"year={year}" / "a.parquet")
+    code, _, said = ask(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2)
+    assert code == 0
+    assert "what folders stand for, such as year=2020, is not among the columns" in said

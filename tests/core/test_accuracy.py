@@ -1,0 +1,147 @@
+"""The figures that explanations must reach, on real and generated data."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_blobs
+
+import whycluster as wc
+from tests.core.loops import limited
+from tests.reference import neon
+from tests.reference.shapley import shapley
+
+Array = NDArray[Any]
+
+DATA = {
+    "wine, raw units": lambda: load_wine().data,
+    "iris": lambda: load_iris().data,
+    "cancer, raw units": lambda: load_breast_cancer().data,
+    "digits": lambda: load_digits().data[:400],
+    "blobs": lambda: make_blobs(300, 20, centers=12, random_state=0)[0],
+}
+
+
+def relative_error(found: Array, expected: Array) -> float:
+    return float(np.abs(found - expected).max() / np.abs(expected).max())
+
+
+@pytest.fixture(params=["NumPy", "256", "512"], autouse=True)
+def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All figures hold with compiled loops and without."""
+    limited(monkeypatch, request.param)
+
+
+@pytest.fixture(params=DATA, scope="module")
+def clustering(request: pytest.FixtureRequest) -> tuple[Array, Any]:
+    X = DATA[request.param]()
+    return X, KMeans(7, n_init=1, random_state=0).fit(X)
+
+
+def test_float64_is_the_reference(clustering: tuple[Array, Any]) -> None:
+    X, model = clustering
+    exp = wc.explain(model, X)
+    assert relative_error(exp.relevance, neon.explain(X, model.cluster_centers_)) <= 1e-9
+    assert exp.beta == pytest.approx(neon.stiffness(X, model.cluster_centers_), rel=1e-9)
+
+
+def test_float32_is_the_reference(clustering: tuple[Array, Any]) -> None:
+    X, _ = clustering
+    X = X.astype(np.float32)
+    model = KMeans(7, n_init=1, random_state=0).fit(X)
+    exp = wc.explain(model, X)
+    expected = neon.explain(X.astype(np.float64), model.cluster_centers_.astype(np.float64))
+    assert exp.relevance.dtype == np.float32
+    assert relative_error(exp.relevance, expected) <= 1e-4
+
+
+@pytest.mark.parametrize("rule", ["min-take-most", "joint"])
+@pytest.mark.parametrize("d", [16, 17])
+def test_float32_is_float64_rounded_wherever_a_block_begins(d: int, rule: str) -> None:
+    """With an odd number of features, h is kept in float32 rows that begin between two numbers of it."""
+    rng = np.random.default_rng(0)
+    X, centroids = rng.normal(size=(40_001, d)).astype(np.float32), rng.normal(size=(8, d))
+    exp = wc.explain(centroids, X, rule=rule)
+    exact = wc.explain(centroids, X.astype(np.float64), rule=rule)
+    assert exp.beta == exact.beta
+    np.testing.assert_array_equal(exp.evidence, exact.evidence.astype(np.float32))
+    np.testing.assert_allclose(exp.relevance, exact.relevance, rtol=1e-7, atol=1e-12)
+
+
+def test_relevance_is_conserved(clustering: tuple[Array, Any]) -> None:
+    X, model = clustering
+    for rule in ("min-take-most", "joint", "contrast"):
+        exp = wc.explain(model, X, rule=rule)
+        assert np.abs(exp.residual).max() <= 1e-9 * np.abs(exp.evidence).max()
+
+
+def test_data_far_from_zero_keep_their_explanation(clustering: tuple[Array, Any]) -> None:
+    X, model = clustering
+    here = wc.explain(model.cluster_centers_, X)
+    there = wc.explain(model.cluster_centers_ + 1e6, X + 1e6)
+    assert relative_error(there.relevance, here.relevance) <= 1e-6
+
+
+@pytest.mark.parametrize("far", [1e3, 1e5, 1e7])
+def test_one_cluster_far_from_the_others_costs_no_digits(far: float) -> None:
+    rng = np.random.default_rng(0)
+    centroids, X = rng.normal(size=(6, 4)), rng.normal(size=(50, 4))
+    expected = wc.explain(centroids, X, beta=0.5)
+    centroids = np.vstack([centroids, np.full((1, 4), far)])
+    exp = wc.explain(centroids + far, X + far, beta=0.5)
+    assert relative_error(exp.relevance, expected.relevance) <= 1e-8
+    assert np.abs(exp.residual).max() <= 1e-9 * exp.evidence.max()
+
+
+@pytest.mark.parametrize("far", [1e2, 1e4, 1e6, 1e8])
+@pytest.mark.parametrize("rule", ["min-take-most", "joint", "contrast"])
+def test_groups_of_clusters_far_apart_cost_no_digits(far: float, rule: str) -> None:
+    """No offset brings both groups near 0, so squares are not expanded there."""
+    rng = np.random.default_rng(0)
+    near, far_group = rng.normal(size=(4, 4)), rng.normal(size=(4, 4)) + far
+    X = near[np.arange(200) % 4] + 0.3 * rng.normal(size=(200, 4))
+    exp = wc.explain(np.vstack([near, far_group]), X, beta=0.5, rule=rule)
+    expected = wc.explain(near, X, beta=0.5, rule=rule)  # the others take no share
+    assert (exp.cluster == expected.cluster).all()
+    assert relative_error(exp.relevance, expected.relevance) <= 1e-9
+    assert np.abs(exp.residual).max() <= 1e-9 * exp.evidence.max()
+
+
+@pytest.mark.parametrize("d", [1, 4, 9])
+def test_two_clusters_are_the_shapley_value(d: int) -> None:
+    X, _ = make_blobs(20, d, centers=2, random_state=1)
+    model = KMeans(2, n_init=1, random_state=0).fit(X)
+    exp = wc.explain(model, X)
+    middle = model.cluster_centers_.mean(axis=0)
+    for x, cluster, relevance in zip(X, exp.cluster, exp.relevance, strict=True):
+        function = partial(neon.evidence, centroids=model.cluster_centers_, c=cluster)
+        expected = shapley(function, x, middle)
+        assert relative_error(relevance, expected) <= 1e-9
+
+
+def test_many_clusters_in_few_features() -> None:
+    """More clusters than features: h does not fit where the relevance will be, and is computed twice."""
+    X = np.random.default_rng(0).normal(size=(500, 3))
+    centroids = X[:60]
+    exp = wc.explain(centroids, X)
+    assert relative_error(exp.relevance, neon.explain(X, centroids)) <= 1e-9
+
+
+def test_evidence_of_subnormal_size() -> None:
+    """1 / h_k overflows below 1e-308; the ratio f_c / h_k does not."""
+    centroids = np.array([[0.0], [4e-160], [2.0]])
+    exp = wc.explain(centroids, [[1.5e-160]], beta=1.0)
+    assert exp.evidence[0] == pytest.approx(4e-320, rel=1e-2)
+    assert exp.relevance[0, 0] == pytest.approx(exp.evidence[0], rel=1e-2)
+
+
+def test_beta_of_rows_on_boundaries_is_infinite_and_the_explanation_finite() -> None:
+    exp = wc.explain([[0.0, 0.0], [4.0, 0.0], [2.0, 9.0]], [[2.0, 0.0]])
+    assert exp.beta == np.inf
+    assert exp.evidence.tolist() == [0.0]
+    assert exp.relevance.tolist() == [[0.0, 0.0]]

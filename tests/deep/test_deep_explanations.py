@@ -1,0 +1,355 @@
+"""What one gets of deep clusterings: frames, text, pictures; encoders of tables, tokens and sequences."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_digits, load_wine
+from torch import nn
+
+import whycluster as wc
+from whycluster.deep.encoder import Inputs
+
+
+def explain(*args: Any, **options: Any) -> Any:
+    return wc.explain(*args, **options)
+
+
+def fitted(encoder: nn.Module, X: Any, n_clusters: int = 3, **options: Any) -> wc.deep.DeepClustering:
+    features = wc.deep.features(encoder, X, **options)
+    head = KMeans(n_clusters, n_init=2, random_state=0).fit(features)
+    return wc.deep.DeepClustering(encoder, head, **options)
+
+
+@pytest.fixture(scope="module")
+def wine() -> pd.DataFrame:
+    data = load_wine(as_frame=True).data
+    scaled: pd.DataFrame = (data - data.mean()) / data.std()
+    return scaled
+
+
+@pytest.fixture(scope="module")
+def table_model(wine: pd.DataFrame) -> wc.deep.DeepClustering:
+    torch.manual_seed(0)
+    return fitted(nn.Sequential(nn.Linear(13, 16), nn.ReLU(), nn.Linear(16, 4)).eval(), wine)
+
+
+@pytest.fixture(scope="module")
+def images() -> torch.Tensor:
+    return torch.tensor(load_digits().images[:40, None] / 16, dtype=torch.float32)
+
+
+@pytest.fixture(scope="module")
+def image_model(images: torch.Tensor) -> wc.deep.DeepClustering:
+    torch.manual_seed(0)
+    encoder = nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 6, 3)
+    ).eval()
+    return fitted(encoder, images, pool="mean")
+
+
+def test_a_frame_is_explained_by_its_columns(wine: pd.DataFrame, table_model: wc.deep.DeepClustering) -> None:
+    indexed = wine.set_axis([f"bottle {i}" for i in range(len(wine))], axis=0)
+    exp = explain(table_model, indexed)
+    frame = exp.to_frame()
+    assert frame.columns.tolist() == ["cluster", "competitor", "evidence", *wine.columns]
+    assert frame.index.equals(indexed.index)
+    np.testing.assert_array_equal(frame[wine.columns].to_numpy(), exp.relevance)
+    shown = exp.describe(3).splitlines()
+    strongest = wine.columns[np.abs(exp.relevance[3]).argmax()]
+    assert shown[3].startswith(strongest)
+    assert shown[-1].startswith("7 more")
+
+
+def test_rows_keep_their_names_in_the_features_too(
+    wine: pd.DataFrame, table_model: wc.deep.DeepClustering
+) -> None:
+    named = wine.set_index(pd.Index([f"bottle {i}" for i in range(len(wine))]))
+    exp: Any = wc.explain(table_model, named)
+    assert exp.features.to_frame().index.equals(named.index)
+    assert exp.features[[5, 2]].to_frame().index.tolist() == ["bottle 5", "bottle 2"]
+    assert exp.describe(7).startswith("Input bottle 7 is in cluster")
+    assert exp.features.describe(7).startswith("Row bottle 7 is in cluster")
+    plain: Any = wc.explain(table_model, wine.to_numpy())
+    np.testing.assert_allclose(exp.features.relevance, plain.features.relevance, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "convert", [lambda x: x, pl.from_pandas, np.asarray, lambda x: torch.tensor(x.values)]
+)
+def test_the_summary_of_a_table_is_in_its_columns(
+    wine: pd.DataFrame, table_model: wc.deep.DeepClustering, convert: Any
+) -> None:
+    exp: Any = wc.explain(table_model, convert(wine))
+    summary, frame = exp.summary(), exp.to_frame("pandas")
+    means = frame.groupby("cluster").mean().drop(columns=["competitor", "evidence"])
+    np.testing.assert_array_equal(summary.clusters, means.index)
+    np.testing.assert_allclose(summary.relevance, means, rtol=1e-4, atol=1e-6)
+    inside = wine.groupby(exp.cluster).mean()
+    np.testing.assert_allclose(summary.inside, inside, rtol=1e-4, atol=1e-6)
+    assert summary.feature_names == exp.names
+    assert len(exp[:20].summary().to_frame()) == exp[:20].summary().relevance.size
+
+
+def test_what_has_no_columns_has_no_summary(images: torch.Tensor, table_model: Any, wine: Any) -> None:
+    message = (
+        "summary: relevance must be of the columns of a table, which have a mean; it is of {}. In the "
+        "features there is one, exp.features.summary(); of channels or places see "
+        'exp.to_frame().groupby("cluster").mean().'
+    )
+    torch.manual_seed(0)
+    encoder = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten()).eval()
+    model = wc.deep.DeepClustering(encoder, np.eye(3, 144))
+    for of_images, got in (
+        (wc.explain(model, images[:3]), "1 x 8 x 8 values"),
+        (wc.explain(model, images[:3], at="0", units="channels"), "4 channels of layer '0'"),
+    ):
+        with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(message.format(got))}$"):
+            of_images.summary()
+    with pytest.raises(wc.InvalidInputError, match=r"^summary: .* 16 values of layer '0'\. In the features"):
+        wc.explain(table_model, wine, at="0").summary()
+
+
+def test_polars_in_polars_out(wine: pd.DataFrame, table_model: wc.deep.DeepClustering) -> None:
+    exp = explain(table_model, pl.from_pandas(wine))
+    assert isinstance(exp.to_frame(), pl.DataFrame)
+    assert isinstance(exp[3:5].data, pl.DataFrame)
+    np.testing.assert_array_equal(exp[3:5].relevance, explain(table_model, wine).relevance[3:5])
+
+
+def test_a_column_called_cluster_keeps_its_name(
+    wine: pd.DataFrame, table_model: wc.deep.DeepClustering
+) -> None:
+    frame = explain(table_model, wine.rename(columns={"proline": "cluster"})).to_frame()
+    assert frame.columns[0] == "cluster_"
+    assert "cluster" in frame.columns
+
+
+def test_some_rows_have_their_own_claims(wine: pd.DataFrame, table_model: wc.deep.DeepClustering) -> None:
+    exp = explain(table_model, wine)
+    some = exp[[5, 2]]
+    np.testing.assert_array_equal(some.cluster, exp.cluster[[5, 2]])
+    np.testing.assert_array_equal(some.data, wine.iloc[[5, 2]])
+    np.testing.assert_array_equal(some.features.relevance, exp.features.relevance[[5, 2]])
+    np.testing.assert_allclose(some.residual, exp.residual[[5, 2]])
+    assert some.describe(1).startswith("Input 2 is in cluster")
+    assert len(list(some)) == 2
+
+
+def test_channels_and_places_have_names(images: torch.Tensor, image_model: wc.deep.DeepClustering) -> None:
+    by_channel = explain(image_model, images, at="1", units="channels")
+    assert by_channel.names == ["channel 0", "channel 1", "channel 2", "channel 3"]
+    assert by_channel.to_frame().shape == (40, 7)
+    assert repr(by_channel).startswith("<DeepExplanation of 40 inputs, 4 channels of layer '1', 3 clusters (")
+    whole = explain(image_model, images, at="1")
+    np.testing.assert_allclose(by_channel.relevance, whole.relevance.sum((2, 3)), atol=1e-6)
+    by_place = explain(image_model, images, at="1", units="places")
+    np.testing.assert_allclose(by_place.relevance, whole.relevance.sum(1), atol=1e-6)
+    np.testing.assert_allclose(by_place.heatmaps, whole.heatmaps, atol=1e-6)
+    message = (
+        "to_frame: relevance must be one number for each of some units; it has shape (40, 4, 8, 8). Explain "
+        'with units="channels" or units="places".'
+    )
+    with pytest.raises(wc.InvalidInputError, match=re.escape(message)):
+        whole.to_frame()
+    with pytest.raises(wc.InvalidInputError, match=r"heatmaps: .* so that there are no maps"):
+        _ = by_channel.heatmaps
+
+
+def test_images_are_told_by_what_speaks_for_and_against(
+    images: torch.Tensor, image_model: wc.deep.DeepClustering
+) -> None:
+    exp = explain(image_model, images)
+    values = exp.relevance[7]
+    text = exp.describe(7)
+    assert text.startswith(f"Input 7 is in cluster {exp.cluster[7]}: evidence {exp.evidence[7]:.3g}, nearest")
+    assert re.search(rf"all that speaks for it +{re.escape(f'{values[values > 0].sum():.3g}')}", text)
+    at = ", ".join(map(str, np.unravel_index(np.abs(values).argmax(), values.shape)))
+    assert f"the strongest, at {at}" in text
+    assert "... and 37 more inputs" in str(exp)
+    with pytest.raises(
+        wc.InvalidInputError, match=r"describe: row must be one position, a whole number; got 'a'\."
+    ):
+        exp.describe("a")
+
+
+def test_pictures_stand_beside_heat_maps(images: torch.Tensor, image_model: wc.deep.DeepClustering) -> None:
+    exp = explain(image_model, images)
+    figure = exp.plot([0, 5, 6])
+    assert len(figure.axes) == 6
+    names = [f"{i}: cluster {exp.cluster[i]}" for i in (0, 5, 6)]
+    assert [axis.get_ylabel() for axis in figure.axes[::2]] == names
+    assert len(exp.plot(3).axes) == 2
+    shown = np.asarray(figure.axes[2].images[0].get_array())
+    np.testing.assert_allclose(shown[..., 0], images[5, 0] / images[5, 0].max(), atol=1e-6)
+    heat = np.asarray(figure.axes[3].images[0].get_array())
+    np.testing.assert_allclose(heat, exp.heatmaps[5], atol=1e-7)
+
+
+def test_places_are_clustered_and_each_cluster_has_a_map(images: torch.Tensor) -> None:
+    torch.manual_seed(0)
+    encoder = nn.Sequential(nn.Conv2d(1, 6, 3, padding=1, bias=False), nn.ReLU(), nn.MaxPool2d(2)).eval()
+    found = wc.deep.spatial_clusters(encoder, images[:3] + 0.1, "1", n_clusters=4)
+    assert found.relevance.shape == (3, 4, 1, 8, 8)
+    assert found.cluster.shape == (3, 8, 8)
+    assert len(found) == 3
+    assert found[1].shape == (4, 8, 8)
+    evidence = found.places.evidence.reshape(3, 8, 8)
+    for c in range(4):
+        np.testing.assert_allclose(
+            found.evidence[:, c], (evidence * (found.cluster == c)).sum((1, 2)), rtol=1e-5
+        )
+    np.testing.assert_allclose(found.residual, 0, atol=1e-4 * found.evidence.max())
+    assert len(found.plot().axes) == 3 * 5
+    assert "4 clusters of 8 x 8 places" in repr(found)
+
+
+def test_one_image_without_a_batch_is_one(images: torch.Tensor) -> None:
+    torch.manual_seed(0)
+    encoder = nn.Sequential(nn.Conv2d(1, 6, 3), nn.ReLU()).eval()
+    one = wc.deep.spatial_clusters(encoder, images[0], None, 2)
+    batch = wc.deep.spatial_clusters(encoder, images[:1], None, 2)
+    np.testing.assert_array_equal(one.relevance, batch.relevance)
+
+
+def test_an_image_is_encoded_once_to_cluster_its_places_and_once_to_explain_them(
+    images: torch.Tensor,
+) -> None:
+    torch.manual_seed(0)
+    encoder, runs = nn.Sequential(nn.Conv2d(1, 6, 3), nn.ReLU()).eval(), []
+    encoder.register_forward_hook(lambda *_: runs.append(1))
+    wc.deep.spatial_clusters(encoder, images[0], None, 2)
+    assert len(runs) == 2
+
+
+def test_more_clusters_than_places_is_an_error(images: torch.Tensor) -> None:
+    encoder = nn.Sequential(nn.Conv2d(1, 6, 7), nn.ReLU()).eval()
+    message = (
+        "spatial_clusters: the layer must have at least as many places as there are clusters, 8; it has 4."
+    )
+    with pytest.raises(wc.InvalidInputError, match=re.escape(message)):
+        wc.deep.spatial_clusters(encoder, images[0], None)
+
+
+def test_features_are_those_that_are_clustered(images: torch.Tensor) -> None:
+    torch.manual_seed(0)
+    encoder = nn.Sequential(nn.Conv2d(1, 6, 3), nn.ReLU(), nn.Flatten(), nn.Linear(216, 5)).eval()
+    with torch.no_grad():
+        maps, last = encoder[1](encoder[0](images)), encoder(images)
+    np.testing.assert_allclose(wc.deep.features(encoder, images), last, atol=1e-6)
+    np.testing.assert_allclose(
+        wc.deep.features(encoder, images, layer="1").reshape(maps.shape), maps, atol=1e-6
+    )
+    pooled = wc.deep.features(encoder, images, layer="1", pool="max")
+    np.testing.assert_allclose(pooled, maps.amax((2, 3)), atol=1e-6)
+    places = wc.deep.features(encoder, images, layer="1", spatial=True, normalize=True)
+    assert places.shape == (40, 6, 6, 6)
+    lengths = np.linalg.norm(places, axis=-1)
+    assert np.isclose(lengths[lengths > 0], 1, atol=1e-5).all()
+    with pytest.raises(wc.InvalidInputError, match=r"features: a layer must have places to be clustered by"):
+        wc.deep.features(encoder, images, spatial=True)
+
+
+class Tokens(nn.Module):
+    """Words looked up in a table, and a transformer over them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(20, 8)
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.layer(self.table(x)).mean(1)
+        return out
+
+
+def test_tokens_have_relevance_where_they_are_looked_up() -> None:
+    torch.manual_seed(0)
+    encoder, ids = Tokens().eval(), torch.randint(0, 20, (12, 5))
+    model = fitted(encoder, ids)
+    exp = explain(model, ids, at="table", units="places")
+    assert exp.relevance.shape == (12, 5)
+    assert np.abs(exp.residual).max() <= 1e-4 * exp.evidence.max()
+    message = (
+        "explain: X must be real numbers to have relevance; whole numbers are places in a table for this "
+        "encoder. Name the layer that looks them up, or a later one: at=..."
+    )
+    with pytest.raises(wc.InvalidInputError, match=re.escape(message)):
+        explain(model, ids)
+
+
+def test_whole_numbers_are_values_where_nothing_is_looked_up(table_model: wc.deep.DeepClustering) -> None:
+    X = np.random.default_rng(0).integers(-3, 3, (20, 13))
+    exp, same = explain(table_model, X), explain(table_model, X.astype(np.float32))
+    np.testing.assert_array_equal(exp.relevance, same.relevance)
+
+
+class LastState(nn.Module):
+    """What a recurrent layer has read when all is read."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.layer(x)[0][:, -1]
+        return out
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
+@pytest.mark.parametrize("n_layers", [1, 2])
+def test_recurrent_layers_conserve(kind: Any, n_layers: int) -> None:
+    torch.manual_seed(0)
+    encoder = LastState(kind(4, 6, n_layers, batch_first=True)).eval()
+    X = torch.randn(30, 5, 4)
+    exp = explain(fitted(encoder, X), X)
+    assert exp.relevance.shape == (30, 5, 4)
+    assert np.abs(exp.residual).max() <= 1e-4 * exp.evidence.mean()
+    assert torch.backends.mkldnn.enabled  # again
+
+
+def test_batches_follow_the_size_of_inputs() -> None:
+    sizes = {
+        (3, 224, 224): 16,
+        (3, 32, 32): 512,
+        (3, 2000, 2000): 1,
+        (64,): 512,
+    }
+    for shape, expected in sizes.items():
+        assert Inputs.open(torch.empty(1, *shape), "test").at_once == expected
+    assert Inputs.open(torch.zeros(1, 512, dtype=torch.int64), "test").at_once == 4
+
+
+def test_sums_that_nearly_cancel_do_not_blow_up() -> None:
+    class Difference(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x[:, :2] - x[:, 2:]
+
+    X = torch.tensor([[1.0, 5.0, 1.0 + 1e-6, 1.0], [1.0, 5.0, 3.0, 1.0]])
+    given = torch.ones(2, 2)
+    calm = wc.deep.lrp(Difference(), X, given)
+    wild = wc.deep.lrp(Difference(), X, given, rules=wc.deep.Composite(sums=0.0))
+    assert wild.abs().max() > 1e5
+    assert calm.abs().max() < 21  # (2 + gamma) / gamma
+    torch.testing.assert_close(calm.sum(1), given.sum(1))
+    torch.testing.assert_close(wild[1], torch.tensor([-0.5, 1.25, 1.5, -0.25]))
+
+
+def test_values_are_let_go_only_the_last_time(images: torch.Tensor) -> None:
+    torch.manual_seed(0)
+    encoder = nn.Sequential(
+        nn.Conv2d(1, 6, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 4, 3), nn.ReLU()
+    ).eval()
+    twice = wc.deep.spatial_clusters(encoder, images[:2], None, 2)
+    for c in (0, 1):
+        head = twice.places.energy.prototypes  # type: ignore[attr-defined]  # of k-means
+        model = wc.deep.DeepClustering(encoder, head, spatial=True, normalize=True)
+        again = explain(model, images[:2], beta=twice.places.beta)
+        np.testing.assert_allclose(again.relevance[:, c], twice.relevance[:, c], atol=1e-6)

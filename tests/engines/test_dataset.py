@@ -1,0 +1,1593 @@
+"""Files larger than memory: against the whole table, and whatever may happen on the way."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import warnings
+import weakref
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.cluster import KMeans
+from sklearn.compose import make_column_transformer
+from sklearn.decomposition import PCA
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+
+import whycluster as wc
+from whycluster.engines.aggregates import Aggregate, ReservoirSample
+from whycluster.engines.files import run_state
+from whycluster.engines.files.plan import make_plan
+from whycluster.engines.files.run import DatasetExplanation
+from whycluster.engines.files.run_state import RunState
+from whycluster.engines.files.sources import find_parts
+from whycluster.engines.files.stages import ahead
+from whycluster.engines.partitioned import ExplainRequest
+
+RNG = np.random.default_rng(0)
+NAMES = ["a", "b", "c", "d"]
+CENTRES = np.array([[0.0, 0, 0, 0], [4, 0, 1, 0], [0, 5, 0, 2]])
+ROWS = CENTRES[RNG.integers(3, size=900)] + RNG.normal(size=(900, 4))
+SIZES = [300, 1, 0, 599]
+MODEL = KMeans(3, init=CENTRES, n_init=1).fit(pd.DataFrame(ROWS, columns=NAMES))
+WHOLE = wc.explain(MODEL, pd.DataFrame(ROWS, columns=NAMES))
+
+
+def frame(rows: Any = ROWS) -> pd.DataFrame:
+    table: pd.DataFrame = pd.DataFrame(rows, columns=NAMES)
+    table["key"] = [f"r{i}" for i in range(len(rows))]
+    return table
+
+
+def write(
+    folder: Path, table: pd.DataFrame | None = None, sizes: Any = SIZES, suffix: str = "parquet"
+) -> Path:
+    table = frame() if table is None else table
+    folder.mkdir(exist_ok=True)
+    start = 0
+    for number, size in enumerate(sizes):
+        part = pa.Table.from_pandas(table[start : start + size], preserve_index=False)
+        path = folder / f"part-{number}.{suffix}"
+        pq.write_table(part, path) if suffix == "parquet" else pacsv.write_csv(part, path)
+        start += size
+    return folder
+
+
+def read(found: DatasetExplanation) -> pa.Table:
+    return pa.concat_tables(pq.read_table(path) for path in found.parts)
+
+
+def relevance(table: pa.Table) -> np.ndarray[Any, Any]:
+    return np.column_stack([table[name].to_numpy() for name in NAMES])
+
+
+def check_whole(table: pa.Table, whole: Any = WHOLE) -> None:
+    assert table["cluster"].to_pylist() == whole.cluster.tolist()
+    assert table["competitor"].to_pylist() == whole.competitor.tolist()
+    np.testing.assert_allclose(table["evidence"].to_numpy(), whole.evidence, rtol=1e-9)
+    np.testing.assert_allclose(relevance(table), whole.relevance, rtol=1e-8, atol=1e-9)
+
+
+def refusal(*args: Any, **options: Any) -> str:
+    with pytest.raises(wc.InvalidInputError) as caught:
+        wc.explain_dataset(*args, **options)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("batch_rows", [7, 64, "auto"])
+def test_files_are_explained_as_the_whole_table_is(batch_rows: Any, tmp_path: Path) -> None:
+    found = wc.explain_dataset(
+        MODEL, write(tmp_path / "in"), tmp_path / "out", id_columns=["key"], batch_rows=batch_rows
+    )
+    assert [path.name for path in found.parts] == [f"part-{i}.parquet" for i in range(4)]
+    assert [pq.read_metadata(path).num_rows for path in found.parts] == SIZES
+    assert (found.n_rows, found.n_invalid, found.n_done_before) == (900, 0, 0)
+    assert found.beta == pytest.approx(WHOLE.beta, rel=1e-12)
+    table = read(found)
+    assert table.column_names == ["key", "cluster", "evidence", "competitor", *NAMES]
+    assert table["key"].to_pylist() == frame()["key"].tolist()
+    check_whole(table)
+    # Tools that read the folder as a table find these rows, and nothing else.
+    assert pads.dataset(tmp_path / "out").to_table().num_rows == 900
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "_whycluster.json",
+        "_whycluster.lock",
+        *(f"part-{i}.parquet" for i in range(4)),
+    ]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"rule": "sequential"}, {"rule": "joint", "beta": 0.5}, {"target": 1}, {"against": 0}, {"workers": 3}],
+    ids=str,
+)
+def test_options_are_those_of_explain(options: dict[str, Any], tmp_path: Path) -> None:
+    found = wc.explain_dataset(MODEL, write(tmp_path / "in"), tmp_path / "out", **options)
+    options.pop("workers", None)
+    check_whole(read(found), wc.explain(MODEL, frame()[NAMES], **options))
+
+
+def in_folders(folder: Path) -> None:
+    for i in (0, 1):
+        (folder / f"day={i}").mkdir()
+        (folder / f"part-{i}.parquet").rename(folder / f"day={i}" / "x.parquet")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "given_as"),
+    [
+        ([300, 600], lambda folder: f"{folder}/part-*.parquet"),
+        ([900], lambda folder: folder / "part-0.parquet"),
+        ([300, 600], lambda folder: [folder / "part-1.parquet", str(folder / "part-0.parquet")]),
+        ([300, 600], pads.dataset),
+    ],
+    ids=["pattern", "file", "list", "dataset"],
+)
+def test_what_data_may_be(sizes: list[int], given_as: Any, tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", sizes=sizes)
+    check_whole(read(wc.explain_dataset(MODEL, given_as(folder), tmp_path / "out")))
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+def test_files_of_text(suffix: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", sizes=[300, 600], suffix="csv")
+    for path in folder.iterdir():
+        text = path.read_text()
+        path.unlink()
+        path.with_suffix(f".{suffix}").write_text(text.replace(",", "\t") if suffix == "tsv" else text)
+    found = wc.explain_dataset(MODEL, folder, tmp_path / "out", id_columns=["key"], batch_rows=70)
+    check_whole(read(found))
+    assert [path.name for path in found.parts] == [f"part-{i}.{suffix}.parquet" for i in (0, 1)]
+
+
+def test_files_in_folders_keep_their_places_and_what_these_say(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", sizes=[300, 600])
+    in_folders(folder)
+    found = wc.explain_dataset(MODEL, folder, tmp_path / "out")
+    assert [path.relative_to(tmp_path / "out").as_posix() for path in found.parts] == [
+        "day=0/x.parquet",
+        "day=1/x.parquet",
+    ]
+    check_whole(read(found))
+    hive = pads.dataset(folder, partitioning="hive")
+    told = wc.explain_dataset(MODEL, hive, tmp_path / "hive", id_columns=["day", "key"])
+    assert pads.dataset(told.folder, partitioning="hive").to_table()["day"].unique().to_pylist() == [0, 1]
+    check_whole(pa.concat_tables(pq.ParquetFile(path).read() for path in told.parts))
+
+
+def test_a_dataset_in_memory(tmp_path: Path) -> None:
+    table = pa.Table.from_pandas(frame()[NAMES])
+    found = wc.explain_dataset(MODEL, pads.dataset(table), tmp_path / "out")
+    check_whole(read(found))
+
+
+def test_float32_stays_so_and_columns_can_be_said(tmp_path: Path) -> None:
+    table = pd.DataFrame(ROWS.astype(np.float32), columns=["w", "x", "y", "z"])
+    table["count"] = 1
+    folder = write(tmp_path / "in", table)
+    found = wc.explain_dataset(MODEL.cluster_centers_, folder, tmp_path / "out", id_columns=["count"])
+    results = read(found)
+    assert results.schema.field("w").type == pa.float32()
+    np.testing.assert_allclose(results["z"].to_numpy(), WHOLE.relevance[:, 3], rtol=1e-4, atol=1e-4)
+    turned = wc.explain_dataset(
+        MODEL.cluster_centers_[:, ::-1], folder, tmp_path / "turned", columns=["z", "y", "x", "w"]
+    )
+    np.testing.assert_allclose(read(turned)["z"].to_numpy(), results["z"].to_numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_columns_in_another_order_are_matched_by_name(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in")
+    turned = wc.explain_dataset(MODEL, folder, tmp_path / "turned", columns=NAMES[::-1], output="both")
+    found = wc.explain_dataset(MODEL, folder, tmp_path / "found", output="both")
+    check_whole(read(turned))
+    assert str(turned.summary) == str(found.summary)
+    assert turned.quantiles().equals(found.quantiles())
+
+
+def test_a_column_may_name_rows_and_be_explained(tmp_path: Path) -> None:
+    found = wc.explain_dataset(MODEL, write(tmp_path / "in"), tmp_path / "out", id_columns="a")
+    table = read(found)
+    assert table.column_names == ["a", "cluster", "evidence", "competitor", "a_", "b", "c", "d"]
+    np.testing.assert_array_equal(table["a"], ROWS[:, 0])
+    check_whole(table.drop_columns("a").rename_columns({"a_": "a"}))
+    assert (
+        repr(found)
+        == f"<DatasetExplanation of 900 rows in 4 parts in {str(tmp_path / 'out')!r}, beta={found.beta:.4g}>"
+    )
+
+
+def test_other_tools_read_the_results_alone(tmp_path: Path) -> None:
+    wc.explain_dataset(MODEL, write(tmp_path / "in"), tmp_path / "out", output="both")
+    assert len(dd.read_parquet(tmp_path / "out")) == 900
+    assert pl.read_parquet(tmp_path / "out" / "*.parquet").height == 900
+    assert len(pd.read_parquet(tmp_path / "out")) == 900
+
+
+def test_files_that_look_like_data_and_are_not_read(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in")
+    for name in ("x.arrow", "more/y.jsonl", "README.md", "_SUCCESS", ".hidden.json"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).touch()
+    with pytest.warns(wc.FilesWarning) as told:
+        wc.explain_dataset(MODEL, folder, tmp_path / "out")
+    (warning,) = told
+    assert str(warning.message) in [
+        f"explain_dataset: 2 files of the folder are left out, such as {name!r}; read are .parquet, .parq, "
+        ".pq, .csv, .tsv."
+        for name in ("x.arrow", "more/y.jsonl")
+    ]
+    assert warning.filename == __file__
+
+
+def test_columns_that_name_rows_may_be_of_any_kind(tmp_path: Path) -> None:
+    table = pa.Table.from_pandas(frame()[NAMES])
+    ids = {
+        "cluster": pa.array(np.arange(900)),
+        "when": pa.array(pd.date_range("2020-01-01", periods=900, freq="h", tz="Europe/Berlin")),
+        "kind": pa.array(["x", None, "z"] * 300).dictionary_encode(),
+        "raw": pa.array([bytes([i % 256]) for i in range(900)]),
+        "many": pa.array([[i, i + 1] for i in range(900)]),
+        "price": pa.array(range(900), pa.decimal128(9, 2)),
+    }
+    for name, column in ids.items():
+        table = table.append_column(name, column)
+    (tmp_path / "in").mkdir()
+    pq.write_table(table, tmp_path / "in" / "x.parquet", row_group_size=200)
+    found = wc.explain_dataset(MODEL, tmp_path / "in", tmp_path / "out", id_columns=list(ids), batch_rows=70)
+    results = read(found)
+    assert results.column_names == [*ids, "cluster_", "evidence", "competitor", *NAMES]
+    for name in ids:
+        assert results[name].to_pylist() == table[name].to_pylist()
+        assert results[name].type == table[name].type
+
+
+def test_two_parts_that_would_become_one_file_are_refused(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", sizes=[900])
+    pacsv.write_csv(pa.Table.from_pandas(frame()), folder / "part-0.csv")
+    (folder / "part-0.parquet").rename(folder / "part-0.csv.parquet")
+    assert refusal(MODEL, folder, tmp_path / "out") == (
+        "explain_dataset: each part must become a file of its own; 'part-0.csv.parquet' and 'part-0.csv' "
+        "would both be 'part-0.csv.parquet'. Rename one of them."
+    )
+
+
+def test_a_part_that_goes_away_is_named(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", sizes=[450, 450])
+    dataset = pads.dataset(folder)
+    (folder / "part-1.parquet").unlink()
+    assert "'part-1.parquet': it cannot be read" in refusal(MODEL, dataset, tmp_path / "out")
+    assert (tmp_path / "out" / "part-0.parquet").exists()
+
+
+def test_files_given_by_way_of_their_parents_stay_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    write(tmp_path / "data", sizes=[400])
+    write(tmp_path / "work" / "local", frame()[400:], sizes=[500])
+    before = (tmp_path / "data" / "part-0.parquet").read_bytes()
+    monkeypatch.chdir(tmp_path / "work")
+    given_as = ["../data/part-0.parquet", "../work/../data/part-0.parquet", "local/part-0.parquet"]
+    found = wc.explain_dataset(MODEL, given_as, "../out")
+    assert (tmp_path / "data" / "part-0.parquet").read_bytes() == before
+    assert [path.relative_to("../out").as_posix() for path in found.parts] == [
+        "data/part-0.parquet",
+        "work/local/part-0.parquet",
+    ]
+    check_whole(read(found))
+
+
+def test_a_part_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    path = str(write(tmp_path / "in", sizes=[900]) / "part-0.parquet")
+    assert refusal(MODEL, pads.dataset([path, path]), tmp_path / "out") == (
+        "explain_dataset: data must have each part once; the Dataset has 'part-0.parquet' 2 times."
+    )
+
+
+def test_patterns_and_folders_leave_out_the_same_hidden_files(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", sizes=[900])
+    for name in ("_delta_log", ".hidden"):
+        write(folder / name, sizes=[10])
+    for data in (folder, f"{folder}/**/*.parquet"):
+        assert [part.name for part in find_parts(data, "x")] == ["part-0.parquet"]
+
+
+def test_booleans_in_csv_and_numbers_that_are_copied_too(tmp_path: Path) -> None:
+    first, second = (
+        "a,b,on\n" + "1,2,true\n3,9,false\n" * 60_000,
+        "1.5,2,false\n",
+    )  # beyond the first megabyte
+    (tmp_path / "x.csv").write_text(first + second)
+    centres = np.array([[1.0, 2.0, 1.0], [3.0, 9.0, 0.0]])
+    found = wc.explain_dataset(centres, tmp_path / "x.csv", tmp_path / "out", id_columns=["a"], top=1,
+                               columns=["a", "b", "on"], beta=0.1)  # fmt: skip
+    table = read(found)
+    assert table["a"].to_pylist()[-2:] == [3.0, 1.5]
+    assert table["cluster"].to_pylist()[-2:] == [1, 0]
+    whole = wc.explain(centres, np.array([[1.5, 2.0, 0.0]]), beta=0.1)
+    assert table["evidence"][-1].as_py() == pytest.approx(whole.evidence[0])
+
+
+def test_names_of_rows_in_csv_are_copied_as_they_are(tmp_path: Path) -> None:
+    names = [f"{18_446_744_073_709_551_000 + i}" for i in range(40)] + ["007", "7.0", "2020-01-01"]
+    (tmp_path / "x.csv").write_text("id,a,b,c,d\n" + "".join(f"{name},1,2,3,4\n" for name in names))
+    found = wc.explain_dataset(MODEL, tmp_path / "x.csv", tmp_path / "out", id_columns=["id"], beta=0.2)
+    assert read(found)["id"].to_pylist() == names
+
+
+def test_how_many_rows_there_are_is_told_before_they_are_read(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    table = frame(rng.normal(size=(60_000, 4)))
+    folder = write(tmp_path / "in", table, sizes=[40_000, 20_000, 0], suffix="csv")
+    write(tmp_path / "in", table, sizes=[50_000])
+
+    def told() -> int | None:
+        plan = make_plan(wc.neuralize(MODEL), find_parts(folder, "explain"), None, ())
+        return plan.n_rows(plan.parts)
+
+    assert told() == pytest.approx(110_000, rel=0.01)
+    for path in folder.glob("*.csv"):
+        path.unlink()
+    assert told() == 50_000
+    with gzip.open(folder / "more.csv.gz", "wt") as file:
+        table.to_csv(file)
+    assert told() is None
+
+
+def test_text_that_is_compressed_blank_or_of_long_lines(tmp_path: Path) -> None:
+    rows = "".join(f"{','.join(map(str, row))}\n" for row in ROWS)
+    (tmp_path / "in").mkdir()
+    with gzip.open(tmp_path / "in" / "a.csv.gz", "wt") as file:
+        file.write("a,b,c,d\n" + rows)
+    (tmp_path / "in" / "b.csv").write_text("a,b,c,d\n")
+    blank, beta = ",,,\n" * 300_000, WHOLE.beta or 0.0  # a megabyte of it
+    (tmp_path / "in" / "c.csv").write_text("a,b,c,d\n" + blank + "1,2,3,4\n")
+    found = wc.explain_dataset(MODEL, tmp_path / "in", tmp_path / "out", invalid="skip", beta=beta)
+    assert [pq.read_metadata(path).num_rows for path in found.parts] == [900, 0, 300_001]
+    assert (found.n_invalid, found.parts[0].name) == (300_000, "a.csv.gz.parquet")
+    check_whole(pq.read_table(found.parts[0]))
+    assert (
+        pq.read_table(found.parts[2])["cluster"].to_pylist()[-1]
+        == MODEL.predict(frame(np.array([[1, 2, 3, 4]]))[NAMES])[0]
+    )
+    wide = np.arange(60_000.0)
+    (tmp_path / "wide.csv").write_text(
+        ",".join(f"x{i}" for i in range(60_000))
+        + "\n"
+        + (",".join(map(repr, (wide / 7).tolist())) + "\n") * 2
+    )
+    centres = np.stack([wide / 7, -wide])
+    assert wc.explain_dataset(centres, tmp_path / "wide.csv", tmp_path / "wide", top=1, beta=1.0).n_rows == 2
+
+
+def test_it_does_not_matter_which_part_is_the_first(tmp_path: Path) -> None:
+    for place, odd in ((tmp_path / "first", 0), (tmp_path / "last", 5)):
+        folder = write(place, sizes=[150] * 6)
+        frame()[:150].assign(b="x").to_parquet(folder / f"part-{odd}.parquet")
+        said = refusal(MODEL, folder, tmp_path / f"out-{odd}")
+        assert (
+            f"1 of 6 parts could not be explained, the others are done. 'part-{odd}.parquet': column 'b'"
+            in said
+        )
+        assert len(list((tmp_path / f"out-{odd}").glob("part-*"))) == 5
+        empty = frame()[:150].assign(b=None)
+        pq.write_table(pa.Table.from_pandas(empty), folder / f"part-{odd}.parquet")
+        assert pq.read_schema(folder / f"part-{odd}.parquet").field("b").type == pa.null()
+        found = wc.explain_dataset(MODEL, folder, tmp_path / f"out-{odd}", overwrite=True, invalid="skip")
+        assert found.n_invalid == 150
+
+
+@pytest.mark.parametrize("odd", [0, 3])
+def test_columns_of_pipelines_are_what_most_parts_have(odd: int, tmp_path: Path) -> None:
+    table = pd.DataFrame({"kind": ["x", "y"] * 100, "size": np.arange(200.0)})
+    encoder = make_column_transformer((OneHotEncoder(), ["kind"]), (StandardScaler(), ["size"]))
+    model = make_pipeline(encoder, KMeans(2, n_init=1, random_state=0)).fit(table)
+    (tmp_path / "in").mkdir()
+    for i in range(4):
+        part = table[50 * i : 50 * (i + 1)]
+        part = part.assign(size=part["size"].astype(str) + "!") if i == odd else part
+        part.to_parquet(tmp_path / "in" / f"{i}.parquet")
+    said = refusal(model, tmp_path / "in", tmp_path / "out")
+    assert f"1 of 4 parts could not be explained, the others are done. '{odd}.parquet': column 'size'" in said
+
+
+def test_decimals_are_numbers(tmp_path: Path) -> None:
+    values = [Decimal("1.25"), Decimal("-3.5"), None, Decimal("7")]
+    columns = {
+        name: pa.array(values, kind(20, 4))
+        for name, kind in zip("ab", (pa.decimal128, pa.decimal256), strict=True)
+    }
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    centres = np.array([[1.0, 1.0], [-3.0, -3.0], [8.0, 8.0]])
+    found = wc.explain_dataset(
+        centres, tmp_path / "x.parquet", tmp_path / "out", beta=0.2, invalid="skip", top=1
+    )
+    assert read(found)["cluster"].to_pylist() == [0, 1, None, 2]
+    assert read(found)["value_1"].to_pylist() == [1.25, -3.5, None, 7.0]
+
+
+def test_results_that_do_not_fit_into_float32(tmp_path: Path) -> None:
+    narrow = {"a": np.full(4, 1e18, np.float32), "b": np.ones(4, np.float16)}
+    pq.write_table(pa.table(narrow), tmp_path / "x.parquet")
+    centres = np.array([[1e21, 0.0], [-1e21, 1.0], [0.0, 0.0]])
+    assert refusal(centres, tmp_path / "x.parquet", tmp_path / "out", beta=0.1) == (
+        "explain_dataset: part 'x.parquet': results must fit into float32, which goes up to 3.4e+38; row 0, "
+        "feature 'a' has a relevance of 9.98e+41, of an evidence of 9.98e+41. Drop such rows, or rescale the "
+        "data and fit the model again."
+    )
+
+
+def test_links_are_followed_but_no_file_is_read_twice(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in")
+    (folder / "self").symlink_to(".")
+    (folder / "latest.parquet").symlink_to("part-3.parquet")
+    (tmp_path / "more").mkdir()
+    frame()[:10].to_parquet(tmp_path / "more" / "x.parquet")
+    (folder / "more").symlink_to(tmp_path / "more")
+    found = wc.explain_dataset(MODEL, folder, tmp_path / "out")
+    assert found.n_rows == 910
+    assert [path.name for path in found.parts][:2] == ["latest.parquet", "x.parquet"]
+
+
+def test_pages_that_do_not_match_their_checksums_are_corrupt(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", sizes=[400, 500])
+    table = pq.read_table(folder / "part-1.parquet")
+    options = {"write_page_checksum": True, "compression": "none", "use_dictionary": False}
+    pq.write_table(table, folder / "part-1.parquet", **options)
+    content = bytearray((folder / "part-1.parquet").read_bytes())
+    content[200] ^= 255
+    (folder / "part-1.parquet").write_bytes(content)
+    for data in (folder, pads.dataset(folder)):
+        said = refusal(MODEL, data, tmp_path / f"out-{type(data).__name__}", beta=0.2)
+        assert "'part-1.parquet': it cannot be read (" in said
+
+
+def test_long_names_of_rows_are_read_fewer_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = frame(np.tile(ROWS, (20, 1)))
+    table["key"] = "k" * 10_000
+    write(tmp_path / "in", table, sizes=[18_000])
+    explain, sizes = ExplainRequest.explain, list[int]()
+
+    def count(self: ExplainRequest, part: Any, first_row: int = 0) -> Any:
+        sizes.append(part.num_rows)
+        return explain(self, part, first_row)
+
+    monkeypatch.setattr(ExplainRequest, "explain", count)
+    wc.explain_dataset(MODEL, tmp_path / "in", tmp_path / "long", id_columns=["key"], beta=0.2)
+    assert 1000 < max(sizes) < 3000
+    sizes.clear()
+    wc.explain_dataset(MODEL, tmp_path / "in", tmp_path / "short", beta=0.2)
+    assert max(sizes) == 18_000
+
+
+def test_numbers_of_csv_may_turn_out_to_be_fractions_and_other_columns_anything(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    n = 100_000
+    note = ["7"] * (n - 1) + ["so it goes"]
+    last = ["1"] * (n - 1) + ["1.5"]
+    lines = [f"{i},{note[i]},1,2,3,{last[i]}" for i in range(n)]
+    (tmp_path / "in" / "x.csv").write_text("key,note,a,b,c,d\n" + "\n".join(lines) + "\n")
+    found = wc.explain_dataset(MODEL, tmp_path / "in", tmp_path / "out", id_columns=["key"], beta=0.2)
+    results = read(found)
+    assert results["key"].to_pylist()[-1] == str(n - 1)
+    row = pd.DataFrame([[1.0, 2, 3, 1.5]], columns=NAMES)
+    np.testing.assert_allclose(relevance(results)[-1], wc.explain(MODEL, row, beta=0.2).relevance[0])
+
+
+def test_results_are_of_float32_only_if_all_parts_are(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", sizes=[300, 600])
+    first = pd.read_parquet(folder / "part-0.parquet")
+    first.astype(dict.fromkeys(NAMES, "float32")).to_parquet(folder / "part-0.parquet")
+    first[["key"]].to_parquet(folder / "part-.parquet")  # comes first, and does not fit
+    refusal(MODEL, folder, tmp_path / "out")
+    assert pq.read_schema(tmp_path / "out" / "part-1.parquet").field("a").type == pa.float64()
+
+
+def test_what_a_run_has_settled_holds_for_parts_that_come_later(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in", sizes=[300]), tmp_path / "out"
+    narrow = pa.Table.from_pandas(frame()[NAMES].astype(np.float32), preserve_index=False)
+    pq.write_table(narrow, folder / "part-0.parquet")
+    wc.explain_dataset(MODEL, folder, out, beta=0.2, top=1)
+    pq.write_table(pa.Table.from_pandas(frame()[NAMES]), folder / "part-1.parquet")
+    assert refusal(MODEL, folder, out, beta=0.2, top=1) == (
+        "explain_dataset: 1 of 2 parts could not be explained, the others are done. 'part-1.parquet': it "
+        "must hold float32 or less, as all parts did when the run began, so that nothing is rounded; convert "
+        "it, or begin anew, with overwrite=True."
+    )
+    pq.write_table(narrow, folder / "part-1.parquet")
+    found = wc.explain_dataset(MODEL, folder, out, beta=0.2, top=1)
+    assert {pq.read_schema(path).field("value_1").type for path in found.parts} == {pa.float32()}
+
+
+def test_text_where_all_parts_had_numbers(tmp_path: Path) -> None:
+    table = pd.DataFrame({"kind": ["x", "y"] * 100, "size": np.arange(200.0)})
+    encoder = make_column_transformer((OneHotEncoder(), ["kind"]), (StandardScaler(), ["size"]))
+    model = make_pipeline(encoder, KMeans(2, n_init=1, random_state=0)).fit(table)
+    table.to_parquet(tmp_path / "a.parquet")
+    plan = make_plan(wc.neuralize(model), find_parts(tmp_path, ""), None, ())
+    assert plan.settled == {"dtype": "float64", "as_text": True}
+    later = plan.as_settled({"dtype": "float64", "as_text": False})
+    assert later.to_do == []
+    assert later.failed["a.parquet"] == (
+        "its columns must hold numbers, as in all parts when the run began; or begin anew, with "
+        "overwrite=True"
+    )
+
+
+def test_a_background_is_matched_by_name_and_is_part_of_what_was_asked(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in"), tmp_path / "out"
+    some = frame()[NAMES][:100]
+    model = MODEL.cluster_centers_
+    found = wc.explain_dataset(model, folder, out, background=some[["d", "c", "b", "a"]])
+    assert found.beta == pytest.approx(wc.explain(MODEL, some).beta, rel=1e-12)
+    assert "with another background" in refusal(model, folder, out, background=some[:50])
+    with pytest.raises(wc.InvalidInputError, match="explain_dataset: background must have"):
+        wc.explain_dataset(model, folder, tmp_path / "other", background=some[["a", "b"]])
+
+
+def test_with_a_background_and_without(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in"), tmp_path / "out"
+    wc.explain_dataset(MODEL, folder, out, background=frame()[NAMES][:50])
+    assert "holds the results of a run with another background. Give another" in refusal(MODEL, folder, out)
+
+
+def test_behind_a_pca_more_than_beta_is_measured(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in", sizes=[300, 300]), tmp_path / "out"
+    model = make_pipeline(PCA(2), KMeans(3, n_init=1, random_state=0)).fit(frame()[NAMES])
+    found = wc.explain_dataset(model, folder, out, beta=0.3)
+    whole = wc.explain(model, frame()[NAMES][:600], beta=0.3)
+    np.testing.assert_allclose(relevance(read(found)), whole.relevance, rtol=1e-8, atol=1e-9)
+    frame()[600:].to_parquet(folder / "part-2.parquet")
+    assert refusal(model, folder, out, beta=0.3) == (
+        "explain_dataset: the parts must be those that the clusters were measured on; 'part-2.parquet' came, "
+        "went or changed since. Give overwrite=True to begin anew."
+    )
+
+
+def test_a_surrogate_that_matches_badly_warns(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    surrogate = wc.Surrogate().fit(frame()[NAMES][:200], rng.integers(2, size=200))
+    with pytest.warns(wc.FidelityWarning):
+        wc.explain_dataset(surrogate, write(tmp_path / "in"), tmp_path / "out")
+
+
+def test_a_folder_of_another_program_that_is_at_work_is_left_alone(tmp_path: Path) -> None:
+    theirs = tmp_path / "out" / "_temporary" / "0"
+    theirs.mkdir(parents=True)
+    (theirs / "task").write_text("precious")
+    assert "holds other files, such as '_temporary'" in refusal(
+        MODEL, write(tmp_path / "in"), tmp_path / "out"
+    )
+    assert (theirs / "task").read_text() == "precious"
+
+
+def test_parts_keep_their_places_below_the_folder_that_was_given(tmp_path: Path) -> None:
+    write(tmp_path / "in")
+    (tmp_path / "in").rename(tmp_path / "2024")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "2024").rename(tmp_path / "in" / "2024")
+    (tmp_path / "in" / "linked").symlink_to(write(tmp_path / "else", sizes=[100]))
+    for data in (tmp_path / "in", f"{tmp_path}/in/*/*.parquet"):
+        names = [part.name for part in find_parts(data, "x")]
+        assert names == [*(f"2024/part-{i}.parquet" for i in range(4)), "linked/part-0.parquet"]
+    (tmp_path / "in" / "linked").unlink()
+    assert find_parts(tmp_path / "in", "x")[0].name == "2024/part-0.parquet"
+    assert find_parts(tmp_path / "in" / "2024" / "part-0.parquet", "x")[0].name == "part-0.parquet"
+
+
+def test_data_in_memory_are_never_taken_for_those_of_an_earlier_run(tmp_path: Path) -> None:
+    out, table = tmp_path / "out", pa.Table.from_pandas(frame()[NAMES])
+    wc.explain_dataset(MODEL, pads.dataset(table[:10]), out, beta=0.2)
+    found = wc.explain_dataset(MODEL, pads.dataset(table), out, beta=0.2)
+    assert (found.n_rows, found.n_done_before) == (900, 0)
+    wc.explain_dataset(MODEL, pads.dataset(table[:10]), tmp_path / "auto")
+    assert "came, went or changed since" in refusal(MODEL, pads.dataset(table), tmp_path / "auto")
+
+
+def test_files_that_look_alike_in_another_folder_are_others(tmp_path: Path) -> None:
+    for name, rows in (("one", ROWS[:50]), ("two", ROWS[50:100])):
+        folder = write(tmp_path / name, frame(rows), sizes=[50])
+        os.utime(folder / "part-0.parquet", (0, 0))
+    wc.explain_dataset(MODEL, tmp_path / "one", tmp_path / "out", beta=0.2)
+    found = wc.explain_dataset(MODEL, tmp_path / "two", tmp_path / "out", beta=0.2)
+    np.testing.assert_allclose(
+        relevance(read(found)), wc.explain(MODEL, frame()[NAMES][50:100], beta=0.2).relevance
+    )
+
+
+@pytest.mark.parametrize("output", ["rows", "summary", "both"])
+def test_a_part_that_changes_while_it_is_explained_is_named(
+    output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, explained = write(tmp_path / "in", sizes=[450, 450]), ExplainRequest.explain
+
+    def change(self: ExplainRequest, part: Any, first_row: int = 0) -> Any:
+        if part.num_rows and (folder / "part-1.parquet").stat().st_mtime_ns != 0:
+            os.utime(folder / "part-1.parquet", (0, 0))
+        return explained(self, part, first_row)
+
+    monkeypatch.setattr(ExplainRequest, "explain", change)
+    said = refusal(MODEL, folder, tmp_path / "out", output=output)
+    assert "'part-1.parquet': it must not change while it is read; it did" in said
+    assert not (tmp_path / "out" / "part-1.parquet").exists()
+
+
+def test_rows_are_counted_from_the_beginning_of_their_part(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", holed())
+    for beta in ("auto", 0.2):
+        said = refusal(MODEL, folder, tmp_path / f"out-{beta}", beta=beta, batch_rows=4)
+        assert "part 'part-3.parquet': X must be finite; row 9, feature 'b'" in said
+
+
+def test_a_run_that_was_killed_before_it_had_begun(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in"), tmp_path / "out"
+    (out / "_whycluster.tmp").mkdir(parents=True)
+    (out / "_whycluster.tmp" / "_whycluster.json").write_text("{")
+    (out / "_whycluster.lock").touch()
+    check_whole(read(wc.explain_dataset(MODEL, folder, out)))
+
+
+@pytest.mark.parametrize("n_missing", [0, 2])
+def test_rows_are_counted_in_their_part_also_by_steps(n_missing: int, tmp_path: Path) -> None:
+    rows = np.abs(ROWS)
+    model = make_pipeline(FunctionTransformer(np.log1p), KMeans(3, n_init=1, random_state=0)).fit(rows)
+    rows[250, 1] = -5.0
+    rows[205 : 205 + n_missing, 0] = np.nan
+    pd.DataFrame(rows, columns=NAMES).to_parquet(tmp_path / "x.parquet")
+    options: dict[str, Any] = {
+        "columns": NAMES,
+        "batch_rows": 100,
+        "beta": 0.2,
+        "invalid": "skip" if n_missing else "error",
+    }
+    said = refusal(model, tmp_path / "x.parquet", tmp_path / "out", **options)
+    assert "of row 250, feature 'b', which holds -5.0, they make nan" in said
+
+
+def test_many_parts_do_not_take_more_time_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, dumped = write(tmp_path / "in", sizes=[3] * 40), list[int]()
+    dumps = json.dumps
+
+    def count(*args: Any, **options: Any) -> str:
+        dumped.append(1)
+        return dumps(*args, **options)
+
+    monkeypatch.setattr(json, "dumps", count)
+    monkeypatch.setattr(run_state, "_PAUSE", 1e9)  # one note of each run, however long it takes
+    wc.explain_dataset(MODEL, folder, tmp_path / "out")
+    n_first = len(dumped)
+    for path in folder.iterdir():
+        path.rename(path.with_suffix(".more.parquet"))
+    write(folder, sizes=[3] * 40)
+    dumped.clear()
+    wc.explain_dataset(MODEL, folder, tmp_path / "out", overwrite=True)
+    assert len(dumped) - n_first == 40  # one note in each result, and nothing else
+
+
+def test_a_name_that_is_too_long_for_what_is_kept_of_a_part(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    frame().to_parquet(tmp_path / "in" / f"{'a' * 245}.parquet")
+    with pytest.raises(OSError, match=r"File name too long.*mend that, and start it again"):
+        wc.explain_dataset(MODEL, tmp_path / "in", tmp_path / "out", output="both")
+
+
+def test_what_was_measured_is_of_parts_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, out, measure = write(tmp_path / "in"), tmp_path / "out", ExplainRequest.measure
+
+    def stop(self: ExplainRequest, part: Any, first_row: int = 0) -> Any:
+        if part.num_rows == 599:
+            raise KeyboardInterrupt
+        return measure(self, part, first_row)
+
+    monkeypatch.setattr(run_state, "_PAUSE", 0.0)
+    monkeypatch.setattr(ExplainRequest, "measure", stop)
+    with pytest.raises(KeyboardInterrupt):
+        wc.explain_dataset(MODEL, folder, out, workers=1)
+    noted = json.loads((out / "_whycluster.json").read_text())["measured"]
+    assert [*noted["inputs"]] == ["part-0.parquet", "part-1.parquet", "part-2.parquet"]
+    assert sum(noted["population"]["sizes"]) == 301
+    monkeypatch.undo()
+    (folder / "part-0.parquet").touch()  # another, as far as one can tell
+    found = wc.explain_dataset(MODEL, folder, out, workers=1)
+    assert found.beta == pytest.approx(WHOLE.beta, rel=1e-12)
+
+
+def test_what_was_measured_is_kept_when_a_run_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, out, measure = write(tmp_path / "in"), tmp_path / "out", ExplainRequest.measure
+    seen: list[int] = []
+
+    def stop(self: ExplainRequest, part: Any, first_row: int = 0) -> Any:
+        if getattr(part, "num_rows", 0):
+            seen.append(part.num_rows)
+            if len(seen) == 2:
+                raise KeyboardInterrupt
+        return measure(self, part, first_row)
+
+    monkeypatch.setattr(run_state, "_PAUSE", 0.0)
+    monkeypatch.setattr(ExplainRequest, "measure", stop)
+    with pytest.raises(KeyboardInterrupt):
+        wc.explain_dataset(MODEL, folder, out, workers=1)
+    found = wc.explain_dataset(MODEL, folder, out, workers=1)
+    assert seen == [300, 1, 1, 599]  # the first is not read again
+    assert found.beta == pytest.approx(WHOLE.beta, rel=1e-12)
+    check_whole(read(found))
+
+
+def test_what_was_measured_while_rows_were_skipped_is_not_taken_where_they_are_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = ROWS.copy()
+    rows[3, 1] = np.nan
+    folder, out = write(tmp_path / "in", frame(rows), sizes=[300, 300, 300]), tmp_path / "out"
+    monkeypatch.setattr(run_state, "_PAUSE", -1.0)
+    measure, measured = ExplainRequest.measure, []
+
+    def stop_in_the_last(self: ExplainRequest, part: Any, first_row: int = 0) -> Any:
+        measured.append(part)
+        if len(measured) > 2:
+            raise KeyboardInterrupt
+        return measure(self, part, first_row)
+
+    monkeypatch.setattr(ExplainRequest, "measure", stop_in_the_last)
+    with pytest.raises(KeyboardInterrupt):
+        wc.explain_dataset(MODEL, folder, out, invalid="skip", workers=1)
+    assert json.loads((out / "_whycluster.json").read_text())["measured"]["inputs"]
+    monkeypatch.setattr(ExplainRequest, "measure", measure)
+    assert "part 'part-0.parquet': X must be finite; row 3, feature 'b'" in refusal(MODEL, folder, out)
+    found = wc.explain_dataset(MODEL, folder, out, invalid="skip")
+    assert (found.n_rows, found.n_invalid) == (900, 1)
+
+
+def test_columns_that_must_not_be_null_and_a_home_that_is_abbreviated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pa.Table.from_pandas(frame(), preserve_index=False)
+    fields = [field.with_nullable(False) if field.name == "key" else field for field in table.schema]
+    (tmp_path / "in").mkdir()
+    pq.write_table(table.cast(pa.schema(fields)), tmp_path / "in" / "x.parquet")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = wc.explain_dataset(MODEL, "~/in", "~/out", id_columns=["key"], top=np.int64(1))
+    assert found.parts == [tmp_path / "out" / "x.parquet"]
+    assert not read(found).schema.field("key").nullable
+
+
+def test_results_of_another_number_of_rows_are_made_anew(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in", sizes=[900]), tmp_path / "out"
+    found = wc.explain_dataset(MODEL, folder, out)
+    whole = pq.read_table(found.parts[0])
+    pq.write_table(whole[:5], found.parts[0])  # with the same footer
+    again = wc.explain_dataset(MODEL, folder, out)
+    assert (again.n_done_before, again.n_rows) == (0, 900)
+
+
+def test_links_that_lead_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", sizes=[900])
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "_whycluster.tmp").symlink_to(tmp_path / "theirs")
+    assert "out must have no links that lead out of it" in refusal(MODEL, folder, tmp_path / "out", beta=0.2)
+    assert list((tmp_path / "theirs").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"parts": [1]},
+        {"parts": None},
+        {"asked": []},
+        {"known": []},
+        {"known": {"population": {"evidence": "x"}, "inputs": {}, "without": ["part-0.parquet"]}},
+        {"known": {"population": None, "inputs": {}, "without": ["part-0.parquet"]}},
+        {"known": {"population": {}}},
+        {"known": {"population": {}, "inputs": [], "without": []}},
+        {"known": {}, "measured": {"part-0.parquet": 7}},
+        {"known": {}, "measured": {"inputs": [], "population": {}}},
+        {"known": {}, "measured": {"inputs": {}, "population": {"evidence": 1.0}}},
+        {"settled": []},
+        {"settled": {}},
+        {"settled": {"dtype": "O", "as_text": False}},
+        {"settled": {"dtype": "float32", "as_text": "no"}},
+        {
+            "known": {
+                "population": {"evidence": -5.0, "sizes": [1, 1, 1], "means": [[], [], []]},
+                "inputs": {},
+                "without": ["part-0.parquet"],
+            }
+        },
+    ],
+    ids=str,
+)
+def test_what_was_written_down_and_is_not_any_more_what_it_was(change: Any, tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in", sizes=[900]), tmp_path / "out"
+    wc.explain_dataset(MODEL, folder, out)
+    facts = json.loads((out / "_whycluster.json").read_text())
+    (out / "_whycluster.json").write_text(json.dumps({**facts, **change}))
+    said = refusal(MODEL, folder, out)
+    assert (
+        "must be as this version of whycluster writes it" in said or "must be left as it was written" in said
+    )
+
+
+@pytest.mark.parametrize("damage", ["cut", "shape", "text", "other", "locked"])
+def test_sums_that_are_damaged_are_made_anew(damage: str, tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in", sizes=[900]), tmp_path / "out"
+    before = wc.explain_dataset(MODEL, folder, out, output="summary").summary
+    path = out / "_summary" / "part-0.parquet.npz"
+    with np.load(path) as file:
+        arrays = dict(file)
+    if damage == "cut":
+        path.write_bytes(path.read_bytes()[:-100])
+    elif damage == "locked":  # as if with a password
+        content = path.read_bytes().replace(b"PK\x01\x02", b"PK\x01\x02", 1)
+        at = content.index(b"PK\x01\x02") + 8
+        path.write_bytes(content[:at] + b"\x01" + content[at + 1 :])
+    elif damage == "other":
+        np.save(path.with_suffix(".npy"), np.arange(3))
+        path.with_suffix(".npy").rename(path)
+    else:
+        wrong = np.zeros((2, 2)) if damage == "shape" else np.full((3, 4), "x")
+        np.savez(path, **{**arrays, "mean": wrong})
+    found = wc.explain_dataset(MODEL, folder, out, output="summary")
+    assert found.n_done_before == 0
+    assert before is not None
+    assert found.summary is not None
+    np.testing.assert_array_equal(found.summary.relevance, before.relevance)
+
+
+def test_only_the_strongest_features(tmp_path: Path) -> None:
+    found = wc.explain_dataset(MODEL, write(tmp_path / "in"), tmp_path / "out", top=2)
+    table, top = read(found), WHOLE.top(2)
+    assert table.column_names == [
+        "cluster", "evidence", "competitor",
+        "feature_1", "relevance_1", "value_1", "feature_2", "relevance_2", "value_2",
+    ]  # fmt: skip
+    for rank in (0, 1):
+        assert table[f"feature_{rank + 1}"].to_pylist() == top.feature[:, rank].tolist()
+        np.testing.assert_allclose(
+            table[f"relevance_{rank + 1}"].to_numpy(), top.relevance[:, rank], atol=1e-9
+        )
+        np.testing.assert_array_equal(table[f"value_{rank + 1}"].to_numpy(), top.value[:, rank])
+
+
+@pytest.mark.parametrize("output", ["summary", "both"])
+def test_what_makes_each_cluster_is_added_up(output: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / "in")
+    found = wc.explain_dataset(MODEL, folder, tmp_path / "out", output=output, batch_rows=50)
+    whole, summary = WHOLE.summary(), found.summary
+    assert summary is not None
+    assert (found.n_rows, len(found.parts)) == (900, 4 if output == "both" else 0)
+    np.testing.assert_array_equal(summary.clusters, whole.clusters)
+    np.testing.assert_array_equal(summary.size, whole.size)
+    np.testing.assert_array_equal(summary.direction, whole.direction)
+    for name in ("relevance", "share", "inside", "outside"):
+        np.testing.assert_allclose(getattr(summary, name), getattr(whole, name), rtol=1e-8, atol=1e-9)
+    quantiles = found.quantiles("pandas")  # all rows are in the sample, so these are exact
+    assert (quantiles["rank_error"] == 0).all()
+    for _, row in quantiles.iterrows():
+        mine = WHOLE.relevance[WHOLE.cluster == row["cluster"], NAMES.index(row["feature"])]
+        for name, q in {"q05": 0.05, "q25": 0.25, "q50": 0.5, "q75": 0.75, "q95": 0.95}.items():
+            np.testing.assert_allclose(row[name], np.quantile(mine, q), rtol=1e-5, atol=1e-5)
+    written = pd.read_csv(tmp_path / "out" / "_summary.csv")
+    told = pd.merge(summary.to_frame("pandas"), quantiles, on=["cluster", "feature"])
+    pd.testing.assert_frame_equal(written[told.columns], told, check_dtype=False)
+    assert {"cluster", "size", "feature", "relevance", "share", "q50", "rank_error"} <= {*written.columns}
+    again = wc.explain_dataset(MODEL, folder, tmp_path / "out", output=output)
+    assert again.n_done_before == 4
+    np.testing.assert_array_equal(again.summary.relevance, summary.relevance)  # type: ignore[union-attr]
+    if output == "both":
+        check_whole(read(found))
+
+
+def test_quantiles_are_there_only_if_they_were_asked_for(tmp_path: Path) -> None:
+    found = wc.explain_dataset(MODEL, write(tmp_path / "in"), tmp_path / "out")
+    with pytest.raises(wc.InvalidInputError) as caught:
+        found.quantiles()
+    assert str(caught.value) == (
+        'explain_dataset: quantiles are there only if they were asked for, with output="summary" or "both".'
+    )
+
+
+def test_parts_of_a_large_table_keep_little_of_their_rows() -> None:
+    asked = ExplainRequest.of(MODEL, "explain", beta=0.2)
+    total, drawn, kept = Aggregate.empty(3, 4, most=500), ReservoirSample(3, 4, most=500), np.zeros(3)
+    whole = Aggregate.empty(3, 4, most=500)
+    for seed in range(60):
+        rows = CENTRES[np.repeat([0, 1, 2], [700, 49, 1])] + 0.01 * np.random.default_rng(seed).normal(
+            size=(750, 4)
+        )
+        part, answer = Aggregate.empty(3, 4, most=500), asked.explain(rows)
+        part.add(answer, np.random.default_rng(seed), drawn)
+        whole.add(answer, np.random.default_rng(seed))
+        drawn.add(part)
+        kept += np.isfinite(part.priority).sum(axis=1)
+        total.merge(part)
+    assert (kept[0], kept[2]) == (pytest.approx(500 + 500 * sum(1 / n for n in range(1, 60)), abs=300), 60)
+    assert np.isfinite(total.priority).sum(axis=1).tolist() == [500, 500, 60]
+    assert np.array_equal(total.priority, whole.priority)  # nothing is left out that is needed
+    assert np.array_equal(total.sample, whole.sample, equal_nan=True)
+    assert total.size.tolist() == [42_000, 2_940, 60]
+
+
+def test_quantiles_after_parts_have_gone_are_of_rows_that_were_all_looked_at() -> None:
+    asked = ExplainRequest.of(MODEL, "explain", beta=0.2)
+    drawn, states = ReservoirSample(3, 4, most=50), []
+    for seed in range(4):
+        rows = CENTRES[np.zeros(200, int)] + 0.01 * np.random.default_rng(seed).normal(size=(200, 4))
+        state = Aggregate.empty(3, 4, most=50)
+        state.add(asked.explain(rows), np.random.default_rng(seed), drawn)
+        drawn.add(state)
+        states.append(state)
+    left = Aggregate.empty(3, 4, most=50)
+    left.merge(states[3])  # of which little was kept, since the others had drawn so much
+    n = np.isfinite(states[3].priority[0]).sum()
+    assert 0 < n < 50
+    assert left.rank_error[0] == pytest.approx(0.5 / np.sqrt(n))
+    left.merge(states[0])
+    below = (states[0].priority[0] <= states[3].limit[0]).sum()
+    assert 0 < below < 50
+    assert left.rank_error[0] == pytest.approx(0.5 / np.sqrt(n + below))
+    assert np.isfinite(left.quantiles()[0]).all()
+
+
+@pytest.mark.parametrize(
+    "labels", [[0, 1, -1], ["a", 0, 1.5], [date(2020, 1, day) for day in (1, 2, 3)]], ids=str
+)
+def test_a_summary_of_labels_of_any_kind(labels: list[Any], tmp_path: Path) -> None:
+    given = np.array(labels, dtype=object)[MODEL.predict(frame()[NAMES])]
+    surrogate = wc.Surrogate().fit(frame()[NAMES], given.tolist())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", wc.FidelityWarning)
+        found = wc.explain_dataset(surrogate, write(tmp_path / "in"), tmp_path / "out", output="both")
+    told = pacsv.read_csv(tmp_path / "out" / "_summary.csv").to_pandas()
+    quantiles = found.quantiles("pandas").astype({"cluster": str}).set_index(["cluster", "feature"])
+    for _, row in told.iterrows():
+        assert quantiles.loc[(str(row["cluster"]), row["feature"])]["q50"] == pytest.approx(row["q50"])
+    assert found.summary is not None
+    assert {str(each) for each in found.summary.clusters} == {*told["cluster"].astype(str)}
+
+
+def test_quantiles_of_relevance_beyond_float32(tmp_path: Path) -> None:
+    rows = pd.DataFrame(ROWS * 1e60, columns=NAMES)
+    rows.to_parquet(tmp_path / "x.parquet")
+    found = wc.explain_dataset(CENTRES * 1e60, tmp_path / "x.parquet", tmp_path / "out", output="summary")
+    whole = wc.explain(CENTRES * 1e60, rows)
+    median = found.quantiles()["q50"].to_numpy()[:4]
+    np.testing.assert_allclose(median, np.median(whole.relevance[whole.cluster == 0], axis=0))
+
+
+def test_quantiles_of_more_rows_than_the_sample_holds_are_as_near_as_they_say() -> None:
+    rng = np.random.default_rng(1)
+    rows = np.concatenate([rng.normal(size=(20_000, 2)), rng.normal(size=(20_000, 2)) + 6])
+    asked = ExplainRequest.of([[0.0, 0.0], [6.0, 6.0]], "explain", beta=1.0)
+    halves = []
+    for half in (rows[::2], rows[1::2]):
+        total = Aggregate.empty(2, 2)
+        for start in range(0, len(half), 3000):
+            total.add(asked.explain(half[start : start + 3000]), rng)
+        halves.append(total)
+    halves[0].merge(halves[1])
+    assert halves[0].size.sum() == 40_000
+    error = halves[0].rank_error
+    np.testing.assert_allclose(error, 0.5 / 64)
+    exact = asked.explain(rows)
+    for k in (0, 1):
+        mine = exact.relevance[exact.cluster == k]
+        rank = (mine < halves[0].quantiles()[k, :, 2]).mean(axis=0)
+        assert (np.abs(rank - 0.5) < 5 * error[k]).all()
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=6), st.integers(0, 2**32))
+@settings(max_examples=30, deadline=None)
+def test_sums_of_parts_are_those_of_the_whole(sizes: list[int], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(sum(sizes), 4)) * 3
+    asked = ExplainRequest.of(MODEL.cluster_centers_, "explain", beta=1.0)
+    total, start = Aggregate.empty(3, 4), 0
+    for size in sizes:
+        total.add(asked.explain(rows[start : start + size]), rng)
+        start += size
+    answer = asked.explain(rows)
+    assert total.size.sum() == len(rows)
+    for k in range(3):
+        mine = answer.cluster == k
+        assert total.size[k] == mine.sum()
+        if mine.any():
+            np.testing.assert_allclose(total.relevance[k], answer.relevance[mine].mean(axis=0), atol=1e-9)
+            np.testing.assert_allclose(total.mean[k], rows[mine].mean(axis=0), atol=1e-9)
+            drawn = total.sample[k][np.isfinite(total.priority[k])]
+            np.testing.assert_allclose(
+                np.sort(drawn[:, 0]), np.sort(answer.relevance[mine, 0]), rtol=1e-5, atol=1e-6
+            )
+
+
+def mixed(n: int = 200) -> tuple[Any, pd.DataFrame]:
+    rng = np.random.default_rng(3)
+    table = pd.DataFrame(
+        {"colour": rng.choice(["red", "blue"], n), "size": rng.normal(size=n) + np.arange(n) % 2 * 5}
+    )
+    steps = make_column_transformer((OneHotEncoder(), ["colour"]), (StandardScaler(), ["size"]))
+    return make_pipeline(steps, KMeans(2, n_init=2, random_state=0)).fit(table), table
+
+
+@pytest.mark.parametrize("top", [None, 2])
+def test_pipelines_with_categories(top: int | None, tmp_path: Path) -> None:
+    model, table = mixed()
+    folder = write(tmp_path / "in", table, sizes=[90, 0, 110])
+    found = wc.explain_dataset(model, folder, tmp_path / "out", top=top)
+    whole, results = wc.explain(model, table), read(found)
+    if top is None:
+        np.testing.assert_allclose(results["colour"].to_numpy(), whole.relevance[:, 0], atol=1e-9)
+    else:
+        names = whole.top(2).feature[:, 0].tolist()
+        assert results["feature_1"].to_pylist() == names
+        colours = [v for f, v in zip(names, results["value_1"].to_pylist(), strict=True) if f == "colour"]
+        assert set(colours) <= {"red", "blue"}
+    assert wc.explain_dataset(model, folder, tmp_path / "out", top=top).n_done_before == 3
+    summed = wc.explain_dataset(model, folder, tmp_path / "sum", output="summary").summary
+    assert summed is not None
+    np.testing.assert_allclose(summed.relevance, whole.summary().relevance, atol=1e-9)
+    assert np.isnan(summed.inside[:, 0]).all()
+
+
+# What is finished, and what is not
+
+
+def test_a_second_run_does_only_what_is_not_done(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in")
+    first = wc.explain_dataset(MODEL, folder, tmp_path / "out")
+    times = [path.stat().st_mtime_ns for path in first.parts]
+    first.parts[3].unlink()
+    first.parts[0].write_bytes(first.parts[0].read_bytes()[:-9])  # as after a power cut
+    second = wc.explain_dataset(MODEL, folder, tmp_path / "out")
+    assert second.n_done_before == 2
+    assert [path.stat().st_mtime_ns for path in second.parts][1:3] == times[1:3]
+    assert second.beta == first.beta
+    check_whole(read(second))
+
+
+def test_another_model_or_another_option_is_refused_and_can_be_forced(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in"), tmp_path / "out"
+    wc.explain_dataset(MODEL, folder, out, id_columns=["key"])
+    before = {path.name: path.read_bytes() for path in out.glob("*.parquet")}
+    other = KMeans(3, init=CENTRES + 0.5, n_init=1, max_iter=1).fit(frame()[NAMES])
+    said = f"explain_dataset: {str(out)!r} holds the results of a run with another "
+    instead = ". Give another folder, or overwrite=True to replace what it holds."
+    assert refusal(other, folder, out, id_columns=["key"]) == f"{said}model{instead}"
+    assert refusal(MODEL, folder, out, id_columns=["key"], top=2) == f"{said}top{instead}"
+    assert refusal(MODEL, folder, out, rule="joint") == f"{said}id_columns and another rule{instead}"
+    assert refusal(MODEL, folder, out, id_columns=["key"], beta=2.0) == f"{said}beta{instead}"
+    assert {path.name: path.read_bytes() for path in out.glob("*.parquet")} == before
+    found = wc.explain_dataset(other, folder, out, overwrite=True)
+    assert found.n_done_before == 0
+    check_whole(read(found), wc.explain(other, frame()[NAMES]))
+
+
+def test_overwriting_takes_away_what_the_other_run_left_and_nothing_else(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    wc.explain_dataset(MODEL, write(tmp_path / "in"), out, output="both")
+    (out / "notes.txt").write_text("mine")
+    less = write(tmp_path / "less", sizes=[400, 500])
+    wc.explain_dataset(MODEL, less, out, overwrite=True)
+    assert sorted(path.name for path in out.iterdir() if path.is_file()) == [
+        "_whycluster.json", "_whycluster.lock", "notes.txt", "part-0.parquet", "part-1.parquet",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["a\ud800", "a" * 300, "part-0.parquet/x"])
+def test_a_ledger_with_names_that_no_file_can_have(name: str, tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in"), tmp_path / "out"
+    wc.explain_dataset(MODEL, folder, out)
+    facts = json.loads((out / "_whycluster.json").read_text())
+    facts["parts"].append(name)
+    (out / "_whycluster.json").write_text(json.dumps(facts))
+    check_whole(read(wc.explain_dataset(MODEL, folder, out, overwrite=True)))
+
+
+def test_a_ledger_that_was_tampered_with_takes_nothing_outside_its_folder(tmp_path: Path) -> None:
+    out, outside = tmp_path / "out", tmp_path / "precious.txt"
+    outside.write_text("mine")
+    wc.explain_dataset(MODEL, write(tmp_path / "in"), out)
+    facts = json.loads((out / "_whycluster.json").read_text())
+    facts["parts"] = ["../precious.txt", str(outside)]
+    (out / "_whycluster.json").write_text(json.dumps(facts))
+    wc.explain_dataset(MODEL, tmp_path / "in", out, overwrite=True)
+    assert outside.read_text() == "mine"
+    (out / "_whycluster.json").write_text("[" * 100_000)
+    assert refusal(MODEL, tmp_path / "in", out).startswith(
+        f"explain_dataset: {str(out / '_whycluster.json')!r} must be as this version of whycluster writes it"
+    )
+
+
+def test_parts_that_changed_since_beta_was_measured(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in"), tmp_path / "out"
+    wc.explain_dataset(MODEL, folder, out)
+    pq.write_table(pa.Table.from_pandas(frame()[:5]), folder / "part-9.parquet")
+    assert refusal(MODEL, folder, out) == (
+        "explain_dataset: the parts must be those that beta was measured on; 'part-9.parquet' came, went or "
+        "changed since. Give beta=... to explain parts as they come, or overwrite=True to begin anew."
+    )
+    assert wc.explain_dataset(MODEL, folder, out, overwrite=True).n_rows == 905
+
+
+def test_with_a_given_beta_parts_may_come_and_change(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in"), tmp_path / "out"
+    wc.explain_dataset(MODEL, folder, out, beta=0.2)
+    pq.write_table(pa.Table.from_pandas(frame()[:5]), folder / "part-9.parquet")
+    pq.write_table(pa.Table.from_pandas(frame()[300:303]), folder / "part-1.parquet")
+    found = wc.explain_dataset(MODEL, folder, out, beta=0.2)
+    assert (found.n_done_before, found.n_rows) == (3, 907)
+    assert found.beta == 0.2
+
+
+def test_results_of_parts_that_are_gone_are_told(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in"), tmp_path / "out"
+    wc.explain_dataset(MODEL, folder, out, beta=0.2)
+    (folder / "part-1.parquet").rename(folder / "part-8.parquet")
+    with pytest.warns(wc.FilesWarning) as told:
+        found = wc.explain_dataset(MODEL, folder, out, beta=0.2)
+    assert str(told[0].message) == (
+        f"explain_dataset: {str(out)!r} holds the results of 1 other part, such as 'part-1.parquet', which "
+        "is not among the data now. They are left as they are."
+    )
+    assert told[0].filename == __file__
+    assert (found.n_rows, found.n_done_before) == (900, 3)
+    assert (out / "part-1.parquet").exists()
+
+
+def test_parts_that_are_called_otherwise_as_more_are_given(tmp_path: Path) -> None:
+    old, new = (write(tmp_path / year, sizes=[5, 6]) for year in ("2024", "2025"))
+    wc.explain_dataset(MODEL, [old / "part-0.parquet", old / "part-1.parquet"], tmp_path / "out", beta=0.2)
+    said = refusal(MODEL, [old, new / "part-0.parquet"], tmp_path / "out", beta=0.2)
+    assert said == (
+        "explain_dataset: parts must be called as they were; what became 'part-0.parquet' would now be "
+        "'2024/part-0.parquet'. Give the folder that all of them lie in, the same each time, or "
+        "overwrite=True to begin anew."
+    )
+    found = wc.explain_dataset(
+        MODEL, [old, new / "part-0.parquet"], tmp_path / "out", beta=0.2, overwrite=True
+    )
+    assert found.n_rows == len(pd.read_parquet(tmp_path / "out")) == 16
+
+
+def test_results_never_lie_where_data_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "in")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for data, out in (
+        ("~/in", "~/in/out"),
+        (tmp_path / "in", tmp_path / "in" / "a" / "out"),
+        (f"{tmp_path}/in/**/*.parquet", tmp_path / "in" / "out"),
+        (f"{tmp_path}/*/*.parquet", tmp_path / "out"),
+        ([f"{tmp_path}/in/part-0.parquet", "~/i*/*.parquet"], tmp_path / "ix"),
+    ):
+        assert "out must be a folder apart from the data" in refusal(MODEL, data, out)
+    for data in (f"{tmp_path}/in/*.parquet", [f"{tmp_path}/in/part-0.parquet"]):
+        wc.explain_dataset(MODEL, data, tmp_path / "in" / "out", overwrite=True)  # is not looked into
+
+
+def test_a_folder_of_other_files_or_among_the_data_is_refused(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in"), tmp_path / "out"
+    out.mkdir()
+    (out / "thesis.txt").write_text("mine")
+    assert refusal(MODEL, folder, out, overwrite=True) == (
+        "explain_dataset: out must be a new folder, an empty one, or one of an earlier run; "
+        f"{str(out)!r} holds other files, such as 'thesis.txt'. Give another one."
+    )
+    for place in (folder, folder / "out", tmp_path):
+        assert refusal(MODEL, folder, place) == (
+            f"explain_dataset: out must be a folder apart from the data; {str(place)!r} lies among them or "
+            "around them."
+        )
+    assert refusal(MODEL, folder, out / "thesis.txt").startswith(
+        "explain_dataset: out must be a folder that can"
+    )
+
+
+# Parts that are not as they should be
+
+
+def test_a_corrupt_part_is_named_and_the_others_are_done(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in", sizes=[300, 200, 400]), tmp_path / "out"
+    whole = (folder / "part-1.parquet").read_bytes()
+    middle = len(whole) // 2
+    for broken in (
+        b"",
+        b"PAR1 no Parquet at all",
+        whole[:middle],
+        whole[:60] + bytes(middle) + whole[60 + middle :],
+    ):
+        (folder / "part-1.parquet").write_bytes(broken)
+        said = refusal(MODEL, folder, out, overwrite=True)
+        assert said.startswith(
+            "explain_dataset: 1 of 3 parts could not be explained, the others are done. 'part-1.parquet': it "
+        )
+        assert sorted(path.name for path in out.glob("*.parquet")) == ["part-0.parquet", "part-2.parquet"]
+    rest = wc.explain(MODEL, frame()[NAMES].drop(range(300, 500)))
+    check_whole(pads.dataset(out).to_table(), rest)
+    # Mended, it is explained as the others were, by the beta that was measured without it.
+    (folder / "part-1.parquet").write_bytes(whole)
+    found = wc.explain_dataset(MODEL, folder, out)
+    assert (found.n_done_before, found.n_rows) == (2, 900)
+    assert found.beta == pytest.approx(rest.beta, rel=1e-12)
+
+
+def test_parts_with_other_columns_are_named_and_the_others_are_done(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in", sizes=[300, 200, 400]), tmp_path / "out"
+    odd = pd.read_parquet(folder / "part-1.parquet")
+    odd.drop(columns="c").to_parquet(folder / "part-1.parquet")
+    odd.assign(d="x").to_parquet(folder / "part-2.parquet")
+    assert refusal(MODEL, folder, out) == (
+        "explain_dataset: 2 of 3 parts could not be explained, the others are done. 'part-1.parquet': there "
+        "must be one column 'c'; there are ['a', 'b', 'd', 'key']; 'part-2.parquet': column 'd' must hold "
+        "numbers; it is of type "
+        f"{pq.read_schema(folder / 'part-2.parquet').field('d').type}."
+    )
+    assert [path.name for path in out.glob("*.parquet")] == ["part-0.parquet"]
+
+
+def test_other_orders_other_types_of_numbers_and_columns_besides_do_no_harm(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", sizes=[300, 600])
+    second = pd.read_parquet(folder / "part-1.parquet")
+    second[["key", "d", "c", "b", "a"]].assign(more=1).astype({"a": "float32"}).to_parquet(
+        folder / "part-1.parquet"
+    )
+    found = wc.explain_dataset(MODEL, folder, tmp_path / "out", id_columns=["key"])
+    table = read(found)
+    assert table["a"].type == pa.float64()
+    np.testing.assert_allclose(relevance(table), WHOLE.relevance, rtol=1e-4, atol=1e-4)
+
+
+def test_no_part_can_be_read(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "x.parquet").write_bytes(b"nothing")
+    assert refusal(MODEL, folder, tmp_path / "out").startswith(
+        "explain_dataset: no part can be explained. 'x.parquet': it cannot be read ("
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def holed() -> pd.DataFrame:
+    table = frame()
+    table.loc[310, "b"] = np.nan
+    table.loc[400, "a"] = np.inf
+    return table
+
+
+@pytest.mark.parametrize("beta", ["auto", 0.2])
+def test_rows_that_are_not_finite_are_an_error_that_names_part_row_and_column(
+    beta: Any, tmp_path: Path
+) -> None:
+    folder, out = write(tmp_path / "in", holed()), tmp_path / "out"
+    assert refusal(MODEL, folder, out, beta=beta) == (
+        "explain_dataset: part 'part-3.parquet': X must be finite; row 9, feature 'b' holds a missing value "
+        '(NaN). Drop or fill such rows first. Or give invalid="skip", for nulls in their place.'
+    )
+    assert not (out / "part-3.parquet").exists()
+    found = wc.explain_dataset(MODEL, folder, out, beta=beta, invalid="skip")  # goes on from there
+    assert (found.n_rows, found.n_invalid) == (900, 2)
+    assert found.n_done_before == (3 if beta != "auto" else 0)
+    table = read(found)
+    for name in ("cluster", "evidence", "competitor", "a", "d"):
+        assert [i for i, value in enumerate(table[name].to_pylist()) if value is None] == [310, 400]
+    whole = wc.explain(MODEL, holed()[NAMES].drop([310, 400]), beta=beta)
+    check_whole(table.filter(pa.compute.is_valid(table["cluster"])), whole)
+    assert "holds a missing value" in refusal(MODEL, folder, out, beta=beta)  # it is still an error
+
+
+@pytest.mark.parametrize("invalid", ["error", "skip"])
+@pytest.mark.parametrize("beta", ["auto", 0.2])
+@pytest.mark.parametrize("top", [None, 2])
+def test_nulls_are_declared_where_there_may_be_some(
+    invalid: str, beta: Any, top: int | None, tmp_path: Path
+) -> None:
+    folder, out = write(tmp_path / "in"), tmp_path / "out"
+    options: dict[str, Any] = {"beta": beta, "top": top, "id_columns": ["key"]}
+
+    def nulls() -> set[bool]:
+        schemas = [pq.read_schema(path) for path in out.glob("*.parquet")]
+        assert all(schema.field("key").nullable for schema in schemas)
+        return {entry.nullable for schema in schemas for entry in list(schema)[1:]}
+
+    found = wc.explain_dataset(MODEL, folder, out, invalid=invalid, **options)
+    none = (invalid, beta) == ("error", "auto")
+    assert nulls() == {not none}
+    for path in found.parts[:2]:
+        path.unlink()
+    other = "skip" if invalid == "error" else "error"
+    again = wc.explain_dataset(MODEL, folder, out, invalid=other, **options)
+    assert again.n_done_before == len(SIZES) - 2
+    assert nulls() == {not none}  # of one run, all are alike
+    assert len(read(again)) == 900
+
+
+def test_rows_in_csv_that_are_missing(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", holed().drop(index=400), sizes=[899], suffix="csv")
+    found = wc.explain_dataset(MODEL, folder, tmp_path / "out", invalid="skip", output="both", top=1)
+    assert (found.n_rows, found.n_invalid) == (899, 1)
+    assert read(found)["feature_1"][310].as_py() is None
+    assert found.summary is not None
+    assert found.summary.size.sum() == 898
+
+
+# Runs that are stopped
+
+
+SCRIPT = textwrap.dedent(
+    """
+    import sys
+    import whycluster as wc
+    model = wc.load(sys.argv[1])
+    options = {"id_columns": ["key"], "batch_rows": 200, "output": "both"}
+    found = wc.explain_dataset(model, sys.argv[2], sys.argv[3], **options)
+    print(found.n_rows)
+    """
+)
+
+
+def arguments(tmp_path: Path) -> list[str]:
+    return [sys.executable, "-c", SCRIPT, *(str(tmp_path / name) for name in ("model", "in", "out"))]
+
+
+def started(tmp_path: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(arguments(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def test_killed_ten_times_at_random_nothing_is_lost_doubled_or_half_written(tmp_path: Path) -> None:
+    rows = np.tile(ROWS, (30, 1)) + RNG.normal(size=(27_000, 4)) * 0.1
+    table = frame(rows)
+    write(tmp_path / "in", table, sizes=[1350] * 20)
+    wc.save(wc.neuralize(MODEL), tmp_path / "model")
+    out, randomly = tmp_path / "out", random.Random(0)
+    killed = 0
+    for _ in range(10):
+        process = started(tmp_path)
+        while not (out / "_whycluster.lock").exists() and process.poll() is None:
+            time.sleep(0.01)
+        n_before = len(list(out.glob("part-*.parquet")))
+        time.sleep(randomly.uniform(0.0, 0.4))
+        while n_before == len(list(out.glob("part-*.parquet"))) < 20 and randomly.random() < 0.9:
+            time.sleep(0.02)  # mostly until it has got on a little
+            if process.poll() is not None:
+                break
+        process.send_signal(signal.SIGKILL)
+        killed += process.wait() == -signal.SIGKILL
+        process.communicate()
+        for path in out.glob("part-*.parquet"):  # whatever has its name is whole
+            assert pq.read_table(path).num_rows == 1350
+    assert killed >= 5
+    process = started(tmp_path)
+    said, errors = process.communicate(timeout=60)
+    assert said == b"27000\n", errors
+    whole = wc.explain(MODEL, table[NAMES])
+    parts = sorted(out.glob("part-*.parquet"), key=lambda path: int(path.stem[5:]))
+    results = pa.concat_tables(pq.read_table(path) for path in parts)
+    by_name = {p.name: p for p in (tmp_path / "in").iterdir()}
+    keys = [k for path in parts for k in pq.read_table(by_name[path.name])["key"].to_pylist()]
+    assert results["key"].to_pylist() == keys == table["key"].tolist()
+    check_whole(results, whole)
+    summary = pd.read_csv(out / "_summary.csv")
+    assert [*summary.columns[-6:]] == ["q05", "q25", "q50", "q75", "q95", "rank_error"]
+    assert summary["size"].tolist()[::4] == np.bincount(whole.cluster).tolist()
+    assert not (out / "_whycluster.tmp").exists()
+
+
+def test_two_runs_do_not_write_to_the_same_folder(tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in"), tmp_path / "out"
+    with RunState(out, "explain_dataset").opened():
+        assert refusal(MODEL, folder, out) == (
+            f"explain_dataset: {str(out)!r} must not be in use; another run is writing there. Wait for it, "
+            "or give another folder."
+        )
+    check_whole(read(wc.explain_dataset(MODEL, folder, out)))
+
+
+@pytest.mark.parametrize(("room", "whole"), [(150_000, 2), (100, 0)])
+def test_a_disk_that_is_full_leaves_whole_parts_and_says_so(room: int, whole: int, tmp_path: Path) -> None:
+    big = np.tile(ROWS, (20, 1))
+    write(tmp_path / "in", frame(big), sizes=[900, 900, 16_200])
+    wc.save(wc.neuralize(MODEL), tmp_path / "model")
+    args = arguments(tmp_path)
+
+    def limited() -> None:  # no file may grow beyond this, as none can where no room is left
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+
+    done = subprocess.run(args, capture_output=True, text=True, preexec_fn=limited)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(
+        f"OSError: [Errno {errno.EFBIG}] explain_dataset: writing to "
+    )
+    assert done.stderr.splitlines()[-1].endswith("make room, and start it again: it goes on from there")
+    assert (
+        sorted(p.name for p in (tmp_path / "out").glob("*.parquet"))
+        == [
+            "part-0.parquet",
+            "part-1.parquet",
+        ][:whole]
+    )
+    again = subprocess.run(args, capture_output=True, text=True, check=True)
+    assert again.stdout == "18000\n"
+
+
+def test_an_error_stops_all_workers_and_no_thread_is_left(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", holed(), sizes=[100] * 9)
+    before = threading.active_count()
+    assert "part-3.parquet" in refusal(MODEL, folder, tmp_path / "out", beta=0.2, workers=4, batch_rows=10)
+    assert threading.active_count() == before
+    assert not (tmp_path / "out" / "_whycluster.tmp").exists()
+
+
+def test_a_writer_that_fails_leaves_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write(tmp_path / "in", sizes=[900])
+    before = threading.active_count()
+
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", fail)
+    with pytest.raises(OSError, match=r"writing to .* failed .*No space left on device.*make room") as caught:
+        wc.explain_dataset(MODEL, folder, tmp_path / "out", beta=0.2, batch_rows=9)
+    assert caught.value.errno == errno.ENOSPC
+    assert threading.active_count() == before  # though the traceback is still there
+
+
+def test_stages_are_not_further_ahead_than_they_may_be_and_hold_nothing() -> None:
+    class Thing:
+        pass
+
+    made: list[Any] = []
+
+    def things() -> Any:
+        for _ in range(6):
+            thing = Thing()
+            made.append(weakref.ref(thing))
+            yield thing
+            del thing
+
+    items = ahead(things(), 2)
+    for n in range(1, 4):
+        thing = next(items)
+        deadline = time.monotonic() + 5
+        while len(made) < n + 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.05)
+        assert len(made) == n + 2
+        assert [ref() is not None for ref in made] == [False] * (n - 1) + [True] * 3
+    del thing
+    items.close()
+
+
+def test_stages_hand_on_errors_and_end_when_no_more_is_asked_for() -> None:
+    closed = []
+
+    def numbers() -> Any:
+        try:
+            yield from range(100)
+        finally:
+            closed.append(True)
+
+    assert list(ahead(range(5))) == [0, 1, 2, 3, 4]
+    assert list(ahead(ahead(range(5), 3), 2)) == [0, 1, 2, 3, 4]
+    items = ahead(numbers())
+    assert next(items) == 0
+    items.close()
+    assert closed == [True]
+
+    def failing() -> Any:
+        yield 1
+        raise OSError("lost")
+
+    items = ahead(failing())
+    assert next(items) == 1
+    with pytest.raises(OSError, match="lost"):
+        next(items)
+
+
+# What cannot be asked
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"output": "all"}, "output must be one of ('rows', 'summary', 'both'); got 'all'."),
+        ({"top": 0}, "top must be None or a whole number of at least 1; got 0."),
+        ({"batch_rows": "many"}, "batch_rows must be 'auto' or a whole number of at least 1; got 'many'."),
+        ({"workers": 1.5}, "workers must be 'auto' or a whole number of at least 1; got 1.5."),
+        ({"id_columns": "a", "output": "summary"}, "id_columns and top are of rows, and output="),
+        ({"top": 2, "output": "summary"}, "id_columns and top are of rows, and output="),
+        (
+            {"columns": ["a", "b"]},
+            "columns must be the 4 that the model was fitted on; got 2: ['a', 'b']. Say ",
+        ),
+        ({"target": 9}, "target must be one of the model's 3 clusters, 0, 1, 2; got 9."),
+        ({"target": [0, 1]}, "target must be one cluster for all rows; got 2. Ask for one at a time."),
+        ({"target": 1, "against": 1}, "against must be another cluster than target; both are 1."),
+        ({"beta": -1}, 'beta must be "auto" or a number above 0'),
+        ({"rule": "x"}, "rule must be one of"),
+        ({"id_columns": ["key", "key"]}, "id_columns must be a list of different names of columns; got"),
+        ({"id_columns": None}, "id_columns must be a list of different names of columns; got None."),
+        ({"columns": 5}, "columns must be a list of different names of columns; got 5."),
+        ({"target": 1, "output": "both"}, "a summary is of rows that are explained for their own clusters"),
+        ({"invalid": "drop"}, "invalid must be one of ('error', 'skip'); got 'drop'."),
+        (
+            {"id_columns": ["name"]},
+            "no part can be explained. 'part-0.parquet': there must be one column 'name'",
+        ),
+    ],
+    ids=str,
+)
+def test_options_that_make_no_sense(options: dict[str, Any], said: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", sizes=[10])
+    assert refusal(MODEL, folder, tmp_path / "out", **options).startswith(f"explain_dataset: {said}")
+    assert not (tmp_path / "out").exists()
+
+
+def test_data_that_are_not_there(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "x.json").write_text("{}")
+    out = tmp_path / "out"
+    assert refusal(MODEL, tmp_path / "gone", out) == (
+        f"explain_dataset: data must be files; there is none at {str(tmp_path / 'gone')!r}."
+    )
+    assert refusal(MODEL, tmp_path / "empty", out).startswith(
+        "explain_dataset: data must be files of the kind .parq"
+    )
+    assert refusal(MODEL, str(tmp_path / "*.parquet"), out).startswith(
+        "explain_dataset: data must be files of the "
+    )
+    assert refusal(MODEL, tmp_path / "x.json", out).startswith(
+        "explain_dataset: data must be files of the kind .parq"
+    )
+    assert refusal(MODEL, frame(), out) == (
+        "explain_dataset: data must be a file, a folder, a pattern such as 'in/*.parquet', a list of these, "
+        "or a pyarrow Dataset; got DataFrame."
+    )
+
+
+def test_labels_and_documents_need_something_else(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in")
+    with pytest.raises(wc.UnsupportedModelError) as caught:
+        wc.explain_dataset(WHOLE.cluster, folder, tmp_path / "out")
+    assert str(caught.value) == (
+        "explain_dataset: labels say which cluster each row is in, but not why another row would be, so that "
+        "parts need a model. Fit a surrogate to some rows, and give that: wc.Surrogate().fit(X, labels)."
+    )
+    surrogate = wc.Surrogate().fit(frame()[NAMES], WHOLE.cluster)
+    check_whole(
+        read(wc.explain_dataset(surrogate, folder, tmp_path / "out")), wc.explain(surrogate, frame()[NAMES])
+    )
+
+
+def test_the_model_and_the_data_stay_as_they_are(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in")
+    before = {path: (path.read_bytes(), os.stat(path).st_mtime_ns) for path in folder.iterdir()}
+    centres = MODEL.cluster_centers_.copy()
+    wc.explain_dataset(MODEL, folder, tmp_path / "out", output="both")
+    assert {path: (path.read_bytes(), os.stat(path).st_mtime_ns) for path in folder.iterdir()} == before
+    np.testing.assert_array_equal(MODEL.cluster_centers_, centres)

@@ -1,0 +1,286 @@
+"""A table that is explained part by part, against the whole."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+from sklearn.cluster import KMeans
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_wine
+from sklearn.impute import SimpleImputer
+from sklearn.mixture import GaussianMixture
+from sklearn.neighbors import NearestCentroid
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+import whycluster as wc
+from whycluster.engines.partitioned import ExplainRequest, PartResult
+
+ROWS = load_wine().data
+FRAME = load_wine(as_frame=True).data
+CUTS = [(0, 1), (1, 60), (60, 60), (60, 178)]
+MODELS: dict[str, Any] = {
+    "k-means": KMeans(3, n_init=2, random_state=0).fit(ROWS),
+    "mixture": GaussianMixture(3, random_state=0).fit(ROWS),
+    "pipeline": make_pipeline(StandardScaler(), KMeans(3, n_init=2, random_state=0)).fit(ROWS),
+    "names": KMeans(3, n_init=2, random_state=0).fit(FRAME),
+    "surrogate": wc.Surrogate().fit(ROWS, load_wine().target_names[load_wine().target]),
+    "labels": NearestCentroid().fit(ROWS, load_wine().target_names[load_wine().target]),
+    "bent": make_pipeline(
+        SimpleImputer(), StandardScaler(), wc.KernelKMeans(3, gamma=0.05, random_state=0)
+    ).fit(ROWS),
+}
+
+
+def by_parts(asked: ExplainRequest, rows: Any, cuts: Any = CUTS) -> list[PartResult]:
+    parts = [rows[start:stop] for start, stop in cuts]
+    if asked.needs_population:
+        found = [asked.measure(part) for part in parts]
+        asked = asked.knowing(sum(found[1:], found[0]))
+    return [asked.explain(part) for part in parts]
+
+
+def joined(answers: list[PartResult], what: str) -> Any:
+    return np.concatenate([getattr(answer, what) for answer in answers])
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"rule": "joint"},
+        {"rule": "sequential"},
+        {"rule": "contrast"},
+        {"beta": 0.5},
+        {"target": 1},
+        {"against": 0},
+    ],
+    ids=str,
+)
+def test_parts_are_explained_as_the_whole_is(name: str, options: dict[str, Any]) -> None:
+    model, rows = MODELS[name], FRAME if name == "names" else ROWS
+    labels = wc.neuralize(model).labels
+    for key in ("target", "against"):
+        options = {**options, **({key: labels[options[key]]} if key in options else {})}
+    if name == "surrogate" and options.get("rule") == "sequential":
+        options = {**options, "beta": 2.0}
+    whole = wc.explain(model, rows, **options)
+    answers = by_parts(ExplainRequest.of(model, "explain", **options), rows)
+    np.testing.assert_array_equal(labels[joined(answers, "cluster")], whole.cluster)
+    np.testing.assert_array_equal(labels[joined(answers, "competitor")], whole.competitor)
+    np.testing.assert_allclose(joined(answers, "evidence"), whole.evidence, rtol=1e-10, atol=1e-9)
+    scale = np.abs(whole.relevance).max()
+    np.testing.assert_allclose(joined(answers, "relevance"), whole.relevance, rtol=1e-9, atol=1e-11 * scale)
+    assert not sum(answer.n_invalid for answer in answers)
+
+
+def test_beta_is_that_of_all_rows_and_of_a_background_if_one_is_given() -> None:
+    model = MODELS["k-means"]
+    asked = ExplainRequest.of(model, "explain")
+    assert asked.beta is None
+    known = asked.knowing(asked.measure(ROWS[:100]) + asked.measure(ROWS[100:]))
+    assert known.beta == pytest.approx(wc.explain(model, ROWS).beta, rel=1e-14)
+    assert not known.needs_population
+    given = ExplainRequest.of(model, "explain", background=ROWS[:50])
+    assert not given.needs_population
+    assert given.beta == wc.explain(model, ROWS[50:], background=ROWS[:50]).beta
+    assert not ExplainRequest.of(model, "explain", against=0).needs_population
+
+
+def test_a_part_whose_rows_are_all_of_the_cluster_they_are_contrasted_with_has_no_evidence() -> None:
+    model = MODELS["k-means"]
+    asked = ExplainRequest.of(model, "explain", against=0)
+    answer = asked.explain(ROWS[model.labels_ == 0])
+    assert not answer.evidence.any()
+    assert not answer.relevance.any()
+
+
+@pytest.mark.parametrize("kind", ["array", "float32", "frame", "arrow", "batch", "sparse"])
+def test_parts_of_any_container(kind: str) -> None:
+    rows: Any = ROWS.astype(np.float32) if kind == "float32" else ROWS.copy()
+    table = pa.table({name: FRAME[name].to_numpy() for name in FRAME})
+    part = {"frame": FRAME, "arrow": table, "batch": table.to_batches()[0], "sparse": sp.csr_array(rows)}.get(
+        kind, rows
+    )
+    asked = ExplainRequest.of(MODELS["k-means"], "explain", beta=0.01)
+    answer = asked.explain(part)
+    assert answer.relevance.dtype == (np.float32 if kind == "float32" else np.float64)
+    np.testing.assert_allclose(
+        answer.relevance, wc.explain(MODELS["k-means"], ROWS, beta=0.01).relevance, rtol=1e-4, atol=1e-2
+    )
+
+
+def holed(rows: Any) -> Any:
+    rows = rows.copy()
+    rows[3, 2], rows[70, 0], rows[71, 1] = np.nan, np.inf, -np.inf
+    return rows
+
+
+@pytest.mark.parametrize("name", ["k-means", "pipeline", "mixture"])
+def test_rows_that_are_not_finite_are_an_error_or_skipped(name: str) -> None:
+    model, rows = MODELS[name], holed(ROWS)
+    with pytest.raises(wc.InvalidInputError, match=r"row 3|NaN|infin"):
+        ExplainRequest.of(model, "explain").measure(rows)
+    skipping = ExplainRequest.of(model, "explain", invalid="skip")
+    answers = by_parts(skipping, rows)
+    valid = np.isfinite(rows).all(axis=1)
+    np.testing.assert_array_equal(
+        np.concatenate([np.ones(len(a.evidence), bool) if a.valid is None else a.valid for a in answers]),
+        valid,
+    )
+    assert sum(answer.n_invalid for answer in answers) == 3
+    whole = wc.explain(model, rows[valid])
+    np.testing.assert_allclose(joined(answers, "relevance")[valid], whole.relevance, rtol=1e-9, atol=1e-6)
+    assert np.isnan(joined(answers, "relevance")[~valid]).all()
+
+
+def test_a_part_without_any_valid_row_and_data_without_any() -> None:
+    asked = ExplainRequest.of(MODELS["k-means"], "explain", invalid="skip")
+    nothing = np.full((4, 13), np.nan)
+    assert asked.measure(nothing).n_rows == 0
+    answer = ExplainRequest.of(MODELS["k-means"], "explain", invalid="skip", beta=1.0).explain(nothing)
+    assert answer.n_invalid == 4
+    assert asked.to_arrow(answer, top=2)["value_1"].null_count == 4
+    with pytest.raises(wc.InvalidInputError) as caught:
+        asked.knowing(asked.measure(nothing))
+    assert str(caught.value) == "explain: there must be at least one row that can be explained."
+
+
+def test_skipping_is_no_way_round_other_faults() -> None:
+    asked = ExplainRequest.of(MODELS["k-means"], "explain", invalid="skip")
+    with pytest.raises(wc.InvalidInputError, match="must have 13 features"):
+        asked.measure(ROWS[:, :5])
+    with pytest.raises(wc.InvalidInputError, match="too large to be squared"):
+        asked.measure(np.full((3, 13), 1e307))
+
+
+def mixed() -> tuple[Any, pd.DataFrame]:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "colour": pd.Series(rng.choice(["red", "blue"], 60), dtype="str"),
+            "size": rng.normal(size=60) + np.repeat([0.0, 5.0], 30),
+        }
+    )
+    steps = make_column_transformer((OneHotEncoder(), ["colour"]), (StandardScaler(), ["size"]))
+    return make_pipeline(steps, KMeans(2, n_init=2, random_state=0)).fit(frame), frame
+
+
+def test_missing_categories_and_numbers_of_a_pipeline_are_skipped() -> None:
+    model, frame = mixed()
+    gaps = frame.copy()
+    gaps.loc[4, "colour"] = None
+    gaps.loc[9, "size"] = np.nan
+    answer = ExplainRequest.of(model, "explain", beta=1.0, invalid="skip").explain(gaps)
+    assert answer.valid is not None
+    assert np.flatnonzero(~answer.valid).tolist() == [4, 9]
+    whole = wc.explain(model, frame, beta=1.0)
+    np.testing.assert_allclose(answer.relevance[answer.valid], whole.relevance[answer.valid], atol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "most"), [("k-means", 0), ("imputed", 1), ("scaled", 60)])
+def test_missing_values_all_over_the_place_take_few_tries(
+    name: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = np.tile(ROWS, (5, 1))
+    rows[np.random.default_rng(0).random(rows.shape) < 0.1] = np.nan
+    steps = {"imputed": [SimpleImputer()], "scaled": [StandardScaler()], "k-means": []}[name]
+    model = make_pipeline(*steps, KMeans(3, n_init=1, random_state=0)).fit(ROWS) if steps else MODELS[name]
+    takes, tried = ExplainRequest._takes, list[int]()
+
+    def count(self: ExplainRequest, some: Any) -> bool:
+        tried.append(len(some))
+        return takes(self, some)
+
+    monkeypatch.setattr(ExplainRequest, "_takes", count)
+    answer = ExplainRequest.of(model, "explain", beta=1.0, invalid="skip").explain(rows)
+    valid = np.ones(len(rows), bool) if answer.valid is None else answer.valid
+    assert valid.tolist() == (~np.isnan(rows).any(axis=1) | (name == "imputed")).tolist()
+    assert len(tried) <= most
+
+
+@pytest.mark.parametrize("size", [3, 50, 178])
+def test_which_rows_are_skipped_does_not_depend_on_those_beside_them(size: int) -> None:
+    rows = ROWS.copy()
+    rows[[3, 60, 61], 2] = np.nan  # the imputer takes these
+    rows[[5, 62], 0] = np.inf
+    rows[[62, 63], 2] = np.nan
+    model = make_pipeline(SimpleImputer(), StandardScaler(), KMeans(3, n_init=2, random_state=0)).fit(ROWS)
+    asked = ExplainRequest.of(model, "explain", beta=0.5, invalid="skip")
+    answers = [asked.explain(rows[start : start + size]) for start in range(0, len(rows), size)]
+    valid = np.concatenate([np.ones(len(a.evidence), bool) if a.valid is None else a.valid for a in answers])
+    assert np.flatnonzero(~valid).tolist() == [5, 62]
+    whole = wc.explain(model, rows[valid], beta=0.5)
+    np.testing.assert_allclose(joined(answers, "relevance")[valid], whole.relevance, atol=1e-9)
+
+
+def test_columns_lists_and_the_strongest_features_as_arrow() -> None:
+    rows = holed(ROWS)
+    asked = ExplainRequest.of(
+        MODELS["labels"], "explain", beta=0.01, invalid="skip", feature_names=list(FRAME)
+    )
+    answer = asked.explain(rows)
+    columns = asked.to_arrow(answer, dtype=np.float32)
+    assert columns.column_names == ["cluster", "evidence", "competitor", *FRAME]
+    assert columns["alcohol"].type == pa.float32()
+    assert [columns[name].null_count for name in ("cluster", "evidence", "proline")] == [3, 3, 3]
+    assert columns["cluster"][0].as_py() == asked.labels[answer.cluster[0]]
+    np.testing.assert_allclose(columns["proline"].to_numpy()[0], answer.relevance[0, -1], rtol=1e-6)
+    lists = asked.to_arrow(answer, layout="array")
+    assert lists.column_names == ["cluster", "evidence", "competitor", "relevance"]
+    assert lists["relevance"].null_count == 3
+    assert lists["relevance"][5].as_py() == answer.relevance[5].tolist()
+    top = asked.to_arrow(answer, top=2)
+    assert top.column_names[3:] == [
+        f"{what}_{k}" for k in (1, 2) for what in ("feature", "relevance", "value")
+    ]
+    first = int(np.abs(answer.relevance[8]).argmax())
+    assert top["feature_1"][8].as_py() == list(FRAME)[first]
+    assert top["relevance_1"][8].as_py() == answer.relevance[8, first]
+    assert top["value_1"][8].as_py() == rows[8, first]
+    assert top["value_1"][3].as_py() is None
+
+
+def test_values_of_categories_are_text_and_names_that_are_taken_are_evaded() -> None:
+    model, frame = mixed()
+    asked = ExplainRequest.of(model, "explain", beta=1.0)
+    table = asked.to_arrow(asked.explain(frame), top=2, taken=["cluster"])
+    assert table.column_names[0] == "cluster_"
+    values = {table["feature_1"][i].as_py(): table["value_1"][i].as_py() for i in range(60)}
+    last = max(i for i in range(60) if table["feature_1"][i].as_py() == "size")
+    assert float(values["size"]) == frame["size"][last]
+    assert table["value_2"].type == pa.string()
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "said"),
+    [
+        (np.arange(5), {}, "explain: labels say which cluster each row is in"),
+        (
+            MODELS["k-means"],
+            {"invalid": "drop"},
+            "explain: invalid must be one of ('error', 'skip'); got 'drop'.",
+        ),
+        (
+            MODELS["k-means"],
+            {"target": 9},
+            "explain: target must be one of the model's 3 clusters, 0, 1, 2; got 9.",
+        ),
+        (
+            MODELS["k-means"],
+            {"target": [0, 1]},
+            "explain: target must be one cluster for all rows; got 2. Ask for one at a time.",
+        ),
+        (MODELS["k-means"], {"rule": "x"}, "explain: rule must be one of"),
+        (MODELS["k-means"], {"beta": -1}, 'explain: beta must be "auto" or a number above 0'),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_asked_is_said_before_any_row_is_read(model: Any, options: Any, said: str) -> None:
+    with pytest.raises(wc.WhyClusterError) as caught:
+        ExplainRequest.of(model, "explain", **options)
+    assert str(caught.value).startswith(said)
