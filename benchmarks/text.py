@@ -53,7 +53,7 @@ def measure(n_documents: int, repeats: int) -> str:
         "summary": exp.summary,
     }
     times = side_by_side(calls, repeats)
-    size = exp.ragged.nbytes / 2**20
+    size = exp.word_table.nbytes / 2**20
     peak, _ = peak_megabytes(calls["explain"])
     cells = [f"{times[name]:.1f}" for name in calls]
     return f"| {n_documents:,} | {' | '.join(cells)} | {size:.0f} | {peak - size:.0f} |"

@@ -270,8 +270,8 @@ def test_blocks_and_threads_do_not_matter(pipeline: Any, monkeypatch: pytest.Mon
     monkeypatch.setattr("whycluster.core.blocks._THREAD_BYTES", 5000)
     monkeypatch.setattr("whycluster.text.network._GATHERED", 20)
     parts = explain(pipeline)
-    np.testing.assert_array_equal(whole._words.start, parts._words.start)
-    np.testing.assert_allclose(whole._words.relevance, parts._words.relevance, atol=1e-12)
+    np.testing.assert_array_equal(whole.word_table.start, parts.word_table.start)
+    np.testing.assert_allclose(whole.word_table.relevance, parts.word_table.relevance, atol=1e-12)
 
 
 def test_nothing_is_remembered_of_other_documents(pipeline: Any) -> None:
@@ -603,8 +603,8 @@ def test_words_and_their_strongest(pipeline: Any) -> None:
     exp = explain(pipeline, ["The cat, cat!", "zebraic"])
     assert exp.words(0) == [
         ("The", 0, 3, 0.0, False, True),
-        ("cat", 4, 7, pytest.approx(exp.ragged.relevance[1]), True, False),
-        ("cat", 9, 12, pytest.approx(exp.ragged.relevance[2]), True, False),
+        ("cat", 4, 7, pytest.approx(exp.word_table.relevance[1]), True, False),
+        ("cat", 9, 12, pytest.approx(exp.word_table.relevance[2]), True, False),
     ]
     assert exp.words(-1) == [("zebraic", 0, 7, 0.0, False, False)]
     np.testing.assert_array_equal(exp.n_words, [3, 1])
@@ -1042,7 +1042,7 @@ def test_steps_that_work_in_place_change_nothing() -> None:
         model[step].copy = False
     again = explain(model)
     np.testing.assert_array_equal(again.cluster, expected.cluster)
-    np.testing.assert_allclose(again.ragged.relevance, expected._words.relevance, atol=1e-12)
+    np.testing.assert_allclose(again.word_table.relevance, expected.word_table.relevance, atol=1e-12)
 
 
 class Other(KMeans):  # type: ignore[misc]
@@ -1179,7 +1179,7 @@ def test_memory_does_not_grow_with_documents_of_few_features() -> None:
     for n in (2000, 8000):
         tracemalloc.start()
         exp = explain(model, texts[:n])
-        peaks.append(tracemalloc.get_traced_memory()[1] - exp.ragged.nbytes)
+        peaks.append(tracemalloc.get_traced_memory()[1] - exp.word_table.nbytes)
         tracemalloc.stop()
     assert peaks[1] < 1.5 * peaks[0] + 2**22
 
@@ -1220,10 +1220,10 @@ def test_what_documents_do_not_have(pipeline: Any) -> None:
 def test_numbers_of_words_are_whole(pipeline: Any) -> None:
     exp = explain(pipeline)
     for ask, where, name in (
-        (lambda n: exp.describe(0, n), "tell", "n_words"),
+        (lambda n: exp.describe(0, n), "describe", "n_words"),
         (exp.top, "top", "n"),
         (exp.summary().names, "summary", "n"),
-        (exp.summary().describe, "tell", "n_words"),
+        (exp.summary().describe, "describe", "n_words"),
     ):
         for wrong in (-1, "a", True):
             with pytest.raises(wc.InvalidInputError) as error:

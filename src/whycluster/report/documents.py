@@ -80,7 +80,7 @@ class TextContents(Contents):
 
     def n_bytes(self, chosen: Codes, plan: Plan) -> int:
         """Those of the texts and of the marks."""
-        words = self.exp.ragged
+        words = self.exp.word_table
         size = len(chosen) * (40 + 3 * plan.n_rivals)
         for row in chosen.tolist():
             size += len(self.exp.texts[row][: plan.detail].encode()) * 103 // 100
@@ -116,7 +116,7 @@ class TextContents(Contents):
     @staticmethod
     def _marks(exp: TextExplanation, row: int, longest: int) -> list[html.Mark]:
         """The words of a document that are to be marked, before its cut."""
-        words = exp.ragged
+        words = exp.word_table
         of = words.of(row)
         each = zip(
             words.start[of].tolist(),

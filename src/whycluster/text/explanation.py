@@ -21,7 +21,7 @@ from whycluster.explanations.formatting import Line, bars, rest
 from whycluster.text import html
 from whycluster.text.documents import DocumentTable
 from whycluster.text.summary import Pairs, TextSummary, pair_up, summarize
-from whycluster.text.words import KNOWN, STOPPED, Ragged
+from whycluster.text.words import KNOWN, STOPPED, WordTable
 
 _SHOWN_IN_NOTEBOOKS = 3
 
@@ -105,24 +105,24 @@ class TextExplanation(BaseExplanation):
 
     noun: ClassVar[str] = "Document"
     instead: ClassVar[str] = "Draw its words with plot.row() or plot.clusters(), or see to_html()."
-    ragged: Ragged
+    word_table: WordTable
     _normal: Callable[[str], str]
 
     @property
     def residual(self) -> Floats:
         """(n,) what the words leave unexplained of the evidence."""
-        return np.asarray(self.evidence - self.ragged.sums())
+        return np.asarray(self.evidence - self.word_table.sums())
 
     @property
     def n_words(self) -> Codes:
         """(n,) how many words each document has."""
-        return np.diff(self.ragged.ends)
+        return np.diff(self.word_table.ends)
 
     @property
     def n_known(self) -> Codes:
         """(n,) how many of these the model knows."""
-        known = self.ragged.kind == KNOWN
-        return np.bincount(self.ragged.document[known], minlength=len(self))
+        known = self.word_table.kind == KNOWN
+        return np.bincount(self.word_table.document[known], minlength=len(self))
 
     @property
     def texts(self) -> Sequence[str]:
@@ -136,17 +136,17 @@ class TextExplanation(BaseExplanation):
         return self.table.frame_like()
 
     def _take(self, rows: Codes) -> dict[str, Any]:
-        return {"ragged": self.ragged.take(rows)}
+        return {"word_table": self.word_table.take(rows)}
 
     def __repr__(self) -> str:
         n, n_known = len(self), int(self.n_known.sum())
-        counts = f"{n} document{'s' * (n != 1)}, {n_known} known words of {len(self.ragged.start)}"
+        counts = f"{n} document{'s' * (n != 1)}, {n_known} known words of {len(self.word_table.start)}"
         return f"<TextExplanation of {counts}, {len(self.labels)} clusters ({self._how()})>"
 
     def words(self, row: int = 0) -> list[Word]:
         """All words of a document, in the order of the text."""
         row = self._one(row, "words")
-        text, words = self.texts[row], self.ragged
+        text, words = self.texts[row], self.word_table
         where = words.of(row)
         rows = zip(
             words.start[where], words.stop[where], words.relevance[where], words.kind[where], strict=True
@@ -167,7 +167,7 @@ class TextExplanation(BaseExplanation):
 
     def strongest_features(self) -> tuple[Pairs, Codes]:
         """The known words of the documents and their order: by document, strongest first."""
-        pairs = pair_up(self.texts, self.ragged, self._normal)
+        pairs = pair_up(self.texts, self.word_table, self._normal)
         return pairs, np.lexsort((-np.abs(pairs.relevance), pairs.document))
 
     def top(self, n: int = 3) -> TopWords:
@@ -186,8 +186,8 @@ class TextExplanation(BaseExplanation):
 
     def describe(self, row: int = 0, n_words: int = 8) -> str:
         """One document as text: what is claimed, and the words that bear it."""
-        check_whole(n_words, 1, "tell", "n_words")
-        one = self[self._one(row, "tell")]
+        check_whole(n_words, 1, "describe", "n_words")
+        one = self[self._one(row, "describe")]
         lines = one.lines(n_words)
         cells = [
             [line.name, line.value, f"{line.relevance:.3g}", bar]
@@ -216,7 +216,7 @@ class TextExplanation(BaseExplanation):
         """
         return summarize(
             self.texts,
-            self.ragged,
+            self.word_table,
             self._normal,
             self.assigned_codes,
             self.is_member,
@@ -231,7 +231,7 @@ class TextExplanation(BaseExplanation):
         explained), cluster, word, start, stop, relevance, known. In the library that the documents came in;
         for lists and arrays, pandas if it is installed, else polars, else pyarrow; ``backend`` chooses.
         """
-        words, texts = self.ragged, self.texts
+        words, texts = self.word_table, self.texts
         document = words.document
         spans = zip(document.tolist(), words.start.tolist(), words.stop.tolist(), strict=True)
         columns: dict[Hashable, Any] = {

@@ -37,7 +37,7 @@ from whycluster.text.documents import DocumentTable
 from whycluster.text.explanation import TextExplanation
 from whycluster.text.spans import CharacterFinder, Finder, Found, NotLocatedError, finder_of
 from whycluster.text.word_vectors import WordVectors
-from whycluster.text.words import Occurrences, Ragged, add_up
+from whycluster.text.words import Occurrences, WordTable, add_up
 
 VECTORIZERS = (CountVectorizer, HashingVectorizer, WordVectors)
 _GATHERED = 1 << 19  # numbers (4 MB) of the vectors of terms that are taken at a time
@@ -209,7 +209,7 @@ def _answer(
             "explain: rule must be one that adds over features for documents, whose words share all "
             f"features; got 'sequential'. Choose one of {others}."
         )
-    parts: dict[int, Ragged] = {}
+    parts: dict[int, WordTable] = {}
     gather, once = _Gather.of(front.form.matrix), replace(front, last={})
 
     def receive(start: int, stop: int, slopes: Floats, total: Floats) -> None:
@@ -217,13 +217,13 @@ def _answer(
             parts[start] = share_out(once, gather, table, slice(start, stop), slopes, total)
 
     found = attribution.propagate_gradient(energy, replace(table, make=once.make), query, background, receive)
-    words = Ragged.joined(parts)
-    return Answer(TextExplanation, found, {"ragged": words, "_normal": front.finder.normal})
+    words = WordTable.joined(parts)
+    return Answer(TextExplanation, found, {"word_table": words, "_normal": front.finder.normal})
 
 
 def share_out(
     front: Front, gather: _Gather, table: DocumentTable, rows: slice, slopes: Floats, total: Floats
-) -> Ragged:
+) -> WordTable:
     """The relevance of the words of some documents.
 
     Parameters

@@ -15,7 +15,7 @@ from whycluster.data import display
 from whycluster.data.frames import build_frame
 from whycluster.data.validation import check_whole
 from whycluster.explanations.formatting import Line, rest
-from whycluster.text.words import KNOWN, Ragged, add_up
+from whycluster.text.words import KNOWN, WordTable, add_up
 
 _ERRORS = 2.0  # standard errors; on 20 newsgroups, one lets words of a few odd messages through
 
@@ -98,7 +98,7 @@ class TextSummary:
 
     def describe(self, n_words: int = 6) -> str:
         """The strongest words of each cluster, as text."""
-        check_whole(n_words, 1, "tell", "n_words")
+        check_whole(n_words, 1, "describe", "n_words")
         if not len(self.clusters):
             return "No document belongs to the cluster it is explained for, so there is nothing to add up."
         heads = [
@@ -165,7 +165,7 @@ class TextSummary:
 
 def summarize(
     texts: Sequence[str],
-    words: Ragged,
+    words: WordTable,
     normal: Callable[[str], str],
     assigned: Codes,
     explained: NDArray[np.bool_],
@@ -229,7 +229,7 @@ class Pairs(NamedTuple):
     relevance: Floats  # of all these times together
 
 
-def pair_up(texts: Sequence[str], words: Ragged, normal: Callable[[str], str]) -> Pairs:
+def pair_up(texts: Sequence[str], words: WordTable, normal: Callable[[str], str]) -> Pairs:
     """The known words of documents, each once for a document, in the order of these."""
     known = np.flatnonzero(words.kind == KNOWN)
     document = words.document[known]

@@ -16,7 +16,7 @@ KNOWN, UNKNOWN, STOPPED = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class Ragged:
+class WordTable:
     """The words of n documents, those of one after those of another, W of them.
 
     Attributes
@@ -34,7 +34,7 @@ class Ragged:
     relevance: Floats
 
     @classmethod
-    def joined(cls, parts: dict[int, Ragged]) -> Ragged:
+    def joined(cls, parts: dict[int, WordTable]) -> WordTable:
         """The documents of several parts, by the number of their first; these are taken apart."""
         ordered = [parts[start] for start in sorted(parts)]
         parts.clear()
@@ -58,12 +58,12 @@ class Ragged:
         """(n,) the relevance of all words of each document."""
         return add_up(self.document, self.relevance, len(self.ends) - 1)
 
-    def take(self, documents: Codes) -> Ragged:
+    def take(self, documents: Codes) -> WordTable:
         """Some of the documents."""
         sizes = np.diff(self.ends)[documents]
         shift = self.ends[documents] - _ends(sizes)[:-1]
         words = np.arange(int(sizes.sum())) + np.repeat(shift, sizes)
-        return Ragged(
+        return WordTable(
             _ends(sizes), self.start[words], self.stop[words], self.kind[words], self.relevance[words]
         )
 
@@ -78,7 +78,7 @@ class Occurrences:
 
     Attributes
     ----------
-    ends, start, stop, stopped : of the words, as in `Ragged`; ``stopped`` are positions
+    ends, start, stop, stopped : of the words, as in `WordTable`; ``stopped`` are positions
     document, term : (O,) of each occurrence
     holder, held : (H,) the words that hold an occurrence, and which; all of an occurrence in equal parts
     """
@@ -126,7 +126,7 @@ class Occurrences:
             place[self.held[there]],
         )
 
-    def bear(self, key: Codes, brought: Floats, n_terms: int, total: Floats) -> Ragged:
+    def bear(self, key: Codes, brought: Floats, n_terms: int, total: Floats) -> WordTable:
         """The relevance of the words: what their terms bring, and an equal part of the rest.
 
         Parameters
@@ -152,7 +152,7 @@ class Occurrences:
         kind[self.stopped] = STOPPED
         kind[self.holder] = KNOWN
         relevance = add_up(self.holder, part, n_words)
-        return Ragged(self.ends, self.start.astype(np.int32), self.stop.astype(np.int32), kind, relevance)
+        return WordTable(self.ends, self.start.astype(np.int32), self.stop.astype(np.int32), kind, relevance)
 
 
 def add_up(place: Codes, values: Floats, size: int) -> Floats:
