@@ -19,11 +19,12 @@ from scipy.ndimage import gaussian_filter
 from sklearn.utils.parallel import Parallel, delayed
 
 import whycluster as wc
-from benchmarks import draw
+from benchmarks import draw, summaries
 from benchmarks.datasets import data_folder
+from benchmarks.matching import match
 from benchmarks.measure import write
+from benchmarks.summaries import activation_thresholds
 from examples import vgg16
-from whycluster.evaluation import activation_thresholds, match, summaries
 
 Array = NDArray[Any]
 Thresholds = dict[float, Array]

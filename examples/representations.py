@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 import whycluster as wc
 from examples import vgg16
+from examples.spiral import spiral
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -98,7 +99,7 @@ def main() -> None:
     else:
         encoder = vgg16.load(arguments.data / "vgg16")
     images = {
-        "spiral": wc.deep.spiral(SIZE),
+        "spiral": spiral(SIZE),
         "coolidge": read_painting(arguments.data / PAINTING),
     }
     arguments.out.mkdir(parents=True, exist_ok=True)

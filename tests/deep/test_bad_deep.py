@@ -15,9 +15,9 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812  # as everybody calls it
 
 import whycluster as wc
+from benchmarks.summaries import feature_maps
 from tests.deep.networks import OwnResidual, ResNet18, conv_net, forward_of, images, mlp, settled
 from whycluster.deep import ZB, Composite, DeepClustering, Epsilon, Gamma, lrp
-from whycluster.evaluation.summaries import feature_maps
 
 Array = NDArray[Any]
 Tensor = torch.Tensor

@@ -23,8 +23,9 @@ from torch.nn import functional
 
 import whycluster as wc
 from examples import vgg16
+from examples.spiral import spiral
 from tests.reference import scan as reference
-from whycluster.deep import draw_grid, fit_scan, normalize, pixel_bounds, scan, spiral
+from whycluster.deep import draw_grid, fit_scan, normalize, pixel_bounds, scan
 from whycluster.deep.heatmaps import _pooled
 
 QUICK: dict[str, Any] = {"n_epochs": 20, "n_init": 2, "batch_size": 64}
@@ -54,7 +55,7 @@ def assign(head: torch.nn.Linear, features: Any) -> NDArray[Any]:
 
 def test_what_is_loaded() -> None:
     assert wc.deep.__name__ == "whycluster.deep"
-    assert {"draw_grid", "fit_scan", "normalize", "pixel_bounds", "spiral"} <= set(wc.deep.__all__)
+    assert {"draw_grid", "fit_scan", "normalize", "pixel_bounds"} <= set(wc.deep.__all__)
 
 
 # SCAN's head
@@ -288,37 +289,6 @@ def test_what_scan_cannot_take(given: dict[str, Any], message: str) -> None:
 # Images
 
 
-def test_the_spiral_is_black_and_white_with_grey_edges() -> None:
-    image = spiral()
-    assert image.shape == (3, 448, 448)
-    assert image.dtype == np.float32
-    assert (image[0] == image[1]).all()
-    assert (image[0] == image[2]).all()
-    assert image.min() == 0.0
-    assert image.max() == 1.0
-    grey = (image[0] > 0) & (image[0] < 1)
-    assert 0.01 < grey.mean() < 0.1
-    assert (image[0][[0, -1]] == 1).all()  # it does not touch the border
-    assert (image[0][:, [0, -1]] == 1).all()
-
-
-def test_the_spiral_has_as_many_turns_as_were_asked_for() -> None:
-    for turns in (2, 5):
-        left = spiral(400, turns=turns)[0][200, :200] > 0.5  # from the border to the middle
-        assert np.diff(left.astype(int)).tolist().count(-1) == turns
-    areas = [1 - spiral(200, width=width).mean() for width in (0.2, 0.4, 0.8)]
-    assert areas[1] / areas[0] == pytest.approx(2, rel=0.1)
-    assert areas[2] / areas[1] == pytest.approx(2, rel=0.15)
-
-
-def test_the_spiral_has_edges_of_all_directions() -> None:
-    image = spiral()[0]
-    down, right = np.gradient(image)
-    strong = np.hypot(down, right) > 0.2
-    counts, _ = np.histogram(np.arctan2(down, right)[strong], bins=24)
-    assert counts.min() > 0.4 * counts.mean()
-
-
 def test_bytes_and_floats_are_normalised_alike() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, size=(2, 5, 7, 3), dtype=np.uint8)
     before = pixels.copy()
@@ -391,9 +361,6 @@ def test_what_is_no_image(images: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: spiral(0), "spiral: size must be a whole number of at least 1; got 0."),
-        (lambda: spiral(turns=0), "spiral: turns must be a positive number; got 0."),
-        (lambda: spiral(width=1.0), "spiral: width must be a number between 0 and 1; got 1.0."),
         (
             lambda: pixel_bounds(mean=(0.5, 0.5)),
             "pixel_bounds: mean must be three finite numbers, of red, green and blue; got (0.5, 0.5).",

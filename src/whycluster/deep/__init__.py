@@ -11,7 +11,7 @@ from whycluster.deep.clustering import DeepClustering
 from whycluster.deep.explanation import DeepExplanation, SpatialExplanation
 from whycluster.deep.features import features
 from whycluster.deep.heatmaps import draw_grid
-from whycluster.deep.images import IMAGENET_MEAN, IMAGENET_STD, normalize, pixel_bounds, spiral
+from whycluster.deep.images import IMAGENET_MEAN, IMAGENET_STD, normalize, pixel_bounds
 from whycluster.deep.lrp.composites import Composite, Place
 from whycluster.deep.lrp.rules import ZB, Epsilon, Flat, Gamma, Rule, WSquared, ZPlus
 from whycluster.deep.relevance import lrp
@@ -40,5 +40,4 @@ __all__ = [
     "normalize",
     "pixel_bounds",
     "spatial_clusters",
-    "spiral",
 ]

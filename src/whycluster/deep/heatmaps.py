@@ -60,7 +60,7 @@ def draw_grid(
     --------
     >>> import numpy as np, whycluster as wc
     >>> maps = np.random.default_rng(0).normal(size=(2, 8, 64, 64))
-    >>> figure = wc.deep.draw_grid(maps, images=[wc.deep.spiral(64)] * 2, names=["block 3", "block 4"])
+    >>> figure = wc.deep.draw_grid(maps, images=np.ones((2, 3, 64, 64)), names=["block 3", "block 4"])
     >>> figure.savefig("heatmaps.png", dpi=200)  # doctest: +SKIP
     """
     check_whole(pool, 1, _WHERE, "pool")

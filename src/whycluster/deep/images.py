@@ -9,46 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.arrays import as_array, is_real
-from whycluster.data.validation import check_whole
+from whycluster.data.arrays import as_array
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-
-_FINER = 4  # points along each side of a pixel: 17 shades at an edge
-
-
-def spiral(size: int = 448, turns: float = 4.0, width: float = 0.5) -> NDArray[np.float32]:
-    """A black spiral on white, whose edges have all orientations, of both kinds.
-
-    The arm of an Archimedean spiral begins in the middle and ends, cut off, near the border.
-
-    Parameters
-    ----------
-    size : pixels of a side
-    turns : how often the arm goes round; a positive number
-    width : of the arm, as a part of the distance from one turn to the next; between 0 and 1
-
-    Returns
-    -------
-    (3, size, size) array of float32
-        from 0, black, to 1, white; pixels at an edge are grey by the part that is white
-    """
-    check_whole(size, 1, "spiral", "size")
-    if not is_real(turns) or not 0 < turns < float("inf"):
-        raise InvalidInputError(f"spiral: turns must be a positive number; got {turns!r}.")
-    if not is_real(width) or not 0 < width < 1:
-        raise InvalidInputError(f"spiral: width must be a number between 0 and 1; got {width!r}.")
-    n = int(size)
-    place = ((np.arange(n * _FINER) + 0.5) / (n * _FINER) - 0.5) * 2 / 0.95  # a margin around it
-    x, y = place[None, :], -place[:, None]
-    angle = np.arctan2(y, x) / (2 * np.pi) % 1.0  # in turns
-    # How many turns the arm has made where it passes here: its middle is where that has the same angle
-    passed = np.hypot(x, y) * (turns + width / 2)
-    turn = np.round(passed - angle) + angle
-    black = (np.abs(passed - turn) < width / 2) & (turn >= 0) & (turn <= turns)
-    white = 1.0 - black.reshape(n, _FINER, n, _FINER).mean(axis=(1, 3))
-    return np.repeat(white[None].astype(np.float32), 3, axis=0)
 
 
 def normalize(
@@ -70,9 +34,10 @@ def normalize(
 
     Examples
     --------
+    >>> import numpy as np
     >>> import whycluster as wc
-    >>> wc.deep.normalize(wc.deep.spiral()).shape
-    (1, 3, 448, 448)
+    >>> wc.deep.normalize(np.full((3, 32, 32), 0.5)).shape
+    (1, 3, 32, 32)
     """
     mean32, std32 = _checked_moments(mean, std, "normalize")
     return _normalized(read_images(images, "normalize"), mean32, std32)

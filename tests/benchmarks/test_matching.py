@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy.ndimage import zoom
 
 import whycluster as wc
+from benchmarks.matching import match
 from tests.reference import matching as reference
-from whycluster.evaluation import match
 
 Array = NDArray[Any]
 SEGMENTS = np.array([[0, 0, 1, 1], [0, 0, 1, 1], [5, 5, 5, 5]])

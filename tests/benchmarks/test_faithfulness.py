@@ -14,6 +14,7 @@ from sklearn.cluster import KMeans
 import whycluster as wc
 from benchmarks import beta, datasets, deep_rows, draw, measure, rules, runtime, segments, table1, varying
 from examples import representations, vgg16
+from examples.spiral import spiral
 from whycluster.evaluation import METHODS
 
 
@@ -139,7 +140,7 @@ def test_segments_say_what_is_missing(results: Path) -> None:
 
 
 def test_clusters_of_a_representation_are_drawn_by_size(small_vgg: vgg16.VGG16) -> None:
-    image = wc.deep.spiral(48)
+    image = spiral(48)
     found = [representations.clusters_of(small_vgg, image, block, 4) for block in (1, 2)]
     for one in found:
         assert one.heatmaps.shape == (4, 48, 48)

@@ -13,8 +13,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 import whycluster as wc
+from benchmarks.summaries import activation_thresholds, feature_maps, locations, netdissect1, netdissect2
 from whycluster.core.errors import InvalidInputError, MissingDependencyError
-from whycluster.evaluation import activation_thresholds, feature_maps, locations, netdissect1, netdissect2
 
 Array = NDArray[Any]
 LAYER = "3"

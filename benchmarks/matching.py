@@ -70,7 +70,7 @@ def match(heatmaps: Any, masks: Any) -> Matching:
     Examples
     --------
     >>> import numpy as np
-    >>> from whycluster.evaluation import match
+    >>> from benchmarks.matching import match
     >>> segments = np.array([[0, 0, 1], [0, 2, 2]])
     >>> heatmaps = [[[0, 0, 0], [0, 3, 3]], [[2, 2, -1], [2, 0, 0]]]
     >>> match(heatmaps, segments)
