@@ -44,7 +44,7 @@ wc.explain_dataset(np.load("centres.npy"), "in", "out"{options})
 """
 AROUND = """
 import json, os, pathlib, shutil, time
-import numpy, pyarrow.parquet, whycluster, whycluster.engines.dataset
+import numpy, pyarrow.parquet, whycluster, whycluster.engines.files
 pyarrow.array(numpy.zeros(1))  # loads pandas, where it is installed
 shutil.rmtree("out", ignore_errors=True)
 {prepare}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
     from whycluster.data.elementwise import elementwise
     from whycluster.engines.anndata import explain_anndata
-    from whycluster.engines.files.dataset import explain_dataset
+    from whycluster.engines.files import explain_dataset
     from whycluster.explanations import findings
     from whycluster.explanations.explanation import Explanation
     from whycluster.models.adapters.registry import neuralize
@@ -80,7 +80,7 @@ _HOMES = {
     "elementwise": "data.elementwise",
     "explain": "api",
     "explain_anndata": "engines.anndata",
-    "explain_dataset": "engines.files.dataset",
+    "explain_dataset": "engines.files",
     "load": "storage.saving",
     "neuralize": "models.adapters.registry",
     "save": "storage.saving",

@@ -296,7 +296,7 @@ def test_sparse_counts_stay_sparse() -> None:
 
 def test_of_many_cells_some_are_drawn(cells: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only where the surrogate is fitted to expression; all cells are explained."""
-    monkeypatch.setattr("whycluster.engines.anndata._DENSE", 90 * N_GENES)
+    monkeypatch.setattr("whycluster.engines.anndata.engine._DENSE", 90 * N_GENES)
     wc.explain_anndata(cells, "kind", use_rep=None, output="layer")
     assert 90 <= cells.uns["why"]["params"]["n_fitted"] <= 93
     assert (cells.obs["why_evidence"] > 0).mean() > 0.95

@@ -17,7 +17,7 @@ import pytest
 import whycluster as wc
 from tests.cli.test_cli import ask, run
 from whycluster.cli import sampling
-from whycluster.engines.files.sources import find_parts
+from whycluster.engines.files.parts import find_parts
 
 
 @pytest.fixture(scope="module")

@@ -37,8 +37,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import whycluster as wc
-from whycluster.engines.dask import LazyExplanation, _aggregate
-from whycluster.engines.partitions import Partitions
+from whycluster.engines.dask.engine import LazyExplanation, _aggregate
+from whycluster.engines.dask.parts import Partitions
 from whycluster.evaluation import compare
 
 Array = NDArray[Any]

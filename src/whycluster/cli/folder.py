@@ -17,9 +17,9 @@ from whycluster.cli.screen import show, tell
 from whycluster.cli.writing import WRITERS
 from whycluster.core.errors import FilesWarning, InvalidInputError, WhyClusterError
 from whycluster.data import display
-from whycluster.engines.files.dataset import check_apart, explain_dataset
+from whycluster.engines.files.engine import check_apart, explain_dataset
+from whycluster.engines.files.parts import PARQUET, FilePart, find_parts, is_pattern, load_pyarrow
 from whycluster.engines.files.run import DatasetExplanation
-from whycluster.engines.files.sources import PARQUET, Part, find_parts, is_pattern, load_pyarrow
 from whycluster.models.network import Network
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _from_network(path: Path, options: dict[str, Any]) -> _Clusters:
     return _Clusters(network, given or None, ids, f"the network of {path}")
 
 
-def _parts(data: str, out: Path) -> tuple[list[Part], list[str]]:
+def _parts(data: str, out: Path) -> tuple[list[FilePart], list[str]]:
     """The files, and what is to be said of others in their folder."""
     load_pyarrow()  # without which what follows could not be loaded
     with warnings.catch_warnings(record=True) as left_out:
@@ -144,7 +144,9 @@ def _parts(data: str, out: Path) -> tuple[list[Part], list[str]]:
     return parts, [str(each.message).removeprefix("explain: ") for each in left_out]
 
 
-def _from_sample(parts: list[Part], data: str, out: Path, force: bool, options: dict[str, Any]) -> _Clusters:
+def _from_sample(
+    parts: list[FilePart], data: str, out: Path, force: bool, options: dict[str, Any]
+) -> _Clusters:
     from whycluster.cli.sampling import take_sample
 
     sample = take_sample(parts, data, out, anew=force)

@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.columns import CODE
 from whycluster.data.progress import Progress
+from whycluster.engines.files.parts import FilePart, PartError, is_number, reading
 from whycluster.engines.files.plan import WHERE, Kind, as_read, kinds_of, with_text
 from whycluster.engines.files.run_state import RunState
-from whycluster.engines.files.sources import Part, PartError, is_number, reading
 
 KEPT = "_whycluster.sample"
 _DATA = b"whycluster"  # of the metadata: what it is a sample of
@@ -72,7 +72,7 @@ class _CodesError(Exception):
         self.names = names
 
 
-def take_sample(parts: list[Part], data: str, folder: Path, anew: bool) -> Sample:
+def take_sample(parts: list[FilePart], data: str, folder: Path, anew: bool) -> Sample:
     """The sample that is kept in the folder of the results, or else a new one."""
     kept = None if anew else _read(folder / KEPT, data)
     return kept or _draw(parts, data)
@@ -91,7 +91,7 @@ def _read(source: Any, data: str) -> Sample | None:
     return Sample(pl.DataFrame(table), int(told.get(_STEP, 1)))
 
 
-def _draw(parts: list[Part], data: str) -> Sample:
+def _draw(parts: list[FilePart], data: str) -> Sample:
     """Every so many of all rows; they are read as they will be when they were kept."""
     failed: list[str] = []
     with Progress("drawing a sample", None):
@@ -108,7 +108,7 @@ def _draw(parts: list[Part], data: str) -> Sample:
     return replace(kept, notes=notes, new=new)
 
 
-def _drawn(looks: Mapping[Part, pa.Schema], failed: list[str]) -> tuple[pl.DataFrame, int]:
+def _drawn(looks: Mapping[FilePart, pa.Schema], failed: list[str]) -> tuple[pl.DataFrame, int]:
     """What `_every_so_many` gives, begun anew with text in columns that turn out to hold codes."""
     n_failed = len(failed)
     try:
@@ -120,7 +120,7 @@ def _drawn(looks: Mapping[Part, pa.Schema], failed: list[str]) -> tuple[pl.DataF
     return _drawn(known, failed)
 
 
-def _every_so_many(looks: Mapping[Part, pa.Schema], failed: list[str]) -> tuple[pl.DataFrame, int]:
+def _every_so_many(looks: Mapping[FilePart, pa.Schema], failed: list[str]) -> tuple[pl.DataFrame, int]:
     """Every s-th row of all parts, and s, which is doubled whenever there are too many."""
     step, held, n_seen, n_held = 1, list[pl.DataFrame](), 0, 0
     for batch in _batches(looks, failed):
@@ -155,7 +155,7 @@ def _joined(frames: list[pl.DataFrame]) -> pl.DataFrame:
         ) from error
 
 
-def _batches(looks: Mapping[Part, pa.Schema], failed: list[str]) -> Iterator[pa.RecordBatch]:
+def _batches(looks: Mapping[FilePart, pa.Schema], failed: list[str]) -> Iterator[pa.RecordBatch]:
     """Those of parts that can be read, and have columns of the same kinds; why not goes to ``failed``."""
     kinds = kinds_of(list(looks.items()))  # as `explain_dataset` will find them
     typed = {
@@ -168,7 +168,7 @@ def _batches(looks: Mapping[Part, pa.Schema], failed: list[str]) -> Iterator[pa.
         yield from _excused(part, failed, _rows(part, schema, kinds, typed))
 
 
-def _excused(part: Part, failed: list[str], items: Iterator[Item]) -> Iterator[Item]:
+def _excused(part: FilePart, failed: list[str], items: Iterator[Item]) -> Iterator[Item]:
     """The same, until it turns out that the part cannot be read."""
     try:
         with reading():
@@ -177,12 +177,12 @@ def _excused(part: Part, failed: list[str], items: Iterator[Item]) -> Iterator[I
         failed.append(f"{part.name!r}: {error}")
 
 
-def _look(part: Part) -> Iterator[pa.Schema]:
+def _look(part: FilePart) -> Iterator[pa.Schema]:
     yield part.look()[0]
 
 
 def _rows(
-    part: Part, schema: pa.Schema, kinds: Mapping[str, Kind], typed: Collection[str]
+    part: FilePart, schema: pa.Schema, kinds: Mapping[str, Kind], typed: Collection[str]
 ) -> Iterator[pa.RecordBatch]:
     """All rows of a part; raise for codes in columns that are not ``typed``, numbers by their files."""
     fields = [entry.with_type(as_read(entry.type, part, kinds[entry.name])) for entry in schema]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from whycluster.core.arrays import Floats
 from whycluster.data.table import Table
-from whycluster.engines.partitioned import PartResult
+from whycluster.engines.request import PartResult
 from whycluster.explanations.summary import Summary, means_of, summary_of, sums_of
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)

@@ -13,7 +13,7 @@ import numpy as np
 
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.display import cut
-from whycluster.engines.files.sources import Part, PartError, about, is_number, reading
+from whycluster.engines.files.parts import FilePart, PartError, about, is_number, reading
 from whycluster.models.network import Network
 
 WHERE = "explain_dataset"
@@ -22,7 +22,7 @@ _WIDTHS = ("float32", "float64")
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """The parts of a run, and what becomes of their columns; made by `make_plan`.
 
     Attributes
@@ -33,11 +33,11 @@ class Plan:
     ids : that are copied
     dtype : of the results
     as_text : whether the values of the strongest features are written as text
-    schemas, counts, identities : of each part, by name, what `Part.look` and `Part.identity` said
+    schemas, counts, identities : of each part, by name, what `FilePart.look` and `FilePart.identity` said
     failed : why parts cannot be explained, by name; may grow as they are read
     """
 
-    parts: list[Part]
+    parts: list[FilePart]
     columns: list[str]
     kinds: dict[str, Kind]
     ids: list[str]
@@ -49,7 +49,7 @@ class Plan:
     failed: dict[str, str] = field(default_factory=dict)
 
     @property
-    def to_do(self) -> list[Part]:
+    def to_do(self) -> list[FilePart]:
         """The parts that can be explained, as far as it is known."""
         return [part for part in self.parts if part.name not in self.failed]
 
@@ -58,7 +58,7 @@ class Plan:
         """What is the same for all results of a run, whoever goes on with it, as JSON can hold it."""
         return {"dtype": self.dtype.name, "as_text": self.as_text}
 
-    def as_settled(self, settled: Mapping[str, Any]) -> Plan:
+    def as_settled(self, settled: Mapping[str, Any]) -> RunPlan:
         """The plan with what the run settled when it began; parts that do not fit that fail."""
         dtype, as_text = settled.get("dtype"), settled.get("as_text")
         if dtype not in _WIDTHS or not isinstance(as_text, bool):
@@ -81,14 +81,14 @@ class Plan:
         return replace(self, dtype=np.dtype(dtype), as_text=as_text)
 
     @contextmanager
-    def excusing(self, part: Part) -> Iterator[None]:
+    def excusing(self, part: FilePart) -> Iterator[None]:
         """Note that a part cannot be read, and go on."""
         try:
             yield
         except PartError as error:
             self.failed[part.name] = str(error)
 
-    def read_as(self, part: Part, names: Sequence[str]) -> list[Any]:
+    def read_as(self, part: FilePart, names: Sequence[str]) -> list[Any]:
         """Fields of pyarrow: what columns of a part are read as."""
         import pyarrow as pa
 
@@ -103,7 +103,7 @@ class Plan:
                 found.append(entry)
         return found
 
-    def ids_of(self, part: Part) -> list[str]:
+    def ids_of(self, part: FilePart) -> list[str]:
         """The columns that are copied of a part: not those that its folder, which is kept, says by name.
 
         They would be there twice for whoever reads the results.
@@ -116,31 +116,31 @@ class Plan:
         """Names that stand beside those of the results, in the files or in the names of their folders."""
         return [*dict.fromkeys([*self.ids, *sorted({name for part in self.parts for name in _said(part)})])]
 
-    def n_rows(self, parts: Sequence[Part]) -> int | None:
+    def n_rows(self, parts: Sequence[FilePart]) -> int | None:
         """How many rows parts have, about; None if that is not known."""
         counts = [self.counts[part.name] for part in parts]
         others = about([part for part, n in zip(parts, counts, strict=True) if n is None])
         return None if others is None else sum(filter(None, counts)) + others
 
-    def check_unchanged(self, part: Part) -> None:
+    def check_unchanged(self, part: FilePart) -> None:
         """Raise if the part is not any more what it was."""
         if part.identity != self.identities[part.name]:
             raise PartError("it must not change while it is read; it did")
 
-    def _types(self, part: Part) -> list[Any]:
+    def _types(self, part: FilePart) -> list[Any]:
         return [self.schemas[part.name].field(name).type for name in self.columns]
 
 
-def _said(part: Part) -> set[str]:
+def _said(part: FilePart) -> set[str]:
     """The columns that the names of its folders stand for, such as year=2020."""
     return {key for key, equals, _ in (f.partition("=") for f in part.name.split("/")[:-1]) if equals}
 
 
-def make_plan(network: Network, parts: list[Part], columns: Any, ids: Any) -> Plan:
+def make_plan(network: Network, parts: list[FilePart], columns: Any, ids: Any) -> RunPlan:
     """Choose the columns, and find the parts that do not have them as the others do."""
     names = as_names(ids, "id_columns")
     _check_results(parts)
-    plan = Plan(parts, [], {}, names, np.dtype(np.float64), False, {}, {}, {})
+    plan = RunPlan(parts, [], {}, names, np.dtype(np.float64), False, {}, {}, {})
     for part in parts:
         with plan.excusing(part), reading():
             plan.identities[part.name] = part.identity
@@ -162,7 +162,7 @@ def make_plan(network: Network, parts: list[Part], columns: Any, ids: Any) -> Pl
     return replace(plan, dtype=dtype, as_text=not all(kind.is_number for kind in plan.kinds.values()))
 
 
-def result_of(part: Part) -> str:
+def result_of(part: FilePart) -> str:
     """The name of the file that a part becomes."""
     return part.name if part.name.endswith(".parquet") else f"{part.name}.parquet"
 
@@ -190,7 +190,7 @@ class Kind(NamedTuple):
     in_text: Any
 
 
-def kinds_of(looks: Sequence[tuple[Part, Any]]) -> dict[str, Kind]:
+def kinds_of(looks: Sequence[tuple[FilePart, Any]]) -> dict[str, Kind]:
     """What columns hold, by name, by the schemas of parts.
 
     They hold numbers if they do in most parts; of as many, as the first has it. What does not, and looks
@@ -231,7 +231,7 @@ def _both(kinds: Sequence[Any]) -> Any:
     return pa.timestamp("ns", moments[0].tz)
 
 
-def as_read(found: Any, part: Part, kind: Kind) -> Any:
+def as_read(found: Any, part: FilePart, kind: Kind) -> Any:
     """The type that a column of a part is read as, which has this one, or was guessed to have it.
 
     Numbers are floats where they may turn out so further on, or are decimals.
@@ -275,7 +275,7 @@ def _is_null(kind: Any) -> bool:
     return bool(kinds.is_null(kind))
 
 
-def _check_results(parts: list[Part]) -> None:
+def _check_results(parts: list[FilePart]) -> None:
     """Raise if two parts would become one file."""
     seen: dict[str, str] = {}
     for part in parts:
@@ -326,7 +326,7 @@ def _fitting(wanted: int, ids: list[str], schemas: Mapping[str, Any]) -> list[st
     return next((names for names in found if len(names) == wanted), found[0])
 
 
-def _check_names(names: list[str], schema: Any, part: Part) -> None:
+def _check_names(names: list[str], schema: Any, part: FilePart) -> None:
     for name in names:
         if schema.get_field_index(name) < 0:
             hive = "; folders stand for it: give pyarrow.dataset.dataset(path, partitioning='hive')"
@@ -336,7 +336,7 @@ def _check_names(names: list[str], schema: Any, part: Part) -> None:
             )
 
 
-def _kinds(plan: Plan, network: Network) -> dict[str, Kind]:
+def _kinds(plan: RunPlan, network: Network) -> dict[str, Kind]:
     """What the columns hold: numbers, if the model takes nothing else; as it knows them; or as most parts."""
     import pyarrow as pa
 
@@ -359,7 +359,7 @@ def with_text(schema: Any, names: Container[str]) -> Any:
     return pa.schema([entry.with_type(pa.string()) if entry.name in names else entry for entry in schema])
 
 
-def _check_kinds(plan: Plan, network: Network) -> None:
+def _check_kinds(plan: RunPlan, network: Network) -> None:
     """Parts fail that hold something else where there are to be numbers, or numbers in place of text."""
     text = _only_text(network)
     for part in plan.to_do:

@@ -32,11 +32,11 @@ from whycluster.data.files import parse_json
 from whycluster.data.frames import as_column, build_frame
 from whycluster.data.progress import Progress
 from whycluster.engines.aggregates import QUANTILES, Aggregate, ReservoirSample
-from whycluster.engines.files.plan import STATES, WHERE, Plan, is_float, result_of, told
+from whycluster.engines.files.parts import FilePart, PartError, reading
+from whycluster.engines.files.plan import STATES, WHERE, RunPlan, is_float, result_of, told
 from whycluster.engines.files.run_state import RunState
-from whycluster.engines.files.sources import Part, PartError, reading
 from whycluster.engines.files.stages import ahead
-from whycluster.engines.partitioned import ExplainRequest, PartResult, told_population
+from whycluster.engines.request import ExplainRequest, PartResult, population_to_json
 from whycluster.explanations.summary import Summary
 
 SUMMARY = "_summary.csv"  # not Parquet: some tools would read it among the results
@@ -106,7 +106,7 @@ class Run:
     def __init__(
         self,
         request: ExplainRequest,
-        plan: Plan,
+        plan: RunPlan,
         run_state: RunState,
         *,
         workers: int,
@@ -142,7 +142,7 @@ class Run:
         """What the results depend on besides the model, as JSON can hold it."""
         options = {name: _plainly(value) for name, value in self.request.options.items()}
         if self.request.population is not None:  # that of a background
-            told = json.dumps(told_population(self.request.population))
+            told = json.dumps(population_to_json(self.request.population))
             options["background"] = hashlib.sha256(told.encode()).hexdigest()[:32]
         return {
             **options,
@@ -170,7 +170,7 @@ class Run:
         self.request = self.request.knowing(measured)
         self.run_state.facts["measured"] = {}
         self.run_state.keep(
-            population=told_population(measured),
+            population=population_to_json(measured),
             inputs=plan.identities,
             without=sorted(plan.failed),
             finite=self.request.invalid == "error",
@@ -199,7 +199,7 @@ class Run:
 
         numbers, measured = {part.name: number for number, part in enumerate(parts)}, {*before}
 
-        def measure(part: Part, tick: Callable[[int], None]) -> None:
+        def measure(part: FilePart, tick: Callable[[int], None]) -> None:
             number = numbers[part.name]
             try:
                 found = self._measure_part(part, tick)
@@ -215,7 +215,7 @@ class Run:
             inputs = {name: self.plan.identities[name] for name in names}
             return {
                 "inputs": inputs,
-                "population": told_population(population),
+                "population": population_to_json(population),
                 "invalid": self.request.invalid,
             }
 
@@ -231,7 +231,7 @@ class Run:
             return [], Population.none(self.request.network.energy)
         return list(noted["inputs"]), self._read_population(noted["population"])
 
-    def _measure_part(self, part: Part, tick: Callable[[int], None]) -> Population:
+    def _measure_part(self, part: FilePart, tick: Callable[[int], None]) -> Population:
         found, n_rows = Population.none(self.request.network.energy), 0
         with closing(ahead(self._read(part, self.plan.columns))) as batches:
             for batch in batches:
@@ -295,7 +295,7 @@ class Run:
         found = {name: _footer(self.run_state.folder / name) for name in names}
         return {name: footer[1]["run"] for name, footer in found.items() if footer is not None}
 
-    def _explain_part(self, part: Part, tick: Callable[[int], None]) -> None:
+    def _explain_part(self, part: FilePart, tick: Callable[[int], None]) -> None:
         run = self._run_of(part)
         with closing(self._answers(part, tick)) as answers:  # its thread ends, whatever goes wrong here
             if self.output == "rows":
@@ -312,7 +312,7 @@ class Run:
             total.save(path, run)
         self.drawn.add(total)
 
-    def _answers(self, part: Part, tick: Callable[[int], None]) -> Generator[tuple[Any, PartResult]]:
+    def _answers(self, part: FilePart, tick: Callable[[int], None]) -> Generator[tuple[Any, PartResult]]:
         """The batches of a part, and their explanations."""
         columns, ids, n_rows = self.plan.columns, self.plan.ids_of(part), 0
         wanted = [*ids, *(name for name in columns if name not in ids)]
@@ -323,7 +323,7 @@ class Run:
                 tick(batch.num_rows)
 
     def _counting(
-        self, part: Part, answers: Iterator[tuple[Any, PartResult]], total: Aggregate
+        self, part: FilePart, answers: Iterator[tuple[Any, PartResult]], total: Aggregate
     ) -> Iterator[tuple[Any, PartResult]]:
         """The same, added up on the way; what is drawn depends on the part only, not on who works on it."""
         rng = np.random.default_rng(list(hashlib.sha256(part.name.encode()).digest()[:16]))
@@ -331,7 +331,7 @@ class Run:
             total.add(answer, rng, self.drawn)
             yield batch, answer
 
-    def _write_rows(self, part: Part, run: str, answers: Iterator[tuple[Any, PartResult]]) -> None:
+    def _write_rows(self, part: FilePart, run: str, answers: Iterator[tuple[Any, PartResult]]) -> None:
         import pyarrow.parquet as pq
 
         n_invalid, schema = 0, self._schema(part)
@@ -354,7 +354,7 @@ class Run:
             facts = {"run": run, "invalid": n_invalid}
             writer.add_key_value_metadata({_KEY: json.dumps(facts).encode()})
 
-    def _tabulate(self, part: Part, batch: Any, answer: PartResult, schema: Any) -> Any:
+    def _tabulate(self, part: FilePart, batch: Any, answer: PartResult, schema: Any) -> Any:
         """The results of a batch, behind the columns that name its rows."""
         import pyarrow as pa
 
@@ -368,7 +368,7 @@ class Run:
             answer, top=self.top, dtype=plan.dtype, as_text=plan.as_text, taken=plan.taken
         )
 
-    def _schema(self, part: Part) -> Any:
+    def _schema(self, part: FilePart) -> Any:
         """That of the results of a part; without nulls, where there can be none, they are written faster.
 
         There can be none if all rows were measured, and what is not finite was an error. That is a matter of
@@ -387,7 +387,7 @@ class Run:
     # How parts are worked on
 
     def _each(
-        self, title: str, parts: list[Part], work: Callable[[Part, Callable[[int], None]], None]
+        self, title: str, parts: list[FilePart], work: Callable[[FilePart, Callable[[int], None]], None]
     ) -> None:
         """Call ``work`` for each part, some at a time; a part that cannot be read is noted as failed.
 
@@ -401,7 +401,7 @@ class Run:
                     raise _StoppedError
                 bar.step(n_rows)
 
-            def one(part: Part) -> None:
+            def one(part: FilePart) -> None:
                 if stopped.is_set():
                     return
                 try:
@@ -419,13 +419,13 @@ class Run:
                 finally:
                     stopped.set()
 
-    def _read(self, part: Part, columns: list[str]) -> Iterator[Any]:
+    def _read(self, part: FilePart, columns: list[str]) -> Iterator[Any]:
         """The batches of a part."""
         fields = self.plan.read_as(part, columns)
         with reading():
             yield from part.batches(fields, self._rows_at_a_time(part, fields))
 
-    def _rows_at_a_time(self, part: Part, fields: list[Any]) -> int:
+    def _rows_at_a_time(self, part: FilePart, fields: list[Any]) -> int:
         """How many rows are read at a time; fewer, if names of rows are long by what the first few are."""
         if self.batch_rows is not None:
             return self.batch_rows
@@ -441,21 +441,23 @@ class Run:
         width = 8 * n_values + first.nbytes / first.num_rows
         return max(1, min(usual, int(8 * _BATCH_VALUES / width)))
 
-    def _explained(self, part: Part, work: Callable[[Any, int], Found], batch: Any, n_before: int) -> Found:
+    def _explained(
+        self, part: FilePart, work: Callable[[Any, int], Found], batch: Any, n_before: int
+    ) -> Found:
         """What ``work`` makes of a batch; an error says in which part, and counts its rows."""
         with _naming(part):
             return work(batch, n_before)
 
     # What is finished
 
-    def _results(self, part: Part) -> list[str]:
+    def _results(self, part: FilePart) -> list[str]:
         """The files that a part becomes."""
         return [result_of(part)] * (self.output != "summary") + [_state(part)] * (self.output != "rows")
 
-    def _run_of(self, part: Part) -> str:
+    def _run_of(self, part: FilePart) -> str:
         return f"{self.run_state.run} {self.plan.identities[part.name]}"
 
-    def _is_done(self, part: Part) -> bool:
+    def _is_done(self, part: FilePart) -> bool:
         if self.output == "rows":
             return self._is_written(part)
         state = Aggregate.load(self.run_state.folder / _state(part), self._run_of(part))
@@ -467,7 +469,7 @@ class Run:
         self.drawn.add(state)
         return True
 
-    def _is_written(self, part: Part) -> bool:
+    def _is_written(self, part: FilePart) -> bool:
         n_rows, facts = _footer(self.run_state.folder / result_of(part)) or (0, {"run": ""})
         complete = self.plan.counts[part.name] in (None, n_rows) and facts["run"] == self._run_of(part)
         return complete and not (self.request.invalid == "error" and facts["invalid"])
@@ -510,14 +512,14 @@ class Run:
             aggregate,
         )
 
-    def _added_up(self, parts: list[Part]) -> Aggregate:
+    def _added_up(self, parts: list[FilePart]) -> Aggregate:
         total = Aggregate.empty(*self._shape)
         for part in parts:
             found = Aggregate.load(self.run_state.folder / _state(part), self._run_of(part))
             total.merge(found or self._gone(part))
         return total
 
-    def _gone(self, part: Part) -> NoReturn:
+    def _gone(self, part: FilePart) -> NoReturn:
         raise InvalidInputError(
             f"{WHERE}: part {part.name!r} and its results must be left alone meanwhile; one of them is gone "
             "or has changed. Start again."
@@ -534,7 +536,7 @@ class Run:
 
 
 @contextmanager
-def _naming(part: Part) -> Iterator[None]:
+def _naming(part: FilePart) -> Iterator[None]:
     """An error that comes up meanwhile says of which part it is."""
     try:
         yield
@@ -559,7 +561,7 @@ def _is_short(kind: Any) -> bool:
     return bool(kinds.is_primitive(kind) or kinds.is_decimal(kind) or kinds.is_null(kind))
 
 
-def _state(part: Part) -> str:
+def _state(part: FilePart) -> str:
     return f"{STATES}/{part.name}.npz"
 
 

@@ -177,7 +177,7 @@ class ExplainRequest:
         return Population.none(energy) if found is None else found
 
     def read_population(self, told: Any) -> Population | None:
-        """What `told_population` was given, of the same model; None if it is not such."""
+        """What `population_to_json` was given, of the same model; None if it is not such."""
         like = Population.none(self.network.energy)
         try:
             evidence = float(told["evidence"])
@@ -375,7 +375,7 @@ class ExplainRequest:
         return [str(name) for name in known]
 
 
-def told_population(population: Population) -> dict[str, Any]:
+def population_to_json(population: Population) -> dict[str, Any]:
     """What was measured, as JSON can hold it, which keeps every digit of a float."""
     return {
         "evidence": population.evidence,

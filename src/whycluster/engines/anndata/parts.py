@@ -53,7 +53,7 @@ def check_container(adata: Any, *, writes: bool, copy: bool) -> None:
         )
 
 
-class Groups(NamedTuple):
+class CellGroups(NamedTuple):
     """The groups of a column of obs."""
 
     column: Any  # (n,) as it is
@@ -67,7 +67,7 @@ class Groups(NamedTuple):
         return [str(name) for name in self.originals]
 
 
-def read_groups(adata: Any, groups: Any) -> Groups:
+def read_groups(adata: Any, groups: Any) -> CellGroups:
     """A column of obs, with a group for every cell, and two or more of them."""
     if not isinstance(groups, str) or groups not in adata.obs:
         raise InvalidInputError(
@@ -88,7 +88,7 @@ def read_groups(adata: Any, groups: Any) -> Groups:
             f"all cells are in {str(column.iloc[0])!r}."
         )
     first = np.unique(codes, return_index=True)[1]
-    found = Groups(column, codes, labels, column.iloc[first].tolist())
+    found = CellGroups(column, codes, labels, column.iloc[first].tolist())
     if "" in found.names or any(isinstance(name, tuple) for name in found.originals):
         raise InvalidInputError(
             f"{WHERE}: {of} must have groups with names: text that is not empty, or numbers. Rename the "

@@ -13,11 +13,11 @@ from whycluster.core.rules import DEFAULT_RULE
 from whycluster.data.files import as_path
 from whycluster.data.validation import check_whole
 from whycluster.engines.files.fingerprint import fingerprint
+from whycluster.engines.files.parts import FilePart, find_parts, takes_in
 from whycluster.engines.files.plan import WHERE, make_plan
 from whycluster.engines.files.run import DatasetExplanation, Run
 from whycluster.engines.files.run_state import RunState
-from whycluster.engines.files.sources import Part, find_parts, takes_in
-from whycluster.engines.partitioned import ExplainRequest
+from whycluster.engines.request import ExplainRequest
 
 _MOST_WORKERS = 8  # each has some 150 MB
 OUTPUTS = ("rows", "summary", "both")
@@ -138,7 +138,7 @@ def _n_workers(workers: int | str, n_parts: int) -> int:
     return min(wanted, n_parts)
 
 
-def check_apart(folder: Path, data: Any, parts: list[Part]) -> None:
+def check_apart(folder: Path, data: Any, parts: list[FilePart]) -> None:
     """Raise if results would be written among the data: they would be read as such the next time."""
     place = folder.resolve()
     around = any(part.path is not None and place in part.path.resolve().parents for part in parts)

@@ -13,12 +13,12 @@ from whycluster.core.arrays import Codes
 from whycluster.core.attribution import Population
 from whycluster.core.errors import InvalidInputError, WhyClusterError
 from whycluster.data.table import wrong_names
-from whycluster.engines.partitioned import ExplainRequest
+from whycluster.engines.request import ExplainRequest
 
 Result = TypeVar("Result")
 
 
-class Explained(NamedTuple):
+class PartitionResult(NamedTuple):
     """The explanations of the rows of one partition."""
 
     cluster: Codes  # (n,)
@@ -60,7 +60,7 @@ class Partitions:
         """How the rows of a partition stand."""
         return self.told(part, number, self.request.measure)
 
-    def explain(self, part: Any, number: int) -> Explained:
+    def explain(self, part: Any, number: int) -> PartitionResult:
         """The rows of a partition, explained."""
         return self.told(part, number, lambda checked: self._explain(checked, number))
 
@@ -79,10 +79,10 @@ class Partitions:
                 f"{error} This is partition {number} of {self.name}; its rows are counted from 0."
             ) from error
 
-    def _explain(self, part: Any, number: int) -> Explained:
+    def _explain(self, part: Any, number: int) -> PartitionResult:
         found = self.request.explain(part)
         index = 0 if self.starts is None else self.starts[number]
-        return Explained(
+        return PartitionResult(
             found.cluster,
             found.competitor,
             self._as_promised(found.evidence),

@@ -40,7 +40,7 @@ _PATTERN = set("*?[")
 
 
 @dataclass(frozen=True)
-class Part:
+class FilePart:
     """One file, or one fragment of a pyarrow Dataset.
 
     Attributes
@@ -80,7 +80,7 @@ class Part:
         raise NotImplementedError
 
 
-class ParquetPart(Part):
+class ParquetPart(FilePart):
     """A Parquet file. It is read row group by row group, of which only a batch is decoded at a time."""
 
     def look(self) -> tuple[Any, int]:
@@ -97,7 +97,7 @@ class ParquetPart(Part):
                 yield _as_asked(batch, columns)
 
 
-class TextPart(Part):
+class TextPart(FilePart):
     """A CSV file, maybe compressed; what its columns hold is guessed by its first megabyte.
 
     Text is missing where nothing stands, or one of the words that are taken for a missing number; but not in
@@ -167,7 +167,7 @@ class TextPart(Part):
 
 
 @dataclass(frozen=True)
-class Fragment(Part):
+class FragmentPart(FilePart):
     """A fragment of a pyarrow Dataset, with the columns that its place in folders gives it."""
 
     fragment: Any
@@ -280,7 +280,7 @@ def is_number(kind: Any) -> bool:
     )
 
 
-def about(parts: Sequence[Part]) -> int | None:
+def about(parts: Sequence[FilePart]) -> int | None:
     """How many rows files of text have, about, by the largest; None if it cannot be told by their sizes."""
     files = [part for part in parts if isinstance(part, TextPart) and not part.is_compressed]
     if len(files) < len(parts):
@@ -293,7 +293,7 @@ def about(parts: Sequence[Part]) -> int | None:
         return None
 
 
-def find_parts(data: Any, where: str) -> list[Part]:
+def find_parts(data: Any, where: str) -> list[FilePart]:
     """The parts of a file, a folder, a pattern, a list of these, or a pyarrow Dataset; in order of name."""
     if hasattr(data, "get_fragments"):
         return _fragments(data, where)
@@ -403,7 +403,7 @@ def _kind(path: Path) -> str:
     return inner if outer in _COMPRESSED and inner not in PARQUET else outer
 
 
-def _of_file(path: Path, name: str, where: str) -> Part:
+def _of_file(path: Path, name: str, where: str) -> FilePart:
     kind = _kind(path)
     if kind not in KINDS:
         raise InvalidInputError(
@@ -413,8 +413,8 @@ def _of_file(path: Path, name: str, where: str) -> Part:
     return ParquetPart(name, path) if kind in PARQUET else TextPart(name, path)
 
 
-def _fragments(dataset: Any, where: str) -> list[Part]:
-    parts: list[Part] = []
+def _fragments(dataset: Any, where: str) -> list[FilePart]:
+    parts: list[FilePart] = []
     try:
         fragments = list(dataset.get_fragments())
     except ValueError as error:  # of one that is filtered
@@ -427,7 +427,7 @@ def _fragments(dataset: Any, where: str) -> list[Part]:
     for number, (fragment, name) in enumerate(zip(fragments, names, strict=True)):
         inner = os.path.relpath(name, root) if name else f"part-{number:05d}"
         local = Path(name) if name and os.path.exists(name) else None
-        parts.append(Fragment(Path(inner).as_posix(), local, fragment, dataset.schema))
+        parts.append(FragmentPart(Path(inner).as_posix(), local, fragment, dataset.schema))
     if not parts:
         raise InvalidInputError(f"{where}: data must have parts; the Dataset has none.")
     name, n = Counter(part.name for part in parts).most_common(1)[0]

@@ -26,8 +26,8 @@ from whycluster.data.arrays import is_dask, is_sparse
 from whycluster.data.frames import unique_name
 from whycluster.data.table import Table, open_table
 from whycluster.engines.aggregates import Aggregate
-from whycluster.engines.partitioned import ExplainRequest, PartResult
-from whycluster.engines.partitions import Explained, Partitions, holds_numbers
+from whycluster.engines.dask.parts import PartitionResult, Partitions, holds_numbers
+from whycluster.engines.request import ExplainRequest, PartResult
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.explanations.summary import Summary
@@ -113,7 +113,7 @@ class LazyExplanation:
 
     @cached_property
     def _explained(self) -> Any:
-        """(n, d) a Dask array with one `Explained` in the place of each block."""
+        """(n, d) a Dask array with one `PartitionResult` in the place of each block."""
         return _each(_explain, self._blocks, object, parts=self._known)
 
     @cached_property
@@ -154,7 +154,7 @@ class LazyExplanation:
         framed = _by_rows(_frame, self._explained, object, parts=self._known)
         codes, numbers = np.empty(0, np.intp), np.empty((0, len(self.feature_names)), self._parts.dtype)
         index = 0 if self._parts.columns is None else self.data._meta.index
-        meta = _frame([Explained(codes, codes, numbers.sum(axis=1), numbers, index, 0)], self._parts)
+        meta = _frame([PartitionResult(codes, codes, numbers.sum(axis=1), numbers, index, 0)], self._parts)
         keys = framed.__dask_keys__()
         graph = framed.__dask_optimize__(framed.__dask_graph__(), keys)
         return dd.from_graph(_Named(graph, framed.name), meta, self._divisions, keys, "explain")
@@ -459,7 +459,7 @@ def _beta(parts: Partitions) -> float | None:
     return parts.request.beta
 
 
-def _explain(block: Any, parts: Partitions, block_id: tuple[int, ...]) -> Explained:
+def _explain(block: Any, parts: Partitions, block_id: tuple[int, ...]) -> PartitionResult:
     return parts.explain(block, block_id[0])
 
 
@@ -472,18 +472,18 @@ def _only(blocks: list[NDArray[Any]]) -> NDArray[Any]:
 
 
 def _keep(
-    explained: list[Explained], blocks: list[Any], parts: Partitions
-) -> tuple[Explained, Any, float | None]:
+    explained: list[PartitionResult], blocks: list[Any], parts: Partitions
+) -> tuple[PartitionResult, Any, float | None]:
     """All that is to be known of a partition, in memory."""
     return explained[0], parts.checked(blocks[0]), parts.request.beta
 
 
-def _aggregate(explained: list[Explained], blocks: list[Any], parts: Partitions) -> Aggregate:
+def _aggregate(explained: list[PartitionResult], blocks: list[Any], parts: Partitions) -> Aggregate:
     (found,) = explained
     return parts.told(blocks[0], found.number, lambda part: _add(part, found, parts))
 
 
-def _add(part: Any, found: Explained, parts: Partitions) -> Aggregate:
+def _add(part: Any, found: PartitionResult, parts: Partitions) -> Aggregate:
     """What the rows of a partition, explained, say of their clusters."""
     request, names = parts.request, [str(name) for name in parts.feature_names]
     aggregate = Aggregate.empty(len(request.labels), len(names), most=1)
@@ -506,21 +506,21 @@ def _summarize(total: Aggregate, parts: Partitions) -> Summary:
     return total.summary(parts.request.labels, [str(name) for name in parts.feature_names])
 
 
-def _take(blocks: list[Explained], field: str) -> NDArray[Any]:
+def _take(blocks: list[PartitionResult], field: str) -> NDArray[Any]:
     values: NDArray[Any] = getattr(blocks[0], field)
     return values
 
 
-def _take_relevance(explained: Explained) -> NDArray[Any]:
+def _take_relevance(explained: PartitionResult) -> NDArray[Any]:
     return explained.relevance
 
 
-def _take_label(blocks: list[Explained], field: str, parts: Partitions) -> NDArray[Any]:
+def _take_label(blocks: list[PartitionResult], field: str, parts: Partitions) -> NDArray[Any]:
     labels: NDArray[Any] = parts.request.labels[_take(blocks, field)]
     return labels
 
 
-def _frame(blocks: list[Explained], parts: Partitions) -> Any:
+def _frame(blocks: list[PartitionResult], parts: Partitions) -> Any:
     """A frame of pandas, as `Explanation.to_frame` gives it."""
     import pandas as pd
 

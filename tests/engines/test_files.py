@@ -41,12 +41,12 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 import whycluster as wc
 from whycluster.engines.aggregates import Aggregate, ReservoirSample
 from whycluster.engines.files import run_state
+from whycluster.engines.files.parts import find_parts
 from whycluster.engines.files.plan import make_plan
 from whycluster.engines.files.run import DatasetExplanation
 from whycluster.engines.files.run_state import RunState
-from whycluster.engines.files.sources import find_parts
 from whycluster.engines.files.stages import ahead
-from whycluster.engines.partitioned import ExplainRequest
+from whycluster.engines.request import ExplainRequest
 
 RNG = np.random.default_rng(0)
 NAMES = ["a", "b", "c", "d"]

@@ -21,7 +21,7 @@ from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.core.rules import DEFAULT_RULE
 from whycluster.data.frames import unique_name
 from whycluster.data.validation import check_whole
-from whycluster.engines.partitioned import LAYOUTS, ExplainRequest, read_network, told_population
+from whycluster.engines.request import LAYOUTS, ExplainRequest, population_to_json, read_network
 from whycluster.models.network import Network
 
 WHERE = "spark.explain"
@@ -689,7 +689,7 @@ class _Measuring:
     def _row(self, population: Population) -> Any:
         import pyarrow as pa
 
-        return pa.RecordBatch.from_pydict({"population": [json.dumps(told_population(population))]})
+        return pa.RecordBatch.from_pydict({"population": [json.dumps(population_to_json(population))]})
 
 
 def _schema(df: Any, kept: Sequence[str], form: _Form, features: list[str]) -> Any:

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import whycluster as wc
-from whycluster.engines.partitioned import ExplainRequest, PartResult
+from whycluster.engines.request import ExplainRequest, PartResult
 
 ROWS = load_wine().data
 FRAME = load_wine(as_frame=True).data

@@ -1,4 +1,4 @@
-"""Groups of cells in an AnnData, explained by its genes; the results are written beside the data.
+"""CellGroups of cells in an AnnData, explained by its genes; the results are written beside the data.
 
 A group, whoever made it, is explained through a `Surrogate`. Where cells were grouped by principal
 components, z = (x - mean) PCs, the surrogate is fitted to these, and relevance goes down to the genes as it
@@ -25,9 +25,9 @@ from whycluster.core.rules import DEFAULT_RULE
 from whycluster.data.arrays import is_sparse
 from whycluster.data.table import ArrayTable, Table
 from whycluster.data.validation import check_whole
-from whycluster.engines.expression import (
+from whycluster.engines.anndata.parts import (
     WHERE,
-    Groups,
+    CellGroups,
     check_container,
     check_loadings,
     chosen_rep,
@@ -220,7 +220,9 @@ class _Subject:
         return replace(result, positions=rows, owns_data=True)
 
 
-def _fit(adata: Any, groups: Groups, layer: str | None, use_rep: str | None, n_pcs: int | None) -> _Subject:
+def _fit(
+    adata: Any, groups: CellGroups, layer: str | None, use_rep: str | None, n_pcs: int | None
+) -> _Subject:
     """The surrogate, by genes."""
     rep = chosen_rep(adata, use_rep, n_pcs)
     if rep is None:
@@ -241,7 +243,7 @@ class _Basis(NamedTuple):
     loadings: Floats
 
 
-def _fit_scores(table: Table, groups: Groups, basis: _Basis) -> _Subject:
+def _fit_scores(table: Table, groups: CellGroups, basis: _Basis) -> _Subject:
     """By scores z = (x - mean) W + o, and from there to genes."""
     rows, n_groups = ArrayTable.of(basis.scores), len(groups.labels)
     surrogate = Surrogate().fit_rows(basis.scores, groups.column, WHERE)
@@ -268,7 +270,7 @@ def _fit_scores(table: Table, groups: Groups, basis: _Basis) -> _Subject:
     )
 
 
-def _fit_genes(table: Table, groups: Groups) -> _Subject:
+def _fit_genes(table: Table, groups: CellGroups) -> _Subject:
     """By expression itself: a surrogate takes it as a dense array, so of many cells some are drawn."""
     (sums,) = _sums(table, [groups.codes], len(groups.labels))
     drawn = some_of_each(groups.codes, max(1, _DENSE // table.n_features), np.random.RandomState(0))
@@ -365,7 +367,7 @@ def _keep(cells: dict[str, NDArray[Any]], rows: slice, relevance: NDArray[Any], 
 
 
 def _told(
-    found: _Found, subject: _Subject, groups: Groups, n_genes: int, about: dict[str, Any]
+    found: _Found, subject: _Subject, groups: CellGroups, n_genes: int, about: dict[str, Any]
 ) -> dict[str, Any]:
     """What goes into uns: the strongest genes of each group, as scanpy ranks genes, and all figures."""
     known = np.nan_to_num(found.means, nan=-np.inf)
