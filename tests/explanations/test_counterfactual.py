@@ -716,10 +716,9 @@ def test_models_of_other_boundaries(kind: str, wine: Array) -> None:
     with pytest.raises(wc.UnsupportedModelError) as error:
         exp.counterfactual(0)
     assert str(error.value) == (
-        "counterfactual: the model must part its clusters by planes, as all models of nearest centroids do "
-        "(k-means and its like, bisecting k-means, cosines, soft heads); what is explained here, a "
-        f"{energy}, does not. Network.gradient says in which direction a row has to move; for the smallest "
-        "change, explain k-means of the same rows."
+        "counterfactual: the model must separate its clusters by hyperplanes, as all nearest-centroid models "
+        f"do (k-means, bisecting k-means, cosine distances, soft heads); got a {energy}, which does not. "
+        "Network.gradient gives the direction in which a row has to move; for the smallest change, explain k-means of the same rows."
     )
 
 

@@ -216,10 +216,10 @@ def find(
     subject = _subject(energy, table, row, _positions(within, table.feature_names), ranges)
     to = subject.nearest(cluster) if to is None else to
     half_spaces = subject.model.half_spaces(subject.x, to)
-    if half_spaces.insuperable.size:
+    if half_spaces.unbeatable.size:
         raise InvalidInputError(
             f"{WHERE}: to must be a cluster that a row can be in; no row is ever in {labels.tolist()[to]!r}, "
-            f"since {labels.tolist()[half_spaces.insuperable[0]]!r} is at least as near everywhere, and wins "
+            f"since {labels.tolist()[half_spaces.unbeatable[0]]!r} is at least as near everywhere, and wins "
             "ties."
         )
     after, distance = _all_at_once(subject, half_spaces, to)
@@ -294,7 +294,7 @@ class _Subject:
         """(d,) how much a change of 1 in each column counts; 0 where it cannot change evenly."""
         weight = np.zeros(len(self.cells))
         moved = self.rate != 0.0
-        np.add.at(weight, self.model.source[moved], np.square(self.model.metric * self.rate)[moved])
+        np.add.at(weight, self.model.source[moved], np.square(self.model.step_scale * self.rate)[moved])
         return np.asarray(np.sqrt(weight))
 
     @property
@@ -310,10 +310,10 @@ class _Subject:
     def slopes(self, half_spaces: HalfSpaces, columns: Codes) -> Floats:
         """How fast each h grows with each column, (J, C), for changes that count 1."""
         by_column = np.zeros((len(self.cells), len(half_spaces.h)))
-        moved, counts = self.rate != 0.0, self.model.metric > 0.0
+        moved, counts = self.rate != 0.0, self.model.step_scale > 0.0
         np.add.at(by_column, self.model.source[moved], (half_spaces.slopes * self.rate).T[moved])
         g = (by_column[columns] / self.weight[columns][:, None]).T
-        whole = np.linalg.norm(half_spaces.slopes[:, counts] / self.model.metric[counts], axis=1)
+        whole = np.linalg.norm(half_spaces.slopes[:, counts] / self.model.step_scale[counts], axis=1)
         return np.where(np.abs(g) > _FLAT * whole[:, None], g, 0.0)
 
     def nearest(self, cluster: int) -> int:
@@ -346,7 +346,7 @@ class _Subject:
             x = self.model.read(changed)
         except InvalidInputError:  # steps cannot take such values
             return np.full(changed.n_rows, np.inf)
-        far = np.linalg.norm((x - self.x) * self.model.metric, axis=1)
+        far = np.linalg.norm((x - self.x) * self.model.step_scale, axis=1)
         return np.where((self.model.assign(x) == to) & np.isfinite(far), far, np.inf)
 
     def try_each(self, columns: Codes, values: Sequence[Any], to: int) -> Floats:

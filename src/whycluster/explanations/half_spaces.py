@@ -1,10 +1,10 @@
-"""Clusters that are parted by planes, and the smallest step over these.
+"""Clusters separated by hyperplanes, and the smallest step across them.
 
-Cluster k of a model of nearest centroids wins where h_j = s_j - s_k >= 0 for all others j, and each h_j is
-linear in what the model takes: a polyhedron. The smallest step into it leads to its nearest point. Over a
-single plane that is -h_j w_j / |w_j|^2, with w_j the slope of h_j; over several it is a problem of least
-distance, which Lawson and Hanson solve exactly, through non-negative least squares ("Solving Least Squares
-Problems", 1974, chapter 23).
+In a nearest-centroid model, cluster k wins if h_j = s_j - s_k >= 0 for all other clusters j. Each h_j is
+linear in the inputs of the model, so these rows form a polyhedron. The smallest step into it leads to its
+nearest point. Across a single hyperplane this step is -h_j w_j / |w_j|^2, where w_j is the gradient of h_j.
+Across several it is a least-distance problem, which Lawson and Hanson solve exactly by non-negative least
+squares ("Solving Least Squares Problems", 1974, chapter 23).
 """
 
 from __future__ import annotations
@@ -17,142 +17,112 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.energies import (
-    CosineEnergy,
-    Energy,
-    LinearEnergy,
-    SquaredEnergy,
-    StudentEnergy,
-    TreeEnergy,
-)
+from whycluster.core.energies import Energy
 from whycluster.core.errors import UnsupportedModelError
 from whycluster.core.evidence import compete
 from whycluster.data.table import Table
-from whycluster.pipelines.column_energy import ColumnsEnergy
-from whycluster.pipelines.mixing import MixingEnergy, through
 
-_FARTHEST = 1e6  # times the distance of the farthest plane: what is farther off is taken for out of reach
+_FARTHEST = 1e6  # times the distance of the farthest hyperplane; anything beyond counts as out of reach
 
 
 class HalfSpaces(NamedTuple):
-    """What parts a cluster k from the others, seen from a row: k wins where all of h are positive."""
+    """The half-spaces whose intersection is a cluster k, seen from one row: k wins if all h are positive."""
 
     h: Floats  # (J,) s_j - s_k
     slopes: Floats  # (J, D) their gradients
-    rival: Codes  # (J,) j; in a tree, the first cluster beyond the turn
-    yields: NDArray[np.bool_]  # (J,) whether k loses a tie
+    competitor: Codes  # (J,) j; in a tree, the first cluster on the other side of the turn
+    loses_ties: NDArray[np.bool_]  # (J,) whether k loses a tie
 
     @property
-    def insuperable(self) -> Codes:
-        """The rivals that are everywhere at least as near as k, so that nothing is in it."""
+    def unbeatable(self) -> Codes:
+        """The competitors that are at least as near as k everywhere, so that k is empty."""
         parallel = ~self.slopes.any(axis=1)
-        return np.asarray(self.rival[parallel & ((self.h < 0) | ((self.h == 0) & self.yields))])
+        return np.asarray(self.competitor[parallel & ((self.h < 0) | ((self.h == 0) & self.loses_ties))])
 
 
 @dataclass(frozen=True)
 class HalfSpaceModel:
-    """A model that parts its clusters by planes.
+    """A model that separates its clusters by hyperplanes.
 
     Attributes
     ----------
-    energy : what assigns rows
-    straight : an energy of the same planes, whose h_j are linear in the D numbers that it takes
-    source : (D,) the column that each of these numbers comes from, negative where that is none
-    metric : (D,) how much a change of 1 in each of them counts: as in the distances of the model; where it
-        measures something that was mixed of them, in the units that they were scaled to before
+    energy : the energy that assigns rows
+    linear : an energy with the same boundaries, whose h_j are linear in its D inputs
+    source : (D,) the column that each input comes from; negative if it comes from none
+    step_scale : (D,) how much a change of 1 in each input counts. The unit is that of the model's distances
+        or, if the model compares mixtures of the inputs, the one they were scaled to before mixing
     """
 
     energy: Energy
-    straight: Energy
+    linear: Energy
     source: Codes
-    metric: Floats
+    step_scale: Floats
 
     @classmethod
     def of(cls, energy: Energy, where: str) -> HalfSpaceModel:
-        """Raise for models of another kind."""
-        inner = energy.energy if isinstance(energy, ColumnsEnergy) else energy
-        source = energy.source if isinstance(energy, ColumnsEnergy) else np.arange(energy.n_features)
-        straight = _straight(inner)
-        if straight is None:
+        """Return the model of an energy; raise if its boundaries are not hyperplanes."""
+        linear = energy.by_input.linearized()
+        if linear is None:
             raise UnsupportedModelError(
-                f"{where}: the model must part its clusters by planes, as all models of nearest centroids do "
-                f"(k-means and its like, bisecting k-means, cosines, soft heads); what is explained here, a "
-                f"{type(inner).__name__}, does not. Network.gradient says in which direction a row has to "
-                f"move; for the smallest change, explain k-means of the same rows."
+                f"{where}: the model must separate its clusters by hyperplanes, as all nearest-centroid "
+                f"models do (k-means, bisecting k-means, cosine distances, soft heads); got a "
+                f"{type(energy.by_input).__name__}, which does not. Network.gradient gives the direction in "
+                f"which a row has to move; for the smallest change, explain k-means of the same rows."
             )
-        return cls(energy, straight, source, _metric(straight))
+        return cls(energy, linear, energy.feature_of_input, linear.step_scale())
 
     def read(self, table: Table) -> Floats:
-        """What the model takes of rows, (n, D)."""
+        """Return the inputs of the model for each row, (n, D)."""
         out = np.empty((table.n_rows, self.energy.n_inputs))
         with np.errstate(all="ignore"):
             return np.array(table.inputs(0, table.n_rows, self.energy.offset, out))
 
     def assign(self, x: Floats) -> Codes:
-        """The clusters of rows that were read, (n,), as the network assigns them."""
+        """Return the clusters that the network assigns to rows returned by `read`, (n,)."""
         out = np.empty((len(x), self.energy.n_clusters))
         with np.errstate(all="ignore"):
             self.energy.energies(x, out, np.empty((len(x), self.energy.scratch_width)))
             return compete(out, self.energy.tree).cluster
 
     def strongest(self, x: Floats) -> tuple[int, int]:
-        """The cluster that wins at x, (D,), and its strongest competitor."""
-        assignment = compete(self._energies(x), self.straight.tree)
+        """Return the cluster that wins at x, (D,), and its strongest competitor."""
+        assignment = compete(self._energies(x), self.linear.tree)
         return int(assignment.cluster[0]), int(assignment.competitor[0])
 
     def half_spaces(self, x: Floats, k: int) -> HalfSpaces:
-        """What parts cluster k from the others, seen from x, (D,)."""
-        s, tree = self._energies(x)[0], self.straight.tree
+        """Return the half-spaces of cluster k, seen from x, (D,)."""
+        s, tree = self._energies(x)[0], self.linear.tree
         if tree is None:
-            rival = np.delete(np.arange(len(s)), k)
-            h, yields = s[rival] - s[k], rival < k
+            competitor = np.delete(np.arange(len(s)), k)
+            h, loses_ties = s[competitor] - s[k], competitor < k
         else:
             path = tree.paths[k]
-            rival = np.array([tree.under[turn.sibling][0] for turn in path])
+            competitor = np.array([tree.under[turn.sibling][0] for turn in path])
             h = np.array([turn.sign * s[turn.pair] for turn in path])
-            yields = np.array([turn.sign < 0 for turn in path])
-        weights = np.zeros((len(rival), len(s)))
-        weights[np.arange(len(rival)), rival] = 1.0
+            loses_ties = np.array([turn.sign < 0 for turn in path])
+        weights = np.zeros((len(competitor), len(s)))
+        weights[np.arange(len(competitor)), competitor] = 1.0
         weights[:, k] = -1.0
-        rows = np.repeat(x[None], len(rival), axis=0)
+        rows = np.repeat(x[None], len(competitor), axis=0)
         slopes = np.empty_like(rows)
-        self.straight.differentiate(rows, weights, slopes, self._scratch(len(rows)))
-        return HalfSpaces(h, slopes, rival, yields)
+        self.linear.differentiate(rows, weights, slopes, self._scratch(len(rows)))
+        return HalfSpaces(h, slopes, competitor, loses_ties)
 
     def _energies(self, x: Floats) -> Floats:
-        out = np.empty((1, self.straight.n_clusters))
-        self.straight.energies(x[None], out, self._scratch(1))
+        out = np.empty((1, self.linear.n_clusters))
+        self.linear.energies(x[None], out, self._scratch(1))
         return out
 
     def _scratch(self, n_rows: int) -> Floats:
-        return np.empty((n_rows, self.straight.scratch_width))
-
-
-def _straight(energy: Energy) -> Energy | None:
-    """The energy of the same planes whose differences are linear; None if there is none."""
-    if isinstance(energy, MixingEnergy):
-        inner = _straight(energy.energy)
-        return None if inner is None else through(inner, energy.linear)
-    if isinstance(energy, StudentEnergy):
-        return energy.squares
-    if isinstance(energy, CosineEnergy):
-        return LinearEnergy(energy.directions)
-    return energy if isinstance(energy, (SquaredEnergy, TreeEnergy, LinearEnergy)) else None
-
-
-def _metric(energy: Energy) -> Floats:
-    if isinstance(energy, SquaredEnergy):
-        return np.asarray(np.sqrt(energy.scale))
-    unit = energy.linear.unit if isinstance(energy, MixingEnergy) else None
-    return np.ones(energy.n_features) if unit is None else 1.0 / unit
+        return np.empty((n_rows, self.linear.scratch_width))
 
 
 def least_step(g: Floats, need: Floats) -> Floats | None:
-    """The shortest y with g y >= need, (C,); None if there is none.
+    """Return the shortest y with g y >= need, (C,); None if there is none.
 
     Parameters
     ----------
-    g : (J, C); a row of zeros is a plane that no step comes nearer to
+    g : (J, C); a row of zeros is a hyperplane that no step comes nearer to
     need : (J,)
     """
     sizes = np.linalg.norm(g, axis=1)
@@ -164,19 +134,24 @@ def least_step(g: Floats, need: Floats) -> Floats | None:
     unit = g[sizes > 0.0] / sizes[sizes > 0.0][:, None]
     farthest = far.max()  # no step is shorter
     far = far / farthest
-    # Of y = -r / r_last, with r the residual of g^T u = 0, need.u = 1 over u >= 0: |r|^2 = 1 / (1 + |y|^2).
+    # y = -r / r_last, where r is the residual of g^T u = 0, need.u = 1 over u >= 0; |r|^2 = 1 / (1 + |y|^2).
     target = np.zeros(g.shape[1] + 1)
     target[-1] = 1.0
     u, residual = nnls(np.vstack([unit.T, far]), target, maxiter=30 * len(far))
     if residual * _FARTHEST <= 1.0:
         return None
-    # u is positive at the planes that the nearest point lies on, and these alone say where it is.
+    # u is positive for the hyperplanes through the nearest point, and these alone determine it.
     at = u > 0.0
     return np.asarray(farthest * np.linalg.lstsq(unit[at], far[at], rcond=None)[0])
 
 
 def least_steps_along(g: Floats, need: Floats) -> Floats:
-    """Of each column of g, (J, C), the shortest step y with g y >= need, (J, C); NaN where there is none."""
+    """Return, for each column of g, the shortest step y with g y >= need; NaN if there is none.
+
+    Parameters
+    ----------
+    g, need : (J, C)
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         at = need / g
     least = np.where(g > 0.0, at, -np.inf).max(axis=0)

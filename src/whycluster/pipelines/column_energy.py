@@ -37,6 +37,20 @@ class ColumnsEnergy(Energy):
         return self.energy.n_inputs
 
     @property
+    def by_input(self) -> Energy:
+        """The energy of the features made of the columns."""
+        return self.energy
+
+    @property
+    def feature_of_input(self) -> Codes:
+        """(n_inputs,) the column of each feature; -1 if it has none."""
+        return self.source
+
+    def compared(self, x: Floats) -> Floats:
+        """Return the rows as the energy of the features compares them."""
+        return self.energy.compared(x)
+
+    @property
     def compiled(self) -> CompiledKMeans | None:
         """That of the features, if these are the columns."""
         return self.energy.compiled if self._alike else None

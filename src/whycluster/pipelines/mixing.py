@@ -161,6 +161,22 @@ class MixingEnergy(Energy):
         means = np.where(sizes[:, None] > 0, means, 0.0)
         return type(self)(self.energy, self.linear, means, sizes)
 
+    def linearized(self) -> Energy | None:
+        """Return the linearized energy behind the same map."""
+        inner = self.energy.linearized()
+        return None if inner is None else through(inner, self.linear)
+
+    def step_scale(self) -> Floats:
+        """Return 1 / unit: how much a step of 1 counts in the units before mixing."""
+        unit = self.linear.unit
+        return np.ones(self.n_features) if unit is None else 1.0 / unit
+
+    def compared(self, x: Floats) -> Floats:
+        """Return the rows behind the map, as the energy compares them."""
+        z = np.empty((len(x), self.n_outputs))
+        self.map(x, z)
+        return self.energy.compared(z)
+
     def lifted(self, points: Floats, starts: Floats) -> Floats:
         """Points of z, (k, m), as the points of x that map onto them, nearest to ``starts``, (k, D)."""
         missed = points - (self.linear.matrix @ starts.T).T - self.moved
@@ -492,6 +508,10 @@ class BentEnergy(Energy):
     def n_inputs(self) -> int:
         """Y and x."""
         return self.energy.n_inputs + self.n_features
+
+    def compared(self, x: Floats) -> Floats:
+        """Return y, as its energy compares it."""
+        return self.energy.compared(x[:, : self.energy.n_inputs])
 
     @property
     def parts(self) -> Parts:

@@ -12,20 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes
-from whycluster.core.energies import (
-    CosineEnergy,
-    DiagonalGaussianEnergy,
-    Energy,
-    FloorEnergy,
-    GaussianEnergy,
-    KernelEnergy,
-    LinearEnergy,
-    ManhattanEnergy,
-    MixedEnergy,
-    SquaredEnergy,
-    StudentEnergy,
-    TreeEnergy,
-)
 from whycluster.core.errors import InvalidInputError
 from whycluster.core.rules import CONTRAST
 from whycluster.data import display
@@ -45,20 +31,6 @@ _LEAST_SHARE = 0.005  # what would be shown as 0 %
 _FEW_CLUSTERS = 40  # beyond, the table of who competes with whom has too many cells to be read
 _LONGEST_NAME = 80  # characters of a name, a category or an id
 _LONGEST_SENTENCE = 1000
-
-_KINDS: dict[type[Energy], str] = {
-    SquaredEnergy: "nearest centroid, as in k-means",
-    KernelEnergy: "several support vectors for each cluster, as in kernel k-means",
-    FloorEnergy: "several support vectors for each cluster, and noise where all are far",
-    GaussianEnergy: "a mixture of Gaussians",
-    DiagonalGaussianEnergy: "a mixture of Gaussians",
-    LinearEnergy: "a linear head, as in SCAN",
-    CosineEnergy: "nearest direction, by cosine",
-    StudentEnergy: "nearest center under Student's t, as in DEC",
-    TreeEnergy: "a tree of centroids, as in bisecting k-means",
-    ManhattanEnergy: "nearest center, by Manhattan distance",
-    MixedEnergy: "fewest mismatches of categories, as in k-modes",
-}
 
 
 def shown(name: Any) -> str:
@@ -270,7 +242,7 @@ class Contents(ABC):
         empty = len(exp.labels) - len(self.groups.codes)
         if empty:
             clusters += f", {empty:,} of them without members here"
-        how = "labels that were given, through a surrogate" if exp.fidelity else _kind(exp.energy)
+        how = "labels that were given, through a surrogate" if exp.fidelity else exp.energy.title
         rule = exp.rule if exp.beta is None else f"{exp.rule}, beta {exp.beta:.3g}"
         return [
             (f"{exp.noun}s", f"{len(exp):,}"),
@@ -415,10 +387,3 @@ def signed(value: float) -> str:
 def percent(part: float, form: str = "+.0%") -> str:
     """A part with its sign."""
     return f"{part:{form}}".replace("-", "\u2212")
-
-
-def _kind(energy: Any) -> str:
-    """The family of a model, in words."""
-    while type(energy) not in _KINDS and hasattr(energy, "energy"):
-        energy = energy.energy  # behind the steps of a pipeline
-    return _KINDS.get(type(energy), "a dissimilarity of its own")

@@ -79,6 +79,8 @@ def _add_up(
 class ManhattanEnergy(AdditiveEnergy):
     """s_k = sum_i |x_i - mu_ki|: k-medoids and k-medians under the Manhattan distance."""
 
+    title = "nearest center, by Manhattan distance"
+
     def split(self, x: Floats, k: int, out: Floats) -> None:
         """|x - mu_k|."""
         np.subtract(x, self.prototypes[k], out=out)
@@ -99,6 +101,9 @@ class MixedEnergy(AdditiveEnergy):
     categorical : (d,) which features are categories
     gamma : what one mismatch weighs
     """
+
+    title = "fewest mismatches of categories, as in k-modes"
+    categorical: NDArray[np.bool_]
 
     def __init__(self, prototypes: Floats, categorical: NDArray[np.bool_], gamma: float = 1.0) -> None:
         super().__init__(prototypes)

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.compiled.loops import CompiledKMeans
@@ -49,6 +50,10 @@ class Energy(ABC):
     """Whether it is as fast on rows that lie column by column."""
     needs_means = False
     """Whether its split depends on the means of the clusters' members; see `with_means`."""
+    title = "a custom dissimilarity"
+    """The family of models, in words, for reports."""
+    categorical: NDArray[np.bool_] | None = None
+    """(d,) which features are categories; None if the energy knows of none."""
     scratch_width: int
     """How many numbers per row the methods need to work in: ``scratch`` is (b, scratch_width)."""
 
@@ -56,6 +61,7 @@ class Energy(ABC):
         """Take over what an energy of the same clusters says of itself, before other features come first."""
         self.n_clusters, self.tree, self.stiffness = energy.n_clusters, energy.tree, energy.stiffness
         self.gives_probabilities, self.adds_up = energy.gives_probabilities, energy.adds_up
+        self.title = energy.title
 
     @property
     def n_inputs(self) -> int:
@@ -89,6 +95,28 @@ class Energy(ABC):
     @abstractmethod
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """Write sum_k weights_k grad s_k(x) into ``out`` of shape (b, d); ``weights`` as in `combine`."""
+
+    @property
+    def by_input(self) -> Energy:
+        """The same energies, split over the inputs instead of the features."""
+        return self
+
+    @property
+    def feature_of_input(self) -> Codes:
+        """(n_inputs,) the feature that each input belongs to; negative if it belongs to none."""
+        return np.arange(self.n_features)
+
+    def linearized(self) -> Energy | None:
+        """Return an energy with the same boundaries whose differences are linear; None if there is none."""
+        return None
+
+    def step_scale(self) -> Floats:
+        """Return how much a step of 1 in each input counts, of shape (n_inputs,)."""
+        return np.ones(self.n_features)
+
+    def compared(self, x: Floats) -> Floats:
+        """Return the rows as the model compares them: transformed and scaled."""
+        return x
 
     @property
     def parts(self) -> Parts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whycluster.core.arrays import Codes, Floats
+from whycluster.core.arrays import Codes, Floats, standardized
 from whycluster.core.energies.additive import AdditiveEnergy
 from whycluster.core.energies.energy import Energy, Parts, carve
 
@@ -25,6 +25,7 @@ class DiagonalGaussianEnergy(AdditiveEnergy):
     gives_probabilities = True
     stiffness = 1.0
     adds_up = False
+    title = "a mixture of Gaussians"
 
     def __init__(self, means: Floats, precisions: Floats, log_weights: Floats) -> None:
         super().__init__(means)
@@ -44,6 +45,10 @@ class DiagonalGaussianEnergy(AdditiveEnergy):
         np.square(out, out=out)
         out *= self._halves[k]
         out += self._logs[k]
+
+    def compared(self, x: Floats) -> Floats:
+        """Return the rows, standardized."""
+        return standardized(x)
 
     @property
     def parts(self) -> Parts:
@@ -79,6 +84,7 @@ class GaussianEnergy(Energy):
     gives_probabilities = True
     stiffness = 1.0
     adds_up = False
+    title = "a mixture of Gaussians"
 
     def __init__(
         self, means: Floats, roots: Floats, log_weights: Floats, log_det: Floats | None = None
@@ -96,6 +102,10 @@ class GaussianEnergy(Energy):
         else:
             self._log_det = self.log_det
         self.bias = self._log_det - self.log_weights
+
+    def compared(self, x: Floats) -> Floats:
+        """Return the rows, standardized."""
+        return standardized(x)
 
     @property
     def parts(self) -> Parts:

@@ -32,6 +32,7 @@ class KernelEnergy(Energy):
     """
 
     adds_up = False
+    title = "several support vectors for each cluster, as in kernel k-means"
 
     def __init__(
         self,
@@ -122,6 +123,10 @@ class KernelEnergy(Energy):
         """(x - u_j)^2."""
         self.units.terms(x, cluster, out, *carve(scratch, self.units.scratch_width))
 
+    def compared(self, x: Floats) -> Floats:
+        """Return the rows as the support vectors are compared with them."""
+        return self.units.compared(x)
+
     def shares(self, x: Floats, k: int) -> Floats:
         """q_j of the support vectors of one cluster, (p, b)."""
         logits = np.empty((self.sizes[k], len(x)))
@@ -200,6 +205,7 @@ class FloorEnergy(Energy):
     """
 
     adds_up = False
+    title = "several support vectors for each cluster, and noise where all are far"
 
     def __init__(self, clusters: KernelEnergy, floor: float, split: Floats) -> None:
         self.clusters = clusters
@@ -219,6 +225,10 @@ class FloorEnergy(Energy):
         """Those of the clusters, then the split of the floor, with an equal part of what is no feature's."""
         self.clusters.terms(x, cluster, out[:, :-1], *carve(scratch, self.clusters.scratch_width))
         out[:, -1] = self.split + (self.floor - self.split.sum()) / self.n_features
+
+    def compared(self, x: Floats) -> Floats:
+        """Return the rows as the clusters compare them."""
+        return self.clusters.compared(x)
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """Those of the clusters, then the constant; both without what the units leave out."""

@@ -22,6 +22,7 @@ class LinearEnergy(Energy):
 
     gives_probabilities = True
     stiffness: float | None = 1.0
+    title = "a linear head, as in SCAN"
 
     def __init__(self, directions: Floats, bias: Floats | None = None) -> None:
         self.n_clusters, self.n_features = directions.shape
@@ -53,6 +54,10 @@ class LinearEnergy(Energy):
         np.matmul(weights, self.directions, out=out)
         np.negative(out, out=out)
 
+    def linearized(self) -> LinearEnergy:
+        """Return the energy itself."""
+        return self
+
     def _rows(self, x: Floats, scratch: Floats) -> Floats:  # noqa: ARG002  # for subclasses
         """The rows as they are multiplied with the directions."""
         return x
@@ -68,6 +73,7 @@ class CosineEnergy(LinearEnergy):
 
     gives_probabilities = False
     stiffness = None
+    title = "nearest direction, by cosine"
     centroids: Floats
     """(K, d) as they were given, of any length."""
 
@@ -90,6 +96,10 @@ class CosineEnergy(LinearEnergy):
         out -= scratch
         out /= rest[:, None]
         out /= largest[:, None]
+
+    def linearized(self) -> LinearEnergy:
+        """Return the products with the directions: the length of a row does not change their order."""
+        return LinearEnergy(self.directions)
 
     def _rows(self, x: Floats, scratch: Floats) -> Floats:
         """Rows of unit length."""

@@ -44,6 +44,7 @@ class SquaredEnergy(AdditiveEnergy):
     """
 
     takes_columns = True
+    title = "nearest centroid, as in k-means"
 
     def __init__(
         self,
@@ -85,6 +86,18 @@ class SquaredEnergy(AdditiveEnergy):
         np.subtract(x, self._moved[k], out=out)
         np.square(out, out=out)
         out *= self.scale
+
+    def linearized(self) -> SquaredEnergy:
+        """Return the energy itself: x^2 cancels."""
+        return self
+
+    def step_scale(self) -> Floats:
+        """Return the square roots of the scale."""
+        return np.asarray(np.sqrt(self.scale))
+
+    def compared(self, x: Floats) -> Floats:
+        """Return the rows, scaled."""
+        return np.asarray(x * self.step_scale())
 
     def left_out(self, x: Floats, scratch: Floats) -> Floats:
         """What `energies` leave out of all clusters, (b,): |x|^2 where squares are expanded.

@@ -36,6 +36,7 @@ class StudentEnergy(Energy):
 
     gives_probabilities = True
     stiffness: float | None = 1.0
+    title = "nearest center under Student's t, as in DEC"
 
     def __init__(self, centers: Floats, alpha: float = 1.0) -> None:
         if not is_real(alpha) or not sys.float_info.min <= alpha <= sys.float_info.max:
@@ -55,6 +56,10 @@ class StudentEnergy(Energy):
 
     squares: SquaredEnergy
     """|x - mu_k|^2, which order the clusters alike."""
+
+    def linearized(self) -> SquaredEnergy:
+        """Return the squared distances."""
+        return self.squares
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """s_k - s_n = (alpha + 1) / 2 log(1 + u_k)."""

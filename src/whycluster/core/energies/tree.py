@@ -26,6 +26,7 @@ class TreeEnergy(Energy):
     """
 
     tree: Tree
+    title = "a tree of centroids, as in bisecting k-means"
 
     def __init__(self, tree: Tree, centers: Floats) -> None:
         self.tree = tree
@@ -33,6 +34,14 @@ class TreeEnergy(Energy):
         self.n_clusters, self.n_features = tree.n_clusters, self.nodes.n_features
         self.offset = self.nodes.offset
         self.scratch_width = self.nodes.n_clusters + self.nodes.scratch_width
+
+    def linearized(self) -> TreeEnergy:
+        """Return the energy itself."""
+        return self
+
+    def compared(self, x: Floats) -> Floats:
+        """Return the rows as the nodes compare them."""
+        return self.nodes.compared(x)
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """|x - right|^2 - |x - left|^2 of each pair; the last column is not used."""
