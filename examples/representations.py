@@ -70,7 +70,7 @@ def clusters_of(
 
 def draw(image: NDArray[np.float32], blocks: list[Clusters]) -> Figure:
     """A row for each block: the image, then a heat map for each cluster, with a shade of the image."""
-    figure = wc.deep.draw_grid(
+    figure = wc.plots.draw_grid(
         [one.heatmaps for one in blocks],
         images=[image] * len(blocks),
         names=[f"block {one.block}" for one in blocks],

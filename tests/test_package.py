@@ -183,7 +183,6 @@ def test_public_names_are_documented_and_there() -> None:
         wc.deep.fit_scan,
         wc.deep.normalize,
         wc.deep.pixel_bounds,
-        wc.deep.draw_grid,
         wc.plots.row,
         wc.plots.clusters,
         wc.plots.heatmap,
@@ -193,6 +192,7 @@ def test_public_names_are_documented_and_there() -> None:
         wc.plots.flipping,
         wc.plots.elbow,
         wc.plots.images,
+        wc.plots.draw_grid,
     ],
 )
 def test_every_parameter_is_documented(function: Any) -> None:

@@ -7,6 +7,8 @@ model does (`neuralize`); the evidence for the cluster is then propagated back t
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from whycluster.explanations import views
+
 if TYPE_CHECKING:
     from whycluster import deep as deep
     from whycluster import evaluation, plots, text
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
     from whycluster.models.network import Network
     from whycluster.pipelines import tabular
     from whycluster.storage.saving import load, save
+
+views.provide("plot_images", "whycluster.plots.image_plots:DeepPlots")
+views.provide("plot_spatial", "whycluster.plots.image_plots:spatial_grid")
 
 __version__ = "0.1.0"
 

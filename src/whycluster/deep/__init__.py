@@ -10,7 +10,6 @@ except ImportError as error:
 from whycluster.deep.clustering import DeepClustering
 from whycluster.deep.explanation import DeepExplanation, SpatialExplanation
 from whycluster.deep.features import features
-from whycluster.deep.heatmaps import draw_grid
 from whycluster.deep.images import IMAGENET_MEAN, IMAGENET_STD, normalize, pixel_bounds
 from whycluster.deep.lrp.composites import Composite, Place
 from whycluster.deep.lrp.rules import ZB, Epsilon, Flat, Gamma, Rule, WSquared, ZPlus
@@ -33,7 +32,6 @@ __all__ = [
     "SpatialExplanation",
     "WSquared",
     "ZPlus",
-    "draw_grid",
     "features",
     "fit_scan",
     "lrp",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import narwhals as nw
 import numpy as np
@@ -14,16 +14,11 @@ from numpy.typing import NDArray
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
-from whycluster.data.labels import cluster_name
 from whycluster.data.table import column_names, open_table
+from whycluster.explanations import views
 from whycluster.explanations.explanation import BaseExplanation, Explanation
 from whycluster.explanations.formatting import Line, bars, rest
 from whycluster.explanations.summary import Summary
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from whycluster.plots.image_plots import DeepPlots
 
 CHANNELS, PLACES = "channels", "places"
 UNITS = (None, CHANNELS, PLACES)
@@ -190,11 +185,9 @@ class DeepExplanation(BaseExplanation):
         ]
 
     @property
-    def plot(self) -> DeepPlots:
-        """Pictures of it: ``plot.images([0, 1])``, ...; ``plot([0, 1])`` is the whole figure of these."""
-        from whycluster.plots.image_plots import DeepPlots
-
-        return DeepPlots(self)
+    def plot(self) -> Any:
+        """Plots: ``plot.images([0, 1])``, ...; ``plot([0, 1])`` returns the whole figure."""
+        return views.load("plot_images")(self)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -265,17 +258,18 @@ class SpatialExplanation:
             f"{' x '.join(map(str, self._codes.shape[1:]))} places, relevance {' x '.join(map(str, shape))}>"
         )
 
-    def plot(self, **options: Any) -> Figure:
-        """One line for each input: the image, then the heat map of every cluster.
+    def plot(self, **options: Any) -> Any:
+        """Draw one line per input: the image, then the heat map of each cluster.
 
-        ``options`` are those of `whycluster.deep.draw_grid`.
+        Parameters
+        ----------
+        options : parameters of `whycluster.plots.draw_grid`
+
+        Returns
+        -------
+        matplotlib.figure.Figure
         """
-        from whycluster.deep.heatmaps import draw_grid
-        from whycluster.deep.images import pictures
-
-        options.setdefault("titles", [cluster_name(label) for label in self.labels])
-        options.setdefault("images", pictures(self.data))
-        return draw_grid(list(self.heatmaps), **options)
+        return views.load("plot_spatial")(self, **options)
 
 
 def _taken(inputs: Any, rows: Codes) -> Any:

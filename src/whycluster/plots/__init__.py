@@ -14,6 +14,7 @@ from whycluster.plots.matrices import competition, heatmap
 from whycluster.plots.swarm import beeswarm
 
 if TYPE_CHECKING:
+    from whycluster.plots.heatmaps import draw_grid
     from whycluster.plots.image_plots import images
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "beeswarm",
     "clusters",
     "competition",
+    "draw_grid",
     "elbow",
     "flipping",
     "heatmap",
@@ -31,9 +33,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What needs torch, when it is asked for."""
-    if name == "images":
-        import importlib
+    """Load the plots that need torch only when they are used."""
+    if name in ("draw_grid", "images"):
+        from whycluster.plots import heatmaps, image_plots
 
-        return importlib.import_module("whycluster.plots.image_plots").images
+        return heatmaps.draw_grid if name == "draw_grid" else image_plots.images
     raise AttributeError(f"module 'whycluster.plots' has no attribute {name!r}")

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.labels import cluster_name
-from whycluster.deep.heatmaps import draw_grid, draw_heatmap
 from whycluster.deep.images import pictures
 from whycluster.plots.accessor import Plots
+from whycluster.plots.heatmaps import draw_grid, draw_heatmap
 from whycluster.plots.kinds import check
 from whycluster.plots.style import check_axes
 
@@ -40,7 +40,7 @@ def images(
     split : two heat maps for each image, of what speaks for the cluster and of what speaks against it, which
         black and white can show
     ax : Axes to draw the heat map of a single image in; by default those of a new figure
-    options : those of `whycluster.deep.draw_grid`; with ``ax``, its ``pool`` and ``quantile``
+    options : those of `whycluster.plots.draw_grid`; with ``ax``, its ``pool`` and ``quantile``
 
     Returns
     -------
@@ -73,6 +73,13 @@ def grid_of(exp: Any, rows: int | Sequence[int], split: bool, where: str, **opti
     return draw_grid(maps, **options)
 
 
+def spatial_grid(exp: Any, **options: Any) -> Figure:
+    """Draw an explanation of the places of images: per input the image, then a heat map for each cluster."""
+    options.setdefault("titles", [cluster_name(label) for label in exp.labels])
+    options.setdefault("images", pictures(exp.data))
+    return draw_grid(list(exp.heatmaps), **options)
+
+
 def _positions(rows: int | Sequence[int]) -> list[int]:
     return [int(rows)] if isinstance(rows, (int, np.integer)) else list(rows)
 
@@ -97,7 +104,7 @@ class DeepPlots(Plots):
     def __call__(self, rows: int | Sequence[int] = (0,), **options: Any) -> Figure:
         """Some inputs, a line each: the image, and its heat map beside it.
 
-        Each line has its own scale. ``options`` are those of `whycluster.deep.draw_grid`.
+        Each line has its own scale. ``options`` are those of `whycluster.plots.draw_grid`.
         """
         return grid_of(self._exp, rows, False, "plot", **options)
 
