@@ -122,7 +122,7 @@ def test_a_saved_network_explains_a_folder_or_a_file_into_a_folder(
             ("--model", "m", "--k", "3", "--out", "{out}"),
             "--k is for new clusters, and --model takes those of a network. Leave it out.",
         ),
-        (("--out", "{folder}"), "whycluster: out must be a folder apart from the data"),
+        (("--out", "{folder}"), "whycluster: --out must be a folder apart from the data"),
         (("--out", "{out}", "--model", "gone"), "load: path must be a file that wc.save has made"),
         (("--out", "{out}", "--target", "9", "--k", "2"), "--target must name a cluster: 0, 1; got '9'."),
     ],

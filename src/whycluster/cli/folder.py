@@ -17,8 +17,10 @@ from whycluster.cli.screen import show, tell
 from whycluster.cli.writing import WRITERS
 from whycluster.core.errors import FilesWarning, InvalidInputError, WhyClusterError
 from whycluster.data import display
+from whycluster.data.settings import spelled_as
 from whycluster.engines.files.engine import check_apart, explain_dataset
 from whycluster.engines.files.parts import PARQUET, FilePart, find_parts, is_pattern, load_pyarrow
+from whycluster.engines.files.plan import WHERE
 from whycluster.engines.files.run import DatasetExplanation
 from whycluster.models.network import Network
 
@@ -26,10 +28,13 @@ if TYPE_CHECKING:
     from whycluster.cli.sampling import Sample
 
 _OPTIONS = {
+    "out": "--out",
     "overwrite=True": "--force",
+    "columns": "--columns",
     "columns=[...]": "--columns",
-    "those that only name rows are id_columns": "one that only names rows is --id",
+    "id_columns": "--id",
     'invalid="skip"': "--invalid skip",
+    "beta=...": "",
 }
 _OF_ONE_TABLE = {
     **dict.fromkeys(("delimiter", "sheet", "labels", "report")),
@@ -186,14 +191,11 @@ def _checked(out: Path | None, file: Path) -> Path:
 def _in_our_words() -> Iterator[None]:
     """What is said of parameters is said of options; and what a stop leaves."""
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), spelled_as(_OPTIONS):
             warnings.simplefilter("ignore", FilesWarning)  # which has been told
             yield
     except WhyClusterError as error:
-        told = str(error).removeprefix("explain_dataset: ")
-        for parameter, option in _OPTIONS.items():
-            told = told.replace(parameter, option)
-        raise type(error)(told) from error
+        raise type(error)(str(error).removeprefix(f"{WHERE}: ")) from error
     except Exception:
         raise
     except BaseException:

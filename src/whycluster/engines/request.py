@@ -23,14 +23,14 @@ from whycluster.core.rules import DEFAULT_RULE
 from whycluster.data.arrays import is_real
 from whycluster.data.frames import unique_name
 from whycluster.data.labels import Labels
+from whycluster.data.settings import setting
 from whycluster.data.table import FrameTable, Table, column_names, is_missing, open_table, shown
 from whycluster.explanations.explanation import Explanation
 from whycluster.models.adapters.registry import OnlyLabels, look_into
 from whycluster.models.network import Network
 
 INVALID = ("error", "skip")
-_OR_SKIP = 'Or give invalid="skip", for nulls in their place.'
-_NOT_SKIPPED = 'invalid="skip" is for what is missing or infinite. '
+_SKIP = 'invalid="skip"'
 LAYOUTS = ("columns", "array")
 _TRIED = 4  # rows of a kind
 
@@ -234,7 +234,9 @@ class ExplainRequest:
             if valid.all():
                 raise  # for another reason
             if self.invalid == "error":
-                raise InvalidInputError(f"{error} {_OR_SKIP}") from error
+                raise InvalidInputError(
+                    f"{error} Or give {setting(_SKIP)}, for nulls in their place."
+                ) from error
         if not valid.any():
             return None, valid
         rows = np.flatnonzero(valid)
@@ -360,11 +362,12 @@ class ExplainRequest:
         assert answer.table is not None
         row = int(np.argmax((np.abs(np.hstack(both)) > largest).any(axis=1)))
         feature = int(np.argmax(np.abs(answer.relevance[row])))
+        not_skipped = f"{setting(_SKIP)} is for what is missing or infinite. " * (self.invalid == "skip")
         raise InvalidInputError(
             f"{self.where}: results must fit into {dtype}, which goes up to {largest:.3g}; row "
             f"{answer.table.first_row + row}, feature {answer.names[feature]!r} has a relevance of "
             f"{answer.relevance[row, feature]:.3g}, of an evidence of {answer.evidence[row]:.3g}. "
-            f"{_NOT_SKIPPED if self.invalid == 'skip' else ''}Drop such rows, or rescale the data and fit "
+            f"{not_skipped}Drop such rows, or rescale the data and fit "
             "the model again."
         )
 

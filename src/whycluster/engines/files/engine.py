@@ -11,6 +11,7 @@ from typing import Any
 from whycluster.core.errors import InvalidInputError
 from whycluster.core.rules import DEFAULT_RULE
 from whycluster.data.files import as_path
+from whycluster.data.settings import setting
 from whycluster.data.validation import check_whole
 from whycluster.engines.files.fingerprint import fingerprint
 from whycluster.engines.files.parts import FilePart, find_parts, takes_in
@@ -100,7 +101,7 @@ def explain_dataset(
             f"{WHERE}: a summary is of rows that are explained for their own clusters, against all others. "
             'Leave out target and against, or give output="rows".'
         )
-    folder = as_path(out, WHERE, "out", "a folder").expanduser()
+    folder = as_path(out, WHERE, setting("out"), "a folder").expanduser()
     parts = find_parts(data, WHERE)
     check_apart(folder, data, parts)
     n_top = None if top is None else int(top)
@@ -144,6 +145,6 @@ def check_apart(folder: Path, data: Any, parts: list[FilePart]) -> None:
     around = any(part.path is not None and place in part.path.resolve().parents for part in parts)
     if around or takes_in(data, folder):
         raise InvalidInputError(
-            f"{WHERE}: out must be a folder apart from the data; {str(folder)!r} lies among them or around "
-            "them."
+            f"{WHERE}: {setting('out')} must be a folder apart from the data; {str(folder)!r} lies among "
+            "them or around them."
         )

@@ -13,6 +13,7 @@ import numpy as np
 
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.display import cut
+from whycluster.data.settings import setting
 from whycluster.engines.files.parts import FilePart, PartError, about, is_number, reading
 from whycluster.models.network import Network
 
@@ -64,19 +65,19 @@ class RunPlan:
         if dtype not in _WIDTHS or not isinstance(as_text, bool):
             raise InvalidInputError(
                 f"{WHERE}: what an earlier run settled must be left as it was written; it is not. Begin "
-                "anew, with overwrite=True."
+                f"anew, with {setting('overwrite=True')}."
             )
         for part in self.to_do:
             types = self._types(part)
             if dtype == "float32" and not all(map(_is_narrow, types)):
                 self.failed[part.name] = (
                     "it must hold float32 or less, as all parts did when the run began, so that nothing is "
-                    "rounded; convert it, or begin anew, with overwrite=True"
+                    f"rounded; convert it, or begin anew, with {setting('overwrite=True')}"
                 )
             elif not (as_text or all(map(_may_be_numbers, types))):
                 self.failed[part.name] = (
                     "its columns must hold numbers, as in all parts when the run began; or begin anew, with "
-                    "overwrite=True"
+                    f"{setting('overwrite=True')}"
                 )
         return replace(self, dtype=np.dtype(dtype), as_text=as_text)
 
@@ -178,7 +179,7 @@ def as_names(given: Any, name: str) -> list[str]:
     names = [given] if isinstance(given, str) else list(given) if hasattr(given, "__iter__") else None
     if names is None or not all(isinstance(each, str) for each in names) or len({*names}) < len(names):
         raise InvalidInputError(
-            f"{WHERE}: {name} must be a list of different names of columns; got {given!r}."
+            f"{WHERE}: {setting(name)} must be a list of different names of columns; got {given!r}."
         )
     return names
 
@@ -311,8 +312,8 @@ def _choose(network: Network, columns: Any, ids: list[str], schemas: Mapping[str
     if len(chosen) != wanted or len(set(chosen)) != wanted:
         raise InvalidInputError(
             f"{WHERE}: columns must be the {wanted} that the model was fitted on; got {len(chosen)}: "
-            f"{cut(chosen)}. Say which with columns=[...]; those that only "
-            "name rows are id_columns."
+            f"{cut(chosen)}. Say which with {setting('columns=[...]')}; those that only "
+            f"name rows are {setting('id_columns')}."
         )
     return chosen
 

@@ -31,6 +31,7 @@ from whycluster.data.display import count
 from whycluster.data.files import parse_json
 from whycluster.data.frames import as_column, build_frame
 from whycluster.data.progress import Progress
+from whycluster.data.settings import setting
 from whycluster.engines.aggregates import QUANTILES, Aggregate, ReservoirSample
 from whycluster.engines.files.parts import FilePart, PartError, reading
 from whycluster.engines.files.plan import STATES, WHERE, RunPlan, is_float, result_of, told
@@ -183,12 +184,13 @@ class Run:
             name for name in {*before, *now} if before.get(name) != now.get(name) and name not in without
         )
         if changed:
-            instead = "Give beta=... to explain parts as they come, or " * self.request.only_needs_beta
+            only_beta, beta = self.request.only_needs_beta, setting("beta=...")
+            instead = f"Give {beta} to explain parts as they come, or " if only_beta and beta else "Give "
             raise InvalidInputError(
-                f"{WHERE}: the parts must be those that {'beta' if instead else 'the clusters'} "
-                f"{'was' if instead else 'were'} measured on; {changed[0]!r} "
+                f"{WHERE}: the parts must be those that {'beta was' if only_beta else 'the clusters were'} "
+                f"measured on; {changed[0]!r} "
                 f"{'and others ' * (len(changed) > 1)}came, went or changed since. "
-                f"{instead or 'Give '}overwrite=True to begin anew."
+                f"{instead}{setting('overwrite=True')} to begin anew."
             )
 
     def _measure_all(self) -> Population:
@@ -247,7 +249,7 @@ class Run:
         if found is None:
             raise InvalidInputError(
                 f"{WHERE}: what was measured by an earlier run must be left as it was written; it is not. "
-                "Begin anew, with overwrite=True."
+                f"Begin anew, with {setting('overwrite=True')}."
             )
         return found
 
@@ -276,7 +278,7 @@ class Run:
             raise InvalidInputError(
                 f"{WHERE}: parts must be called as they were; what became {twice!r} would now be "
                 f"{now[others[twice]]!r}. Give the folder that all of them lie in, the same each time, or "
-                "overwrite=True to begin anew."
+                f"{setting('overwrite=True')} to begin anew."
             )
         n, is_one = count(len(others), "other part"), len(others) == 1
         warnings.warn(

@@ -21,6 +21,7 @@ from typing import IO, Any
 
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.files import parse_json
+from whycluster.data.settings import setting
 
 FORMAT = 1
 _PAUSE = 5.0  # seconds between two notes
@@ -28,7 +29,6 @@ _OURS = "_whycluster"
 _FACTS, _LOCK, _TEMPORARY = f"{_OURS}.json", f"{_OURS}.lock", f"{_OURS}.tmp"
 _KINDS = {"asked": dict, "settled": dict, "parts": list, "known": dict, "measured": dict}
 _KNOWN = {"inputs": dict, "without": list}
-_INSTEAD = "Give another folder, or overwrite=True to replace what it holds."
 
 
 class RunState:
@@ -73,13 +73,13 @@ class RunState:
             file = open(self.folder / _LOCK, "a+b") if ours else None  # noqa: SIM115  # whoever asked closes it
         except OSError as error:
             raise InvalidInputError(
-                f"{self.where}: out must be a folder that can be written to; {error.strerror}: "
+                f"{self.where}: {setting('out')} must be a folder that can be written to; {error.strerror}: "
                 f"{str(self.folder)!r}."
             ) from error
         if file is None:
             raise InvalidInputError(
-                f"{self.where}: out must be a new folder, an empty one, or one of an earlier run; "
-                f"{str(self.folder)!r} holds other files, such as {min(others)!r}. Give another one."
+                f"{self.where}: {setting('out')} must be a new folder, an empty one, or one of an earlier "
+                f"run; {str(self.folder)!r} holds other files, such as {min(others)!r}. Give another one."
             )
         return file
 
@@ -102,7 +102,8 @@ class RunState:
         if found and differing and not overwrite:
             raise InvalidInputError(
                 f"{self.where}: {str(self.folder)!r} holds the results of a run with another "
-                f"{' and another '.join(differing)}. {_INSTEAD}"
+                f"{' and another '.join(differing)}. Give another folder, or {setting('overwrite=True')} to "
+                "replace what it holds."
             )
         if found and (overwrite or differing):
             self._remove(found["parts"])
@@ -172,8 +173,8 @@ class RunState:
         for path in (name, f"{_TEMPORARY}/{name}"):
             if not self._is_inside(path):
                 raise InvalidInputError(
-                    f"{self.where}: out must have no links that lead out of it; {path!r} does. Give another "
-                    "folder."
+                    f"{self.where}: {setting('out')} must have no links that lead out of it; {path!r} does. "
+                    "Give another folder."
                 )
         beside.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -215,6 +216,7 @@ def _lock(file: IO[bytes], where: str) -> bool:
         return False
     except OSError as error:  # some file systems that are shared
         raise InvalidInputError(
-            f"{where}: out must be on a file system that can lock files; {error.strerror}. Give another one."
+            f"{where}: {setting('out')} must be on a file system that can lock files; {error.strerror}. Give "
+            "another one."
         ) from error
     return True

@@ -1,0 +1,38 @@
+"""How messages spell a setting: as a Python argument, or as an option of the command line.
+
+A message that recommends a setting asks `setting` for its spelling. The command puts its own options in place
+of Python's arguments with `spelled_as`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+_spellings: Mapping[str, str] = {}  # not a context variable: worker threads must see it too
+
+
+def setting(argument: str) -> str:
+    """Return how the caller writes a setting, such as ``--force`` for ``overwrite=True``.
+
+    Parameters
+    ----------
+    argument : the setting as an argument of a Python function
+
+    Returns
+    -------
+    str
+        The argument itself, unless `spelled_as` is active. Empty if the caller has no such setting.
+    """
+    return _spellings.get(argument, argument)
+
+
+@contextmanager
+def spelled_as(spellings: Mapping[str, str]) -> Iterator[None]:
+    """Spell settings differently inside the ``with`` block, in all threads."""
+    global _spellings
+    before, _spellings = _spellings, spellings
+    try:
+        yield
+    finally:
+        _spellings = before
