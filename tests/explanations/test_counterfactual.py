@@ -718,7 +718,8 @@ def test_models_of_other_boundaries(kind: str, wine: Array) -> None:
     assert str(error.value) == (
         "counterfactual: the model must separate its clusters by hyperplanes, as all nearest-centroid models "
         f"do (k-means, bisecting k-means, cosine distances, soft heads); got a {energy}, which does not. "
-        "Network.gradient gives the direction in which a row has to move; for the smallest change, explain k-means of the same rows."
+        "Network.gradient gives the direction in which a row has to move; for the smallest "
+        "change, explain k-means of the same rows."
     )
 
 

@@ -1,4 +1,4 @@
-"""What is said of explanations: sentences, rivals, borderline rows, and every caution."""
+"""Findings: sentences, competitors, borderline rows, and every warning."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 import scipy.sparse as sp
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from kmodes.kmodes import KModes
 from numpy.typing import NDArray
 from sklearn.cluster import BisectingKMeans, KMeans
 from sklearn.decomposition import PCA
@@ -33,7 +30,7 @@ from whycluster.explanations.explanation import BaseExplanation
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.explanations.findings import (
     MOST_ROWS,
-    Caution,
+    Finding,
     _undecided,
     borderline,
     borderline_rows,
@@ -48,8 +45,8 @@ Array = NDArray[Any]
 ENDS = np.array([[0.0], [10.0]])  # the evidence of a row x in the first is 100 - 20 x
 
 
-def found(exp: BaseExplanation, kind: str) -> list[Caution]:
-    return [caution for caution in warnings(exp) if caution.kind == kind]
+def found(exp: BaseExplanation, kind: str) -> list[Finding]:
+    return [warning for warning in warnings(exp) if warning.kind == kind]
 
 
 def explained(centroids: Any, X: Any, **options: Any) -> wc.Explanation:
@@ -60,7 +57,7 @@ def column(values: Any) -> Array:
     return np.asarray(values, dtype=float)[:, None]
 
 
-def test_what_is_said_is_as_it_was() -> None:
+def test_the_golden_text_is_unchanged() -> None:
     assert findings() + "\n" == read_golden("findings")
 
 
@@ -100,31 +97,33 @@ class TestSentences:
         ]
 
     @pytest.mark.parametrize(
-        ("rows", "rivals"),
+        ("rows", "competitors"),
         [
             ([12, 12, 12], "; against cluster 2."),
             ([12, 12, 8], "; mostly against cluster 2."),
             ([12, 8, 12, 8], "; against clusters 0 and 2."),
         ],
     )
-    def test_competitors_are_named_by_how_many_members_have_them(self, rows: list[int], rivals: str) -> None:
+    def test_competitors_are_named_by_how_many_members_have_them(
+        self, rows: list[int], competitors: str
+    ) -> None:
         exp = explained([[0.0], [10.0], [20.0]], column([0, *rows, 20]))
-        assert sentences(exp)[1] == f"Middle x0{rivals}"
+        assert sentences(exp)[1] == f"Middle x0{competitors}"
 
     def test_of_many_competitors_none_is_named(self) -> None:
         corners = np.concatenate([np.zeros((1, 4)), 10 * np.eye(4)])
         exp = explained(corners, np.concatenate([np.eye(4), corners[1:]]))
         assert sentences(exp)[0] == "Low x0, x1 and x2."
 
-    def test_of_categories_the_one_that_is_frequent_in_the_cluster_is_told(self) -> None:
+    def test_the_most_frequent_category_is_named(self) -> None:
         frame = pd.DataFrame({"Sex": ["male"] * 6 + ["female"] * 6, "pet": ["cat", "dog"] * 6})
         exp = wc.explain(wc.tabular.pipeline(frame, 2), frame)
-        said = dict(zip(exp.cluster[[0, 6]].tolist(), ["male", "female"], strict=True))
+        texts = dict(zip(exp.cluster[[0, 6]].tolist(), ["male", "female"], strict=True))
         assert sentences(exp) == [
-            f"Sex = {said[label]}; against cluster {1 - label}." for label in exp.labels.tolist()
+            f"Sex = {texts[label]}; against cluster {1 - label}." for label in exp.labels.tolist()
         ]
 
-    def test_a_category_that_is_no_more_frequent_than_elsewhere_is_not_told(self) -> None:
+    def test_a_category_that_is_no_more_frequent_than_elsewhere_is_not_named(self) -> None:
         frame = pd.DataFrame({"pet": ["dog"] * 5 + ["cat"] * 4 + ["dog"] * 3 + ["cow"] * 2})
         exp = wc.explain(wc.tabular.pipeline(frame, 2), frame)
         summary = exp.summary()
@@ -169,7 +168,7 @@ class TestSentences:
         assert sentences(wc.explain(kmeans, wine, target=(kmeans.labels_ + 1) % 5)) == []
         assert all(s.endswith("against cluster 3.") for s in sentences(wc.explain(kmeans, wine, against=3)))
 
-    def test_documents_are_told_by_their_words(self, documents: Any) -> None:
+    def test_documents_are_described_by_their_words(self, documents: Any) -> None:
         assert sorted(sentence.split(";")[0] for sentence in sentences(documents)) == [
             "bread and butter",
             "orbit and shuttle",
@@ -207,60 +206,60 @@ class TestRivalry:
     )
     def test_it_is_the_mean_of_the_contrasts_with_each_competitor(self, model: Any, wine: Array) -> None:
         exp = wc.explain(model.fit(wine), wine)
-        rivals = competition(exp)
+        competing = competition(exp)
         for g, label in enumerate(exp.labels):
             own = exp.cluster == label
             for k, other in enumerate(exp.labels):
-                assert rivals.share[g, k] == np.mean(exp.competitor[own] == other)
+                assert competing.share[g, k] == np.mean(exp.competitor[own] == other)
                 if label == other:
-                    assert np.isnan(rivals.evidence[g, k])
-                    assert (rivals.feature[g, k] == -1).all()
-                    assert np.isnan(rivals.relevance[g, k]).all()
+                    assert np.isnan(competing.evidence[g, k])
+                    assert (competing.feature[g, k] == -1).all()
+                    assert np.isnan(competing.relevance[g, k]).all()
                     continue
                 contrast = wc.explain(model, wine, against=other)
-                np.testing.assert_allclose(rivals.evidence[g, k], contrast.evidence[own].mean(), rtol=1e-9)
+                np.testing.assert_allclose(competing.evidence[g, k], contrast.evidence[own].mean(), rtol=1e-9)
                 mean = contrast.relevance[own].mean(axis=0)
                 strongest = np.argsort(-mean)[:3]
-                assert rivals.feature[g, k].tolist() == strongest.tolist()
-                np.testing.assert_allclose(rivals.relevance[g, k], mean[strongest], rtol=1e-7)
+                assert competing.feature[g, k].tolist() == strongest.tolist()
+                np.testing.assert_allclose(competing.relevance[g, k], mean[strongest], rtol=1e-7)
 
     def test_of_few_features_there_are_few_and_only_those_that_speak_for_the_cluster(self) -> None:
-        rivals = competition(explained([[0.0, 0.0], [8.0, 2.0]], [[0.0, 2.0], [8.0, 2.0]]))
-        assert rivals.feature[0].tolist() == [[-1, -1, -1], [0, -1, -1]]
-        np.testing.assert_array_equal(rivals.relevance[0, 1], [64.0, np.nan, np.nan])
-        assert rivals.feature[1, 0].tolist() == [0, 1, -1]
+        competing = competition(explained([[0.0, 0.0], [8.0, 2.0]], [[0.0, 2.0], [8.0, 2.0]]))
+        assert competing.feature[0].tolist() == [[-1, -1, -1], [0, -1, -1]]
+        np.testing.assert_array_equal(competing.relevance[0, 1], [64.0, np.nan, np.nan])
+        assert competing.feature[1, 0].tolist() == [0, 1, -1]
 
     def test_clusters_without_members_have_no_line(self) -> None:
-        rivals = competition(explained([[0.0], [10.0], [99.0]], column([0, 1])))
-        assert rivals.clusters.tolist() == [0]
-        assert rivals.share.tolist() == [[0.0, 1.0, 0.0]]
-        np.testing.assert_array_equal(rivals.evidence, [[np.nan, 90.0, 9702.0]])
+        competing = competition(explained([[0.0], [10.0], [99.0]], column([0, 1])))
+        assert competing.clusters.tolist() == [0]
+        assert competing.share.tolist() == [[0.0, 1.0, 0.0]]
+        np.testing.assert_array_equal(competing.evidence, [[np.nan, 90.0, 9702.0]])
 
     def test_without_members_there_are_no_lines(self) -> None:
-        rivals = competition(explained(ENDS, column([0, 1]), target=1))
-        assert rivals.share.shape == rivals.evidence.shape == (0, 2)
-        assert rivals.feature.shape == rivals.relevance.shape == (0, 2, 3)
+        competing = competition(explained(ENDS, column([0, 1]), target=1))
+        assert competing.share.shape == competing.evidence.shape == (0, 2)
+        assert competing.feature.shape == competing.relevance.shape == (0, 2, 3)
 
     def test_of_many_rows_some_of_every_cluster_are_taken(self) -> None:
         rows = np.concatenate([np.linspace(-1, 1, 3 * MOST_ROWS), [10.0]])
-        rivals = competition(explained(ENDS, column(rows)))
-        assert rivals.evidence[1, 0] == 100.0
-        assert rivals.evidence[0, 1] == pytest.approx(100.0, rel=1e-4)
-        assert rivals.share.tolist() == [[0.0, 1.0], [1.0, 0.0]]
+        competing = competition(explained(ENDS, column(rows)))
+        assert competing.evidence[1, 0] == 100.0
+        assert competing.evidence[0, 1] == pytest.approx(100.0, rel=1e-4)
+        assert competing.share.tolist() == [[0.0, 1.0], [1.0, 0.0]]
 
     def test_documents_have_no_features(self, documents: Any) -> None:
-        rivals = competition(documents)
-        assert rivals.feature_names == []
-        assert (rivals.feature == -1).all()
-        first = documents.cluster == rivals.clusters[0]
-        assert rivals.evidence[0, 1] == pytest.approx(documents.evidence[first].mean())
+        competing = competition(documents)
+        assert competing.feature_names == []
+        assert (competing.feature == -1).all()
+        first = documents.cluster == competing.clusters[0]
+        assert competing.evidence[0, 1] == pytest.approx(documents.evidence[first].mean())
 
     def test_data_that_changed_are_not_read(self) -> None:
         rows = column([0, 10])
         exp = explained(ENDS, rows)
         rows += 1
         message = "the data have been changed since they were explained. Explain them again."
-        with pytest.raises(wc.InvalidInputError, match=f"^rivalry: {message}$"):
+        with pytest.raises(wc.InvalidInputError, match=f"^competition: {message}$"):
             competition(exp)
         with pytest.raises(wc.InvalidInputError, match=f"^summary: {message}$"):
             warnings(exp)
@@ -292,29 +291,29 @@ class TestRows:
 
 
 class TestOneColumn:
-    def test_a_column_with_all_variance_is_to_be_standardised(self) -> None:
+    def test_a_column_with_all_variance_is_to_be_standardized(self) -> None:
         rows = np.array([[0.0, 0.0, 0.0], [99.0, 1.0, 1.0]])
         assert found(explained(rows, np.tile(rows, (5, 1)), feature_names=list("abc")), "one column") == [
-            Caution(
+            Finding(
                 "one column",
-                '"a" carries over 99% of all relevance and has over 99% of the variance of all columns: the '
-                "clusters tell rows apart by it alone, and the other 2 hardly count. If that is only due to "
-                "its units, standardise the columns and cluster again.",
+                '"a" carries over 99% of all relevance and has over 99% of the variance of all columns: it '
+                "alone separates the clusters, and the other 2 columns hardly count. If that is only due to "
+                "its units, standardize the columns and cluster again.",
                 (),
                 "a",
             )
         ]
 
-    def test_a_column_that_was_scaled_is_told_as_it_is(self) -> None:
+    def test_a_column_that_was_scaled(self) -> None:
         rng = np.random.default_rng(0)
         rows = rng.normal(size=(1000, 3))
         rows[:500, 0] += 1000.0
         model = make_pipeline(StandardScaler(), KMeans(2, n_init=1, random_state=0)).fit(rows)
-        (caution,) = found(wc.explain(model, rows), "one column")
-        assert caution.text.startswith('"x0" carries 9')
-        assert caution.text.endswith(
-            "% of all relevance: the clusters tell rows apart by it alone, and the other 2 columns hardly "
-            "count. If that is not meant, leave it out and cluster again."
+        (warning,) = found(wc.explain(model, rows), "one column")
+        assert warning.text.startswith('"x0" carries 9')
+        assert warning.text.endswith(
+            "% of all relevance: it alone separates the clusters, and the other 2 columns hardly count. If "
+            "that is not intended, leave it out and cluster again."
         )
 
     @pytest.mark.parametrize("last", ["k-means", "mixture"])
@@ -323,8 +322,8 @@ class TestOneColumn:
         rows = rng.normal(size=(300, 3)) * [99.0, 1.0, 1.0]
         rows[:150, 0] += 5000.0
         model = KMeans(2, n_init=1, random_state=0) if last == "k-means" else GaussianMixture(2)
-        (caution,) = found(wc.explain(make_pipeline(PCA(3), model).fit(rows), rows), "one column")
-        assert ("standardise" in caution.text) == (last == "k-means")
+        (warning,) = found(wc.explain(make_pipeline(PCA(3), model).fit(rows), rows), "one column")
+        assert ("standardize" in warning.text) == (last == "k-means")
 
     @pytest.mark.parametrize(
         "rows", [[[0, 0], [99, 1]], [[0, 0, 0], [99, 30, 20]]], ids=["two columns", "others count"]
@@ -349,31 +348,34 @@ class TestOneColumn:
         assert wc.explain(model, wine).table.spread() is None
 
     def test_of_categories_alone_there_is_no_variance(self) -> None:
+        kmodes = pytest.importorskip("kmodes.kmodes")
         rows = np.array([["a", "x", "u"], ["b", "x", "u"]] * 6)
-        exp = wc.explain(KModes(2, random_state=0, n_init=1).fit(rows), rows)
-        (caution,) = found(exp, "one column")
-        assert caution.text == (
-            '"x0" carries 100% of all relevance: the clusters tell rows apart by it alone, and the other 2 '
-            "columns hardly count. If that is not meant, leave it out and cluster again."
+        exp = wc.explain(kmodes.KModes(2, random_state=0, n_init=1).fit(rows), rows)
+        (warning,) = found(exp, "one column")
+        assert warning.text == (
+            '"x0" carries 100% of all relevance: it alone separates the clusters, and the other 2 columns '
+            "hardly count. If that is not intended, leave it out and cluster again."
         )
 
 
 IDENTIFIED = (
-    "An identifier says where a row stands in a list, not what it is like. Leave the column out and cluster "
+    "An identifier tells where a row is in a list, not what it is like. Leave the column out and cluster "
     "again."
 )
 DATED = (
-    "and holds dates. Rows may be together for when they were recorded, not for what they are like. If that "
-    "is not meant, leave the column out, or put what matters of it in its place, such as an age or the month."
+    "and holds dates. Rows may be grouped by when they were recorded, not by what they are like. If that is "
+    "not intended, leave the column out, or replace it with what matters about it, such as an age or the "
+    "month."
 )
 
 
 class TestIdentifiersAndDates:
     def test_an_identifier_that_drives_clusters(self) -> None:
+        pl = pytest.importorskip("polars")
         frame = pl.DataFrame({"row id": range(0, 40, 2), "b": [0.0] * 20})
         exp = explained([[0, 0], [19, 0], [38, 0]], frame)
         assert found(exp, "identifier") == [
-            Caution(
+            Finding(
                 "identifier",
                 '"row id" carries up to 100% of the relevance of clusters 0, 1 and 2, and looks like an '
                 f"identifier: whole numbers of that name. {IDENTIFIED}",
@@ -386,9 +388,11 @@ class TestIdentifiersAndDates:
     def test_of_a_cluster_it_must_carry_a_good_part(self, share: float) -> None:
         exp = explained([[0, 0], [19, 0]], np.stack([np.arange(20), np.zeros(20)], axis=1))
         summary = replace(exp.summary(), relevance=np.array([[10.0, 90.0], [share, 100.0 - share]]))
-        told = [caution for caution in warnings(exp, summary=summary) if caution.kind == "identifier"]
-        assert told == [
-            Caution(
+        found_warnings = [
+            warning for warning in warnings(exp, summary=summary) if warning.kind == "identifier"
+        ]
+        assert found_warnings == [
+            Finding(
                 "identifier",
                 '"x0" carries 30% of the relevance of cluster 1, and looks like an identifier: whole numbers '
                 f"that are consecutive. {IDENTIFIED}",
@@ -420,6 +424,7 @@ class TestIdentifiersAndDates:
         ],
     )
     def test_identifiers_are_those_that_the_pipeline_leaves_out(self, values: Any, reason: str) -> None:
+        pl = pytest.importorskip("polars")
         for frame in (pd.DataFrame({"x": list(values)}), pl.DataFrame({"x": list(values)}, strict=False)):
             series = nw.from_native(frame, eager_only=True)["x"]
             found = like_identifier(Column("x", series, series.to_list, "test"))
@@ -435,7 +440,7 @@ class TestIdentifiersAndDates:
         frame = pd.DataFrame({"seen": pd.date_range("2020-01-01", periods=40)})
         exp = wc.explain(wc.tabular.pipeline(frame, 2), frame)
         assert found(exp, "date") == [
-            Caution(
+            Finding(
                 "date",
                 f'"seen" carries up to 100% of the relevance of clusters 0 and 1, {DATED}',
                 (0, 1),
@@ -443,15 +448,15 @@ class TestIdentifiersAndDates:
             )
         ]
         days = pd.DataFrame({"day": [dt.date(2020, 1, day) for day in range(1, 31)]}, dtype=object)
-        (caution,) = found(wc.explain(wc.tabular.pipeline(days, 2), days), "date")
-        assert caution.feature == "day"
+        (warning,) = found(wc.explain(wc.tabular.pipeline(days, 2), days), "date")
+        assert warning.feature == "day"
         lasts = frame - pd.Timestamp("2020-01-01")  # a duration is no date
         assert not found(wc.explain(wc.tabular.pipeline(lasts, 2), lasts), "date")
 
     def test_days_may_be_written_as_numbers(self) -> None:
         days = [20240100 + day for day in range(1, 29, 2)]
-        (caution,) = found(explained([[20240101.0], [20240128.0]], column(days)), "date")
-        assert caution.text == f'"x0" carries up to 100% of the relevance of clusters 0 and 1, {DATED}'
+        (warning,) = found(explained([[20240101.0], [20240128.0]], column(days)), "date")
+        assert warning.text == f'"x0" carries up to 100% of the relevance of clusters 0 and 1, {DATED}'
         for near in (np.array(days) - 20240000, np.array(days) + 60, np.array(days) + 0.5, days[:9]):
             ends = column([np.min(near), np.max(near)])
             assert not found(explained(ends, column(near)), "date")
@@ -477,12 +482,12 @@ class TestIdentifiersAndDates:
         assert like_identifier(objects) == ""
         assert like_days(objects) is False
         rows = sp.csr_array(column(np.arange(20)))
-        (caution,) = found(explained([[0.0], [19.0]], rows), "identifier")
-        assert caution.clusters == (0, 1)
+        (warning,) = found(explained([[0.0], [19.0]], rows), "identifier")
+        assert warning.clusters == (0, 1)
 
 
 class TestMissingValues:
-    def told(self, share: float, direction: str = "missing") -> list[Caution]:
+    def found_warnings(self, share: float, direction: str = "missing") -> list[Finding]:
         exp = explained(np.eye(2), np.eye(2), feature_names=["age", "x"])
         summary = replace(
             exp.summary(),
@@ -494,26 +499,28 @@ class TestMissingValues:
         return warnings(exp, summary=summary)
 
     def test_a_cluster_that_rests_on_missing_values(self) -> None:
-        assert self.told(25.0) == [
-            Caution(
+        assert self.found_warnings(25.0) == [
+            Finding(
                 "missing values",
                 'Cluster 0 rests on missing values: "age" is missing in 90% of its rows (10% elsewhere) and '
-                "carries 25% of its relevance. Rows may be together for how they were recorded, not for what "
-                "they are like. Find out why the values are missing; fill them or leave the column out, and "
-                "cluster again.",
+                "carries 25% of its relevance. Rows may be grouped by how they were recorded, not by what "
+                "they are like. Find out why the values are missing; fill them in or leave the column out, "
+                "and cluster again.",
                 (0,),
                 "age",
             )
         ]
 
     def test_near_cases(self) -> None:
-        assert self.told(24.0) == self.told(-90.0) == self.told(90.0, "high") == []
+        assert (
+            self.found_warnings(24.0) == self.found_warnings(-90.0) == self.found_warnings(90.0, "high") == []
+        )
 
     def test_of_a_single_cluster_there_is_no_elsewhere(self) -> None:
         exp = explained(np.eye(2), np.eye(2)[:1])
         summary = replace(exp.summary(), direction=np.array([["missing", ""]]), inside=np.ones((1, 2)))
-        (caution,) = warnings(exp, summary=summary)
-        assert caution.text.startswith(
+        (warning,) = warnings(exp, summary=summary)
+        assert warning.text.startswith(
             'Cluster 0 rests on missing values: "x0" is missing in 100% of its rows and carries 50% of its '
         )
 
@@ -522,11 +529,11 @@ class TestBorderline:
     def test_a_cluster_of_borderline_rows(self) -> None:
         exp = explained(ENDS, column([0, 0, 0, 0, 10, 5.1, 5.2]))
         assert found(exp, "borderline") == [
-            Caution(
+            Finding(
                 "borderline",
                 "Cluster 1 is mostly borderline: 2 of its 3 rows have at most a tenth of the median "
-                "evidence, and could as well be in another cluster. Do not rest much on it; another number "
-                "of clusters, or other columns, may part the clusters more clearly.",
+                "evidence, and could just as well be in another cluster. Do not rely on it; another number "
+                "of clusters, or other columns, may separate the clusters more clearly.",
                 (1,),
             )
         ]
@@ -535,8 +542,8 @@ class TestBorderline:
         assert not found(explained(ENDS, column([0, 0, 0, 10, 5.1])), "borderline")
 
     def test_a_single_row(self) -> None:
-        (caution,) = found(explained(ENDS, column([0, 0, 0, 5.1])), "borderline")
-        assert caution.text.startswith("Cluster 1 is mostly borderline: its only row has at most a tenth of ")
+        (warning,) = found(explained(ENDS, column([0, 0, 0, 5.1])), "borderline")
+        assert warning.text.startswith("Cluster 1 is mostly borderline: its only row has at most a tenth of ")
 
     def test_documents_are_called_so(self, documents: Any) -> None:
         evidence = np.where(documents.cluster_codes == 0, 0.0, documents.evidence)
@@ -544,8 +551,8 @@ class TestBorderline:
             *np.flatnonzero(documents.cluster_codes == 0)[:2],
             *np.flatnonzero(documents.cluster_codes == 1),
         ]
-        (caution,) = list(_undecided(replace(documents, evidence=evidence)[two]))
-        assert caution.text.startswith("Cluster 0 is mostly borderline: 2 of its 2 documents have at most a ")
+        (warning,) = list(_undecided(replace(documents, evidence=evidence)[two]))
+        assert warning.text.startswith("Cluster 0 is mostly borderline: 2 of its 2 documents have at most a ")
 
 
 class TestAlike:
@@ -555,11 +562,11 @@ class TestAlike:
     def test_clusters_that_almost_nothing_tells_apart(self) -> None:
         exp = explained([[0.0], [0.1], [10.0]], self.rows())
         assert found(exp, "alike") == [
-            Caution(
+            Finding(
                 "alike",
-                "Clusters 0 and 1 are told apart by almost nothing: the median evidence of the one against "
-                "the other is 0.11, and 0.29 the other way, where that of all rows is 98. Chance may have "
-                "put rows into either. Take both as one, or cluster again with fewer clusters.",
+                "Almost nothing separates clusters 0 and 1: the median evidence of the first against the "
+                "second is 0.11, and 0.29 the other way around, compared with 98 for all rows. Rows may be "
+                "in either by chance. Merge the two, or cluster again with fewer clusters.",
                 (0, 1),
             )
         ]
@@ -570,96 +577,99 @@ class TestAlike:
     def test_near_case(self) -> None:  # 8 both ways, where all rows have 56
         assert not found(explained([[-1.5], [2.5], [10.0]], self.rows()), "alike")
 
-    def test_of_many_pairs_some_are_told(self) -> None:
+    def test_only_the_first_of_many_pairs_are_listed(self) -> None:
         centroids = [[0.0, 0.1 * i] for i in range(5)] + [[99.0, 0.0]]
         exp = explained(centroids, np.concatenate([centroids, [[99.0, 0.0]] * 9]))
-        told = found(exp, "alike")
-        assert len(told) == 5
-        assert told[-1].text.endswith(" The same holds for 5 more pairs of clusters.")
-        assert [caution.clusters for caution in told[:4]] == [(0, 1), (1, 2), (2, 3), (3, 4)]
+        found_warnings = found(exp, "alike")
+        assert len(found_warnings) == 5
+        assert found_warnings[-1].text.endswith(" The same holds for 5 more pairs of clusters.")
+        assert [warning.clusters for warning in found_warnings[:4]] == [(0, 1), (1, 2), (2, 3), (3, 4)]
 
     def test_noise_is_one_too(self) -> None:
         exp = replace(explained([[0.0], [0.1], [10.0]], self.rows()), labels=np.array(["a", "noise", "b"]))
-        (caution,) = found(exp, "alike")
-        assert caution.text.startswith("Cluster a and noise are told apart by almost nothing: ")
-        assert caution.clusters == ("a", "noise")
+        (warning,) = found(exp, "alike")
+        assert warning.text.startswith("Almost nothing separates cluster a and noise: the median ")
+        assert warning.clusters == ("a", "noise")
 
 
 class TestFidelity:
     def exp(self, n_wrong: int) -> wc.Explanation:
         given = np.repeat([0, 1], [180, 20])
-        foretold = given.copy()
-        foretold[-n_wrong:] = 0
-        fidelity = Fidelity.of(np.array([0, 1]), given, given, foretold if n_wrong else given)
+        predicted = given.copy()
+        predicted[-n_wrong:] = 0
+        fidelity = Fidelity.of(np.array([0, 1]), given, given, predicted if n_wrong else given)
         return replace(explained(ENDS, column([0, 10])), fidelity=fidelity)
 
     def test_low_altogether(self) -> None:
         assert found(self.exp(12), "fidelity") == [
-            Caution(
+            Finding(
                 "fidelity",
-                "What is explained is a surrogate for the labels, and it gives only 94.0% of them to rows "
-                "that it was not fitted to (100.0% to those it was). What is said of it need not hold for "
-                "the labels. Badly matched: cluster 1 (40.0% of 20 rows). Read the explanations of these "
-                "with care, and check that the columns are those that the labels were made from.",
+                "The labels are explained through a surrogate, which predicts only 94.0% of them for rows "
+                "that it was not fitted to (100.0% for rows that it was). What holds for the surrogate may "
+                "not hold for the labels. Badly matched: cluster 1 (40.0% of 20 rows). Read the explanations "
+                "of these clusters with care, and check that the columns are those that the labels were made "
+                "from.",
                 (1,),
             )
         ]
 
     def test_low_in_a_cluster(self) -> None:
         assert found(self.exp(2), "fidelity") == [
-            Caution(
+            Finding(
                 "fidelity",
-                "What is explained is a surrogate for the labels. It gives 99.0% of all labels to rows that "
+                "The labels are explained through a surrogate. It predicts 99.0% of all labels for rows that "
                 "it was not fitted to, but fewer here: cluster 1 (90.0% of 20 rows). Read the explanations "
-                "of these with care.",
+                "of these clusters with care.",
                 (1,),
             )
         ]
 
     def test_thousands_are_set_apart(self) -> None:
         given = np.repeat([0, 1], [1000, 2468])
-        foretold = np.where(np.arange(3468) % 2, given, 0)
-        fidelity = Fidelity.of(np.array([0, 1]), given, given, foretold)
-        (caution,) = found(replace(self.exp(1), fidelity=fidelity), "fidelity")
-        assert "Badly matched: cluster 1 (50.0% of 2,468 rows)." in caution.text
+        predicted = np.where(np.arange(3468) % 2, given, 0)
+        fidelity = Fidelity.of(np.array([0, 1]), given, given, predicted)
+        (warning,) = found(replace(self.exp(1), fidelity=fidelity), "fidelity")
+        assert "Badly matched: cluster 1 (50.0% of 2,468 rows)." in warning.text
 
     def test_high(self) -> None:
         assert not found(self.exp(1), "fidelity")
 
 
-def test_columns_that_were_left_out_are_told_last() -> None:
+def test_columns_that_were_left_out_come_last() -> None:
     exp = explained(ENDS, column([0, 10]))
     assert warnings(exp) == warnings(exp, {}) == []
     assert warnings(exp, {"id": "like an identifier, whole numbers of that name"}) == [
-        Caution(
+        Finding(
             "left out",
-            '1 column was left out, and the clusters know nothing of it: "id" (like an identifier, whole '
+            '1 column was left out, so the clusters do not depend on it: "id" (like an identifier, whole '
             "numbers of that name). Make sure that it does not matter.",
             (),
             "id",
         )
     ]
-    (caution,) = warnings(exp, {f"c{i}": "all values are the same" for i in range(7)})
-    assert caution.text == (
-        "7 columns were left out, and the clusters know nothing of them: "
+    (warning,) = warnings(exp, {f"c{i}": "all values are the same" for i in range(7)})
+    assert warning.text == (
+        "7 columns were left out, so the clusters do not depend on them: "
         + ", ".join(f'"c{i}" (all values are the same)' for i in range(5))
-        + " and 2 more. Make sure that none of them does matter."
+        + " and 2 more. Make sure that none of them matters."
     )
 
 
-def test_inputs_of_an_encoder_have_cautions_too() -> None:
+def test_inputs_of_an_encoder_have_warnings_too() -> None:
+    torch = pytest.importorskip("torch")
     encoder = torch.nn.Linear(2, 1, bias=False)
     with torch.no_grad():
         encoder.weight.fill_(0.5)
     model = wc.deep.DeepClustering(encoder, wc.neuralize(ENDS))
     rows = np.array([0, 0, 0, 0, 10, 5.1, 5.2], dtype=np.float32)[:, None].repeat(2, axis=1)
-    (caution,) = warnings(wc.explain(model, rows))
-    assert caution.text.startswith("Cluster 1 is mostly borderline: 2 of its 3 inputs have at most a tenth ")
+    (warning,) = warnings(wc.explain(model, rows))
+    assert warning.text.startswith("Cluster 1 is mostly borderline: 2 of its 3 inputs have at most a tenth ")
 
 
 @pytest.mark.parametrize("kind", ["float32", "sparse", "polars", "fifty", "one row"])
-def test_everything_is_said_of_every_kind_of_table(kind: str, wine: Array) -> None:
+def test_all_findings_for_every_kind_of_table(kind: str, wine: Array) -> None:
     model = KMeans(50 if kind == "fifty" else 3, n_init=1, random_state=0).fit(wine)
+    pl = pytest.importorskip("polars")
     rows: Any = {
         "float32": wine.astype(np.float32),
         "sparse": sp.csr_matrix(wine),
@@ -682,16 +692,16 @@ NAMES = st.one_of(st.text(max_size=60), st.integers(), st.none(), st.tuples(st.t
     centroids=st.lists(st.tuples(*[st.integers(-3, 3)] * 3), min_size=2, max_size=5, unique=True),
     rows=st.lists(st.tuples(*[st.integers(-9, 9)] * 3), min_size=1, max_size=12),
 )
-def test_whatever_the_names_and_rows_something_printable_is_said(
+def test_texts_are_printable_whatever_the_names_and_rows(
     names: list[Hashable], centroids: list[Any], rows: list[Any]
 ) -> None:
     exp = explained(centroids, np.array(rows, dtype=float), feature_names=names)
-    said = sentences(exp)
-    assert len(said) == len(exp.summary().clusters)
-    for text in [*said, *(caution.text for caution in warnings(exp, dict.fromkeys(names, "why")))]:
+    texts = sentences(exp)
+    assert len(texts) == len(exp.summary().clusters)
+    for text in [*texts, *(warning.text for warning in warnings(exp, dict.fromkeys(names, "why")))]:
         assert text.isprintable()
         assert text.endswith(".")
         assert len(text) < 1000
-    rivals = competition(exp)
-    np.testing.assert_allclose(rivals.share.sum(axis=1), 1.0)
-    assert np.nanmin(rivals.evidence) >= 0.0
+    competing = competition(exp)
+    np.testing.assert_allclose(competing.share.sum(axis=1), 1.0)
+    assert np.nanmin(competing.evidence) >= 0.0

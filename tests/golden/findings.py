@@ -1,4 +1,4 @@
-"""What is said of a few explanations: each cluster in a sentence, and the cautions."""
+"""Findings of a few explanations: a sentence for each cluster, and the warnings."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ def findings() -> str:
     scaled = make_pipeline(StandardScaler(), kmeans).fit(wine.data)
     plain = KMeans(3, n_init=10, random_state=0).fit(wine.data)
     parts = [
-        told("Wine", wc.explain(scaled, wine.data, feature_names=wine.feature_names)),
-        told("Wine, not scaled", wc.explain(plain, wine.data, feature_names=wine.feature_names)),
+        describe("Wine", wc.explain(scaled, wine.data, feature_names=wine.feature_names)),
+        describe("Wine, not scaled", wc.explain(plain, wine.data, feature_names=wine.feature_names)),
     ]
     frame = customers()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", wc.ColumnWarning)  # of what is told here
+        warnings.simplefilter("ignore", wc.ColumnWarning)  # these columns are listed below
         pipeline = wc.tabular.pipeline(frame, n_clusters=3, category_weight=1.5)
-    parts.append(told("Customers", wc.explain(pipeline, frame), pipeline.left_out_))
+    parts.append(describe("Customers", wc.explain(pipeline, frame), pipeline.left_out_))
     rows, labels = stars()
-    parts.append(told("Noise", wc.explain(labels, rows, feature_names=["mass", "light", "age"])))
+    parts.append(describe("Noise", wc.explain(labels, rows, feature_names=["mass", "light", "age"])))
     return "\n\n".join(parts)
 
 
-def told(title: str, exp: wc.Explanation, left_out: Mapping[Any, str] | None = None) -> str:
-    said = zip(exp.summary().clusters.tolist(), sentences(exp), strict=True)
-    lines = [f"{label}: {sentence}" for label, sentence in said]
-    lines += [f"[{caution.kind}] {caution.text}" for caution in found.warnings(exp, left_out)]
+def describe(title: str, exp: wc.Explanation, left_out: Mapping[Any, str] | None = None) -> str:
+    pairs = zip(exp.summary().clusters.tolist(), sentences(exp), strict=True)
+    lines = [f"{label}: {sentence}" for label, sentence in pairs]
+    lines += [f"[{warning.kind}] {warning.text}" for warning in found.warnings(exp, left_out)]
     return display.heading(title) + "\n" + "\n".join(lines)
 
 

@@ -133,7 +133,7 @@ def facts_of(summary: Summary, group: int, top: int, **more: Any) -> dict[str, A
 
 def _mean(summary: Summary, value: float, group: int, column: int) -> Any:
     """A mean as it is; a date as a date."""
-    return summary._shown(value, group, column) if column in summary._dates else value
+    return summary.format_mean(value, group, column) if column in summary._dates else value
 
 
 def to_json(value: Any) -> str:

@@ -29,7 +29,7 @@ from whycluster.data.table import AbsentTable, Table, shown
 from whycluster.explanations.counterfactual import Counterfactual, find
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.explanations.formatting import Line, bars, rest
-from whycluster.explanations.summary import Summary, summarize
+from whycluster.explanations.summary import ClusterSummary, Summary, summarize
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # of typing itself only from Python 3.11 on
@@ -155,6 +155,10 @@ class BaseExplanation(ABC):
     @abstractmethod
     def describe(self, row: int = 0) -> str:
         """One row as text."""
+
+    @abstractmethod
+    def summary(self) -> ClusterSummary:
+        """Return what defines each cluster, averaged over its members."""
 
     @abstractmethod
     def _take(self, rows: Codes) -> dict[str, Any]:

@@ -1,23 +1,23 @@
-"""What bears a claim, line by line: for text and for plots."""
+"""Explanations as text: the lines of a description, and lists of names in sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from whycluster.data import display
 
 
 class Line(NamedTuple):
-    """A feature, a word, or what is left besides these.
+    """One line of a description: a feature, a word, or all remaining ones together.
 
     Attributes
     ----------
-    name : of the feature
-    value : what is said of it: its value in a row, where it stands in a cluster; "" for nothing
-    relevance : relevance, or a share of it
-    single : whether it is one feature; False for several together, and for what is due to none
-    is_category : whether the value is the category that is most frequent in a cluster
+    name : the name of the feature
+    value : its value in a row, or its direction in a cluster; "" if there is none
+    relevance : its relevance, or a share of it
+    single : True for one feature; False for several together, and for relevance that belongs to none
+    is_category : whether the value is the most frequent category in a cluster
     """
 
     name: str
@@ -28,11 +28,33 @@ class Line(NamedTuple):
 
 
 def rest(n_left: int, noun: str, value: str, relevance: float) -> list[Line]:
-    """A line for all that have none of their own, if there are any."""
+    """Return a line for all remaining features together; an empty list if none remain."""
     return [Line(f"{n_left} more {noun}{'s' * (n_left != 1)}", value, relevance, False)] if n_left else []
 
 
 def bars(lines: Sequence[Line]) -> list[str]:
-    """For each line a bar of text, if it is of a single feature; the strongest of these fills the width."""
+    """Return a text bar for each line of a single feature; the strongest fills the width."""
     largest = max((abs(line.relevance) for line in lines if line.single), default=0.0)
     return [display.bar(line.relevance, largest if line.single else 0.0) for line in lines]
+
+
+def format_name(name: Hashable) -> str:
+    """Return a name on one line and of readable length; blank names are quoted."""
+    text = str(name)
+    return display.clean(text if text.strip() else repr(text))
+
+
+def format_item(name: Hashable) -> str:
+    """Return a name for a list; it is quoted if it would read as several names."""
+    text = format_name(name)
+    return f'"{text}"' if ", " in text or " and " in text else text
+
+
+def join_words(items: Sequence[str]) -> str:
+    """Return the items as a list in a sentence: "a, b and c"."""
+    return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)
+
+
+def capitalize(text: str) -> str:
+    """Return the text with its first letter in upper case."""
+    return text[:1].upper() + text[1:]

@@ -1,10 +1,10 @@
-"""What makes each cluster: the explanations of its members, averaged."""
+"""The summary of each cluster: the explanations of its members, averaged."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,18 +14,31 @@ from whycluster.data import display
 from whycluster.data.frames import as_column, build_frame
 from whycluster.data.labels import is_noise
 from whycluster.data.table import ArrayTable, Table
-from whycluster.explanations.formatting import Line, rest
+from whycluster.explanations.formatting import Line, capitalize, format_item, join_words, rest
 
-_ROUNDING = 1e-9  # means that differ by less, relatively, differ by rounding
-_ALIKE = 0.1  # and those by less than this part of their spread over the clusters are alike
-_LEAST_SHARE = 0.005  # what would be printed as 0 %
-_MOST_CATEGORIES = 1000  # of a column; more are free text
+_ROUNDING = 1e-9  # means with a smaller relative difference are equal up to rounding
+_ALIKE = 0.1  # means that differ by less than this part of their spread over the clusters count as equal
+_LEAST_SHARE = 0.005  # smaller shares would be printed as 0 %
+_MOST_CATEGORIES = 1000  # a column with more holds free text
+_CARRIED = 0.6  # a headline names the features that carry this part of a cluster's positive relevance,
+_MOST_NAMED = 4  # but at most so many
 MISSING = "missing"
+
+
+class ClusterSummary(Protocol):
+    """The interface that all summaries share, of tables and of documents."""
+
+    @property
+    def clusters(self) -> NDArray[Any]:
+        """(G,) the labels of the clusters that have members."""
+
+    def headline(self, group: int) -> str:
+        """Return what defines a cluster, in a few words."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Summary:
-    """Per cluster (G of them) and feature (d), what defines the cluster; `print` it, or `to_frame`.
+    """The features that define each cluster: `print` it, or convert it with `to_frame`.
 
     Attributes
     ----------
@@ -33,14 +46,14 @@ class Summary:
     size : (G,) the number of members
     relevance : (G, d) their mean relevance
     share : (G, d) relevance as a part of the cluster's total absolute relevance, from -1 to 1; negative
-        where the feature speaks against the cluster on average
-    direction : (G, d) "high" where the cluster's mean is above those of most other clusters, "low" where it
-        is below, "middle" where they lie on both sides, "" where there is nothing to compare; "far" for
-        noise, which is off on either side; for a category, the one that is most frequent in the cluster;
-        "missing" where most of the cluster's values are, and more often than elsewhere
-    inside, outside : (G, d) the mean value of the feature in the cluster and in all other rows, without those
-        that are missing; for a category, and for "missing", how frequent that is; for a date in days since
-        1970. NaN where there is nothing to average
+        if the feature is evidence against the cluster on average
+    direction : (G, d) "high" if the cluster's mean is above the means of most other clusters, "low" if it
+        is below, "middle" if they are on both sides, "" if there is nothing to compare; "far" for noise,
+        which is extreme in either direction; for a categorical feature, the most frequent category in the
+        cluster; "missing" if most values in the cluster are missing, and more often than elsewhere
+    inside, outside : (G, d) the mean value of the feature in the cluster and in all other rows, without
+        missing values; for a category, and for "missing", its frequency; for a date, days since 1970. NaN
+        if there is nothing to average
     feature_names : the d names
     """
 
@@ -59,22 +72,22 @@ class Summary:
 
     @property
     def share(self) -> Floats:
-        """(G, d) relevance over the cluster's total absolute relevance."""
+        """(G, d) relevance as a part of the cluster's total absolute relevance."""
         total = np.abs(self.relevance).sum(axis=1, keepdims=True)
         share = np.zeros_like(self.relevance)
         np.divide(self.relevance, total, out=share, where=total > 0)
         return share
 
     def sorted(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Values of clusters and features, (K, d), in the order of the rows of `to_frame`."""
+        """Return values of clusters and features, (G, d), in the order of the rows of `to_frame`."""
         order = np.argsort(-self.relevance, axis=1, kind="stable")
         return np.take_along_axis(values, order, axis=1).ravel()
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """One row per cluster and feature, the most relevant feature of a cluster first.
+        """Return a frame with one row per cluster and feature, most relevant features first.
 
-        The frame is of the library the data came in; ``backend`` ("pandas", "polars", "pyarrow")
-        chooses another.
+        By default, the frame comes from the same library as the data; ``backend`` ("pandas", "polars" or
+        "pyarrow") selects another.
         """
         d, sort = len(self.feature_names), self.sorted
         columns: dict[Hashable, NDArray[Any]] = {
@@ -90,7 +103,7 @@ class Summary:
         return build_frame(columns, self._like, backend, "summary.to_frame", same_rows=False)
 
     def describe(self, n_features: int = 5) -> str:
-        """The strongest features of each cluster, as text."""
+        """Return the strongest features of each cluster, as text."""
         if not len(self.clusters):
             return "No row belongs to the cluster it is explained for, so there is nothing to average."
         heads = ["cluster", "rows", "", "feature", "share", "", "mean inside", "outside"]
@@ -111,29 +124,29 @@ class Summary:
     __repr__ = __str__  # a notebook shows the table too
 
     def _lines(self, group: int, share: Floats, largest: float, n_features: int) -> list[list[str]]:
-        """The strongest features of one cluster."""
+        """Return the cells of the table for the strongest features of one cluster."""
         strongest = np.argsort(-np.abs(share), kind="stable")[:n_features]
         strongest = strongest[: max(1, int((np.abs(share[strongest]) >= _LEAST_SHARE).sum()))]
         return [
             [
                 str(self.clusters[group]) if rank == 0 else "",
                 str(self.size[group]) if rank == 0 else "",
-                "= " * self._is_one_of(group, int(i)) + str(self.direction[group, i]),
+                "= " * self.is_category(group, int(i)) + str(self.direction[group, i]),
                 str(self.feature_names[i]),
                 f"{share[i]:.0%}",
                 display.bar(share[i], largest),
-                self._shown(self.inside[group, i], group, int(i)),
-                self._shown(self.outside[group, i], group, int(i)),
+                self.format_mean(self.inside[group, i], group, int(i)),
+                self.format_mean(self.outside[group, i], group, int(i)),
             ]
             for rank, i in enumerate(strongest)
         ]
 
-    def _is_one_of(self, group: int, column: int) -> bool:
-        """Whether what is said of a column is a category of it, and not that it is missing."""
+    def is_category(self, group: int, column: int) -> bool:
+        """Return whether the direction of a feature in a cluster is one of its categories."""
         return column in self._categories and self.direction[group, column] != MISSING
 
     def bars_of(self, group: int, n: int) -> list[Line]:
-        """The ``n`` features that have most to do with a cluster, by share, then all others together."""
+        """Return the ``n`` features with the largest shares in a cluster, then all others together."""
         share = self.share[group]
         order = np.argsort(-np.abs(share), kind="stable")
         lines = [
@@ -141,18 +154,46 @@ class Summary:
                 str(self.feature_names[i]),
                 str(self.direction[group, i]),
                 float(share[i]),
-                is_category=self._is_one_of(group, int(i)),
+                is_category=self.is_category(group, int(i)),
             )
             for i in order[:n]
         ]
         return lines + rest(len(order[n:]), self.noun, "", float(share[order[n:]].sum()))
 
     def grid(self, n: int) -> tuple[list[str], Floats, int]:
-        """The ``n`` features with the greatest shares, their shares, (G, n), and how many there are."""
+        """Return the ``n`` features with the largest shares, these shares, (G, n), and d."""
         columns = strongest_columns(self.share, n)
         return [str(self.feature_names[i]) for i in columns], self.share[:, columns], len(self.feature_names)
 
-    def _shown(self, mean: float, group: int, column: int) -> str:
+    def headline(self, group: int) -> str:
+        """Return the features that carry a cluster, grouped by direction: "High a and b, low c"."""
+        columns = _strongest(self.share[group])
+        if is_noise(self.clusters.tolist()[group]):
+            names = join_words([format_item(self.feature_names[i]) for i in columns])
+            return "Far from all clusters" + f", mostly in {names}" * bool(names)
+        if not columns:
+            return "No feature sets it apart"
+        by_direction: dict[str, list[str]] = {}
+        for column in columns:
+            direction, item = self._headline_item(group, column)
+            by_direction.setdefault(direction, []).append(item)
+        text = ", ".join(f"{word} {join_words(items)}".lstrip() for word, items in by_direction.items())
+        return text if "" in list(by_direction)[:1] else capitalize(text)  # a name keeps its case
+
+    def _headline_item(self, group: int, column: int) -> tuple[str, str]:
+        """Return the direction of a feature and its name; for a category, "" and "name = category".
+
+        A category that is no more frequent than elsewhere does not characterize the cluster, though the
+        feature may.
+        """
+        name, direction = format_item(self.feature_names[column]), str(self.direction[group, column])
+        if direction == MISSING or column not in self._categories:
+            return direction or "by", name
+        is_frequent = self.inside[group, column] > self.outside[group, column]
+        return ("", f"{name} = {format_item(direction)}") if is_frequent else ("by", name)
+
+    def format_mean(self, mean: float, group: int, column: int) -> str:
+        """Return a mean of `inside` or `outside` as text."""
         if np.isnan(mean):
             return ""
         if self.direction[group, column] != MISSING and column in self._dates:
@@ -160,32 +201,41 @@ class Summary:
         return display.number(mean)
 
 
+def _strongest(share: Floats) -> list[int]:
+    """Return the features that carry most of a cluster's positive relevance, strongest first."""
+    order = np.argsort(-share, kind="stable")
+    order = order[share[order] > 0]
+    carried = np.cumsum(share[order])
+    enough = 1 + int(np.searchsorted(carried, _CARRIED * carried[-1])) if order.size else 0
+    return [int(i) for i in order[: min(enough, _MOST_NAMED)]]
+
+
 class Groups(NamedTuple):
-    """The clusters that have members: rows that are explained for the cluster that they are in.
+    """The clusters that have members, that is, rows explained for the cluster they belong to.
 
     Attributes
     ----------
     codes : (G,) the clusters
-    size : (G,) how many members each has
-    rivals : (G, K) part of the members whose strongest competitor is k
+    size : (G,) the number of members
+    competitor_share : (G, K) the share of members whose strongest competitor is k
     """
 
     codes: Codes
     size: Codes
-    rivals: Floats
+    competitor_share: Floats
 
 
 def group_members(cluster: Codes, competitor: Codes, member: NDArray[np.bool_], n_clusters: int) -> Groups:
-    """The clusters of the rows that are members, (n,) codes, with their competitors."""
+    """Group the members among n rows by cluster, given the codes of clusters and competitors, (n,)."""
     codes, group, size = np.unique(cluster[member], return_inverse=True, return_counts=True)
     pairs = np.bincount(group * n_clusters + competitor[member], minlength=len(codes) * n_clusters)
     return Groups(codes, size, pairs.reshape(len(codes), n_clusters) / size[:, None])
 
 
 def strongest_columns(share: Floats, n: int) -> Codes:
-    """Columns of the ``n`` greatest shares of any cluster, (G, d), those of the first cluster first.
+    """Return the columns of the ``n`` largest shares of any cluster, given shares of shape (G, d).
 
-    A column stands with the cluster in which it is strongest, and there the strongest first.
+    Columns are ordered by the cluster in which they are strongest, then by their share in it.
     """
     size = np.abs(share)
     chosen = np.argsort(-size.max(axis=0), kind="stable")[:n]
@@ -201,20 +251,20 @@ def summarize(
     like: Any,
     note: str = "",
 ) -> Summary:
-    """Average over the members of each cluster.
+    """Average values and relevance over the members of each cluster.
 
     Parameters
     ----------
-    table, relevance : the n rows and their explanations
+    table, relevance : the n rows and their relevance
     assigned : (n,) the code of the cluster each row belongs to
     explained : (n,) whether the row is explained for that cluster
-    labels : (K,) the names of the codes
-    like : the frame whose library `Summary.to_frame` takes
-    note : a line under the table
+    labels : (K,) the labels of the codes
+    like : a frame of the library that `Summary.to_frame` uses by default
+    note : a line below the printed table
     """
     present, group = np.unique(assigned, return_inverse=True)
     size = np.bincount(group, minlength=len(present))
-    reference = _typical(table)  # means are taken from here, so that data far from 0 keep their digits
+    reference = _typical(table)  # subtracted before averaging, so that data far from 0 keep their digits
     moved, count = _means(table, group, reference, len(present))
     n_explained = np.bincount(group, weights=explained, minlength=len(present))
     chosen = n_explained > 0
@@ -222,17 +272,7 @@ def summarize(
     direction: NDArray[Any] = _directions(moved, count)
     direction[[is_noise(label) for label in labels[present].tolist()]] = "far"
     if table.categories:
-        direction = direction.astype(object)  # text of any length
-        for column, frequency in _frequencies(table, group, len(size)).items():
-            if not 0 < frequency.shape[1] <= _MOST_CATEGORIES:  # none at all, or text that is no category
-                direction[:, column], inside[:, column], outside[:, column] = "", np.nan, np.nan
-                continue
-            most = frequency.argmax(axis=1)
-            direction[:, column] = [str(table.categories[column][code]) for code in most]
-            inside[:, column] = frequency[np.arange(len(size)), most]
-            outside[:, column] = _outside(frequency, size[:, None])[np.arange(len(size)), most]
-            count[:, column] = frequency.sum(axis=1) * size
-        direction = direction.astype(str)
+        direction = _describe_categories(table, group, size, _Cells(direction, inside, outside, count))
     missing = 1.0 - count / size[:, None]
     elsewhere = _outside(missing, size[:, None])
     mostly = (missing > 0.5) & (missing > elsewhere)
@@ -254,17 +294,42 @@ def summarize(
     )
 
 
+class _Cells(NamedTuple):
+    """The directions, means and counts of all groups and features, (G, d) each."""
+
+    direction: NDArray[Any]
+    inside: Floats
+    outside: Floats
+    n_values: Floats
+
+
+def _describe_categories(table: Table, group: Codes, size: Codes, cells: _Cells) -> NDArray[np.str_]:
+    """Return directions with the most frequent categories; write frequencies and counts into the cells."""
+    groups = np.arange(len(size))
+    direction = cells.direction.astype(object)  # text of any length
+    for column, frequency in _frequencies(table, group, len(size)).items():
+        if not 0 < frequency.shape[1] <= _MOST_CATEGORIES:  # no category at all, or free text
+            direction[:, column], cells.inside[:, column], cells.outside[:, column] = "", np.nan, np.nan
+            continue
+        most = frequency.argmax(axis=1)
+        direction[:, column] = [str(table.categories[column][code]) for code in most]
+        cells.inside[:, column] = frequency[groups, most]
+        cells.outside[:, column] = _outside(frequency, size[:, None])[groups, most]
+        cells.n_values[:, column] = frequency.sum(axis=1) * size
+    return direction.astype(str)
+
+
 def summary_of(
     clusters: NDArray[Any], size: Codes, relevance: Floats, mean: Floats, count: Floats, names: list[str]
 ) -> Summary:
-    """A summary from means that were added up elsewhere, of columns of numbers.
+    """Return the summary of numeric columns whose means are already known.
 
     Parameters
     ----------
-    clusters, size : (G,) labels, and how many rows each has
+    clusters, size : (G,) the labels and the number of rows of each
     relevance : (G, d) mean relevance
-    mean, count : (G, d) mean values, NaN where there is none, and of how many values each is
-    names : (d,) of the features
+    mean, count : (G, d) the mean values, NaN if there are none, and the number of values in each mean
+    names : (d,) the names of the features
     """
     direction: NDArray[Any] = _directions(mean, count)
     direction[[is_noise(label) for label in clusters.tolist()]] = "far"
@@ -272,25 +337,25 @@ def summary_of(
 
 
 def means_of(table: Table, group: Codes, n_groups: int) -> tuple[Floats, Floats]:
-    """Means of the rows of each group, (G, d), and of how many values each is."""
+    """Return the mean of each group, (G, d), and the number of values in each mean, (G, d)."""
     reference = _typical(table)
     moved, count = _means(table, group, reference, n_groups)
     return moved + reference, count
 
 
 def _typical(table: Table, n_rows: int = 1001) -> Floats:
-    """A point among the rows, (d,): the median of some of them, which no few rows far off can move."""
+    """Return a typical row, (d,): the median of a few rows, which is robust to outliers."""
     if table.n_rows == 0:
         return np.zeros(table.n_features)
     values = table.take(evenly(table.n_rows, n_rows)).to_array()
-    values[:, np.isnan(values).all(axis=0)] = 0.0  # nothing to take the median of
+    values[:, np.isnan(values).all(axis=0)] = 0.0  # these columns have no median
     return np.asarray(np.nanmedian(values, axis=0))
 
 
 def _means(table: Table, group: Codes, reference: Floats, n_groups: int) -> tuple[Floats, Floats]:
-    """Means of the rows minus the reference over each group, (G, d), and of how many values each is.
+    """Return the mean of rows minus the reference for each group, (G, d), and the number of values, (G, d).
 
-    Missing values do not count; where all are, the mean is NaN.
+    Missing values do not count; if all values are missing, the mean is NaN.
     """
     sums = np.zeros((n_groups, table.n_features))
     count = np.repeat(np.bincount(group, minlength=n_groups)[:, None], table.n_features, axis=1).astype(float)
@@ -305,7 +370,7 @@ def _means(table: Table, group: Codes, reference: Floats, n_groups: int) -> tupl
 
 
 def sums_of(relevance: NDArray[Any], group: Codes, explained: NDArray[np.bool_], n_groups: int) -> Floats:
-    """Sums of relevance over each group, (G, d); only of rows that are explained."""
+    """Return the sum of relevance over the explained rows of each group, (G, d)."""
     sums = np.zeros((n_groups, relevance.shape[1]))
     for start, block in ArrayTable.of(relevance).blocks():
         rows = slice(start, start + len(block))
@@ -314,7 +379,7 @@ def sums_of(relevance: NDArray[Any], group: Codes, explained: NDArray[np.bool_],
 
 
 def membership(group: Codes, n_groups: int, counted: NDArray[np.bool_] | None = None) -> Any:
-    """(b, G) 1 where a row is in a group and counts, as a sparse matrix."""
+    """Return a sparse matrix of shape (b, G) that is 1 if a row is in a group and counted."""
     from scipy import sparse
 
     ones = np.ones(len(group)) if counted is None else counted.astype(np.float64)
@@ -322,7 +387,7 @@ def membership(group: Codes, n_groups: int, counted: NDArray[np.bool_] | None = 
 
 
 def _frequencies(table: Table, group: Codes, n_groups: int) -> dict[int, Floats]:
-    """Of each column of categories how frequent they are in each group, (G, categories)."""
+    """Return the frequencies of the categories in each group, (G, categories), by categorical column."""
     widths = {column: len(names) for column, names in table.categories.items()}
     counts = {c: np.zeros((n_groups, n if n <= _MOST_CATEGORIES else 0)) for c, n in widths.items()}
     for start, block in table.blocks():
@@ -335,7 +400,7 @@ def _frequencies(table: Table, group: Codes, n_groups: int) -> dict[int, Floats]
 
 
 def _outside(inside: Floats, count: NDArray[Any]) -> Floats:
-    """The mean of the rows that are not in the group, (G, d), from means of ``count`` values each."""
+    """Return the mean of all rows outside each group, (G, d), from means of ``count`` values each."""
     others = 1.0 - np.eye(len(count))
     outside = np.full_like(inside, np.nan)
     n_others = others @ np.broadcast_to(count, inside.shape)
@@ -344,7 +409,10 @@ def _outside(inside: Floats, count: NDArray[Any]) -> Floats:
 
 
 def _directions(inside: Floats, count: Floats) -> NDArray[np.str_]:
-    """Where each group's mean stands among those of the others, which count by their values, (G, d)."""
+    """Return whether each group's mean is high, low or in the middle of the others, (G, d).
+
+    Other groups are weighted by their number of values.
+    """
     words = np.full(inside.shape, "", dtype="<U6")
     weight, known = count / np.maximum(1.0, count.sum(axis=0)), np.nan_to_num(inside)
     spread = np.sqrt(np.maximum((weight * known**2).sum(axis=0) - (weight * known).sum(axis=0) ** 2, 0.0))

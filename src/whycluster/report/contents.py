@@ -347,7 +347,7 @@ class Contents(ABC):
 
     def competition(self) -> dict[str, Any]:
         """Who competes with whom: of each cluster a line of shares, and its strongest rivals in words."""
-        shares = self.groups.rivals
+        shares = self.groups.competitor_share
         lines = []
         for g, code in enumerate(self.groups.codes.tolist()):
             order = np.argsort(-shares[g], kind="stable")
@@ -359,7 +359,11 @@ class Contents(ABC):
         return {"lines": lines, "matrix": len(self.names) <= _FEW_CLUSTERS}
 
     def _rival(self, g: int, k: int) -> dict[str, Any]:
-        return {"name": self.names[k], "part": f"{self.groups.rivals[g, k]:.0%}", "on": self.told_apart(g, k)}
+        return {
+            "name": self.names[k],
+            "part": f"{self.groups.competitor_share[g, k]:.0%}",
+            "on": self.told_apart(g, k),
+        }
 
     def pairs(self) -> dict[str, Any] | None:
         """What is known of each pair of clusters, if anything is."""

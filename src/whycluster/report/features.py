@@ -48,8 +48,8 @@ class TableContents(Contents):
         return findings.competition(self.exp, self._sample)
 
     @cached_property
-    def _sample(self) -> findings.Sample:
-        return findings.Sample.of(self.exp, "report")
+    def _sample(self) -> findings.MemberSample:
+        return findings.MemberSample.of(self.exp, "report")
 
     def facts(self) -> list[tuple[str, str]]:
         """With the columns."""

@@ -39,8 +39,8 @@ class DeepContents(Contents):
         """With whom each is mostly up against."""
         cards = super().clusters()
         for g, card in enumerate(cards):
-            first = int(self.groups.rivals[g].argmax())
-            if self.groups.rivals[g, first] > _MOST:
+            first = int(self.groups.competitor_share[g].argmax())
+            if self.groups.competitor_share[g, first] > _MOST:
                 card["sentence"] = (
                     f"Mostly against {self.heading(first)[0].lower()}{self.heading(first)[1:]}."
                 )

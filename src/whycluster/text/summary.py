@@ -13,10 +13,12 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.frames import build_frame
+from whycluster.data.labels import is_noise
 from whycluster.data.validation import check_whole
-from whycluster.explanations.formatting import Line, rest
+from whycluster.explanations.formatting import Line, format_item, join_words, rest
 from whycluster.text.words import KNOWN, WordTable, add_up
 
+_N_WORDS = 3  # in a headline
 _ERRORS = 2.0  # standard errors; on 20 newsgroups, one lets words of a few odd messages through
 
 
@@ -119,6 +121,14 @@ class TextSummary:
         return self.describe()
 
     __repr__ = __str__  # a notebook shows the table too
+
+    def headline(self, group: int) -> str:
+        """Return the strongest words of a cluster: "goal, team and season"."""
+        lines = self._lines(group, _N_WORDS)
+        if not len(lines):
+            return "No known word sets it apart"
+        text = join_words([format_item(self.word[line]) for line in lines])
+        return f"Far from all clusters, mostly by {text}" if is_noise(self.clusters[group]) else text
 
     def _lines(self, group: int, n: int) -> Codes:
         first, last = np.searchsorted(self.group, [group, group + 1])
