@@ -161,7 +161,7 @@ def test_text_columns() -> None:
         "explain: X must have only numeric or boolean columns; got 'name' (String), 'when' (Datetime"
     )
     assert message(frame).endswith(
-        "Encode them as numbers (objects that are numbers: astype(float)), or leave them out."
+        "Encode them as numbers (if they are numbers stored as objects, use astype(float)), or drop them."
     )
     assert "'a' (Categorical)" in message(pd.DataFrame({"a": pd.Categorical(["u"]), "b": [1], "c": [1]}))
     wide = pl.DataFrame({f"c{i}": ["x"] for i in range(8)})
@@ -291,7 +291,7 @@ def test_other_columns_than_at_fit() -> None:
 
 def test_columns_of_the_same_name() -> None:
     frame = pd.DataFrame(ROWS, columns=["a", "b", "a"])
-    expected = "explain: X must have unique column names; 'a' is there more than once."
+    expected = "explain: X must have unique column names; 'a' occurs more than once."
     assert message(frame) == expected
     assert message(pa.Table.from_arrays([pa.array([1.0])] * 3, names=["a", "b", "a"])) == expected
 
@@ -311,7 +311,7 @@ def test_feature_names() -> None:
             f"explain: feature_names must be a list of names; got {names!r}."
         )
     assert message(pd.DataFrame(ROWS), feature_names=["a", "b", "c"]) == (
-        "explain: feature_names is for arrays; X is a data frame with names of its own. "
+        "explain: feature_names is for arrays; X is a data frame, which has names already. "
         "Rename its columns instead."
     )
 
@@ -550,7 +550,7 @@ def test_centroids_that_are_no_table() -> None:
     )
     twice = pd.DataFrame(CENTROIDS, columns=["a", "b", "a"])
     assert message(ROWS, model=twice) == (
-        "neuralize: centroids must have unique column names; 'a' is there more than once."
+        "neuralize: centroids must have unique column names; 'a' occurs more than once."
     )
 
 

@@ -12,7 +12,9 @@ from whycluster.core import attribution
 from whycluster.core.errors import InvalidInputError
 from whycluster.core.rules import DEFAULT_RULE
 from whycluster.data.arrays import is_dask
-from whycluster.data.table import RawTable, Table, column_names, open_table
+from whycluster.data.mixed_table import RawTable
+from whycluster.data.opening import column_names, open_table
+from whycluster.data.table import Table
 from whycluster.explanations.explanation import Explanation
 from whycluster.models.adapters.registry import OnlyLabels, look_into
 from whycluster.models.network import Network

@@ -14,7 +14,7 @@ from sklearn.cluster import KMeans
 from sklearn.pipeline import make_pipeline
 
 import whycluster as wc
-from whycluster.data.table import to_days
+from whycluster.data.days import to_days
 
 N_ROWS = 240
 

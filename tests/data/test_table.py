@@ -29,7 +29,7 @@ from threadpoolctl import threadpool_limits
 import whycluster as wc
 from benchmarks.measure import peak_megabytes, result_megabytes
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.table import open_table
+from whycluster.data.opening import open_table
 
 Array = NDArray[Any]
 NAMES = [f"column {i}" for i in range(13)]

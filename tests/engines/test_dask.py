@@ -633,7 +633,7 @@ ROWS = da.zeros((10, 4), chunks=(5, 4))
             dd.from_pandas(pd.DataFrame({"a": [1.0], "b": "x", "c": 1.0, "d": 1.0}), npartitions=1),
             {},
             "explain: X must have only numeric or boolean columns; got 'b' (String). Encode them as numbers "
-            "(objects that are numbers: astype(float)), or leave them out.",
+            "(if they are numbers stored as objects, use astype(float)), or drop them.",
         ),
         (
             dask.bag.from_sequence([1, 2]),
@@ -711,8 +711,8 @@ def test_other_functions_say_what_to_do(kind: str, rows: Array, model: Any) -> N
         with pytest.raises(wc.InvalidInputError) as error:
             call()
         assert str(error.value) == (
-            f"{where}: X must be in memory; got a Dask {name}. Give X.compute(), or some of its rows; "
-            "wc.explain(model, X) and network.assign(X) take Dask collections as they are."
+            f"{where}: X must be in memory; got a Dask {name}. Pass X.compute() or some of its rows; "
+            "wc.explain(model, X) and network.assign(X) accept Dask collections."
         )
 
 
@@ -816,7 +816,7 @@ def test_new_categories_in_some_partitions() -> None:
         found, assigned = dask.compute(wc.explain(model, X).relevance, wc.neuralize(model).assign(X))
         np.testing.assert_allclose(found, whole.relevance, rtol=1e-9)
         assert assigned.tolist() == whole.cluster.tolist()
-    with pytest.raises(wc.InvalidInputError, match="must have its columns where the model had them"):
+    with pytest.raises(wc.InvalidInputError, match="must have its columns in the order of the model"):
         wc.explain(model, frame[:50])
 
 

@@ -152,12 +152,12 @@ def test_categorical_columns_in_the_order_of_the_fit(people: pd.DataFrame) -> No
 def test_columns_in_another_order_are_noticed(people: pd.DataFrame, modes: Any) -> None:
     """Kmodes keeps no names, so frames are read by position."""
     assert message(lambda: wc.explain(modes, people[["plan", "region"]])) == (
-        "explain: X must have its columns where the model had them; feature 'plan' holds none of the "
-        "categories it knows there, such as 'north'."
+        "explain: X must have its columns in the order of the model; feature 'plan' holds none of the "
+        "categories that the model knows for it, such as 'north'."
     )
     odd = people[["region", "plan"]].astype(object)
     odd.iloc[3, 0] = ["a", "list"]
-    assert "feature 'region' has other objects" in message(lambda: wc.explain(modes, odd))
+    assert "feature 'region' holds other objects" in message(lambda: wc.explain(modes, odd))
 
 
 def message(call: Any) -> str:
@@ -189,8 +189,7 @@ def test_missing_values_and_text_in_number_columns(people: pd.DataFrame, prototy
     old = people.astype({"age": object})
     old.loc["p7", "age"] = "old"
     assert message(lambda: wc.explain(prototypes, old, categorical=[0, 2])) == (
-        "explain: X must have numbers in the columns that are no categories; row 7, feature 'age' holds "
-        "'old'."
+        "explain: X must hold numbers in columns that are not categories; row 7, feature 'age' holds 'old'."
     )
     nan = people.copy()
     nan.loc["p9", "age"] = np.nan

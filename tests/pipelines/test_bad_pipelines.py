@@ -221,7 +221,7 @@ def test_columns_in_another_order_give_the_same(encoded: Pipeline) -> None:
 
 def test_names_that_are_there_twice(encoded: Pipeline) -> None:
     X = mixed_frame().rename(columns={"far": "age"})
-    assert message(encoded, X) == "explain: X must have unique column names; 'age' is there more than once."
+    assert message(encoded, X) == "explain: X must have unique column names; 'age' occurs more than once."
 
 
 def test_the_wrong_shape(scaled: Pipeline) -> None:

@@ -626,11 +626,11 @@ def test_nothing_is_left() -> None:
         ),
         (
             pd.DataFrame([[1, 2]], columns=["a", "a"]),
-            "encoder: frame must have unique column names; 'a' is there more than once.",
+            "encoder: frame must have unique column names; 'a' occurs more than once.",
         ),
         (
             pa.table([[1], [2]], names=["a", "a"]),
-            "encoder: frame must have unique column names; 'a' is there more than once.",
+            "encoder: frame must have unique column names; 'a' occurs more than once.",
         ),
         (
             pd.DataFrame([[1, 2]], columns=["a", 0]),

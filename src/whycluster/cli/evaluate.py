@@ -20,7 +20,7 @@ from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.labels import as_list
-from whycluster.data.table import is_missing
+from whycluster.data.missing import is_missing
 from whycluster.evaluation import checks as sanity
 from whycluster.evaluation import compare
 from whycluster.explanations.fidelity import LOW

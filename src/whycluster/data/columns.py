@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError
+from whycluster.data.days import to_days
 from whycluster.data.elementwise import elementwise
-from whycluster.data.table import is_missing, to_days
+from whycluster.data.missing import is_missing
 
 LIKE_IDENTIFIER = "like an identifier"
 CODE = "0[0-9]+"  # 007 is a name, as numbers are not written; a pattern that pyarrow and polars take, too

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
+
+from whycluster.data.missing import is_missing
 
 _LONGEST_CELL = 40
 
@@ -38,6 +43,16 @@ def number(value: float) -> str:
     value = float(value) + 0.0
     whole = abs(value) < 1e6 and (abs(value) >= 1000 or value.is_integer())
     return f"{value:.0f}" if whole else f"{value:.3g}"
+
+
+def format_value(value: Any) -> str:
+    """Return a value for people: a number in three digits, a category unchanged, a date without midnight."""
+    if is_missing(value):
+        return "missing"
+    if isinstance(value, dt.datetime) and value.time() == dt.time():
+        value = value.date()
+    numeric = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    return number(value) if numeric else str(value)
 
 
 def count(n: int, noun: str) -> str:

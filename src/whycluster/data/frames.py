@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.errors import InvalidInputError, MissingDependencyError
-from whycluster.data.table import is_missing
+from whycluster.data.missing import is_missing
 
 BACKENDS = ("pandas", "polars", "pyarrow")
 

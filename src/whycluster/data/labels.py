@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from whycluster.core.arrays import Codes
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
-from whycluster.data.table import is_missing
+from whycluster.data.missing import is_missing
 
 NOISE = "noise"
 """What rows that a density clustering gives to no cluster, with the label -1, are called in all output."""

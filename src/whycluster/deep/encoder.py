@@ -16,8 +16,8 @@ from torch.nn.parameter import is_lazy
 
 from whycluster.core.errors import InvalidInputError, WhyClusterError
 from whycluster.data.arrays import plain
+from whycluster.data.opening import column_names, open_table
 from whycluster.data.progress import Progress
-from whycluster.data.table import column_names, open_table
 from whycluster.data.validation import check_whole
 from whycluster.deep.lrp.propagation import Trace, first_tensor, trace
 from whycluster.deep.lrp.rules import Tensor

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
-from whycluster.data.table import column_names, open_table
+from whycluster.data.opening import column_names, open_table
 from whycluster.explanations import views
 from whycluster.explanations.explanation import BaseExplanation, Explanation
 from whycluster.explanations.formatting import Line, bars, rest

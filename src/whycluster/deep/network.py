@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.data.frames import build_frame
+from whycluster.data.opening import column_names
 from whycluster.data.progress import Progress
-from whycluster.data.table import column_names
 from whycluster.deep.encoder import Encoder, Inputs, to_numpy
 from whycluster.deep.explanation import UNITS, DeepExplanation, SpatialExplanation, channel_axis
 from whycluster.deep.lrp.composites import Composite, composite_of, with_bounds

@@ -21,10 +21,14 @@ from whycluster.core.attribution import Population
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.core.rules import DEFAULT_RULE
 from whycluster.data.arrays import is_real
+from whycluster.data.display import format_value
+from whycluster.data.frame_table import FrameTable
 from whycluster.data.frames import unique_name
 from whycluster.data.labels import Labels
+from whycluster.data.missing import is_missing
+from whycluster.data.opening import column_names, open_table
 from whycluster.data.settings import setting
-from whycluster.data.table import FrameTable, Table, column_names, is_missing, open_table, shown
+from whycluster.data.table import Table
 from whycluster.explanations.explanation import Explanation
 from whycluster.models.adapters.registry import OnlyLabels, look_into
 from whycluster.models.network import Network
@@ -498,7 +502,7 @@ def _written(value: Any) -> str:
         return value
     if type(value) is float and value == value:
         return repr(value)
-    return repr(float(value)) if is_real(value) and not is_missing(value) else shown(value)
+    return repr(float(value)) if is_real(value) and not is_missing(value) else format_value(value)
 
 
 def _values(answer: PartResult, order: Codes, dtype: Any, as_text: bool | None) -> NDArray[Any]:

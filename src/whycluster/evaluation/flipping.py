@@ -10,7 +10,7 @@ import numpy as np
 
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.table import column_names
+from whycluster.data.opening import column_names
 from whycluster.data.validation import check_whole
 from whycluster.evaluation import samplers
 from whycluster.evaluation.samplers import ConditionalKDE, Known, Sampler

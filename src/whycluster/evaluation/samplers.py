@@ -17,7 +17,7 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.attribution import to_finite_array
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import is_real
-from whycluster.data.table import column_names, open_table
+from whycluster.data.opening import column_names, open_table
 from whycluster.data.validation import check_whole
 
 Known: TypeAlias = NDArray[np.bool_]

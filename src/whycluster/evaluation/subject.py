@@ -18,8 +18,11 @@ from whycluster.core.attribution import Attribution, Query
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.data.frames import build_frame
 from whycluster.data.labels import as_list
+from whycluster.data.missing import is_missing
+from whycluster.data.opening import open_table
 from whycluster.data.progress import Progress
-from whycluster.data.table import ArrayTable, SparseTable, Table, is_missing, open_table
+from whycluster.data.sparse_table import SparseTable
+from whycluster.data.table import ArrayTable, Table
 from whycluster.evaluation.samplers import ConditionalKDE
 from whycluster.evaluation.shuffled import ShuffledEnergy
 from whycluster.models.adapters.registry import OnlyLabels, look_into, neuralize

@@ -24,9 +24,11 @@ from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.arrays import is_real
+from whycluster.data.days import to_days
 from whycluster.data.frames import as_column, build_frame
 from whycluster.data.labels import cluster_name, is_noise
-from whycluster.data.table import Table, is_missing, shown, to_days
+from whycluster.data.missing import is_missing
+from whycluster.data.table import Table
 from whycluster.explanations.half_spaces import HalfSpaceModel, HalfSpaces, least_step, least_steps_along
 
 WHERE = "counterfactual"
@@ -496,7 +498,7 @@ def _outside(values: NDArray[Any], ranges: Floats) -> NDArray[np.bool_]:
 def _shown(value: Any) -> str:
     """As in an explanation, but moments to the minute."""
     timed = isinstance(value, dt.datetime) and value.time() != dt.time()
-    return f"{value:%Y-%m-%d %H:%M}" if timed else shown(value)
+    return f"{value:%Y-%m-%d %H:%M}" if timed else display.format_value(value)
 
 
 def _beyond(distance: Any, size: Any, margin: float) -> Any:

@@ -22,10 +22,11 @@ from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.core.evidence import bar_of
 from whycluster.core.rules import CONTRAST
 from whycluster.data import display
+from whycluster.data.absent_table import AbsentTable
 from whycluster.data.arrays import is_real
 from whycluster.data.frames import as_column, build_frame, unique_name
 from whycluster.data.labels import NOISE, Labels, is_noise
-from whycluster.data.table import AbsentTable, Table, shown
+from whycluster.data.table import Table
 from whycluster.explanations.counterfactual import Counterfactual, find
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.explanations.formatting import Line, bars, rest
@@ -431,7 +432,7 @@ class Explanation(BaseExplanation):
         cells = zip(top.feature[0], top.value[0], top.relevance[0], strict=True)
         largest = float(np.abs(top.relevance).max())
         # A column that was dropped has no part in it.
-        lines = [Line(str(f), shown(v), float(r)) for f, v, r in cells if r or not largest]
+        lines = [Line(str(f), display.format_value(v), float(r)) for f, v, r in cells if r or not largest]
         left = np.delete(self.relevance[0], strongest(self.relevance, len(lines))[0])
         lines += rest(left.size, "feature", "", float(left.sum()))
         return lines + self.unattributed(largest, "feature")

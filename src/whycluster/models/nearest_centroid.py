@@ -17,7 +17,7 @@ from whycluster.core.energies import (
     StudentEnergy,
 )
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.table import open_table
+from whycluster.data.opening import open_table
 from whycluster.models.network import Network
 from whycluster.models.verification import Verification
 

@@ -18,7 +18,9 @@ from whycluster.core.errors import InvalidInputError, MissingDependencyError, Un
 from whycluster.core.rules import CONTRAST, DEFAULT_RULE, RULES, SOFT
 from whycluster.data.arrays import is_dask, is_real
 from whycluster.data.labels import Labels
-from whycluster.data.table import MixedTable, Table, column_names, open_table
+from whycluster.data.mixed_table import MixedTable
+from whycluster.data.opening import column_names, open_table
+from whycluster.data.table import Table
 from whycluster.explanations.explanation import Answer, Explanation, answer
 from whycluster.explanations.fidelity import Fidelity
 

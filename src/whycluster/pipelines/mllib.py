@@ -28,7 +28,7 @@ from pyspark.ml.feature import (
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import UnsupportedModelError
 from whycluster.data.arrays import is_real
-from whycluster.data.table import is_missing
+from whycluster.data.missing import is_missing
 from whycluster.pipelines.affine_form import AffineForm, Run, TwiceBentError, join, to_floats
 from whycluster.pipelines.steps import PickColumns
 

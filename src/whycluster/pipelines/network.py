@@ -19,7 +19,10 @@ from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.data.arrays import is_real, is_sparse
 from whycluster.data.frames import installed
 from whycluster.data.labels import Labels
-from whycluster.data.table import RawTable, Table, is_missing, open_table
+from whycluster.data.missing import is_missing
+from whycluster.data.mixed_table import RawTable
+from whycluster.data.opening import open_table
+from whycluster.data.table import Table
 from whycluster.models.network import Network
 from whycluster.pipelines.affine_form import NO_COLUMN, AffineForm, to_floats
 from whycluster.pipelines.column_energy import ColumnsEnergy

@@ -36,8 +36,8 @@ from whycluster.data.columns import (
     reads_as_dates,
 )
 from whycluster.data.elementwise import elementwise
+from whycluster.data.opening import column_names
 from whycluster.data.progress import Progress
-from whycluster.data.table import column_names
 from whycluster.data.validation import check_whole
 
 _CURVE_ROWS = 20_000  # rows that the number of clusters is chosen on

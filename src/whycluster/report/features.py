@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats, evenly, strongest
 from whycluster.data import display
-from whycluster.data.table import Table, is_missing
+from whycluster.data.missing import is_missing
+from whycluster.data.table import Table
 from whycluster.explanations import findings
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.summary import MISSING, Summary

@@ -16,18 +16,16 @@ from whycluster.core.arrays import Codes
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
 from whycluster.core.rules import CONTRAST, RULES, SOFT
+from whycluster.data.absent_table import AbsentTable
 from whycluster.data.files import as_path, replacing
+from whycluster.data.frame_table import numbers_of
 from whycluster.data.frames import BACKENDS
 from whycluster.data.labels import Labels
-from whycluster.data.table import (
-    AbsentTable,
-    MixedTable,
-    SparseTable,
-    Table,
-    is_missing,
-    numbers_of,
-    open_table,
-)
+from whycluster.data.missing import is_missing
+from whycluster.data.mixed_table import MixedTable
+from whycluster.data.opening import open_table
+from whycluster.data.sparse_table import SparseTable
+from whycluster.data.table import Table
 from whycluster.explanations.explanation import BaseExplanation, Explanation, answer
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.models.network import Network

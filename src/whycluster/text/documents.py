@@ -14,7 +14,8 @@ import numpy as np
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import is_sparse
-from whycluster.data.table import Table, is_missing
+from whycluster.data.missing import is_missing
+from whycluster.data.table import Table
 from whycluster.pipelines.steps import StepError
 
 

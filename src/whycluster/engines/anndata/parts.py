@@ -14,7 +14,9 @@ from whycluster.core.arrays import Codes, Floats, evenly
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import as_array, is_dask, is_real, is_sparse
 from whycluster.data.labels import read_labels
-from whycluster.data.table import Table, is_missing, open_table
+from whycluster.data.missing import is_missing
+from whycluster.data.opening import open_table
+from whycluster.data.table import Table
 from whycluster.data.validation import check_whole
 
 WHERE = "explain_anndata"

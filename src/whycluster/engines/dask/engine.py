@@ -24,7 +24,8 @@ from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.core.rules import DEFAULT_RULE
 from whycluster.data.arrays import is_dask, is_sparse
 from whycluster.data.frames import unique_name
-from whycluster.data.table import Table, open_table
+from whycluster.data.opening import open_table
+from whycluster.data.table import Table
 from whycluster.engines.aggregates import Aggregate
 from whycluster.engines.dask.parts import PartitionResult, Partitions, holds_numbers
 from whycluster.engines.request import ExplainRequest, PartResult

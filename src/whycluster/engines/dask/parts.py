@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from whycluster.core.arrays import Codes
 from whycluster.core.attribution import Population
 from whycluster.core.errors import InvalidInputError, WhyClusterError
-from whycluster.data.table import wrong_names
+from whycluster.data.frame_table import name_differences
 from whycluster.engines.request import ExplainRequest
 
 Result = TypeVar("Result")
@@ -102,7 +102,7 @@ class Partitions:
                 f"{kind.__module__.split('.')[0]} {kind.__name__}. Convert it as it is read."
             )
         if list(part.columns) != self.columns:
-            wrong = wrong_names(list(part.columns), self.columns)
+            wrong = name_differences(list(part.columns), self.columns)
             if wrong:
                 raise InvalidInputError(
                     f"{self.request.where}: all partitions of {self.name} must have the {len(self.columns)} "

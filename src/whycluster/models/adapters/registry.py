@@ -14,7 +14,7 @@ import numpy as np
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.data.arrays import is_dask
 from whycluster.data.labels import BY_LABELS
-from whycluster.data.table import column_names, text_columns
+from whycluster.data.opening import column_names, text_columns
 from whycluster.models.nearest_centroid import nearest_centroid
 from whycluster.models.network import Network
 

@@ -1,0 +1,157 @@
+"""Rows in a data frame of pandas, polars or pyarrow, read through narwhals."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster.core.arrays import Codes, Floats
+from whycluster.core.compiled.loops import MemoryLayout
+from whycluster.core.errors import InvalidInputError
+from whycluster.data import display
+from whycluster.data.arrays import is_dask
+from whycluster.data.cells import row_label
+from whycluster.data.column_kinds import kind_of_dtype
+from whycluster.data.table import Requirements, Table, as_float64
+
+
+class FrameTable(Table):
+    """A data frame with numeric and boolean columns only."""
+
+    @property
+    def frame(self) -> nw.DataFrame[Any]:
+        """The frame behind the common interface of narwhals."""
+        return nw.from_native(self.native, eager_only=True)
+
+    def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
+        """Convert the block; a missing value becomes NaN."""
+        if self.by_columns:
+            for column, values in enumerate(self._columns):
+                out[:, column] = values[start:stop]
+            return as_float64(out, offset, out)
+        block = self.frame[start:stop]
+        if set(block.schema.values()) in ({nw.Float64()}, {nw.Float32()}):
+            values = block.to_numpy()
+            if values.dtype.kind == "f":
+                return as_float64(values, offset, out)
+        for column, series in enumerate(block.iter_columns()):  # converted at once, they would become objects
+            out[:, column] = numbers_of(series)
+        return as_float64(out, offset, out)
+
+    @cached_property
+    def _columns(self) -> list[NDArray[Any]]:
+        """All values by columns; views of the frame if they are plain numbers."""
+        return [numbers_of(series) for series in self.frame.iter_columns()]
+
+    @property
+    def memory_layout(self) -> MemoryLayout | None:
+        """The layout of the columns if rows are read by columns; those that are not plain are copied."""
+        return MemoryLayout.of_columns(self._columns) if self.by_columns else None
+
+    def _select(self, rows: Codes) -> Any:
+        return self.frame[rows.tolist(), :].to_native()
+
+    def row_name(self, row: int) -> Hashable | None:
+        """Return the label in a pandas index."""
+        return row_label(self.native, row)
+
+
+def numbers_of(series: nw.Series[Any]) -> NDArray[Any]:
+    """Return the values of a column of numbers or booleans, with NaN for missing ones."""
+    wide = series.dtype in (nw.Int128, nw.UInt128)
+    numbers = None if wide else series.to_numpy()
+    if numbers is None or numbers.dtype.kind not in "fiub":
+        numbers = series.cast(nw.Float64()).to_numpy()
+    return np.asarray(numbers)
+
+
+def as_frame(X: Any, where: str, name: str) -> nw.DataFrame[Any] | None:
+    """Return the frame behind the common interface of narwhals; None if X is not a frame."""
+    if is_dask(X):
+        raise InvalidInputError(
+            f"{where}: {name} must be in memory; got a Dask {type(X).__name__}. Pass {name}.compute() or "
+            f"some of its rows; wc.explain(model, X) and network.assign(X) accept Dask collections."
+        )
+    try:
+        frame = nw.from_native(X, pass_through=True)
+    except nw.exceptions.DuplicateError as error:
+        raise InvalidInputError(
+            f"{where}: {name} must have unique column names; {_repeated_name(X)!r} occurs more than once."
+        ) from error
+    if isinstance(frame, nw.LazyFrame):
+        library = type(X).__module__.split(".")[0]
+        spark = "Use whycluster.engines.spark.explain(model, df), or collect it first."
+        raise InvalidInputError(
+            f"{where}: {name} must be in memory; got a lazy {library} {type(X).__name__}. "
+            f"{spark if library == 'pyspark' else 'Collect it first.'}"
+        )
+    return frame if isinstance(frame, nw.DataFrame) else None
+
+
+def _repeated_name(X: Any) -> Hashable:
+    names = list(getattr(X, "column_names", None) or X.columns)
+    return next(c for c in names if names.count(c) > 1)  # type: ignore[no-any-return]
+
+
+def open_frame(frame: nw.DataFrame[Any], required: Requirements) -> FrameTable:
+    """Wrap a frame whose columns match the model; raise unless all of them are numeric or boolean."""
+    bad = {name: dtype for name, dtype in frame.schema.items() if not is_numeric(dtype)}
+    if bad:
+        listed = ", ".join(f"{name!r} ({dtype})" for name, dtype in list(bad.items())[:5])
+        more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
+        raise required.error(
+            f"must have only numeric or boolean columns; got {listed}{more}. Encode them as numbers (if they "
+            f"are numbers stored as objects, use astype(float)), or drop them."
+        )
+    float32 = set(frame.schema.values()) == {nw.Float32()}
+    dtype = np.dtype(np.float32 if float32 else np.float64)
+    names: list[Hashable] = list(frame.columns)
+    return FrameTable(own_copy(frame), *frame.shape, names, dtype, required.where, required.name)
+
+
+def is_numeric(dtype: nw.dtypes.DType) -> bool:
+    """Return whether a column of this type holds numbers or booleans."""
+    kind = kind_of_dtype(dtype)
+    return kind is not None and kind.is_numeric
+
+
+def own_copy(frame: nw.DataFrame[Any]) -> Any:
+    """Return a frame that shares the data but is independent: users may add columns to theirs, or sort it."""
+    copy = frame[: len(frame)].to_native()
+    if not frame.implementation.is_pyarrow():
+        return copy
+    import pyarrow as pa
+
+    text = pa.large_string()  # pyarrow cannot select rows of string views
+    fields = [field.with_type(text) if str(field.type) == "string_view" else field for field in copy.schema]
+    schema = pa.schema(fields, copy.schema.metadata)
+    return copy if schema == copy.schema else copy.cast(schema)
+
+
+def match_names(frame: nw.DataFrame[Any], required: Requirements) -> nw.DataFrame[Any]:
+    """Return the columns in the order of the model; raise if the names differ."""
+    if required.model_names is None or frame.columns == list(required.model_names):
+        return frame
+    wrong = name_differences(frame.columns, required.model_names)
+    if wrong:
+        raise required.error(
+            f"must have the {len(required.model_names)} columns the model was fitted on; "
+            f"{wrong}. Select or rename them first."
+        )
+    return frame.select([nw.col(c) for c in required.model_names])  # type: ignore[arg-type]  # any hashable
+
+
+def name_differences(given: Sequence[Hashable], wanted: Sequence[Hashable]) -> str:
+    """Return which columns are missing, and which are unknown or repeated, for messages; empty if none."""
+    present, known = set(given), set(wanted)
+    missing = [c for c in wanted if c not in present]
+    extra = [c for c in given if c not in known]
+    if not extra and len(present) < len(given):
+        extra = [c for c in given if given.count(c) > 1]
+    found = (("missing", missing), ("unknown", extra))
+    return "; ".join(f"{what}: {display.cut(names)}" for what, names in found if names)

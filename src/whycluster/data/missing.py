@@ -1,0 +1,39 @@
+"""Missing values: how to recognize one in memory, and which words stand for one in text files."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+MISSING_WORDS = (
+    "",
+    "#N/A",
+    "#N/A N/A",
+    "#NA",
+    "-1.#IND",
+    "-1.#QNAN",
+    "-NaN",
+    "-nan",
+    "1.#IND",
+    "1.#QNAN",
+    "<NA>",
+    "N/A",
+    "NA",
+    "NULL",
+    "NaN",
+    "None",
+    "n/a",
+    "nan",
+    "null",
+)
+"""The words that mean "missing" in delimited text files. These are the defaults of pandas."""
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a value is None, NaN or the missing value of another library."""
+    if value is None or type(value).__name__ == "NAType":
+        return True
+    try:
+        return bool(value != value)
+    except (TypeError, ValueError, ArithmeticError):  # an array has no single answer; a signaling NaN raises
+        return isinstance(value, Decimal)

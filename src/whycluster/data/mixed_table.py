@@ -1,0 +1,225 @@
+"""Rows whose columns hold categories, dates and numbers side by side."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from abc import abstractmethod
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster.core.arrays import Codes, Floats
+from whycluster.core.errors import InvalidInputError
+from whycluster.data.cells import row_label
+from whycluster.data.column_kinds import ColumnKind, kind_of_dtype, kind_of_series, kind_of_values
+from whycluster.data.days import to_days
+from whycluster.data.missing import is_missing
+from whycluster.data.table import Requirements, Table, as_float64
+
+_ENOUGH = 10  # rows needed to conclude that the columns are in another order
+
+
+class ObjectTable(Table):
+    """A frame or an array of objects, read column by column; columns of categories are read as codes."""
+
+    def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
+        """Look up the codes of categories and convert the other columns to numbers."""
+        for column in range(self.n_features):
+            values = self._values(column, start, stop)
+            read = self._read_codes if column in self.categories else self._read_numbers
+            out[:, column] = read(values, column, start)
+        return as_float64(out, offset, out)
+
+    @abstractmethod
+    def _read_codes(self, values: list[Any], column: int, start: int) -> list[int]:
+        """Return the codes of values that begin at row ``start``; unknown values have the code -1."""
+
+    @abstractmethod
+    def _read_numbers(self, values: list[Any], column: int, start: int) -> NDArray[Any]:
+        """Return values that begin at row ``start`` as numbers."""
+
+    def pick(self, columns: Codes) -> NDArray[Any]:
+        """Return the values unconverted."""
+        value = np.empty(columns.shape, dtype=object)
+        for column in np.unique(columns).tolist():
+            chosen = columns == column
+            value[chosen] = self._objects(column)[chosen.nonzero()[0]]
+        return value
+
+    def to_objects(self) -> NDArray[Any]:
+        """Return all values unconverted, categories by their names."""
+        return np.stack([self._objects(column) for column in range(self.n_features)], axis=1)
+
+    def row_name(self, row: int) -> Hashable | None:
+        """Return the label in a pandas index."""
+        return None if isinstance(self.native, np.ndarray) else row_label(self.native, row)
+
+    @cached_property
+    def _codes(self) -> dict[int, dict[Any, int]]:
+        return {c: {name: i for i, name in enumerate(names)} for c, names in self.categories.items()}
+
+    def _objects(self, column: int) -> NDArray[Any]:
+        objects = np.empty(self.n_rows, dtype=object)
+        objects[:] = self._values(column, 0, self.n_rows)
+        return objects
+
+    def _values(self, column: int, start: int, stop: int) -> list[Any]:
+        if isinstance(self.native, np.ndarray):
+            return self.native[start:stop, column].tolist()  # type: ignore[no-any-return]
+        values: list[Any] = self._series(column)[start:stop].to_list()
+        return values
+
+    def _series(self, column: int) -> nw.Series[Any]:
+        series: nw.Series[Any] = nw.from_native(self.native, eager_only=True)[:, column]
+        return series
+
+    def _select(self, rows: Codes) -> Any:
+        if isinstance(self.native, np.ndarray):
+            return self.native[rows]
+        return nw.from_native(self.native, eager_only=True)[rows.tolist(), :].to_native()
+
+
+class MixedTable(ObjectTable):
+    """Numbers and categories that the model knows, without missing values."""
+
+    @classmethod
+    def open(cls, native: Any, names: list[Hashable], required: Requirements) -> MixedTable:
+        """Wrap data whose categories the model knows."""
+        known = {c: values for c, values in enumerate(required.categories or ()) if values is not None}
+        shape, dtype = (len(native), len(names)), np.dtype(np.float64)
+        return cls(native, *shape, names, dtype, required.where, required.name, categories=known)
+
+    def check_known(self) -> None:
+        """Raise if a column of categories, with ten rows or more, holds none that the model knows."""
+        if self.n_rows < _ENOUGH:
+            return
+        for column, names in self.categories.items():
+            batches = (self._values(column, rows.start, rows.stop) for rows in self.slices())
+            # Usually the first batch is enough.
+            if not any(max(self._look_up(values, column)) >= 0 for values in batches):
+                raise InvalidInputError(
+                    f"{self.where}: {self.name} must have its columns in the order of the model; feature "
+                    f"{self.feature_names[column]!r} holds none of the categories that the model knows for "
+                    f"it, such as {next(iter(names))!r}."
+                )
+
+    def _read_codes(self, values: list[Any], column: int, start: int) -> list[int]:
+        codes = self._look_up(values, column)
+        missing = next((i for i, value in enumerate(values) if is_missing(value)), None)
+        if missing is not None:
+            raise self._missing_error(start + missing, column, values[missing])
+        return codes
+
+    def _look_up(self, values: list[Any], column: int) -> list[int]:
+        codes = self._codes[column]
+        try:
+            return [codes.get(value, -1) for value in values]
+        except TypeError as error:
+            raise InvalidInputError(
+                f"{self.where}: {self.name} must hold text, numbers or other hashable values in its columns "
+                f"of categories; feature {self.feature_names[column]!r} holds other objects ({error})."
+            ) from error
+
+    def _read_numbers(self, values: list[Any], column: int, start: int) -> NDArray[Any]:
+        try:
+            return np.array(values, dtype=np.float64)
+        except (TypeError, ValueError):
+            bad = next(i for i, value in enumerate(values) if not _is_number(value))
+        if is_missing(values[bad]):
+            raise self._missing_error(start + bad, column, values[bad])
+        raise InvalidInputError(
+            f"{self.where}: {self.name} must hold numbers in columns that are not categories; row "
+            f"{self.number(start + bad)}, feature {self.feature_names[column]!r} holds {values[bad]!r}."
+        )
+
+    def _missing_error(self, row: int, column: int, value: Any) -> InvalidInputError:
+        return InvalidInputError(
+            f"{self.where}: {self.name} must have no missing values; row {self.number(row)}, feature "
+            f"{self.feature_names[column]!r} holds {value!r}. Drop or fill such rows first."
+        )
+
+
+class RawTable(ObjectTable):
+    """Columns of any kind, with missing values, as a pipeline takes them; networks cannot use them directly.
+
+    Dates, durations and times of day are read as days. Missing numbers and days are NaN. All other columns
+    are categories, whose code is -1 if the value is missing.
+    """
+
+    @classmethod
+    def open(cls, native: Any, names: list[Hashable], required: Requirements) -> RawTable:
+        """Wrap data of any kind and collect the categories of its columns."""
+        shape, dtype = (len(native), len(names)), np.dtype(np.float64)
+        table = cls(native, *shape, names, dtype, required.where, required.name)
+        kinds = [table.column_kind(column) for column in range(len(names))]
+        coded = [column for column, kind in enumerate(kinds) if not _has_numbers(kind)]
+        dates = frozenset(column for column, kind in enumerate(kinds) if kind is ColumnKind.DATE)
+        categories = {column: _distinct(table._present(column)) for column in coded}
+        return replace(table, categories=categories, dates=dates)
+
+    def column_kind(self, column: int) -> ColumnKind:
+        """Return the kind of values in a column."""
+        if isinstance(self.native, np.ndarray):
+            return kind_of_values(self._values(column, 0, self.n_rows))
+        return kind_of_series(self._series(column))
+
+    def _present(self, column: int) -> list[Any]:
+        """Return the values of a column that are not missing; those of text types only once."""
+        if not isinstance(self.native, np.ndarray):
+            kind = kind_of_dtype(self._series(column).dtype)
+            if kind is not None and kind.is_categorical:
+                return [value for value in self._series(column).unique().to_list() if not is_missing(value)]
+        return [value for value in self._values(column, 0, self.n_rows) if not is_missing(value)]
+
+    def flaws(self) -> NDArray[np.int8]:
+        """Return the flaws of all values; a missing category is one with the code -1."""
+        flaws, columns = super().flaws(), list(self.categories)
+        flaws[:, columns] = np.concatenate([block[:, columns] < 0 for _, block in self.blocks()])
+        return flaws
+
+    def _read_codes(self, values: list[Any], column: int, start: int) -> list[int]:  # noqa: ARG002
+        codes = self._codes[column]
+        try:
+            return [codes.get(value, -1) for value in values]
+        except TypeError:  # lists and other unhashable values are categories by their text
+            return [codes.get(str(value), -1) for value in values]
+
+    def _read_numbers(self, values: list[Any], column: int, start: int) -> NDArray[Any]:  # noqa: ARG002
+        try:
+            return np.array(values, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            return np.array([_as_number(value) for value in values], dtype=np.float64)
+
+
+def _has_numbers(kind: ColumnKind) -> bool:
+    """Return whether columns of a kind are read as numbers; all others are read as categories."""
+    return kind.is_numeric or kind.is_temporal or kind is ColumnKind.EMPTY
+
+
+def _distinct(values: Sequence[Any]) -> list[Any]:
+    """Return the distinct values of a column, sorted."""
+    try:
+        return sorted(set(values), key=lambda value: (type(value).__name__, value))
+    except TypeError:  # unhashable values such as lists, or values without an order
+        return sorted({str(value) for value in values})
+
+
+def _as_number(value: Any) -> float:
+    """Return a number, the days of a date, duration or time of day, or NaN if it is missing."""
+    if is_missing(value):
+        return math.nan
+    return to_days(value) if isinstance(value, (dt.date, dt.time, dt.timedelta)) else float(value)
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
