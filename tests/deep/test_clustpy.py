@@ -266,8 +266,8 @@ def test_behind_other_steps_it_is_refused(digits: Array) -> None:
     with pytest.raises(wc.UnsupportedModelError) as caught:
         wc.explain(pipeline, digits)
     assert str(caught.value) == (
-        "neuralize: DCN has an encoder of its own, and relevance does not go further back than its inputs. "
-        "Explain it by what the steps before it give: wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
+        "neuralize: DCN has its own encoder, and relevance does not go further back than the inputs of that "
+        "encoder. Explain it in the output of the steps before it: wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
     )
     exp = wc.explain(pipeline[-1], pipeline[:-1].transform(digits))
     assert (exp.cluster == pipeline.predict(digits)).all()

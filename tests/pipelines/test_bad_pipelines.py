@@ -364,15 +364,15 @@ def test_a_subclass_is_known_by_how_it_transforms() -> None:
 
 
 class Backwards(Pipeline):  # type: ignore[misc]
-    """A pipeline that predicts in a way of its own."""
+    """A pipeline with its own predict."""
 
     def predict(self, X: Any, **params: Any) -> Any:
         return 2 - super().predict(X, **params)
 
 
-def test_a_pipeline_with_a_prediction_of_its_own_is_refused() -> None:
+def test_a_pipeline_with_its_own_predict_is_refused() -> None:
     model = Backwards([("scale", StandardScaler()), ("model", k_means())]).fit(WINE)
-    with pytest.raises(wc.UnsupportedModelError, match="Backwards predicts in a way of its own"):
+    with pytest.raises(wc.UnsupportedModelError, match="Backwards must predict as a Pipeline does; it has its own predict"):
         wc.explain(model, WINE)
 
 

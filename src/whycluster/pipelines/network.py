@@ -80,6 +80,16 @@ def check_width(form: AffineForm, last: Network) -> None:
         )
 
 
+def check_not_deep(network: Network, model: Any) -> None:
+    """Raise for an encoder behind other steps: its inputs are not features of an energy."""
+    if network.is_deep:
+        raise UnsupportedModelError(
+            f"neuralize: {type(model).__name__} has its own encoder, and relevance does not go further back "
+            "than the inputs of that encoder. Explain it in the output of the steps before it: "
+            "wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
+        )
+
+
 def _of_columns(form: AffineForm, energy: Energy) -> Energy | None:
     """Squares of columns that are scaled and no more are weighted squares of the columns: no step is run."""
     factors = form.factors

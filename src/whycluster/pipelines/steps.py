@@ -134,6 +134,17 @@ def does_nothing(transformer: Any) -> bool:
     return transformer is None or _is(transformer, "passthrough")
 
 
+def unnested(pipeline: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    """Return the steps of a pipeline and of pipelines in it, without those that do nothing."""
+    steps = []
+    for name, step in pipeline.steps:
+        if isinstance(step, Pipeline):
+            steps += unnested(step, f"{prefix}{name}.")
+        elif not does_nothing(step):
+            steps.append((prefix + name, step))
+    return steps
+
+
 def _is(transformer: Any, word: str) -> bool:
     return isinstance(transformer, str) and transformer == word
 

@@ -29,10 +29,12 @@ from whycluster.data.labels import Labels
 from whycluster.data.table import Table
 from whycluster.data.validation import check_fitted, names_of
 from whycluster.explanations.explanation import Answer
+from whycluster.models.adapters.registry import AwaitingColumns, OnlyLabels, first_look
 from whycluster.models.network import Network
 from whycluster.pipelines.affine_form import AffineForm, Matrix, to_floats
-from whycluster.pipelines.network import check_width
-from whycluster.pipelines.steps import Step, does_nothing, follow
+from whycluster.pipelines.front_ends import FrontEnd, register
+from whycluster.pipelines.network import check_not_deep, check_width
+from whycluster.pipelines.steps import Step, follow, unnested
 from whycluster.text.documents import DocumentTable
 from whycluster.text.explanation import TextExplanation
 from whycluster.text.spans import CharacterFinder, Finder, Found, NotLocatedError, finder_of
@@ -41,17 +43,6 @@ from whycluster.text.words import Occurrences, WordTable, add_up
 
 VECTORIZERS = (CountVectorizer, HashingVectorizer, WordVectors)
 _GATHERED = 1 << 19  # numbers (4 MB) of the vectors of terms that are taken at a time
-
-
-def unnested(pipeline: Any, prefix: str = "") -> list[tuple[str, Any]]:
-    """The steps of a pipeline, and of pipelines in it; those that do nothing are left out."""
-    steps = []
-    for name, step in pipeline.steps:
-        if isinstance(step, Pipeline):
-            steps += unnested(step, f"{prefix}{name}.")
-        elif not does_nothing(step):
-            steps.append((prefix + name, step))
-    return steps
 
 
 def takes_text(steps: Sequence[tuple[str, Any]]) -> bool:
@@ -103,6 +94,38 @@ def text_network(steps: Sequence[tuple[str, Any]], last: Network) -> Network:
         opener=partial(_open, front),
         answer=partial(_answer, front),
     )
+
+
+class _VectorizerFrontEnd(FrontEnd):
+    """Pipelines that begin with a vectorizer."""
+
+    def takes(self, steps: Sequence[tuple[str, Any]]) -> bool:
+        """Return whether the first step is a vectorizer."""
+        return takes_text(steps)
+
+    def network(self, steps: Sequence[tuple[str, Any]], model: Any) -> Network:
+        """Return the network of a vectorizer, the steps behind it, and a model."""
+        return text_network(steps, _behind_vectorizer(model))
+
+
+def _behind_vectorizer(model: Any) -> Network:
+    """Return the network of a model behind a vectorizer; raise if it has none."""
+    found = first_look(model)
+    if isinstance(found, AwaitingColumns):
+        raise UnsupportedModelError(
+            f"neuralize: a {found.kind} takes categories, and a vectorizer gives numbers."
+        )
+    if isinstance(found, OnlyLabels):
+        raise UnsupportedModelError(
+            f"neuralize: {found.kind} say which cluster each document is in, but not why. Put a surrogate in "
+            "its place, which can be explained and says how well it matches: "
+            "make_pipeline(vectorizer, TruncatedSVD(100), wc.Surrogate()).fit(documents, labels)."
+        )
+    check_not_deep(found, model)
+    return found
+
+
+register(_VectorizerFrontEnd())
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,10 @@ _ADAPTERS = {
     "kmodes": "models.adapters.kmodes",
     "pyspark.ml": "pipelines.spark_models",
     "sklearn": "models.adapters.sklearn",
+    "sklearn.feature_extraction.text": "text.network",
+    "sklearn.pipeline": "pipelines.adapter",
     "whycluster": "clustering.adapter",
+    "whycluster.text": "text.network",
 }
 
 SUPPORTED = (
@@ -153,11 +156,16 @@ def first_look(model: Any, metric: str | None = None) -> Network | OnlyLabels | 
         model = model.detach().cpu().numpy()
     if is_dask(model):  # centroids or labels, which are no model before they are there
         model = model.compute()
+    load_adapters(model)
+    return adapt(model) if metric is None else _centroids_of(model, metric)
+
+
+def load_adapters(model: Any) -> None:
+    """Import the modules that know the class of a model, or of a step of a pipeline."""
     for cls in type(model).__mro__:
         for package, module in _ADAPTERS.items():
             if f"{cls.__module__}.".startswith(f"{package}."):
                 importlib.import_module(f"whycluster.{module}")
-    return adapt(model) if metric is None else _centroids_of(model, metric)
 
 
 @functools.singledispatch

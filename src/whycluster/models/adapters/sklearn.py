@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from inspect import getattr_static
 from typing import Any
 
 import numpy as np
@@ -20,7 +18,6 @@ from sklearn.cluster import (
 )
 from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 from sklearn.neighbors import NearestCentroid
-from sklearn.pipeline import Pipeline
 
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies import (
@@ -35,7 +32,7 @@ from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.core.tree import Tree
 from whycluster.data.labels import BY_LABELS
 from whycluster.data.validation import check_fitted, names_of
-from whycluster.models.adapters.registry import AwaitingColumns, OnlyLabels, adapt, first_look
+from whycluster.models.adapters.registry import AwaitingColumns, OnlyLabels, adapt
 from whycluster.models.nearest_centroid import nearest_centroid
 from whycluster.models.network import Network
 from whycluster.models.verification import Verification
@@ -87,70 +84,6 @@ def _feature_agglomeration(model: Any) -> Network:
         f"neuralize: a {type(model).__name__} clusters the features, not the rows, so there is no row to "
         f"explain."
     )
-
-
-@adapt.register(Pipeline)
-def _pipeline(model: Any) -> Network | OnlyLabels | AwaitingColumns:
-    """Its last step, behind the others."""
-    from whycluster.pipelines.network import network_behind
-    from whycluster.pipelines.steps import first_to_see
-    from whycluster.text.network import takes_text, text_network, unnested
-
-    end = model.steps[-1][1]
-    if not (hasattr(end, "predict") or hasattr(end, "fit_predict")):
-        raise UnsupportedModelError(
-            f"neuralize: the last step of the pipeline must be a clustering model; got {end!r}."
-        )
-    if getattr_static(type(model), "predict") is not getattr_static(Pipeline, "predict"):
-        raise UnsupportedModelError(
-            f"neuralize: {type(model).__name__} predicts in a way of its own, not as a Pipeline. {BY_LABELS}"
-        )
-    check_fitted(model)
-    steps = unnested(model)
-    if takes_text(steps[:-1]):
-        return text_network(steps[:-1], _behind_text(steps[-1][1]))
-    last = first_look(end)
-    if isinstance(last, OnlyLabels):
-        return last
-    if isinstance(last, Network):
-        _check_not_deep(last, end)
-    first = first_to_see(model)
-    n_columns = getattr(first, "n_features_in_", last.n_features)
-
-    def behind(network: Network) -> Network:
-        return network_behind(model.steps[:-1], network, n_columns, names_of(first))
-
-    if isinstance(last, AwaitingColumns):
-        place = last.place
-        return replace(last, place=lambda columns: behind(place(columns)), transform=model[:-1].transform)
-    return behind(last)
-
-
-def _check_not_deep(network: Network, model: Any) -> None:
-    """Raise for an encoder behind other steps: its inputs are no features of an energy."""
-    if network.is_deep:
-        raise UnsupportedModelError(
-            f"neuralize: {type(model).__name__} has an encoder of its own, and relevance does not go further "
-            "back than its inputs. Explain it by what the steps before it give: "
-            "wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
-        )
-
-
-def _behind_text(model: Any) -> Network:
-    """The network of the model that stands behind a vectorizer."""
-    found = first_look(model)
-    if isinstance(found, AwaitingColumns):
-        raise UnsupportedModelError(
-            f"neuralize: a {found.kind} takes categories, and a vectorizer gives numbers."
-        )
-    if isinstance(found, OnlyLabels):
-        raise UnsupportedModelError(
-            f"neuralize: {found.kind} say which cluster each document is in, but not why. Put a surrogate in "
-            "its place, which can be explained and says how well it matches: "
-            "make_pipeline(vectorizer, TruncatedSVD(100), wc.Surrogate()).fit(documents, labels)."
-        )
-    _check_not_deep(found, model)
-    return found
 
 
 @adapt.register(NearestCentroid)

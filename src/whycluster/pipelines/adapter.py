@@ -1,0 +1,56 @@
+"""The adapter for scikit-learn's Pipeline: the network of its last step, behind the other steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from inspect import getattr_static
+from typing import Any
+
+from sklearn.pipeline import Pipeline
+
+from whycluster.core.errors import UnsupportedModelError
+from whycluster.data.labels import BY_LABELS
+from whycluster.data.validation import check_fitted, names_of
+from whycluster.models.adapters.registry import AwaitingColumns, OnlyLabels, adapt, first_look
+from whycluster.models.network import Network
+from whycluster.pipelines.front_ends import front_end_of
+from whycluster.pipelines.network import check_not_deep, network_behind
+from whycluster.pipelines.steps import first_to_see, unnested
+
+
+@adapt.register(Pipeline)
+def _pipeline(model: Any) -> Network | OnlyLabels | AwaitingColumns:
+    """Return the network of the last step, behind the others."""
+    end = model.steps[-1][1]
+    if not (hasattr(end, "predict") or hasattr(end, "fit_predict")):
+        raise UnsupportedModelError(
+            f"neuralize: the last step of the pipeline must be a clustering model; got {end!r}."
+        )
+    if getattr_static(type(model), "predict") is not getattr_static(Pipeline, "predict"):
+        raise UnsupportedModelError(
+            f"neuralize: {type(model).__name__} must predict as a Pipeline does; it has its own predict. "
+            f"{BY_LABELS}"
+        )
+    check_fitted(model)
+    *steps, (_, innermost) = unnested(model)
+    front_end = front_end_of(steps)
+    return _behind_columns(model, end) if front_end is None else front_end.network(steps, innermost)
+
+
+def _behind_columns(model: Any, end: Any) -> Network | OnlyLabels | AwaitingColumns:
+    """Return the network of a pipeline that takes columns."""
+    last = first_look(end)
+    if isinstance(last, OnlyLabels):
+        return last
+    if isinstance(last, Network):
+        check_not_deep(last, end)
+    first = first_to_see(model)
+    n_columns = getattr(first, "n_features_in_", last.n_features)
+
+    def behind(network: Network) -> Network:
+        return network_behind(model.steps[:-1], network, n_columns, names_of(first))
+
+    if isinstance(last, AwaitingColumns):
+        place = last.place
+        return replace(last, place=lambda columns: behind(place(columns)), transform=model[:-1].transform)
+    return behind(last)
