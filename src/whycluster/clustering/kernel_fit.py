@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whycluster.clustering.centers import centers_inside
 from whycluster.core import attribution
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies import Energy, FloorEnergy, KernelEnergy
 from whycluster.data.table import ArrayTable
-from whycluster.data.validation import centers_inside
 
 _RIDGE = 0.3  # measured: 0.1 to 1 differ little; in units of one row's cross-entropy
 _STEPS, _FEWEST_STEPS = 100, 30  # of L-BFGS; more change no more than a few rows

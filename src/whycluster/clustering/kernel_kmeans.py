@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Cluster
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from whycluster.clustering.centers import centers_inside
 from whycluster.core import attribution, blocks
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.blocks import Workspace
@@ -19,7 +20,8 @@ from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import is_real
 from whycluster.data.labels import read_labels
 from whycluster.data.table import ArrayTable
-from whycluster.data.validation import centers_inside, check_rows, check_whole
+from whycluster.data.validation import check_whole
+from whycluster.models.estimators import check_rows
 
 _INNER_STEPS = 30  # EM steps inside the initial clusters before rows are assigned anew
 _INNER_TOLERANCE = 1e-3  # relative change of the spread that ends them earlier

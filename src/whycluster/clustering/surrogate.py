@@ -20,8 +20,9 @@ from whycluster.core.energies import Energy, FloorEnergy, KernelEnergy
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.labels import NOISE, as_labels, as_list, read_labels
 from whycluster.data.table import ArrayTable
-from whycluster.data.validation import check_rows, check_whole
+from whycluster.data.validation import check_whole
 from whycluster.explanations.fidelity import Fidelity
+from whycluster.models.estimators import check_rows
 from whycluster.models.network import Network
 
 _N_FOLDS = 5

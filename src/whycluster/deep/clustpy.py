@@ -11,10 +11,10 @@ from clustpy.deep import AEC, DCN, DEC, DKM
 from numpy.typing import NDArray
 
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.validation import check_fitted
 from whycluster.deep.encoder import Encoder, Inputs
 from whycluster.deep.network import Arrangement, DeepNetwork
 from whycluster.models.adapters.registry import OnlyLabels, adapt
+from whycluster.models.estimators import check_fitted
 from whycluster.models.nearest_centroid import nearest_centroid
 from whycluster.models.network import Network
 

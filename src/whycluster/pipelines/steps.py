@@ -44,7 +44,7 @@ from whycluster.data.arrays import is_sparse
 from whycluster.data.columns import as_text, is_spelling
 from whycluster.data.elementwise import MARK
 from whycluster.data.missing import is_missing
-from whycluster.data.validation import check_fitted
+from whycluster.models.estimators import check_fitted
 from whycluster.pipelines.affine_form import AffineForm, TwiceBentError, join, steps_of, then
 
 SUPPORTED = (

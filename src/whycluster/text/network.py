@@ -27,9 +27,9 @@ from whycluster.core.rules import RULES, SEQUENTIAL
 from whycluster.data.arrays import is_sparse
 from whycluster.data.labels import Labels
 from whycluster.data.table import Table
-from whycluster.data.validation import check_fitted, names_of
 from whycluster.explanations.explanation import Answer
 from whycluster.models.adapters.registry import AwaitingColumns, OnlyLabels, first_look
+from whycluster.models.estimators import check_fitted, names_of
 from whycluster.models.network import Network
 from whycluster.pipelines.affine_form import AffineForm, Matrix, to_floats
 from whycluster.pipelines.front_ends import FrontEnd, register

@@ -7,8 +7,8 @@ from typing import Any
 from dask_ml.cluster import KMeans
 from dask_ml.wrappers import ParallelPostFit
 
-from whycluster.data.validation import check_fitted
 from whycluster.models.adapters.registry import AwaitingColumns, OnlyLabels, adapt, first_look
+from whycluster.models.estimators import check_fitted
 from whycluster.models.nearest_centroid import nearest_centroid
 from whycluster.models.network import Network
 

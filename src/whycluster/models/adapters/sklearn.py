@@ -31,8 +31,8 @@ from whycluster.core.energies import (
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.core.tree import Tree
 from whycluster.data.labels import BY_LABELS
-from whycluster.data.validation import check_fitted, names_of
 from whycluster.models.adapters.registry import AwaitingColumns, OnlyLabels, adapt
+from whycluster.models.estimators import check_fitted, names_of
 from whycluster.models.nearest_centroid import nearest_centroid
 from whycluster.models.network import Network
 from whycluster.models.verification import Verification

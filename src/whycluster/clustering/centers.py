@@ -1,0 +1,28 @@
+"""Centers inside a cluster, from which its support vectors start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from whycluster.core.arrays import Floats
+
+
+def centers_inside(members: Floats, n_centers: int, max_iter: int, random_state: Any) -> Floats:
+    """Return initial support vectors of a cluster: the centers of a short k-means, or its few members.
+
+    The number of centers never exceeds the number of distinct rows. Otherwise k-means would warn, and
+    warning filters apply to the whole process, not to one thread.
+    """
+    if n_centers >= len(members):
+        return members
+    if n_centers == 1:
+        return np.asarray(members.mean(axis=0, keepdims=True))
+    from sklearn.cluster import KMeans
+
+    distinct = np.unique(members, axis=0)
+    if len(distinct) <= n_centers:
+        return distinct
+    model = KMeans(n_centers, n_init=1, max_iter=max_iter, random_state=random_state)
+    return np.asarray(model.fit(members).cluster_centers_)
