@@ -35,7 +35,6 @@ from whycluster.explanations.findings import (
     borderline,
     borderline_rows,
     competition,
-    groups,
     sentences,
     typical_rows,
     warnings,
@@ -287,7 +286,7 @@ class TestRows:
     def test_a_cluster_without_members_has_none(self) -> None:
         exp = explained([*ENDS, [99.0]], column([0, 1]))
         assert typical_rows(exp, 2, 3).tolist() == borderline_rows(exp, 2, 3).tolist() == []
-        assert groups(exp).codes.tolist() == [0]
+        assert exp.member_clusters.codes.tolist() == [0]
 
 
 class TestOneColumn:

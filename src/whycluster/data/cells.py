@@ -23,10 +23,10 @@ def cells_of(native: Any, row: int) -> list[Any]:
     return [series.to_list()[0] for series in frame.iter_columns()]
 
 
-def row_label(frame: Any, row: int) -> Hashable | None:
-    """Return the label of a row in a pandas index; None for other frames."""
-    index = nw.maybe_get_index(nw.from_native(frame, eager_only=True))
-    return None if index is None else index[row]
+def index_of(frame: Any) -> Sequence[Hashable] | None:
+    """Return the index of a pandas frame; None for other frames."""
+    index: Sequence[Hashable] | None = nw.maybe_get_index(nw.from_native(frame, eager_only=True))
+    return index
 
 
 def with_cells(native: Any, rows: Codes, columns: Codes, values: Sequence[Any], dtype: np.dtype[Any]) -> Any:

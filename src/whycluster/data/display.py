@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,11 @@ def number(value: float) -> str:
     return f"{value:.0f}" if whole else f"{value:.3g}"
 
 
+def numbers(values: Iterable[float]) -> list[str]:
+    """Format several numbers; see `number`."""
+    return [number(value) for value in values]
+
+
 def format_value(value: Any) -> str:
     """Return a value for people: a number in three digits, a category unchanged, a date without midnight."""
     if is_missing(value):
@@ -69,6 +74,11 @@ def clean(text: str, longest: int = _LONGEST_CELL) -> str:
     """The text on one line, cut to a readable length, with control characters shown and not obeyed."""
     shown = printable(text)
     return shown if len(shown) <= longest else shown[: longest - 3] + "..."
+
+
+def clean_all(texts: Iterable[str], longest: int = _LONGEST_CELL) -> list[str]:
+    """Clean several texts; see `clean`."""
+    return [clean(text, longest) for text in texts]
 
 
 def printable(text: str) -> str:

@@ -15,7 +15,7 @@ from whycluster.core.compiled.loops import MemoryLayout
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.arrays import is_dask
-from whycluster.data.cells import row_label
+from whycluster.data.cells import index_of
 from whycluster.data.column_kinds import kind_of_dtype
 from whycluster.data.table import Requirements, Table, as_float64
 
@@ -56,9 +56,10 @@ class FrameTable(Table):
     def _select(self, rows: Codes) -> Any:
         return self.frame[rows.tolist(), :].to_native()
 
-    def row_name(self, row: int) -> Hashable | None:
-        """Return the label in a pandas index."""
-        return row_label(self.native, row)
+    @property
+    def index(self) -> Sequence[Hashable] | None:
+        """The pandas index of the frame, if it has one."""
+        return index_of(self.native)
 
 
 def numbers_of(series: nw.Series[Any]) -> NDArray[Any]:

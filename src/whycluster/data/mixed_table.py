@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.cells import row_label
+from whycluster.data.cells import index_of
 from whycluster.data.column_kinds import ColumnKind, kind_of_dtype, kind_of_series, kind_of_values
 from whycluster.data.days import to_days
 from whycluster.data.missing import is_missing
@@ -56,9 +56,10 @@ class ObjectTable(Table):
         """Return all values unconverted, categories by their names."""
         return np.stack([self._objects(column) for column in range(self.n_features)], axis=1)
 
-    def row_name(self, row: int) -> Hashable | None:
-        """Return the label in a pandas index."""
-        return None if isinstance(self.native, np.ndarray) else row_label(self.native, row)
+    @property
+    def index(self) -> Sequence[Hashable] | None:
+        """The pandas index of the frame, if it has one."""
+        return None if isinstance(self.native, np.ndarray) else index_of(self.native)
 
     @cached_property
     def _codes(self) -> dict[int, dict[Any, int]]:

@@ -86,8 +86,9 @@ class Table(ABC):
         among = None if self.among is None else self.among[rows]
         return replace(self, native=self._select(rows), n_rows=len(rows), among=among)
 
-    def row_name(self, row: int) -> Hashable | None:  # noqa: ARG002  # only frames have an index
-        """Return the label of a row in the user's index, None if there is no index."""
+    @property
+    def index(self) -> Sequence[Hashable] | None:
+        """The names of the rows, such as a pandas index; None if rows have only positions."""
         return None
 
     def counted(self, first_row: int, among: Codes | None = None) -> Table:

@@ -30,7 +30,7 @@ from whycluster.data.table import Table
 from whycluster.explanations.counterfactual import Counterfactual, find
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.explanations.formatting import Line, bars, rest
-from whycluster.explanations.summary import ClusterSummary, Summary, summarize
+from whycluster.explanations.summary import ClusterSummary, MemberClusters, Summary, group_members, summarize
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # of typing itself only from Python 3.11 on
@@ -198,6 +198,11 @@ class BaseExplanation(ABC):
         )
 
     @cached_property
+    def member_clusters(self) -> MemberClusters:
+        """The clusters that have members, and how often each other cluster is their strongest competitor."""
+        return group_members(self.cluster_codes, self.competitor_codes, self.is_member, len(self.labels))
+
+    @cached_property
     def median_evidence(self) -> float:
         """Of all members; 0 where there are none, or where most fall short of a threshold."""
         evidence = self.evidence[self.is_member].astype(np.float64)
@@ -241,13 +246,21 @@ class BaseExplanation(ABC):
         return "\n\n".join(parts)
 
     def row_name(self, row: int = 0) -> Hashable:
-        """What the user calls a row, or where it stood."""
-        name = self.table.row_name(row)
-        if name is not None:
-            return name
-        position = row if self.positions is None else int(self.positions[row])
-        name = None if self.row_names is None else self.row_names[position]
-        return position if name is None else name
+        """Return the name of a row: in the data's index, in `row_names`, or else its position."""
+        return self.names_of_rows([row])[0]
+
+    def names_of_rows(self, rows: Iterable[int]) -> list[Hashable]:
+        """Return the names of some rows; see `row_name`."""
+        index, given, positions = self.table.index, self.row_names, self.positions
+        names: list[Hashable] = []
+        for row in rows:
+            name = None if index is None else index[row]
+            if name is None:
+                position = row if positions is None else int(positions[row])
+                name = None if given is None else given[position]
+                name = position if name is None else name
+            names.append(name)
+        return names
 
     def claim(self) -> str:
         """What is explained of a single row, in a sentence."""

@@ -24,7 +24,7 @@ from whycluster.data.table import Table
 from whycluster.explanations.explanation import BaseExplanation, Explanation
 from whycluster.explanations.fidelity import LOW, Fidelity
 from whycluster.explanations.formatting import capitalize, format_name, join_words
-from whycluster.explanations.summary import MISSING, ClusterSummary, Groups, Summary, group_members
+from whycluster.explanations.summary import MISSING, ClusterSummary, Summary
 
 MOST_ROWS = 5000  # in a sample of members
 N_DISTINCTIVE = 3  # features kept for each pair of clusters
@@ -101,7 +101,7 @@ class MemberSample:
     @classmethod
     def of(cls, exp: BaseExplanation, where: str) -> MemberSample:
         """Draw the sample; ``where`` is for messages."""
-        codes = groups(exp).codes
+        codes = exp.member_clusters.codes
         most = max(1, MOST_ROWS // max(1, len(codes)))
         parts = [np.empty(0, np.intp)]
         for code in codes:
@@ -112,11 +112,6 @@ class MemberSample:
             return cls(some.cluster_codes, some.table, np.empty((0, len(exp.labels))))
         table = some.unchanged_table(where)
         return cls(some.cluster_codes, table, attribution.contrasts(exp.energy, table, some.cluster_codes))
-
-
-def groups(exp: BaseExplanation) -> Groups:
-    """Return the clusters that have members, in the order of the summary, and their competitors."""
-    return group_members(exp.cluster_codes, exp.competitor_codes, exp.is_member, len(exp.labels))
 
 
 def borderline(exp: BaseExplanation) -> NDArray[np.bool_]:
@@ -161,7 +156,7 @@ def competition(exp: BaseExplanation, sample: MemberSample | None = None) -> Com
     exp : the explanation
     sample : the sample of its members, if already drawn
     """
-    codes, _, share = groups(exp)
+    codes, _, share = exp.member_clusters
     some = MemberSample.of(exp, "competition") if sample is None else sample
     group = np.searchsorted(codes, some.cluster)
     shape = (len(codes), len(exp.labels), N_DISTINCTIVE)
@@ -215,7 +210,7 @@ def sentences(exp: BaseExplanation, summary: ClusterSummary | None = None) -> li
     summary : its summary, if already computed
     """
     found = exp.summary() if summary is None else summary
-    shares = groups(exp).competitor_share
+    shares = exp.member_clusters.competitor_share
     texts = []
     for group, label in enumerate(found.clusters.tolist()):
         competitors = "" if is_noise(label) else _main_competitors(shares[group], exp.labels)
@@ -378,7 +373,7 @@ def _missing(summary: Summary) -> Iterator[Finding]:
 
 def _alike(exp: BaseExplanation, sample: MemberSample | None) -> list[Finding]:
     """Warn of pairs of clusters whose members have little evidence against each other, both ways."""
-    codes, median = groups(exp).codes, exp.median_evidence
+    codes, median = exp.member_clusters.codes, exp.median_evidence
     if len(codes) < 2 or median == 0.0:
         return []
     some = MemberSample.of(exp, "warnings") if sample is None else sample
@@ -409,7 +404,7 @@ def _alike(exp: BaseExplanation, sample: MemberSample | None) -> list[Finding]:
 def _undecided(exp: BaseExplanation) -> Iterator[Finding]:
     """Warn of clusters whose members are mostly borderline."""
     near = borderline(exp)
-    for code in groups(exp).codes:
+    for code in exp.member_clusters.codes:
         own = near[_members_of(exp, code)]
         if own.mean() > _MOSTLY:
             label, n = exp.labels[code], len(own)

@@ -210,7 +210,7 @@ def _strongest(share: Floats) -> list[int]:
     return [int(i) for i in order[: min(enough, _MOST_NAMED)]]
 
 
-class Groups(NamedTuple):
+class MemberClusters(NamedTuple):
     """The clusters that have members, that is, rows explained for the cluster they belong to.
 
     Attributes
@@ -225,11 +225,13 @@ class Groups(NamedTuple):
     competitor_share: Floats
 
 
-def group_members(cluster: Codes, competitor: Codes, member: NDArray[np.bool_], n_clusters: int) -> Groups:
+def group_members(
+    cluster: Codes, competitor: Codes, member: NDArray[np.bool_], n_clusters: int
+) -> MemberClusters:
     """Group the members among n rows by cluster, given the codes of clusters and competitors, (n,)."""
     codes, group, size = np.unique(cluster[member], return_inverse=True, return_counts=True)
     pairs = np.bincount(group * n_clusters + competitor[member], minlength=len(codes) * n_clusters)
-    return Groups(codes, size, pairs.reshape(len(codes), n_clusters) / size[:, None])
+    return MemberClusters(codes, size, pairs.reshape(len(codes), n_clusters) / size[:, None])
 
 
 def strongest_columns(share: Floats, n: int) -> Codes:

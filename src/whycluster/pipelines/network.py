@@ -296,9 +296,10 @@ class StagedTable(Table):
         raw = self.raw.take(rows)
         return replace(self, raw=raw, native=raw.native, n_rows=raw.n_rows)
 
-    def row_name(self, row: int) -> Hashable | None:
-        """As the user's container has it."""
-        return self.raw.row_name(row)
+    @property
+    def index(self) -> Sequence[Hashable] | None:
+        """The names of the rows in the data before the steps."""
+        return self.raw.index
 
     def pick(self, columns: Codes) -> NDArray[Any]:
         """The values as they are."""

@@ -135,11 +135,11 @@ class DocumentTable(Table):
             return source[rows.tolist()].to_native()
         return self.native[rows] if isinstance(self.native, np.ndarray) else [self.texts[i] for i in rows]
 
-    def row_name(self, row: int) -> Hashable | None:
-        """The label in the index of a pandas series."""
+    @property
+    def index(self) -> Sequence[Hashable] | None:
+        """The index of a pandas series."""
         source = nw.from_native(self.native, pass_through=True, allow_series=True)
-        index = nw.maybe_get_index(source) if isinstance(source, nw.Series) else None
-        return None if index is None else index[row]
+        return nw.maybe_get_index(source) if isinstance(source, nw.Series) else None
 
     def first_not_finite(self) -> tuple[int, Hashable, float] | None:
         """The first NaN or infinity that the steps make; their features have no names."""

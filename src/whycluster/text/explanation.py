@@ -235,7 +235,7 @@ class TextExplanation(BaseExplanation):
         document = words.document
         spans = zip(document.tolist(), words.start.tolist(), words.stop.tolist(), strict=True)
         columns: dict[Hashable, Any] = {
-            "document": as_column([self.row_name(row) for row in range(len(self))])[document],
+            "document": as_column(self.names_of_rows(range(len(self))))[document],
             "cluster": self.cluster[document],
             "word": [texts[row][start:stop] for row, start, stop in spans],
             "start": words.start,
