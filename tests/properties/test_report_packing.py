@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from whycluster.core.arrays import Codes, Floats, evenly, strongest
-from whycluster.report.contents import shown
-from whycluster.report.packing import coding_of, encode, halves
+from whycluster.report.formatting import clean_names
+from whycluster.report.packing import scaled_halves
 from whycluster.report.page import as_json
 from whycluster.report.sampling import choose_rows
+from whycluster.report.values import choose_encoding, encode
 
 FINITE = st.floats(-1e300, 1e300)
 SCALED = st.floats(-1e6, 1e6, allow_subnormal=False)
@@ -23,7 +24,7 @@ TIED = st.sampled_from([-1.0, 0.0, 1.0])
 
 @given(hnp.arrays(np.float64, st.integers(1, 30), elements=st.one_of(FINITE, st.just(np.nan))))
 def test_values_are_missing_or_near(values: Floats) -> None:
-    coding = coding_of(values)
+    coding = choose_encoding(values)
     code = encode(values, coding)
     assert code.dtype == np.uint16
     if coding.step == 0.0:
@@ -43,7 +44,7 @@ def test_values_are_missing_or_near(values: Floats) -> None:
 
 @given(hnp.arrays(np.float64, st.tuples(st.integers(1, 8), st.integers(1, 5)), elements=SCALED))
 def test_halves_keep_three_digits(values: Floats) -> None:
-    scale, numbers = halves(values)
+    scale, numbers = scaled_halves(values)
     assert np.isfinite(numbers).all()
     found = numbers.astype(np.float64) * scale.astype(np.float64)[:, None]
     largest = np.abs(values).max(axis=1, keepdims=True)
@@ -61,7 +62,7 @@ def test_texts_come_back_and_end_no_element(data: object) -> None:
 
 @given(st.text())
 def test_names_are_one_line_that_is_seen(name: str) -> None:
-    text = shown(name)
+    (text,) = clean_names([name])
     assert text.isprintable()
     assert len(text) <= 80
     text.encode()  # no half of a character

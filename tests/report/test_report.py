@@ -29,8 +29,9 @@ from tests.report.page import HOSTILE, Page, explained_wines, hostile_table, man
 from whycluster.explanations import findings
 from whycluster.explanations.cluster_styles import SHAPES
 from whycluster.plots import style
-from whycluster.report.packing import coding_of, encode, halves
+from whycluster.report.packing import scaled_halves
 from whycluster.report.sampling import choose_rows
+from whycluster.report.values import choose_encoding, encode
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 HALF = 1e-3  # half precision keeps three digits
@@ -159,10 +160,10 @@ def test_the_rivals_are_those_of_the_findings(wines: wc.Explanation, tmp_path: P
 
 
 def test_histograms_count_all_rows() -> None:
-    from whycluster.report.features import Distributions
+    from whycluster.report.distributions import Distributions
 
     exp = many_rows(3000, 4, 3)
-    drawn = Distributions.of(exp, [[0, 2], [2]])
+    drawn = Distributions.of(exp, [0, 2, 2])
     assert sorted(drawn.counts) == [0, 2]
     X = exp.data
     for i, counts in drawn.counts.items():
@@ -242,7 +243,7 @@ class TestCodes:
         ],
     )
     def test_whole_numbers_are_exact(self, values: NDArray[Any]) -> None:
-        coding = coding_of(values)
+        coding = choose_encoding(values)
         assert coding.exact
         np.testing.assert_array_equal(decode(values, coding), values)
 
@@ -260,7 +261,7 @@ class TestCodes:
         ids=["plain", "far", "tailed", "extreme", "overflowing", "constant", "missing"],
     )
     def test_others_keep_three_digits_or_a_part_of_their_spread(self, values: NDArray[Any]) -> None:
-        found = decode(values, coding_of(values))
+        found = decode(values, choose_encoding(values))
         there = values[np.isfinite(values)]
         spread = np.median(np.abs(there - np.median(there))) if there.size else 0.0
         largest = np.abs(there).max(initial=0.0)
@@ -272,7 +273,7 @@ class TestCodes:
         values = np.random.default_rng(0).normal(size=(20, 5)) * 10.0 ** np.arange(-10, 10)[:, None]
         values[3] = 0.0
         values[4, 1] = 1e-7 * values[4, 0]
-        scale, numbers = halves(values)
+        scale, numbers = scaled_halves(values)
         np.testing.assert_allclose(numbers.astype(float) * scale[:, None], values, rtol=6e-4)
 
 

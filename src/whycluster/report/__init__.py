@@ -41,7 +41,7 @@ def make_page(exp: BaseExplanation, options: Options) -> str:
     )
     for n_rows in _fewer_and_fewer(min(options.n_rows, len(exp))):
         chosen = contents.chosen(n_rows)
-        names = contents.bytes_of_names(chosen)
+        names = contents.n_bytes_of_names(chosen)
         for plan in contents.plans():
             if names + contents.n_bytes(chosen, plan) > room:
                 continue

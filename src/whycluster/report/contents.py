@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes
 from whycluster.core.errors import InvalidInputError
@@ -20,27 +19,15 @@ from whycluster.data.validation import check_whole
 from whycluster.explanations import findings
 from whycluster.explanations.cluster_styles import COLORS, SHAPES, ClusterStyle, style_of
 from whycluster.explanations.explanation import BORDERLINE, BaseExplanation
-from whycluster.explanations.summary import Groups
-from whycluster.report import drawing
+from whycluster.explanations.summary import MemberClusters
+from whycluster.report.distributions import N_BINS, histogram_outline
+from whycluster.report.formatting import clean_names, clean_sentences, format_numbers
 from whycluster.report.sampling import choose_rows
 
 _WHERE = "report"
-_BINS = 24
 _LISTED = 5  # typical and borderline rows of a cluster
-_LEAST_SHARE = 0.005  # what would be shown as 0 %
+LEAST_SHARE = 0.005  # what would be shown as 0 %
 _FEW_CLUSTERS = 40  # beyond, the table of who competes with whom has too many cells to be read
-_LONGEST_NAME = 80  # characters of a name, a category or an id
-_LONGEST_SENTENCE = 1000
-
-
-def shown(name: Any) -> str:
-    """A name as a page shows it: on one line, with characters that are not to be seen written out."""
-    return display.clean(str(name), _LONGEST_NAME)
-
-
-def sentence(text: str) -> str:
-    """A sentence as a page shows it, whatever names are in it."""
-    return display.clean(text, _LONGEST_SENTENCE)
 
 
 @dataclass(frozen=True)
@@ -74,19 +61,19 @@ class Options:
 class Plan(NamedTuple):
     """How much of each row a page has room for."""
 
-    detail: int  # so many features, the strongest; of texts characters, of images pixels along a side
-    n_rivals: int  # other clusters; the nearest, if not all
-    n_apart: int = 0  # features that speak for the cluster against each of these
+    detail: int  # features, the strongest; characters of a text; pixels along a side of an image
+    n_others: int  # other clusters; the nearest, if not all
+    n_contrasted: int = 0  # features in the contrast with each of these
 
 
 @dataclass(frozen=True)
 class Contents(ABC):
-    """What can be said of any explanation.
+    """The contents that the reports of all kinds of explanations share.
 
     Attributes
     ----------
     exp : the explanation of all rows
-    options : what was asked
+    options : the options of the report
     """
 
     exp: BaseExplanation
@@ -96,22 +83,24 @@ class Contents(ABC):
 
     @abstractmethod
     def plans(self) -> list[Plan]:
-        """What may be shown of each row, from the most to the least."""
+        """Return plans for how much of each row to show, from the most to the least."""
 
     @abstractmethod
     def n_bytes(self, chosen: Codes, plan: Plan) -> int:
-        """About how many bytes of the page the chosen rows take, but for their names."""
+        """Estimate how many bytes the chosen rows take on the page, without their names."""
 
     @abstractmethod
     def rows(self, chosen: Codes, plan: Plan) -> dict[str, Any]:
-        """All that the script is to know of the chosen rows."""
+        """Return the data of the chosen rows for the script."""
 
     @abstractmethod
     def not_shown(self, plan: Plan) -> list[str]:
-        """What of each row is not shown, in sentences."""
+        """Say in sentences which parts of each row the page leaves out."""
 
     def context(self) -> dict[str, Any]:
-        """What the template shows, but for `notes`."""
+        """Return the variables of the template, except `notes`."""
+        left_out = self.options.left_out or {}
+        reasons = clean_sentences(map(str, left_out.values()))
         return {
             "kind": self.kind,
             "title": self.title(),
@@ -119,28 +108,28 @@ class Contents(ABC):
             "facts": self.facts(),
             "quality": self.quality(),
             "warnings": self.warnings(),
-            "left_out": [(shown(k), sentence(str(v))) for k, v in (self.options.left_out or {}).items()],
+            "left_out": list(zip(clean_names(left_out), reasons, strict=True)),
             "clusters": self.clusters(),
-            "reach": self.reach_text,
+            "reach": format_numbers(self._evidence_range),
             "competition": self.competition(),
             "names": self.names,
-            "legend": np.unique(self.places).tolist(),
-            "looks": self.looks,
+            "legend": np.unique(self.codes_on_map).tolist(),
+            "looks": self.styles,
             "colors": COLORS,
             "shapes": SHAPES,
         }
 
     def shared(self) -> dict[str, Any]:
-        """What the script is to know besides the rows."""
+        """Return the data of the script that do not depend on the rows shown."""
         return {
             "kind": self.kind,
             "noun": self.noun,
             "names": self.names,
-            "looks": self.looks,
-            "headings": [self.heading(code) for code in range(len(self.names))],
-            "groups": self.groups.codes.tolist(),
+            "looks": self.styles,
+            "headings": self.headings,
+            "groups": self.exp.member_clusters.codes.tolist(),
             "pairs": self.pairs() if len(self.names) <= _FEW_CLUSTERS else None,
-            "median": self.median,
+            "median": self.exp.median_evidence,
             "n_rows": len(self.exp),
             "labelled": self.exp.fidelity is not None,
             "contrast": self.exp.rule == CONTRAST,
@@ -148,7 +137,7 @@ class Contents(ABC):
         }
 
     def notes(self, n_shown: int, plan: Plan) -> dict[str, Any]:
-        """What the page leaves out."""
+        """Say which rows, and which parts of each row, the page leaves out."""
         n = len(self.exp)
         lines = []
         if n_shown < n:
@@ -158,85 +147,89 @@ class Contents(ABC):
             )
         return {"notes": lines + self.not_shown(plan)}
 
-    def bytes_of_names(self, chosen: Codes) -> int:
-        """How many bytes the names of the chosen rows take; positions are there anyway."""
+    def n_bytes_of_names(self, chosen: Codes) -> int:
+        """Return how many bytes the names of the chosen rows take; positions need none."""
         if self.options.ids is None and self.exp.positions is None and self.exp.row_name(0) == 0:
             return 0
-        return sum(len(self.id_of(row).encode()) + 3 for row in chosen.tolist())
+        return sum(len(name.encode()) + 3 for name in self.ids_of(chosen.tolist()))
 
-    @cached_property
-    def groups(self) -> Groups:
+    @property
+    def groups(self) -> MemberClusters:
         """The clusters that have members."""
-        return findings.groups(self.exp)
+        return self.exp.member_clusters
 
     @cached_property
     def names(self) -> list[str]:
-        """(K,) what the clusters are called."""
-        return [shown(label) for label in self.exp.labels.tolist()]
+        """(K,) names of the clusters."""
+        return clean_names(self.exp.labels.tolist())
 
     @cached_property
-    def looks(self) -> list[ClusterStyle]:
-        """(K,) how the clusters look."""
+    def headings(self) -> list[str]:
+        """(K,) names of the clusters as titles."""
+        labels = zip(self.exp.labels.tolist(), self.names, strict=True)
+        return [_capitalized(cluster_name(label, name)) for label, name in labels]
+
+    @cached_property
+    def styles(self) -> list[ClusterStyle]:
+        """(K,) colors and shapes of the clusters."""
         return [style_of(code, is_noise(label)) for code, label in enumerate(self.exp.labels.tolist())]
 
     @property
-    def places(self) -> Codes:
-        """(n,) the clusters in which the map shows the rows: as they were given, or as the model says."""
+    def codes_on_map(self) -> Codes:
+        """(n,) the clusters that the map shows: given labels, or else the model's clusters."""
         return self.exp.cluster_codes if self.exp.fidelity is not None else self.exp.assigned_codes
 
     @cached_property
-    def listed(self) -> list[tuple[Codes, Codes]]:
-        """(G) typical and borderline rows of each cluster, by position."""
+    def listed(self) -> list[tuple[list[int], list[int]]]:
+        """(G) positions of typical and borderline rows of each cluster."""
         return [
-            (findings.typical_rows(self.exp, c, _LISTED), findings.borderline_rows(self.exp, c, _LISTED))
-            for c in self.groups.codes.tolist()
+            (
+                findings.typical_rows(self.exp, code, _LISTED).tolist(),
+                findings.borderline_rows(self.exp, code, _LISTED).tolist(),
+            )
+            for code in self.groups.codes.tolist()
         ]
 
-    @cached_property
+    @property
     def limit(self) -> float:
         """The evidence below which a row is borderline."""
-        return BORDERLINE * self.median
-
-    @cached_property
-    def median(self) -> float:
-        """The median evidence of all members."""
-        return self.exp.median_evidence
-
-    @cached_property
-    def is_borderline(self) -> NDArray[np.bool_]:
-        """(n,) whether a row is."""
-        return np.asarray(findings.borderline(self.exp))
+        return BORDERLINE * self.exp.median_evidence
 
     def chosen(self, n_rows: int) -> Codes:
-        """Positions of the rows that the page has room for."""
-        wanted = [row for pair in self.listed for rows in pair for row in rows]
-        return choose_rows(
-            self.exp.cluster_codes, np.array(wanted, dtype=np.intp), n_rows, self.options.random_state
-        )
-
-    def id_of(self, row: int) -> str:
-        """What a row is called: as the user said, in a pandas index, or by its position in the data."""
-        return shown(self.exp.row_name(row) if self.options.ids is None else self._ids[row])
-
-    @cached_property
-    def _ids(self) -> list[Any]:
-        return as_list(self.options.ids, _WHERE, whole=False)
+        """Choose the rows to show, by position: the listed ones first."""
+        wanted = np.array(self._wanted, dtype=np.intp)
+        return choose_rows(self.exp.cluster_codes, wanted, n_rows, self.options.random_state)
 
     @property
+    def _wanted(self) -> list[int]:
+        """Positions of all listed rows."""
+        return [row for pair in self.listed for rows in pair for row in rows]
+
+    def ids_of(self, rows: Sequence[int]) -> list[str]:
+        """Return the ids of some rows: given as an option, in a pandas index, or positions in the data."""
+        if self.options.ids is None:
+            return clean_names(self.exp.names_of_rows(rows))
+        return clean_names([self._given_ids[row] for row in rows])
+
+    @cached_property
+    def _given_ids(self) -> list[Any]:
+        return as_list(self.options.ids, _WHERE, whole=False)
+
+    @cached_property
     def noun(self) -> str:
-        """What a row is called, in the middle of a sentence."""
+        """The word for a row, in lower case."""
         return self.exp.noun.lower()
 
     def title(self) -> str:
-        """The user's title, or one that says what it is."""
+        """Return the given title, or a default one."""
         if self.options.title is not None:
-            return shown(self.options.title)
+            return clean_names([self.options.title])[0]
         if len(self.exp) == 1:
             return f"Why a {self.noun} is where it is"
         return f"Why {display.count(len(self.exp), self.noun)} are where they are"
 
     def facts(self) -> list[tuple[str, str]]:
-        """What was clustered, as pairs of a name and what it is."""
+        """Describe what was clustered, as pairs of a name and a value."""
         exp = self.exp
         clusters = f"{len(exp.labels):,}"
         empty = len(exp.labels) - len(self.groups.codes)
@@ -252,13 +245,13 @@ class Contents(ABC):
         ]
 
     def quality(self) -> list[str]:
-        """How well it was clustered, in sentences."""
+        """Say in sentences how well the rows fit their clusters."""
         exp = self.exp
-        n = int(self.is_borderline.sum())
+        n = int(exp.is_borderline.sum())
         some = f"{display.count(n, self.noun)} ({n / len(exp):.1%})" if n else f"No {self.noun}"
         lines = [
             f"{some} {'are' if n > 1 else 'is'} borderline: the evidence for the cluster is at most a tenth "
-            f"of the median, {number(self.median)}."
+            f"of the median, {format_numbers([exp.median_evidence])[0]}."
         ]
         n_targets = int((~exp.is_member).sum())
         if exp.fidelity is not None:
@@ -281,23 +274,27 @@ class Contents(ABC):
         return lines
 
     def warnings(self) -> list[str]:
-        """What may mislead, in sentences."""
-        return [sentence(caution.text) for caution in findings.warnings(self.exp, self.options.left_out)]
+        """Warn of findings that may mislead, in sentences."""
+        found = findings.warnings(self.exp, self.options.left_out)
+        return clean_sentences([warning.text for warning in found])
 
     def clusters(self) -> list[dict[str, Any]]:
-        """What is said of each cluster that has members."""
-        groups, evidence = self.groups, self.exp.evidence
-        reach = self._reach
+        """Describe each cluster that has members."""
+        groups, limits = self.groups, self._evidence_range
+        members = [
+            self.exp.evidence[self.exp.is_member & (self.exp.cluster_codes == code)] for code in groups.codes
+        ]
+        medians = format_numbers([float(np.median(own)) for own in members])
+        boundary = round(100 * float(np.clip((0.0 - limits[0]) / (limits[1] - limits[0]), 0, 1)), 2)
         largest = int(groups.size.max(initial=1))
+        links = iter(self._links(self._wanted))
         cards = []
-        for g, code in enumerate(groups.codes.tolist()):
-            own = evidence[self.exp.is_member & (self.exp.cluster_codes == code)]
-            bins = np.histogram(np.clip(own, *reach), _BINS, reach)[0].astype(np.float64)
-            typical, near = self.listed[g]
+        for g, (code, own) in enumerate(zip(groups.codes.tolist(), members, strict=True)):
+            bins = np.histogram(np.clip(own, *limits), N_BINS, limits)[0].astype(np.float64)
             card = {
                 "code": code,
                 "name": self.names[code],
-                "heading": self.heading(code),
+                "heading": self.headings[code],
                 "sentence": "",
                 "features": [],
                 "means": "Mean",
@@ -305,36 +302,28 @@ class Contents(ABC):
                 "size": int(groups.size[g]),
                 "part": f"{groups.size[g] / max(1, len(self.exp)):.0%}",
                 "width": round(100 * groups.size[g] / largest, 1),
-                "evidence": number(float(np.median(own))),
-                "strip": drawing.steps(bins, float(bins.max())),
-                "boundary": drawing.place(0.0, *reach),
+                "evidence": medians[g],
+                "strip": histogram_outline(bins, float(bins.max())),
+                "boundary": boundary,
                 "borderline": f"{(np.abs(own) <= self.limit).mean():.0%}",
-                "typical": [{"row": row, "id": self.id_of(row)} for row in typical.tolist()],
-                "near": [{"row": row, "id": self.id_of(row)} for row in near.tolist()],
+                "typical": [next(links) for _ in self.listed[g][0]],
+                "near": [next(links) for _ in self.listed[g][1]],
                 "fidelity": self._fidelity(code),
             }
             cards.append(card)
         return cards
 
-    def heading(self, code: int) -> str:
-        """A cluster as a title."""
-        name = cluster_name(self.exp.labels[code], self.names[code])
-        return name[0].upper() + name[1:]
+    def _links(self, rows: list[int]) -> list[dict[str, Any]]:
+        return [{"row": row, "id": name} for row, name in zip(rows, self.ids_of(rows), strict=True)]
 
     @cached_property
-    def _reach(self) -> tuple[float, float]:
-        """From where to where evidence is drawn: a few far off are drawn at the end."""
+    def _evidence_range(self) -> tuple[float, float]:
+        """The range in which evidence is drawn; the few values beyond are drawn at its ends."""
         evidence = np.asarray(self.exp.evidence[self.exp.is_member], dtype=np.float64)
         if not evidence.size:
             return 0.0, 1.0
         low, high = min(0.0, float(np.quantile(evidence, 0.01))), float(np.quantile(evidence, 0.99))
         return (low, high) if high > low else (low, low + 1.0)
-
-    @property
-    def reach_text(self) -> tuple[str, str]:
-        """The two ends of the axis of evidence."""
-        low, high = self._reach
-        return number(low), number(high)
 
     def _fidelity(self, code: int) -> str | None:
         fidelity = self.exp.fidelity
@@ -346,48 +335,36 @@ class Contents(ABC):
         return None if np.isnan(share) else f"{share:.0%}"
 
     def competition(self) -> dict[str, Any]:
-        """Who competes with whom: of each cluster a line of shares, and its strongest rivals in words."""
+        """Describe the strongest competitors of each cluster, and their shares of its members."""
         shares = self.groups.competitor_share
+        competitors = [
+            [k for k in np.argsort(-share, kind="stable").tolist() if share[k] >= LEAST_SHARE][:3]
+            for share in shares
+        ]
+        features = iter(self.features_between([(g, k) for g, some in enumerate(competitors) for k in some]))
         lines = []
         for g, code in enumerate(self.groups.codes.tolist()):
-            order = np.argsort(-shares[g], kind="stable")
-            rivals = [self._rival(g, k) for k in order.tolist() if shares[g, k] >= _LEAST_SHARE][:3]
-            cells = [None if k == code else self._cell(shares[g, k]) for k in range(len(self.names))]
+            rivals = [
+                {"name": self.names[k], "part": f"{shares[g, k]:.0%}", "on": next(features)}
+                for k in competitors[g]
+            ]
+            cells = [
+                None if k == code else {"text": f"{share:.0%}", "tint": round(float(share), 2)}
+                for k, share in enumerate(shares[g])
+            ]
             lines.append(
                 {"group": g, "code": code, "name": self.names[code], "rivals": rivals, "cells": cells}
             )
         return {"lines": lines, "matrix": len(self.names) <= _FEW_CLUSTERS}
 
-    def _rival(self, g: int, k: int) -> dict[str, Any]:
-        return {
-            "name": self.names[k],
-            "part": f"{self.groups.competitor_share[g, k]:.0%}",
-            "on": self.told_apart(g, k),
-        }
-
     def pairs(self) -> dict[str, Any] | None:
-        """What is known of each pair of clusters, if anything is."""
+        """Return the contrasts of all pairs of clusters, if there are features to contrast them by."""
         return None
 
-    def told_apart(self, g: int, k: int) -> list[str]:  # noqa: ARG002  # only features tell apart
-        """The names of what tells a cluster from a rival most."""
-        return []
-
-    @staticmethod
-    def _cell(share: float) -> dict[str, Any]:
-        return {"text": f"{share:.0%}", "tint": round(float(share), 2)}
+    def features_between(self, pairs: Sequence[tuple[int, int]]) -> list[list[str]]:
+        """Name the features that separate clusters most from competitors, for each pair (group, code)."""
+        return [[] for _ in pairs]
 
 
-def number(value: float) -> str:
-    """A number as a person reads it, with a minus sign as long as a plus."""
-    return display.number(value).replace("-", "\u2212")
-
-
-def signed(value: float) -> str:
-    """Three digits with their sign."""
-    return f"{value:+.3g}".replace("-", "\u2212")
-
-
-def percent(part: float, form: str = "+.0%") -> str:
-    """A part with its sign."""
-    return f"{part:{form}}".replace("-", "\u2212")
+def _capitalized(text: str) -> str:
+    return text[0].upper() + text[1:]

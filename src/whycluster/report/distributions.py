@@ -1,42 +1,160 @@
-"""Small drawings for the page: the paths of SVG, made of numbers only."""
+"""Distributions of feature values inside and outside each cluster, as small drawings for the page."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from whycluster.core.arrays import Floats
+from whycluster.core.arrays import Floats, evenly
+from whycluster.data.table import Table
+from whycluster.explanations.explanation import Explanation
+from whycluster.plots.style import cut_all
+from whycluster.report.formatting import clean_names, format_numbers
 
-WIDTH, HEIGHT = 120, 30  # of a histogram, in its own units; the page stretches it
-
-
-def steps(counts: Floats, largest: float) -> str:
-    """The outline of a histogram as a path, from the lower left corner to the lower right."""
-    height = HEIGHT * (1.0 - np.asarray(counts) / largest) if largest > 0 else np.full(len(counts), HEIGHT)
-    width = WIDTH / len(counts)
-    parts = [f"M0 {HEIGHT}"]
-    for i, y in enumerate(height):
-        parts.append(f"V{_short(y)}H{_short((i + 1) * width)}")
-    return "".join([*parts, f"V{HEIGHT}"])
-
-
-def both(inside: Floats, outside: Floats) -> dict[str, str]:
-    """Two histograms over the same bins, each as parts of its own total."""
-    parts = [counts / max(1.0, counts.sum()) for counts in (inside, outside)]
-    largest = max(float(part.max(initial=0.0)) for part in parts)
-    return {"inside": steps(parts[0], largest), "outside": steps(parts[1], largest)}
+N_BINS = 24
+_WIDTH, _HEIGHT = 120, 30  # of a histogram, in SVG units; the page stretches it
+_MAX_SAMPLED = 5000  # rows to take ranges from
+_MAX_CATEGORIES = 1000  # of a column; with more, it is free text
+_MAX_BARS = 5  # categories drawn
+_LONGEST_CATEGORY = 22  # characters, beside a bar
 
 
-def place(value: float, low: float, high: float) -> float:
-    """Where a value lies between two others, in percent of the way, kept on it."""
-    return round(100 * float(np.clip((value - low) / (high - low), 0, 1)), 2) if high > low else 0.0
+class Distributions(NamedTuple):
+    """How often the values of some features occur in each cluster, counted over all rows.
+
+    Attributes
+    ----------
+    table : the rows
+    counts : for each feature, (K, bins) counts of its values per cluster
+    edges : for each numeric feature, (bins + 1,) edges; values beyond count in the first and last bin
+    """
+
+    table: Table
+    counts: dict[int, Floats]
+    edges: dict[int, Floats]
+
+    @classmethod
+    def of(cls, exp: Explanation, features: Iterable[int]) -> Distributions:
+        """Count the values of these features."""
+        table, n_clusters = exp.table, len(exp.labels)
+        wanted = sorted(set(features))
+        sizes = {i: len(table.categories[i]) for i in wanted if i in table.categories}
+        edges = _edges(table, [i for i in wanted if i not in table.categories])
+        wanted = [i for i in wanted if i in edges or 0 < sizes.get(i, 0) <= _MAX_CATEGORIES]
+        widths = {i: sizes[i] if i in sizes else len(edges[i]) - 1 for i in wanted}
+        counts = {i: np.zeros(n_clusters * width) for i, width in widths.items()}
+        for start, block in table.blocks():
+            cluster = exp.assigned_codes[start : start + len(block)]
+            for i, width in widths.items():
+                values = block[:, i]
+                known = np.isfinite(values) & (values >= 0 if i in sizes else True)
+                bins = (
+                    values[known] if i in sizes else np.searchsorted(edges[i][1:-1], values[known], "right")
+                )
+                counts[i] += np.bincount(
+                    cluster[known] * width + bins.astype(np.intp), minlength=n_clusters * width
+                )
+        return cls(table, {i: c.reshape(n_clusters, -1) for i, c in counts.items()}, edges)
+
+    def drawings(self, pairs: Sequence[tuple[int, int]]) -> list[dict[str, Any] | None]:
+        """Draw features inside and outside clusters.
+
+        Parameters
+        ----------
+        pairs : (cluster code, feature) for each drawing
+
+        Returns
+        -------
+        list
+            A drawing for each pair; None if the values cannot be drawn.
+        """
+        ends = self._end_labels()
+        return [self._drawing(code, i, ends) if i in self.counts else None for code, i in pairs]
+
+    def _drawing(self, code: int, i: int, ends: dict[int, list[str]]) -> dict[str, Any]:
+        inside = self.counts[i][code]
+        outside = self.counts[i].sum(axis=0) - inside
+        if i in self.edges:
+            low, high = ends[i]
+            return {"kind": "numbers", **_two_outlines(inside, outside), "low": low, "high": high}
+        bars = self._bars(i, inside, outside)
+        largest = max(bar[side] for bar in bars for side in ("inside", "outside")) if bars else 1.0
+        return {"kind": "categories", "bars": bars, "largest": largest or 1.0}
+
+    def _end_labels(self) -> dict[int, list[str]]:
+        """Return the smallest and largest value drawn of each numeric feature, as text."""
+        ends = {i: _ends(edges) for i, edges in self.edges.items()}
+        texts = iter(format_numbers([end for pair in ends.values() for end in pair]))
+        labels = {i: [next(texts), next(texts)] for i in ends}
+        for i in self.table.dates & labels.keys():
+            labels[i] = [f"{np.datetime64(round(end), 'D')}"[:-3] for end in ends[i]]  # without the day
+        return labels
+
+    def _bars(self, i: int, inside: Floats, outside: Floats) -> list[dict[str, Any]]:
+        """Return the categories that are most frequent inside or outside, then all others together."""
+        shares = [c / max(1.0, c.sum()) for c in (inside, outside)]
+        order = np.argsort(-np.maximum(*shares), kind="stable")[:_MAX_BARS]
+        drawn = [c for c in order.tolist() if shares[0][c] or shares[1][c]]
+        names = [self.table.categories[i][c] for c in drawn]
+        labels = zip(drawn, cut_all(names, _LONGEST_CATEGORY), clean_names(names), strict=True)
+        bars = [_bar(label, name, float(shares[0][c]), float(shares[1][c])) for c, label, name in labels]
+        n_left = int(((inside + outside) > 0).sum()) - len(bars)
+        if n_left > 0:
+            rest = [max(0.0, 1.0 - sum(bar[side] for bar in bars)) for side in ("inside", "outside")]
+            bars.append(_bar(f"{n_left} more", f"{n_left} more", *rest))
+        return bars
+
+
+def histogram_outline(counts: Floats, largest: float) -> str:
+    """Return the outline of a histogram as an SVG path, from the lower left to the lower right corner."""
+    height = _HEIGHT * (1.0 - np.asarray(counts) / largest) if largest > 0 else np.full(len(counts), _HEIGHT)
+    width = _WIDTH / len(counts)
+    steps = [f"V{_short(y)}H{_short((i + 1) * width)}" for i, y in enumerate(height)]
+    return "".join([f"M0 {_HEIGHT}", *steps, f"V{_HEIGHT}"])
+
+
+def _two_outlines(inside: Floats, outside: Floats) -> dict[str, str]:
+    """Draw two histograms over the same bins, each as shares of its own total."""
+    shares = [counts / max(1.0, counts.sum()) for counts in (inside, outside)]
+    largest = max(float(share.max(initial=0.0)) for share in shares)
+    return {
+        "inside": histogram_outline(shares[0], largest),
+        "outside": histogram_outline(shares[1], largest),
+    }
 
 
 def _short(number: float) -> str:
     return f"{number:.1f}".removesuffix(".0")
 
 
-def largest_size(values: Sequence[float]) -> float:
-    """The largest absolute value, 1 where there is none."""
-    return max((abs(value) for value in values), default=1.0) or 1.0
+def _bar(label: str, name: str, inside: float, outside: float) -> dict[str, Any]:
+    return {"name": label, "whole": name, "inside": inside, "outside": outside}
+
+
+def _ends(edges: Floats) -> tuple[float, float]:
+    """Return the smallest and largest value drawn; bins of whole numbers reach half beyond these."""
+    half = 0.5 if edges[0] % 1 == 0.5 and edges[1] - edges[0] == 1 else 0.0
+    return float(edges[0]) + half, float(edges[-1]) - half
+
+
+def _edges(table: Table, features: list[int]) -> dict[int, Floats]:
+    """Place the bins between the 1st and 99th percentile, so that a few extreme values do not matter."""
+    if not features:
+        return {}
+    rows = evenly(table.n_rows, _MAX_SAMPLED)
+    columns = np.broadcast_to(np.array(features), (len(rows), len(features)))
+    values = Table.pick(table.take(rows), columns)
+    found = {}
+    for i, column in zip(features, values.T, strict=True):
+        known = column[np.isfinite(column)]
+        if not known.size:
+            continue
+        low, high = np.quantile(known, [0.01, 0.99])
+        whole = (known == np.round(known)).all()
+        if whole and high - low < N_BINS:
+            found[i] = np.arange(np.floor(low) - 0.5, np.ceil(high) + 1.0)
+        else:
+            found[i] = np.linspace(low, high if high > low else low + 1.0, N_BINS + 1)
+    return found

@@ -10,9 +10,10 @@ import numpy as np
 
 from whycluster.core.arrays import Codes
 from whycluster.explanations import findings
-from whycluster.report.contents import Contents, Plan, percent, sentence, shown
-from whycluster.report.packing import codes, packed
-from whycluster.report.rows import claims, pack_rivals, rivals
+from whycluster.report.contents import Contents, Plan
+from whycluster.report.formatting import clean_names, clean_sentences, format_shares
+from whycluster.report.packing import smallest_codes
+from whycluster.report.rows import claims_of, nearest_clusters, pack_contrasts
 from whycluster.text import html
 from whycluster.text.explanation import TextExplanation
 from whycluster.text.summary import TextSummary
@@ -44,10 +45,9 @@ class TextContents(Contents):
     def clusters(self) -> list[dict[str, Any]]:
         """With a sentence and the words of each."""
         cards = super().clusters()
-        said = findings.sentences(self.exp, self.summary)
-        for g, card in enumerate(cards):
-            card["sentence"] = sentence(said[g])
-            card["words"] = self._words(g)
+        sentences = clean_sentences(findings.sentences(self.exp, self.summary))
+        for g, (card, sentence) in enumerate(zip(cards, sentences, strict=True)):
+            card["sentence"], card["words"] = sentence, self._words(g)
         return cards
 
     def _words(self, g: int) -> list[dict[str, Any]]:
@@ -55,15 +55,17 @@ class TextContents(Contents):
         lines = summary.lines(summary.clusters.tolist()[g], _WORDS_SHOWN).tolist()
         others = max(1, len(self.exp) - size)
         largest = max((float(summary.share[line]) for line in lines), default=1.0)
+        words = clean_names([summary.word[line] for line in lines])
+        shares = format_shares([float(summary.share[line]) for line in lines], digits=1)
         return [
             {
-                "word": shown(summary.word[line]),
-                "share": percent(float(summary.share[line]), "+.1%"),
+                "word": word,
+                "share": share,
                 "width": round(100 * float(summary.share[line]) / largest, 1),
                 "inside": f"{summary.documents[line] / size:.0%}",
                 "outside": f"{summary.documents_outside[line] / others:.0%}",
             }
-            for line in lines
+            for line, word, share in zip(lines, words, shares, strict=True)
         ]
 
     def plans(self) -> list[Plan]:
@@ -81,7 +83,7 @@ class TextContents(Contents):
     def n_bytes(self, chosen: Codes, plan: Plan) -> int:
         """Those of the texts and of the marks."""
         words = self.exp.word_table
-        size = len(chosen) * (40 + 3 * plan.n_rivals)
+        size = len(chosen) * (40 + 3 * plan.n_others)
         for row in chosen.tolist():
             size += len(self.exp.texts[row][: plan.detail].encode()) * 103 // 100
             marked = (words.start[words.of(row)] < plan.detail) & (words.kind[words.of(row)] != STOPPED)
@@ -100,16 +102,16 @@ class TextContents(Contents):
         relevance = np.array([np.nan if m.relevance is None else m.relevance for m, _ in every])
         per_unit = np.divide(1.0, scale, out=np.zeros(len(scale)), where=scale > 0)
         return (
-            claims(self, chosen, exp)
-            | pack_rivals(*rivals(exp, plan.n_rivals), len(self.names))
+            claims_of(self, chosen, exp)
+            | pack_contrasts(*nearest_clusters(exp, plan.n_others), len(self.names))
             | {
                 "texts": texts,
                 "cut": [row for row, text in enumerate(exp.texts) if len(text) > plan.detail],
-                "ends": packed(codes(np.cumsum([0, *map(len, marks)]))),
-                "start": packed(codes(np.array([m.start for m, _ in every], dtype=np.intp))),
-                "length": packed(codes(np.array([m.stop - m.start for m, _ in every], dtype=np.intp))),
-                "scale": packed(scale.astype(np.float64)),
-                "relevance": packed((relevance * per_unit[document]).astype(np.float16)),
+                "ends": smallest_codes(np.cumsum([0, *map(len, marks)])),
+                "start": smallest_codes(np.array([m.start for m, _ in every], dtype=np.intp)),
+                "length": smallest_codes(np.array([m.stop - m.start for m, _ in every], dtype=np.intp)),
+                "scale": scale.astype(np.float64),
+                "relevance": (relevance * per_unit[document]).astype(np.float16),
             }
         )
 

@@ -1,48 +1,45 @@
-"""What reports of tables have: features, with their distributions, and the values of rows."""
+"""Reports of tables: the features of clusters, with their distributions, and the values of rows."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from whycluster.core.arrays import Codes, Floats, evenly, strongest
+from whycluster.core.arrays import Codes, Floats, strongest
 from whycluster.data import display
-from whycluster.data.missing import is_missing
-from whycluster.data.table import Table
 from whycluster.explanations import findings
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.summary import MISSING, Summary
-from whycluster.plots.style import cut_all
-from whycluster.report import drawing
-from whycluster.report.contents import Contents, Plan, number, percent, sentence, shown
-from whycluster.report.packing import codes, coding_of, encode, halves, number_categories, packed
-from whycluster.report.rows import claims, pack_rivals, told_apart
+from whycluster.report.contents import LEAST_SHARE, Contents, Plan
+from whycluster.report.distributions import Distributions
+from whycluster.report.formatting import clean_names, clean_sentences, format_numbers, format_shares
+from whycluster.report.packing import scaled_halves, smallest_codes
+from whycluster.report.rows import claims_of, contrasts_of, pack_contrasts
+from whycluster.report.values import encode_values, renumber_features
 
-_BINS = 24
-_SAMPLED = 5000  # rows that ranges are taken from
-_MOST_CATEGORIES = 1000  # of a column; more are free text
-_CATEGORIES_SHOWN = 5
-_LONGEST_CATEGORY = 22  # letters, beside a bar
-_LEAST_SHARE = 0.005  # what would be shown as 0 %
-_MOST_NAMED = 10  # columns that have no part in it
-_ENOUGH = 10  # rows to tell that from
+_MAX_NAMED = 10  # unused columns
+_ENOUGH = 10  # rows to tell that a column is unused
 
 
 @dataclass(frozen=True)
 class TableContents(Contents):
-    """The report of a table."""
+    """The contents of a report of a table."""
 
     exp: Explanation
     kind: ClassVar[str] = "table"
 
     @cached_property
     def summary(self) -> Summary:
-        """What makes each cluster."""
+        """The summary of the explanation."""
         return self.exp.summary()
+
+    @cached_property
+    def _share(self) -> Floats:
+        return self.summary.share
 
     @cached_property
     def _competition(self) -> findings.Competition:
@@ -52,103 +49,128 @@ class TableContents(Contents):
     def _sample(self) -> findings.MemberSample:
         return findings.MemberSample.of(self.exp, "report")
 
+    def _names(self, features: Iterable[int]) -> list[str]:
+        names = self.exp.feature_names
+        return clean_names([names[i] for i in features])
+
     def facts(self) -> list[tuple[str, str]]:
-        """With the columns."""
+        """Add the number of columns."""
         facts = super().facts()
-        facts.insert(1, ("Columns", f"{len(self.exp.feature_names) - len(self._unused):,}"))
+        facts.insert(1, ("Columns", f"{self.exp.relevance.shape[1] - len(self._unused):,}"))
         return facts
 
     def quality(self) -> list[str]:
-        """With the columns that the steps before the model leave out."""
-        names = [shown(self.exp.feature_names[i]) for i in self._unused]
+        """Add the columns that the steps before the model leave out."""
+        names = self._names(self._unused)
         if not names:
             return super().quality()
-        some = ", ".join(names[:_MOST_NAMED]) + f" and {len(names) - _MOST_NAMED:,} more" * (
-            len(names) > _MOST_NAMED
+        some = ", ".join(names[:_MAX_NAMED]) + f" and {len(names) - _MAX_NAMED:,} more" * (
+            len(names) > _MAX_NAMED
         )
         have = "has" if len(names) == 1 else "have"
-        return [
-            *super().quality(),
-            sentence(f"{display.count(len(names), 'column')} {have} no part in it: {some}."),
-        ]
+        unused = f"{display.count(len(names), 'column')} {have} no part in it: {some}."
+        return super().quality() + clean_sentences([unused])
 
     @cached_property
     def _unused(self) -> list[int]:
-        """Columns that are nothing to any row; of a few rows, that says nothing."""
+        """The columns without relevance in any row; a few rows are not enough to tell."""
         if len(self.exp) < _ENOUGH:
             return []
-        used = np.zeros(len(self.exp.feature_names), dtype=np.bool_)
+        used = np.zeros(self.exp.relevance.shape[1], dtype=np.bool_)
         for rows in self.exp.table.slices():
             used |= (self.exp.relevance[rows] != 0).any(axis=0)
         return np.flatnonzero(~used).tolist() if used.any() else []
 
     def warnings(self) -> list[str]:
-        """What may mislead; the summary is there already."""
+        """Warn of findings that may mislead, from the summary and sample of this report."""
         found = findings.warnings(self.exp, self.options.left_out, self.summary, self._sample)
-        return [sentence(caution.text) for caution in found]
+        return clean_sentences([warning.text for warning in found])
 
     def clusters(self) -> list[dict[str, Any]]:
-        """With a sentence and the features of each."""
+        """Add a sentence and the features of each cluster."""
         cards = super().clusters()
-        n_features = 6 if len(cards) <= 20 else 3
-        sentences = findings.sentences(self.exp, self.summary)
-        drawn = Distributions.of(self.exp, self._defining(n_features))
-        for g, (card, said) in enumerate(zip(cards, sentences, strict=True)):
-            card["sentence"] = sentence(said)
-            card["features"] = [
-                self._feature(g, card["code"], i, drawn) for i in self._defining(n_features)[g]
-            ]
-            if any(each["inside"].endswith("%") for each in card["features"]):
+        sentences = clean_sentences(findings.sentences(self.exp, self.summary))
+        features = self._features([card["code"] for card in cards], 6 if len(cards) <= 20 else 3)
+        for card, sentence, lines in zip(cards, sentences, features, strict=True):
+            card["sentence"], card["features"] = sentence, lines
+            if any(line["inside"].endswith("%") for line in lines):
                 card["means"] = "Mean or frequency"
         return cards
 
-    def _defining(self, n: int) -> list[list[int]]:
-        """(G) the features of the largest share, those that would show as 0 % left out."""
-        share = self.summary.share
-        order = strongest(share, n)
-        return [
-            [i for rank, i in enumerate(row) if rank == 0 or abs(share[g, i]) >= _LEAST_SHARE]
-            for g, row in enumerate(order.tolist())
+    def _features(self, codes: list[int], n: int) -> list[list[dict[str, Any]]]:
+        """(G) describe the ``n`` features with the largest share in each cluster, except those below 0.5%."""
+        share = self._share
+        pairs = [
+            (g, i)
+            for g, row in enumerate(strongest(share, n).tolist())
+            for rank, i in enumerate(row)
+            if rank == 0 or abs(share[g, i]) >= LEAST_SHARE
         ]
+        features = [i for _, i in pairs]
+        directions = [str(self.summary.direction[pair]) for pair in pairs]
+        columns = zip(
+            pairs,
+            self._names(features),
+            clean_names(directions),
+            [
+                i in self.exp.table.categories and d != MISSING
+                for i, d in zip(features, directions, strict=True)
+            ],
+            format_shares([share[pair] for pair in pairs]),
+            self._values([self.summary.inside[pair] for pair in pairs], directions, features),
+            self._values([self.summary.outside[pair] for pair in pairs], directions, features),
+            Distributions.of(self.exp, features).drawings([(codes[g], i) for g, i in pairs]),
+            strict=True,
+        )
+        largest = np.abs(share).max(axis=1, initial=0.0)
+        lines: list[list[dict[str, Any]]] = [[] for _ in codes]
+        for (g, i), name, direction, is_category, percent, inside, outside, drawing in columns:
+            lines[g].append(
+                {
+                    "name": name,
+                    "share": percent,
+                    "width": round(100 * abs(float(share[g, i])) / (float(largest[g]) or 1.0), 1),
+                    "side": "for" if share[g, i] >= 0 else "against",
+                    "direction": "" if is_category else direction,
+                    "equals": direction if is_category else "",
+                    "inside": inside,
+                    "outside": outside,
+                    "drawing": drawing,
+                }
+            )
+        return lines
 
-    def _feature(self, g: int, code: int, i: int, drawn: Distributions) -> dict[str, Any]:
-        summary = self.summary
-        share, direction = float(summary.share[g, i]), str(summary.direction[g, i])
-        is_category = i in self.exp.table.categories and direction != MISSING
-        return {
-            "name": shown(summary.feature_names[i]),
-            "share": percent(share),
-            "width": round(100 * abs(share) / drawing.largest_size(summary.share[g].tolist()), 1),
-            "side": "for" if share >= 0 else "against",
-            "direction": "" if is_category else shown(direction),
-            "equals": shown(direction) if is_category else "",
-            "inside": self._value(float(summary.inside[g, i]), direction, i),
-            "outside": self._value(float(summary.outside[g, i]), direction, i),
-            "drawing": drawn.drawing(code, i),
-        }
+    def _values(self, means: list[float], directions: list[str], features: list[int]) -> list[str]:
+        """Format means, dates and frequencies of features; "" for NaN."""
+        table = self.exp.table
+        values = format_numbers(means)
+        for place, (mean, direction, i) in enumerate(zip(means, directions, features, strict=True)):
+            if np.isnan(mean):
+                values[place] = ""
+            elif direction == MISSING or i in table.categories:
+                values[place] = f"{mean:.0%}"
+            elif i in table.dates:
+                values[place] = f"{np.datetime64(round(mean), 'D')}"
+        return values
 
-    def _value(self, mean: float, direction: str, i: int) -> str:
-        if np.isnan(mean):
-            return ""
-        if direction == MISSING or i in self.exp.table.categories:
-            return f"{mean:.0%}"
-        return _number(mean, i in self.exp.table.dates)
-
-    def told_apart(self, g: int, k: int) -> list[str]:
-        """The features that tell them apart."""
-        return [shown(self.exp.feature_names[i]) for i in self._competition.feature[g, k].tolist() if i >= 0]
+    def features_between(self, pairs: Sequence[tuple[int, int]]) -> list[list[str]]:
+        """Name the features that separate clusters most from competitors."""
+        features = [[i for i in self._competition.feature[pair].tolist() if i >= 0] for pair in pairs]
+        names = iter(self._names([i for some in features for i in some]))
+        return [[next(names) for _ in some] for some in features]
 
     def pairs(self) -> dict[str, Any] | None:
-        """Of each pair of clusters, (G, K), the mean evidence, and the features that tell them apart."""
+        """Return the mean evidence and the strongest features of each pair of clusters, (G, K)."""
         competition = self._competition
         used, place = np.unique(competition.feature, return_inverse=True)
         place = place.reshape(competition.feature.shape)
+        names = self._names([i for i in used.tolist() if i >= 0])
         return {
-            "names": [shown(self.exp.feature_names[i]) if i >= 0 else "" for i in used.tolist()],
-            "evidence": [[_plain(value) for value in row] for row in competition.evidence],
+            "names": [""] * (len(used) - len(names)) + names,  # -1, for none, comes first
+            "evidence": [[_rounded(value) for value in row] for row in competition.evidence],
             "on": [
                 [
-                    [[place[g, k, j].item(), _plain(r)] for j, r in enumerate(some) if not np.isnan(r)]
+                    [[place[g, k, j].item(), _rounded(r)] for j, r in enumerate(some) if not np.isnan(r)]
                     for k, some in enumerate(row)
                 ]
                 for g, row in enumerate(competition.relevance)
@@ -156,49 +178,48 @@ class TableContents(Contents):
         }
 
     def rows(self, chosen: Codes, plan: Plan) -> dict[str, Any]:
-        """All that the page knows of the chosen rows."""
+        """Return the strongest features of the chosen rows, their values, and the contrasts."""
         some = self.exp[chosen]
         n = min(plan.detail, some.relevance.shape[1])
         columns = strongest(some.relevance, n)
-        apart = told_apart(some, self.exp.table, plan.n_rivals, plan.n_apart)
-        used, places = _renumbered(columns, apart.feature)
-        scale, relevance = halves(np.take_along_axis(some.relevance, columns, axis=1))
-        apart_scale, apart_relevance = halves(apart.relevance)
-        values, features = _values(some.table, columns, places[0], used)
-        for feature, i in zip(features, used.tolist(), strict=True):
-            feature["name"] = shown(self.exp.feature_names[i])
+        contrasts = contrasts_of(some, self.exp.table, plan.n_others, plan.n_contrasted)
+        used, (places, contrast_places) = renumber_features(columns, contrasts.feature)
+        scale, relevance = scaled_halves(np.take_along_axis(some.relevance, columns, axis=1))
+        contrast_scale, contrast_relevance = scaled_halves(contrasts.relevance)
+        values, features = encode_values(some.table, columns, places, used)
+        for feature, name in zip(features, self._names(used.tolist()), strict=True):
+            feature["name"] = name
         return (
-            claims(self, chosen, some)
-            | pack_rivals(apart.rival, apart.evidence, len(self.names))
+            claims_of(self, chosen, some)
+            | pack_contrasts(contrasts.other, contrasts.evidence, len(self.names))
             | {
                 "features": features,
                 "n_features": some.relevance.shape[1] - len(self._unused),
-                "scale": packed(scale),
-                "feature": packed(codes(places[0])),
-                "relevance": packed(relevance),
-                "value": packed(values),
-                "apart_scale": packed(apart_scale),
-                "apart_feature": packed(codes(places[1])),
-                "apart_relevance": packed(apart_relevance),
+                "scale": scale,
+                "feature": smallest_codes(places),
+                "relevance": relevance,
+                "value": values,
+                "apart_scale": contrast_scale,
+                "apart_feature": smallest_codes(contrast_places),
+                "apart_relevance": contrast_relevance,
             }
         )
 
     def n_bytes(self, chosen: Codes, plan: Plan) -> int:
-        """Those of the arrays, as base64."""
-        index = 1 if len(self.exp.feature_names) <= 256 else 2
+        """Estimate the size of the arrays as base64."""
+        index = 1 if self.exp.relevance.shape[1] <= 256 else 2
         cluster = 1 if len(self.names) <= 256 else 2
-        rivals = plan.n_rivals * (2 + plan.n_apart * (2 + index))
-        rivals += plan.n_rivals * cluster * (plan.n_rivals < len(self.names) - 1)
-        plain = (2 if len(self.exp) < 1 << 16 else 4) + (
-            2 + self.exp.is_targeted
-        ) * cluster  # position, clusters
+        others = plan.n_others * (2 + plan.n_contrasted * (2 + index))
+        others += plan.n_others * cluster * (plan.n_others < len(self.names) - 1)
+        position = 2 if len(self.exp) < 1 << 16 else 4
+        plain = position + (2 + self.exp.is_targeted) * cluster
         plain += 4 + 4 + 3 * 4 + 4 * (not self.exp.energy.adds_up)  # evidence, map, scales, residual
-        per_row = plain + plan.detail * (index + 4) + rivals
+        per_row = plain + plan.detail * (index + 4) + others
         return len(chosen) * per_row * 4 // 3
 
     def plans(self) -> list[Plan]:
-        """The strongest features, and how many of them against how many clusters."""
-        d, others = len(self.exp.feature_names), len(self.names) - 1
+        """Return numbers of features, of other clusters, and of features in each contrast."""
+        d, others = self.exp.relevance.shape[1], len(self.names) - 1
         sizes = [
             (10, 60, 3),
             (10, 60, 2),
@@ -209,159 +230,19 @@ class TableContents(Contents):
             (5, 4, 1),
             (3, 2, 1),
         ]
-        return [Plan(min(most, d), min(others, rivals), min(apart, d)) for most, rivals, apart in sizes]
+        return [Plan(min(most, d), min(others, m), min(contrasted, d)) for most, m, contrasted in sizes]
 
     def not_shown(self, plan: Plan) -> list[str]:
-        """Features and clusters for which there is no room."""
-        d, others = len(self.exp.feature_names) - len(self._unused), len(self.names) - 1
+        """Count the features and clusters that are not shown."""
+        d, others = self.exp.relevance.shape[1] - len(self._unused), len(self.names) - 1
         lines = []
         if plan.detail < d:
             lines.append(f"Of each row the {plan.detail} strongest of {d} features; the others are added up.")
-        if plan.n_rivals < others:
-            lines.append(f"Of each row the {plan.n_rivals} nearest of {others} other clusters.")
+        if plan.n_others < others:
+            lines.append(f"Of each row the {plan.n_others} nearest of {others} other clusters.")
         return lines
 
 
-def _number(value: float, date: bool) -> str:
-    return f"{np.datetime64(round(value), 'D')}" if date else number(value)
-
-
-def _plain(value: float) -> float | None:
-    """What JSON has in place of NaN."""
+def _rounded(value: float) -> float | None:
+    """Round to four digits; None, which JSON has, for NaN."""
     return None if np.isnan(value) else float(f"{value:.4g}")
-
-
-def _known(value: Any) -> Any:
-    """The value, None if it is missing."""
-    return None if is_missing(value) else value
-
-
-def _renumbered(*columns: Codes) -> tuple[Codes, list[Codes]]:
-    """The different features in some arrays, and of these arrays the places among them."""
-    used, place = np.unique(np.concatenate([c.ravel() for c in columns]), return_inverse=True)
-    ends = np.cumsum([c.size for c in columns])[:-1]
-    return used, [part.reshape(c.shape) for part, c in zip(np.split(place, ends), columns, strict=True)]
-
-
-def _values(
-    table: Table, columns: Codes, places: Codes, used: Codes
-) -> tuple[NDArray[np.uint16], list[dict[str, Any]]]:
-    """The values of each row in its columns as codes, (n, k), and of each feature what the codes mean."""
-    numbers = Table.pick(table, columns)  # categories too, by their codes
-    objects = table.pick(columns) if table.categories or table.goes_through_steps else None
-    result = np.zeros(columns.shape, dtype=np.uint16)
-    features: list[dict[str, Any]] = []
-    order = np.argsort(places, axis=None, kind="stable")
-    starts = np.searchsorted(places.ravel()[order], np.arange(len(used) + 1))
-    for place, column in enumerate(used.tolist()):
-        cells = order[starts[place] : starts[place + 1]]
-        there = [] if objects is None else [_known(v) for v in objects.ravel()[cells].tolist()]
-        if column in table.categories or any(isinstance(v, bool) for v in there):
-            result.ravel()[cells], names = number_categories([v if v is None else shown(v) for v in there])
-            features.append({"categories": names})
-            continue
-        coding = coding_of(numbers.ravel()[cells])
-        result.ravel()[cells] = encode(numbers.ravel()[cells], coding)
-        features.append({"low": coding.low, "step": coding.step, "exact": coding.exact})
-        if column in table.dates:
-            features[-1]["date"] = True
-    return result, features
-
-
-class Distributions(NamedTuple):
-    """How the values of some features are distributed over the clusters, of all rows.
-
-    Attributes
-    ----------
-    counts : of each feature, (K, bins) how many values of each cluster fall where
-    edges : of each feature of numbers, (bins + 1,); values beyond are in the first and the last bin
-    """
-
-    table: Table
-    counts: dict[int, Floats]
-    edges: dict[int, Floats]
-
-    @classmethod
-    def of(cls, exp: Explanation, features: list[list[int]]) -> Distributions:
-        """Count the values of these features."""
-        table, n_clusters = exp.table, len(exp.labels)
-        wanted = sorted({i for row in features for i in row})
-        sizes = {i: len(table.categories[i]) for i in wanted if i in table.categories}
-        edges = _edges(table, [i for i in wanted if i not in table.categories])
-        wanted = [i for i in wanted if i in edges or 0 < sizes.get(i, 0) <= _MOST_CATEGORIES]
-        widths = {i: sizes[i] if i in sizes else len(edges[i]) - 1 for i in wanted}
-        counts = {i: np.zeros(n_clusters * width) for i, width in widths.items()}
-        for start, block in table.blocks():
-            cluster = exp.assigned_codes[start : start + len(block)]
-            for i, width in widths.items():
-                values = block[:, i]
-                there = np.isfinite(values) & (values >= 0 if i in sizes else True)
-                bins = (
-                    values[there] if i in sizes else np.searchsorted(edges[i][1:-1], values[there], "right")
-                )
-                counts[i] += np.bincount(
-                    cluster[there] * width + bins.astype(np.intp), minlength=n_clusters * width
-                )
-        return cls(table, {i: c.reshape(n_clusters, -1) for i, c in counts.items()}, edges)
-
-    def drawing(self, code: int, i: int) -> dict[str, Any] | None:
-        """The values of a feature inside a cluster and outside; None where they cannot be drawn."""
-        if i not in self.counts:
-            return None
-        inside = self.counts[i][code]
-        outside = self.counts[i].sum(axis=0) - inside
-        if i in self.edges:
-            edges = self.edges[i]
-            ends = [_number(end, i in self.table.dates) for end in _ends(edges)]
-            if i in self.table.dates:
-                ends = [end[:-3] for end in ends]  # without the day
-            return {"kind": "numbers", **drawing.both(inside, outside), "low": ends[0], "high": ends[1]}
-        bars = self._bars(i, inside, outside)
-        largest = drawing.largest_size([bar[side] for bar in bars for side in ("inside", "outside")])
-        return {"kind": "categories", "bars": bars, "largest": largest}
-
-    def _bars(self, i: int, inside: Floats, outside: Floats) -> list[dict[str, Any]]:
-        """The categories that are most frequent in either."""
-        parts = [c / max(1.0, c.sum()) for c in (inside, outside)]
-        order = np.argsort(-np.maximum(*parts), kind="stable")[:_CATEGORIES_SHOWN]
-        there = [c for c in order.tolist() if parts[0][c] or parts[1][c]]
-        names = [self.table.categories[i][c] for c in there]
-        bars: list[dict[str, Any]] = [
-            {"name": cut, "whole": shown(name), "inside": float(parts[0][c]), "outside": float(parts[1][c])}
-            for c, name, cut in zip(there, names, cut_all(names, _LONGEST_CATEGORY), strict=True)
-        ]
-        n_left = int(((inside + outside) > 0).sum()) - len(bars)
-        if n_left > 0:
-            rest = [1.0 - sum(bar[side] for bar in bars) for side in ("inside", "outside")]
-            more = f"{n_left} more"
-            bars.append(
-                {"name": more, "whole": more, "inside": max(0.0, rest[0]), "outside": max(0.0, rest[1])}
-            )
-        return bars
-
-
-def _ends(edges: Floats) -> tuple[float, float]:
-    """The least and the largest value that are drawn: of whole numbers, those in the middle of their bins."""
-    half = 0.5 if edges[0] % 1 == 0.5 and edges[1] - edges[0] == 1 else 0.0
-    return float(edges[0]) + half, float(edges[-1]) - half
-
-
-def _edges(table: Table, features: list[int]) -> dict[int, Floats]:
-    """Where bins begin and end: between the outer hundredths, so that a few values far off do not matter."""
-    if not features:
-        return {}
-    rows = evenly(table.n_rows, _SAMPLED)
-    columns = np.broadcast_to(np.array(features), (len(rows), len(features)))
-    values = Table.pick(table.take(rows), columns)
-    found = {}
-    for i, column in zip(features, values.T, strict=True):
-        there = column[np.isfinite(column)]
-        if not there.size:
-            continue
-        low, high = np.quantile(there, [0.01, 0.99])
-        whole = (there == np.round(there)).all()
-        if whole and high - low < _BINS:
-            found[i] = np.arange(np.floor(low) - 0.5, np.ceil(high) + 1.0)
-        else:
-            found[i] = np.linspace(low, high if high > low else low + 1.0, _BINS + 1)
-    return found

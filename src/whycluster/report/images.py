@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from whycluster.core.arrays import Codes, Floats, strongest
 from whycluster.deep.explanation import CHANNELS, DeepExplanation
 from whycluster.deep.images import pictures
-from whycluster.report import drawing
-from whycluster.report.contents import Contents, Plan, percent, shown
-from whycluster.report.packing import codes, floats, halves, packed
-from whycluster.report.rows import claims, pack_rivals, rivals
+from whycluster.report.contents import Contents, Plan
+from whycluster.report.formatting import clean_names, format_shares
+from whycluster.report.packing import scaled_halves, smallest_codes, smallest_floats
+from whycluster.report.rows import claims_of, nearest_clusters, pack_contrasts
 
 _UNITS_SHOWN = 6  # of a cluster
 _MOST = 0.5  # of the members
@@ -31,7 +31,7 @@ class DeepContents(Contents):
         """With what relevance is of."""
         facts = super().facts()
         shape = " x ".join(map(str, self.exp.relevance.shape[1:]))
-        where = "" if self.exp.at is None else f" of layer {shown(self.exp.at)}"
+        where = "" if self.exp.at is None else f" of layer {clean_names([self.exp.at])[0]}"
         facts.insert(1, ("Explained in", f"{shape} {self.exp.units or 'values'}{where}"))
         return facts
 
@@ -39,11 +39,10 @@ class DeepContents(Contents):
         """With whom each is mostly up against."""
         cards = super().clusters()
         for g, card in enumerate(cards):
-            first = int(self.groups.competitor_share[g].argmax())
-            if self.groups.competitor_share[g, first] > _MOST:
-                card["sentence"] = (
-                    f"Mostly against {self.heading(first)[0].lower()}{self.heading(first)[1:]}."
-                )
+            share = self.groups.competitor_share[g]
+            heading = self.headings[int(share.argmax())]
+            if share.max() > _MOST:
+                card["sentence"] = f"Mostly against {heading[0].lower()}{heading[1:]}."
         return cards
 
 
@@ -69,7 +68,7 @@ class ImageContents(DeepContents):
         shape = np.shape(self.exp.data)
         if len(shape) == 4:
             n_pixels += shape[1] * _reduced_size(shape[2:], plan.detail)
-        return len(chosen) * (n_pixels + 50 + 3 * plan.n_rivals) * 4 // 3
+        return len(chosen) * (n_pixels + 50 + 3 * plan.n_others) * 4 // 3
 
     def rows(self, chosen: Codes, plan: Plan) -> dict[str, Any]:
         """The images, and where their relevance is."""
@@ -80,14 +79,15 @@ class ImageContents(DeepContents):
         unit = np.divide(127.0, scale, out=np.zeros(len(scale)), where=scale > 0)
         flat = exp.relevance.reshape(len(exp), -1)
         found = {
-            "heat": packed(np.round(heat * unit[:, None, None]).astype(np.int8)),
-            "speaks_for": packed(floats(np.maximum(flat, 0).sum(axis=1, dtype=np.float64))),
-            "speaks_against": packed(floats(np.minimum(flat, 0).sum(axis=1, dtype=np.float64))),
+            "heat": np.round(heat * unit[:, None, None]).astype(np.int8),
+            "speaks_for": smallest_floats(np.maximum(flat, 0).sum(axis=1, dtype=np.float64)),
+            "speaks_against": smallest_floats(np.minimum(flat, 0).sum(axis=1, dtype=np.float64)),
         }
         images = pictures(exp.data)
         if images is not None:
-            found["picture"] = packed(_bytes(np.stack(images), side))
-        return claims(self, chosen, exp) | pack_rivals(*rivals(exp, plan.n_rivals), len(self.names)) | found
+            found["picture"] = _bytes(np.stack(images), side)
+        others = nearest_clusters(exp, plan.n_others)
+        return claims_of(self, chosen, exp) | pack_contrasts(*others, len(self.names)) | found
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class UnitContents(DeepContents):
     def unit_names(self) -> list[str]:
         """(d,) what relevance is of."""
         if self.exp.relevance.ndim == 2:
-            return [shown(name) for name in self.exp.names]
+            return clean_names(self.exp.names)
         return [f"place {i}" for i in range(self.relevance.shape[1])]
 
     def clusters(self) -> list[dict[str, Any]]:
@@ -118,21 +118,22 @@ class UnitContents(DeepContents):
             mean = self.relevance[own].mean(axis=0, dtype=np.float64)
             share = mean / (np.abs(mean).sum() or 1.0)
             order = strongest(share[None], _UNITS_SHOWN)[0].tolist()
-            card["features"] = [self._feature(share, i) for i in order]
+            card["features"] = self._features(share, order)
         return cards
 
-    def _feature(self, share: Floats, i: int) -> dict[str, Any]:
-        return {
-            "name": self.unit_names[i],
-            "share": percent(float(share[i])),
-            "width": round(100 * abs(share[i]) / drawing.largest_size(share.tolist()), 1),
-            "side": "for" if share[i] >= 0 else "against",
-            "direction": "",
-            "equals": "",
-            "inside": "",
-            "outside": "",
-            "drawing": None,
-        }
+    def _features(self, share: Floats, order: list[int]) -> list[dict[str, Any]]:
+        percents, largest = format_shares(share[order].tolist()), float(np.abs(share).max()) or 1.0
+        blank = {"direction": "", "equals": "", "inside": "", "outside": "", "drawing": None}
+        return [
+            {
+                "name": self.unit_names[i],
+                "share": percent,
+                "width": round(100 * abs(share[i]) / largest, 1),
+                "side": "for" if share[i] >= 0 else "against",
+                **blank,
+            }
+            for i, percent in zip(order, percents, strict=True)
+        ]
 
     def plans(self) -> list[Plan]:
         """The strongest units."""
@@ -150,23 +151,23 @@ class UnitContents(DeepContents):
 
     def n_bytes(self, chosen: Codes, plan: Plan) -> int:
         """Those of the arrays."""
-        return len(chosen) * (40 + 6 * plan.detail + 3 * plan.n_rivals) * 4 // 3
+        return len(chosen) * (40 + 6 * plan.detail + 3 * plan.n_others) * 4 // 3
 
     def rows(self, chosen: Codes, plan: Plan) -> dict[str, Any]:
         """The strongest units of each."""
         exp, some = self.exp[chosen], self.relevance[chosen]
         columns = strongest(some, plan.detail)
         used, place = np.unique(columns, return_inverse=True)
-        scale, relevance = halves(np.take_along_axis(some, columns, axis=1))
+        scale, relevance = scaled_halves(np.take_along_axis(some, columns, axis=1))
         return (
-            claims(self, chosen, exp)
-            | pack_rivals(*rivals(exp, plan.n_rivals), len(self.names))
+            claims_of(self, chosen, exp)
+            | pack_contrasts(*nearest_clusters(exp, plan.n_others), len(self.names))
             | {
                 "features": [{"name": self.unit_names[i]} for i in used.tolist()],
                 "n_features": len(self.unit_names),
-                "scale": packed(scale),
-                "feature": packed(codes(place.reshape(columns.shape))),
-                "relevance": packed(relevance),
+                "scale": scale,
+                "feature": smallest_codes(place.reshape(columns.shape)),
+                "relevance": relevance,
             }
         )
 

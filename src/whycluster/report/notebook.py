@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from whycluster.explanations import findings
 from whycluster.explanations.explanation import Explanation
-from whycluster.report.contents import Options, sentence, shown, signed
+from whycluster.report.contents import Options
 from whycluster.report.features import TableContents
+from whycluster.report.formatting import clean_names, clean_sentences, format_signed
 from whycluster.text import html
 
 _ROWS, _FEATURES, _CLUSTERS = 3, 6, 20
@@ -38,12 +39,12 @@ def fragment(exp: Explanation) -> str:
 
 def _clusters(contents: TableContents) -> str:
     """A line for each cluster: its size, and it in a sentence."""
-    said = findings.sentences(contents.exp, contents.summary)
+    sentences = clean_sentences(findings.sentences(contents.exp, contents.summary))
     sizes = contents.groups.size.tolist()
     lines = [
         f'<tr><th>{html.safe(contents.names[code])}</th><td class="number">{size:,}</td>'
-        f"<td>{html.safe(sentence(text))}</td></tr>"
-        for code, size, text in zip(contents.groups.codes.tolist(), sizes, said, strict=True)
+        f"<td>{html.safe(sentence)}</td></tr>"
+        for code, size, sentence in zip(contents.groups.codes.tolist(), sizes, sentences, strict=True)
     ]
     if len(lines) > _CLUSTERS:
         lines[_CLUSTERS:] = [
@@ -60,10 +61,11 @@ def _row(exp: Explanation, row: int) -> str:
     one = exp[row]
     every = one.lines(_FEATURES)
     reach = max(abs(line.relevance) for line in every) or 1.0
+    names, values = clean_names([line.name for line in every]), clean_names([line.value for line in every])
     lines = [
-        f'<tr><th>{html.safe(shown(line.name))}</th><td class="number">{html.safe(shown(line.value))}</td>'
-        f'<td class="number">{signed(line.relevance)}</td>{_bar(line.relevance / reach)}</tr>'
-        for line in every
+        f'<tr><th>{html.safe(name)}</th><td class="number">{html.safe(value)}</td>'
+        f'<td class="number">{format_signed(line.relevance)}</td>{_bar(line.relevance / reach)}</tr>'
+        for line, name, value in zip(every, names, values, strict=True)
     ]
     heads = "".join(f'<th scope="col">{head}</th>' for head in ("feature", "value", "relevance", ""))
     claim = f"<h4>{html.safe(one.claim())}</h4>"

@@ -15,6 +15,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from whycluster.core.errors import MissingDependencyError
+from whycluster.report.packing import pack
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -39,7 +40,7 @@ def render(template: Template, context: dict[str, Any], data: dict[str, Any]) ->
         **context,
         style=Markup(style),
         script=Markup(script),
-        data=Markup(as_json(data)),
+        data=Markup(as_json(pack(data))),
         policy="; ".join(
             [
                 "default-src 'none'",

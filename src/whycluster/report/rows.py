@@ -1,4 +1,4 @@
-"""The rows of a report in a few arrays: what is claimed of each, and why not another cluster."""
+"""The rows of a report as arrays: clusters, competitors, evidence, places on the map, and contrasts."""
 
 from __future__ import annotations
 
@@ -15,38 +15,33 @@ from whycluster.core.rules import CONTRAST
 from whycluster.explanations.explanation import BaseExplanation
 from whycluster.explanations.projection import project
 from whycluster.report.contents import Contents
-from whycluster.report.packing import codes, floats, halves, packed
+from whycluster.report.packing import scaled_halves, smallest_codes, smallest_floats
 
 _VALUES_AT_ONCE = 1 << 22  # of relevance, 32 MB
-_ROUNDING = 1e-6  # a residual below this part of the evidence is not worth a line
+_ROUNDING = 1e-6  # residuals below this share of the evidence are rounding errors
 _MAP = 65535  # the size of the map, in its own units
 
 
-def claims(contents: Contents, chosen: Codes, some: BaseExplanation) -> dict[str, Any]:
-    """What is claimed of the chosen rows, which are ``some``, and where they lie on the map."""
+def claims_of(contents: Contents, chosen: Codes, some: BaseExplanation) -> dict[str, Any]:
+    """Return the claims about the chosen rows, ``some``, and their places on the map."""
     exp = contents.exp
     evidence, residual = some.evidence.astype(np.float64), some.residual
+    names = contents.ids_of(chosen.tolist())
     found: dict[str, Any] = {
-        "position": packed(codes(chosen)),
-        "cluster": packed(codes(some.cluster_codes)),
-        "competitor": packed(codes(some.competitor_codes)),
-        "evidence": packed(floats(evidence)),
+        "position": smallest_codes(chosen),
+        "cluster": smallest_codes(some.cluster_codes),
+        "competitor": smallest_codes(some.competitor_codes),
+        "evidence": smallest_floats(evidence),
         "limit": contents.limit,
-        "ids": _ids(contents, chosen),
+        "ids": None if names == list(map(str, chosen.tolist())) else names,
     }
     if exp.is_targeted:
-        found["assigned"] = packed(codes(exp.assigned_codes[chosen]))
+        found["assigned"] = smallest_codes(exp.assigned_codes[chosen])
     if (np.abs(residual) > _ROUNDING * np.abs(evidence)).any():
-        found["residual"] = packed(floats(residual))
+        found["residual"] = smallest_floats(residual)
     if exp.threshold is not None:
         found["bar"] = bar_of(exp.threshold)
     return found | _map(exp, some)
-
-
-def _ids(contents: Contents, chosen: Codes) -> list[str] | None:
-    """What the rows are called; None where that is their position."""
-    names = [contents.id_of(row) for row in chosen.tolist()]
-    return None if names == list(map(str, chosen.tolist())) else names
 
 
 def _map(exp: BaseExplanation, some: BaseExplanation) -> dict[str, Any]:
@@ -57,7 +52,7 @@ def _map(exp: BaseExplanation, some: BaseExplanation) -> dict[str, Any]:
         size = np.ones(2)
     places = np.round((points - points.min(axis=0)) / size.max() * _MAP)
     return {
-        "map": packed(places.astype(np.uint16)),
+        "map": places.astype(np.uint16),
         "map_size": (size / size.max()).tolist(),
         "map_of": found.of,
         "map_explained": [round(part, 4) for part in found.explained],
@@ -65,61 +60,63 @@ def _map(exp: BaseExplanation, some: BaseExplanation) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Against:
-    """Why not another cluster: each row's cluster against some others.
+class Contrasts:
+    """Why not another cluster: each row's cluster against M others.
 
     Attributes
     ----------
-    rival : (n, M) the other clusters
-    evidence : (n, M) for the row's cluster against them
-    feature : (n, M, C) the features that speak most, either way
-    relevance : (n, M, C) what each adds to the evidence
+    other : (n, M) the other clusters
+    evidence : (n, M) evidence for the row's cluster against them
+    feature : (n, M, C) the features with the strongest relevance, of either sign
+    relevance : (n, M, C) their relevance
     """
 
-    rival: Codes
+    other: Codes
     evidence: Floats
     feature: Codes
     relevance: Floats
 
 
-def rivals(exp: BaseExplanation, n_rivals: int) -> tuple[Codes, Floats]:
-    """Other clusters of each row, (n, M), and the evidence against them: all in order, or the nearest."""
-    evidence = attribution.contrasts(exp.energy, exp.table, exp.cluster_codes).astype(
-        np.float64
-    )  # NaN comes last
+def nearest_clusters(exp: BaseExplanation, n_others: int) -> tuple[Codes, Floats]:
+    """Return other clusters of each row, (n, M), and the evidence against them.
+
+    All other clusters come in the order of their codes; if there are more than ``n_others``, the nearest come
+    in the order of evidence.
+    """
+    evidence = attribution.contrasts(exp.energy, exp.table, exp.cluster_codes).astype(np.float64)
     n_clusters = evidence.shape[1]
-    n_rivals = min(n_rivals, n_clusters - 1)
-    nearest = np.argsort(evidence, axis=1, kind="stable")[:, :n_rivals]
-    if n_rivals == n_clusters - 1:
+    n_others = min(n_others, n_clusters - 1)
+    nearest = np.argsort(evidence, axis=1, kind="stable")[:, :n_others]  # NaN, the own cluster, comes last
+    if n_others == n_clusters - 1:
         nearest = np.sort(nearest, axis=1)
     return nearest, np.take_along_axis(evidence, nearest, axis=1)
 
 
-def told_apart(exp: BaseExplanation, background: Any, n_rivals: int, n_apart: int) -> Against:
-    """The contrasts of each row's cluster with others, one of these at a time, some rows at a time."""
-    rival, evidence = rivals(exp, n_rivals)
-    n, m = rival.shape
+def contrasts_of(exp: BaseExplanation, background: Any, n_others: int, n_features: int) -> Contrasts:
+    """Contrast each row's cluster with others: one other cluster at a time, rows in batches."""
+    other, evidence = nearest_clusters(exp, n_others)
+    n, m = other.shape
     d = exp.energy.n_features
-    n_apart = min(n_apart, d)
+    n_features = min(n_features, d)
     energy = attribution.informed(exp.energy, background)
-    feature, relevance = np.empty((n, m, n_apart), dtype=np.intp), np.empty((n, m, n_apart))
+    feature, relevance = np.empty((n, m, n_features), dtype=np.intp), np.empty((n, m, n_features))
     size = max(1, _VALUES_AT_ONCE // d)
     for start in range(0, n, size):
         part = slice(start, min(start + size, n))
         table = exp.table.take(np.arange(part.start, part.stop))
         for k in range(m):
             found = attribution.attribute(
-                energy, table, Query(exp.cluster_codes[part], rival[part, k], CONTRAST)
+                energy, table, Query(exp.cluster_codes[part], other[part, k], CONTRAST)
             )
-            feature[part, k] = strongest(found.relevance, n_apart)
+            feature[part, k] = strongest(found.relevance, n_features)
             relevance[part, k] = np.take_along_axis(found.relevance, feature[part, k], axis=1)
-    return Against(rival, evidence, feature, relevance)
+    return Contrasts(other, evidence, feature, relevance)
 
 
-def pack_rivals(rival: Codes, evidence: Floats, n_clusters: int) -> dict[str, Any]:
-    """Other clusters and the evidence against them; these need not be named where they are all."""
-    scale, numbers = halves(evidence)
-    found = {"against_scale": packed(scale), "against": packed(numbers)}
-    if rival.shape[1] < n_clusters - 1:
-        found["rival"] = packed(codes(rival))
+def pack_contrasts(other: Codes, evidence: Floats, n_clusters: int) -> dict[str, Any]:
+    """Return other clusters and the evidence against them; all others need not be named."""
+    scale, halves = scaled_halves(evidence)
+    found = {"against_scale": scale, "against": halves}
+    if other.shape[1] < n_clusters - 1:
+        found["rival"] = smallest_codes(other)
     return found
