@@ -1,4 +1,4 @@
-"""The kernel k-means estimator."""
+"""Tests of the kernel k-means estimator."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import whycluster as wc
 from tests.reference import kernel, kernel_kmeans
-from whycluster.clustering.kernel_kmeans import _pass, _step, _Support
+from whycluster.clustering.kernel_kmeans import _assign_rows, _Support, _update_support
 
 Array = NDArray[np.float64]
 
 
 @pytest.mark.filterwarnings("ignore:Skipping check check_array_api_input")  # array API: scikit-learn's option
 @pytest.mark.parametrize("options", [{}, {"n_clusters": 3, "n_support": 2, "gamma": 0.5}])
-def test_it_is_a_scikit_learn_estimator(options: Any) -> None:
+def test_it_passes_the_checks_of_scikit_learn(options: Any) -> None:
     check_estimator(wc.KernelKMeans(**options))
 
 
@@ -35,7 +35,7 @@ def reference_of(model: Any) -> kernel.Kernel:
     return kernel.Kernel.plain(vectors, model.gamma_)
 
 
-def test_prediction_and_energies_equal_the_slow_ones(wine: Array) -> None:
+def test_predictions_and_energies_match_the_reference(wine: Array) -> None:
     model = wc.KernelKMeans(4, n_support=5, random_state=0).fit(wine)
     slow = reference_of(model)
     expected = [[kernel.energy(x, slow, k) for k in range(4)] for x in wine]
@@ -47,14 +47,17 @@ def test_prediction_and_energies_equal_the_slow_ones(wine: Array) -> None:
     assert list(model.get_feature_names_out()) == [f"kernelkmeans{k}" for k in range(4)]
 
 
-def test_an_alternation_equals_the_slow_one(wine: Array) -> None:
+def test_an_alternation_matches_the_reference(wine: Array) -> None:
     support = _Support([wine[:4], wine[60:65], wine[150:152]], 0.2)
     slow = kernel.Kernel.plain(support.vectors, 0.2)
     for _ in range(3):
-        labels, least, sums = _pass(wine, support)
+        labels, least, sums = _assign_rows(wine, support)
         assert labels.tolist() == [kernel.assign(x, slow) for x in wine]
         assert sums.inertia == pytest.approx(kernel_kmeans.inertia(wine, slow), rel=1e-10)
-        support, slow = _step(wine, labels, least, sums, support), kernel_kmeans.alternate(wine, slow)
+        support, slow = (
+            _update_support(wine, labels, least, sums, support),
+            kernel_kmeans.alternate(wine, slow),
+        )
         for found, expected in zip(support.vectors, slow.support, strict=True):
             assert np.allclose(found, expected, rtol=1e-9)
 
@@ -69,7 +72,7 @@ def test_inertia_falls_with_every_alternation(wine: Array) -> None:
     assert [fit.n_iter_ for fit in fits[:3]] == [0, 1, 2]
 
 
-def test_with_one_support_vector_it_is_kmeans(wine: Array) -> None:
+def test_one_support_vector_gives_k_means(wine: Array) -> None:
     start = KMeans(3, n_init=1, max_iter=2, random_state=0).fit(wine)
     model = wc.KernelKMeans(3, n_support=1, init=start.labels_, tol=0.0).fit(wine)
     centers = np.array([wine[start.labels_ == k].mean(axis=0) for k in range(3)])
@@ -79,7 +82,7 @@ def test_with_one_support_vector_it_is_kmeans(wine: Array) -> None:
 
 
 @pytest.mark.parametrize("make", [make_moons, make_circles])
-def test_clusters_that_no_line_parts_are_kept_from_labels(make: Any) -> None:
+def test_clusters_that_are_not_linearly_separable_are_kept(make: Any) -> None:
     options = {} if make is make_moons else {"factor": 0.5}
     X, y = make(1000, noise=0.05, random_state=0, **options)
     model = wc.KernelKMeans(2, init=y, random_state=0).fit(X)
@@ -88,7 +91,7 @@ def test_clusters_that_no_line_parts_are_kept_from_labels(make: Any) -> None:
     assert (wc.explain(model, X).cluster == model.labels_).all()
 
 
-def test_assignments_can_be_kept() -> None:
+def test_max_iter_0_keeps_the_initial_assignment() -> None:
     X, y = load_digits(return_X_y=True)
     kept = wc.KernelKMeans(10, init=y, max_iter=0, random_state=0).fit(X)
     free = wc.KernelKMeans(10, init=y, random_state=0).fit(X)
@@ -119,7 +122,7 @@ def test_data_far_from_zero(wine: Array) -> None:
 
 
 def test_small_and_empty_clusters() -> None:
-    """Fewer members than support vectors: the members; a label without rows: around some row."""
+    """A small cluster uses its members as support vectors; an empty one starts near a random row."""
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(size=(50, 2)), [[20.0, 20.0]], rng.normal(size=(4, 2)) - 20])
     labels = np.repeat([0, 1, 2], [50, 1, 4])
@@ -140,14 +143,14 @@ def test_a_larger_tolerance_stops_earlier(wine: Array) -> None:
     assert few.n_iter_ < many.n_iter_
 
 
-def test_a_cluster_that_loses_all_rows_moves_to_the_one_that_fits_worst(wine: Array) -> None:
+def test_an_empty_cluster_moves_to_the_row_with_the_worst_fit(wine: Array) -> None:
     support = _Support([wine[:4], wine[60:65], np.full((3, 13), 1e3)], 0.2)
-    labels, least, sums = _pass(wine, support)
+    labels, least, sums = _assign_rows(wine, support)
     assert set(labels) == {0, 1}
     worst = int(least.argmax())
-    moved = _step(wine, labels, least.copy(), sums, support)
+    moved = _update_support(wine, labels, least.copy(), sums, support)
     assert np.abs(moved.vectors[2] - wine[worst]).max() < 1.0
-    assert _pass(wine, moved)[0][worst] == 2
+    assert _assign_rows(wine, moved)[0][worst] == 2
 
 
 def test_equal_rows() -> None:
@@ -176,7 +179,7 @@ def message(X: Any = None, **options: Any) -> str:
 
 
 @pytest.mark.parametrize("gamma", [0, -1.0, "scale", None, np.nan, np.inf, True])
-def test_gamma(gamma: Any) -> None:
+def test_invalid_gamma(gamma: Any) -> None:
     assert message(gamma=gamma) == (
         f'KernelKMeans.fit: gamma must be "auto" or a number above 0; got {gamma!r}.'
     )
@@ -192,13 +195,13 @@ def test_gamma(gamma: Any) -> None:
         ("n_clusters", True, 1),
     ],
 )
-def test_counts(name: str, value: Any, least: int) -> None:
+def test_invalid_counts(name: str, value: Any, least: int) -> None:
     assert message(**{name: value}) == (
         f"KernelKMeans.fit: {name} must be a whole number of at least {least}; got {value!r}."
     )
 
 
-def test_initial_labels_that_do_not_fit() -> None:
+def test_invalid_initial_labels() -> None:
     assert message(init=[0, 1]).startswith(
         "KernelKMeans.fit: labels must be one for each of the 4 rows of X; got 2."
     )
@@ -206,7 +209,7 @@ def test_initial_labels_that_do_not_fit() -> None:
         "KernelKMeans.fit: init must have at most n_clusters=2 different labels; got 4."
     )
     assert message(init="random") == (
-        "KernelKMeans.fit: init must be \"k-means\" or one label for each row; got 'random'."
+        "KernelKMeans.fit: init must be \"k-means\" or one label per row; got 'random'."
     )
     assert message(init=[0, 1, None, 1]).startswith(
         "KernelKMeans.fit: labels must have no missing values; row 2 has None."

@@ -1,4 +1,4 @@
-"""NEON for kernel k-means, with the paper's network: a neuron for each pair of support vectors."""
+"""NEON for kernel k-means on the paper's network, with one neuron per pair of support vectors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.reference.neon import Matrix, Vector
 
 @dataclass(frozen=True)
 class Kernel:
-    """The support vectors of each cluster, their weights v_j, and gamma."""
+    """Support vectors per cluster, their weights v_j, and gamma."""
 
     support: Sequence[Matrix]
     weights: Sequence[Vector]
@@ -21,7 +21,7 @@ class Kernel:
 
     @classmethod
     def plain(cls, support: Sequence[Matrix], gamma: float) -> Kernel:
-        """Eq. 6: the support vectors of a cluster count equally."""
+        """Eq. 6: all support vectors of a cluster have the same weight."""
         return cls(support, [np.full(len(u), 1 / len(u)) for u in support], gamma)
 
     @property
@@ -48,7 +48,7 @@ def detect(x: Vector, u_i: Vector, u_j: Vector) -> float:
 
 
 def pool(h: list[float], weights: Vector, gamma: float) -> float:
-    """LME with weights: a soft maximum for gamma > 0, a soft minimum for gamma < 0."""
+    """Weighted log-mean-exp: a soft maximum for gamma > 0, a soft minimum for gamma < 0."""
     top = max(gamma * value for value in h)
     return (
         top + math.log(sum(v * math.exp(gamma * value - top) for v, value in zip(weights, h, strict=True)))
@@ -56,14 +56,14 @@ def pool(h: list[float], weights: Vector, gamma: float) -> float:
 
 
 def shares(h: list[float], weights: Vector, gamma: float) -> list[float]:
-    """How Eq. 2 shares relevance in such a pool."""
+    """The shares of relevance in such a pool, by Eq. 2."""
     top = max(gamma * value for value in h)
     parts = [v * math.exp(gamma * value - top) for v, value in zip(weights, h, strict=True)]
     return [part / sum(parts) for part in parts]
 
 
 def against(x: Vector, model: Kernel, c: int, k: int) -> tuple[float, list[list[float]], list[float]]:
-    """Prop. 5, layers 1 to 3, for one competitor: h_k, all h_ijk as [j][i], and all h_jk."""
+    """Prop. 5, layers 1 to 3, for one competitor: h_k, the h_ijk as [j][i], and the h_jk."""
     layer1 = [[detect(x, u_i, u_j) for u_i in model.support[c]] for u_j in model.support[k]]
     layer2 = [pool(h_j, model.weights[c], model.gamma) for h_j in layer1]
     return pool(layer2, model.weights[k], -model.gamma), layer1, layer2
@@ -80,7 +80,7 @@ def stiffness(X: Matrix, model: Kernel) -> float:
 
 
 def explain_row(x: Vector, model: Kernel, c: int, beta: float) -> Vector:
-    """Backwards through all four layers, with the gate of Eq. 10 on the detection layer."""
+    """Propagate back through all four layers, with the gate of Eq. 10 on the detection layer."""
     rivals = [k for k in range(model.n_clusters) if k != c]
     layers = {k: against(x, model, c, k) for k in rivals}
     f = min(h for h, _, _ in layers.values())

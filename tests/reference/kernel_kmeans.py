@@ -1,4 +1,4 @@
-"""The training of kernel k-means, one row and one support vector at a time."""
+"""Kernel k-means training, one row and one support vector at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def inertia(X: Matrix, model: Kernel) -> float:
 
 
 def alternate(X: Matrix, model: Kernel) -> Kernel:
-    """One alternation: each row to the least energy, then one step of EM inside each cluster."""
+    """One alternation: assign each row to the least energy, then take one EM step in each cluster."""
     labels = [assign(x, model) for x in X]
     support = []
     for k, vectors in enumerate(model.support):

@@ -1,6 +1,6 @@
-"""Relevance of words, one word and one competitor at a time. Slow and obvious.
+"""The relevance of words, computed for one word and one competitor at a time: slow and simple.
 
-A document is a list of vectors, one for each occurrence of a term, that add up to z but for a constant.
+A document is a list of vectors, one per occurrence of a term. They add up to z, up to a constant.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Matrix = NDArray[np.floating[Any]]
 
 
 def mean_of_words(words: Sequence[Vector], centroids: Matrix, beta: float) -> list[float]:
-    """The paper's text: x is the mean of phi(t), R_t = sum_k R_k / h_k * 1/|D| (phi(t) - m_k) . w_k."""
+    """Section VI-A: x is the mean of phi(t), and R_t = sum_k R_k / h_k * 1/|D| (phi(t) - m_k) . w_k."""
     x = np.sum(words, axis=0) / len(words)
     c = neon.assign(x, centroids)
     R = neon.competition(x, centroids, c, beta)
@@ -35,7 +35,7 @@ def mean_of_words(words: Sequence[Vector], centroids: Matrix, beta: float) -> li
 
 
 def occurrences(z: Vector, parts: Sequence[Vector], centroids: Matrix, beta: float) -> list[float]:
-    """K-means of z: each occurrence bears its part's product with w_k, and an equal share of what is left."""
+    """K-means on z: each occurrence gets its vector's product with w_k and an equal share of the rest."""
     c = neon.assign(z, centroids)
     R = neon.competition(z, centroids, c, beta)
     result = [0.0] * len(parts)
@@ -48,7 +48,7 @@ def occurrences(z: Vector, parts: Sequence[Vector], centroids: Matrix, beta: flo
 
 
 def kernel(words: Sequence[Vector], support: Sequence[Matrix], gamma: float, beta: float) -> list[float]:
-    """Kernel k-means of the mean of words: a soft minimum over the support vectors of each cluster."""
+    """Kernel k-means on the mean of the words: a soft minimum over the support vectors of each cluster."""
     x = np.sum(words, axis=0) / len(words)
     s, split, slope = [], [], []
     for units in support:

@@ -1,1 +1,9 @@
-"""The estimators that we train: kernel k-means, and surrogates for labels."""
+"""Estimators trained by this package: kernel k-means, and a surrogate for labels.
+
+Modules, in reading order:
+
+- `kernel_kmeans`: `KernelKMeans`, k-means with several support vectors per cluster
+- `surrogate`: `Surrogate`, a kernel network fitted to the labels of any clustering
+- `kernel_fit`: the optimization that fits a kernel network to labels
+- `adapter`: how `whycluster.neuralize` turns both estimators into networks
+"""

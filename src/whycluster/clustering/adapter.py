@@ -1,4 +1,4 @@
-"""The estimators of this package."""
+"""Networks of the estimators in this package."""
 
 from __future__ import annotations
 

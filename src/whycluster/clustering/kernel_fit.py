@@ -1,8 +1,8 @@
-"""Fitting a kernel network to labels: support vectors, their weights, gamma, and a floor for noise.
+"""Fit a kernel network to labels: support vectors, their weights, gamma, and a floor for noise.
 
-The clusters' probabilities are taken to be softmax(-gamma s), and the cross-entropy with the labels is
-minimised by L-BFGS from a start inside the clusters, the means, weights and precision of a mixture. A ridge
-on the way from there keeps what the labels say nothing about as the mixture has it.
+The model assigns cluster probabilities softmax(-gamma s). L-BFGS minimizes their cross-entropy with the
+labels. It starts from a mixture inside each cluster: its means, weights and precision. A ridge penalty on the
+distance from this start keeps the parameters that the labels do not determine close to the mixture.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies import Energy, FloorEnergy, KernelEnergy
 from whycluster.data.table import ArrayTable
 
-_RIDGE = 0.3  # measured: 0.1 to 1 differ little; in units of one row's cross-entropy
-_STEPS, _FEWEST_STEPS = 100, 30  # of L-BFGS; more change no more than a few rows
-MUCH_WORK = 2_000_000  # rows times support vectors from which on fewer steps are taken
-_BLOCK = 1 << 17  # numbers in a block of units by rows: it stays in the cache
+_RIDGE = 0.3  # in units of one row's cross-entropy; values from 0.1 to 1 gave similar results
+_STEPS, _FEWEST_STEPS = 100, 30  # L-BFGS steps; more would change only a few rows
+MUCH_WORK = 2_000_000  # rows times support vectors; above this, fewer steps are taken
+_BLOCK = 1 << 17  # numbers in a block of units by rows, so that it stays in the cache
 _SINGLE = 1e4  # up to this gamma |z|^2, single precision rounds logits by less than about 1e-3
-_FARTHEST = 10.0  # that the logarithm of gamma is moved
-_LOWEST = -60.0  # exp of less adds nothing, and denormal numbers slow products down
+_FARTHEST = 10.0  # largest change of log gamma
+_LOWEST = -60.0  # exp of anything lower adds nothing, and denormal numbers slow products down
 
 
 @dataclass(frozen=True)
 class KernelModel:
-    """A kernel network, in the units it was fitted in.
+    """A fitted kernel network, in the units of its training rows.
 
     Attributes
     ----------
-    support : (P, d) support vectors, those of one cluster side by side
-    sizes : (G,) how many each cluster has
+    support : (P, d) support vectors, grouped by cluster
+    sizes : (G,) number of support vectors per cluster
     log_weights : (P,) log v_j
     gamma : stiffness of the soft minimum
-    codes : (G,) which cluster each is, or (G + 1,) with the one that has a floor
-    floor : the constant energy of that one, or None
+    codes : (G,) code of each cluster; (G + 1,) if noise has a floor, with the code of noise last
+    floor : constant energy of noise, or None
     """
 
     support: Floats
@@ -51,43 +51,43 @@ class KernelModel:
 
     @property
     def clusters(self) -> KernelEnergy:
-        """The energies of the clusters that have support vectors."""
+        """The energies of the clusters with support vectors."""
         return KernelEnergy(self.support, self.sizes, self.gamma, self.log_weights)
 
     def assign(self, rows: Floats) -> Codes:
-        """The cluster of each row."""
+        """Return the cluster code of each row."""
         energy: Energy = self.clusters
-        if self.floor is not None:  # how it is split makes no difference here
+        if self.floor is not None:  # the split over features does not affect the assignment
             energy = FloorEnergy(self.clusters, self.floor, np.zeros(rows.shape[1]))
         return self.codes[attribution.assign(energy, ArrayTable.of(rows))]
 
 
 def fit_kernel(rows: Floats, codes: Codes, n_support: int, noise: int | None, seed: int) -> KernelModel:
-    """The kernel network that foretells the codes of the rows.
+    """Fit a kernel network that predicts the codes of the rows.
 
     Parameters
     ----------
-    rows : (n, d) centred, in units in which all features count
-    codes : (n,) the cluster of each row
-    n_support : support vectors per cluster, on average; a cluster has as many as its size gives it, and no
-        more than members
-    noise : the code of the rows that a floor stands for, or None
-    seed : of the k-means inside the clusters
+    rows : (n, d) centered rows, scaled so that all features matter
+    codes : (n,) cluster code of each row
+    n_support : average number of support vectors per cluster. Larger clusters get more; no cluster gets more
+        than it has members.
+    noise : code of the rows to be modeled by a floor, or None
+    seed : random seed of the k-means inside the clusters
     """
-    start = _start(rows, codes, n_support, noise, seed)
+    start = _initial_model(rows, codes, n_support, noise, seed)
     if len(start.codes) == 1:
         return start
     from scipy.optimize import minimize
 
-    problem = _Problem(rows, codes, start)
-    steps = max(_FEWEST_STEPS, int(_STEPS * min(1.0, MUCH_WORK / (len(rows) * problem.n_units))))
+    objective = _Objective(rows, codes, start)
+    steps = max(_FEWEST_STEPS, int(_STEPS * min(1.0, MUCH_WORK / (len(rows) * objective.n_units))))
     options: Any = {"maxiter": steps, "ftol": 1e-7}
-    found = minimize(problem.loss, np.zeros(problem.size), jac=True, method="L-BFGS-B", options=options)
-    return problem.model(found.x)
+    found = minimize(objective.loss, np.zeros(objective.size), jac=True, method="L-BFGS-B", options=options)
+    return objective.model(found.x)
 
 
-def _start(rows: Floats, codes: Codes, n_support: int, noise: int | None, seed: int) -> KernelModel:
-    """A mixture in each cluster: centres of k-means, weighted with their rows, and one precision for all."""
+def _initial_model(rows: Floats, codes: Codes, n_support: int, noise: int | None, seed: int) -> KernelModel:
+    """Return a mixture per cluster: k-means centers, weighted by their rows, with one shared precision."""
     present = np.unique(codes)
     clusters = present[present != noise] if len(present) > 1 else present
     members = [rows[codes == code] for code in clusters]
@@ -96,7 +96,7 @@ def _start(rows: Floats, codes: Codes, n_support: int, noise: int | None, seed: 
     support = [centers_inside(own, int(share), 20, seed) for own, share in zip(members, shares, strict=True)]
     nearest = [_nearest(own, u) for own, u in zip(members, support, strict=True)]
     weights = [np.bincount(unit, minlength=len(u)) for (unit, _), u in zip(nearest, support, strict=True)]
-    n_free = counts.sum() - sum(len(u) for u in support)  # rows that are no support vector themselves
+    n_free = counts.sum() - sum(len(u) for u in support)  # rows that are not support vectors themselves
     spread = sum(float(squares.sum()) for _, squares in nearest) / n_free if n_free > 0 else _gaps(members)
     model = KernelModel(
         support=np.concatenate(support),
@@ -111,7 +111,7 @@ def _start(rows: Floats, codes: Codes, n_support: int, noise: int | None, seed: 
 
 
 def _nearest(rows: Floats, support: Floats) -> tuple[Codes, Floats]:
-    """The nearest support vector of each row, and its squared distance."""
+    """Return the nearest support vector of each row and the squared distance to it."""
     from sklearn.metrics import pairwise_distances_argmin_min
 
     unit, distance = pairwise_distances_argmin_min(rows, support)
@@ -119,7 +119,7 @@ def _nearest(rows: Floats, support: Floats) -> tuple[Codes, Floats]:
 
 
 def _gaps(members: list[Floats]) -> float:
-    """The mean squared distance to the nearest neighbour: how wide the gaps between rows are."""
+    """Return the mean squared distance from a row to its nearest neighbor."""
     from sklearn.neighbors import NearestNeighbors
 
     several = [own for own in members if len(own) > 1]
@@ -128,7 +128,7 @@ def _gaps(members: list[Floats]) -> float:
 
 
 def _with_floor(model: KernelModel, rows: Floats, is_noise: NDArray[np.bool_], noise: int) -> KernelModel:
-    """The same with the floor that makes the fewest errors."""
+    """Add the floor that makes the fewest errors."""
     lowest = attribution.energies_of_every_cluster(model.clusters, ArrayTable.of(rows)).min(axis=1)
     order = np.argsort(-lowest, kind="stable")
     errors: NDArray[Any] = np.cumsum(~is_noise[order]) - np.cumsum(is_noise[order])
@@ -142,12 +142,12 @@ def _with_floor(model: KernelModel, rows: Floats, is_noise: NDArray[np.bool_], n
     )
 
 
-class _Problem:
-    """The cross-entropy as a function of the way from the start.
+class _Objective:
+    """The cross-entropy as a function of the change from the initial model.
 
-    The way is, in natural units: log v_j (P), log gamma (1), the floor's logit (1), and 2 gamma (u_j -
-    start), the change of the logit's slope (P d). Rows are used in blocks, with a column of ones, so that
-    one product gives log v_j - gamma |z - u_j|^2, up to the gamma |z|^2 that all clusters share.
+    The change is a vector in natural units: log v_j (P), log gamma (1), the floor's logit (1), and 2 gamma
+    (u_j - start), the change of the logit's slope (P d). Rows are processed in blocks and have a column of
+    ones, so that one product gives log v_j - gamma |z - u_j|^2, up to the gamma |z|^2 common to all clusters.
     """
 
     def __init__(self, rows: Floats, codes: Codes, start: KernelModel) -> None:
@@ -165,10 +165,10 @@ class _Problem:
         self._clusters = [slice(b - a, b) for a, b in zip(start.sizes, stops, strict=True)]
         self._floor = None if start.floor is None else -start.gamma * start.floor  # as a logit
 
-    def model(self, way: Floats) -> KernelModel:
-        """The network at the end of the way."""
-        log_weights, log_gamma, floor, moves = self._parts(way)
-        # A first step of the search may be of any length.
+    def model(self, change: Floats) -> KernelModel:
+        """Return the initial model with a change applied."""
+        log_weights, log_gamma, floor, moves = self._parts(change)
+        # The first step of the search can be arbitrarily long.
         gamma = self.start.gamma * float(np.exp(np.clip(log_gamma, -_FARTHEST, _FARTHEST)))
         return KernelModel(
             support=self.start.support + moves / (2 * gamma),
@@ -179,26 +179,26 @@ class _Problem:
             floor=None if self._floor is None else -(self._floor + float(floor)) / gamma,
         )
 
-    def loss(self, way: Floats) -> tuple[float, Floats]:
-        """The mean cross-entropy with its ridge, and its gradient."""
-        model = self.model(way)
+    def loss(self, change: Floats) -> tuple[float, Floats]:
+        """Return the mean cross-entropy with the ridge penalty, and its gradient."""
+        model = self.model(change)
         total, floor, pull = 0.0, 0.0, 0.0
-        moments = np.zeros((self.n_units, self.d + 1))  # of the rows, weighted with d loss / d unit
+        moments = np.zeros((self.n_units, self.d + 1))  # of the rows, weighted by d loss / d unit
         step = max(64, _BLOCK // self.n_units)
         for begin in range(0, len(self._rows), step):
             some = slice(begin, begin + step)
             loss, units, shares = self._block(some, model)
             total += loss
             moments += units @ self._rows[some]
-            if self._floor is not None:  # else the shares sum to 0 in every row, and nothing is left over
+            if self._floor is not None:  # without a floor, the shares sum to 0 in every row
                 floor += float(shares[-1].sum(dtype=np.float64))
                 pull += float(self._squares[some] @ shares[:-1].sum(axis=0))
-        gradient = self._gradient(way, model, moments, floor, pull)
+        gradient = self._gradient(change, model, moments, floor, pull)
         n = len(self._rows)
-        return (total + _RIDGE / 2 * float(way @ way)) / n, (gradient + _RIDGE * way) / n
+        return (total + _RIDGE / 2 * float(change @ change)) / n, (gradient + _RIDGE * change) / n
 
     def _block(self, some: slice, model: KernelModel) -> tuple[float, NDArray[Any], NDArray[Any]]:
-        """The loss of some rows, and its derivatives by the logits of units, (P, b), and clusters, (G, b)."""
+        """Return a block's loss and its derivatives by the logits of units (P, b) and clusters (G, b)."""
         rows, codes = self._rows[some], self._codes[some]
         units, logits = self._logits(rows, model)
         if model.floor is not None:
@@ -211,13 +211,13 @@ class _Problem:
         loss = float((np.log(norm) - logits[own]).sum(dtype=np.float64))
         shares /= norm
         shares[own] -= 1.0
-        shares[np.abs(shares) < 1e-10] = 0.0  # denormal numbers again
+        shares[np.abs(shares) < 1e-10] = 0.0  # avoids denormal numbers
         for share, part in zip(shares, self._clusters, strict=False):
             units[part] *= share
         return loss, units, shares
 
     def _logits(self, rows: NDArray[Any], model: KernelModel) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The shares q_j of the units, (P, b), and the logits of the clusters, (G, b), up to -gamma |z|^2."""
+        """Return the unit shares q_j (P, b) and the cluster logits (G, b), up to -gamma |z|^2."""
         bias = model.log_weights - model.gamma * np.square(model.support).sum(axis=1)
         slopes = np.hstack([2 * model.gamma * model.support, bias[:, None]]).astype(rows.dtype)
         units = slopes @ rows.T
@@ -234,14 +234,16 @@ class _Problem:
         return units, logits
 
     def _gradient(
-        self, way: Floats, model: KernelModel, moments: Floats, floor: float, pull: float
+        self, change: Floats, model: KernelModel, moments: Floats, floor: float, pull: float
     ) -> Floats:
+        """Return the gradient of the loss without its ridge penalty."""
         weighted, mass = moments[:, :-1], moments[:, -1]
         moves = weighted - model.support * mass[:, None]
         spread = pull + mass @ np.square(model.support).sum(axis=1) - 2 * np.vdot(model.support, weighted)
-        log_gamma = -model.gamma * spread - np.vdot(moves, self._parts(way)[3])  # units move with gamma
+        log_gamma = -model.gamma * spread - np.vdot(moves, self._parts(change)[3])  # units move with gamma
         return np.concatenate([mass, [log_gamma, floor], moves.ravel()])
 
-    def _parts(self, way: Floats) -> tuple[Floats, Any, Any, Floats]:
+    def _parts(self, change: Floats) -> tuple[Floats, Any, Any, Floats]:
+        """Split a change into log weights, log gamma, floor logit and slopes."""
         p = self.n_units
-        return way[:p], way[p], way[p + 1], way[p + 2 :].reshape(p, self.d)
+        return change[:p], change[p], change[p + 1], change[p + 2 :].reshape(p, self.d)

@@ -1,4 +1,4 @@
-"""Kernel k-means as an estimator: a few support vectors per cluster, pooled by a soft minimum."""
+"""The kernel k-means estimator: several support vectors per cluster, pooled by a soft minimum."""
 
 from __future__ import annotations
 
@@ -23,41 +23,42 @@ from whycluster.data.table import ArrayTable
 from whycluster.data.validation import check_whole
 from whycluster.models.estimators import check_rows
 
-_INNER_STEPS = 30  # EM steps inside the initial clusters before rows are assigned anew
-_INNER_TOLERANCE = 1e-3  # relative change of the spread that ends them earlier
-_LEAST_SPREAD = 1e-12  # of the data's own, so that gamma stays finite
+_INNER_STEPS = 30  # EM steps inside the initial clusters before rows are reassigned
+_INNER_TOLERANCE = 1e-3  # relative change of the spread below which these steps stop early
+_LEAST_SPREAD = 1e-12  # as a fraction of the total spread of the data; keeps gamma finite
 
 
 class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """K-means whose clusters are soft minima over a few support vectors (Eq. 6).
+    """K-means whose clusters are soft minima over several support vectors (Eq. 6).
 
     Cluster k has the energy s_k(x) = -1/gamma log mean_j exp(-gamma |x - u_j|^2) over its support vectors
-    u_j, and a row belongs to the cluster of least energy. Fitting alternates: given the assignments, the
-    support vectors of a cluster are the means of an equal-weight spherical mixture with precision 2 gamma (a
-    step of EM); given the support vectors, each row goes to the least energy. Both lower the sum of the
-    least energies. With ``n_support=1`` it is k-means. `whycluster.explain` explains it exactly.
+    u_j. Each row belongs to the cluster with the least energy. Fitting alternates two steps. With the
+    assignments fixed, one EM step updates the support vectors of each cluster as the means of an equal-weight
+    spherical mixture with precision 2 gamma. With the support vectors fixed, each row moves to the cluster of
+    least energy. Both steps lower the sum of the least energies. With ``n_support=1`` this is k-means.
+    `whycluster.explain` explains the model exactly.
 
     Parameters
     ----------
-    n_clusters : the number of clusters
-    n_support : support vectors per cluster; fewer where a cluster starts with fewer rows
-    gamma : the stiffness of the soft minimum. "auto" is half the precision, by maximum likelihood, of the
-        mixtures fitted inside the initial clusters, and is then kept.
-    init : the initial assignment: "k-means", or one label for each row
-    n_init : the number of starts; the one with the least inertia is kept
-    max_iter : the most alternations of a start. 0 keeps the initial assignment: the support vectors are
-        fitted to it, and the rows are then assigned once.
-    tol : stop when no assignment changes, or the inertia improves by no more than this part of it
-    random_state : seed, or generator, of the k-means starts
+    n_clusters : number of clusters
+    n_support : support vectors per cluster; fewer if a cluster starts with fewer rows
+    gamma : stiffness of the soft minimum. "auto" estimates it from the initial clusters, as half the
+        maximum-likelihood precision of the mixtures fitted inside them, and then keeps it.
+    init : initial assignment: "k-means", or one label per row
+    n_init : number of starts; the one with the least inertia is kept
+    max_iter : maximum number of alternations per start. 0 keeps the initial assignment: the support vectors
+        are fitted to it, and then the rows are assigned once.
+    tol : stop when no assignment changes, or when the inertia improves by at most this fraction
+    random_state : seed or generator of the k-means starts
 
     Attributes
     ----------
-    labels_ : (n,) the cluster of each row, as `predict` gives it
-    support_vectors_ : (P, d) cluster by cluster
-    support_cluster_ : (P,) the cluster of each
-    gamma_ : the stiffness in use
-    inertia_ : the sum of the least energies of all rows
-    n_iter_ : the alternations of the best start
+    labels_ : (n,) cluster of each row, as returned by `predict`
+    support_vectors_ : (P, d) support vectors, grouped by cluster
+    support_cluster_ : (P,) cluster of each support vector
+    gamma_ : stiffness that was used
+    inertia_ : sum of the least energies of all rows
+    n_iter_ : number of alternations of the best start
     """
 
     def __init__(
@@ -82,14 +83,14 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: object = None) -> KernelKMeans:  # noqa: ARG002  # scikit-learn's signature
-        """Fit the support vectors to the rows of X; y is not used."""
+        """Fit the support vectors to the rows of X; y is ignored."""
         data = check_rows(self, X)
         self._check_parameters(len(data))
         rng = check_random_state(self.random_state)
         center = data.mean(axis=0)
         rows = data - center
         gamma, best = (None if isinstance(self.gamma, str) else float(self.gamma)), None
-        for _ in range(self.n_init):  # all with the gamma of the first, or their inertias would not compare
+        for _ in range(self.n_init):  # all use the gamma of the first, so that inertias can be compared
             labels = self._initial_labels(rows, rng)
             start, gamma = _fit_inside(rows, labels, self.n_clusters, self.n_support, gamma, rng)
             found = _alternate(rows, start, self.max_iter, self.tol)
@@ -104,30 +105,32 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         return self
 
     def transform(self, X: ArrayLike) -> Floats:
-        """The energies of every cluster, (n, K)."""
+        """Return the energy of each row in each cluster, (n, K)."""
         check_is_fitted(self)
         table = ArrayTable.of(check_rows(self, X, reset=False))
         return np.maximum(attribution.energies_of_every_cluster(self.energy, table), 0.0)
 
     def predict(self, X: ArrayLike) -> Codes:
-        """The cluster of least energy of each row, (n,)."""
+        """Return the cluster with the least energy for each row, (n,)."""
         check_is_fitted(self)
         return attribution.assign(self.energy, ArrayTable.of(check_rows(self, X, reset=False)))
 
     @property
     def energy(self) -> KernelEnergy:
-        """The energies s_k, as a network has them."""
+        """The energies s_k of the fitted clusters."""
         sizes = np.bincount(self.support_cluster_, minlength=self.n_clusters)
         return KernelEnergy(self.support_vectors_, sizes, self.gamma_)
 
     def _initial_labels(self, rows: Floats, rng: np.random.RandomState) -> Codes:
         if isinstance(self.init, str):
-            centers = centers_inside(rows, self.n_clusters, 20, rng)  # fewer rows: the rest starts empty
+            centers = centers_inside(
+                rows, self.n_clusters, 20, rng
+            )  # with fewer distinct rows, some clusters start empty
             return attribution.assign(SquaredEnergy(centers), ArrayTable.of(rows))
         labels = np.asarray(self.init)
         whole = labels.dtype.kind in "iu" and labels.shape == (len(rows),)
         if whole and labels.min() >= 0 and labels.max() < self.n_clusters:
-            return labels.astype(np.intp)  # they keep their numbers
+            return labels.astype(np.intp)  # the labels keep their numbers
         codes, names = read_labels(self.init, len(rows), "KernelKMeans.fit")
         if len(names) > self.n_clusters:
             raise InvalidInputError(
@@ -151,7 +154,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             )
         if hasattr(self.init, "fit") or (isinstance(self.init, str) and self.init != "k-means"):
             raise InvalidInputError(
-                f'KernelKMeans.fit: init must be "k-means" or one label for each row; got {self.init!r}.'
+                f'KernelKMeans.fit: init must be "k-means" or one label per row; got {self.init!r}.'
             )
         if n_rows < self.n_clusters:
             raise InvalidInputError(
@@ -162,7 +165,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
 
 @dataclass(frozen=True)
 class _Support:
-    """The support vectors of each cluster, and gamma."""
+    """Support vectors per cluster, and gamma."""
 
     vectors: list[Floats]
     gamma: float
@@ -174,6 +177,8 @@ class _Support:
 
 @dataclass(frozen=True)
 class _Fit:
+    """The result of one start."""
+
     support: _Support
     inertia: float
     n_iter: int
@@ -181,11 +186,11 @@ class _Fit:
 
 @dataclass
 class _Sums:
-    """What a pass over the rows adds up for the next support vectors."""
+    """Sums over all rows from which the next support vectors are computed."""
 
-    weight: Floats  # (P,) the shares of each
-    total: Floats  # (P, d) the rows times their shares
-    squares: float = 0.0  # of all rows
+    weight: Floats  # (P,) total share of each support vector
+    total: Floats  # (P, d) sum of the rows, weighted by their shares
+    squares: float = 0.0  # sum of squares of all rows
     inertia: float = 0.0
 
     def __add__(self, other: _Sums) -> _Sums:
@@ -197,18 +202,18 @@ class _Sums:
         )
 
     def means(self, vectors: Floats) -> Floats:
-        """The next support vectors; one that no row has a share in stays."""
+        """Return the next support vectors; one without any share stays in place."""
         used = self.weight > np.finfo(np.float64).eps
         return np.where(used[:, None], self.total / np.where(used, self.weight, 1.0)[:, None], vectors)
 
     def spread(self, vectors: Floats) -> float:
-        """The squared distances of the rows to the support vectors, weighted with their shares."""
+        """Return the sum of squared distances from rows to support vectors, weighted by the shares."""
         cross = np.einsum("pd,pd->", vectors, self.total)
         return float(self.squares - 2 * cross + self.weight @ np.einsum("pd,pd->p", vectors, vectors))
 
 
-def _pass(rows: Floats, support: _Support) -> tuple[Codes, Floats, _Sums]:
-    """Assign all rows: their clusters (n,), least energies (n,), and what the next support vectors need."""
+def _assign_rows(rows: Floats, support: _Support) -> tuple[Codes, Floats, _Sums]:
+    """Assign all rows; return their clusters (n,), least energies (n,) and the sums for the next step."""
     energy = KernelEnergy(np.concatenate(support.vectors), support.sizes, support.gamma)
     table, n_units = ArrayTable.of(rows), energy.units.n_clusters
     labels, least = np.empty(len(rows), np.intp), np.empty(len(rows))
@@ -225,14 +230,14 @@ def _pass(rows: Floats, support: _Support) -> tuple[Codes, Floats, _Sums]:
         raw = rows[start:stop]
         sums = _Sums(np.zeros(n_units), np.zeros((n_units, rows.shape[1])))
         sums.squares, sums.inertia = float(np.einsum("bd,bd->", raw, raw)), float(least[start:stop].sum())
-        for k in np.unique(own):  # a row moves the support vectors of its cluster only
+        for k in np.unique(own):  # a row only moves the support vectors of its own cluster
             members, part = np.flatnonzero(own == k), energy.clusters[k]
             q = energy.shares(x[members], int(k))
             sums.weight[part], sums.total[part] = q.sum(axis=1), q @ raw[members]
         parts[start] = sums
 
     blocks.run(work, energy, len(rows))
-    first, *others = (parts[start] for start in sorted(parts))  # in order: the same sums every time
+    first, *others = (parts[start] for start in sorted(parts))  # in order, so that results are reproducible
     return labels, least, sum(others, first)
 
 
@@ -244,14 +249,14 @@ def _fit_inside(
     gamma: float | None,
     rng: np.random.RandomState,
 ) -> tuple[_Support, float]:
-    """Support vectors fitted inside the initial clusters by EM; gamma is estimated where it is None."""
+    """Fit support vectors inside the initial clusters by EM; estimate gamma if it is None."""
     members = [rows[labels == k] for k in range(n_clusters)]
     members = [own if len(own) else _around(rows, rng.randint(len(rows)), n_support) for own in members]
     vectors = [centers_inside(own, n_support, 10, rng) for own in members]
-    used = _precision(rows, 0.0) if gamma is None else gamma  # to begin with, the nearest takes all
+    used = _precision(rows, 0.0) if gamma is None else gamma  # at first, the nearest takes all
     before = np.inf
     for _ in range(_INNER_STEPS):
-        sums = [_pass(own, _Support([u], used))[2] for own, u in zip(members, vectors, strict=True)]
+        sums = [_assign_rows(own, _Support([u], used))[2] for own, u in zip(members, vectors, strict=True)]
         spread = sum(part.spread(u) for part, u in zip(sums, vectors, strict=True))
         vectors = [part.means(u) for part, u in zip(sums, vectors, strict=True)]
         used = _precision(rows, spread) if gamma is None else used
@@ -262,38 +267,38 @@ def _fit_inside(
 
 
 def _precision(rows: Floats, spread: float) -> float:
-    """Half the precision of spherical Gaussians that leave this sum of squared distances."""
+    """Return half the precision of spherical Gaussians with this sum of squared distances."""
     total = float(np.einsum("nd,nd->", rows, rows))
     return 0.5 * rows.size / max(spread, _LEAST_SPREAD * total) if total > 0.0 else 1.0
 
 
 def _alternate(rows: Floats, support: _Support, max_iter: int, tol: float) -> _Fit:
-    """Assign, take a step of EM, and so on, until the assignments or the inertia settle."""
+    """Alternate assignment and EM steps until the assignments or the inertia converge."""
     labels, inertia, n_iter = np.empty(0, np.intp), np.inf, 0
     while True:
         before, previous = inertia, labels
-        labels, least, sums = _pass(rows, support)
+        labels, least, sums = _assign_rows(rows, support)
         inertia = sums.inertia
-        settled = np.array_equal(labels, previous) or before - inertia <= tol * inertia
-        if settled or n_iter >= max_iter:
+        converged = np.array_equal(labels, previous) or before - inertia <= tol * inertia
+        if converged or n_iter >= max_iter:
             return _Fit(support, inertia, n_iter)
-        support = _step(rows, labels, least, sums, support)
+        support = _update_support(rows, labels, least, sums, support)
         n_iter += 1
 
 
-def _step(rows: Floats, labels: Codes, least: Floats, sums: _Sums, support: _Support) -> _Support:
-    """The next support vectors; an empty cluster moves to the row that fits worst."""
+def _update_support(rows: Floats, labels: Codes, least: Floats, sums: _Sums, support: _Support) -> _Support:
+    """Return the next support vectors; an empty cluster moves to the row with the worst fit."""
     stops = np.cumsum(support.sizes)
     vectors = np.split(sums.means(np.concatenate(support.vectors)), stops[:-1])
     for k in np.flatnonzero(np.bincount(labels, minlength=len(vectors)) == 0):
         worst = int(least.argmax())
-        least[worst] = -np.inf  # the next one takes another row
+        least[worst] = -np.inf  # the next empty cluster takes another row
         vectors[k] = _around(rows, worst, len(vectors[k]))
     return _Support(vectors, support.gamma)
 
 
 def _around(rows: Floats, row: int, n_support: int) -> Floats:
-    """Support vectors close to a row, towards its neighbours, so that it joins them."""
+    """Return support vectors close to a row, each shifted slightly toward one of its neighbors."""
     x = rows[row]
     distance = np.einsum("nd,nd->n", rows - x, rows - x)
     near = rows[np.argsort(distance, kind="stable")[:n_support]]

@@ -1,4 +1,4 @@
-"""A kernel network for any labels, with its fidelity."""
+"""The surrogate: a kernel network fitted to given labels, with its fidelity."""
 
 from __future__ import annotations
 
@@ -26,43 +26,44 @@ from whycluster.models.estimators import check_rows
 from whycluster.models.network import Network
 
 _N_FOLDS = 5
-_CHOICE_ROWS = 3000  # rows that the size, the scale and the model of noise are chosen on
-_MOST_ROWS = 50_000  # rows that are fitted to
-_MOST_SUPPORT = 256  # support vectors in all that "auto" may spend
-_AS_THEY_ARE, _STANDARDISED = "as they are", "standardised"
-_LAST_OF_ALL = 4  # up to this size all scales and models of noise are tried, beyond it the best of them
+_CHOICE_ROWS = 3000  # rows on which the size, the scale and the noise model are chosen
+_MOST_ROWS = 50_000  # maximum number of training rows
+_MOST_SUPPORT = 256  # maximum total number of support vectors for "auto"
+_RAW, _STANDARDIZED = "raw", "standardized"
+_LAST_FULL_SIZE = 4  # up to this size all scales and noise models are tried, beyond it only the best
 
 
 class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """A kernel network fitted to the labels of any clustering, to be explained in its place.
+    """A kernel network fitted to the labels of any clustering, so that these can be explained.
 
-    Cluster k has the energy s_k(x) = -1/gamma log sum_j v_j exp(-gamma sum_i w_i (x_i - u_ji)^2). Its support
-    vectors u_j, their weights v_j and gamma are fitted to the labels; the scale w of the features is that of
-    the data or that of standardised data, whichever foretells the labels better. Noise, the label -1, is one
-    more cluster or a constant energy, to which a row falls back if all clusters are farther, again whichever
-    does better. `fidelity_` says how well all of it matches the labels.
+    Cluster k has the energy s_k(x) = -1/gamma log sum_j v_j exp(-gamma sum_i w_i (x_i - u_ji)^2). The support
+    vectors u_j, their weights v_j and gamma are fitted to the labels. Two choices are made by
+    cross-validation. The feature scale w is that of the raw data or of standardized data. Noise, the label
+    -1, is either one more cluster or a floor: a constant energy, so that rows farther than this from all
+    clusters are noise. `fidelity_` measures how well the surrogate matches the labels.
 
     Parameters
     ----------
-    n_support : support vectors per cluster, on average: larger clusters have more, and none has more than
-        members. "auto" doubles them until the cross-validated agreement stops improving, and takes the
-        fewest that do as well as the best to within a standard error.
-    random_state : seed, or generator, of the folds and of k-means inside the clusters
+    n_support : average number of support vectors per cluster. Larger clusters get more; no cluster gets more
+        than it has members. "auto" doubles the number until the cross-validated agreement stops improving,
+        and takes the smallest number within one standard error of the best.
+    random_state : seed or generator of the folds and of k-means inside the clusters
 
     Attributes
     ----------
-    fidelity_ : `Fidelity`, the agreement with the labels: in sample, cross-validated in five folds, per
-        cluster. The folds are those that the size, the scale and the model of noise were chosen by.
-    classes_ : (K,) the different labels
-    support_vectors_ : (P, d) cluster by cluster
-    support_cluster_ : (P,) the label of each
+    fidelity_ : `Fidelity`, agreement with the labels: in sample and in five-fold cross-validation, overall
+        and per cluster. The same folds were used to choose the size, the scale and the noise model.
+    classes_ : (K,) distinct labels
+    given_ : (n,) labels of the training rows, with -1 replaced by "noise"
+    support_vectors_ : (P, d) support vectors, grouped by cluster
+    support_cluster_ : (P,) label of each support vector
     log_weights_ : (P,) log v_j
     gamma_ : stiffness of the soft minimum
-    scale_ : (d,) w
+    scale_ : (d,) feature scale w
     noise_ : "cluster" or "floor" if there is noise, else None
-    floor_ : the constant energy of noise, or None
-    n_support_ : the number of support vectors per cluster that was used
-    n_fitted_ : how many of the rows it was fitted to; of more than 50,000 or so, some are drawn
+    floor_ : constant energy of noise, or None
+    n_support_ : average number of support vectors per cluster that was used
+    n_fitted_ : number of training rows. From more than about 50,000 rows, a sample is drawn.
     """
 
     def __init__(
@@ -79,14 +80,14 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         return self.fit_rows(check_rows(self, X), y, "Surrogate.fit")
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The label of each row, as the labels were given: noise is -1."""
+        """Return the label of each row, in the form given to `fit`: noise is -1."""
         check_is_fitted(self)
         rows = check_rows(self, X, reset=False)
         return self._originals[attribution.assign(self.energy, ArrayTable.of(rows))]
 
     @property
     def energy(self) -> Energy:
-        """The energies s_k, as a network has them; noise comes last."""
+        """The energies s_k of the fitted clusters; noise comes last."""
         if self.floor_ is None:
             return self._clusters
         return FloorEnergy(self._clusters, self.floor_, self._floor_split)
@@ -96,12 +97,12 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         return KernelEnergy(self.support_vectors_, self._sizes, self.gamma_, self.log_weights_, self.scale_)
 
     def network(self, feature_names: Sequence[Hashable] | None = None) -> Network:
-        """The network, with its fidelity; `whycluster.neuralize` calls this."""
+        """Return the network with its fidelity; `whycluster.neuralize` calls this."""
         return Network(self.energy, labels=self._names, feature_names=feature_names, fidelity=self.fidelity_)
 
     def fit_rows(self, rows: Floats, labels: Any, where: str) -> Surrogate:
-        """Fit to rows that have been checked; ``where`` is the function that was called, for messages."""
-        codes, self._names = self._read(labels, len(rows), where)
+        """Fit to rows that were already validated; ``where`` names the calling function in messages."""
+        codes, self._names = self._read_labels(labels, len(rows), where)
         if isinstance(self.n_support, str) and self.n_support == "auto":
             n_support = None
         else:
@@ -110,13 +111,13 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         rng = check_random_state(self.random_state)
         noise = len(self._names) - 1 if self._names[-1] == NOISE else None
         self.given_ = self._names[codes]
-        self._keep(_search(rows, codes, noise, n_support, rng), rows, codes)
+        self._store(_search(rows, codes, noise, n_support, rng), rows, codes)
         return self
 
-    def _read(self, labels: Any, n_rows: int, where: str) -> tuple[Codes, NDArray[Any]]:
+    def _read_labels(self, labels: Any, n_rows: int, where: str) -> tuple[Codes, NDArray[Any]]:
         if labels is None:
             raise InvalidInputError(
-                f"{where}: Surrogate requires y to be passed, but the target y is None. Give a label for "
+                f"{where}: Surrogate requires y to be passed, but the target y is None. Pass a label for "
                 f"each row."
             )
         column: NDArray[Any] = np.asarray(labels) if hasattr(labels, "__array__") else np.empty(0)
@@ -135,26 +136,24 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
                 f"{given[given % 1 != 0][0]:g}. Unknown label type: continuous."
             )
         if len(names) < 2:
-            what = (
-                "all rows are noise"
-                if names[0] == NOISE
-                else f"all rows are in {names.tolist()[0]!r}, one class"
-            )
+            only = names.tolist()[0]
+            got = "all rows are noise" if only == NOISE else f"all rows are in {only!r}, one class"
             raise InvalidInputError(
                 f"{where}: labels must name at least 2 clusters, since a cluster is explained against its "
-                f"competitors; {what}."
+                f"competitors; {got}."
             )
         first = np.unique(codes, return_index=True)[1]
         self._originals = given[first]
         self.classes_ = self._originals if given.dtype == object else np.sort(self._originals)
         return codes, names
 
-    def _keep(self, fit: _Found, rows: Floats, codes: Codes) -> None:
+    def _store(self, fit: _SearchResult, rows: Floats, codes: Codes) -> None:
+        """Set the fitted attributes."""
         model = fit.model
         self.gamma_, self.floor_, self.log_weights_ = model.gamma, model.floor, model.log_weights
-        self.scale_, self.n_support_ = fit.scale, fit.choice.n_support
+        self.scale_, self.n_support_ = fit.scale, fit.settings.n_support
         self.n_fitted_ = int((fit.predicted >= 0).sum())
-        self.noise_ = ("floor" if fit.choice.floor else "cluster") if NOISE in self._names else None
+        self.noise_ = ("floor" if fit.settings.floor else "cluster") if NOISE in self._names else None
         root = np.sqrt(fit.scale)
         moved = np.divide(model.support, root, out=np.zeros_like(model.support), where=root > 0)
         self.support_vectors_ = moved + fit.center
@@ -166,45 +165,48 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         self.fidelity_ = Fidelity.of(self._names, codes, fitted, fit.predicted)
 
 
-class _Choice(NamedTuple):
-    """What cross-validation decides."""
+class _Settings(NamedTuple):
+    """The settings chosen by cross-validation."""
 
     scale: str
-    floor: bool  # whether noise is a floor
+    floor: bool  # whether noise is modeled by a floor
     n_support: int
 
 
 @dataclass(frozen=True)
-class _Found:
-    """The surrogate in the units it was fitted in, and how it was chosen."""
+class _SearchResult:
+    """The best kernel model in its training units, and its settings."""
 
     model: KernelModel
     center: Floats
     scale: Floats
-    choice: _Choice
-    predicted: Codes  # (n,) cross-validated; -1 where a row was not among those that were fitted to
+    settings: _Settings
+    predicted: Codes  # (n,) cross-validated codes; -1 for rows that were not used in training
 
 
 def _search(
     rows: Floats, codes: Codes, noise: int | None, n_support: int | None, rng: np.random.RandomState
-) -> _Found:
-    """Choose by cross-validation, on some of the rows if they are many, then fit to all of them."""
+) -> _SearchResult:
+    """Choose the settings by cross-validation on at most a few thousand rows, then fit to all rows."""
     seed = int(rng.randint(2**31 - 1))
-    sample = some_of_each(codes, _MOST_ROWS, rng)
+    sample = sample_rows(codes, _MOST_ROWS, rng)
     center = rows[sample].mean(axis=0)
     moved = rows[sample] - center
     data = _Folds(moved, codes[sample], noise, _scales(moved, center), seed, rng)
-    some = some_of_each(codes[sample], _CHOICE_ROWS, rng)
-    choice, guess = _choose(data.of(some), n_support)
-    if len(some) < len(sample):
-        choice, guess = _widen(choice, data, n_support)
+    subset = sample_rows(codes[sample], _CHOICE_ROWS, rng)
+    settings, prediction = _choose_settings(data.take(subset), n_support)
+    if len(subset) < len(sample):
+        settings, prediction = _enlarge(settings, data, n_support)
     predicted = np.full(len(codes), -1, dtype=np.intp)
-    predicted[sample] = guess
-    return _Found(data.fit(choice), center, data.scales[choice.scale], choice, predicted)
+    predicted[sample] = prediction
+    return _SearchResult(data.fit(settings), center, data.scales[settings.scale], settings, predicted)
 
 
-def some_of_each(codes: Codes, most: int, rng: np.random.RandomState) -> Codes:
-    """Rows to work with: all, or ``most`` at random if they are many more; of each cluster at least one."""
+def sample_rows(codes: Codes, most: int, rng: np.random.RandomState) -> Codes:
+    """Return the positions of all rows, or of about ``most`` random rows if there are many more.
+
+    The sample has at least one row of each cluster.
+    """
     if len(codes) <= most * 4 // 3:
         return np.arange(len(codes))
     order = rng.permutation(len(codes))
@@ -213,7 +215,7 @@ def some_of_each(codes: Codes, most: int, rng: np.random.RandomState) -> Codes:
 
 
 class _Folds:
-    """Rows, their codes, and in which fold each is left out."""
+    """Rows, their codes, and the fold in which each row is held out."""
 
     def __init__(
         self,
@@ -226,115 +228,115 @@ class _Folds:
     ) -> None:
         self.rows, self.codes, self.noise, self.seed = rows, codes, noise, seed
         self.scales = scales
-        # Stratified; clusters with fewer rows than folds are spread as far as they go.
+        # Stratified: the rows of each cluster are spread evenly over the folds.
         self.fold = np.empty(len(codes), dtype=np.intp)
         self.fold[np.lexsort((rng.random_sample(len(codes)), codes))] = np.arange(len(codes)) % _N_FOLDS
 
-    def of(self, some: Codes) -> _Folds:
-        """Some of the rows, in the same scales and folds."""
+    def take(self, rows: Codes) -> _Folds:
+        """Return a subset of the rows, with the same scales and folds."""
         part = copy(self)
-        part.rows, part.codes, part.fold = self.rows[some], self.codes[some], self.fold[some]
+        part.rows, part.codes, part.fold = self.rows[rows], self.codes[rows], self.fold[rows]
         return part
 
-    def fit(self, choice: _Choice, rows: NDArray[np.bool_] | slice = slice(None)) -> KernelModel:
-        """A kernel network for some rows."""
-        scaled = self.rows[rows] * np.sqrt(self.scales[choice.scale])
-        floor = self.noise if choice.floor else None
-        return fit_kernel(scaled, self.codes[rows], choice.n_support, floor, self.seed)
+    def fit(self, settings: _Settings, rows: NDArray[np.bool_] | slice = slice(None)) -> KernelModel:
+        """Fit a kernel network to all rows, or to a subset."""
+        scaled = self.rows[rows] * np.sqrt(self.scales[settings.scale])
+        floor = self.noise if settings.floor else None
+        return fit_kernel(scaled, self.codes[rows], settings.n_support, floor, self.seed)
 
-    def predict_out_of_fold(self, choice: _Choice) -> Codes:
-        """The cluster of each row, by a network that was fitted without its fold."""
+    def predict_out_of_fold(self, settings: _Settings) -> Codes:
+        """Return the predicted cluster of each row, from a network fitted without the row's fold."""
         result = np.full(len(self.codes), -1, dtype=np.intp)
 
         def work(fold: int) -> None:
-            left_out = self.fold == fold
-            if left_out.any() and not left_out.all():
-                root = np.sqrt(self.scales[choice.scale])
-                result[left_out] = self.fit(choice, ~left_out).assign(self.rows[left_out] * root)
+            held_out = self.fold == fold
+            if held_out.any() and not held_out.all():
+                root = np.sqrt(self.scales[settings.scale])
+                result[held_out] = self.fit(settings, ~held_out).assign(self.rows[held_out] * root)
 
         blocks.each(work, _N_FOLDS)
         return result
 
 
 def _scales(rows: Floats, center: Floats) -> dict[str, Floats]:
-    """Squared scales of the features, (d,), each with a mean variance of 1 over the features that vary."""
+    """Return the candidate scales, (d,) squared, with a mean variance of 1 over the features that vary."""
     variance = rows.var(axis=0)
-    varies = variance > (8 * np.finfo(np.float64).eps * np.abs(center)) ** 2  # more than by rounding
+    varies = variance > (8 * np.finfo(np.float64).eps * np.abs(center)) ** 2  # more than rounding errors
     if not varies.any():
-        return {_AS_THEY_ARE: np.ones(len(variance))}
-    as_they_are = np.full(len(variance), 1 / variance[varies].mean())
-    standardised = np.divide(1.0, variance, out=np.zeros_like(variance), where=varies)
-    if np.allclose(as_they_are[varies], standardised[varies], rtol=1e-3):
-        return {_STANDARDISED: standardised}
-    return {_AS_THEY_ARE: as_they_are, _STANDARDISED: standardised}
+        return {_RAW: np.ones(len(variance))}
+    raw = np.full(len(variance), 1 / variance[varies].mean())
+    standardized = np.divide(1.0, variance, out=np.zeros_like(variance), where=varies)
+    if np.allclose(raw[varies], standardized[varies], rtol=1e-3):
+        return {_STANDARDIZED: standardized}
+    return {_RAW: raw, _STANDARDIZED: standardized}
 
 
-def _choose(data: _Folds, n_support: int | None) -> tuple[_Choice, Codes]:
-    """The choice with the fewest support vectors among those as good as the best, and what it foretells.
+def _choose_settings(data: _Folds, n_support: int | None) -> tuple[_Settings, Codes]:
+    """Return the smallest settings that are about as good as the best, and their predictions.
 
-    All scales and models of noise are tried with 1, 2 and 4 support vectors per cluster; from there on the
-    best of them alone, until two doublings bring no gain.
+    All scales and noise models are tried with 1, 2 and 4 support vectors per cluster. Larger sizes are tried
+    with the best of these only, until two doublings in a row bring no gain.
     """
     has_noise = data.noise is not None and (data.codes == data.noise).any()
     kinds = [(scale, floor) for scale in data.scales for floor in ([True, False] if has_noise else [False])]
-    tried: dict[_Choice, Codes] = {}
-    best, in_vain, size = _Choice("", False, 0), 0, n_support or 1
+    tried: dict[_Settings, Codes] = {}
+    best, without_gain, size = _Settings("", False, 0), 0, n_support or 1
     most = min(_MOST_SUPPORT, len(data.codes)) / len(np.unique(data.codes))
     while True:
-        in_vain += 1
+        without_gain += 1
         for scale, floor in kinds:
-            choice = _Choice(scale, floor, size)
-            tried[choice] = data.predict_out_of_fold(choice)
-            if best not in tried or _agreement(tried[choice], data) > _agreement(tried[best], data):
-                best, in_vain = choice, 0
+            settings = _Settings(scale, floor, size)
+            tried[settings] = data.predict_out_of_fold(settings)
+            if best not in tried or _agreement(tried[settings], data) > _agreement(tried[best], data):
+                best, without_gain = settings, 0
         perfect = _agreement(tried[best], data) == 1.0
-        if n_support is not None or in_vain == 2 or perfect or 2 * size > most:
+        if n_support is not None or without_gain == 2 or perfect or 2 * size > most:
             break
-        if size == _LAST_OF_ALL:
+        if size == _LAST_FULL_SIZE:
             kinds = [(best.scale, best.floor)]
         size *= 2
-    chosen = _smallest(tried, best, data)
+    chosen = _smallest_good(tried, best, data)
     return chosen, tried[chosen]
 
 
-def _widen(choice: _Choice, data: _Folds, n_support: int | None) -> tuple[_Choice, Codes]:
-    """What some rows chose, and what it foretells of all; more rows may bear more support vectors."""
-    guess = data.predict_out_of_fold(choice)
+def _enlarge(settings: _Settings, data: _Folds, n_support: int | None) -> tuple[_Settings, Codes]:
+    """Double the size of settings chosen on a subset while this helps on all rows; predict all rows."""
+    prediction = data.predict_out_of_fold(settings)
     n_clusters = len(np.unique(data.codes))
     while n_support is None:
-        n_units = 2 * choice.n_support * n_clusters
+        n_units = 2 * settings.n_support * n_clusters
         if n_units > _MOST_SUPPORT or n_units * len(data.codes) > MUCH_WORK:
             break
-        more = choice._replace(n_support=2 * choice.n_support)
-        better = data.predict_out_of_fold(more)
-        if not _is_behind(guess, better, data):
+        larger = settings._replace(n_support=2 * settings.n_support)
+        better = data.predict_out_of_fold(larger)
+        if not _is_worse(prediction, better, data):
             break
-        choice, guess = more, better
-    return choice, guess
+        settings, prediction = larger, better
+    return settings, prediction
 
 
-def _agreement(guess: Codes, data: _Folds) -> float:
-    return float((guess == data.codes).mean())
+def _agreement(prediction: Codes, data: _Folds) -> float:
+    return float((prediction == data.codes).mean())
 
 
-def _smallest(tried: dict[_Choice, Codes], best: _Choice, data: _Folds) -> _Choice:
-    """The best of the smallest that are not behind the best of all."""
-    fine = [choice for choice in tried if not _is_behind(tried[choice], tried[best], data)]
-    least = min(choice.n_support for choice in fine)
-    return max((c for c in fine if c.n_support == least), key=lambda c: _agreement(tried[c], data))
+def _smallest_good(tried: dict[_Settings, Codes], best: _Settings, data: _Folds) -> _Settings:
+    """Return the smallest settings that are not clearly worse than the best; on a tie, the better."""
+    good = [settings for settings in tried if not _is_worse(tried[settings], tried[best], data)]
+    least = min(settings.n_support for settings in good)
+    return max((s for s in good if s.n_support == least), key=lambda s: _agreement(tried[s], data))
 
 
-def _is_behind(guess: Codes, other: Codes, data: _Folds) -> bool:
-    """Whether the other foretells more, by over one standard error of the paired difference."""
-    gap = (other == data.codes).astype(float) - (guess == data.codes)
+def _is_worse(prediction: Codes, other: Codes, data: _Folds) -> bool:
+    """Whether the other predicts more labels, by over one standard error of the paired difference."""
+    gap = (other == data.codes).astype(float) - (prediction == data.codes)
     return bool(gap.mean() > gap.std() / np.sqrt(len(gap)))
 
 
 def _typical_split(rows: Floats, codes: Codes, clusters: KernelEnergy, floor: float) -> Floats:
-    """The floor split over the features as the energy of a typical member is, (d,).
+    """Split the floor over the features in proportion to the mean energy of the members, (d,).
 
-    What is no feature's in the energy of a member, the weights of its support vectors, is none's in the
-    floor.
+    The part of the energy that comes from the weights of the support vectors belongs to no feature, neither
+    for members nor for the floor.
     """
     members = np.flatnonzero(codes < clusters.n_clusters)
     table, own = ArrayTable.of(rows[members]), codes[members]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.clustering.surrogate import Surrogate, some_of_each
+from whycluster.clustering.surrogate import Surrogate, sample_rows
 from whycluster.core import attribution
 from whycluster.core.arrays import Codes, Floats, strongest
 from whycluster.core.attribution import Query
@@ -273,7 +273,7 @@ def _fit_scores(table: Table, groups: CellGroups, basis: _Basis) -> _Subject:
 def _fit_genes(table: Table, groups: CellGroups) -> _Subject:
     """By expression itself: a surrogate takes it as a dense array, so of many cells some are drawn."""
     (sums,) = _sums(table, [groups.codes], len(groups.labels))
-    drawn = some_of_each(groups.codes, max(1, _DENSE // table.n_features), np.random.RandomState(0))
+    drawn = sample_rows(groups.codes, max(1, _DENSE // table.n_features), np.random.RandomState(0))
     surrogate = Surrogate().fit_rows(table.take(drawn).to_array(), groups.column.iloc[drawn], WHERE)
     return _Subject(
         surrogate.energy,
