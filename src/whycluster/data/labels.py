@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,11 @@ BY_LABELS = (
 def is_noise(label: Any) -> bool:
     """Whether a label is that of rows in no cluster."""
     return isinstance(label, str) and label == NOISE
+
+
+def noise_mask(labels: Iterable[Any]) -> list[bool]:
+    """Return whether each label is that of noise."""
+    return [is_noise(label) for label in labels]
 
 
 def cluster_name(label: Any, shown: str | None = None) -> str:

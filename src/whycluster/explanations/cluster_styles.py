@@ -1,31 +1,31 @@
-"""How clusters look, in plots and on pages: by colour and by shape, so that either is enough.
+"""Colors and shapes of clusters in plots and reports; either is enough to tell clusters apart.
 
-The colours are Okabe and Ito's without the yellow, which is hardly seen on white. There is one shape more,
-so that the same colour comes back with another shape, up to 56 clusters. The last of both are for noise: a
-grey cross.
+The colors are those of Okabe and Ito, without yellow, which is hard to see on white. There is one more shape
+than colors, so up to 56 clusters differ in color or shape. Noise has the last of both: a gray cross.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
 class Color(NamedTuple):
-    """A colour, as it is on white and on dark paper."""
+    """A color on a light and on a dark background."""
 
     light: str
     dark: str
 
 
 class Shape(NamedTuple):
-    """A shape as a marker of matplotlib and as a path of SVG, from -10 to 10."""
+    """A shape as a matplotlib marker and as an SVG path from -10 to 10."""
 
     marker: str
     path: str
 
 
 class ClusterStyle(NamedTuple):
-    """Positions in `COLOURS` and `SHAPES`."""
+    """Positions in `COLORS` and `SHAPES`."""
 
     color: int
     shape: int
@@ -55,6 +55,11 @@ SHAPES = (
 
 
 def style_of(code: int, is_noise: bool) -> ClusterStyle:
-    """How a cluster looks."""
-    n_colours, n_shapes = len(COLORS) - 1, len(SHAPES) - 1
-    return ClusterStyle(n_colours, n_shapes) if is_noise else ClusterStyle(code % n_colours, code % n_shapes)
+    """Return the color and shape of a cluster."""
+    n_colors, n_shapes = len(COLORS) - 1, len(SHAPES) - 1
+    return ClusterStyle(n_colors, n_shapes) if is_noise else ClusterStyle(code % n_colors, code % n_shapes)
+
+
+def styles_of(is_noise: Iterable[bool]) -> list[ClusterStyle]:
+    """Return the styles of all clusters, in the order of their codes."""
+    return [style_of(code, noise) for code, noise in enumerate(is_noise)]

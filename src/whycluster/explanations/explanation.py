@@ -364,6 +364,11 @@ class BaseExplanation(ABC):
         report = import_module("whycluster.report")
         report.write_report(self, path, report.Options(title, n_rows, random_state, ids, left_out))
 
+    def verified(self, where: str) -> Self:
+        """Return the explanation after one check that the data are unchanged; it does not check again."""
+        self.unchanged_table(where)
+        return self if self.owns_data else replace(self, owns_data=True)
+
     def unchanged_table(self, where: str) -> Table:
         """The data, if they still give the evidence that was explained; it is computed again."""
         if not self.owns_data and not attribution.is_still(

@@ -6,7 +6,7 @@ here. Groups 0..G-1 are the clusters that have members, in the order of their co
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,18 +19,17 @@ from whycluster.core.arrays import Codes, Floats, evenly
 from whycluster.core.attribution import Query
 from whycluster.data import display
 from whycluster.data.columns import Column, like_days, like_identifier
-from whycluster.data.labels import NOISE, cluster_name, is_noise
+from whycluster.data.labels import cluster_name, noise_mask
 from whycluster.data.table import Table
 from whycluster.explanations.explanation import BaseExplanation, Explanation
 from whycluster.explanations.fidelity import LOW, Fidelity
-from whycluster.explanations.formatting import capitalize, format_name, join_words
+from whycluster.explanations.formatting import MOST_LISTED, capitalize, format_name, join_first, list_clusters
 from whycluster.explanations.summary import MISSING, ClusterSummary, Summary
 
 MOST_ROWS = 5000  # in a sample of members
 N_DISTINCTIVE = 3  # features kept for each pair of clusters
 
 _TWO_COMPETITORS = 2 / 3  # of the members must have one of two competitors for these to be named together
-_MOST_LISTED = 5
 
 _ENOUGH = 10  # rows are needed for a warning about all clusters
 _ONE_COLUMN = 0.9  # of all relevance, and of all variance
@@ -212,8 +211,8 @@ def sentences(exp: BaseExplanation, summary: ClusterSummary | None = None) -> li
     found = exp.summary() if summary is None else summary
     shares = exp.member_clusters.competitor_share
     texts = []
-    for group, label in enumerate(found.clusters.tolist()):
-        competitors = "" if is_noise(label) else _main_competitors(shares[group], exp.labels)
+    for group, is_noise in enumerate(noise_mask(found.clusters.tolist())):
+        competitors = "" if is_noise else _main_competitors(shares[group], exp.labels)
         texts.append(found.headline(group) + f"; {competitors}" * bool(competitors) + ".")
     return texts
 
@@ -222,9 +221,9 @@ def _main_competitors(share: Floats, labels: NDArray[Any]) -> str:
     """Return the one or two clusters that most members compete with; "" if no two cover most members."""
     first, *rest = np.argsort(-share, kind="stable")[:2].tolist()
     if share[first] > _MOSTLY:
-        return "mostly " * bool(share[first] < 1) + f"against {_clusters(labels[[first]])}"
+        return "mostly " * bool(share[first] < 1) + f"against {list_clusters(labels[[first]])}"
     two = sorted([first, *rest])
-    return f"against {_clusters(labels[two])}" if share[two].sum() >= _TWO_COMPETITORS else ""
+    return f"against {list_clusters(labels[two])}" if share[two].sum() >= _TWO_COMPETITORS else ""
 
 
 def warnings(
@@ -264,7 +263,7 @@ def _unfaithful(fidelity: Fidelity) -> Iterator[Finding]:
             f"The labels are explained through a surrogate, which predicts only "
             f"{fidelity.cross_validated:.1%} of them for rows that it was not fitted to "
             f"({fidelity.in_sample:.1%} for rows that it was). What holds for the surrogate may not hold for "
-            f"the labels. Badly matched: {_join_first(matched)}. Read the explanations of these clusters "
+            f"the labels. Badly matched: {join_first(matched)}. Read the explanations of these clusters "
             f"with care, and check that the columns are those that the labels were made from.",
             labels,
         )
@@ -272,7 +271,7 @@ def _unfaithful(fidelity: Fidelity) -> Iterator[Finding]:
         yield Finding(
             "fidelity",
             f"The labels are explained through a surrogate. It predicts {fidelity.cross_validated:.1%} of "
-            f"all labels for rows that it was not fitted to, but fewer here: {_join_first(matched)}. Read "
+            f"all labels for rows that it was not fitted to, but fewer here: {join_first(matched)}. Read "
             f"the explanations of these clusters with care.",
             labels,
         )
@@ -312,12 +311,14 @@ def _driven(exp: Explanation, summary: Summary) -> list[Finding]:
     identifiers, dates = [], []
     share = summary.share
     for column in np.flatnonzero((share >= _DRIVES).any(axis=0)).tolist():
+        opened = _column(exp.table, column)
+        reason = like_identifier(opened)
+        if not reason and column not in exp.table.dates and not like_days(opened):
+            continue
         driven = np.flatnonzero(share[:, column] >= _DRIVES)
         clusters, name = summary.clusters[driven], exp.feature_names[column]
         largest = "up to " * (len(driven) > 1) + _percent(share[driven, column].max())
-        carries = f"carries {largest} of the relevance of {_clusters(clusters)}"
-        opened = _column(exp.table, column)
-        reason = like_identifier(opened)
+        carries = f"carries {largest} of the relevance of {list_clusters(clusters)}"
         if reason:
             identifiers.append(
                 Finding(
@@ -329,7 +330,7 @@ def _driven(exp: Explanation, summary: Summary) -> list[Finding]:
                     name,
                 )
             )
-        elif column in exp.table.dates or like_days(opened):
+        else:
             dates.append(
                 Finding(
                     "date",
@@ -382,21 +383,21 @@ def _alike(exp: BaseExplanation, sample: MemberSample | None) -> list[Finding]:
     pairs = [(a, b) for a, b in np.argwhere(near < _ALIKE * median).tolist() if a < b]
     pairs.sort(key=lambda pair: float(near[pair]))
     found = []
-    for a, b in pairs[:_MOST_LISTED]:
+    for a, b in pairs[:MOST_LISTED]:
         both = exp.labels[codes[[a, b]]]
         found.append(
             Finding(
                 "alike",
-                f"Almost nothing separates {_clusters(both)}: the median evidence of the first against the "
-                f"second is {display.number(middle[a, b])}, and {display.number(middle[b, a])} the other way "
-                f"around, compared with {display.number(median)} for all {_nouns(exp)}. "
+                f"Almost nothing separates {list_clusters(both)}: the median evidence of the first against "
+                f"the second is {display.number(middle[a, b])}, and {display.number(middle[b, a])} the other "
+                f"way around, compared with {display.number(median)} for all {_nouns(exp)}. "
                 f"{capitalize(_nouns(exp))} may be in either by chance. Merge the two, or cluster again with "
                 f"fewer clusters.",
                 tuple(both.tolist()),
             )
         )
-    if len(pairs) > _MOST_LISTED:
-        more = display.count(len(pairs) - _MOST_LISTED, "more pair")
+    if len(pairs) > MOST_LISTED:
+        more = display.count(len(pairs) - MOST_LISTED, "more pair")
         found[-1] = found[-1]._replace(text=f"{found[-1].text} The same holds for {more} of clusters.")
     return found
 
@@ -424,7 +425,7 @@ def _left_out(left_out: Mapping[Any, str]) -> list[Finding]:
     one = len(reasons) == 1
     text = (
         f"{display.count(len(reasons), 'column')} {'was' if one else 'were'} left out, so the clusters do "
-        f"not depend on {'it' if one else 'them'}: {_join_first(reasons)}. Make sure that "
+        f"not depend on {'it' if one else 'them'}: {join_first(reasons)}. Make sure that "
         f"{'it does not matter' if one else 'none of them matters'}."
     )
     return [Finding("left out", text, feature=next(iter(left_out)) if one else None)]
@@ -432,20 +433,6 @@ def _left_out(left_out: Mapping[Any, str]) -> list[Finding]:
 
 def _cluster(label: Any) -> str:
     return cluster_name(label, format_name(label))
-
-
-def _clusters(labels: Iterable[Any]) -> str:
-    """Return several clusters by their labels: "clusters 1, 2 and noise"."""
-    listed = list(labels)
-    named = [format_name(label) for label in listed if not is_noise(label)]
-    text = [f"cluster{'s' * (len(named) > 1)} {_join_first(named)}"] if named else []
-    return join_words(text + [NOISE] * (len(named) < len(listed)))
-
-
-def _join_first(items: Sequence[str]) -> str:
-    """Return the items as a list in a sentence, shortened if there are many: "a, b and 7 more"."""
-    left = len(items) - _MOST_LISTED
-    return join_words([*items[:_MOST_LISTED], f"{left} more"] if left > 0 else items)
 
 
 def _nouns(exp: BaseExplanation, n: int = 2) -> str:

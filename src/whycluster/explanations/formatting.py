@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from whycluster.data import display
+from whycluster.data.labels import NOISE, noise_mask
+
+MOST_LISTED = 5  # items of a list in a sentence
 
 
 class Line(NamedTuple):
@@ -44,10 +47,35 @@ def format_name(name: Hashable) -> str:
     return display.clean(text if text.strip() else repr(text))
 
 
-def format_item(name: Hashable) -> str:
-    """Return a name for a list; it is quoted if it would read as several names."""
-    text = format_name(name)
-    return f'"{text}"' if ", " in text or " and " in text else text
+def format_names(names: Iterable[Hashable]) -> list[str]:
+    """Format several names; see `format_name`."""
+    texts = map(str, names)
+    return display.clean_all([text if text.strip() else repr(text) for text in texts])
+
+
+def format_items(names: Iterable[Hashable]) -> list[str]:
+    """Return names for a list; those that would read as several names are quoted."""
+    return [f'"{text}"' if ", " in text or " and " in text else text for text in format_names(names)]
+
+
+def list_clusters(labels: Iterable[Hashable]) -> str:
+    """Return several clusters by their labels: "clusters 1, 2 and noise"."""
+    listed = list(labels)
+    named = [label for label, noise in zip(listed, noise_mask(listed), strict=True) if not noise]
+    text = [f"cluster{'s' * (len(named) > 1)} {join_first(format_names(named))}"] if named else []
+    return join_words(text + [NOISE] * (len(named) < len(listed)))
+
+
+def join_first(items: Sequence[str]) -> str:
+    """Return the items as a list in a sentence, shortened if there are many: "a, b and 7 more"."""
+    left = len(items) - MOST_LISTED
+    return join_words([*items[:MOST_LISTED], f"{left} more"] if left > 0 else items)
+
+
+def list_by_direction(items: Mapping[str, Sequence[str]]) -> str:
+    """Return features grouped by direction, as a sentence begins: "High a and b, low c"."""
+    text = ", ".join(f"{direction} {join_words(some)}".lstrip() for direction, some in items.items())
+    return text if "" in list(items)[:1] else capitalize(text)  # a name keeps its case
 
 
 def join_words(items: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -14,7 +15,7 @@ from whycluster.data import display
 from whycluster.data.frames import as_column, build_frame
 from whycluster.data.labels import is_noise
 from whycluster.data.table import ArrayTable, Table
-from whycluster.explanations.formatting import Line, capitalize, format_item, join_words, rest
+from whycluster.explanations.formatting import Line, format_items, join_words, list_by_direction, rest
 
 _ROUNDING = 1e-9  # means with a smaller relative difference are equal up to rounding
 _ALIKE = 0.1  # means that differ by less than this part of their spread over the clusters count as equal
@@ -70,7 +71,7 @@ class Summary:
     _dates: frozenset[int] = frozenset()
     _note: str = ""
 
-    @property
+    @cached_property
     def share(self) -> Floats:
         """(G, d) relevance as a part of the cluster's total absolute relevance."""
         total = np.abs(self.relevance).sum(axis=1, keepdims=True)
@@ -168,29 +169,28 @@ class Summary:
     def headline(self, group: int) -> str:
         """Return the features that carry a cluster, grouped by direction: "High a and b, low c"."""
         columns = _strongest(self.share[group])
+        names = format_items([self.feature_names[i] for i in columns])
         if is_noise(self.clusters.tolist()[group]):
-            names = join_words([format_item(self.feature_names[i]) for i in columns])
-            return "Far from all clusters" + f", mostly in {names}" * bool(names)
+            return "Far from all clusters" + f", mostly in {join_words(names)}" * bool(names)
         if not columns:
             return "No feature sets it apart"
         by_direction: dict[str, list[str]] = {}
-        for column in columns:
-            direction, item = self._headline_item(group, column)
+        for column, name in zip(columns, names, strict=True):
+            direction, item = self._headline_item(group, column, name)
             by_direction.setdefault(direction, []).append(item)
-        text = ", ".join(f"{word} {join_words(items)}".lstrip() for word, items in by_direction.items())
-        return text if "" in list(by_direction)[:1] else capitalize(text)  # a name keeps its case
+        return list_by_direction(by_direction)
 
-    def _headline_item(self, group: int, column: int) -> tuple[str, str]:
+    def _headline_item(self, group: int, column: int, name: str) -> tuple[str, str]:
         """Return the direction of a feature and its name; for a category, "" and "name = category".
 
         A category that is no more frequent than elsewhere does not characterize the cluster, though the
         feature may.
         """
-        name, direction = format_item(self.feature_names[column]), str(self.direction[group, column])
+        direction = str(self.direction[group, column])
         if direction == MISSING or column not in self._categories:
             return direction or "by", name
         is_frequent = self.inside[group, column] > self.outside[group, column]
-        return ("", f"{name} = {format_item(direction)}") if is_frequent else ("by", name)
+        return ("", f"{name} = {format_items([direction])[0]}") if is_frequent else ("by", name)
 
     def format_mean(self, mean: float, group: int, column: int) -> str:
         """Return a mean of `inside` or `outside` as text."""

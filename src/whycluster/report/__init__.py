@@ -31,18 +31,13 @@ def make_page(exp: BaseExplanation, options: Options) -> str:
     """The page as text, of at most a million bytes."""
     options.check(len(exp))
     template = open_template()
-    exp.unchanged_table("report")
-    contents = _contents(exp, options)
-    context, shared = contents.context(), contents.shared()
-    room = (
-        _LARGEST
-        - _SPARE
-        - len(render(template, context | contents.notes(0, contents.plans()[0]), shared).encode())
-    )
+    contents = _contents(exp.verified("report"), options)
+    context, shared, plans = contents.context(), contents.shared(), contents.plans()
+    room = _LARGEST - _SPARE - len(render(template, context | contents.notes(0, plans[0]), shared).encode())
     for n_rows in _fewer_and_fewer(min(options.n_rows, len(exp))):
         chosen = contents.chosen(n_rows)
         names = contents.n_bytes_of_names(chosen)
-        for plan in contents.plans():
+        for plan in plans:
             if names + contents.n_bytes(chosen, plan) > room:
                 continue
             page = render(
@@ -50,9 +45,8 @@ def make_page(exp: BaseExplanation, options: Options) -> str:
             )
             if len(page.encode()) <= _LARGEST:
                 return page
-    return render(
-        template, context | contents.notes(0, contents.plans()[-1]), shared
-    )  # no room for a single row
+    # There is no room for a single row.
+    return render(template, context | contents.notes(0, plans[-1]), shared)
 
 
 def _fewer_and_fewer(n_rows: int) -> Iterator[int]:

@@ -14,10 +14,10 @@ from whycluster.core.arrays import Codes
 from whycluster.core.errors import InvalidInputError
 from whycluster.core.rules import CONTRAST
 from whycluster.data import display
-from whycluster.data.labels import as_list, cluster_name, is_noise
+from whycluster.data.labels import NOISE, as_list, noise_mask
 from whycluster.data.validation import check_whole
 from whycluster.explanations import findings
-from whycluster.explanations.cluster_styles import COLORS, SHAPES, ClusterStyle, style_of
+from whycluster.explanations.cluster_styles import COLORS, SHAPES, ClusterStyle, styles_of
 from whycluster.explanations.explanation import BORDERLINE, BaseExplanation
 from whycluster.explanations.summary import MemberClusters
 from whycluster.report.distributions import N_BINS, histogram_outline
@@ -99,8 +99,6 @@ class Contents(ABC):
 
     def context(self) -> dict[str, Any]:
         """Return the variables of the template, except `notes`."""
-        left_out = self.options.left_out or {}
-        reasons = clean_sentences(map(str, left_out.values()))
         return {
             "kind": self.kind,
             "title": self.title(),
@@ -108,7 +106,7 @@ class Contents(ABC):
             "facts": self.facts(),
             "quality": self.quality(),
             "warnings": self.warnings(),
-            "left_out": list(zip(clean_names(left_out), reasons, strict=True)),
+            "left_out": self._left_out(),
             "clusters": self.clusters(),
             "reach": format_numbers(self._evidence_range),
             "competition": self.competition(),
@@ -118,6 +116,13 @@ class Contents(ABC):
             "colors": COLORS,
             "shapes": SHAPES,
         }
+
+    def _left_out(self) -> list[tuple[str, str]]:
+        left_out = self.options.left_out
+        if not left_out:
+            return []
+        reasons = clean_sentences(map(str, left_out.values()))
+        return list(zip(clean_names(left_out), reasons, strict=True))
 
     def shared(self) -> dict[str, Any]:
         """Return the data of the script that do not depend on the rows shown."""
@@ -130,7 +135,7 @@ class Contents(ABC):
             "groups": self.exp.member_clusters.codes.tolist(),
             "pairs": self.pairs() if len(self.names) <= _FEW_CLUSTERS else None,
             "median": self.exp.median_evidence,
-            "n_rows": len(self.exp),
+            "n_rows": self.n_rows,
             "labelled": self.exp.fidelity is not None,
             "contrast": self.exp.rule == CONTRAST,
             "threshold": self.exp.threshold,
@@ -138,7 +143,7 @@ class Contents(ABC):
 
     def notes(self, n_shown: int, plan: Plan) -> dict[str, Any]:
         """Say which rows, and which parts of each row, the page leaves out."""
-        n = len(self.exp)
+        n = self.n_rows
         lines = []
         if n_shown < n:
             lines.append(
@@ -159,6 +164,11 @@ class Contents(ABC):
         return self.exp.member_clusters
 
     @cached_property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return len(self.exp)
+
+    @cached_property
     def names(self) -> list[str]:
         """(K,) names of the clusters."""
         return clean_names(self.exp.labels.tolist())
@@ -166,13 +176,17 @@ class Contents(ABC):
     @cached_property
     def headings(self) -> list[str]:
         """(K,) names of the clusters as titles."""
-        labels = zip(self.exp.labels.tolist(), self.names, strict=True)
-        return [_capitalized(cluster_name(label, name)) for label, name in labels]
+        named = zip(self.names, self._is_noise, strict=True)
+        return [NOISE.capitalize() if is_noise else f"Cluster {name}" for name, is_noise in named]
 
     @cached_property
     def styles(self) -> list[ClusterStyle]:
         """(K,) colors and shapes of the clusters."""
-        return [style_of(code, is_noise(label)) for code, label in enumerate(self.exp.labels.tolist())]
+        return styles_of(self._is_noise)
+
+    @cached_property
+    def _is_noise(self) -> list[bool]:
+        return noise_mask(self.exp.labels.tolist())
 
     @property
     def codes_on_map(self) -> Codes:
@@ -224,9 +238,9 @@ class Contents(ABC):
         """Return the given title, or a default one."""
         if self.options.title is not None:
             return clean_names([self.options.title])[0]
-        if len(self.exp) == 1:
+        if self.n_rows == 1:
             return f"Why a {self.noun} is where it is"
-        return f"Why {display.count(len(self.exp), self.noun)} are where they are"
+        return f"Why {display.count(self.n_rows, self.noun)} are where they are"
 
     def facts(self) -> list[tuple[str, str]]:
         """Describe what was clustered, as pairs of a name and a value."""
@@ -238,7 +252,7 @@ class Contents(ABC):
         how = "labels that were given, through a surrogate" if exp.fidelity else exp.energy.title
         rule = exp.rule if exp.beta is None else f"{exp.rule}, beta {exp.beta:.3g}"
         return [
-            (f"{exp.noun}s", f"{len(exp):,}"),
+            (f"{exp.noun}s", f"{self.n_rows:,}"),
             ("Clusters", clusters),
             ("Clustered by", how),
             ("Explained by", f"the rule {rule}"),
@@ -248,7 +262,7 @@ class Contents(ABC):
         """Say in sentences how well the rows fit their clusters."""
         exp = self.exp
         n = int(exp.is_borderline.sum())
-        some = f"{display.count(n, self.noun)} ({n / len(exp):.1%})" if n else f"No {self.noun}"
+        some = f"{display.count(n, self.noun)} ({n / self.n_rows:.1%})" if n else f"No {self.noun}"
         lines = [
             f"{some} {'are' if n > 1 else 'is'} borderline: the evidence for the cluster is at most a tenth "
             f"of the median, {format_numbers([exp.median_evidence])[0]}."
@@ -300,7 +314,7 @@ class Contents(ABC):
                 "means": "Mean",
                 "words": [],
                 "size": int(groups.size[g]),
-                "part": f"{groups.size[g] / max(1, len(self.exp)):.0%}",
+                "part": f"{groups.size[g] / max(1, self.n_rows):.0%}",
                 "width": round(100 * groups.size[g] / largest, 1),
                 "evidence": medians[g],
                 "strip": histogram_outline(bins, float(bins.max())),
@@ -364,7 +378,3 @@ class Contents(ABC):
     def features_between(self, pairs: Sequence[tuple[int, int]]) -> list[list[str]]:
         """Name the features that separate clusters most from competitors, for each pair (group, code)."""
         return [[] for _ in pairs]
-
-
-def _capitalized(text: str) -> str:
-    return text[0].upper() + text[1:]

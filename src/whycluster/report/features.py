@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from whycluster.core.arrays import Codes, Floats, strongest
+from whycluster.core.arrays import Codes, strongest
 from whycluster.data import display
 from whycluster.explanations import findings
 from whycluster.explanations.explanation import Explanation
@@ -38,10 +38,6 @@ class TableContents(Contents):
         return self.exp.summary()
 
     @cached_property
-    def _share(self) -> Floats:
-        return self.summary.share
-
-    @cached_property
     def _competition(self) -> findings.Competition:
         return findings.competition(self.exp, self._sample)
 
@@ -50,7 +46,7 @@ class TableContents(Contents):
         return findings.MemberSample.of(self.exp, "report")
 
     def _names(self, features: Iterable[int]) -> list[str]:
-        names = self.exp.feature_names
+        names = self.exp.table.feature_names
         return clean_names([names[i] for i in features])
 
     def facts(self) -> list[tuple[str, str]]:
@@ -61,9 +57,9 @@ class TableContents(Contents):
 
     def quality(self) -> list[str]:
         """Add the columns that the steps before the model leave out."""
-        names = self._names(self._unused)
-        if not names:
+        if not self._unused:
             return super().quality()
+        names = self._names(self._unused)
         some = ", ".join(names[:_MAX_NAMED]) + f" and {len(names) - _MAX_NAMED:,} more" * (
             len(names) > _MAX_NAMED
         )
@@ -74,7 +70,7 @@ class TableContents(Contents):
     @cached_property
     def _unused(self) -> list[int]:
         """The columns without relevance in any row; a few rows are not enough to tell."""
-        if len(self.exp) < _ENOUGH:
+        if self.n_rows < _ENOUGH:
             return []
         used = np.zeros(self.exp.relevance.shape[1], dtype=np.bool_)
         for rows in self.exp.table.slices():
@@ -99,7 +95,7 @@ class TableContents(Contents):
 
     def _features(self, codes: list[int], n: int) -> list[list[dict[str, Any]]]:
         """(G) describe the ``n`` features with the largest share in each cluster, except those below 0.5%."""
-        share = self._share
+        share = self.summary.share
         pairs = [
             (g, i)
             for g, row in enumerate(strongest(share, n).tolist())
@@ -117,8 +113,7 @@ class TableContents(Contents):
                 for i, d in zip(features, directions, strict=True)
             ],
             format_shares([share[pair] for pair in pairs]),
-            self._values([self.summary.inside[pair] for pair in pairs], directions, features),
-            self._values([self.summary.outside[pair] for pair in pairs], directions, features),
+            *self._means(pairs, directions),
             Distributions.of(self.exp, features).drawings([(codes[g], i) for g, i in pairs]),
             strict=True,
         )
@@ -140,18 +135,20 @@ class TableContents(Contents):
             )
         return lines
 
-    def _values(self, means: list[float], directions: list[str], features: list[int]) -> list[str]:
-        """Format means, dates and frequencies of features; "" for NaN."""
-        table = self.exp.table
-        values = format_numbers(means)
-        for place, (mean, direction, i) in enumerate(zip(means, directions, features, strict=True)):
+    def _means(self, pairs: list[tuple[int, int]], directions: list[str]) -> tuple[list[str], list[str]]:
+        """Format the means, dates or frequencies of features, inside and outside clusters; "" for NaN."""
+        table, n = self.exp.table, len(pairs)
+        means = [values[pair] for values in (self.summary.inside, self.summary.outside) for pair in pairs]
+        texts = format_numbers(means)
+        for place, mean in enumerate(means):
+            i, direction = pairs[place % n][1], directions[place % n]
             if np.isnan(mean):
-                values[place] = ""
+                texts[place] = ""
             elif direction == MISSING or i in table.categories:
-                values[place] = f"{mean:.0%}"
+                texts[place] = f"{mean:.0%}"
             elif i in table.dates:
-                values[place] = f"{np.datetime64(round(mean), 'D')}"
-        return values
+                texts[place] = f"{np.datetime64(round(mean), 'D')}"
+        return texts[:n], texts[n:]
 
     def features_between(self, pairs: Sequence[tuple[int, int]]) -> list[list[str]]:
         """Name the features that separate clusters most from competitors."""
@@ -211,7 +208,7 @@ class TableContents(Contents):
         cluster = 1 if len(self.names) <= 256 else 2
         others = plan.n_others * (2 + plan.n_contrasted * (2 + index))
         others += plan.n_others * cluster * (plan.n_others < len(self.names) - 1)
-        position = 2 if len(self.exp) < 1 << 16 else 4
+        position = 2 if self.n_rows < 1 << 16 else 4
         plain = position + (2 + self.exp.is_targeted) * cluster
         plain += 4 + 4 + 3 * 4 + 4 * (not self.exp.energy.adds_up)  # evidence, map, scales, residual
         per_row = plain + plan.detail * (index + 4) + others

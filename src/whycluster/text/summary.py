@@ -15,7 +15,7 @@ from whycluster.data import display
 from whycluster.data.frames import build_frame
 from whycluster.data.labels import is_noise
 from whycluster.data.validation import check_whole
-from whycluster.explanations.formatting import Line, format_item, join_words, rest
+from whycluster.explanations.formatting import Line, format_items, join_words, rest
 from whycluster.text.words import KNOWN, WordTable, add_up
 
 _N_WORDS = 3  # in a headline
@@ -127,7 +127,7 @@ class TextSummary:
         lines = self._lines(group, _N_WORDS)
         if not len(lines):
             return "No known word sets it apart"
-        text = join_words([format_item(self.word[line]) for line in lines])
+        text = join_words(format_items([self.word[line] for line in lines]))
         return f"Far from all clusters, mostly by {text}" if is_noise(self.clusters[group]) else text
 
     def _lines(self, group: int, n: int) -> Codes:
