@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 import whycluster as wc
 from tests.reference import models, neon
 from whycluster.core.energies import StudentEnergy
-from whycluster.pipelines.mixing import LinearMap, through
+from whycluster.pipelines.affine_map import AffineMap
+from whycluster.pipelines.mixing import through
 
 Array = NDArray[Any]
 ALPHAS = [0.05, 1.0, 7.0, 1e4]
@@ -266,7 +267,7 @@ def test_behind_a_linear_map_it_adds_up(wine: Array, kmeans: Any) -> None:
     """What each component bears is shared among the features that moved it."""
     matrix = np.random.default_rng(0).normal(size=(4, 13))
     energy = StudentEnergy(kmeans.cluster_centers_ @ matrix.T)
-    exp = wc.Network(through(energy, LinearMap(matrix, np.zeros(4)))).explain(wine)
+    exp = wc.Network(through(energy, AffineMap(matrix, np.zeros(4)))).explain(wine)
     assert exp.relevance.shape == wine.shape
     assert error(exp.evidence, wc.Network(energy).explain(wine @ matrix.T).evidence) <= 1e-12
     assert np.abs(exp.residual).max() <= 1e-12 * exp.evidence.max()

@@ -267,7 +267,8 @@ def test_behind_other_steps_it_is_refused(digits: Array) -> None:
         wc.explain(pipeline, digits)
     assert str(caught.value) == (
         "neuralize: DCN has its own encoder, and relevance does not go further back than the inputs of that "
-        "encoder. Explain it in the output of the steps before it: wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
+        "encoder. Explain it in the output of the steps before it: "
+        "wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
     )
     exp = wc.explain(pipeline[-1], pipeline[:-1].transform(digits))
     assert (exp.cluster == pipeline.predict(digits)).all()

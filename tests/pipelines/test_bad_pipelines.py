@@ -372,7 +372,8 @@ class Backwards(Pipeline):  # type: ignore[misc]
 
 def test_a_pipeline_with_its_own_predict_is_refused() -> None:
     model = Backwards([("scale", StandardScaler()), ("model", k_means())]).fit(WINE)
-    with pytest.raises(wc.UnsupportedModelError, match="Backwards must predict as a Pipeline does; it has its own predict"):
+    message = "Backwards must predict as a Pipeline does; it has its own predict"
+    with pytest.raises(wc.UnsupportedModelError, match=message):
         wc.explain(model, WINE)
 
 

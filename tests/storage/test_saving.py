@@ -208,7 +208,7 @@ DETERMINED = GaussianEnergy(
     RNG.normal(size=(4, 3)), RNG.normal(size=(4, 3, 3)), RNG.normal(size=4), RNG.normal(size=4)
 )
 BEHIND_STEPS = {  # these are made of others, and of the steps of a pipeline
-    "BentEnergy",
+    "TransformedEnergy",
     "ColumnsEnergy",
     "MixedGaussianEnergy",
     "MixedKernelEnergy",

@@ -6,9 +6,10 @@ import numpy as np
 
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies.energy import Energy, Parts, carve
+from whycluster.pipelines.wrapped_energy import WrappedEnergy
 
 
-class ShuffledEnergy(Energy):
+class ShuffledEnergy(WrappedEnergy):
     """s_k(T x) with (T x)_i = factor_i x_order(i) + shift_i.
 
     For k-means these are centroids with shuffled coordinates.
@@ -21,10 +22,9 @@ class ShuffledEnergy(Energy):
     """
 
     def __init__(self, energy: Energy, order: Codes, factor: Floats, shift: Floats) -> None:
-        self.energy = energy
+        super().__init__(energy)
         self.order, self.factor = order, factor
         self.shift = shift if energy.offset is None else shift - energy.offset
-        self.copy_metadata(energy)
         self.n_features, self.offset = energy.n_features, None
         self.scratch_width = 2 * self.n_features + energy.scratch_width
 

@@ -17,7 +17,7 @@ from scipy import sparse
 
 from whycluster.core.arrays import Codes, Floats
 from whycluster.data.arrays import is_sparse
-from whycluster.pipelines.mixing import LinearMap
+from whycluster.pipelines.affine_map import AffineMap
 
 Run: TypeAlias = Callable[[Any], Any]
 """From some of the user's rows, in their own container, to what the steps make of them."""
@@ -71,10 +71,10 @@ class AffineForm:
         return self.atoms or self.run
 
     @property
-    def linear(self) -> LinearMap:
+    def linear(self) -> AffineMap:
         """A, c and o, of a form that has them."""
         shift = np.zeros(self.n_outputs) if self.shift is None else self.shift
-        return LinearMap(self.matrix, shift, self.center, self.unit)
+        return AffineMap(self.matrix, shift, self.center, self.unit)
 
     @cached_property
     def owner(self) -> Codes:

@@ -1,68 +1,68 @@
-"""Energies of what a pipeline makes of the columns: the relevance of its features, given back to these."""
+"""The energy of a pipeline's features, with their relevance added up by the columns they come from."""
 
 from __future__ import annotations
+
+from copy import copy
 
 import numpy as np
 
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.compiled.loops import CompiledKMeans
 from whycluster.core.energies.energy import Energy, Parts, carve
+from whycluster.pipelines.wrapped_energy import WrappedEnergy
 
 
-class ColumnsEnergy(Energy):
-    """s_k of D features, each made of one column; the relevance of a column is that of its features.
+class ColumnsEnergy(WrappedEnergy):
+    """s_k of D features, each made from one column; a column has the relevance of all its features.
 
     Parameters
     ----------
-    energy : of the features
-    source : (D,) the column that each feature comes from, or -1 where it is no column's: then all share it
-    n_columns : how many columns there are; one that no feature comes from has no relevance
+    energy : the energy of the features
+    source : (D,) the column that each feature comes from; -1 if it comes from none, and then all columns
+        share its relevance
+    n_columns : the number of columns; a column without features has no relevance
     """
 
     def __init__(self, energy: Energy, source: Codes, n_columns: int) -> None:
-        self.energy, self.source = energy, np.array(source)
-        self.copy_metadata(energy)
-        self.n_features, self.offset, self.needs_means = n_columns, energy.offset, energy.needs_means
+        super().__init__(energy)
+        self.source = np.array(source)
+        self.n_features, self.n_inputs = n_columns, energy.n_inputs
+        self.offset, self.needs_means = energy.offset, energy.needs_means
         self.scratch_width = energy.n_features + energy.scratch_width
-        self._alike = np.array_equal(self.source, np.arange(n_columns))
-        # Features of the same column side by side, and where each column begins.
+        self._is_identity = np.array_equal(self.source, np.arange(n_columns))
+        # The features, ordered by column, and the position at which each column begins.
         self._order = np.flatnonzero(self.source >= 0)
         self._order = self._order[np.argsort(self.source[self._order], kind="stable")]
         self._columns, self._starts = np.unique(self.source[self._order], return_index=True)
         self._in_order = np.array_equal(self._order, np.arange(energy.n_features))
 
     @property
-    def n_inputs(self) -> int:
-        """What the energy of the features takes."""
-        return self.energy.n_inputs
-
-    @property
     def by_input(self) -> Energy:
-        """The energy of the features made of the columns."""
+        """The energy of the features."""
         return self.energy
 
     @property
     def feature_of_input(self) -> Codes:
-        """(n_inputs,) the column of each feature; -1 if it has none."""
+        """(D,) the column of each feature; -1 if it has none."""
         return self.source
+
+    @property
+    def compiled(self) -> CompiledKMeans | None:
+        """The compiled loops of the features, if these are the columns."""
+        return self.energy.compiled if self._is_identity else None
 
     def compared(self, x: Floats) -> Floats:
         """Return the rows as the energy of the features compares them."""
         return self.energy.compared(x)
 
-    @property
-    def compiled(self) -> CompiledKMeans | None:
-        """That of the features, if these are the columns."""
-        return self.energy.compiled if self._alike else None
-
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
-        """Those of the features."""
-        self.energy.energies(x, out, *carve(scratch, self.energy.scratch_width))
+        """Write the energies of the features."""
+        self.energy.energies(x, out, self._inner_scratch(scratch))
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """The splits over the features, added up."""
-        if self._alike:
-            self.energy.combine(x, weights, out, *carve(scratch, self.energy.scratch_width))
+        """Write the splits over the features, added up by column."""
+        if self._is_identity:
+            self.energy.combine(x, weights, out, self._inner_scratch(scratch))
             return
         split, rest = carve(scratch, self.energy.n_features, self.energy.scratch_width)
         self.energy.combine(x, weights, split, rest)
@@ -70,25 +70,27 @@ class ColumnsEnergy(Energy):
 
     @property
     def parts(self) -> Parts:
-        """Those of the energy."""
+        """The parts of the energy of the features."""
         return self.energy.parts
 
     def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
-        """Those of the features, added up."""
+        """Write the terms of the features, added up by column."""
         terms = np.empty((*out.shape[:2], self.energy.n_features))
-        self.energy.terms(x, cluster, terms, *carve(scratch, self.energy.scratch_width))
+        self.energy.terms(x, cluster, terms, self._inner_scratch(scratch))
         self._add_up(terms, out)
 
     def differentiate(self, *_: Floats) -> None:
-        """Not known: what a step does to a column may have no slope. `Network.gradient` says so."""
+        """Raise: a step may have no derivative. `Network.gradient` refuses pipelines with a message."""
         raise NotImplementedError
 
     def with_means(self, means: Floats, sizes: Codes) -> Energy:
-        """With what the energy of the features makes of the means."""
-        return ColumnsEnergy(self.energy.with_means(means, sizes), self.source, self.n_features)
+        """Return the same, with the means known to the energy of the features."""
+        found = copy(self)
+        found.energy = self.energy.with_means(means, sizes)
+        return found
 
     def _add_up(self, split: Floats, out: Floats) -> None:
-        """(..., D) to (..., columns)."""
+        """Add up features by column: (..., D) to (..., n_columns)."""
         if len(self._columns) < self.n_features:
             out[...] = 0.0
         if not self._order.size:
@@ -98,6 +100,3 @@ class ColumnsEnergy(Energy):
             np.add.reduceat(ordered, self._starts, axis=-1, out=out)
         else:
             out[..., self._columns] = np.add.reduceat(ordered, self._starts, axis=-1)
-        if len(self._order) < len(self.source):
-            rest = split[..., self.source < 0].sum(axis=-1, keepdims=True)
-            out[..., self._columns] += rest / len(self._columns)

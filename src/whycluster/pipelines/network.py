@@ -26,7 +26,7 @@ from whycluster.data.table import Table
 from whycluster.models.network import Network
 from whycluster.pipelines.affine_form import NO_COLUMN, AffineForm, to_floats
 from whycluster.pipelines.column_energy import ColumnsEnergy
-from whycluster.pipelines.mixing import BentEnergy, through
+from whycluster.pipelines.mixing import TransformedEnergy, through
 from whycluster.pipelines.steps import WAY_OUT, StepError, follow
 
 _SPREAD_VALUES = 1 << 19  # of some rows, of which variances are taken
@@ -111,13 +111,13 @@ def _of_columns(form: AffineForm, energy: Energy) -> Energy | None:
 def _energy(form: AffineForm, energy: Energy, n_columns: int) -> Energy:
     """The energies of the atoms, split over the columns."""
     if form.matrix is not None:
-        energy = through(energy, form.linear.eased())
+        energy = through(energy, form.linear.without_offset())
     if form.below is None:
         return ColumnsEnergy(energy, form.source, n_columns)
     below = form.below
     bent = ColumnsEnergy(energy, form.source, below.n_outputs)
     assert below.matrix is not None
-    return ColumnsEnergy(BentEnergy(bent, below.matrix), below.source, n_columns)
+    return ColumnsEnergy(TransformedEnergy(bent, below.matrix), below.source, n_columns)
 
 
 @dataclass(frozen=True)

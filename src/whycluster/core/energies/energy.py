@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -57,13 +58,7 @@ class Energy(ABC):
     scratch_width: int
     """How many numbers per row the methods need to work in: ``scratch`` is (b, scratch_width)."""
 
-    def copy_metadata(self, energy: Energy) -> None:
-        """Take over what an energy of the same clusters says of itself, before other features come first."""
-        self.n_clusters, self.tree, self.stiffness = energy.n_clusters, energy.tree, energy.stiffness
-        self.gives_probabilities, self.adds_up = energy.gives_probabilities, energy.adds_up
-        self.title = energy.title
-
-    @property
+    @cached_property
     def n_inputs(self) -> int:
         """How many numbers there are for each row, where these are not the features."""
         return self.n_features

@@ -38,7 +38,8 @@ from whycluster.engines.anndata.parts import (
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.explanations.summary import membership
-from whycluster.pipelines.mixing import LinearMap, through
+from whycluster.pipelines.affine_map import AffineMap
+from whycluster.pipelines.mixing import through
 
 _OUTPUTS = ("top", "layer", "summary")
 _DENSE = 1 << 25  # values of expression that a surrogate is fitted to, where it is fitted to genes
@@ -253,7 +254,7 @@ def _fit_scores(table: Table, groups: CellGroups, basis: _Basis) -> _Subject:
     sums, of_assigned = _sums(table, [groups.codes, assigned], n_groups)
     center, sizes = sums.sum(axis=0) / table.n_rows, np.bincount(assigned, minlength=n_groups)
     # The mean of the scores is not 0 where cells were left out since, or where nothing was subtracted.
-    linear = LinearMap(np.ascontiguousarray(basis.loadings.T), basis.scores.mean(axis=0), center)
+    linear = AffineMap(np.ascontiguousarray(basis.loadings.T), basis.scores.mean(axis=0), center)
     means = of_assigned / np.maximum(sizes, 1)[:, None] - center
     energy = through(energy, linear).with_means(means, sizes)
     energy.needs_means = False  # they are those of all cells, whichever are asked about

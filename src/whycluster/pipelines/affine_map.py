@@ -1,0 +1,79 @@
+"""The map from features x to their mixtures z = A x + o."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from whycluster.core.arrays import Floats
+from whycluster.core.energies.squared import HARMLESS_OFFSET
+
+_LARGE = 1 << 22  # values; a larger sparse matrix is not decomposed
+_RANK = 1e-10  # relative; A shrinks smaller singular directions so much that steps in them are only rounding
+
+
+@dataclass(frozen=True)
+class AffineMap:
+    """z = A x + o.
+
+    Attributes
+    ----------
+    matrix, shift : (m, D) A, a NumPy array or a sparse one, and (m,) o
+    offset : (D,) subtracted from rows to give x
+    unit : (D,) the size of a unit step in each feature of x; 1 by default
+    """
+
+    matrix: Any
+    shift: Floats
+    offset: Floats | None = None
+    unit: Floats | None = None
+
+    def without_offset(self) -> AffineMap:
+        """Return the same map of rows without an offset, if they are near enough to 0 to keep their digits.
+
+        That saves a copy of every block.
+        """
+        if self.offset is None or self.unit is None:
+            return self
+        if (np.abs(self.offset) > HARMLESS_OFFSET * self.unit).any():
+            return self
+        return AffineMap(self.matrix, self.shift - self.matrix @ self.offset, None, self.unit)
+
+    def apply(self, x: Floats, shift: Floats, z: Floats) -> None:
+        """Write A x + shift into ``z`` of shape (b, m)."""
+        if self._is_dense:
+            np.matmul(x, self.matrix.T, out=z)
+        else:
+            z[...] = (self.matrix @ x.T).T
+        z += shift
+
+    def pull(self, slope: Floats, out: Floats) -> None:
+        """Write A^T w for each row w of ``slope`` into ``out`` of shape (b, D)."""
+        if self._is_dense:
+            np.matmul(slope, self.matrix, out=out)
+        else:
+            out[...] = (self.matrix.T @ slope.T).T
+
+    def lift(self, target: Floats) -> Floats:
+        """Return the shortest x with A x = target, or the nearest to it: (m,) to (D,), (k, m) to (k, D).
+
+        Lengths are measured in ``unit``, not in the units in which columns happen to come.
+        """
+        unit = np.ones(self.matrix.shape[1]) if self.unit is None else self.unit
+        if self._is_dense:
+            dense = self.matrix * unit
+        else:
+            scaled = self.matrix.multiply(unit).tocsr()
+            if scaled.shape[0] * scaled.shape[1] > _LARGE:
+                from scipy.sparse.linalg import lsqr
+
+                found = [lsqr(scaled, row, atol=1e-15, btol=1e-15)[0] for row in np.atleast_2d(target)]
+                return np.asarray(found * unit).reshape(*target.shape[:-1], len(unit))
+            dense = scaled.toarray()
+        return np.asarray(np.linalg.lstsq(dense, target.T, rcond=_RANK)[0].T * unit)
+
+    @property
+    def _is_dense(self) -> bool:
+        return isinstance(self.matrix, np.ndarray)
