@@ -22,7 +22,7 @@ import whycluster as wc
 from tests.golden import read_golden
 from tests.golden.tables import write_passengers, write_wine
 from whycluster import cli
-from whycluster.cli.reading import Source, read
+from whycluster.cli.reading import TableFile, read
 from whycluster.core.errors import WhyClusterError
 from whycluster.data import progress
 
@@ -97,8 +97,11 @@ def test_the_help_loads_no_library() -> None:
         (["explode"], "No such command 'explode'. See whycluster --help."),
         (["explain"], "Missing argument 'FILE'. See whycluster explain --help."),
         (["explain", "t.csv", "--xyzzy"], "No such option '--xyzzy'. See whycluster explain --help."),
-        (["explain", "t.csv", "--k", "many"], "'many' is neither a whole number nor auto."),
-        (["explain", "t.csv", "--k", "3", "--labels", "a"], "--k makes clusters, --labels takes those"),
+        (["explain", "t.csv", "--k", "many"], "'many' is neither an integer nor auto."),
+        (
+            ["explain", "t.csv", "--k", "3", "--labels", "a"],
+            "--k and --labels exclude each other: --k makes new clusters, --labels takes existing ones. ",
+        ),
         (["row", "t.csv"], "Missing option '--id'. See whycluster row --help."),
     ],
 )
@@ -130,7 +133,9 @@ def test_what_nobody_expected_is_exit_code_1(
     monkeypatch.setattr("whycluster.cli.demo.demo", lambda: 1 / 0)
     code, _, err = ask(capsys, "demo")
     assert code == 1
-    assert err.startswith("whycluster: unexpected ZeroDivisionError: division by zero (whycluster --debug")
+    assert err.startswith(
+        "whycluster: unexpected ZeroDivisionError: division by zero (run whycluster --debug"
+    )
 
 
 def test_explain_tells_the_clusters(wine: Path) -> None:
@@ -139,7 +144,7 @@ def test_explain_tells_the_clusters(wine: Path) -> None:
     assert result.stdout == read_golden("cli_explain")
     assert result.stderr == (
         "whycluster: left out: wine_id (like an identifier, whole numbers of that name)\n"
-        "whycluster: rows are named by 'wine_id'\n"
+        "whycluster: rows are identified by 'wine_id'\n"
     )
 
 
@@ -156,7 +161,7 @@ def test_explain_chooses_the_number_of_clusters(passengers: Path) -> None:
     assert result.stdout == read_golden("cli_auto")
     assert result.stderr == (
         "whycluster: left out: name (like an identifier, 60 of 60 values are different)\n"
-        "whycluster: rows are named by 'name'\n"
+        "whycluster: rows are identified by 'name'\n"
     )
 
 
@@ -169,7 +174,7 @@ def test_the_output_is_what_the_library_gives(
         capsys, "explain", wine, "--k", 3, "--ignore", "kind", "--out", path, "--top", 2, "--quiet"
     )
     assert (code, out) == (0, "")
-    found = read(Source(path))
+    found = read(TableFile(path))
     frame = pl.read_csv(wine).drop("wine_id", "kind")
     exp = wc.explain(wc.tabular.pipeline(frame, 3), frame)
     assert found.columns == [
@@ -210,7 +215,7 @@ def test_target_and_against(wine: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert set(found["cluster"]) == {2}
     assert set(found["competitor"]) == {1}
     code, _, err = ask(capsys, *common, "--target", 7)
-    assert (code, err) == (2, "whycluster: --target must name a cluster: 0, 1, 2; got '7'.\n")
+    assert (code, err) == (2, "whycluster: --target must be one of the clusters 0, 1, 2; got '7'.\n")
 
 
 def test_quiet_is_for_the_one_command(wine: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -228,7 +233,7 @@ def test_explain_as_json(wine: Path) -> None:
     assert told["columns"] == frame.columns
     assert told["left_out"] == {"wine_id": "like an identifier, whole numbers of that name"}
     assert told["clustering"] == "k-means with 3 clusters"
-    assert told["cautions"] == []
+    assert told["warnings"] == []
     assert [cluster["rows"] for cluster in told["clusters"]] == summary.size.tolist()
     first = told["clusters"][0]["features"][0]
     assert first["feature"] == "alcohol"
@@ -266,12 +271,10 @@ def test_row_tells_the_smallest_change(wine: Path, capsys: pytest.CaptureFixture
     assert (told["to"], told["distance"]) == (0, pytest.approx(moved.distance))
     assert [each["after"] for each in told["changes"]] == pytest.approx(list(moved.after))
     assert ask(capsys, *common[:-1], 2)[2] == (
-        "whycluster: --to must be another cluster than 2, which the row is in.\n"
+        "whycluster: --to must be a different cluster; the row is already in 2.\n"
     )
     labelled = ("row", wine, "--id", 1073, "--labels", "kind", "--to", "cultivar 0", "--quiet")
-    assert ask(capsys, *labelled)[2] == (
-        "whycluster: --to is for clusters that are made here: leave --labels out.\n"
-    )
+    assert ask(capsys, *labelled)[2] == ("whycluster: --to works only with new clusters. Remove --labels.\n")
 
 
 def test_row_by_number_or_by_another_column(
@@ -288,18 +291,18 @@ def test_row_by_number_or_by_another_column(
     assert ask(capsys, *common, "--id", "Nobody") == (
         2,
         "",
-        "whycluster: --id must name one row by column 'name'; no row has 'Nobody'.\n",
+        "whycluster: --id must match one row by column 'name'; no row has 'Nobody'.\n",
     )
     assert ask(capsys, *common, "--id", "north", "--id-column", "port") == (
         2,
         "",
-        "whycluster: --id must name one row by column 'port'; 30 rows have 'north'.\n",
+        "whycluster: --id must match one row by column 'port'; 30 rows have 'north'.\n",
     )
     assert ask(capsys, *common, "--ignore", "name", "--id", "60") == (
         2,
         "",
-        "whycluster: --id must be the number of a row, from 0 to 59, since no column names them; got '60'. "
-        "--id-column says which column does.\n",
+        "whycluster: --id must be a row number from 0 to 59 because no column identifies the rows; got '60'. "
+        "To use a column, add --id-column.\n",
     )
 
 
@@ -308,7 +311,7 @@ def test_compare_contrasts_two_clusters(wine: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert result.stdout == read_golden("cli_compare")
     assert run("compare", wine, 0, 0, "--k", 3, "--quiet").stderr == (
-        "whycluster: A and B must be two clusters; got '0' twice.\n"
+        "whycluster: A and B must be different clusters; got '0' twice.\n"
     )
 
 
@@ -329,7 +332,9 @@ def test_models_tells_what_is_supported_and_installed() -> None:
     result = run("models")
     assert result.returncode == 0, result.stderr
     assert "- sklearn.mixture.GaussianMixture, BayesianGaussianMixture" in result.stdout
-    assert re.search(rf"(?m)^polars +{re.escape(pl.__version__)} +data frames, and the files", result.stdout)
+    assert re.search(
+        rf"(?m)^polars +{re.escape(pl.__version__)} +data frames; files read by this command", result.stdout
+    )
     told = json.loads(run("models", "--json").stdout)
     assert told["installed"]["polars"] == pl.__version__
     assert len(told["models"]) > 5
@@ -399,5 +404,5 @@ def test_a_row_by_its_number_as_it_is_written_in_the_file(
     assert ask(capsys, "row", tmp_path / "x.csv", "--id", "42", "--k", 2, "--quiet") == (
         2,
         "",
-        "whycluster: --id must name one row by column 'customer_id'; no row has '42'.\n",
+        "whycluster: --id must match one row by column 'customer_id'; no row has '42'.\n",
     )

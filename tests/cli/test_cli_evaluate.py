@@ -44,12 +44,12 @@ def test_a_file_is_clustered_and_methods_compared(table: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     out = result.stdout
-    assert "149 rows, 4 columns, standardised; k-means with 3 clusters." in out
+    assert "149 rows, 4 columns, standardized; k-means with 3 clusters." in out
     assert (
         "Left out: who (like an identifier, 150 of 150 values are different), year (all values are the "
-        "same), species (String, no numbers)." in out
+        "same), species (String, not numeric)." in out
     )
-    assert "1 of 150 rows have missing values and are left out." in out
+    assert "Left out because of missing values: 1 of 150 rows." in out
     for name in ("greedy oracle", "neon sequential", "shapley", "random", "conservation", "stability"):
         assert name in out
     assert out.index("greedy oracle") < out.index("neon") < out.index("random")
@@ -58,7 +58,7 @@ def test_a_file_is_clustered_and_methods_compared(table: Path) -> None:
 def test_labels_of_a_column(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = evaluate(capsys, table, "--labels", "species", "--methods", "neon,random", "--repeats", 2)
     assert code == 0
-    assert "a surrogate of 'species' that foretells" in out
+    assert "a surrogate of 'species' that predicts" in out
     assert "shapley" not in out
 
 
@@ -84,7 +84,7 @@ def test_a_surrogate_that_does_not_match_is_said(table: Path, capsys: pytest.Cap
     options = ("--labels", "any", "--methods", "random", "--repeats", 1, "--checks", "--rule", "joint")
     code, out, _ = evaluate(capsys, table.with_name("any.csv"), *options)
     assert code == 0
-    assert "too few: what follows is about the surrogate, not about the labels" in out
+    assert "which is low: the results describe the surrogate, not the labels" in out
     assert "rule 'joint'" in out
 
 
@@ -95,7 +95,7 @@ def test_many_rows_are_sampled(tmp_path: Path, capsys: pytest.CaptureFixture[str
         capsys, tmp_path / "t.csv", "--k", 4, "--rows", 100, "--methods", "random", "--repeats", 1
     )
     assert code == 0
-    assert "100 of 500 rows are evaluated, chosen at random." in out
+    assert "Only 100 of 500 rows are evaluated, chosen at random." in out
 
 
 def test_columns_can_be_ignored(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,7 +114,7 @@ def test_columns_can_be_ignored(table: Path, capsys: pytest.CaptureFixture[str])
         1,
     )
     assert code == 0
-    assert "3 columns, standardised" in out
+    assert "3 columns, standardized" in out
     assert "year" not in out
 
 
@@ -124,7 +124,7 @@ def test_columns_can_be_ignored(table: Path, capsys: pytest.CaptureFixture[str])
         (["nothing.csv", "--k", 3], "nothing.csv: there is no such file"),
         ([".", "--k", 3], "is a folder"),
         (["TABLE", "--k", 3, "--seed", -1], "'--seed': -1 is not in the range 0<=x<=4294967295"),
-        (["TABLE", "--k", 1], "--k must be from 2 to the number of rows, 149, or auto; got 1"),
+        (["TABLE", "--k", 1], "--k must be auto, or from 2 to the number of rows, 149; got 1"),
         (["TABLE", "--labels", "kind"], "--labels must name columns of the table, such as .*; got 'kind'"),
         (["TABLE", "--k", 3, "--ignore", "kind"], "--ignore must name columns of the table.*got 'kind'"),
         (["TABLE", "--k", 3, "--methods", "magic"], "methods must be among 'random'.*; got 'magic'"),
@@ -147,11 +147,11 @@ def test_files_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture
     (tmp_path / "broken.parquet").write_bytes(b"no parquet at all")
     assert "broken.parquet: cannot be read" in evaluate(capsys, tmp_path / "broken.parquet", "--k", 2)[2]
     (tmp_path / "words.csv").write_text("a,b\nx,y\nz,w\n")
-    assert "columns of numbers that vary" in evaluate(capsys, tmp_path / "words.csv", "--k", 2)[2]
+    assert "numeric columns that vary" in evaluate(capsys, tmp_path / "words.csv", "--k", 2)[2]
     (tmp_path / "large.csv").write_text("a,b\n" + "\n".join(f"{i},{i}e300" for i in range(1, 20)))
     assert "column 'b' must hold finite numbers" in evaluate(capsys, tmp_path / "large.csv", "--k", 2)[2]
     (tmp_path / "gaps.csv").write_text("a,b\n1,\n2,\n,3\n,4\n")
-    assert "of 4 rows 0 have none missing" in evaluate(capsys, tmp_path / "gaps.csv", "--k", 2)[2]
+    assert "0 of 4 rows have no missing values" in evaluate(capsys, tmp_path / "gaps.csv", "--k", 2)[2]
 
 
 def test_labels_are_checked_too_and_may_be_missing(
@@ -172,8 +172,8 @@ def test_labels_are_checked_too_and_may_be_missing(
         "--checks",
     )
     assert code == 0
-    assert "5 of 150 rows have missing values" in out  # one of them has two
-    assert "left out:" in out
+    assert "Left out because of missing values: 5 of 150 rows." in out  # one of them has two
+    assert "Left out:" in out
     assert "stability (" in out
     assert "randomisation" in out
 

@@ -14,7 +14,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from tests.cli.test_cli import ask, run
-from whycluster.cli.reading import Source, read
+from whycluster.cli.reading import TableFile, read
 from whycluster.cli.writing import write_table
 from whycluster.core.errors import InvalidInputError
 
@@ -44,7 +44,7 @@ def test_every_kind_of_file_gives_the_same_table(kind: str, tmp_path: Path) -> N
             "xlsx": frame.write_excel,
         }
         writers[kind](path)
-    found = read(Source(path))
+    found = read(TableFile(path))
     assert_frame_equal(found, frame)
 
 
@@ -62,12 +62,12 @@ def test_every_kind_of_file_gives_the_same_table(kind: str, tmp_path: Path) -> N
 def test_text_as_programs_write_it(content: bytes, options: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / ("t.csv.gz" if content[:2] == b"\x1f\x8b" else "t.csv")
     path.write_bytes(content)
-    assert_frame_equal(read(Source(path, **options)), pl.DataFrame({"a": [1, 3, 5], "b": [2.5, 4.5, 6.0]}))
+    assert_frame_equal(read(TableFile(path, **options)), pl.DataFrame({"a": [1, 3, 5], "b": [2.5, 4.5, 6.0]}))
 
 
 def test_signs_of_nothing_are_missing_values(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b\n1,x\nNA,\nn/a,NULL\n2.5,y\n")
-    found = read(Source(tmp_path / "t.csv"))
+    found = read(TableFile(tmp_path / "t.csv"))
     assert found["a"].to_list() == [1.0, None, None, 2.5]
     assert found["b"].to_list() == ["x", None, None, "y"]
 
@@ -78,19 +78,19 @@ def test_other_signs_of_nothing_are_said(tmp_path: Path, capsys: pytest.CaptureF
     pl.DataFrame({"age": numbers, "b": list(range(0, 80, 2))}).write_csv(tmp_path / "t.csv")
     told = ask(capsys, "explain", tmp_path / "t.csv", "--k", 2)[2]
     assert (
-        "whycluster: 'age' is text, so that each value is a category: most are numbers, but not '-'. If that "
-        "stands for a missing value, add --missing '-'.\n" in told
+        "whycluster: 'age' is text, so each value is a category. Most values are numbers, but '-' is not. If "
+        "it means missing, add --missing '-'.\n" in told
     )
     assert "text" not in ask(capsys, "explain", tmp_path / "t.csv", "--k", 2, "--missing", "-")[2]
-    assert read(Source(tmp_path / "t.csv", missing=("-",)))["age"].to_list()[6:9] == [26, None, 28]
+    assert read(TableFile(tmp_path / "t.csv", missing=("-",)))["age"].to_list()[6:9] == [26, None, 28]
 
 
 def test_dates_of_another_order_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     days = [f"{1 + i % 12:02}/06/2021" for i in range(40)]
     pl.DataFrame({"day": days, "b": np.arange(40) % 7}).write_csv(tmp_path / "t.csv")
     assert ask(capsys, "explain", tmp_path / "t.csv", "--k", 2)[2] == (
-        "whycluster: 'day' is text, so that each value is a category. Dates are read if they are written as "
-        "2020-01-31.\n"
+        "whycluster: 'day' is text, so each value is a category. Dates must be written as 2020-01-31 to be "
+        "recognized.\n"
     )
 
 
@@ -100,26 +100,26 @@ def test_names_of_rows_that_are_in_doubt(tmp_path: Path, capsys: pytest.CaptureF
     frame = pl.DataFrame({"customer_id": ids, "a": np.arange(40) % 7, "b": np.arange(40) % 5})
     frame.write_csv(tmp_path / "t.csv")
     common = (tmp_path / "t.csv", "--k", 2)
-    doubt = "'customer_id' looks like names, but some are there twice.\n"
-    assert f"whycluster: rows are counted from 0: {doubt}" in ask(capsys, "explain", *common)[2]
+    doubt = "'customer_id' looks like an identifier, but has duplicates.\n"
+    assert f"whycluster: rows are numbered from 0: {doubt}" in ask(capsys, "explain", *common)[2]
     assert ask(capsys, "row", *common, "--id", 5, "--quiet") == (
         2,
         "",
-        f"whycluster: --id-column must say which column names the rows: {doubt}",
+        f"whycluster: --id-column must name the column that identifies the rows: {doubt}",
     )
     named = ask(capsys, "row", *common, "--id", 5, "--id-column", "customer_id", "--quiet")[1]
     assert named.startswith("Row 5 is in cluster")
     names = pl.Series("name", [f"n{i}" for i in range(40)])
     frame.with_columns(pl.Series("customer_id", np.arange(40)), names).write_csv(common[0])
     assert (
-        "rows are counted from 0: 'customer_id', 'name' all look like names. Choose with --id.\n"
+        "rows are numbered from 0: 'customer_id', 'name' all look like identifiers. Choose one with --id.\n"
         in ask(capsys, "explain", *common)[2]
     )
 
 
 def test_types_are_told_from_all_rows_if_need_be(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a\n" + "1\n" * 20_000 + "x\n")
-    assert read(Source(tmp_path / "t.csv"))["a"].dtype == pl.String
+    assert read(TableFile(tmp_path / "t.csv"))["a"].dtype == pl.String
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_whole_numbers_with_zeros_before_them_are_text(
     content: bytes, options: dict[str, Any], encoding: str, tmp_path: Path
 ) -> None:
     path = tmp_path / ("t.csv.gz" if encoding == "gzip" else "t.csv")
-    source = Source(path, **options, encoding="utf-8" if encoding == "gzip" else encoding)
+    source = TableFile(path, **options, encoding="utf-8" if encoding == "gzip" else encoding)
     for value, column in ((b"00042", ["00042", "1207"]), (b"42", [42, 1207])):
         text = content % value
         path.write_bytes(gzip.compress(text) if encoding == "gzip" else text.decode().encode(encoding))
@@ -145,7 +145,7 @@ def test_whole_numbers_with_zeros_before_them_are_text(
 
 def test_a_zero_before_a_number_is_found_far_down(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b,c\n" + "1,1.5,\n" * 20_000 + "007,007,\nNA,,007\n")
-    found = read(Source(tmp_path / "t.csv"))
+    found = read(TableFile(tmp_path / "t.csv"))
     assert found.dtypes == [pl.String] * 3
     assert found.rows()[-2:] == [("007", "007", None), (None, None, "007")]
     assert found.row(0) == ("1", "1.5", None)
@@ -158,9 +158,9 @@ def test_codes_are_categories_and_it_is_said(tmp_path: Path, capsys: pytest.Capt
     assert code == 0
     assert told == (
         "whycluster: left out: cust (like an identifier, 40 of 40 values are different)\n"
-        "whycluster: rows are named by 'cust'\n"
-        "whycluster: 'zip' is text, so that each value is a category: it has numbers with zeros before them, "
-        "such as '00123'.\n"
+        "whycluster: rows are identified by 'cust'\n"
+        "whycluster: 'zip' is text, so each value is a category. It has numbers with leading zeros, such as "
+        "'00123'.\n"
     )
     assert "00123" in said
 
@@ -190,65 +190,70 @@ def test_of_rows_that_no_column_names_nothing_is_said(
 
 MISTAKES: dict[str, tuple[str, bytes | None, list[str], str]] = {
     "missing": ("no.csv", None, [], "there is no such file."),
-    "unknown kind": ("t.doc", b"x", [], "must be a table of a known kind: .csv, .tsv, "),
+    "unknown kind": ("t.doc", b"x", [], "must be a table in a supported format: .csv, .tsv, "),
     "empty": ("t.csv", b"", [], "is empty."),
     "empty parquet": ("t.parquet", b"", [], "is empty."),
-    "binary": ("t.csv", bytes(range(256)), [], "is no text, but binary data."),
+    "binary": ("t.csv", bytes(range(256)), [], "is binary data, not text."),
     "no parquet": ("t.parquet", b"this is no parquet file", [], "cannot be read as .parquet: "),
     "no arrow": ("t.arrow", b"this is no arrow file", [], "cannot be read as .arrow: "),
     "no json": ("t.jsonl", b'{"a": 1}\n{oops\n', [], "cannot be read as .jsonl: "),
     "no workbook": ("t.xlsx", b"this is no workbook", [], "cannot be read as a workbook: "),
-    "header only": ("t.csv", b"a,b\n", [], "must have at least two rows, to be clustered; it has no rows."),
-    "one row": ("t.csv", b"a,b\n1,2\n", [], "must have at least two rows, to be clustered; it has one row."),
+    "header only": ("t.csv", b"a,b\n", [], "must have at least two rows to be clustered; it has no rows."),
+    "one row": ("t.csv", b"a,b\n1,2\n", [], "must have at least two rows to be clustered; it has one row."),
     "semicolons": (
         "t.csv",
         b"a;b\n1;2\n3;4\n",
         [],
-        "its columns must be separated by commas; the first line has semicolons. Add --delimiter ';'.",
+        "columns must be separated by commas; the first line has semicolons. Add --delimiter ';'.",
     ),
     "tabs": (
         "t.csv",
         b"a\tb\n1\t2\n3\t4\n",
         [],
-        "its columns must be separated by commas; the first line has tabs. Add --delimiter '\\t'.",
+        "columns must be separated by commas; the first line has tabs. Add --delimiter '\\t'.",
     ),
     "commas": (
         "t.tsv",
         b"a,b\n1,2\n3,4\n",
         [],
-        "its columns must be separated by tabs; the first line has commas. Add --delimiter ','.",
+        "columns must be separated by tabs; the first line has commas. Add --delimiter ','.",
     ),
-    "a name twice": ("t.csv", b"a,b,a\n1,2,3\n3,4,5\n", [], "must have different names; 2 are called 'a'."),
+    "a name twice": (
+        "t.csv",
+        b"a,b,a\n1,2,3\n3,4,5\n",
+        [],
+        "column names must be unique; 2 columns are called 'a'.",
+    ),
     "a header twice": (
         "t.csv",
         b"a,b\n1,2\n3,4\na,b\n5,6\n",
         [],
-        "the header stands there twice; row 2 below the first one repeats it. Remove it.",
+        "the header must appear only once; row 2 below it repeats it. Remove that row.",
     ),
     "ragged": (
         "t.csv",
         b"a,b\n1,2\n3,4,5\n",
         [],
-        "line 3 has 3 values, and the header 2 names. Values that have commas in them must be quoted.",
+        "line 3 has 3 values, but the header has 2 names. Quote values that contain commas.",
     ),
     "latin-1": (
         "t.csv",
         b"a,b\n1,x\n2,caf\xe9\n3,y\n",
         [],
-        "is not written in UTF-8, as line 3 shows. Say what it is: --encoding cp1252, or latin-1, ...",
+        "is not valid UTF-8 in line 3. Give its encoding, such as --encoding cp1252 or latin-1.",
     ),
-    "utf-16": ("t.csv", "a,b\n1,2\n".encode("utf-16"), [], "is written in UTF-16. Add --encoding utf-16."),
+    "utf-16": ("t.csv", "a,b\n1,2\n".encode("utf-16"), [], "is encoded in UTF-16. Add --encoding utf-16."),
     "another encoding": (
         "t.csv",
         b"a,b\n1,\x81\n",
         ["--encoding", "cp1252"],
-        "is not written in cp1252. Name another --encoding.",
+        "is not encoded in cp1252. Give another --encoding.",
     ),
     "no encoding": (
         "t.csv",
         b"a,b\n1,2\n",
         ["--encoding", "klingon"],
-        "--encoding must be one of text; got 'klingon'.",
+        "--encoding must be a text encoding; got 'klingon'.",
     ),
     "decimal commas": (
         "t.csv",
@@ -256,8 +261,13 @@ MISTAKES: dict[str, tuple[str, bytes | None, list[str], str]] = {
         [],
         "column 'a' has numbers with decimal commas, such as '1,5'. Add --decimal ','.",
     ),
-    "carriage returns": ("t.csv", b"a,b\r1,2\r3,4\r", [], "has lines that end in a carriage return alone"),
-    "no header": ("t.csv", b"\n1,2\n3,4\n", [], "must begin with a line of names; its first line is empty."),
+    "carriage returns": ("t.csv", b"a,b\r1,2\r3,4\r", [], "has lines that end in a carriage return only"),
+    "no header": (
+        "t.csv",
+        b"\n1,2\n3,4\n",
+        [],
+        "must begin with a line of column names; its first line is empty.",
+    ),
     "all ignored": (
         "t.csv",
         b"a,b\n1,2\n3,4\n",
@@ -268,7 +278,7 @@ MISTAKES: dict[str, tuple[str, bytes | None, list[str], str]] = {
         "t.csv",
         b"a,b\n1,2\n1,2\n",
         [],
-        "there must be a column to cluster by, and none is left. a: all values are the same; b: all values",
+        "there must be a column to cluster by; none can be used. a: all values are the same; b: all values",
     ),
     "unknown column": (
         "t.csv",
@@ -280,19 +290,19 @@ MISTAKES: dict[str, tuple[str, bytes | None, list[str], str]] = {
         "t.csv",
         b"a,b\n1,x\n3,x\n",
         ["--labels", "b"],
-        "--labels: column 'b' must name at least two clusters; all rows have 'x'.",
+        "--labels: column 'b' must hold at least two clusters; all rows have 'x'.",
     ),
     "a gap among labels": (
         "t.csv",
         b"a,b\n1,x\n3,\n4,y\n",
         ["--labels", "b"],
-        "--labels: column 'b' must name the cluster of every row; 1 of 3 have none.",
+        "--labels: column 'b' must hold a cluster for every row; 1 of 3 rows lack one.",
     ),
     "too many clusters": (
         "t.csv",
         b"a,b\n1,2\n3,4\n",
         ["--k", "3"],
-        "--k must be from 2 to the number of rows, 2, or auto; got 3.",
+        "--k must be auto, or from 2 to the number of rows, 2; got 3.",
     ),
     "too few different rows": (
         "t.csv",
@@ -304,7 +314,7 @@ MISTAKES: dict[str, tuple[str, bytes | None, list[str], str]] = {
         "t.csv",
         b'a,b\n"1,234.50",2\n"2,345.00",3\n"$3,000.10",4\n',
         [],
-        "column 'a' has numbers with other signs in them, such as '1,234.50'. Remove these from the file, or",
+        "column 'a' has numbers with extra characters, such as '1,234.50'. Remove the ",
     ),
     "some decimal commas": (
         "t.csv",
@@ -316,44 +326,49 @@ MISTAKES: dict[str, tuple[str, bytes | None, list[str], str]] = {
         "t.csv",
         b"a,,c\n1,2,3\na,,c\n4,5,6\n",
         [],
-        "the header stands there twice; row 1 below the first one repeats it. Remove it.",
+        "the header must appear only once; row 1 below it repeats it. Remove that row.",
     ),
     "a header of another encoding": (
         "t.csv",
         b"caf\xe9,b\n1,2\n3,4\n",
         [],
-        "is not written in UTF-8, as line 1",
+        "is not valid UTF-8 in line 1. ",
     ),
     "a late name twice": (
         "t.csv",
         (",".join(f"column_{i}" for i in range(9000)) + ",column_3\n" + "1," * 9000 + "1\n").encode(),
         [],
-        "columns must have different names; 2 are called 'column_3'.",
+        "column names must be unique; 2 columns are called 'column_3'.",
     ),
-    "a pattern as a name": ("t.csv", b"^a.*$,b\n1,2\n3,4\n", [], "must not be called like a pattern; one is"),
+    "a pattern as a name": (
+        "t.csv",
+        b"^a.*$,b\n1,2\n3,4\n",
+        [],
+        "column names must not look like polars patterns; one is",
+    ),
     "two signs": (
         "t.csv",
         b"a,b\n1,2\n",
         ["--delimiter", ";;"],
-        "--delimiter must be one sign, or tab; got ';;'.",
+        "--delimiter must be a single ASCII character, or tab; got ';;'.",
     ),
     "an encoding of no text": (
         "t.csv",
         b"a,b\n1,2\n",
         ["--encoding", "hex"],
-        "--encoding must be one of text; got",
+        "--encoding must be a text encoding; got",
     ),
     "half a gzip": (
         "t.csv.gz",
         gzip.compress(b"a,b\n" + b"1,2\n" * 999, mtime=0)[:-20],
         [],
-        "is damaged: what is",
+        "is damaged: its compressed data end too early.",
     ),
     "lists as labels": (
         "t.jsonl",
         b'{"a": 1, "l": [1]}\n{"a": 2, "l": [2]}\n',
         ["--labels", "l"],
-        "--labels must be a column of names; 'l' is of List(Int64).",
+        "--labels must be a column of single values; 'l' has type List(Int64).",
     ),
     "infinity": ("t.csv", b"a,b\n1,2\ninf,3\n4,5\n", ["--k", "2"], "column 'a' must hold finite numbers"),
 }
@@ -383,8 +398,8 @@ def test_a_mistake_is_one_line_and_nothing_is_written(
 def test_a_folder_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ask(capsys, "explain", tmp_path)[::2] == (
         2,
-        f"whycluster: {tmp_path}: is a folder or a pattern; give a file, or with --out the folder that the "
-        "results go to.\n",
+        f"whycluster: {tmp_path}: a folder or a pattern needs --out, a folder for the results. Add it, or "
+        "give a file.\n",
     )
 
 
@@ -411,7 +426,7 @@ def test_what_is_there_is_replaced_only_if_that_is_said(
     assert ask(capsys, *common) == (
         2,
         "",
-        f"whycluster: {option}: {path} is there already. Give another name, or --force to replace it.\n",
+        f"whycluster: {option}: {path} already exists. Give another name, or --force to overwrite it.\n",
     )
     assert path.read_text() == "precious"
     assert ask(capsys, *common, "--force") == (0, "", "")
@@ -422,13 +437,13 @@ def test_what_is_there_is_replaced_only_if_that_is_said(
 @pytest.mark.parametrize(
     ("out", "told"),
     [
-        ("no/such/o.csv", "there is no folder {folder}/no/such to write o.csv to."),
+        ("no/such/o.csv", "o.csv must go to an existing folder; {folder}/no/such does not exist."),
         (
             "o.doc",
-            "--out must be a file of the kind .parquet, .csv, .tsv, .arrow, .jsonl; got {folder}/o.doc.",
+            "--out must be a file of type .parquet, .csv, .tsv, .arrow, .jsonl; got {folder}/o.doc.",
         ),
-        ("t.csv", "{folder}/t.csv is the table itself, which stays as it is. Give another name."),
-        ("folder.csv", "{folder}/folder.csv is a folder; give the name of a file."),
+        ("t.csv", "{folder}/t.csv is the table itself, which is never overwritten. Give another name."),
+        ("folder.csv", "{folder}/folder.csv is a folder. Give the name of a file."),
     ],
 )
 def test_outputs_that_cannot_be(out: str, told: str, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -485,7 +500,7 @@ def test_a_tab_is_said_as_the_message_says(tmp_path: Path, capsys: pytest.Captur
 
 def test_names_with_quotes_and_numbers_of_many_digits(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(f'"a ""b""",c\n{10**30},2\n{10**30 + 1},4\n')
-    found = read(Source(tmp_path / "t.csv"))
+    found = read(TableFile(tmp_path / "t.csv"))
     assert found.columns == ['a "b"', "c"]
     assert found['a "b"'].to_list() == [str(10**30), str(10**30 + 1)]
 
@@ -493,11 +508,13 @@ def test_names_with_quotes_and_numbers_of_many_digits(tmp_path: Path) -> None:
 def test_names_of_files_in_another_encoding(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     odd = table.with_name(os.fsdecode(b"caf\xe9.csv"))
     table.rename(odd)
-    assert "must have a name in UTF-8, as polars needs it. Rename it." in ask(capsys, "explain", odd)[2]
+    assert (
+        "must have a name in valid UTF-8, which polars requires. Rename it." in ask(capsys, "explain", odd)[2]
+    )
     odd.rename(table)
     code, _, err = ask(capsys, "explain", table, "--k", 3, "--out", odd)
     assert (code, err.count("\n")) == (2, 1)
-    assert "must be a name in UTF-8, its folders too. Give another one." in err
+    assert "must be valid UTF-8, including its folders. Give another name." in err
     assert list(table.parent.iterdir()) == [table]
 
 
@@ -507,8 +524,8 @@ def test_devices_and_files_that_come_meanwhile_stay(
     pipe, late = table.with_name("pipe.csv"), table.with_name("late.csv")
     os.mkfifo(pipe)
     common = ("explain", table, "--k", 3, "--quiet", "--out")
-    assert "is no file, but a device or the like" in ask(capsys, *common, pipe, "--force")[2]
-    assert "is no file, but a pipe or the like" in ask(capsys, "explain", pipe)[2]
+    assert "is not a file but a device or a pipe" in ask(capsys, *common, pipe, "--force")[2]
+    assert "is not a regular file but a pipe or a device" in ask(capsys, "explain", pipe)[2]
 
     def come_first(frame: pl.DataFrame, path: Path, force: bool) -> None:
         late.write_text("precious")
@@ -517,11 +534,14 @@ def test_devices_and_files_that_come_meanwhile_stay(
     monkeypatch.setattr("whycluster.cli.explain.write_table", come_first)
     code, _, err = ask(capsys, *common, late)
     assert (code, late.read_text()) == (2, "precious")
-    assert err == f"whycluster: {late} is there by now. Give another name, or --force to replace it.\n"
+    assert (
+        err
+        == f"whycluster: {late} was created in the meantime. Give another name, or --force to overwrite it.\n"
+    )
     link = table.with_name("o.html")
     link.symlink_to(table.with_name("o.csv"))
     assert (
-        "--out and --report must be two files"
+        "--out and --report must be different files"
         in ask(capsys, *common, table.with_name("o.csv"), "--report", link)[2]
     )
 
@@ -553,4 +573,4 @@ def test_markup_and_control_characters_in_names_are_text(
 
 def test_reading_says_which_file(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"x\.csv: there is no such file"):
-        read(Source(tmp_path / "x.csv"))
+        read(TableFile(tmp_path / "x.csv"))

@@ -48,7 +48,7 @@ def test_a_folder_is_clustered_by_a_sample_and_explained_part_by_part(folder: Pa
     done = run("explain", folder, "--out", tmp_path / "out", "--k", 3, "--seed", 1)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("600 rows in 3 files; k-means with 3 clusters.\n")
-    assert done.stdout.endswith(f"Explained row by row in {tmp_path / 'out'}.\n")
+    assert done.stdout.endswith(f"Explanations of all rows: {tmp_path / 'out'}\n")
     assert "left out: name" in done.stderr
     results = pl.read_parquet(str(tmp_path / "out" / "[0-9].parquet"))
     assert results.columns == ["name", "cluster", "evidence", "competitor", "a", "b", "c", "kind"]
@@ -106,25 +106,28 @@ def test_a_saved_network_explains_a_folder_or_a_file_into_a_folder(
     [
         (
             (),
-            "{folder}: is a folder or a pattern; give a file, or with --out the folder that the ",
+            "{folder}: a folder or a pattern needs --out, a folder for the results. Add it, or give a file.",
         ),
         (
             ("--labels", "kind", "--out", "{out}"),
-            "--labels is for one table in memory, not for results in a folder. Leave it out.",
+            "--labels works only with one table in memory, not with results in a folder. Remove it.",
         ),
-        (("--delimiter", ";", "--out", "{out}"), "--delimiter is for one table in memory"),
+        (("--delimiter", ";", "--out", "{out}"), "--delimiter works only with one table in memory"),
         (
             ("--report", "x.html", "--out", "{out}"),
-            "--report is for one table in memory",
+            "--report works only with one table in memory",
         ),
-        (("--decimal", ",", "--out", "{out}"), "--decimal is for one table in memory"),
+        (("--decimal", ",", "--out", "{out}"), "--decimal works only with one table in memory"),
         (
             ("--model", "m", "--k", "3", "--out", "{out}"),
-            "--k is for new clusters, and --model takes those of a network. Leave it out.",
+            "--k is for new clusters, but --model has its own. Remove it.",
         ),
         (("--out", "{folder}"), "whycluster: --out must be a folder apart from the data"),
         (("--out", "{out}", "--model", "gone"), "load: path must be a file that wc.save has made"),
-        (("--out", "{out}", "--target", "9", "--k", "2"), "--target must name a cluster: 0, 1; got '9'."),
+        (
+            ("--out", "{out}", "--target", "9", "--k", "2"),
+            "--target must be one of the clusters 0, 1; got '9'.",
+        ),
     ],
 )
 def test_what_does_not_go_with_a_folder(
@@ -142,7 +145,7 @@ def test_a_model_is_for_folders_only(
 ) -> None:
     code, _, error = ask(capsys, "explain", folder / "0.parquet", "--model", tmp_path / "model")
     assert code == 2
-    assert "--model is for results in a folder: give --out a folder." in error
+    assert "--model works only with results in a folder. Give --out a folder." in error
 
 
 def test_a_corrupt_part_is_named_and_the_others_are_done(
@@ -163,7 +166,7 @@ def test_a_corrupt_part_is_named_and_the_others_are_done(
     for name in ("0.parquet", "2.parquet"):
         (place / name).write_bytes(b"nothing")
     _, _, error = ask(capsys, "explain", place, "--out", tmp_path / "none", "--k", 3)
-    assert "no part has any that can be read. '0.parquet': it cannot be read (" in error
+    assert "no part has rows that can be read. '0.parquet': it cannot be read (" in error
 
 
 def test_a_part_that_was_mended_is_explained_with_the_same_clusters(
@@ -176,13 +179,13 @@ def test_a_part_that_was_mended_is_explained_with_the_same_clusters(
     whole = (place / "1.parquet").read_bytes()
     (place / "1.parquet").write_bytes(b"nothing")
     _, _, error = ask(capsys, "explain", place, "--out", out, "--k", 3)
-    assert "clusters are made without the rows that cannot be read; '1.parquet': it cannot be read (" in error
+    assert "rows that cannot be read are not clustered; '1.parquet': it cannot be read (" in error
     before = (out / "0.parquet").read_bytes()
     (place / "1.parquet").write_bytes(whole)
     code, said, _ = ask(capsys, "explain", place, "--out", out, "--k", 3)
     assert (code, said.splitlines()[0]) == (
         0,
-        "600 rows in 3 files; k-means with 3 clusters, by 400 rows of them.",
+        "600 rows in 3 files; k-means with 3 clusters, fitted on 400 rows.",
     )
     assert (out / "0.parquet").read_bytes() == before
     code, said, _ = ask(capsys, "explain", place, "--out", out, "--k", 3, "--force")
@@ -206,7 +209,7 @@ def test_clusters_do_not_depend_on_threads(threads: int, tmp_path: Path) -> None
             "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 7, OMP_NUM_THREADS=str(n_threads)
         )
         assert done.returncode == 0, done.stderr
-    assert "(1 of 1 file had been done before)" in done.stdout
+    assert "(1 of 1 file already done)" in done.stdout
 
 
 def test_the_sample_has_all_rows_of_text_whose_numbers_become_fractions(
@@ -216,7 +219,7 @@ def test_the_sample_has_all_rows_of_text_whose_numbers_become_fractions(
     (tmp_path / "in" / "x.csv").write_text("a,b\n" + "10,2\n30,9\n" * 100_000 + "1.5,7\n")
     code, said, error = ask(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2)
     assert code == 0, error
-    assert "by 100,001 rows of them" in said  # every second
+    assert "fitted on 100,001 rows" in said  # every second
 
 
 def test_ctrl_c_stops_in_the_middle_of_a_file(tmp_path: Path) -> None:
@@ -244,7 +247,7 @@ def test_ctrl_c_stops_in_the_middle_of_a_file(tmp_path: Path) -> None:
     _, said = process.communicate(timeout=60)
     assert process.returncode == 1
     assert said.splitlines() == [
-        "whycluster: what is finished stays as it is; the same command goes on from there",
+        "whycluster: finished files are kept; run the same command again to resume",
         "whycluster: stopped",
     ]
     assert not (tmp_path / "out" / "x.parquet").exists()
@@ -268,16 +271,16 @@ def test_other_files_rows_that_cannot_be_explained_and_names_that_look_like_file
     assert error.endswith("Or give --invalid skip, for nulls in their place.\n")
     assert "whycluster: 1 file of the folder is left out, such as 'more.jsonl'; read are .parquet" in error
     code, said, error = ask(capsys, *words, "--out", tmp_path / "out", "--invalid", "skip")
-    assert said.startswith("600 rows in 3 files; 1 row could not be explained; the network of ")
+    assert said.startswith("600 rows in 3 files; 1 row could not be explained; the network in ")
     code, said, error = ask(capsys, "explain", place, "--out", tmp_path / "new", "--k", 2)
     assert "whycluster: 1 file of the folder is left out, such as 'more.jsonl'; read are .parquet" in error
     for name in ("x.csv", "net"):
         code, _, error = ask(capsys, "explain", place, "--out", tmp_path / name)
-        assert (code, "--out must be a folder, which results of many files go to; " in error) == (2, True)
+        assert (code, "--out must be a folder if there are many files; " in error) == (2, True)
     code, _, error = ask(capsys, "explain", place / "0.parquet", place / "1.parquet")
-    assert "Put a pattern in quotes." in error
+    assert "Put patterns in quotes." in error
     code, _, error = ask(capsys, "explain", place / "0.parquet", "--invalid", "skip")
-    assert "--invalid is for results in a folder: give --out a folder." in error
+    assert "--invalid works only with results in a folder. Give --out a folder." in error
 
 
 def test_a_column_that_is_empty_in_the_first_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -322,7 +325,7 @@ def test_one_file_among_many_does_not_decide_what_columns_hold(
     code, _, said = ask(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 3)
     assert code == 2
     name = f"{odd}.{suffix}"
-    assert f"clusters are made without the rows that cannot be read; {name!r}: " in said
+    assert f"rows that cannot be read are not clustered; {name!r}: " in said
     assert f"1 of 6 parts could not be explained, the others are done. {name!r}: column 'u'" in said
     found = pl.read_parquet(f"{tmp_path}/out/*.parquet")
     assert found.height == 250
@@ -401,7 +404,7 @@ def test_columns_are_left_out_of_a_folder_as_of_a_file(
         assert code == 0, error
         told = json.loads(said)
         assert told["left_out"] == expected
-        assert "by 1,000 rows of them" in told["clustering"]
+        assert "fitted on 1,000 rows" in told["clustering"]
     found = pl.read_parquet(f"{tmp_path}/out/[0-9]*.parquet")
     assert found.columns[-4:] == ["second", "whole", "x", "visits"]
 
@@ -478,4 +481,4 @@ def test_what_folders_stand_for_is_told(tmp_path: Path, capsys: pytest.CaptureFi
         rows.write_parquet(tmp_path / "in" / f"year={year}" / "a.parquet")
     code, _, said = ask(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2)
     assert code == 0
-    assert "what folders stand for, such as year=2020, is not among the columns" in said
+    assert "values in folder names, such as year=2020, are not used as columns" in said

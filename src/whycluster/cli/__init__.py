@@ -1,4 +1,14 @@
-"""The command ``whycluster``."""
+"""The command ``whycluster``.
+
+In reading order:
+
+- `commands`: the commands and their options
+- `explain`, `row`, `compare`, `report`, `evaluate`, `demo`, `models`: one module per command
+- `folder`, `sampling`: ``explain`` for folders of files; a sample of their rows is clustered
+- `clustering`: options and columns of a table, and its clusters
+- `reading`, `writing`: tables from and to files
+- `formatting`, `output`: results as text or JSON, printed
+"""
 
 from __future__ import annotations
 
@@ -9,7 +19,10 @@ _NEEDS = 'whycluster: the command needs {}: pip install "whycluster[cli]"'
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; 0 for success, 2 for a mistake in what was asked, 1 for anything else."""
+    """Run the command and return its exit code.
+
+    The code is 0 for success, 2 for a mistake in the options or the data, and 1 for any other error.
+    """
     try:
         from whycluster.cli.commands import run
     except ModuleNotFoundError as error:

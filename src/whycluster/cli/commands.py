@@ -1,6 +1,6 @@
-"""What the command can be asked: its options, and which function answers.
+"""Commands and options of ``whycluster``, and the function that runs each command.
 
-Each function is loaded when it is called, so that a look at the help loads no library but click.
+Each function is imported when its command runs, so ``--help`` imports no library except click.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from whycluster.core.errors import WhyClusterError
 from whycluster.data.progress import hidden
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-_MOST_SEED = 2**32 - 1  # that scikit-learn takes
+_LARGEST_SEED = 2**32 - 1  # the limit of scikit-learn
 _SETTINGS = {"help_option_names": ["-h", "--help"], "terminal_width": 100, "show_default": True}
 
 
@@ -27,17 +27,17 @@ class _NumberOfClusters(click.ParamType):  # type: ignore[type-arg]  # generic f
     name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
-        """A whole number, or None for "auto"."""
+        """Return the number as an integer, or None for "auto"."""
         if value == "auto":
             return None
         try:
             return int(value)
         except ValueError:
-            self.fail(f"{value!r} is neither a whole number nor auto.", param, ctx)
+            self.fail(f"{value!r} is neither an integer nor auto.", param, ctx)
 
 
-def _all(*options: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
-    """Several options as one decorator, in their order."""
+def _combine(*options: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
+    """Combine several options into one decorator; the help lists them in this order."""
 
     def decorate(command: _Command) -> _Command:
         for option in reversed(options):
@@ -47,72 +47,74 @@ def _all(*options: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
     return decorate
 
 
-def _column(option: str, name: str, text: str) -> Callable[[_Command], _Command]:
+def _column_option(option: str, name: str, text: str) -> Callable[[_Command], _Command]:
     return click.option(option, name, metavar="COLUMN", help=text)
 
 
-def _several(option: str, metavar: str, text: str) -> Callable[[_Command], _Command]:
+def _repeatable_option(option: str, metavar: str, text: str) -> Callable[[_Command], _Command]:
     return click.option(option, multiple=True, metavar=metavar, help=text)
 
 
-_table = _all(
+_table_options = _combine(
     click.argument("file", type=click.Path(path_type=Path)),
     click.option(
         "--k",
         type=_NumberOfClusters(),
         default="auto",
         metavar="NUMBER|auto",
-        help="Cluster into so many clusters; auto takes the elbow.",
+        help="Number of clusters; auto picks the elbow.",
     ),
-    _column("--labels", "labels", "Explain the clusters in this column, in place of new ones."),
-    _several("--columns", "COLUMNS", "Cluster by these only: names with commas between them."),
-    _several("--ignore", "COLUMNS", "Leave these out."),
+    _column_option("--labels", "labels", "Explain the clusters in this column instead of new ones."),
+    _repeatable_option("--columns", "COLUMNS", "Cluster by these columns only (comma-separated)."),
+    _repeatable_option("--ignore", "COLUMNS", "Leave out these columns (comma-separated)."),
 )
-_reading = _all(
-    click.option("--delimiter", metavar="SIGN", help="What is between the values of a line of text."),
-    click.option("--decimal", type=click.Choice([".", ","]), default=".", help="The decimal sign."),
-    click.option("--encoding", default="utf-8", metavar="NAME", help="Of a text file."),
-    _several("--missing", "WORD", "What stands for a missing value in text, besides NA and the like."),
-    click.option("--sheet", metavar="NAME", help="Of a workbook; by default the first."),
+_reading_options = _combine(
+    click.option(
+        "--delimiter", metavar="CHAR", show_default="comma; tab for .tsv", help="Character between values."
+    ),
+    click.option("--decimal", type=click.Choice([".", ","]), default=".", help="Decimal separator."),
+    click.option("--encoding", default="utf-8", metavar="NAME", help="Encoding of a text file."),
+    _repeatable_option("--missing", "WORD", "Also treat this word in a text file as missing; repeatable."),
+    click.option("--sheet", metavar="NAME", show_default="first sheet", help="Sheet of a workbook."),
 )
 _seed = click.option(
     "--seed",
-    type=click.IntRange(0, _MOST_SEED),
+    type=click.IntRange(0, _LARGEST_SEED),
     default=0,
     metavar="N",
-    help="Of all that is random.",
+    help="Random seed.",
 )
 
 
 def _hide_bars(context: click.Context, _: Any, quiet: bool) -> bool:
-    """For this command only: a program that runs it keeps its own bars."""
+    """Hide progress bars for this command only; a program that calls it keeps its own bars."""
     if quiet:
-        context.find_root().with_resource(hidden())  # which ends also where other options are wrong
+        context.find_root().with_resource(hidden())  # restored even if another option is invalid
     return quiet
 
 
-_quiet = click.option(
-    "--quiet", is_flag=True, callback=_hide_bars, help="Say nothing but results and errors."
-)
+_quiet = click.option("--quiet", is_flag=True, callback=_hide_bars, help="Print only results and errors.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-_force = click.option("--force", is_flag=True, help="Replace files that are there.")
-_top = click.option("--top", type=click.IntRange(1), default=10, metavar="N", help="Features to show.")
-_id_column = _column("--id", "id_column", "The column that names the rows; it is not clustered by.")
-_contrast = _all(
-    click.option("--target", metavar="CLUSTER", help="Explain why this cluster, or why not."),
-    click.option("--against", metavar="CLUSTER", help="Explain why not this one."),
+_force = click.option("--force", is_flag=True, help="Overwrite existing files.")
+_top = click.option(
+    "--top", type=click.IntRange(1), default=10, metavar="N", help="Number of features to show."
+)
+_id_column = _column_option("--id", "id_column", "Column that identifies the rows; not used for clustering.")
+_contrast_options = _combine(
+    click.option("--target", metavar="CLUSTER", help="Explain why rows are, or are not, in this cluster."),
+    click.option("--against", metavar="CLUSTER", help="Compare with this cluster only."),
 )
 
 
 @click.group(context_settings=_SETTINGS, no_args_is_help=False, invoke_without_command=True)
-@click.option("--version", is_flag=True, help="Show the version.")
-@click.option("--debug", is_flag=True, help="Show the whole traceback of an error.")
+@click.option("--version", is_flag=True, help="Show the version and exit.")
+@click.option("--debug", is_flag=True, help="Show the full traceback of an error.")
 @click.pass_context
 def whycluster(context: click.Context, version: bool, debug: bool) -> int:  # noqa: ARG001  # see `run`
-    """Why is this row in this cluster?
+    """Explain why each row of a table is in its cluster.
 
-    A table is clustered, or its clusters are taken as they are, and every row is explained: how much each of
-    its columns spoke for the cluster it is in.
+    Cluster a table, or take the clusters it already has. For every row, show how much each column
+    contributes to its cluster.
     """
     if version:
         from whycluster import __version__
@@ -126,32 +128,38 @@ def whycluster(context: click.Context, version: bool, debug: bool) -> int:  # no
 
 
 @whycluster.command()
-@_table
+@_table_options
 @_id_column
-@_contrast
+@_contrast_options
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="Write one row per row: .parquet, .csv, ...; or a folder."
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Write one explanation per row to a .parquet, .csv, .tsv, .arrow or .jsonl file, or to a folder.",
 )
-@click.option("--model", type=click.Path(path_type=Path), help="For folders: a network that wc.save wrote.")
+@click.option(
+    "--model",
+    type=click.Path(path_type=Path),
+    help="Explain the clusters of this network, written by wc.save (folders only).",
+)
 @click.option(
     "--invalid",
     type=click.Choice(["error", "skip"]),
     default="error",
-    help="For folders: whether rows that the model cannot take are skipped.",
+    help="Stop at rows that the model cannot take, or skip them (folders only).",
 )
-@click.option("--report", type=click.Path(path_type=Path), help="Write a report to look at: .html")
-@click.option("--top", type=click.IntRange(1), default=5, metavar="N", help="Features to show.")
+@click.option("--report", type=click.Path(path_type=Path), help="Write an HTML report.")
+@click.option("--top", type=click.IntRange(1), default=5, metavar="N", help="Number of features to show.")
 @_force
-@_reading
+@_reading_options
 @_seed
 @_quiet
 @_json
 def explain(**options: Any) -> None:
-    """Cluster the rows of FILE, and explain why each is where it is.
+    """Cluster the rows of FILE and explain each row.
 
-    FILE may be a folder of Parquet or CSV files, or a pattern in quotes, of any size: then a sample is
-    clustered, all rows are explained part by part into the folder that --out names, and a run that was
-    stopped goes on where it was.
+    FILE may also be a folder of Parquet or CSV files of any size, or a pattern in quotes. Then a sample of
+    the rows is clustered, and the explanations of all rows are written to the folder given by --out, file by
+    file. An interrupted run resumes where it stopped.
     """
     from whycluster.cli.explain import explain
 
@@ -159,79 +167,85 @@ def explain(**options: Any) -> None:
 
 
 @whycluster.command()
-@_table
+@_table_options
 @_id_column
-@click.option("--out", type=click.Path(path_type=Path), help="The page; by default FILE with .html.")
-@click.option("--title", help="What stands above it.")
-@click.option("--rows", type=click.IntRange(1), default=5000, metavar="N", help="Rows in it, at most.")
+@click.option("--out", type=click.Path(path_type=Path), show_default="FILE with .html", help="Output file.")
+@click.option("--title", show_default="name of FILE", help="Title of the report.")
+@click.option(
+    "--rows", type=click.IntRange(1), default=5000, metavar="N", help="Maximum number of rows in the report."
+)
 @_force
-@_reading
+@_reading_options
 @_seed
 @_quiet
 def report(**options: Any) -> None:
-    """Cluster the rows of FILE, and write a page about them that can be shown around."""
+    """Cluster the rows of FILE and write an HTML report."""
     from whycluster.cli.report import report
 
     report(**options)
 
 
 @whycluster.command()
-@_table
+@_table_options
 @click.option(
     "--id",
     "name",
     metavar="ID",
     required=True,
-    help="The row: its name; its number, from 0, if no column names the rows.",
+    help="Row to explain: its identifier, or its number from 0 if no column identifies the rows.",
 )
-@_column("--id-column", "id_column", "The column that names the rows; it is not clustered by.")
-@_contrast
+@_column_option("--id-column", "id_column", "Column that identifies the rows; not used for clustering.")
+@_contrast_options
 @click.option(
-    "--to", metavar="CLUSTER", help="Also tell the smallest change that moves it there; not with --labels."
+    "--to",
+    metavar="CLUSTER",
+    help="Also show the smallest change that moves the row to this cluster; not with --labels.",
 )
 @_top
-@_reading
+@_reading_options
 @_seed
 @_quiet
 @_json
 def row(**options: Any) -> None:
-    """Explain one row of FILE."""
+    """Explain a single row of FILE."""
     from whycluster.cli.row import row
 
     row(**options)
 
 
 @whycluster.command()
-@_table
+@_table_options
 @click.argument("one", metavar="A")
 @click.argument("other", metavar="B")
 @_id_column
 @_top
-@_reading
+@_reading_options
 @_seed
 @_quiet
 @_json
 def compare(**options: Any) -> None:
-    """What tells the rows of cluster A of FILE from cluster B, and those of B from A."""
+    """Show what separates clusters A and B of FILE."""
     from whycluster.cli.compare import compare
 
     compare(**options)
 
 
 @whycluster.command()
-@_table
-@_several("--methods", "METHODS", "Which to compare: names with commas between them; by default all.")
-@click.option("--repeats", type=click.IntRange(1), default=10, metavar="N", help="Draws at each step.")
+@_table_options
+@_repeatable_option("--methods", "METHODS", "Methods to compare (comma-separated); all by default.")
+@click.option(
+    "--repeats", type=click.IntRange(1), default=10, metavar="N", help="Number of random draws per step."
+)
 @click.option(
     "--rows",
     type=click.IntRange(2),
     default=2000,
     metavar="N",
-    help="Evaluate at most so many.",
+    help="Maximum number of rows to evaluate.",
 )
-@click.option("--checks", is_flag=True, help="Also run the sanity checks, which take their time.")
-@click.option("--rule", default="min-take-most", help="Which rule is checked.")
-@_reading
+@click.option("--checks", is_flag=True, help="Also run the sanity checks, which are slow.")
+@click.option("--rule", default="min-take-most", help="Rule that the sanity checks use.")
+@_reading_options
 @_seed
 @_quiet
 @_json
@@ -244,49 +258,49 @@ def evaluate(**options: Any) -> None:
 
 @whycluster.command()
 def demo() -> None:
-    """Explain the wine data that ship with scikit-learn."""
+    """Explain the wine data set that ships with scikit-learn."""
     from whycluster.cli.demo import demo
-    from whycluster.cli.screen import show
+    from whycluster.cli.output import print_result
 
-    show(demo())
+    print_result(demo())
 
 
 @whycluster.command()
 @_json
 def models(as_json: bool) -> None:
-    """Which models are supported, and what is installed here."""
+    """List supported models and installed libraries."""
     from whycluster.cli.models import models
 
     models(as_json)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and say what went wrong in one line; the exit code."""
-    from whycluster.cli.screen import tell
+    """Run the command, print any error on one line and return the exit code."""
+    from whycluster.cli.output import print_message
 
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with _stopped_by(signal.SIGINT, signal.SIGTERM):
             return whycluster.main(given, prog_name="whycluster", standalone_mode=False) or 0
-    except BrokenPipeError:  # a reader may leave early
-        sys.stdout = None  # there is nothing left to flush at the end
+    except BrokenPipeError:  # the reader of a pipe may stop early
+        sys.stdout = None  # so that nothing is flushed at exit
         return 0
-    except BaseException as error:  # a panic of polars is none of Exception
+    except BaseException as error:  # a panic in polars is not an Exception
         if "--debug" in given or isinstance(error, (SystemExit, GeneratorExit)):
             raise
-        message, code = _verdict(error)
-        tell(message)
+        message, code = _message_and_code(error)
+        print_message(message)
         return code
 
 
 class _Stopped(BaseException):
-    """By a signal; not a KeyboardInterrupt, of which click says something of its own."""
+    """Raised by a signal handler. It is not a KeyboardInterrupt because click prints its own message then."""
 
 
 @contextmanager
 def _stopped_by(*signals: signal.Signals) -> Iterator[None]:
-    """Let these undo what is half done, and end the command."""
-    if threading.current_thread() is not threading.main_thread():  # where no handler can be set
+    """Raise `_Stopped` on these signals, so that half-written files are removed before the command ends."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread can set handlers
         yield
         return
 
@@ -301,19 +315,22 @@ def _stopped_by(*signals: signal.Signals) -> Iterator[None]:
             signal.signal(each, handler)
 
 
-def _verdict(error: BaseException) -> tuple[str, int]:
-    """What to say of an error, and the exit code: 2 for what was asked, 1 for all else."""
+def _message_and_code(error: BaseException) -> tuple[str, int]:
+    """Return the message of an error and the exit code: 2 for a mistake of the user, 1 for anything else."""
     if isinstance(error, click.ClickException):
         context = getattr(error, "ctx", None)
         path = "whycluster" if context is None else context.command_path
-        quoted = " Put a pattern in quotes." * ("unexpected extra argument" in error.format_message())
-        return f"{error.format_message()}{quoted} See {path} --help.", 2
+        hint = " Put patterns in quotes." * ("unexpected extra argument" in error.format_message())
+        return f"{error.format_message()}{hint} See {path} --help.", 2
     if isinstance(error, WhyClusterError):
         return str(error), 2
     if isinstance(error, (_Stopped, KeyboardInterrupt, click.Abort)):
         return "stopped", 1
     if isinstance(error, FileExistsError):
-        return f"{error.filename} is there by now. Give another name, or --force to replace it.", 2
+        return (
+            f"{error.filename} was created in the meantime. Give another name, or --force to overwrite it.",
+            2,
+        )
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename or 'what was to be written'}: {error.strerror}", 1
-    return f"unexpected {type(error).__name__}: {error} (whycluster --debug ... shows where it comes from)", 1
+        return f"{error.filename or 'output'}: {error.strerror}", 1
+    return f"unexpected {type(error).__name__}: {error} (run whycluster --debug ... to see the traceback)", 1

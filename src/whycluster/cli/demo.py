@@ -1,4 +1,4 @@
-"""``whycluster demo``: from a table to an explanation, on data that every installation has."""
+"""``whycluster demo``: explain a small clustering of data that every installation has."""
 
 from __future__ import annotations
 
@@ -9,30 +9,33 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from whycluster.api import explain
+from whycluster.cli.formatting import LEGEND
 from whycluster.data import display
+
+_ABOUT_MEANS = """\
+mean inside, outside: mean of the feature inside and outside the cluster, in its original unit."""
+_ABOUT_EVIDENCE = """\
+evidence: squared distance to the nearest competing centroid minus squared distance to the wine's
+own centroid, in standardized units; 0 on the boundary between the two clusters. relevance: what
+each feature contributes to the evidence, + for the cluster, - against it. The relevances of a
+wine add up to its evidence."""
 
 
 def demo() -> str:
-    """The wine data, standardised and clustered by a pipeline, explained as they were; for the terminal."""
+    """Explain a pipeline that standardizes and clusters the wine data, as text for the terminal."""
     wine = load_wine()
     model = make_pipeline(StandardScaler(), KMeans(3, n_init=10, random_state=0)).fit(wine.data)
     exp = explain(model, wine.data, feature_names=wine.feature_names)
     by_evidence = np.argsort(-exp.evidence, kind="stable")
-    kinds = {"clearest": 0, "median": len(exp) // 2, "most borderline": -1}
+    ranks = {"clearest": 0, "median": len(exp) // 2, "most borderline": -1}
+    wines = [f"The {kind} wine. {exp.describe(int(by_evidence[rank]))}" for kind, rank in ranks.items()]
     parts = [
-        f"{len(exp)} wines, {len(exp.feature_names)} measurements; scaled, then k-means with 3 clusters.",
-        display.heading("What makes each cluster"),
+        f"{len(exp)} wines, {len(exp.feature_names)} measurements; standardized, k-means with 3 clusters.",
+        display.heading("What defines each cluster"),
         str(exp.summary()),
-        "share: part of the cluster's relevance; high, middle, low: among the means of all clusters;\n"
-        "mean inside, outside: of the feature, as it was measured.",
+        f"{LEGEND}\n{_ABOUT_MEANS}",
         display.heading("Three wines explained"),
+        *wines,
+        _ABOUT_EVIDENCE,
     ]
-    for kind, rank in kinds.items():
-        row = int(by_evidence[rank])
-        parts.append(f"The {kind} wine. {exp.describe(row)}")
-    parts.append(
-        "evidence: squared distance to the nearest competing centroid minus that to the own one, in\n"
-        "standard deviations; 0 on the boundary. relevance: what each feature brings to it, + for the\n"
-        "cluster, - against it. The relevances of a wine add up to its evidence."
-    )
     return "\n\n".join(parts)

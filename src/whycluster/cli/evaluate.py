@@ -1,4 +1,4 @@
-"""``whycluster evaluate FILE``: how faithful explanations of a clustering of this table are."""
+"""``whycluster evaluate FILE``: measure how faithful explanations of a clustering of this table are."""
 
 from __future__ import annotations
 
@@ -11,10 +11,16 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.preprocessing import StandardScaler
 
-from whycluster.cli.clustering import Asked, check_k, choose, left_out_of, predicted
+from whycluster.cli.clustering import (
+    CommandOptions,
+    check_k,
+    choose_columns,
+    describe_surrogate,
+    unusable_columns,
+)
 from whycluster.cli.formatting import to_json
-from whycluster.cli.reading import look_at_text, read
-from whycluster.cli.screen import show
+from whycluster.cli.output import print_result
+from whycluster.cli.reading import check_text, read
 from whycluster.clustering.surrogate import Surrogate
 from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError
@@ -28,9 +34,10 @@ from whycluster.models.network import check_rule
 from whycluster.pipelines.tabular import pipeline
 
 LEGEND = """\
-AUC: features of a row are added, the most relevant first; the area under the share of draws in which the row
-is then in its cluster, from 0 to 100. +-: its standard error. share: of the way from a random order to the
-greedy oracle, which is told what is measured. seconds: to explain all rows."""
+AUC: features are added to a row, most relevant first; area under the curve of how often the row is then
+in its cluster, from 0 to 100. +-: standard error of the AUC. share: where the AUC lies
+between a random order (0%) and the greedy oracle (100%), which picks features by the AUC itself.
+seconds: time to explain all rows."""
 
 
 def evaluate(
@@ -40,105 +47,111 @@ def evaluate(
     rows: int,
     checks: bool,
     rule: str,
-    quiet: bool,  # noqa: ARG001  # it has nothing but progress to say
+    quiet: bool,  # noqa: ARG001  # only hides progress bars
     as_json: bool,
-    **options: Any,
+    **given: Any,
 ) -> None:
-    """Cluster the columns of numbers, and compare methods that explain the clusters."""
+    """Cluster the numeric columns, and compare methods that explain the clusters."""
     check_rule(rule, "--rule")
-    asked = Asked.of(options)
-    frame = read(asked.source)
-    chosen = choose(frame, asked)
-    labels = None if asked.labels is None else as_list(frame[asked.labels], "evaluate")
-    said = look_at_text(frame[chosen])
-    columns, told = _numbers(frame, chosen, labels, keep=bool(asked.columns))
-    said += told
+    options = CommandOptions.of(given)
+    frame = read(options.file)
+    chosen = choose_columns(frame, options)
+    labels = None if options.labels is None else as_list(frame[options.labels], "evaluate")
+    notes = check_text(frame[chosen])
+    columns, more_notes = _complete_numbers(frame, chosen, labels, keep=bool(options.columns))
+    notes += more_notes
     X = StandardScaler().fit_transform(np.column_stack(list(columns.values())))
     table = pl.DataFrame(X, schema=list(columns))
-    model, what = _cluster(table, X, labels, asked)
-    some = np.sort(np.random.default_rng(asked.seed).permutation(len(X))[:rows])
-    if len(some) < len(X):
-        said.append(f"{len(some)} of {len(X)} rows are evaluated, chosen at random.")
+    model, description = _cluster(table, X, labels, options)
+    positions = np.sort(np.random.default_rng(options.seed).permutation(len(X))[:rows])
+    if len(positions) < len(X):
+        notes.append(f"Only {len(positions)} of {len(X)} rows are evaluated, chosen at random.")
     comparison = compare(
         model,
-        table[some],
-        [name for given in methods for name in given.split(",")] or None,
+        table[positions],
+        [name for text in methods for name in text.split(",")] or None,
         repeats=repeats,
         background=table,
-        random_state=asked.seed,
+        random_state=options.seed,
     )
-    found = sanity.run(model, table, rule=rule, random_state=asked.seed) if checks else None
-    head = f"{display.count(len(X), 'row')}, {display.count(X.shape[1], 'column')}, standardised; {what}."
-    if as_json:
-        result: dict[str, Any] = {
-            "what": head,
-            "notes": said,
-            "methods": comparison.to_frame("polars").to_dicts(),
-        }
-        show(to_json(result | ({} if found is None else {"checks": str(found)})))
-        return
-    parts = [head, *said, display.heading("How faithful are explanations?"), str(comparison), LEGEND]
-    if found is not None:
-        parts += [display.heading("Sanity checks"), str(found)]
-    show("\n\n".join(parts))
+    found = sanity.run(model, table, rule=rule, random_state=options.seed) if checks else None
+    size = f"{display.count(len(X), 'row')}, {display.count(X.shape[1], 'column')}"
+    head = f"{size}, standardized; {description}."
+    print_result((_as_json if as_json else _as_text)(head, notes, comparison, found))
 
 
-def _numbers(
+def _as_json(head: str, notes: list[str], comparison: Any, checks: Any) -> str:
+    result = {"description": head, "notes": notes, "methods": comparison.to_frame("polars").to_dicts()}
+    return to_json(result if checks is None else {**result, "checks": str(checks)})
+
+
+def _as_text(head: str, notes: list[str], comparison: Any, checks: Any) -> str:
+    parts = [head, *notes, display.heading("How faithful are explanations?"), str(comparison), LEGEND]
+    if checks is not None:
+        parts += [display.heading("Sanity checks"), str(checks)]
+    return "\n\n".join(parts)
+
+
+def _complete_numbers(
     frame: pl.DataFrame, chosen: Sequence[str], labels: list[Any] | None, keep: bool
 ) -> tuple[dict[str, Floats], list[str]]:
-    """The columns of numbers that vary, in the rows without gaps, and what is to be said of the rest.
+    """Return the numeric columns that vary, without incomplete rows, and notes on what is left out.
 
-    Of the labels, too, those of these rows are kept, in place.
+    Labels of incomplete rows are removed from ``labels`` in place.
     """
-    kept, left_out = _columns(frame, chosen, keep)
-    whole = np.ones(frame.height, dtype=bool)
-    for values in kept.values():
-        whole &= np.isfinite(values)
+    columns, left_out = _numeric_columns(frame, chosen, keep)
+    complete = np.ones(frame.height, dtype=bool)
+    for values in columns.values():
+        complete &= np.isfinite(values)
     if labels is not None:
-        whole &= [not is_missing(label) for label in labels]
-        labels[:] = [label for label, keep in zip(labels, whole, strict=True) if keep]
-    varying = {name: values[whole] for name, values in kept.items() if _varies(values[whole])}
-    left_out += [f"{name} (constant)" for name in kept if name not in varying]
-    if not varying or whole.sum() < 2:
+        complete &= [not is_missing(label) for label in labels]
+        labels[:] = [label for label, is_complete in zip(labels, complete, strict=True) if is_complete]
+    varying = {name: values[complete] for name, values in columns.items() if _varies(values[complete])}
+    left_out += [f"{name} (constant)" for name in columns if name not in varying]
+    if not varying or complete.sum() < 2:
         raise InvalidInputError(
-            "the table must have columns of numbers that vary in the rows without missing values; "
-            f"of {frame.height} rows {whole.sum()} have none missing, and in these {len(varying)} columns "
-            "vary."
+            "the table must have numeric columns that vary over the rows without missing values; "
+            f"{complete.sum()} of {frame.height} rows have no missing values, and {len(varying)} columns "
+            "vary over them."
         )
-    said = [f"Left out: {', '.join(left_out)}."] * bool(left_out)
-    if not whole.all():
-        said.append(f"{(~whole).sum()} of {len(whole)} rows have missing values and are left out.")
-    return varying, said
+    notes = [f"Left out: {', '.join(left_out)}."] * bool(left_out)
+    if not complete.all():
+        notes.append(f"Left out because of missing values: {(~complete).sum()} of {len(complete)} rows.")
+    return varying, notes
 
 
-def _columns(frame: pl.DataFrame, chosen: Sequence[str], keep: bool) -> tuple[dict[str, Floats], list[str]]:
-    """The columns that hold numbers, and the names and kinds of the others."""
-    kept: dict[str, Floats] = {}
-    reasons = left_out_of(frame, chosen, keep)
+def _numeric_columns(
+    frame: pl.DataFrame, chosen: Sequence[str], keep: bool
+) -> tuple[dict[str, Floats], list[str]]:
+    """Return the numeric columns, and the names of the others with the reason why they are left out."""
+    columns: dict[str, Floats] = {}
+    reasons = unusable_columns(frame, chosen, keep)
     left_out = [f"{name} ({reason})" for name, reason in reasons.items()]
     for name in chosen:
-        kind = frame.schema[name]
+        dtype = frame.schema[name]
         if name in reasons:
             continue
-        if not (kind.is_numeric() or kind == pl.Boolean):
-            left_out.append(f"{name} ({kind}, no numbers)")
+        if not (dtype.is_numeric() or dtype == pl.Boolean):
+            left_out.append(f"{name} ({dtype}, not numeric)")
             continue
-        kept[name] = frame[name].cast(pl.Float64).to_numpy().astype(np.float64)
-    return kept, left_out
+        columns[name] = frame[name].cast(pl.Float64).to_numpy().astype(np.float64)
+    return columns, left_out
 
 
 def _varies(values: Floats) -> bool:
     return len(values) > 0 and bool(values.min() < values.max())
 
 
-def _cluster(table: pl.DataFrame, X: NDArray[Any], labels: list[Any] | None, asked: Asked) -> tuple[Any, str]:
-    """A model of the clusters, and what it is."""
+def _cluster(
+    table: pl.DataFrame, X: NDArray[Any], labels: list[Any] | None, options: CommandOptions
+) -> tuple[Any, str]:
+    """Return a model of the clusters and its description."""
     if labels is not None:
-        surrogate = Surrogate(random_state=asked.seed).fit(X, labels)
-        what = predicted(asked.labels, surrogate.fidelity_)
+        surrogate = Surrogate(random_state=options.seed).fit(X, labels)
+        description = describe_surrogate(options.labels, surrogate.fidelity_)
         if surrogate.fidelity_.cross_validated < LOW:
-            what += ", too few: what follows is about the surrogate, not about the labels"
-        return surrogate, what
-    check_k(asked.k, len(X))
-    k = asked.k or pipeline(table, keep=table.columns, random_state=asked.seed)[-1].n_clusters
-    return KMeans(k, n_init=10, random_state=asked.seed).fit(X), f"k-means with {k} clusters"
+            description += ", which is low: the results describe the surrogate, not the labels"
+        return surrogate, description
+    check_k(options.k, len(X))
+    k = options.k or pipeline(table, keep=table.columns, random_state=options.seed)[-1].n_clusters
+    return KMeans(k, n_init=10, random_state=options.seed).fit(X), f"k-means with {k} clusters"

@@ -1,29 +1,29 @@
-"""``whycluster explain FILE``: from a table to why each of its rows is in its cluster."""
+"""``whycluster explain FILE``: explain why each row of a table is in its cluster."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from whycluster.cli.clustering import Asked
+from whycluster.cli.clustering import CommandOptions
 from whycluster.cli.folder import explain_folder, is_folder
-from whycluster.cli.formatting import Told, start
-from whycluster.cli.report import write_page
-from whycluster.cli.screen import show
-from whycluster.cli.writing import PAGES, WRITERS, check_target, tabulate, write_table
+from whycluster.cli.formatting import ExplanationOutput, cluster_and_note
+from whycluster.cli.output import print_result
+from whycluster.cli.report import write_report
+from whycluster.cli.writing import REPORT_SUFFIXES, WRITERS, check_target, tabulate, write_table
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import progress
 
 
-def explain(*, model: Path | None, invalid: str, **options: Any) -> None:
-    """Explain one table, or what lies in a folder."""
-    if is_folder(options["file"], options["out"]):
-        explain_folder(model=model, invalid=invalid, **options)
+def explain(*, model: Path | None, invalid: str, **given: Any) -> None:
+    """Explain a single table, or the files of a folder."""
+    if is_folder(given["file"], given["out"]):
+        explain_folder(model=model, invalid=invalid, **given)
         return
-    for option, given in (("--model", model is not None), ("--invalid", invalid != "error")):
-        if given:
-            raise InvalidInputError(f"{option} is for results in a folder: give --out a folder.")
-    _explain_table(**options)
+    for option, is_given in (("--model", model is not None), ("--invalid", invalid != "error")):
+        if is_given:
+            raise InvalidInputError(f"{option} works only with results in a folder. Give --out a folder.")
+    _explain_table(**given)
 
 
 def _explain_table(
@@ -36,23 +36,35 @@ def _explain_table(
     force: bool,
     quiet: bool,
     as_json: bool,
-    **options: Any,
+    **given: Any,
 ) -> None:
-    """Cluster, explain, write, and say what makes each cluster."""
-    asked = Asked.of(options)
-    for path, option, kinds in ((out, "--out", tuple(WRITERS)), (report, "--report", PAGES)):
-        if path is not None:
-            check_target(path, option, kinds, asked.source.path, force)
-    if out is not None and report is not None and out.resolve() == report.resolve():
-        raise InvalidInputError(f"--out and --report must be two files; both are {out.resolve()}.")
-    found = start(asked, quiet)
-    exp = found.explain(target=found.label(target, "--target"), against=found.label(against, "--against"))
-    told = Told(found, exp, top) if as_json or not quiet or not (out or report) else None
-    text = "" if told is None else told.as_json(out=out, report=report) if as_json else told.as_text()
+    """Cluster the table, explain its rows, write the files and print what defines each cluster."""
+    options = CommandOptions.of(given)
+    _check_targets(out, report, options.file.path, force)
+    clustered = cluster_and_note(options, quiet)
+    exp = clustered.explain(
+        target=clustered.find_cluster(target, "--target"),
+        against=clustered.find_cluster(against, "--against"),
+    )
+    text = ""  # made before anything is written, so that an error leaves no files
+    if as_json or not quiet or not (out or report):
+        output = ExplanationOutput(clustered, exp, top)
+        text = output.as_json(out=out, report=report) if as_json else output.as_text()
     if report is not None:
-        write_page(found, exp, report)
+        write_report(clustered, exp, report)
     if out is not None:
         with progress.Progress(f"writing {out.name}", None):
-            write_table(tabulate(found, exp, top), out, force)
+            write_table(tabulate(clustered, exp, top), out, force)
     if text:
-        show(text)
+        print_result(text)
+
+
+def _check_targets(out: Path | None, report: Path | None, table: Path, force: bool) -> None:
+    for path, option, suffixes in (
+        (out, "--out", tuple(WRITERS)),
+        (report, "--report", REPORT_SUFFIXES),
+    ):
+        if path is not None:
+            check_target(path, option, suffixes, table, force)
+    if out is not None and report is not None and out.resolve() == report.resolve():
+        raise InvalidInputError(f"--out and --report must be different files; both are {out.resolve()}.")

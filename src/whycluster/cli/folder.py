@@ -1,4 +1,4 @@
-"""``whycluster explain IN/ --out OUT/``: tables that lie in many files, or in one larger than memory."""
+"""``whycluster explain IN/ --out OUT/``: tables in many files, or in one file larger than memory."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
-from whycluster.cli.clustering import Asked, by_label, cluster_frame
-from whycluster.cli.formatting import LEGEND, facts_of, tell_notes, to_json
-from whycluster.cli.screen import show, tell
+from whycluster.cli.clustering import CommandOptions, cluster_frame, find_cluster
+from whycluster.cli.formatting import LEGEND, cluster_facts, print_notes, to_json
+from whycluster.cli.output import print_message, print_result
 from whycluster.cli.writing import WRITERS
 from whycluster.core.errors import FilesWarning, InvalidInputError, WhyClusterError
 from whycluster.data import display
@@ -25,9 +25,9 @@ from whycluster.engines.files.run import DatasetExplanation
 from whycluster.models.network import Network
 
 if TYPE_CHECKING:
-    from whycluster.cli.sampling import Sample
+    from whycluster.cli.sampling import RowSample
 
-_OPTIONS = {
+_SPELLINGS = {  # arguments of `explain_dataset` as options
     "out": "--out",
     "overwrite=True": "--force",
     "columns": "--columns",
@@ -36,20 +36,19 @@ _OPTIONS = {
     'invalid="skip"': "--invalid skip",
     "beta=...": "",
 }
-_OF_ONE_TABLE = {
+_SINGLE_TABLE_DEFAULTS = {
     **dict.fromkeys(("delimiter", "sheet", "labels", "report")),
     "decimal": ".",
     "encoding": "utf-8",
     "missing": (),
 }
-_OF_NEW_CLUSTERS = {"k": None, "ignore": ()}
+_NEW_CLUSTERS_DEFAULTS = {"k": None, "ignore": ()}
 
 
 def is_folder(path: Path, out: Path | None) -> bool:
-    """Whether what is asked for is about folders: the data are one, a pattern, or of Parquet for one."""
-    pattern = is_pattern(str(path)) and not path.exists()
-    folder = out is not None and not out.suffix and path.suffix.lower() in (*PARQUET, "")
-    return path.is_dir() or pattern or folder
+    """Return whether the data are a folder or a pattern, or a Parquet file whose results go to a folder."""
+    to_folder = out is not None and not out.suffix and path.suffix.lower() in (*PARQUET, "")
+    return path.is_dir() or to_folder or (not path.exists() and is_pattern(str(path)))
 
 
 def explain_folder(
@@ -63,179 +62,176 @@ def explain_folder(
     force: bool,
     quiet: bool,
     as_json: bool,
-    **options: Any,
+    **given: Any,
 ) -> None:
-    """Cluster a sample of the rows, or take a network; explain all of them; say what makes each cluster."""
-    _refuse(options, _OF_ONE_TABLE, "for one table in memory, not for results in a folder")
+    """Cluster a sample of the rows or load a network, then explain all rows."""
+    _refuse(
+        given, _SINGLE_TABLE_DEFAULTS, "works only with one table in memory, not with results in a folder"
+    )
     if model is not None:
-        _refuse(options, _OF_NEW_CLUSTERS, "for new clusters, and --model takes those of a network")
-    data, out = str(options["file"]), _checked(out, options["file"])
-    with _in_our_words():
-        parts, others = _parts(data, out)
+        _refuse(given, _NEW_CLUSTERS_DEFAULTS, "is for new clusters, but --model has its own")
+    data, out = str(given["file"]), _check_out(out, given["file"])
+    with _messages_for_users():
+        parts, notes = _find_parts(data, out)
         if model is not None:
-            found = _from_network(model, options)
+            clusters = _load_clusters(model, given)
         else:
-            found = _from_sample(parts, data, out, force, options)
+            clusters = _cluster_sample(parts, data, out, force, given)
         if not quiet:
-            tell_notes(found.left_out, found.ids, [*others, *found.notes])
-        named = {
-            "target": by_label(found.network, target, "--target"),
-            "against": by_label(found.network, against, "--against"),
+            print_notes(clusters.left_out, clusters.ids, [*notes, *clusters.notes])
+        contrast = {
+            "target": find_cluster(clusters.network, target, "--target"),
+            "against": find_cluster(clusters.network, against, "--against"),
         }
-        if found.sample is not None:
-            found.sample.keep(out, anew=force)
+        if clusters.sample is not None:
+            clusters.sample.save(out, anew=force)
         result = explain_dataset(
-            found.network,
+            clusters.network,
             data,
             out,
-            columns=found.columns,
-            id_columns=found.ids,
+            columns=clusters.columns,
+            id_columns=clusters.ids,
             output="both" if target is None and against is None else "rows",
             overwrite=force,
             invalid=invalid,
-            **named,
+            **contrast,
         )
-    show(_as_json(result, found, top) if as_json else _as_text(result, found, top))
+    print_result((_as_json if as_json else _as_text)(result, clusters, top))
 
 
 @dataclass(frozen=True)
-class _Clusters:
-    """What is to be explained.
+class _FolderClusters:
+    """The clusters for which all rows are explained.
 
     Attributes
     ----------
-    network : that has the clusters
-    columns : that it takes; None for those that it knows
-    ids : that name the rows
-    what : what the clusters are, in words
-    left_out, notes : what is to be said of the columns
-    sample : that was clustered
+    network : the network of the clusters
+    columns : the columns that the network takes; None for those that it knows
+    ids : the columns that identify the rows
+    description : how the clusters were made, for the user
+    left_out : for each column that is not used, the reason
+    notes : further notes for the user
+    sample : the rows that were clustered; None if the network was loaded
     """
 
     network: Network
     columns: list[str] | None
     ids: list[str]
-    what: str
+    description: str
     left_out: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    sample: Sample | None = None
+    sample: RowSample | None = None
 
-    def told(self, n_rows: int) -> str:
-        """What the clusters are, and of how many of the rows they were made."""
+    def describe(self, n_rows: int) -> str:
+        """Describe how the clusters were made, and from how many rows if not from all of them."""
         n = n_rows if self.sample is None else self.sample.rows.height
-        return self.what + f", by {display.count(n, 'row')} of them" * (n < n_rows)
+        return self.description + f", fitted on {display.count(n, 'row')}" * (n < n_rows)
 
 
-def _from_network(path: Path, options: dict[str, Any]) -> _Clusters:
+def _load_clusters(path: Path, given: dict[str, Any]) -> _FolderClusters:
     from whycluster.storage.saving import load
 
     network = load(path)
     if not isinstance(network, Network):
-        raise InvalidInputError(
-            f"--model must be a network that wc.save has written; {path} is an explanation."
-        )
-    given = [name.strip() for text in options["columns"] for name in text.split(",")]
-    ids = [] if options["id_column"] is None else [options["id_column"]]
-    return _Clusters(network, given or None, ids, f"the network of {path}")
+        raise InvalidInputError(f"--model must be a network written by wc.save; {path} is an explanation.")
+    columns = [name.strip() for text in given["columns"] for name in text.split(",")]
+    ids = [] if given["id_column"] is None else [given["id_column"]]
+    return _FolderClusters(network, columns or None, ids, f"the network in {path}")
 
 
-def _parts(data: str, out: Path) -> tuple[list[FilePart], list[str]]:
-    """The files, and what is to be said of others in their folder."""
-    load_pyarrow()  # without which what follows could not be loaded
-    with warnings.catch_warnings(record=True) as left_out:
+def _find_parts(data: str, out: Path) -> tuple[list[FilePart], list[str]]:
+    """Return the files to explain, and notes on other files in their folder."""
+    load_pyarrow()  # raises a helpful error if it is not installed
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FilesWarning)
         parts = find_parts(data, "explain")
     check_apart(out, data, parts)
-    return parts, [str(each.message).removeprefix("explain: ") for each in left_out]
+    return parts, [str(warning.message).removeprefix("explain: ") for warning in caught]
 
 
-def _from_sample(
-    parts: list[FilePart], data: str, out: Path, force: bool, options: dict[str, Any]
-) -> _Clusters:
+def _cluster_sample(
+    parts: list[FilePart], data: str, out: Path, force: bool, given: dict[str, Any]
+) -> _FolderClusters:
     from whycluster.cli.sampling import take_sample
 
     sample = take_sample(parts, data, out, anew=force)
-    # On one thread: on several, sums of k-means come out in other bits each time, and so other clusters.
+    # With several threads, the rounding of k-means, and so its clusters, would differ from run to run.
     with threadpool_limits(1):
-        asked = Asked.of({k: v for k, v in options.items() if k != "report"})
-        found = cluster_frame(sample.rows, asked, sample.step)
-    placed = next((name for part in parts for name in part.name.split("/")[:-1] if "=" in name), None)
-    told = f"what folders stand for, such as {placed}, is not among the columns"
-    notes = [] if placed is None else [told]
-    return _Clusters(
-        found.network,
-        found.rows.columns,
-        found.id_names,
-        found.what,
-        found.left_out,
-        [*notes, *sample.notes, *found.notes],
+        clustered = cluster_frame(sample.rows, CommandOptions.of(given), sample.step)
+    return _FolderClusters(
+        clustered.network,
+        clustered.rows.columns,
+        clustered.id_names,
+        clustered.description,
+        clustered.left_out,
+        [*_partition_notes(parts), *sample.notes, *clustered.notes],
         sample,
     )
 
 
-def _checked(out: Path | None, file: Path) -> Path:
-    """The folder of the results, before anything that takes long."""
+def _partition_notes(parts: list[FilePart]) -> list[str]:
+    folders = (name for part in parts for name in part.name.split("/")[:-1])
+    keys = [name for name in folders if "=" in name]
+    return [f"values in folder names, such as {key}, are not used as columns" for key in keys[:1]]
+
+
+def _check_out(out: Path | None, file: Path) -> Path:
+    """Return the folder of the results; raise early if it cannot be one."""
     if out is None:
         raise InvalidInputError(
-            f"{file}: is a folder or a pattern; give a file, or with --out the folder that the results go to."
+            f"{file}: a folder or a pattern needs --out, a folder for the results. Add it, or give a file."
         )
     if not out.is_dir() and (out.exists() or out.suffix.lower() in WRITERS):
         raise InvalidInputError(
-            f"--out must be a folder, which results of many files go to; {out} is "
+            f"--out must be a folder if there are many files; {out} is "
             f"{'a file' if out.exists() else 'the name of a file'}."
         )
     return out
 
 
 @contextmanager
-def _in_our_words() -> Iterator[None]:
-    """What is said of parameters is said of options; and what a stop leaves."""
+def _messages_for_users() -> Iterator[None]:
+    """Name options instead of Python arguments in errors; after an interruption, print how to resume."""
     try:
-        with warnings.catch_warnings(), spelled_as(_OPTIONS):
-            warnings.simplefilter("ignore", FilesWarning)  # which has been told
+        with warnings.catch_warnings(), spelled_as(_SPELLINGS):
+            warnings.simplefilter("ignore", FilesWarning)  # already printed as a note
             yield
     except WhyClusterError as error:
         raise type(error)(str(error).removeprefix(f"{WHERE}: ")) from error
     except Exception:
         raise
     except BaseException:
-        tell("what is finished stays as it is; the same command goes on from there")
+        print_message("finished files are kept; run the same command again to resume")
         raise
 
 
-def _refuse(options: dict[str, Any], usual: dict[str, Any], why: str) -> None:
-    """Raise for an option that is given, and would be ignored."""
-    for name, value in usual.items():
-        if options[name] != value:
-            raise InvalidInputError(f"--{name} is {why}. Leave it out.")
+def _refuse(given: dict[str, Any], defaults: dict[str, Any], reason: str) -> None:
+    """Raise if an option that would be ignored differs from its default."""
+    for name, value in defaults.items():
+        if given[name] != value:
+            raise InvalidInputError(f"--{name} {reason}. Remove it.")
 
 
-def _as_text(result: DatasetExplanation, found: _Clusters, top: int) -> str:
+def _as_text(result: DatasetExplanation, clusters: _FolderClusters, top: int) -> str:
     rows, files = display.count(result.n_rows, "row"), display.count(len(result.parts), "file")
-    skipped = f"; {display.count(result.n_invalid, 'row')} could not be explained" * bool(result.n_invalid)
-    before = f" ({result.n_done_before} of {files} had been done before)" * bool(result.n_done_before)
-    made = []
+    invalid = f"; {display.count(result.n_invalid, 'row')} could not be explained" * bool(result.n_invalid)
+    parts = [f"{rows} in {files}{invalid}; {clusters.describe(result.n_rows)}."]
     if result.summary is not None:
-        made = [display.heading("What makes each cluster"), result.summary.describe(top), LEGEND]
-    return "\n\n".join(
-        [
-            f"{rows} in {files}{skipped}; {found.told(result.n_rows)}.",
-            *made,
-            f"Explained row by row in {result.folder}{before}.",
-        ]
-    )
+        parts += [display.heading("What defines each cluster"), result.summary.describe(top), LEGEND]
+    resumed = f" ({result.n_done_before} of {files} already done)" * bool(result.n_done_before)
+    return "\n\n".join([*parts, f"Explanations of all rows: {result.folder}{resumed}"])
 
 
-def _as_json(result: DatasetExplanation, found: _Clusters, top: int) -> str:
+def _as_json(result: DatasetExplanation, clusters: _FolderClusters, top: int) -> str:
     summary = result.summary
     groups = range(0 if summary is None else len(summary.clusters))
     return to_json(
         {
             "rows": result.n_rows,
             "invalid": result.n_invalid,
-            "left_out": found.left_out,
-            "clustering": found.told(result.n_rows),
-            "clusters": [facts_of(summary, group, top) for group in groups if summary is not None],
+            "left_out": clusters.left_out,
+            "clustering": clusters.describe(result.n_rows),
+            "clusters": [cluster_facts(summary, group, top) for group in groups if summary is not None],
             "beta": result.beta,
             "out": result.folder,
             "parts": result.parts,

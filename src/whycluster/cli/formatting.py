@@ -1,4 +1,4 @@
-"""What is said of a clustered table: for people, or as JSON."""
+"""The results of a clustered table, formatted as text or as JSON."""
 
 from __future__ import annotations
 
@@ -10,107 +10,107 @@ from typing import Any
 
 import numpy as np
 
-from whycluster.cli.clustering import Asked, Clustered, cluster
-from whycluster.cli.screen import tell
+from whycluster.cli.clustering import ClusteredTable, CommandOptions, cluster
+from whycluster.cli.output import print_message
 from whycluster.data import display
 from whycluster.explanations import findings
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.summary import Summary
 
-_LISTED = 8  # columns that are left out
-_WIDTH = 100  # characters of a line
+_MOST_LISTED = 8  # columns in the note on columns that are left out
+_WIDTH = 100  # characters per line
 LEGEND = """\
-share: part of the cluster's relevance; high, middle, low: among the means of all clusters."""
+share: fraction of the cluster's relevance. high, middle, low: rank of its mean among all clusters."""
 
 
-def start(asked: Asked, quiet: bool) -> Clustered:
-    """Cluster as asked; and, unless it is to be quiet, say what a user should know of it."""
-    found = cluster(asked)
+def cluster_and_note(options: CommandOptions, quiet: bool) -> ClusteredTable:
+    """Cluster the table; unless quiet, print notes on its columns."""
+    clustered = cluster(options)
     if not quiet:
-        tell_notes(found.left_out, found.id_names, found.notes)
-    return found
+        print_notes(clustered.left_out, clustered.id_names, clustered.notes)
+    return clustered
 
 
-def tell_notes(left_out: dict[str, str], ids: Sequence[str], notes: Sequence[str]) -> None:
-    """What there is to say of the columns, on stderr."""
+def print_notes(left_out: dict[str, str], ids: Sequence[str], notes: Sequence[str]) -> None:
+    """Print which columns are left out, which one identifies the rows, and other notes."""
     if left_out:
         reasons = [f"{display.clean(name)} ({reason})" for name, reason in left_out.items()]
-        more = f"; and {len(reasons) - _LISTED} more" if len(reasons) > _LISTED else ""
-        tell(f"left out: {'; '.join(reasons[:_LISTED])}{more}")
+        more = f"; and {len(reasons) - _MOST_LISTED} more" if len(reasons) > _MOST_LISTED else ""
+        print_message(f"left out: {'; '.join(reasons[:_MOST_LISTED])}{more}")
     for name in ids:
         if name in left_out:
-            tell(f"rows are named by {name!r}")
+            print_message(f"rows are identified by {name!r}")
     for note in notes:
-        tell(note)
+        print_message(note)
 
 
-class Told:
-    """An explanation of all rows, in a few words.
+class ExplanationOutput:
+    """A short account of an explanation of all rows.
 
     Parameters
     ----------
-    found, exp : the clusters, and the explanation of the rows
-    top : how many features of each cluster are shown
+    clustered : the table and its clusters
+    exp : the explanation of its rows
+    top : the number of features to list for each cluster
     """
 
-    def __init__(self, found: Clustered, exp: Explanation, top: int) -> None:
-        self._found, self._top = found, top
+    def __init__(self, clustered: ClusteredTable, exp: Explanation, top: int) -> None:
+        self._clustered, self._top = clustered, top
         self._summary = exp.summary()
         self._sentences = findings.sentences(exp, self._summary)
-        self._cautions = findings.warnings(exp, summary=self._summary)
-
-    @property
-    def head(self) -> str:
-        """What was clustered, in one line."""
-        rows = self._found.rows
-        return (
-            f"{display.count(rows.height, 'row')}, {display.count(rows.width, 'column')}; {self._found.what}."
-        )
+        self._warnings = findings.warnings(exp, summary=self._summary)
 
     def as_text(self) -> str:
-        """For people."""
-        summary = self._summary
-        said = zip(summary.clusters.tolist(), summary.size.tolist(), self._sentences, strict=True)
-        lines = [
-            f"{display.clean(str(label))} ({size} row{'s' * (size != 1)}): {text}"
-            for label, size, text in said
-        ]
+        """Return the clusters, their features and the warnings as text."""
         parts = [
-            self.head,
-            display.heading("The clusters"),
-            "\n".join(lines),
-            display.heading("What makes each cluster"),
-            summary.describe(self._top),
+            self._head(),
+            display.heading("Clusters"),
+            "\n".join(self._cluster_lines()),
+            display.heading("What defines each cluster"),
+            self._summary.describe(self._top),
             LEGEND,
         ]
-        if self._cautions:
-            parts.append(display.heading("Take care"))
+        if self._warnings:
+            parts.append(display.heading("Warnings"))
             parts += [
-                fill(caution.text, _WIDTH, initial_indent="- ", subsequent_indent="  ")
-                for caution in self._cautions
+                fill(warning.text, _WIDTH, initial_indent="- ", subsequent_indent="  ")
+                for warning in self._warnings
             ]
         return "\n\n".join(parts)
 
+    def _head(self) -> str:
+        rows = self._clustered.rows
+        size = f"{display.count(rows.height, 'row')}, {display.count(rows.width, 'column')}"
+        return f"{size}; {self._clustered.description}."
+
+    def _cluster_lines(self) -> list[str]:
+        labels, sizes = self._summary.clusters.tolist(), self._summary.size.tolist()
+        return [
+            f"{display.clean(str(label))} ({size} row{'s' * (size != 1)}): {sentence}"
+            for label, size, sentence in zip(labels, sizes, self._sentences, strict=True)
+        ]
+
     def as_json(self, **more: Any) -> str:
-        """For programs."""
+        """Return the same facts as JSON."""
+        clustered = self._clustered
         return to_json(
             {
-                "rows": self._found.rows.height,
-                "columns": self._found.rows.columns,
-                "left_out": self._found.left_out,
-                "clustering": self._found.what,
-                "clusters": [self._cluster(group) for group in range(len(self._summary.clusters))],
-                "cautions": [caution._asdict() for caution in self._cautions],
+                "rows": clustered.rows.height,
+                "columns": clustered.rows.columns,
+                "left_out": clustered.left_out,
+                "clustering": clustered.description,
+                "clusters": [
+                    cluster_facts(self._summary, group, self._top, sentence=sentence)
+                    for group, sentence in enumerate(self._sentences)
+                ],
+                "warnings": [warning._asdict() for warning in self._warnings],
                 **more,
             }
         )
 
-    def _cluster(self, group: int) -> dict[str, Any]:
-        return facts_of(self._summary, group, self._top, sentence=self._sentences[group])
 
-
-def facts_of(summary: Summary, group: int, top: int, **more: Any) -> dict[str, Any]:
-    """A cluster and its strongest features, for programs."""
+def cluster_facts(summary: Summary, group: int, top: int, **more: Any) -> dict[str, Any]:
+    """Return a cluster and its strongest features, for JSON."""
     share = summary.share[group]
     order = np.argsort(-np.abs(share), kind="stable")[:top]
     return {
@@ -132,12 +132,12 @@ def facts_of(summary: Summary, group: int, top: int, **more: Any) -> dict[str, A
 
 
 def _mean(summary: Summary, value: float, group: int, column: int) -> Any:
-    """A mean as it is; a date as a date."""
+    """Return a mean as a number, or as a date if the column holds dates."""
     return summary.format_mean(value, group, column) if column in summary._dates else value
 
 
 def to_json(value: Any) -> str:
-    """JSON as the standard has it: what is not a number is null."""
+    """Return standard JSON, in which NaN and infinity become null."""
     return json.dumps(_plain(value), indent=2, allow_nan=False)
 
 

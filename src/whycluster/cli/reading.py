@@ -1,4 +1,4 @@
-"""Tables from files, as analysts have them; whatever is wrong with one is said in one line."""
+"""Tables read from files; anything wrong with a file is reported in one line."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ import polars as pl
 
 from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.data.columns import CODE, converts, is_code
+from whycluster.data.missing import MISSING_WORDS
 
-_LOOK = 1 << 16  # bytes that are looked at before a file is read
+_PREVIEW = 1 << 16  # bytes that are checked before a file is read
 _LONGEST_HEADER = 1 << 26
-_SOME_ROWS = 10_000  # rows that the types of columns are told from, if those below do not contradict
-_NULLS = ["NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL"]
-_SOME_VALUES = 1000  # of a column that text is looked at
+_TYPE_ROWS = 10_000  # rows from which column types are inferred; all rows if later ones contradict
+_CHECKED_VALUES = 1000  # values of a text column that are checked
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
-_WITH_SIGNS = re.compile(  # between thousands, or of a currency, or of percent
+_DECORATED_NUMBER = re.compile(  # with thousands separators, a currency sign or a percent sign
     r"\W{0,3}\d{1,3}([.,' \u00a0]\d{3})+([.,]\d+)?\W{0,3}"
     r"|[$\u20ac\u00a3] ?-?\d[\d.,]*|-?\d[\d.,]* ?[$\u20ac\u00a3%]"
 )
 _OTHER_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d\d)( .*)?")
-_DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
+_DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+([eE][-+]?\d+)?\s*")
-_TEXT = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson")
+_TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson")
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(frozen=True)
-class Source:
-    """A file, and how it is written.
+class TableFile:
+    """A file that holds a table, and its format.
 
     Attributes
     ----------
-    path : of the file
-    delimiter : between the values of a line; None for commas, or tabs in a .tsv
-    decimal : "." or ","
-    encoding : of a text file
-    missing : words of a text file that stand for missing values, besides "NA" and the like
-    sheet : of a workbook; None for the first
-    id : the column that names the rows, if that was said
+    path : the path of the file
+    delimiter : the character between values; None for a comma, or a tab in .tsv files
+    decimal : the decimal separator, "." or ","
+    encoding : the encoding of a text file
+    missing : words in a text file that mean "missing", in addition to "NA" and other usual ones
+    sheet : the sheet of a workbook; None for the first
+    id : the column that identifies the rows, if it is known
     """
 
     path: Path
@@ -61,40 +61,45 @@ class Source:
     id: str | None = None
 
     def fail(self, message: str) -> NoReturn:
-        """Raise, with the name of the file."""
+        """Raise an error that begins with the path of the file."""
         raise InvalidInputError(f"{self.path}: {message}")
 
     @property
-    def kind(self) -> str:
-        """The ending of the name that says what the file is; text may be compressed."""
-        whole = Path(self.path.name.lower())
-        inner = Path(whole.stem).suffix
-        return inner if whole.suffix == ".gz" and inner in _TEXT else whole.suffix
+    def suffix(self) -> str:
+        """The suffix that determines the format, without the .gz of compressed text."""
+        name = Path(self.path.name.lower())
+        inner = Path(name.stem).suffix
+        return inner if name.suffix == ".gz" and inner in _TEXT_SUFFIXES else name.suffix
+
+    @property
+    def separator(self) -> str:
+        """The character between values."""
+        return self.delimiter or ("\t" if self.suffix == ".tsv" else ",")
 
     def open(self) -> IO[bytes]:
-        """The bytes of the file, or those that are compressed in it."""
+        """Open the file for reading; compressed files are decompressed."""
         return gzip.open(self.path) if self.path.suffix.lower() == ".gz" else self.path.open("rb")  # type: ignore[return-value]
 
 
-def read(source: Source) -> pl.DataFrame:
-    """The table in a file, of at least two rows and one column."""
+def read(file: TableFile) -> pl.DataFrame:
+    """Read a table with at least two rows and one column."""
     try:
-        _check_file(source)
-        frame = _READERS[source.kind](source)
+        _check_file(file)
+        frame = _READERS[file.suffix](file)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        source.fail(f"cannot be read as {source.kind}: {_first_line(error)}")
+        file.fail(f"cannot be read as {file.suffix}: {_first_line(error)}")
     except (EOFError, zlib.error):
-        source.fail("is damaged: what is compressed in it breaks off.")
+        file.fail("is damaged: its compressed data end too early.")
     except OSError as error:
-        source.fail(f"cannot be read: {error.strerror or error}.")
-    _check_shape(source, frame)
-    large = [name for name, kind in frame.schema.items() if kind in (pl.Int128, pl.UInt128)]
-    # Numbers of that many digits are names.
+        file.fail(f"cannot be read: {error.strerror or error}.")
+    _check_shape(file, frame)
+    large = [name for name, dtype in frame.schema.items() if dtype in (pl.Int128, pl.UInt128)]
+    # Numbers with that many digits are identifiers.
     return _with_dates(frame.with_columns(frame[name].cast(pl.String) for name in large))
 
 
-def has_plain_name(path: Path) -> bool:
-    """Whether a file can be named to polars: names of other encodings cannot."""
+def is_utf8_path(path: Path) -> bool:
+    """Return whether polars can open the path: it must be valid UTF-8."""
     try:
         str(path).encode()
     except UnicodeEncodeError:
@@ -102,289 +107,286 @@ def has_plain_name(path: Path) -> bool:
     return True
 
 
-def _check_file(source: Source) -> None:
-    path = source.path
+def _check_file(file: TableFile) -> None:
+    path = file.path
     if path.is_dir():
-        source.fail("is a folder; give a file.")
+        file.fail("is a folder. Give a file.")
     if not path.exists():
-        source.fail("there is no such file.")
-    if not has_plain_name(path):
-        source.fail("must have a name in UTF-8, as polars needs it. Rename it.")
+        file.fail("there is no such file.")
+    if not is_utf8_path(path):
+        file.fail("must have a name in valid UTF-8, which polars requires. Rename it.")
     if not path.is_file():
-        source.fail("is no file, but a pipe or the like. Save it to a file first.")
-    if source.kind not in _READERS:
-        source.fail(f"must be a table of a known kind: {', '.join(_READERS)}.")
+        file.fail("is not a regular file but a pipe or a device. Save the data to a file first.")
+    if file.suffix not in _READERS:
+        file.fail(f"must be a table in a supported format: {', '.join(_READERS)}.")
     if path.stat().st_size == 0:
-        source.fail("is empty.")
+        file.fail("is empty.")
 
 
-def _texts(frame: pl.DataFrame) -> Iterator[tuple[str, list[str]]]:
-    """The columns of text, each with some of its values."""
-    for name, kind in frame.schema.items():
-        if kind == pl.String:
-            yield name, frame[name].drop_nulls().head(_SOME_VALUES).to_list()
+def _text_columns(frame: pl.DataFrame) -> Iterator[tuple[str, list[str]]]:
+    """Yield the name and the first values of each text column."""
+    for name, dtype in frame.schema.items():
+        if dtype == pl.String:
+            yield name, frame[name].drop_nulls().head(_CHECKED_VALUES).to_list()
 
 
 def _with_dates(frame: pl.DataFrame) -> pl.DataFrame:
-    """With text that is dates, as year-month-day and perhaps a time, as such."""
-    for name, some in _texts(frame):
-        if not some or not all(_ISO_DATE.fullmatch(value) for value in some):
+    """Convert text columns of ISO dates, with or without times, to dates."""
+    for name, values in _text_columns(frame):
+        if not values or not all(_ISO_DATE.fullmatch(value) for value in values):
             continue
-        days = all(len(value) == len("2020-01-31") for value in some)
-        with suppress(pl.exceptions.PolarsError):  # further down, it is something else
+        days = all(len(value) == len("2020-01-31") for value in values)
+        with suppress(pl.exceptions.PolarsError):  # a later value is not a date
             text = frame[name].str
             frame = frame.with_columns(text.to_date("%Y-%m-%d") if days else text.to_datetime())
     return frame
 
 
-def _check_shape(source: Source, frame: pl.DataFrame) -> None:
+def _check_shape(file: TableFile, frame: pl.DataFrame) -> None:
     if frame.height < 2:
-        what = "one row" if frame.height else "no rows"
-        source.fail(f"must have at least two rows, to be clustered; it has {what}.")
+        n_rows = "one row" if frame.height else "no rows"
+        file.fail(f"must have at least two rows to be clustered; it has {n_rows}.")
     if frame.width == 0:
-        source.fail("must have at least one column; it has none.")
+        file.fail("must have at least one column; it has none.")
     for name in frame.columns:
         if name == "*" or (name.startswith("^") and name.endswith("$")):
-            source.fail(f"a column must not be called like a pattern; one is {name!r}. Rename it.")
+            file.fail(f"column names must not look like polars patterns; one is {name!r}. Rename it.")
 
 
 def _first_line(error: Exception) -> str:
     return str(error).split("\n", 1)[0].rstrip(".") + "."
 
 
-def _read_separated(source: Source) -> pl.DataFrame:
-    start = _start_of(source)
-    names = _header(source, start)
-    content = _content(source)
+def _read_delimited(file: TableFile) -> pl.DataFrame:
+    names = _header(file, _preview(file))
+    content = _utf8_content(file)
     options: dict[str, Any] = {
-        "separator": _delimiter(source),
-        "decimal_comma": source.decimal == ",",
-        "null_values": [*_NULLS, *source.missing],
+        "separator": file.separator,
+        "decimal_comma": file.decimal == ",",
+        "null_values": [*MISSING_WORDS, *file.missing],
     }
     try:
         frame = _parse(content, options)
     except pl.exceptions.NoDataError:
-        source.fail("is empty.")
+        file.fail("is empty.")
     except pl.exceptions.ComputeError as error:
-        _tell_why(source, error, len(names))
+        _raise_parse_error(file, error, len(names))
     if len(names) == frame.width:
-        frame.columns = names  # with quotes that are doubled in the file as one
-    frame = _with_names(source, frame, content, options)
-    _check_values(source, frame)
+        frame.columns = names  # polars keeps doubled quotes in names
+    frame = _with_codes_as_text(file, frame, content, options)
+    _check_values(file, frame)
     return frame
 
 
 def _parse(content: Any, options: dict[str, Any]) -> pl.DataFrame:
     try:
-        return pl.read_csv(content, infer_schema_length=_SOME_ROWS, **options)
+        return pl.read_csv(content, infer_schema_length=_TYPE_ROWS, **options)
     except pl.exceptions.ComputeError as error:
         if "could not parse" not in str(error):
             raise
-    return pl.read_csv(_from_start(content), infer_schema_length=None, **options)
+    return pl.read_csv(_rewound(content), infer_schema_length=None, **options)
 
 
-def _from_start(content: Any) -> Any:
+def _rewound(content: Any) -> Any:
     if hasattr(content, "seek"):
         content.seek(0)
     return content
 
 
-def _with_names(source: Source, frame: pl.DataFrame, content: Any, options: dict[str, Any]) -> pl.DataFrame:
-    """With the text of columns that were read as numbers, and are names: 007 is not 7."""
-    places = [place for place, kind in enumerate(frame.dtypes) if kind.is_numeric()]
-    if not places:
+def _with_codes_as_text(
+    file: TableFile, frame: pl.DataFrame, content: Any, options: dict[str, Any]
+) -> pl.DataFrame:
+    """Replace columns that were read as numbers but hold codes by their text: 007 is not 7."""
+    indices = [index for index, dtype in enumerate(frame.dtypes) if dtype.is_numeric()]
+    if not indices:
         return frame
-    text = pl.read_csv(_from_start(content), columns=places, infer_schema_length=0, **options)
-    text.columns = [str(place) for place in places]  # names may be patterns to polars
+    text = pl.read_csv(_rewound(content), columns=indices, infer_schema_length=0, **options)
+    text.columns = [str(index) for index in indices]  # polars may read names as patterns
     found = []
-    for place, each in zip(places, text, strict=True):
-        name, kind = frame.columns[place], frame.dtypes[place]
-        if each.str.contains(f"^{CODE}$").any() or (name == source.id and kind.is_float()):
-            found.append(each.alias(name))
+    for index, column in zip(indices, text, strict=True):
+        name, dtype = frame.columns[index], frame.dtypes[index]
+        if column.str.contains(f"^{CODE}$").any() or (name == file.id and dtype.is_float()):
+            found.append(column.alias(name))
     return frame.with_columns(found)
 
 
-def _delimiter(source: Source) -> str:
-    return source.delimiter or ("\t" if source.kind == ".tsv" else ",")
-
-
-def _content(source: Source) -> Any:
-    """What polars reads: the file itself, or what it says in UTF-8."""
-    if _encoding(source) == "utf-8":
-        return source.path
+def _utf8_content(file: TableFile) -> Any:
+    """Return the path of a file in UTF-8, or the contents of any other file converted to UTF-8."""
+    if _encoding(file) == "utf-8":
+        return file.path
     try:
-        with source.open() as file:
-            return io.BytesIO(file.read().decode(source.encoding).encode())
+        with file.open() as stream:
+            return io.BytesIO(stream.read().decode(file.encoding).encode())
     except UnicodeError:
-        source.fail(f"is not written in {source.encoding}. Name another --encoding.")
+        file.fail(f"is not encoded in {file.encoding}. Give another --encoding.")
 
 
-def _start_of(source: Source) -> str:
-    """The first lines as text; raise if they are none."""
-    encoding = _encoding(source)
-    with source.open() as file:
-        start = file.read(_LOOK)
-        start += file.readline(_LONGEST_HEADER)  # the first line may be longer, and ends as a whole
-    wide = encoding.startswith(("utf-16", "utf-32"))
-    if start.startswith(_UTF_16) and not wide:
-        source.fail("is written in UTF-16. Add --encoding utf-16.")
-    if b"\0" in start and not wide:
-        source.fail("is no text, but binary data. Give a table: CSV, Parquet, JSON lines, ...")
+def _preview(file: TableFile) -> str:
+    """Return the first lines; raise if they are not text."""
+    encoding = _encoding(file)
+    with file.open() as stream:
+        start = stream.read(_PREVIEW)
+        start += stream.readline(_LONGEST_HEADER)  # completes a header that is longer
+    is_wide = encoding.startswith(("utf-16", "utf-32"))
+    if start.startswith(_UTF_16) and not is_wide:
+        file.fail("is encoded in UTF-16. Add --encoding utf-16.")
+    if b"\0" in start and not is_wide:
+        file.fail("is binary data, not text. Give a table: CSV, Parquet, JSON lines, ...")
     text = start.decode(encoding, "replace").removeprefix("\ufeff")
     if encoding == "utf-8" and "\ufffd" in text.split("\n", 1)[0]:
-        _tell_encoding(source)
+        _raise_not_utf8(file)
     if re.search(r"\r(?!\n)", text.rstrip("\r")):
-        source.fail(
-            "has lines that end in a carriage return alone, as old programs wrote them. Save it again."
-        )
+        file.fail("has lines that end in a carriage return only. Save it with other line endings.")
     return text
 
 
-def _encoding(source: Source) -> str:
-    """The name of the encoding as Python has it; raise if it is none of text."""
+def _encoding(file: TableFile) -> str:
+    """Return Python's name of the encoding; raise if it is not a text encoding."""
     try:
-        found = codecs.lookup(source.encoding)
-        "".encode(source.encoding)
+        found = codecs.lookup(file.encoding)
+        "".encode(file.encoding)
     except (LookupError, UnicodeError):
-        raise InvalidInputError(f"--encoding must be one of text; got {source.encoding!r}.") from None
+        raise InvalidInputError(f"--encoding must be a text encoding; got {file.encoding!r}.") from None
     return "utf-8" if found.name == "utf-8-sig" else found.name
 
 
-def _header(source: Source, start: str) -> list[str]:
-    """The names of the columns; raise if they are not told apart, or not different."""
-    delimiter = _delimiter(source)
-    names = next(csv.reader(io.StringIO(start, newline=""), delimiter=delimiter), [])
+def _header(file: TableFile, start: str) -> list[str]:
+    """Return the names of the columns; raise if the delimiter is wrong or names are not unique."""
+    names = next(csv.reader(io.StringIO(start, newline=""), delimiter=file.separator), [])
     if not names:
-        source.fail("must begin with a line of names; its first line is empty.")
-    others = [other for other in _DELIMITERS if other != delimiter and any(other in name for name in names)]
+        file.fail("must begin with a line of column names; its first line is empty.")
+    others = [d for d in _DELIMITERS if d != file.separator and any(d in name for name in names)]
     if others and (len(names) == 1 or others[0] in ";\t"):
-        written = "'\\t'" if others[0] == "\t" else repr(others[0])
-        source.fail(
-            f"its columns must be separated by {_called(delimiter)}; the first line has "
-            f"{_called(others[0])}. Add --delimiter {written}."
+        spelled = "'\\t'" if others[0] == "\t" else repr(others[0])
+        file.fail(
+            f"columns must be separated by {_delimiter_name(file.separator)}; the first line has "
+            f"{_delimiter_name(others[0])}. Add --delimiter {spelled}."
         )
     for name in names:
         if names.count(name) > 1:
-            source.fail(f"columns must have different names; {names.count(name)} are called {name!r}.")
+            file.fail(f"column names must be unique; {names.count(name)} columns are called {name!r}.")
     return names
 
 
-def _called(delimiter: str) -> str:
-    return f"{_DELIMITERS[delimiter]}s" if delimiter in _DELIMITERS else repr(delimiter)
+def _delimiter_name(delimiter: str) -> str:
+    return _DELIMITERS.get(delimiter, repr(delimiter))
 
 
-def _check_values(source: Source, frame: pl.DataFrame) -> None:
-    """Raise for numbers that were read as text, because of their commas or of a second header."""
-    text = [name for name, kind in frame.schema.items() if kind == pl.String]
-    if text:
-        again = pl.Series([True]).new_from_index(0, frame.height)
-        for name in frame.columns:
-            again &= frame[name] == name if name in text else frame[name].is_null()
-        if again.any():
-            row = again.fill_null(False).arg_max()
-            source.fail(
-                f"the header stands there twice; row {row} below the first one repeats it. Remove it."
-            )
-    for name, some in _texts(frame):
-        commas = [value for value in some if _DECIMAL_COMMA.fullmatch(value)]
-        others = [value for value in some if not (_DECIMAL_COMMA.fullmatch(value) or converts(value, float))]
-        if source.decimal == "." and commas and not others:
-            source.fail(
+def _check_values(file: TableFile, frame: pl.DataFrame) -> None:
+    """Raise if numbers were read as text because of a repeated header or decimal commas."""
+    _check_header_once(file, frame)
+    for name, values in _text_columns(frame):
+        commas = [value for value in values if _DECIMAL_COMMA.fullmatch(value)]
+        others = [v for v in values if not (_DECIMAL_COMMA.fullmatch(v) or converts(v, float))]
+        if file.decimal == "." and commas and not others:
+            file.fail(
                 f"column {name!r} has numbers with decimal commas, such as {commas[0]!r}. Add --decimal ','."
             )
 
 
-def look_at_text(frame: pl.DataFrame) -> list[str]:
-    """What is to be said of columns of text that may be meant as something else; raise for numbers."""
+def _check_header_once(file: TableFile, frame: pl.DataFrame) -> None:
+    texts = [name for name, dtype in frame.schema.items() if dtype == pl.String]
+    if not texts:
+        return
+    repeats = pl.Series([True]).new_from_index(0, frame.height)
+    for name in frame.columns:
+        repeats &= frame[name] == name if name in texts else frame[name].is_null()
+    if repeats.any():
+        row = repeats.fill_null(False).arg_max()
+        file.fail(f"the header must appear only once; row {row} below it repeats it. Remove that row.")
+
+
+def check_text(frame: pl.DataFrame) -> list[str]:
+    """Return notes on text columns that may be meant as numbers or dates; raise for decorated numbers."""
     notes = []
-    for name, some in _texts(frame):
-        written = [value for value in some if _WITH_SIGNS.fullmatch(value)]
-        if 2 * len(written) > len(some):
+    for name, values in _text_columns(frame):
+        decorated = [value for value in values if _DECORATED_NUMBER.fullmatch(value)]
+        if 2 * len(decorated) > len(values):
             raise InvalidInputError(
-                f"column {name!r} has numbers with other signs in them, such as {written[0]!r}. Remove these "
-                "from the file, or leave the column out with --ignore."
+                f"column {name!r} has numbers with extra characters, such as {decorated[0]!r}. Remove the "
+                "characters from the file, or leave the column out with --ignore."
             )
-        others = [value for value in some if not converts(value, float)]
-        if others and 2 * len(others) < len(some):
+        others = [value for value in values if not converts(value, float)]
+        if others and 2 * len(others) < len(values):
             notes.append(
-                f"{name!r} is text, so that each value is a category: most are numbers, but not "
-                f"{others[0]!r}. If that stands for a missing value, add --missing {others[0]!r}."
+                f"{name!r} is text, so each value is a category. Most values are numbers, but {others[0]!r} "
+                f"is not. If it means missing, add --missing {others[0]!r}."
             )
-        elif sum(bool(_OTHER_DATE.fullmatch(value)) for value in some) * 2 > len(some):
+        elif sum(bool(_OTHER_DATE.fullmatch(value)) for value in values) * 2 > len(values):
             notes.append(
-                f"{name!r} is text, so that each value is a category. Dates are read if they are written as "
-                "2020-01-31."
+                f"{name!r} is text, so each value is a category. Dates must be written as 2020-01-31 to be "
+                "recognized."
             )
     return notes
 
 
-def look_at_codes(frame: pl.DataFrame) -> list[str]:
-    """What is to be said of columns of codes that may be meant as numbers."""
+def code_notes(frame: pl.DataFrame) -> list[str]:
+    """Return notes on columns of codes that may be meant as numbers."""
     notes = []
-    for name, some in _texts(frame):
-        codes = [value for value in some if is_code(value)]
-        if codes and all(converts(value, float) for value in some):
+    for name, values in _text_columns(frame):
+        codes = [value for value in values if is_code(value)]
+        if codes and all(converts(value, float) for value in values):
             notes.append(
-                f"{name!r} is text, so that each value is a category: it has numbers with zeros before them, "
-                f"such as {codes[0]!r}."
+                f"{name!r} is text, so each value is a category. It has numbers with leading zeros, such as "
+                f"{codes[0]!r}."
             )
     return notes
 
 
-def _tell_encoding(source: Source) -> NoReturn:
-    line = next((i for i, text in enumerate(_lines(source), 1) if "\ufffd" in text), None)
-    place = "" if line is None else f", as line {line} shows"
-    source.fail(f"is not written in UTF-8{place}. Say what it is: --encoding cp1252, or latin-1, ...")
+def _raise_not_utf8(file: TableFile) -> NoReturn:
+    line = next((i for i, text in enumerate(_lines(file), 1) if "\ufffd" in text), None)
+    place = "" if line is None else f" in line {line}"
+    file.fail(f"is not valid UTF-8{place}. Give its encoding, such as --encoding cp1252 or latin-1.")
 
 
-def _tell_why(source: Source, error: Exception, n_names: int) -> NoReturn:
+def _raise_parse_error(file: TableFile, error: Exception, n_names: int) -> NoReturn:
     if "utf-8" in str(error):
-        _tell_encoding(source)
+        _raise_not_utf8(file)
     csv.field_size_limit(sys.maxsize)
-    for number, values in enumerate(csv.reader(_lines(source), delimiter=_delimiter(source)), 1):
+    for number, values in enumerate(csv.reader(_lines(file), delimiter=file.separator), 1):
         if len(values) > n_names:
-            source.fail(
-                f"line {number} has {len(values)} values, and the header {n_names} names. Values that have "
-                f"{_called(_delimiter(source))} in them must be quoted."
+            file.fail(
+                f"line {number} has {len(values)} values, but the header has {n_names} names. Quote values "
+                f"that contain {_delimiter_name(file.separator)}."
             )
-    source.fail(f"cannot be read: {_first_line(error)}")
+    file.fail(f"cannot be read: {_first_line(error)}")
 
 
-def _lines(source: Source) -> Iterator[str]:
-    with source.open() as file:
-        yield from io.TextIOWrapper(file, source.encoding, "replace", newline="")
+def _lines(file: TableFile) -> Iterator[str]:
+    with file.open() as stream:
+        yield from io.TextIOWrapper(stream, file.encoding, "replace", newline="")
 
 
-def _read_json_lines(source: Source) -> pl.DataFrame:
-    with source.open() as file:
-        return pl.read_ndjson(file.read(), infer_schema_length=None)
+def _read_json_lines(file: TableFile) -> pl.DataFrame:
+    with file.open() as stream:
+        return pl.read_ndjson(stream.read(), infer_schema_length=None)
 
 
-def _read_excel(source: Source) -> pl.DataFrame:
+def _read_workbook(file: TableFile) -> pl.DataFrame:
     try:
         import fastexcel  # noqa: F401
     except ImportError as error:
         raise MissingDependencyError(
-            f'{source.path}: reading Excel needs fastexcel: pip install "whycluster[excel]"'
+            f'{file.path}: reading workbooks needs fastexcel: pip install "whycluster[excel]"'
         ) from error
     try:
-        return pl.read_excel(source.path, sheet_name=source.sheet)
+        return pl.read_excel(file.path, sheet_name=file.sheet)
     except (pl.exceptions.PolarsError, OSError):
         raise
-    except Exception as error:  # of the reader's own kinds
-        source.fail(f"cannot be read as a workbook: {_first_line(error)}")
+    except Exception as error:  # fastexcel has its own exceptions
+        file.fail(f"cannot be read as a workbook: {_first_line(error)}")
 
 
-_READERS: dict[str, Callable[[Source], pl.DataFrame]] = {
-    ".csv": _read_separated,
-    ".tsv": _read_separated,
-    ".txt": _read_separated,
-    ".parquet": lambda source: pl.read_parquet(source.path),
-    ".arrow": lambda source: pl.read_ipc(source.path),
-    ".feather": lambda source: pl.read_ipc(source.path),
+_READERS: dict[str, Callable[[TableFile], pl.DataFrame]] = {
+    ".csv": _read_delimited,
+    ".tsv": _read_delimited,
+    ".txt": _read_delimited,
+    ".parquet": lambda file: pl.read_parquet(file.path),
+    ".arrow": lambda file: pl.read_ipc(file.path),
+    ".feather": lambda file: pl.read_ipc(file.path),
     ".jsonl": _read_json_lines,
     ".ndjson": _read_json_lines,
-    ".xlsx": _read_excel,
-    ".xls": _read_excel,
-    ".ods": _read_excel,
+    ".xlsx": _read_workbook,
+    ".xls": _read_workbook,
+    ".ods": _read_workbook,
 }

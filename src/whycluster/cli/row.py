@@ -1,4 +1,4 @@
-"""``whycluster row FILE --id 42``: why one row is in its cluster, and not in the others."""
+"""``whycluster row FILE --id 42``: explain why one row is in its cluster."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from whycluster.cli.clustering import Asked
-from whycluster.cli.formatting import start, to_json
-from whycluster.cli.screen import show
+from whycluster.cli.clustering import CommandOptions
+from whycluster.cli.formatting import cluster_and_note, to_json
+from whycluster.cli.output import print_result
 from whycluster.core.errors import InvalidInputError
 from whycluster.explanations.counterfactual import Counterfactual
 from whycluster.explanations.explanation import Explanation
@@ -23,35 +23,36 @@ def row(
     top: int,
     quiet: bool,
     as_json: bool,
-    **options: Any,
+    **given: Any,
 ) -> None:
-    """Cluster all rows, and explain one of them."""
-    found = start(Asked.of(options, "--id-column"), quiet)
-    if to is not None and found.given is not None:
-        raise InvalidInputError("--to is for clusters that are made here: leave --labels out.")
-    position = found.position(name)
-    exp = found.explain(
+    """Cluster all rows and explain one of them."""
+    clustered = cluster_and_note(CommandOptions.of(given, "--id-column"), quiet)
+    if to is not None and clustered.labels is not None:
+        raise InvalidInputError("--to works only with new clusters. Remove --labels.")
+    position = clustered.position(name)
+    exp = clustered.explain(
         np.array([position]),
-        target=found.label(target, "--target"),
-        against=found.label(against, "--against"),
+        target=clustered.find_cluster(target, "--target"),
+        against=clustered.find_cluster(against, "--against"),
     )
-    other = found.label(to, "--to")
-    if to is not None and other == exp.assigned[0]:
-        raise InvalidInputError(f"--to must be another cluster than {to}, which the row is in.")
-    moved = None if to is None else found.explain().counterfactual(position, other)
+    destination = clustered.find_cluster(to, "--to")
+    if to is not None and destination == exp.assigned[0]:
+        raise InvalidInputError(f"--to must be a different cluster; the row is already in {to}.")
+    change = None if to is None else clustered.explain().counterfactual(position, destination)
     if as_json:
-        show(to_json(_as_dict(name, exp, top) | ({} if moved is None else _change(moved))))
+        facts = _row_facts(name, exp, top)
+        print_result(to_json(facts if change is None else facts | _change_facts(change)))
     else:
-        show(exp.describe(0, top) + ("" if moved is None else f"\n\n{moved.describe(top)}"))
+        print_result(exp.describe(0, top) + ("" if change is None else f"\n\n{change.describe(top)}"))
 
 
-def _change(moved: Counterfactual) -> dict[str, Any]:
-    cells = zip(moved.feature_names, moved.before, moved.after, moved.single, strict=True)
+def _change_facts(change: Counterfactual) -> dict[str, Any]:
+    cells = zip(change.feature_names, change.before, change.after, change.single, strict=True)
     changes = [{"feature": f, "before": b, "after": a, "alone": s} for f, b, a, s in cells]
-    return {"to": moved.to, "distance": moved.distance, "changes": changes}
+    return {"to": change.to, "distance": change.distance, "changes": changes}
 
 
-def _as_dict(name: str, exp: Explanation, top: int) -> dict[str, Any]:
+def _row_facts(name: str, exp: Explanation, top: int) -> dict[str, Any]:
     best = exp.top(top)
     cells = zip(best.feature[0], best.value[0], best.relevance[0], strict=True)
     return {

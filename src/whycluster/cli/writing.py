@@ -1,4 +1,4 @@
-"""Results as files: as a whole or not at all, and never in place of what is there, unless that was said."""
+"""Results written to files: completely or not at all, and never over existing files without ``--force``."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 
 import polars as pl
 
-from whycluster.cli.clustering import Clustered
-from whycluster.cli.reading import has_plain_name
+from whycluster.cli.clustering import ClusteredTable
+from whycluster.cli.reading import is_utf8_path
 from whycluster.core.arrays import turned
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.files import replacing
 from whycluster.data.frames import unique_name
 from whycluster.explanations.explanation import Explanation
 
-PAGES = (".html", ".htm")
+REPORT_SUFFIXES = (".html", ".htm")
 WRITERS: dict[str, Callable[[pl.DataFrame, Path], None]] = {
-    # Relevance hardly compresses: a tenth less takes twice as long.
+    # Relevance hardly compresses: stronger compression saves 10 % of the size and takes twice as long.
     ".parquet": lambda frame, path: frame.write_parquet(path, compression="snappy"),
     ".csv": lambda frame, path: frame.write_csv(path),
     ".tsv": lambda frame, path: frame.write_csv(path, separator="\t"),
@@ -27,50 +27,56 @@ WRITERS: dict[str, Callable[[pl.DataFrame, Path], None]] = {
 }
 
 
-def check_target(path: Path, option: str, kinds: tuple[str, ...], source: Path, force: bool) -> None:
-    """Raise, before any work is done, if a file cannot be written or must not be."""
-    if path.suffix.lower() not in kinds:
-        raise InvalidInputError(f"{option} must be a file of the kind {', '.join(kinds)}; got {path}.")
+def check_target(path: Path, option: str, suffixes: tuple[str, ...], table: Path, force: bool) -> None:
+    """Raise if a file cannot be written or must not be overwritten; called before any work is done."""
+    if path.suffix.lower() not in suffixes:
+        raise InvalidInputError(f"{option} must be a file of type {', '.join(suffixes)}; got {path}.")
     try:
-        _check_place(path, option, source, force)
-    except (OSError, RuntimeError) as error:  # a name that is too long, links that go round in circles
+        _check_place(path, option, table, force)
+    except (OSError, RuntimeError) as error:  # a name that is too long, or a loop of links
         raise InvalidInputError(f"{option}: {path} cannot be written: {error}") from error
 
 
-def _check_place(path: Path, option: str, source: Path, force: bool) -> None:
-    if not has_plain_name(path.resolve()):
+def _check_place(path: Path, option: str, table: Path, force: bool) -> None:
+    if not is_utf8_path(path.resolve()):
         raise InvalidInputError(
-            f"{option}: {path} must be a name in UTF-8, its folders too. Give another one."
+            f"{option}: {path} must be valid UTF-8, including its folders. Give another name."
         )
     if path.is_dir():
-        raise InvalidInputError(f"{option}: {path} is a folder; give the name of a file.")
+        raise InvalidInputError(f"{option}: {path} is a folder. Give the name of a file.")
     if path.exists() and not path.is_file():
-        raise InvalidInputError(f"{option}: {path} is no file, but a device or the like. Give another name.")
-    if path.exists() and source.exists() and path.samefile(source):
+        raise InvalidInputError(f"{option}: {path} is not a file but a device or a pipe. Give another name.")
+    if path.exists() and table.exists() and path.samefile(table):
         raise InvalidInputError(
-            f"{option}: {path} is the table itself, which stays as it is. Give another name."
+            f"{option}: {path} is the table itself, which is never overwritten. Give another name."
         )
     if path.exists() and not force:
         raise InvalidInputError(
-            f"{option}: {path} is there already. Give another name, or --force to replace it."
+            f"{option}: {path} already exists. Give another name, or --force to overwrite it."
         )
     folder = path.resolve().parent
     if not folder.is_dir():
-        raise InvalidInputError(f"{option}: there is no folder {folder} to write {path.name} to.")
+        raise InvalidInputError(
+            f"{option}: {path.name} must go to an existing folder; {folder} does not exist."
+        )
     if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        raise InvalidInputError(f"{option}: {path} cannot be written; there is no right to.")
+        raise InvalidInputError(f"{option}: {path} cannot be written; permission denied.")
 
 
 def write_table(frame: pl.DataFrame, path: Path, force: bool) -> None:
-    """Write it in the format that the name says; without ``force``, only if nothing is there by now."""
-    with replacing(path, new=not force) as beside:
-        WRITERS[path.suffix.lower()](frame, beside)
+    """Write a table in the format of the file name; without ``force``, never over an existing file."""
+    with replacing(path, new=not force) as temporary:
+        WRITERS[path.suffix.lower()](frame, temporary)
 
 
-def tabulate(found: Clustered, exp: Explanation, top: int) -> pl.DataFrame:
-    """One row per row: name, cluster, evidence, competitor, relevance of every column, the strongest."""
+def tabulate(clustered: ClusteredTable, exp: Explanation, top: int) -> pl.DataFrame:
+    """Return one row per explained row.
+
+    The columns are the identifier, cluster, evidence, competitor, the relevance of every feature, and the
+    names of the ``top`` strongest features.
+    """
     features = [str(name) for name in exp.feature_names]
-    ids = found.ids if found.ids is not None else pl.Series("row", range(len(exp)))
+    ids = clustered.ids if clustered.ids is not None else pl.Series("row", range(len(exp)))
     columns: dict[str, pl.Series] = {}
 
     def add(name: str, values: pl.Series) -> None:

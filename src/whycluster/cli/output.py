@@ -1,0 +1,46 @@
+"""Printing: results go to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+_BAR = re.compile(r"(?<= )(?:(\++)|(-+))(?= |$)")
+_RULE = re.compile(r"[-= ]+")  # the line below a heading or below the head of a table
+
+
+def print_result(text: str) -> None:
+    """Print a result; on a terminal, positive bars are blue and negative bars are orange."""
+    if sys.stdout is None:  # the process has no stdout
+        return
+    if sys.stdout.isatty():
+        _print_colored(text)
+    else:
+        print(_encodable(text, sys.stdout.encoding), flush=True)
+
+
+def _print_colored(text: str) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    colored = Text()  # not markup: column names come from the user
+    for line in text.split("\n"):
+        part = Text(line + "\n")
+        for bar in () if _RULE.fullmatch(line) else _BAR.finditer(line):
+            part.stylize("bold blue" if bar[1] else "dark_orange", *bar.span())
+        colored.append_text(part)
+    colored.rstrip()
+    Console(soft_wrap=True, highlight=False, markup=False, emoji=False).print(colored)
+
+
+def print_message(text: str) -> None:
+    """Print a note or an error on one line of stderr."""
+    if sys.stderr is not None:
+        line = _encodable(" ".join(text.splitlines()), sys.stderr.encoding)
+        print(f"whycluster: {line}", file=sys.stderr)
+
+
+def _encodable(text: str, encoding: str | None) -> str:
+    """Escape the characters that the console cannot show."""
+    encoding = encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
