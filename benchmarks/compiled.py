@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 import whycluster as wc
 from benchmarks.measure import geometric_mean, side_by_side, write
 from benchmarks.speed import GRID, clustered
-from whycluster.core import blocks
 from whycluster.core.arrays import Floats
+from whycluster.core.attribution import Workspace, run_rows
 from whycluster.core.compiled import loops
 from whycluster.core.energies import SquaredEnergy
+from whycluster.data.table import ArrayTable
 
 CELLS = [*GRID, (200_000, 50, 200)]
 REPEATS = 7
@@ -56,19 +57,19 @@ def explain(kernel: Any, whole: bool, model: Any, X: Floats) -> Answer:
     steps = (_Whole if whole else _Around)(kernel, energy, X, answer)
     means: dict[int, float] = {}
 
-    def first(space: blocks.Workspace, start: int, stop: int) -> None:
+    def first(space: Workspace, start: int, stop: int) -> None:
         steps.forward(slice(start, stop), steps.room(space, start, stop))
         means[start] = answer.evidence[start:stop].sum() / len(X)
 
-    def second(space: blocks.Workspace, start: int, stop: int) -> None:
+    def second(space: Workspace, start: int, stop: int) -> None:
         rows, h = slice(start, stop), steps.room(space, start, stop)
         if not steps.held:
             steps.forward(rows, h)
         steps.backward(rows, h, answer.beta, space)
 
-    blocks.run(first, energy, len(X))
+    run_rows(first, energy, ArrayTable.of(X))
     answer.beta = 1.0 / math.fsum(means.values())
-    blocks.run(second, energy, len(X))
+    run_rows(second, energy, ArrayTable.of(X))
     return answer
 
 
@@ -87,7 +88,7 @@ class _Steps:
         if not math.isfinite(total):
             raise ValueError("not finite")
 
-    def room(self, space: blocks.Workspace, start: int, stop: int) -> Floats:
+    def room(self, space: Workspace, start: int, stop: int) -> Floats:
         """Where h of these rows lies."""
         raise NotImplementedError
 
@@ -95,7 +96,7 @@ class _Steps:
         """Write h of these rows, and how they stand."""
         raise NotImplementedError
 
-    def backward(self, rows: slice, h: Floats, beta: float, space: blocks.Workspace) -> None:
+    def backward(self, rows: slice, h: Floats, beta: float, space: Workspace) -> None:
         """Write the relevance of these rows."""
         raise NotImplementedError
 
@@ -114,7 +115,7 @@ class _Whole(_Steps):
         self.by_feature, self.bias = np.zeros((self.d, self.wide)), np.zeros(self.wide)
         self.by_feature[:, : self.K], self.bias[: self.K] = self.slopes.T, energy._bias
 
-    def room(self, space: blocks.Workspace, start: int, stop: int) -> Floats:
+    def room(self, space: Workspace, start: int, stop: int) -> Floats:
         return self.answer.relevance[start:stop] if self.held else _by_rows(space.h, stop - start)
 
     def forward(self, rows: slice, h: Floats) -> None:
@@ -122,7 +123,7 @@ class _Whole(_Steps):
         arrays = (self.by_feature, self.bias, h, h.shape[1], *self.standing(rows))
         self.check(self.kernel.forward(self.X[rows], *sizes, *arrays))
 
-    def backward(self, rows: slice, h: Floats, beta: float, space: blocks.Workspace) -> None:  # noqa: ARG002
+    def backward(self, rows: slice, h: Floats, beta: float, space: Workspace) -> None:  # noqa: ARG002
         cluster, _, evidence = self.standing(rows)
         sizes = (rows.stop - rows.start, self.d, self.K)
         arrays = (cluster, evidence, self.answer.relevance[rows], np.empty((4, self.K)))
@@ -132,14 +133,14 @@ class _Whole(_Steps):
 class _Around(_Steps):
     """Matrix products by BLAS, and the kernel for what lies between."""
 
-    def room(self, space: blocks.Workspace, start: int, stop: int) -> Floats:
+    def room(self, space: Workspace, start: int, stop: int) -> Floats:
         return _by_rows(self.answer.relevance[start:stop] if self.held else space.h, stop - start, self.K)
 
     def forward(self, rows: slice, h: Floats) -> None:
         np.matmul(self.X[rows], self.slopes.T, out=h)
         self.check(self.kernel.settle(h, *h.shape, self.energy._bias, *self.standing(rows)))
 
-    def backward(self, rows: slice, h: Floats, beta: float, space: blocks.Workspace) -> None:
+    def backward(self, rows: slice, h: Floats, beta: float, space: Workspace) -> None:
         cluster, _, evidence = self.standing(rows)
         weights, scratch = _by_rows(space.weights, len(h)), space.scratch[: len(h)]
         self.kernel.weigh(h, *h.shape, beta, cluster, evidence, weights)

@@ -29,7 +29,7 @@ def problem(p: int, n_rows: int = N_ROWS) -> tuple[Array, wc.Network]:
     centers = rng.normal(size=(K, D))
     X = rng.normal(size=(n_rows, D)) + centers[rng.integers(K, size=n_rows)]
     support = rng.normal(size=(K, p, D)) + centers[:, None]
-    return X, wc.Network(KernelEnergy(support.reshape(-1, D), np.full(K, p), GAMMA))
+    return X, wc.TableNetwork(KernelEnergy(support.reshape(-1, D), np.full(K, p), GAMMA))
 
 
 def pairs(X: Array, support: Array, cluster: NDArray[np.intp], beta: float, block: int = 64) -> Array:

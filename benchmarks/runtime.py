@@ -17,7 +17,7 @@ from benchmarks.measure import side_by_side, write
 from whycluster.core.energies import KernelEnergy, SquaredEnergy
 from whycluster.evaluation import METHODS, flipping_auc, shapley_values
 from whycluster.evaluation.subject import Subject
-from whycluster.models.network import Network
+from whycluster.models.network import TableNetwork
 
 REPEATS = 3
 
@@ -65,9 +65,9 @@ def problem(size: Size) -> Subject:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(size.n, size.d))
     if not size.p:
-        return Subject(Network(SquaredEnergy(rng.normal(size=(size.K, size.d)))), X, "runtime")
+        return Subject(TableNetwork(SquaredEnergy(rng.normal(size=(size.K, size.d)))), X, "runtime")
     support = rng.normal(size=(size.K * size.p, size.d))
-    return Subject(Network(KernelEnergy(support, np.full(size.K, size.p), 0.5)), X, "runtime")
+    return Subject(TableNetwork(KernelEnergy(support, np.full(size.K, size.p), 0.5)), X, "runtime")
 
 
 def measure(method: str) -> dict[str, tuple[list[int], list[float]]]:

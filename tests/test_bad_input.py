@@ -557,10 +557,10 @@ def test_centroids_that_are_no_table() -> None:
 def test_labels_of_another_number_than_the_clusters() -> None:
     energy = wc.neuralize(CENTROIDS).energy
     with pytest.raises(wc.InvalidInputError) as error:
-        wc.Network(energy, labels=["a", "b"])
+        wc.TableNetwork(energy, labels=["a", "b"])
     assert str(error.value) == "neuralize: labels must be 3 names, one per cluster; got 2."
     with pytest.raises(wc.InvalidInputError) as error:
-        wc.Network(energy, labels=["a", "b", "a"])
+        wc.TableNetwork(energy, labels=["a", "b", "a"])
     assert str(error.value) == "neuralize: labels must be different names; got ['a', 'b', 'a']."
 
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from whycluster.explanations import findings
     from whycluster.explanations.explanation import Explanation
     from whycluster.models.adapters.registry import neuralize
-    from whycluster.models.network import Network
+    from whycluster.models.network import Network, TableNetwork
+    from whycluster.models.query import Query
     from whycluster.pipelines import tabular
     from whycluster.storage.saving import load, save
 
@@ -52,7 +53,9 @@ __all__ = [  # without deep: ``from whycluster import *`` has to work where ther
     "MissingDependencyError",
     "Network",
     "NotFittedError",
+    "Query",
     "Surrogate",
+    "TableNetwork",
     "UnsupportedModelError",
     "WhyClusterError",
     "elementwise",
@@ -81,7 +84,9 @@ _HOMES = {
     "Explanation": "explanations.explanation",
     "KernelKMeans": "clustering.kernel_kmeans",
     "Network": "models.network",
+    "Query": "models.query",
     "Surrogate": "clustering.surrogate",
+    "TableNetwork": "models.network",
     "elementwise": "data.elementwise",
     "explain": "api",
     "explain_anndata": "engines.anndata",

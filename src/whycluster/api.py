@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.core import attribution
+from whycluster.data.arrays import to_finite_array
 from whycluster.core.errors import InvalidInputError
 from whycluster.core.rules import DEFAULT_RULE
 from whycluster.data.arrays import is_dask
@@ -136,7 +136,7 @@ def fit_surrogate(
     table = open_table(X, where="explain", feature_names=feature_names, any_kind=names is not None)
     if isinstance(table, RawTable) or (names is not None and table.has_missing()):
         return _fit_behind_encoder(labels, table)
-    surrogate = Surrogate().fit_rows(attribution.to_finite_array(table), labels, "explain")
+    surrogate = Surrogate().fit_rows(to_finite_array(table), labels, "explain")
     return surrogate.network(names), surrogate.given_
 
 

@@ -83,7 +83,7 @@ def test_a_saved_network_explains_a_folder_or_a_file_into_a_folder(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     centres = np.array([[0.0, 0, 0], [5, 0, 1], [0, 6, 0]])
-    network = wc.Network(wc.neuralize(centres).energy, feature_names=list("abc"))
+    network = wc.TableNetwork(wc.neuralize(centres).energy, feature_names=list("abc"))
     wc.save(network, tmp_path / "model")
     options = ("--model", tmp_path / "model", "--id", "name")
     assert ask(capsys, "explain", folder, "--out", tmp_path / "all", *options)[0] == 0

@@ -25,7 +25,7 @@ from sklearn.preprocessing import StandardScaler
 import whycluster as wc
 from tests.core.loops import COMPILED, LOADED, limited
 from tests.properties.strategies import Problem, problems, rough_problems
-from whycluster.core.attribution import Query, attribute
+from whycluster.core.attribution import CodedQuery, attribute
 from whycluster.core.compiled import loops
 from whycluster.core.compiled.loops import CompiledKMeans, MemoryLayout
 from whycluster.core.energies import SquaredEnergy
@@ -47,7 +47,7 @@ def test_they_are_there_where_they_can_be() -> None:
         pytest.skip("the loops are made on Linux, for x86-64 with AVX2")
     assert LOADED is not None
     assert LOADED[1] == (512 if "avx512vl" in Path("/proc/cpuinfo").read_text() else 256)
-    assert isinstance(wc.neuralize([[0.0], [1.0]]).energy.compiled, CompiledKMeans)
+    assert isinstance(wc.neuralize([[0.0], [1.0]]).energy.loops, CompiledKMeans)
 
 
 @pytest.mark.parametrize("bits", ["256", "512"])
@@ -133,13 +133,13 @@ def test_nothing_is_written_beside_the_results(
         energy, X = SquaredEnergy(rng.normal(size=(n_clusters, d))), rng.normal(size=(n_rows + 5, d))
         rows = MemoryLayout.of_columns([column.copy() for column in X.T]) if apart else MemoryLayout.of(X)
         expected = explain(Problem(X[4:-1], energy.prototypes), "NumPy", beta=0.7)
-        assert energy.compiled is not None
+        assert energy.loops is not None
         assert rows is not None
         for dtype, order in itertools.product((np.float64, np.float32), "CF"):
             around = np.full((n_rows + 2, d + 2), 7.0, dtype, order=order)  # type: ignore[call-overload]
             codes, evidence = np.full((2, n_rows + 2), -1), np.full(n_rows + 2, -1.0)
             cluster, competitor, out = codes[0, inner], codes[1, inner], around[inner, inner]
-            assert energy.compiled.run(rows, 4, cluster, competitor, evidence[inner], 0.7, out)
+            assert energy.loops.run(rows, 4, cluster, competitor, evidence[inner], 0.7, out)
             assert cluster.tolist() == expected.cluster.tolist()
             assert competitor.tolist() == expected.competitor.tolist()
             assert evidence[inner] == pytest.approx(expected.evidence)
@@ -184,9 +184,10 @@ def test_however_stiff_or_soft(monkeypatch: pytest.MonkeyPatch, beta: float, bit
     rng = np.random.default_rng(0)
     centroids, X = rng.normal(size=(6, 3)), rng.normal(size=(40, 3))
     limited(monkeypatch, "NumPy")
-    expected = attribute(SquaredEnergy(centroids), ArrayTable.of(X), Query(rule="min-take-most", beta=beta))
+    query = CodedQuery(rule="min-take-most", beta=beta)
+    expected = attribute(SquaredEnergy(centroids), ArrayTable.of(X), query)
     limited(monkeypatch, bits)
-    found = attribute(SquaredEnergy(centroids), ArrayTable.of(X), Query(rule="min-take-most", beta=beta))
+    found = attribute(SquaredEnergy(centroids), ArrayTable.of(X), query)
     assert found.relevance == pytest.approx(expected.relevance, rel=1e-12)
 
 
@@ -196,7 +197,7 @@ def test_rows_as_wide_as_the_loops_take_and_wider(n_rows: int) -> None:
     rng = np.random.default_rng(0)
     for d in (4001, 8192, 9001):
         problem = Problem(rng.normal(size=(n_rows, d)), rng.normal(size=(3, d)))
-        assert (SquaredEnergy(problem.centroids).compiled is None) == (d > 8192 or LOADED is None)
+        assert (SquaredEnergy(problem.centroids).loops is None) == (d > 8192 or LOADED is None)
         exp, expected = explain(problem, "256"), explain(problem, "NumPy")
         np.testing.assert_allclose(exp.relevance, expected.relevance, rtol=5e-10, atol=5e-10)
 
@@ -205,7 +206,7 @@ def test_rows_as_wide_as_the_loops_take_and_wider(n_rows: int) -> None:
 def test_as_many_clusters_as_the_loops_take_and_more(n_clusters: int) -> None:
     rng = np.random.default_rng(0)
     problem = Problem(rng.normal(size=(40, 3)), rng.normal(size=(n_clusters, 3)))
-    assert (SquaredEnergy(problem.centroids).compiled is None) == (n_clusters > 8192 or LOADED is None)
+    assert (SquaredEnergy(problem.centroids).loops is None) == (n_clusters > 8192 or LOADED is None)
     exp, expected = explain(problem, "256"), explain(problem, "NumPy")
     assert exp.relevance == pytest.approx(expected.relevance, rel=1e-9, abs=1e-9)
 
@@ -219,7 +220,7 @@ def test_a_network_goes_by_what_there_is_where_it_is_used(monkeypatch: pytest.Mo
     for registers in ("NumPy", "256"):
         limited(monkeypatch, registers)
         network = pickle.loads(sent)
-        assert (network.energy.compiled is None) == (registers == "NumPy")
+        assert (network.energy.loops is None) == (registers == "NumPy")
         assert network.explain(X).relevance == pytest.approx(expected.relevance)
 
 
@@ -275,7 +276,7 @@ def test_clusters_without_weight_are_left_out_and_that_is_not_seen() -> None:
 def test_pipelines_that_scale_go_by_them(wine: Array) -> None:
     raw = 100.0 + wine * np.arange(1.0, 14.0)
     model = make_pipeline(StandardScaler(), KMeans(4, n_init=2, random_state=0)).fit(raw)
-    assert (wc.neuralize(model).energy.compiled is None) == (LOADED is None)
+    assert (wc.neuralize(model).energy.loops is None) == (LOADED is None)
     exp = wc.explain(model, raw)
     with pytest.MonkeyPatch.context() as monkeypatch:
         limited(monkeypatch, "NumPy")
@@ -286,7 +287,7 @@ def test_a_class_of_ones_own_does_not_go_by_them() -> None:
     class Other(SquaredEnergy):
         pass
 
-    assert Other(np.eye(3)).compiled is None
+    assert Other(np.eye(3)).expanded is None
 
 
 @pytest.fixture(scope="module")

@@ -122,7 +122,7 @@ def targets(net: wc.Network, X: Array) -> list[NDArray[np.intp]]:
 
 @pytest.mark.parametrize("kind", ENERGIES)
 def test_the_gradient_is_the_limit_of_differences(kind: str) -> None:
-    net, X = wc.Network(ENERGIES[kind](0.0)), rows()
+    net, X = wc.TableNetwork(ENERGIES[kind](0.0)), rows()
     for target in targets(net, X):
         found = net.gradient(X, target)
         assert found.shape == X.shape
@@ -134,7 +134,7 @@ def test_the_gradient_is_the_limit_of_differences(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ENERGIES)
 def test_the_gradient_is_that_of_autograd(kind: str) -> None:
-    net, X = wc.Network(ENERGIES[kind](0.0)), rows()
+    net, X = wc.TableNetwork(ENERGIES[kind](0.0)), rows()
     for target in targets(net, X):
         expected = autograd(net, X, target)
         assert np.abs(net.gradient(X, target) - expected).max() <= 1e-12 * np.abs(expected).max()
@@ -142,7 +142,7 @@ def test_the_gradient_is_that_of_autograd(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ENERGIES)
 def test_torch_gives_the_evidence_of_every_energy(kind: str) -> None:
-    net, X = wc.Network(ENERGIES[kind](0.0)), rows()
+    net, X = wc.TableNetwork(ENERGIES[kind](0.0)), rows()
     expected, x = net.evidence(X), torch.from_numpy(X)
     found = net.to_torch()(x).detach().numpy()
     assert found.shape == (len(X), net.n_clusters)
@@ -158,7 +158,7 @@ def test_torch_gives_the_evidence_of_every_energy(kind: str) -> None:
 @pytest.mark.parametrize("kind", [kind for kind in ENERGIES if kind not in UNMOVED])
 def test_far_from_0_gradients_are_the_same(kind: str) -> None:
     shift = 2.0**20  # about 1e6; the data themselves keep ten digits there
-    near, far = wc.Network(ENERGIES[kind](0.0)), wc.Network(ENERGIES[kind](shift))
+    near, far = wc.TableNetwork(ENERGIES[kind](0.0)), wc.TableNetwork(ENERGIES[kind](shift))
     X = rows(shift)
     for target in targets(near, X - shift):
         expected = near.gradient(X - shift, target)
@@ -204,7 +204,7 @@ def test_gradients_where_squares_are_not_expanded(gamma: float | None) -> None:
     squares = energy if isinstance(energy, SquaredEnergy) else energy.units
     assert squares.lines is None
     X = np.concatenate([rows()[:30], rows()[30:] + 1e7])
-    net = wc.Network(energy)
+    net = wc.TableNetwork(energy)
     own = assigned(net.evidence(X))
     found = net.gradient(X)
     assert np.abs(found - differences(net, X, own, 2.0**-13)).max() <= 1e-4 * np.abs(found).max()
@@ -217,7 +217,7 @@ def test_gradients_where_squares_are_not_expanded(gamma: float | None) -> None:
 def test_a_floor_where_squares_are_not_expanded() -> None:
     units = normal(10, D) + np.repeat([0.0, 1e7], [6, 4])[:, None]
     X = np.concatenate([rows()[:30], rows()[30:] + 1e7])
-    net = wc.Network(FloorEnergy(KernelEnergy(units, SIZES, 0.3), 4.0, np.zeros(D)))
+    net = wc.TableNetwork(FloorEnergy(KernelEnergy(units, SIZES, 0.3), 4.0, np.zeros(D)))
     own = assigned(net.evidence(X))
     assert (own == 4).any()
     assert (own != 4).any()
@@ -299,18 +299,18 @@ def test_the_data_are_not_changed() -> None:
     for make in ENERGIES.values():
         X = rows()
         X.flags.writeable = False
-        wc.Network(make(0.0)).gradient(X)
+        wc.TableNetwork(make(0.0)).gradient(X)
 
 
 def test_many_rows_are_as_few() -> None:
     X = np.random.default_rng(0).normal(size=(70_000, D))
     for kind in ("kernel", "tree", "Gaussian"):
-        net = wc.Network(ENERGIES[kind](0.0))
+        net = wc.TableNetwork(ENERGIES[kind](0.0))
         np.testing.assert_allclose(net.gradient(X)[-50:], net.gradient(X[-50:]), rtol=1e-9, atol=1e-12)
 
 
 def test_targets_are_labels_and_wrong_ones_an_error() -> None:
-    net = wc.Network(SquaredEnergy(normal(3, 2)), labels=["a", "b", "c"])
+    net = wc.TableNetwork(SquaredEnergy(normal(3, 2)), labels=["a", "b", "c"])
     X = normal(4, 2, seed=1)
     by_row = net.gradient(X, target=["a", "b", "c", "a"])
     np.testing.assert_array_equal(by_row[1], net.gradient(X, target="b")[1])
@@ -392,7 +392,7 @@ class Cubic(AdditiveEnergy):
 
 def test_a_dissimilarity_of_the_user_s() -> None:
     X = rows()
-    split_only = wc.Network(Canberra(normal(K, D)))
+    split_only = wc.TableNetwork(Canberra(normal(K, D)))
     assert np.abs(split_only.explain(X).residual).max() < 1e-9
     with pytest.raises(wc.UnsupportedModelError) as error:
         split_only.gradient(X)
@@ -403,7 +403,7 @@ def test_a_dissimilarity_of_the_user_s() -> None:
     with pytest.raises(wc.UnsupportedModelError) as error:
         split_only.to_torch()
     assert str(error.value) == "to_torch: Canberra has no torch network yet."
-    both = wc.Network(Cubic(normal(K, D)))
+    both = wc.TableNetwork(Cubic(normal(K, D)))
     for target in targets(both, X):
         found = both.gradient(X, target)
         assert np.abs(found - differences(both, X, target, 1e-5)).max() <= 1e-7 * np.abs(found).max()
@@ -411,7 +411,7 @@ def test_a_dissimilarity_of_the_user_s() -> None:
 
 @pytest.mark.parametrize("kind", ENERGIES)
 def test_what_is_done_to_the_torch_network_is_not_done_to_ours(kind: str) -> None:
-    net, X = wc.Network(ENERGIES[kind](0.0)), rows()
+    net, X = wc.TableNetwork(ENERGIES[kind](0.0)), rows()
     before, module = net.evidence(X), net.to_torch()
     with torch.no_grad():
         for values in (*module.parameters(), *module.buffers()):
@@ -444,7 +444,7 @@ def test_the_layers_of_a_tree(wine: Array) -> None:
     ],
 )
 def test_layers_are_named(kind: str, names: list[str]) -> None:
-    module = wc.Network(ENERGIES[kind](0.0)).to_torch()
+    module = wc.TableNetwork(ENERGIES[kind](0.0)).to_torch()
     assert isinstance(module, torch.nn.Sequential)
     assert [type(layer).__name__ for layer in module] == names
     assert all(repr(layer) for layer in module)

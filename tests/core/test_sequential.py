@@ -24,7 +24,7 @@ from whycluster.core.energies import FloorEnergy, KernelEnergy, LinearEnergy
 from whycluster.core.sequential import redistribute
 from whycluster.evaluation import checks, compare
 from whycluster.evaluation.shuffled import ShuffledEnergy
-from whycluster.models.network import Network
+from whycluster.models.network import TableNetwork
 
 Array = NDArray[Any]
 
@@ -126,7 +126,7 @@ def test_weights_of_support_vectors_and_a_floor_for_noise(wine: Array) -> None:
     split = rng.uniform(0, 2, size=13)
     cluster_of = np.repeat(np.arange(3), [4, 3, 2])
     for energy in (kernel, FloorEnergy(kernel, split.sum() + 1.5, split)):
-        exp, joint = both(Network(energy), wine)
+        exp, joint = both(TableNetwork(energy), wine)
         sizes = np.bincount(exp.cluster_codes, minlength=energy.n_clusters) / len(wine)
         parts, weights = cluster_of.tolist(), np.exp(log_weights) * sizes[cluster_of]
         if isinstance(energy, FloorEnergy):
@@ -160,7 +160,7 @@ def test_mixtures_use_their_own_weights(wine: Array) -> None:
 def test_heads_start_from_their_bias(wine: Array) -> None:
     rng = np.random.default_rng(0)
     directions, bias = rng.normal(size=(3, 13)), np.array([0.0, 1.0, -1.0])
-    exp, joint = both(Network(LinearEnergy(directions, bias)), wine)
+    exp, joint = both(TableNetwork(LinearEnergy(directions, bias)), wine)
     check(exp, joint, lambda x: -directions * x, np.exp(bias), [0, 1, 2])
 
 
@@ -168,7 +168,7 @@ def test_a_shuffled_model_is_explained_as_such(wine: Array, kmeans: Any) -> None
     order = np.roll(np.arange(13), 4)
     factor, shift = np.tile([1.0, -1.0, 2.0], 5)[:13], np.linspace(-1, 1, 13)
     energy = ShuffledEnergy(wc.neuralize(kmeans).energy, order, factor, shift)
-    exp, joint = both(Network(energy), wine)
+    exp, joint = both(TableNetwork(energy), wine)
     sizes = np.maximum(np.bincount(exp.cluster_codes, minlength=5), 1) / len(wine)
 
     def terms(x: Array) -> Array:
@@ -283,7 +283,9 @@ def test_relevance_stays_in_proportion(wine: Array) -> None:
         exp, joint = both(mixture, X)
         size = np.abs(exp.relevance).sum(axis=1) / np.abs(joint.relevance).sum(axis=1)
         assert size.max() <= 10 + 1e-9
-    head = Network(LinearEnergy(np.random.default_rng(0).normal(size=(3, 13)), np.array([0.0, 6.0, -3.0])))
+    head = TableNetwork(
+        LinearEnergy(np.random.default_rng(0).normal(size=(3, 13)), np.array([0.0, 6.0, -3.0]))
+    )
     exp, joint = both(head, wine)
     assert np.abs(exp.relevance).sum() <= 10 * np.abs(joint.relevance).sum()
 

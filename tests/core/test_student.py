@@ -20,7 +20,7 @@ ALPHAS = [0.05, 1.0, 7.0, 1e4]
 
 
 def head(centers: Array, alpha: float = 1.0) -> wc.Network:
-    return wc.Network(StudentEnergy(centers, alpha))
+    return wc.TableNetwork(StudentEnergy(centers, alpha))
 
 
 def soft(X: Array, centers: Array, alpha: float) -> Array:
@@ -209,7 +209,7 @@ def test_groups_of_clusters_far_apart(rule: str) -> None:
     energy = StudentEnergy(centers)
     assert energy.squares.lines is None
     X = centers[np.arange(80) % 8] + rng.integers(-500, 501, size=(80, 4)) / 2**10
-    exp = wc.Network(energy).explain(X, beta=5.0, rule=rule)
+    exp = wc.TableNetwork(energy).explain(X, beta=5.0, rule=rule)
     for row, (x, c, k) in enumerate(zip(X, exp.cluster, exp.competitor, strict=True)):
         split = models.student(centers, 1.0, c)
         if rule == "contrast":
@@ -219,7 +219,7 @@ def test_groups_of_clusters_far_apart(rule: str) -> None:
             expected = by(x, split, 8, c, 5.0)
         np.testing.assert_allclose(exp.relevance[row], expected, atol=1e-11)
     assert np.abs(exp.residual).max() <= 1e-12
-    outside = wc.Network(energy).explain(X, target=(exp.cluster + 4) % 8)
+    outside = wc.TableNetwork(energy).explain(X, target=(exp.cluster + 4) % 8)
     assert (outside.evidence < -10).all()
     assert np.abs(outside.residual / outside.evidence).max() <= 1e-12
 
@@ -267,9 +267,9 @@ def test_behind_a_linear_map_it_adds_up(wine: Array, kmeans: Any) -> None:
     """What each component bears is shared among the features that moved it."""
     matrix = np.random.default_rng(0).normal(size=(4, 13))
     energy = StudentEnergy(kmeans.cluster_centers_ @ matrix.T)
-    exp = wc.Network(through(energy, AffineMap(matrix, np.zeros(4)))).explain(wine)
+    exp = wc.TableNetwork(through(energy, AffineMap(matrix, np.zeros(4)))).explain(wine)
     assert exp.relevance.shape == wine.shape
-    assert error(exp.evidence, wc.Network(energy).explain(wine @ matrix.T).evidence) <= 1e-12
+    assert error(exp.evidence, wc.TableNetwork(energy).explain(wine @ matrix.T).evidence) <= 1e-12
     assert np.abs(exp.residual).max() <= 1e-12 * exp.evidence.max()
 
 

@@ -169,7 +169,7 @@ def test_the_soft_assignments_behind_the_same_encoder(kind: Any, digits: Array) 
 
 def test_other_degrees_of_freedom(digits: Array) -> None:
     model = fit(DEC, digits, alpha=3.0)
-    head = wc.Network(StudentEnergy(model.dec_cluster_centers_, model.alpha))
+    head = wc.TableNetwork(StudentEnergy(model.dec_cluster_centers_, model.alpha))
     soft = wc.deep.DeepClustering(encoder_of(model), head)
     assert (soft.predict(digits) == model.dec_labels_).all()
 

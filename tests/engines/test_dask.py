@@ -153,7 +153,7 @@ def test_mixtures_thresholds_and_labels_of_any_kind(rows: Array) -> None:
     exp = wc.explain(mixture, rows, threshold=0.9, feature_names=NAMES)
     assert lazy.feature_names == NAMES
     assert_same(lazy, exp)
-    network = wc.Network(wc.neuralize(mixture).energy, labels=["red", "green", "blue"])
+    network = wc.TableNetwork(wc.neuralize(mixture).energy, labels=["red", "green", "blue"])
     named: Any = wc.explain(network, X, target="green")
     assert_same(named, wc.explain(network, rows, target="green"))
     assert set(named.to_frame()["cluster"].compute()) == {"green"}
@@ -424,7 +424,7 @@ def test_many_partitions_on_several_threads_at_once() -> None:
 
 
 def test_assign_is_lazy_too(rows: Array, model: Any) -> None:
-    network = wc.Network(wc.neuralize(model).energy, labels=["red", "green", "blue"])
+    network = wc.TableNetwork(wc.neuralize(model).energy, labels=["red", "green", "blue"])
     for make in COLLECTIONS.values():
         X = make(rows)
         assigned: Any = network.assign(X)

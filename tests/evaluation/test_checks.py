@@ -14,14 +14,14 @@ from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import NearestCentroid
 
 import whycluster as wc
-from whycluster.core import attribution
-from whycluster.core.attribution import Query
+from whycluster.core import attribution, outputs
+from whycluster.core.attribution import CodedQuery
 from whycluster.core.energies import SquaredEnergy
 from whycluster.data.table import ArrayTable
 from whycluster.evaluation import METHODS, checks
 from whycluster.evaluation.checks import _half_mirrored
 from whycluster.evaluation.subject import Subject
-from whycluster.models.network import Network
+from whycluster.models.network import TableNetwork
 
 Array = NDArray[Any]
 
@@ -72,7 +72,7 @@ def test_conservation_can_fail(wine: Array, three: Any) -> None:
             super().combine(x, weights, out, scratch)
             out[:, 0] *= 0.9
 
-    found = checks.conservation(Network(Leaking(three.cluster_centers_)), wine)
+    found = checks.conservation(TableNetwork(Leaking(three.cluster_centers_)), wine)
     assert not found.holds
     assert "FAILS" in str(found)
 
@@ -139,14 +139,12 @@ def test_a_shuffled_k_means_is_k_means_with_shuffled_centroids(wine: Array, thre
         scale = np.empty(13)
         scale[order] = factor**2
         energy = SquaredEnergy(centers, scale)
-        assert np.array_equal(subject.cluster, attribution.assign(energy, ArrayTable.of(wine)))
-        found = attribution.attribute(subject.network.energy, ArrayTable.of(wine), Query(rule="joint"))
-        slow = attribution.attribute(energy, ArrayTable.of(wine), Query(rule="joint"))
+        assert np.array_equal(subject.cluster, outputs.assign(energy, ArrayTable.of(wine)))
+        found = attribution.attribute(subject.network.energy, ArrayTable.of(wine), CodedQuery(rule="joint"))
+        slow = attribution.attribute(energy, ArrayTable.of(wine), CodedQuery(rule="joint"))
         assert found.relevance == pytest.approx(slow.relevance, rel=1e-6, abs=1e-6)
-        gradient = attribution.gradient(subject.network.energy, ArrayTable.of(wine))
-        assert gradient == pytest.approx(
-            attribution.gradient(energy, ArrayTable.of(wine)), rel=1e-6, abs=1e-6
-        )
+        gradient = outputs.gradient(subject.network.energy, ArrayTable.of(wine))
+        assert gradient == pytest.approx(outputs.gradient(energy, ArrayTable.of(wine)), rel=1e-6, abs=1e-6)
 
 
 def test_a_shuffled_function_sees_moved_rows(wine: Array, three: Any) -> None:

@@ -20,7 +20,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.neighbors import NearestCentroid
 
 import whycluster as wc
-from whycluster.core.attribution import Attribution, Query
+from whycluster.core.attribution import Attribution, CodedQuery
 from whycluster.core.evidence import Assignment
 from whycluster.data.table import ArrayTable
 
@@ -481,13 +481,13 @@ def test_an_explanation_can_be_pickled(exp: wc.Explanation) -> None:
 
 def test_a_question_is_not_written_over() -> None:
     codes = np.array([0, 1])
-    question = Query(codes, codes[::-1])
+    question = CodedQuery(codes, codes[::-1])
     for asked in (question.cluster, question.competitor):
         assert asked is not None
         assert not asked.flags.writeable
     assert codes.flags.writeable  # it is only looked at
     found = Attribution.empty(ArrayTable.of(np.zeros((2, 1))), question)
-    found.keep(Assignment(np.array([7, 7]), np.array([7, 7]), np.array([1.0, 2.0])), 0, 2)
+    found.store(Assignment(np.array([7, 7]), np.array([7, 7]), np.array([1.0, 2.0])), 0, 2)
     assert found.cluster.tolist() == codes.tolist() == [0, 1]
     assert found.competitor.tolist() == [1, 0]
     assert found.evidence.tolist() == [1.0, 2.0]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.reference import kernel
-from whycluster import Network
+from whycluster import Network, TableNetwork
 from whycluster.core.energies import Energy, FloorEnergy, KernelEnergy
 
 
@@ -29,7 +29,7 @@ class Problem:
 
     @property
     def net(self) -> Network:
-        return Network(self.energy)
+        return TableNetwork(self.energy)
 
 
 @st.composite
@@ -83,7 +83,7 @@ def test_a_floor_is_one_more_cluster(problem: Problem, floor: float) -> None:
     """Noise: its energy is a constant, its split the profile."""
     d = problem.X.shape[1]
     profile = np.arange(1.0, d + 1) / np.arange(1.0, d + 1).sum()
-    net = Network(FloorEnergy(problem.energy, floor, floor * profile))
+    net = TableNetwork(FloorEnergy(problem.energy, floor, floor * profile))
     exp = net.explain(problem.X, rule="contrast")
     size = np.square(np.concatenate([problem.X, *problem.model.support])).sum(axis=1).max()
     for row, x in enumerate(problem.X):
@@ -105,7 +105,7 @@ def test_the_gradient_is_the_mean_over_the_support_vectors(
     if isinstance(energy, KernelEnergy) and floor is not None:
         energy = FloorEnergy(energy, floor, np.zeros(energy.n_features))
     target = data.draw(st.integers(0, energy.n_clusters - 1))
-    net, size = Network(energy), np.abs(np.concatenate([problem.X, *problem.model.support])).max()
+    net, size = TableNetwork(energy), np.abs(np.concatenate([problem.X, *problem.model.support])).max()
     evidence, found = net.evidence(problem.X), net.gradient(problem.X, target)
     for row, x in enumerate(problem.X):
         slopes = [_slope(x, problem.model, k) for k in range(problem.model.n_clusters)] + [0 * x]
@@ -124,7 +124,7 @@ def test_groups_of_clusters_far_apart_keep_their_digits(gamma: float) -> None:
     support = [rng.normal(size=(n, 3)) + far for n, far in ((4, 0.0), (2, 0.0), (1, 1e7), (3, 1e7))]
     sizes = np.array([len(u) for u in support])
     X = np.concatenate([rng.normal(size=(20, 3)), rng.normal(size=(20, 3)) + 1e7])
-    net = Network(KernelEnergy(np.concatenate(support), sizes, gamma))
+    net = TableNetwork(KernelEnergy(np.concatenate(support), sizes, gamma))
     exp = net.explain(X, rule="contrast")
     if np.isfinite(gamma):
         model = kernel.Kernel.plain(support, gamma)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tests.properties.strategies import Problem, problems, rough_problems
 from tests.reference import models, neon
-from whycluster import Explanation, Network
+from whycluster import Explanation, Network, TableNetwork
 from whycluster.core.energies import StudentEnergy
 
 alphas = st.floats(0.1, 100.0)
@@ -21,7 +21,7 @@ rules = st.sampled_from(["min-take-most", "joint", "sequential", "contrast"])
 
 
 def head(problem: Problem, alpha: float) -> Network:
-    return Network(StudentEnergy(problem.centroids, alpha))
+    return TableNetwork(StudentEnergy(problem.centroids, alpha))
 
 
 def rounding(problem: Problem, alpha: float) -> float:

@@ -76,7 +76,7 @@ def test_categories_and_a_mixture_of_scikit_learn(df: Any, table: pd.DataFrame) 
 
 def test_labels_that_are_text_and_one_column_for_each_feature(df: Any, table: pd.DataFrame) -> None:
     X = table[["a", "n"]].to_numpy()
-    network = wc.Network(wc.neuralize(X[:3]).energy, labels=["x", "y", "z"])
+    network = wc.TableNetwork(wc.neuralize(X[:3]).energy, labels=["x", "y", "z"])
     found = engine.explain(network, df, columns=["a", "n"], layout="columns", id_columns="id", prefix="r_")
     assert dict(found.dtypes) == {
         "id": "bigint",

@@ -56,7 +56,7 @@ from whycluster.core.energies import (
     TreeEnergy,
 )
 from whycluster.core.tree import Tree
-from whycluster.models.network import Network
+from whycluster.models.network import Network, TableNetwork
 from whycluster.storage import archive
 from whycluster.storage.parameters import RECIPES
 
@@ -172,7 +172,7 @@ def objects(*values: Any) -> Array:
     ids=repr,
 )
 def test_labels_of_any_kind(labels: Array, tmp_path: Path) -> None:
-    network = Network(SquaredEnergy(np.eye(3)), labels=labels, feature_names=labels.tolist())
+    network = TableNetwork(SquaredEnergy(np.eye(3)), labels=labels, feature_names=labels.tolist())
     loaded = again(network, tmp_path)
     assert_same(loaded.labels, network.labels)
     assert loaded.feature_names == network.feature_names
@@ -180,9 +180,9 @@ def test_labels_of_any_kind(labels: Array, tmp_path: Path) -> None:
 
 
 def test_two_booleans_and_byte_order(tmp_path: Path) -> None:
-    network = Network(SquaredEnergy(np.eye(2)), labels=[False, True])
+    network = TableNetwork(SquaredEnergy(np.eye(2)), labels=[False, True])
     assert_same(again(network, tmp_path).labels, network.labels)
-    network = Network(SquaredEnergy(np.eye(2)), labels=np.array([3, 4], dtype=">i4"))
+    network = TableNetwork(SquaredEnergy(np.eye(2)), labels=np.array([3, 4], dtype=">i4"))
     assert again(network, tmp_path).labels.tolist() == [3, 4]
 
 
@@ -259,11 +259,11 @@ def state(made: Any) -> Any:
 @pytest.mark.parametrize("energy", [*ENERGIES, DETERMINED], ids=lambda energy: type(energy).__name__)
 def test_nothing_of_an_energy_is_lost(energy: Energy, tmp_path: Path) -> None:
     """Each example has other parameters than the defaults, so that one left out would be seen."""
-    loaded = again(Network(energy), tmp_path)
+    loaded = again(TableNetwork(energy), tmp_path)
     assert state(loaded.energy) == state(energy)
     X = np.random.default_rng(3).normal(size=(40, 3))
     if not isinstance(energy, MixedEnergy):
-        assert_same_network(loaded, Network(energy), X)
+        assert_same_network(loaded, TableNetwork(energy), X)
 
 
 # Explanations.
@@ -482,7 +482,7 @@ def text_explanation() -> Any:
 
 
 def of_objects(label: Any) -> Network:
-    return Network(SquaredEnergy(np.eye(2)), labels=objects("a", label))
+    return TableNetwork(SquaredEnergy(np.eye(2)), labels=objects("a", label))
 
 
 @pytest.mark.parametrize(
@@ -509,7 +509,7 @@ def of_objects(label: Any) -> Network:
             "network: wc.neuralize(model).",
         ),
         (
-            lambda: Network(Halves(np.eye(2))),
+            lambda: TableNetwork(Halves(np.eye(2))),
             "save: what an energy of the class Halves is made of is not known. Save its parameters with "
             "numpy.savez, and make it again of these.",
         ),
@@ -518,7 +518,7 @@ def of_objects(label: Any) -> Network:
             "save: labels must be numbers, booleans, text or dates; got complex. Turn them into text first.",
         ),
         (
-            lambda: Network(SquaredEnergy(np.eye(2)), labels=np.array([b"a", b"b"])),
+            lambda: TableNetwork(SquaredEnergy(np.eye(2)), labels=np.array([b"a", b"b"])),
             "save: labels must be numbers, booleans, text or dates; got |S1. Turn them into text first.",
         ),
         (
@@ -530,7 +530,7 @@ def of_objects(label: Any) -> Network:
             "save: an explanation must have at least one row; this has none.",
         ),
         (
-            lambda: Network(LinearEnergy(np.full((2, 2), np.nan))),
+            lambda: TableNetwork(LinearEnergy(np.full((2, 2), np.nan))),
             "save: energy.directions must be finite numbers; the model has others.",
         ),
     ],
@@ -549,7 +549,7 @@ def test_the_last_step_of_a_pipeline_is_saved_instead(tmp_path: Path) -> None:
 
 # The file.
 
-SMALL = Network(SquaredEnergy(np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 7.0]])), labels=["a", "b", "c"])
+SMALL = TableNetwork(SquaredEnergy(np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 7.0]])), labels=["a", "b", "c"])
 ROWS = np.random.default_rng(0).normal(size=(9, 2))
 
 
@@ -830,7 +830,7 @@ def test_a_network_that_is_not_as_it_must_be(change: Change, said: str, tmp_path
 def test_an_energy_that_is_not_as_it_must_be(
     energy: Energy, name: str, value: Any, said: str, tmp_path: Path
 ) -> None:
-    facts, arrays = contents(Network(energy), tmp_path / "saved")
+    facts, arrays = contents(TableNetwork(energy), tmp_path / "saved")
     arrays[f"energy.{name}"] = np.asarray(value)
     assert refusal(write(tmp_path / "hostile", facts, arrays)).startswith(said)
 
@@ -1030,7 +1030,7 @@ def test_a_file_that_says_it_is_larger_than_memory(tmp_path: Path, monkeypatch: 
 
 
 def test_a_file_that_is_cut_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wc.save(Network(SquaredEnergy(np.arange(20_000.0).reshape(4, -1))), tmp_path / "file")
+    wc.save(TableNetwork(SquaredEnergy(np.arange(20_000.0).reshape(4, -1))), tmp_path / "file")
     reading = archive._read_facts
 
     def cut(*args: Any) -> Any:
@@ -1053,14 +1053,14 @@ def test_objects_inside_each_other_without_end(tmp_path: Path) -> None:
 
 def test_brackets_in_names_do_not_nest_and_tuples_that_could_not_be_read_are_refused(tmp_path: Path) -> None:
     name = '[{"\\' * 200
-    network = Network(ENERGIES[-1], feature_names=["u", "v", name])
+    network = TableNetwork(ENERGIES[-1], feature_names=["u", "v", name])
     wc.save(network, tmp_path / "brackets")
     assert wc.load(tmp_path / "brackets").feature_names == ["u", "v", name]
     deep: tuple[Any, ...] = ()
     for _ in range(60):
         deep = (deep,)
     with pytest.raises(wc.UnsupportedModelError, match="these nest deeper than a file can hold"):
-        wc.save(Network(ENERGIES[-1], feature_names=["u", "v", deep]), tmp_path / "deep")
+        wc.save(TableNetwork(ENERGIES[-1], feature_names=["u", "v", deep]), tmp_path / "deep")
     assert not (tmp_path / "deep").exists()
 
 
@@ -1091,8 +1091,8 @@ def of_categories() -> wc.Explanation:
 
 
 ORIGINALS: dict[str, Any] = {
-    "floor": Network(ENERGIES[-2], labels=objects("a", 1, None)),
-    "tree": Network(ENERGIES[-1], feature_names=["u", "v", ("w", DAY)]),
+    "floor": TableNetwork(ENERGIES[-2], labels=objects("a", 1, None)),
+    "tree": TableNetwork(ENERGIES[-1], feature_names=["u", "v", ("w", DAY)]),
     "array": EXPLAINED[[2, 4, 6]],
     "sparse": SPARSE,
     "frame": FRAMED,

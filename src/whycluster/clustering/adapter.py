@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from whycluster.models.network import TableNetwork
 from whycluster.clustering.kernel_kmeans import KernelKMeans
 from whycluster.clustering.surrogate import Surrogate
 from whycluster.models.adapters.registry import adapt
@@ -12,7 +13,7 @@ from whycluster.models.network import Network
 @adapt.register
 def _kernel_kmeans(model: KernelKMeans) -> Network:
     check_fitted(model)
-    return Network(model.energy, feature_names=names_of(model))
+    return TableNetwork(model.energy, feature_names=names_of(model))
 
 
 @adapt.register

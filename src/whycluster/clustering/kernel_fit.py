@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whycluster.core import outputs
+from whycluster.clustering.kernel_passes import energies_of_every_cluster
 from whycluster.clustering.centers import centers_inside
 from whycluster.core import attribution
 from whycluster.core.arrays import Codes, Floats
@@ -59,7 +61,7 @@ class KernelModel:
         energy: Energy = self.clusters
         if self.floor is not None:  # the split over features does not affect the assignment
             energy = FloorEnergy(self.clusters, self.floor, np.zeros(rows.shape[1]))
-        return self.codes[attribution.assign(energy, ArrayTable.of(rows))]
+        return self.codes[outputs.assign(energy, ArrayTable.of(rows))]
 
 
 def fit_kernel(rows: Floats, codes: Codes, n_support: int, noise: int | None, seed: int) -> KernelModel:
@@ -129,7 +131,7 @@ def _gaps(members: list[Floats]) -> float:
 
 def _with_floor(model: KernelModel, rows: Floats, is_noise: NDArray[np.bool_], noise: int) -> KernelModel:
     """Add the floor that makes the fewest errors."""
-    lowest = attribution.energies_of_every_cluster(model.clusters, ArrayTable.of(rows)).min(axis=1)
+    lowest = energies_of_every_cluster(model.clusters, ArrayTable.of(rows)).min(axis=1)
     order = np.argsort(-lowest, kind="stable")
     errors: NDArray[Any] = np.cumsum(~is_noise[order]) - np.cumsum(is_noise[order])
     return KernelModel(

@@ -11,10 +11,12 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Cluster
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from whycluster.core import outputs
+from whycluster.clustering.kernel_passes import energies_of_every_cluster
 from whycluster.clustering.centers import centers_inside
 from whycluster.core import attribution, blocks
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.blocks import Workspace
+from whycluster.core.attribution import Workspace, run_rows
 from whycluster.core.energies import KernelEnergy, SquaredEnergy
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import is_real
@@ -101,19 +103,19 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         self.gamma_ = best.support.gamma
         self.inertia_, self.n_iter_ = best.inertia, best.n_iter
         self._n_features_out = self.n_clusters
-        self.labels_ = attribution.assign(self.energy, ArrayTable.of(data))
+        self.labels_ = outputs.assign(self.energy, ArrayTable.of(data))
         return self
 
     def transform(self, X: ArrayLike) -> Floats:
         """Return the energy of each row in each cluster, (n, K)."""
         check_is_fitted(self)
         table = ArrayTable.of(check_rows(self, X, reset=False))
-        return np.maximum(attribution.energies_of_every_cluster(self.energy, table), 0.0)
+        return np.maximum(energies_of_every_cluster(self.energy, table), 0.0)
 
     def predict(self, X: ArrayLike) -> Codes:
         """Return the cluster with the least energy for each row, (n,)."""
         check_is_fitted(self)
-        return attribution.assign(self.energy, ArrayTable.of(check_rows(self, X, reset=False)))
+        return outputs.assign(self.energy, ArrayTable.of(check_rows(self, X, reset=False)))
 
     @property
     def energy(self) -> KernelEnergy:
@@ -126,7 +128,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             centers = centers_inside(
                 rows, self.n_clusters, 20, rng
             )  # with fewer distinct rows, some clusters start empty
-            return attribution.assign(SquaredEnergy(centers), ArrayTable.of(rows))
+            return outputs.assign(SquaredEnergy(centers), ArrayTable.of(rows))
         labels = np.asarray(self.init)
         whole = labels.dtype.kind in "iu" and labels.shape == (len(rows),)
         if whole and labels.min() >= 0 and labels.max() < self.n_clusters:
@@ -236,7 +238,7 @@ def _assign_rows(rows: Floats, support: _Support) -> tuple[Codes, Floats, _Sums]
             sums.weight[part], sums.total[part] = q.sum(axis=1), q @ raw[members]
         parts[start] = sums
 
-    blocks.run(work, energy, len(rows))
+    run_rows(work, energy, table)
     first, *others = (parts[start] for start in sorted(parts))  # in order, so that results are reproducible
     return labels, least, sum(others, first)
 

@@ -13,8 +13,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from whycluster.models.network import TableNetwork
 from whycluster.clustering.kernel_fit import MUCH_WORK, KernelModel, fit_kernel
-from whycluster.core import attribution, blocks
+from whycluster.clustering.kernel_passes import energies_of_every_cluster, mean_split
+from whycluster.core import blocks, outputs
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies import Energy, FloorEnergy, KernelEnergy
 from whycluster.core.errors import InvalidInputError
@@ -83,7 +85,7 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         """Return the label of each row, in the form given to `fit`: noise is -1."""
         check_is_fitted(self)
         rows = check_rows(self, X, reset=False)
-        return self._originals[attribution.assign(self.energy, ArrayTable.of(rows))]
+        return self._originals[outputs.assign(self.energy, ArrayTable.of(rows))]
 
     @property
     def energy(self) -> Energy:
@@ -98,7 +100,7 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
 
     def network(self, feature_names: Sequence[Hashable] | None = None) -> Network:
         """Return the network with its fidelity; `whycluster.neuralize` calls this."""
-        return Network(self.energy, labels=self._names, feature_names=feature_names, fidelity=self.fidelity_)
+        return TableNetwork(self.energy, labels=self._names, feature_names=feature_names, fidelity=self.fidelity_)
 
     def fit_rows(self, rows: Floats, labels: Any, where: str) -> Surrogate:
         """Fit to rows that were already validated; ``where`` names the calling function in messages."""
@@ -161,7 +163,7 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         self.support_cluster_ = np.repeat(self._originals[: len(model.sizes)], model.sizes)
         if model.floor is not None:
             self._floor_split = _typical_split(rows, codes, self._clusters, model.floor)
-        fitted = attribution.assign(self.energy, ArrayTable.of(rows))
+        fitted = outputs.assign(self.energy, ArrayTable.of(rows))
         self.fidelity_ = Fidelity.of(self._names, codes, fitted, fit.predicted)
 
 
@@ -340,8 +342,8 @@ def _typical_split(rows: Floats, codes: Codes, clusters: KernelEnergy, floor: fl
     """
     members = np.flatnonzero(codes < clusters.n_clusters)
     table, own = ArrayTable.of(rows[members]), codes[members]
-    split = attribution.mean_split(clusters, table, own)
-    energies = attribution.energies_of_every_cluster(clusters, table)[np.arange(len(own)), own]
+    split = mean_split(clusters, table, own)
+    energies = energies_of_every_cluster(clusters, table)[np.arange(len(own)), own]
     total = float(split.sum())
     due = max(floor - (float(energies.mean()) - total), 0.0)
     return split * (due / total) if total > 0.0 else np.full(len(split), due / len(split))

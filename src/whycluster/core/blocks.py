@@ -1,38 +1,34 @@
-"""Rows in blocks, on as many threads as BLAS would use.
+"""Blocks of rows, processed on as many threads as BLAS would use, and the memory they work in.
 
-NumPy's elementwise steps run on one core, so the blocks are dealt out to threads and BLAS is held to one
-thread meanwhile. A thread keeps its work arrays from block to block; their total is bounded whatever the
-number of rows.
+NumPy's elementwise operations run on one core. So blocks are distributed over threads, and BLAS is limited to
+one thread while they run. A thread reuses its work arrays from block to block; their total size is bounded
+for any number of rows.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.arrays import Floats
-from whycluster.core.energies import Energy
 
-_THREAD_BYTES = 8 << 20  # measured: smaller blocks pay more for Python, larger ones miss the cache
-_STEPS = 4  # times as much where the steps of a pipeline are called: these pay yet more, and halve the time
-_MOST_THREADS = 6  # their work arrays and temporaries stay under 64 MB
-_LOOK = 0.1  # seconds
+_MOST_THREADS = 6  # keeps work arrays and temporaries under 64 MB
+_POLL_SECONDS = 0.1
 _FEW_CLUSTERS = 48  # up to here, reductions are faster column by column
 
 _spreading = threading.Lock()
 
 
 class _Addable(Protocol):
-    """What can be added to its like."""
+    """A type with addition."""
 
     def __add__(self, other: Any, /) -> Any: ...
 
@@ -40,71 +36,82 @@ class _Addable(Protocol):
 Sum = TypeVar("Sum", bound=_Addable)
 
 
-class Workspace:
-    """The arrays of one thread, for blocks of up to ``n_rows`` rows, which may lie column by column."""
-
-    def __init__(self, energy: Energy, n_rows: int, by_columns: bool = False) -> None:
-        d, n_clusters = energy.n_features, energy.n_clusters
-        self.x = empty(n_rows, energy.n_inputs, by_columns)
-        self.relevance = empty(n_rows, d, by_columns)
-        self.scratch = empty(n_rows, energy.scratch_width, by_columns)
-        self.h = per_cluster(np.empty(n_rows * n_clusters), n_rows, n_clusters)
-        self.weights = per_cluster(np.empty(n_rows * n_clusters), n_rows, n_clusters)
+class NotFiniteError(Exception):
+    """A result is NaN or infinite; the caller then searches the rows for the reason."""
 
 
-Work = Callable[[Workspace, int, int], None]
+def check_finite(values: NDArray[Any]) -> None:
+    """Raise `NotFiniteError` unless all values are finite."""
+    # One NaN or infinity spoils the sum. In float32 it is much faster, but may overflow itself.
+    if not np.isfinite(values.sum()) and not np.isfinite(values.sum(dtype=np.float64)):
+        raise NotFiniteError
+
+
+Space = TypeVar("Space")
+Work: TypeAlias = Callable[[Space, int, int], None]
+"""Processes rows start..stop with the work arrays of its thread."""
 
 
 def empty(n_rows: int, width: int, by_columns: bool, dtype: Any = np.float64) -> NDArray[Any]:
-    """An array (n_rows, width), row by row or column by column."""
+    """Return an uninitialized array (n_rows, width), by rows or by columns."""
     return np.empty((n_rows, width), dtype, order="F" if by_columns else "C")
 
 
 def per_cluster(room: Floats, n_rows: int, n_clusters: int) -> Floats:
-    """An (n_rows, n_clusters) array laid into ``room``, column by column where there are few clusters."""
+    """Return a view of ``room`` of shape (n_rows, n_clusters), by columns if there are few clusters."""
     part = room[: n_rows * n_clusters]
     few = n_clusters <= _FEW_CLUSTERS
     return part.reshape(n_clusters, n_rows).T if few else part.reshape(n_rows, n_clusters)
 
 
-def run(
-    work: Work,
-    energy: Energy,
-    n_rows: int,
-    most_rows: int = sys.maxsize,
-    through_steps: bool = False,
-    by_columns: bool = False,
-) -> None:
-    """Call ``work(workspace, start, stop)`` for every block of rows, on several threads.
+class EvidenceView:
+    """Room for h, (n, K) in float64, in the memory where the relevance, (n, d), is written later.
 
-    The blocks, of at most ``most_rows``, depend on the energy and the number of rows only, never on the
-    threads: two passes over the same rows see the same blocks. The first error, or Ctrl-C, stops all threads
-    after the block at hand and is raised here.
+    Keeping h there between two passes saves computing it twice, and takes no memory. ``fits`` says whether
+    there is enough room.
     """
-    row_bytes = 8 * (energy.n_inputs + energy.n_features + energy.scratch_width + 2 * energy.n_clusters)
-    size = max(1, min(most_rows, _THREAD_BYTES * (_STEPS if through_steps else 1) // row_bytes))
+
+    def __init__(self, relevance: NDArray[Any], n_clusters: int) -> None:
+        self.relevance, self.n_clusters = relevance, n_clusters
+        enough = 8 * n_clusters <= relevance.itemsize * relevance.shape[1]
+        self.fits = bool(enough and relevance.flags.c_contiguous)
+
+    def rows(self, start: int, stop: int) -> Floats:
+        """Return h of rows start..stop, (b, K)."""
+        room = self.relevance[start:stop].reshape(-1)
+        if room.dtype != np.float64:  # float32: skip a number if the block begins between two float64
+            between = room.ctypes.data // room.itemsize % 2
+            room = room[between : between + (len(room) - between) // 2 * 2].view(np.float64)
+        return per_cluster(room, stop - start, self.n_clusters)
+
+
+def run(work: Work[Space], make_space: Callable[[], Space], n_rows: int, size: int) -> None:
+    """Call ``work(space, start, stop)`` for every block of rows, on several threads.
+
+    The first error, or Ctrl-C, stops all threads after their current block and is raised here.
+    """
     n_blocks = -(-n_rows // size)
     stopped = threading.Event()
 
-    def labour(thread: int, n_threads: int) -> None:
-        workspace = Workspace(energy, min(size, n_rows), by_columns)
-        with np.errstate(all="ignore"):  # what overflows is found and reported by the passes
+    def run_thread(thread: int, n_threads: int) -> None:
+        space = make_space()
+        with np.errstate(all="ignore"):  # overflow is detected and reported by the passes
             for block in range(thread, n_blocks, n_threads):
                 if stopped.is_set():
                     return
-                work(workspace, block * size, min(n_rows, (block + 1) * size))
+                work(space, block * size, min(n_rows, (block + 1) * size))
 
     with _threads(n_blocks) as (pool, n_threads):
         if pool is None:
-            labour(0, 1)
+            run_thread(0, 1)
         else:
-            _spread(pool, lambda thread: labour(thread, n_threads), n_threads, stopped)
+            _spread(pool, lambda thread: run_thread(thread, n_threads), n_threads, stopped)
 
 
 class InOrder(Generic[Sum]):
-    """A sum of what threads bring, each of some rows or parts; in their order, so that it has the same bits.
+    """A sum of values that threads add in any order, computed in the order of the rows.
 
-    Only what comes before its turn is kept.
+    So it has the same bits in every run. Values that arrive early are kept until their turn.
     """
 
     def __init__(self, total: Sum) -> None:
@@ -113,12 +120,12 @@ class InOrder(Generic[Sum]):
 
     @property
     def so_far(self) -> tuple[int, Sum]:
-        """Up to where it was added, and what that adds up to."""
+        """The position up to which values were added, and their sum."""
         with self._lock:
             return self._stop, self._total
 
     def add(self, start: int, stop: int, value: Sum | None) -> None:
-        """Bring what start..stop give; None is nothing."""
+        """Add the value of start..stop; None adds nothing."""
         with self._lock:
             self._early[start] = stop, value
             while self._stop in self._early:
@@ -129,7 +136,7 @@ class InOrder(Generic[Sum]):
 def each(work: Callable[[int], None], n_tasks: int, stopped: threading.Event | None = None) -> None:
     """Call ``work`` with 0, 1, ..., on several threads.
 
-    The first error, or Ctrl-C, sets ``stopped``; tasks that look at it may end early, others are not begun.
+    The first error, or Ctrl-C, sets ``stopped``; running tasks may check it, and no other task is started.
     """
     stopped = stopped or threading.Event()
 
@@ -148,7 +155,7 @@ def each(work: Callable[[int], None], n_tasks: int, stopped: threading.Event | N
 def _spread(
     pool: ThreadPoolExecutor, work: Callable[[int], None], n_tasks: int, stopped: threading.Event
 ) -> None:
-    """Call ``work`` with 0, 1, ...; the first error, or Ctrl-C, sets ``stopped`` and is raised here."""
+    """Run the tasks in the pool; the first error, or Ctrl-C, sets ``stopped`` and is raised here."""
 
     def guarded(task: int) -> None:
         try:
@@ -168,20 +175,20 @@ def _spread(
 
 
 def error_of(future: Future[Any]) -> BaseException | None:
-    """What a task raised, when it has ended.
+    """Wait for a task and return its exception, if any.
 
-    Looks up now and then: a signal does not wake who waits where a library (polars) has had it so.
+    It polls, because polars changes signal handling so that Ctrl-C does not interrupt a plain wait.
     """
-    while not wait([future], _LOOK).done:
+    while not wait([future], _POLL_SECONDS).done:
         pass
     return future.exception()
 
 
 @contextmanager
 def _threads(n_tasks: int) -> Iterator[tuple[ThreadPoolExecutor | None, int]]:
-    """Threads, and their number, while BLAS is held to one; None where there is no need for them.
+    """Provide a thread pool and its size while BLAS uses one thread; None if no pool is needed.
 
-    One call at a time is spread over threads; calls beside it, or inside, run on the thread they came on.
+    One call at a time uses the pool; concurrent or nested calls run on their own thread.
     """
     if n_tasks <= 1 or not _spreading.acquire(blocking=False):
         yield None, 1
@@ -196,10 +203,10 @@ def _threads(n_tasks: int) -> Iterator[tuple[ThreadPoolExecutor | None, int]]:
 
 @contextmanager
 def single_threaded() -> Iterator[None]:
-    """Meanwhile calls run on the threads they come on, with BLAS held to one, and no threads are made.
+    """Keep calls on their own thread, with BLAS on one thread too.
 
-    For work that is spread already: while a batch is explained, the next is read, and the last one written.
-    If a call beside it is spread just then, that is so until that call ends.
+    For work that already runs in parallel, such as reading, explaining and writing batches. If a concurrent
+    call uses the pool at that moment, it keeps it until it ends.
     """
     ours = _spreading.acquire(blocking=False)
     try:
@@ -218,6 +225,6 @@ def _blas() -> Any:
 
 
 def _blas_threads() -> int:
-    """As many threads as BLAS would use now, so that its usual settings hold here too."""
+    """Return the number of threads that BLAS would use now, so that its settings apply here too."""
     counts = [library["num_threads"] for library in _blas().info()]
     return max(counts, default=os.cpu_count() or 1)

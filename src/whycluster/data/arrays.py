@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whycluster.core.errors import InvalidInputError
+
 
 def is_real(value: Any) -> bool:
     """Whether a value is a real number; True and a duration are none, whatever they inherit from."""
@@ -37,3 +39,11 @@ def plain(array: NDArray[Any]) -> NDArray[Any]:
     shared = array.flags.writeable and array.dtype.isnative and all(step >= 0 for step in array.strides)
     copied: NDArray[Any] = array if shared else array.astype(array.dtype.newbyteorder("="), order="C")
     return copied
+
+
+def to_finite_array(table: Any) -> NDArray[np.float64]:
+    """Return all rows of a table as one new array; raise if a value is not finite."""
+    rows: NDArray[np.float64] = table.to_array()
+    if not np.isfinite(rows).all():
+        raise InvalidInputError(table.why_not_finite())
+    return rows

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.compiled.loops import MemoryLayout
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.arrays import is_dask
@@ -48,10 +47,9 @@ class FrameTable(Table):
         """All values by columns; views of the frame if they are plain numbers."""
         return [numbers_of(series) for series in self.frame.iter_columns()]
 
-    @property
-    def memory_layout(self) -> MemoryLayout | None:
-        """The layout of the columns if rows are read by columns; those that are not plain are copied."""
-        return MemoryLayout.of_columns(self._columns) if self.by_columns else None
+    def memory(self) -> list[NDArray[Any]] | None:
+        """Return the columns if rows are read by columns; those that are not plain numbers are copied."""
+        return self._columns if self.by_columns else None
 
     def _select(self, rows: Codes) -> Any:
         return self.frame[rows.tolist(), :].to_native()

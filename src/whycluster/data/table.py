@@ -7,25 +7,24 @@ of rows at a time, so memory does not grow with the number of rows. `opening.ope
 
 from __future__ import annotations
 
-import sys
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats, evenly
-from whycluster.core.compiled.loops import MemoryLayout
 from whycluster.core.errors import InvalidInputError
+from whycluster.core.rows import Rows
 from whycluster.data.cells import cells_of, with_cells
 
 _SCAN_VALUES = 1 << 19  # values per block (4 MB) when a table is only scanned
 
 
 @dataclass(frozen=True)
-class Table(ABC):
+class Table(Rows):
     """Rows of numbers in the container that the user passed in.
 
     Attributes
@@ -55,11 +54,6 @@ class Table(ABC):
     by_columns: bool = field(default=False, kw_only=True)
     """Whether relevance is computed column by column, as it will be written; rows are then read that way."""
 
-    most_rows: ClassVar[int] = sys.maxsize
-    """The largest number of rows in a block."""
-    goes_through_steps = False
-    """Whether a pipeline transforms these rows before they reach the network."""
-
     @abstractmethod
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
         """Return rows start..stop minus ``offset`` as C-ordered float64, shape (stop - start, d).
@@ -71,11 +65,6 @@ class Table(ABC):
     def inputs(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
         """Return the inputs of the network for these rows, minus ``offset``; usually the result of `read`."""
         return self.read(start, stop, offset, out)
-
-    @property
-    def memory_layout(self) -> MemoryLayout | None:
-        """The memory layout of the inputs of the network; None if they must be converted first."""
-        return None
 
     @abstractmethod
     def _select(self, rows: Codes) -> Any:
@@ -174,6 +163,8 @@ class Table(ABC):
 class ArrayTable(Table):
     """A two-dimensional NumPy array of real numbers."""
 
+    is_array = True
+
     @classmethod
     def of(cls, array: NDArray[Any]) -> ArrayTable:
         """Return a table of numbers that the package computed, without names."""
@@ -193,10 +184,9 @@ class ArrayTable(Table):
         """Return a view if no value has to be converted."""
         return as_float64(self.native[start:stop], offset, out)
 
-    @property
-    def memory_layout(self) -> MemoryLayout | None:
-        """The layout of the array itself."""
-        return MemoryLayout.of(self.native)
+    def memory(self) -> NDArray[Any]:
+        """Return the array itself."""
+        return self.native  # type: ignore[no-any-return]
 
     def _select(self, rows: Codes) -> Any:
         return self.native[rows]

@@ -14,7 +14,7 @@ from whycluster.deep.encoder import Encoder, read_tensor
 from whycluster.deep.lrp.composites import composite_of
 from whycluster.deep.network import DeepNetwork
 from whycluster.models.adapters.registry import adapt, neuralize
-from whycluster.models.network import Network
+from whycluster.models.network import Network, TableNetwork
 
 MIDPOINT, ZERO = "midpoint", "zero"
 
@@ -120,7 +120,7 @@ def _head(head: Any) -> Network:
     if isinstance(head, torch.nn.Linear):
         weight = _numbers(head.weight, "head.weight")
         bias = None if head.bias is None else _numbers(head.bias, "head.bias")
-        return Network(LinearEnergy(weight, bias))
+        return TableNetwork(LinearEnergy(weight, bias))
     if isinstance(head, torch.nn.Module):
         raise UnsupportedModelError(
             f"DeepClustering: head must be a torch.nn.Linear, if it is a module; got {type(head).__name__}. "
@@ -163,4 +163,4 @@ def _measured_from(reference: Any, head: Network) -> Network:
     centroids, scale = head.energy.prototypes, head.energy.scale
     energy = LinearEnergy(2.0 * centroids * scale, -(centroids**2 * scale).sum(axis=1))
     energy.gives_probabilities, energy.stiffness = False, None  # they are still distances
-    return Network(energy, labels=head.labels)
+    return TableNetwork(energy, labels=head.labels)

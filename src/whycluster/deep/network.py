@@ -99,10 +99,15 @@ class DeepNetwork(Network):
     def __repr__(self) -> str:
         return f"<DeepNetwork of {self.n_clusters} clusters, {self.last.n_features} features>"
 
+    is_deep = True
+    takes_any_kind = False
+    text_columns: frozenset[int] = frozenset()
+    explains_columns = False
+
     @property
-    def is_deep(self) -> bool:
-        """It has an encoder."""
-        return True
+    def is_checked(self) -> bool:
+        """Whether the head compares all features with its own prediction."""
+        return self.last.is_checked
 
     def points(self, X: Any, where: str, name: str = "X") -> tuple[NDArray[Any], Arrangement]:
         """The features of all inputs as the points that are clustered, and how they are that."""

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.core import attribution
+from whycluster.core import attribution, outputs
 from whycluster.core.arrays import Codes, strongest, turned
-from whycluster.core.attribution import Population
+from whycluster.core.attribution import CodedQuery, Population
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.core.rules import DEFAULT_RULE
 from whycluster.data.arrays import is_real
@@ -32,6 +32,7 @@ from whycluster.data.table import Table
 from whycluster.explanations.explanation import Explanation
 from whycluster.models.adapters.registry import OnlyLabels, look_into
 from whycluster.models.network import Network
+from whycluster.models.query import Query
 
 INVALID = ("error", "skip")
 _SKIP = 'invalid="skip"'
@@ -113,7 +114,7 @@ class ExplainRequest:
         if invalid not in (*INVALID, "refuse"):
             raise InvalidInputError(f"{where}: invalid must be one of {INVALID}; got {invalid!r}.")
         network = read_network(model, where, metric)
-        network.check_question(against, beta, rule, threshold, where)
+        Query(target, against, beta, rule, threshold).check(network.energy, where)
         codes = {
             name: _one_cluster(network, label, name, where)
             for name, label in (("target", target), ("against", against))
@@ -141,6 +142,11 @@ class ExplainRequest:
         return self.knowing(attribution.population(self.network.energy, table))
 
     @property
+    def coded(self) -> CodedQuery:
+        """The query, with clusters as codes."""
+        return Query(**self.options).coded(self.network, self.where)
+
+    @property
     def labels(self) -> NDArray[Any]:
         """(K,) what the codes stand for."""
         return self.network.labels
@@ -148,7 +154,7 @@ class ExplainRequest:
     @property
     def needs_population(self) -> bool:
         """Whether all parts have to be measured before one can be explained."""
-        asks = self.network.ask(1, **self.options).asks_of_all_rows or self.network.energy.needs_means
+        asks = self.coded.needs_population or self.network.energy.needs_means
         return asks and self.population is None
 
     @property
@@ -160,7 +166,7 @@ class ExplainRequest:
     @property
     def beta(self) -> float | None:
         """As it is used; None if it is not known yet, or not needed."""
-        query = self.network.ask(1, **self.options)
+        query = self.coded
         if self.population is None:
             return query.beta
         return attribution.measured(query, self.network.energy, self.population).beta
@@ -203,13 +209,12 @@ class ExplainRequest:
         return found if valid is None else _spread(found, valid)
 
     def _explain(self, table: Table) -> PartResult:
-        query = self.network.ask(table.n_rows, **self.options)
-        kind, found, _ = self.network.answer(table, query, self.population)
-        if kind is not Explanation:
+        if not self.network.explains_columns:
             raise UnsupportedModelError(
                 f"{self.where}: rows must be explained by columns; this model explains documents, by their "
                 "words. Use wc.explain for some of them at a time."
             )
+        found = attribution.attribute(self.network.energy, table, self.coded, self.population)
         names = [str(name) for name in table.feature_names]
         return PartResult(
             found.cluster, found.competitor, found.evidence, found.relevance, names, None, table
@@ -293,7 +298,7 @@ class ExplainRequest:
 
     def assign(self, part: Any) -> NDArray[Any]:
         """The labels of the rows of a part."""
-        return np.asarray(self.labels[attribution.assign(self.network.energy, self._open(part))])
+        return np.asarray(self.labels[outputs.assign(self.network.energy, self._open(part))])
 
     def _open(self, part: Any) -> Table:
         table = self.network.open(part, self.where, whole=False, feature_names=self.feature_names)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from whycluster.core import attribution
+from whycluster.core import outputs
 from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.data.table import ArrayTable
@@ -146,7 +146,7 @@ def _without_each(subject: Subject, sampler: Sampler, random_state: int) -> Floa
 def _gradient(subject: Subject, rows: Floats) -> Floats:
     """Of f_c at other rows, with c the cluster of the row at hand."""
     assert subject.network is not None
-    return attribution.gradient(subject.network.energy, ArrayTable.of(rows), subject.cluster)
+    return outputs.gradient(subject.network.energy, ArrayTable.of(rows), subject.cluster)
 
 
 def _squared_gradient(subject: Subject, random_state: int) -> Floats:  # noqa: ARG001

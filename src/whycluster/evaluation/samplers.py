@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
+from whycluster.data.arrays import to_finite_array
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.attribution import to_finite_array
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import is_real
 from whycluster.data.opening import column_names, open_table

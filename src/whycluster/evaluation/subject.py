@@ -12,10 +12,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from whycluster.core import attribution, blocks
+from whycluster.core import attribution, blocks, outputs
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.attribution import Attribution, Query
+from whycluster.core.attribution import Attribution, CodedQuery
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
+from whycluster.data.arrays import to_finite_array
 from whycluster.data.frames import build_frame
 from whycluster.data.labels import as_list
 from whycluster.data.missing import is_missing
@@ -26,7 +27,7 @@ from whycluster.data.table import ArrayTable, Table
 from whycluster.evaluation.samplers import ConditionalKDE
 from whycluster.evaluation.shuffled import ShuffledEnergy
 from whycluster.models.adapters.registry import OnlyLabels, look_into, neuralize
-from whycluster.models.network import Network
+from whycluster.models.network import Network, TableNetwork
 
 _BLOCK_VALUES = 1 << 20
 
@@ -68,13 +69,13 @@ class Subject:
                 f"comes to it, {where}(pipeline[-1], pipeline[:-1].transform(X), ...); or, on numbers, its "
                 f"prediction: flipping_auc(pipeline.predict, X, exp.relevance)."
             )
-        self.rows: Floats = attribution.to_finite_array(self.table)
+        self.rows: Floats = to_finite_array(self.table)
         self.n_rows, self.n_features = self.rows.shape
         self.categorical = np.isin(np.arange(self.n_features), list(self.table.categories))
         self.cluster = self.assign(self.rows)
         self.population = self.rows
         if background is not None:
-            self.population = attribution.to_finite_array(self._open(background, "background"))
+            self.population = to_finite_array(self._open(background, "background"))
 
     def _open(self, X: Any, name: str) -> Table:
         if self.network is not None:
@@ -106,14 +107,14 @@ class Subject:
             raise InvalidInputError(f"{self.where}: model must be one that `neuralize` takes, no function.")
         rows = self.rows if rows is None else rows
         population = None if rows is self.population else ArrayTable.of(self.population)
-        query = Query(rule=rule, beta=beta)
+        query = CodedQuery(rule=rule, beta=beta)
         return attribution.attribute(self.network.energy, ArrayTable.of(rows), query, population)
 
     def shuffled(self, order: Codes, factor: Floats, shift: Floats) -> Subject:
         """The same rows under the model whose features were dealt out anew, as `ShuffledEnergy` has it."""
         other = copy.copy(self)
         if self.network is not None:
-            other.network = Network(ShuffledEnergy(self.network.energy, order, factor, shift))
+            other.network = TableNetwork(ShuffledEnergy(self.network.energy, order, factor, shift))
         else:
             other._move = lambda rows: rows[:, order] * factor + shift
         other.cluster = other.assign(self.rows)
@@ -122,7 +123,7 @@ class Subject:
     def assign(self, rows: Floats) -> Codes:
         """Codes of the clusters of other rows, (b,)."""
         if self.network is not None:
-            return attribution.assign(self.network.energy, ArrayTable.of(rows))
+            return outputs.assign(self.network.energy, ArrayTable.of(rows))
         return self._ask(rows)
 
     def stays(self, rows: Floats, cluster: Codes) -> Floats:

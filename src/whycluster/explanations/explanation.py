@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.core import attribution, blocks
+from whycluster.core import blocks, outputs
 from whycluster.core.arrays import Codes, Floats, strongest
-from whycluster.core.attribution import Attribution, Background, Query
+from whycluster.core.attribution import Attribution, CodedQuery
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.core.evidence import bar_of
@@ -107,7 +107,7 @@ class BaseExplanation(ABC):
     def of(
         cls,
         found: Attribution,
-        query: Query,
+        query: CodedQuery,
         energy: Energy,
         table: Table,
         labels: NDArray[Any],
@@ -188,7 +188,7 @@ class BaseExplanation(ABC):
             return self.cluster_codes
         if isinstance(self.table, AbsentTable):
             return self.table.assigned
-        return attribution.assign(self.energy, self.unchanged_table("assigned"))
+        return outputs.assign(self.energy, self.unchanged_table("assigned"))
 
     @cached_property
     def is_member(self) -> NDArray[np.bool_]:
@@ -220,13 +220,13 @@ class BaseExplanation(ABC):
     @cached_property
     def competition(self) -> NDArray[Any]:
         """(n, K) R_k, computed when first asked for: with many clusters it can outweigh all the rest."""
-        return attribution.competition(self.energy, self.unchanged_table("competition"), self._question)
+        return outputs.competition(self.energy, self.unchanged_table("competition"), self._question)
 
     @property
-    def _question(self) -> Query:
+    def _question(self) -> CodedQuery:
         """What was asked of these rows."""
         competitor = self.competitor_codes if self.rule == CONTRAST else None
-        return Query(self.cluster_codes, competitor, self.rule, self.beta, self.threshold)
+        return CodedQuery(self.cluster_codes, competitor, self.rule, self.beta, self.threshold)
 
     def __len__(self) -> int:
         return len(self.evidence)
@@ -371,7 +371,7 @@ class BaseExplanation(ABC):
 
     def unchanged_table(self, where: str) -> Table:
         """The data, if they still give the evidence that was explained; it is computed again."""
-        if not self.owns_data and not attribution.is_still(
+        if not self.owns_data and not outputs.is_unchanged(
             self.energy, self.table, self._question, self.evidence
         ):
             raise InvalidInputError(
@@ -581,20 +581,6 @@ class Explanation(BaseExplanation):
             feature_names=[str(name) for name in self.feature_names],
             output_names=None,
         )
-
-
-class Answer(NamedTuple):
-    """What an explanation is made of, and of which kind it is."""
-
-    kind: type[BaseExplanation]
-    found: Attribution
-    parts: dict[str, Any]  # what this kind has besides
-
-
-def answer(energy: Energy, table: Table, query: Query, background: Background | None) -> Answer:
-    """The relevance of the features of every row; what has to be measured, on the background."""
-    found = attribution.attribute(energy, table, query, background)
-    return Answer(Explanation, found, {"relevance": found.relevance})
 
 
 def _positions(rows: Any, n_rows: int) -> Codes:

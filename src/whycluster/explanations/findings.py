@@ -14,9 +14,9 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.core import attribution
+from whycluster.core import attribution, outputs
 from whycluster.core.arrays import Codes, Floats, evenly
-from whycluster.core.attribution import Query
+from whycluster.core.attribution import CodedQuery
 from whycluster.data import display
 from whycluster.data.columns import Column, like_days, like_identifier
 from whycluster.data.labels import cluster_name, noise_mask
@@ -110,7 +110,7 @@ class MemberSample:
         if not len(some):
             return cls(some.cluster_codes, some.table, np.empty((0, len(exp.labels))))
         table = some.unchanged_table(where)
-        return cls(some.cluster_codes, table, attribution.contrasts(exp.energy, table, some.cluster_codes))
+        return cls(some.cluster_codes, table, outputs.contrasts(exp.energy, table, some.cluster_codes))
 
 
 def borderline(exp: BaseExplanation) -> NDArray[np.bool_]:
@@ -167,7 +167,7 @@ def competition(exp: BaseExplanation, sample: MemberSample | None = None) -> Com
         # One competitor at a time, so that no array of shape (rows, clusters, features) is needed.
         for k in range(len(exp.labels) if isinstance(exp, Explanation) else 0):
             against = np.full(len(group), k)
-            found = attribution.attribute(energy, some.table, Query(some.cluster, against))
+            found = attribution.attribute(energy, some.table, CodedQuery(some.cluster, against))
             feature[:, k], relevance[:, k] = _distinctive(_means(found.relevance, group, len(codes)))
     return Competition(
         clusters=exp.labels[codes],

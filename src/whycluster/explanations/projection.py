@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whycluster.core import attribution
+from whycluster.core import outputs
 from whycluster.core.arrays import Floats, standardized
 from whycluster.core.energies import Energy
 from whycluster.data.table import Table
@@ -36,7 +36,7 @@ def project(energy: Energy, table: Table) -> Projection:
     if energy.categorical is not None or is_coded or too_large:
         # Categories have no coordinates, but their evidence for each cluster has. It also takes less memory
         # than very many features.
-        evidence = attribution.evidence_of_every_cluster(energy, table).astype(np.float64)
+        evidence = outputs.evidence_of_every_cluster(energy, table).astype(np.float64)
         return _principal_components(standardized(evidence), "how well the rows fit each cluster")
     out = np.empty((table.n_rows, energy.n_inputs))
     x = np.array(table.inputs(0, table.n_rows, energy.offset, out))

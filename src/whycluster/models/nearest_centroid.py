@@ -7,6 +7,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from whycluster.models.network import TableNetwork
 from whycluster.core.arrays import Floats
 from whycluster.core.energies import (
     CosineEnergy,
@@ -66,7 +67,7 @@ def nearest_centroid(
     energy = METRICS[metric](table.to_array())
     rule = "the nearest of its cluster_centers_" + f" ({metric})" * (metric != "euclidean")
     compared = energy.squares if isinstance(energy, StudentEnergy) else energy  # they assign alike
-    verify = (
+    verification = (
         None if predict is None else Verification(compared, predict, rule, kind, feature_names is not None)
     )
-    return Network(energy, labels=labels, feature_names=feature_names, verify=verify)
+    return TableNetwork(energy, labels=labels, feature_names=feature_names, verification=verification)

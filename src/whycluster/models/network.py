@@ -1,50 +1,51 @@
-"""The neuralized clustering model: energies below, min-pooling on top (Prop. 1)."""
+"""Networks: a clustering model as energies below and min-pooling on top (Prop. 1).
+
+`Network` is what all kinds have in common. `TableNetwork` is the kind for rows of features; those of
+pipelines, documents and encoders are in the folders ``pipelines``, ``text`` and ``deep``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
 from copy import copy
-from importlib import import_module
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from whycluster.core import attribution
-from whycluster.core.arrays import Codes
-from whycluster.core.attribution import Background, Query
+from whycluster.core import outputs
+from whycluster.core.attribution import CodedQuery, attribute
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
-from whycluster.core.rules import CONTRAST, DEFAULT_RULE, RULES, SOFT
-from whycluster.data.arrays import is_dask, is_real
+from whycluster.data.arrays import is_dask
 from whycluster.data.labels import Labels
 from whycluster.data.mixed_table import MixedTable
 from whycluster.data.opening import column_names, open_table
 from whycluster.data.table import Table
-from whycluster.explanations.explanation import Answer, Explanation, answer
+from whycluster.explanations.explanation import BaseExplanation, Explanation
 from whycluster.explanations.fidelity import Fidelity
+from whycluster.models import collections
+from whycluster.models.query import Query, QueryOptions
+from whycluster.models.verification import Verification
 
 if TYPE_CHECKING:
     import torch
+    from typing_extensions import Unpack
 
 
-class Network:
-    """A clustering model as a neural network: it assigns like the model, and can be explained.
+class Network(ABC):
+    """A clustering model as a neural network: it assigns rows like the model, and can be explained.
 
     Made by `whycluster.neuralize`.
 
     Parameters
     ----------
-    energy : the energies s_k and their splits
+    energy : the energies s_k and their splits over the features
     labels : (K,) the model's names for its clusters; by default 0..K-1
-    feature_names : (d,) the columns the model was fitted on, where it knows them
-    categories : for each feature its categories in the order of their codes, or None where it is a number
-    fidelity : for a surrogate, how well it matches the clustering that it stands for
-    verify : called with all data that comes, and the labels; raises where the model would not assign it
-        like this network
-    opener : makes a table of the user's rows, as `open_table` does
-    answer : answers a question asked of a table, as `explanation.answer` does
-    text_columns : the positions of features that steps before the model know as text
+    feature_names : (d,) the columns the model was fitted on, if it knows them
+    fidelity : for a surrogate, how well it matches the clustering that it approximates
     """
 
     def __init__(
@@ -53,12 +54,7 @@ class Network:
         *,
         labels: ArrayLike | None = None,
         feature_names: Sequence[Hashable] | None = None,
-        categories: Sequence[Sequence[Any] | None] | None = None,
         fidelity: Fidelity | None = None,
-        verify: Callable[[Table, Labels], None] | None = None,
-        opener: Callable[..., Table] = open_table,
-        answer: Callable[[Energy, Table, Query, Background | None], Answer] = answer,
-        text_columns: frozenset[int] = frozenset(),
     ) -> None:
         if energy.n_clusters < 2:
             raise InvalidInputError(
@@ -72,54 +68,67 @@ class Network:
                 f"neuralize: the model must have a name for each of its {energy.n_features} features; "
                 f"it has {len(self.feature_names)}."
             )
-        self._labels = Labels(np.arange(energy.n_clusters) if labels is None else labels)
-        if len(self._labels) != energy.n_clusters:
+        self.labels = np.arange(energy.n_clusters) if labels is None else Labels(labels).names
+        self.labels.flags.writeable = False
+        if len(self.labels) != energy.n_clusters:
             raise InvalidInputError(
                 f"neuralize: labels must be {energy.n_clusters} names, one per cluster; "
-                f"got {len(self._labels)}."
+                f"got {len(self.labels)}."
             )
         self.fidelity = fidelity
-        self.categories = categories
-        self._verify = verify
-        self._opener = opener
-        self._answer = answer
-        self._text_columns = text_columns
+
+    @abstractmethod
+    def open(self, X: Any, where: str, *, name: str = "X", whole: bool = True, **names: Any) -> Table:
+        """Return the user's rows as a table with the columns of this network.
+
+        Models that have to be compared with their own predictions are compared on these rows.
+
+        Parameters
+        ----------
+        X : the rows
+        where, name : the function that was called and its parameter, for messages
+        whole : whether these are all rows; if so, categorical columns must hold some known category
+        names : ``feature_names`` and ``model_names``, as for `open_table`
+        """
 
     @property
-    def labels(self) -> NDArray[Any]:
-        """(K,) the clusters' labels, in the order of the columns of `evidence`."""
-        return self._labels.names
+    @abstractmethod
+    def is_checked(self) -> bool:
+        """Whether all rows are compared with the model's own prediction."""
+
+    @property
+    @abstractmethod
+    def takes_any_kind(self) -> bool:
+        """Whether columns may hold values other than numbers."""
+
+    @property
+    @abstractmethod
+    def text_columns(self) -> frozenset[int]:
+        """The positions of features that the model, or a step before it, knows as text."""
+
+    categories: Sequence[Sequence[Any] | None] | None = None
+    """For each feature its categories in the order of their codes, None if it is a number."""
+    explains_columns = True
+    """Whether relevance is given by column, so that rows can be explained in parts."""
+    is_deep = False
+    """Whether an encoder computes the features from what the user gives."""
+
+    labels: NDArray[Any]
+    """(K,) the clusters' labels, in the order of the columns of `evidence`."""
+
+    @cached_property
+    def codes(self) -> Labels:
+        """The translation between labels and codes 0..K-1."""
+        return Labels(self.labels)
 
     @property
     def by_names(self) -> Network:
-        """The same network, for tables whose columns have names of text: other names of its own are none."""
+        """The same network, for tables with text as column names; it forgets names that are not text."""
         if all(isinstance(name, str) for name in self.feature_names or []):
             return self
         nameless = copy(self)
         nameless.feature_names = None
         return nameless
-
-    @property
-    def is_deep(self) -> bool:
-        """Whether an encoder makes the features out of what the user gives."""
-        return False
-
-    @property
-    def is_checked(self) -> bool:
-        """Whether all rows that come are compared with the model's own prediction."""
-        return self._verify is not None
-
-    @property
-    def takes_any_kind(self) -> bool:
-        """Whether columns may hold what is no number: the model, or steps before it, know what to do."""
-        return self.categories is not None or self._opener is not open_table
-
-    @property
-    def text_columns(self) -> frozenset[int]:
-        """The positions of features that the model, or steps before it, know as text."""
-        known = enumerate(self.categories or [])
-        own = {i for i, names in known if names and all(isinstance(name, str) for name in names)}
-        return self._text_columns | own
 
     @property
     def n_clusters(self) -> int:
@@ -133,123 +142,98 @@ class Network:
 
     def __repr__(self) -> str:
         kind = type(self.energy).__name__
-        return f"<Network of {self.n_clusters} clusters, {self.n_features} features ({kind})>"
+        return f"<{type(self).__name__} of {self.n_clusters} clusters, {self.n_features} features ({kind})>"
 
     def assign(self, X: Any) -> NDArray[Any]:
-        """The cluster of each row, (n,), as the model itself predicts it.
+        """Return the cluster of each row, (n,), as the model itself predicts it.
 
-        On an exact tie the cluster that comes first in `labels` wins. Of a Dask array or DataFrame, a Dask
-        array, in the same chunks.
+        On an exact tie the cluster that comes first in `labels` wins. For a Dask array or DataFrame the
+        result is a Dask array in the same chunks.
         """
         if is_dask(X):
-            lazily: NDArray[Any] = import_module("whycluster.engines.dask").assign_lazily(self, X)
-            return lazily
-        return self._labels.decode(attribution.assign(self.energy, self.open(X, "assign")))
+            lazy: NDArray[Any] = collections.assign(self, X)
+            return lazy
+        return self.codes.decode(outputs.assign(self.energy, self.open(X, "assign")))
 
     def evidence(self, X: Any) -> NDArray[Any]:
-        """The evidence f_c for every cluster, (n, K): positive at the assigned one and there only."""
-        return attribution.evidence_of_every_cluster(self.energy, self.open(X, "evidence"))
+        """Return the evidence f_c for every cluster, (n, K); only that of the assigned one is positive."""
+        return outputs.evidence_of_every_cluster(self.energy, self.open(X, "evidence"))
 
     def gradient(self, X: Any, target: Any = None) -> NDArray[Any]:
-        """The gradient of the evidence f_c of each row, (n, d): where to move a row for more of it.
+        """Return the gradient of the evidence f_c of each row, (n, d): where to move a row to increase it.
 
-        It is a formula for every model, not a difference of two evidences. f_c is the least over the
-        competitors, so the gradient is that against the strongest, the first on a tie. A category has no
-        slope: 0.
+        It is computed in closed form for every model. f_c is the least over the competitors, so its gradient
+        is the one against the strongest competitor, the first on a tie. Categories have gradient 0.
 
         Parameters
         ----------
         X : (n, d) the rows, as in `explain`
-        target : the cluster c, or one per row; by default the cluster of each row. Of a row that is not
-            in it, the strongest competitor is the cluster that won (in a tree, the one beyond the pair that
-            speaks most against the target).
+        target : the cluster c, for all rows or one per row; by default the cluster of each row. If a row is
+            not in it, the strongest competitor is the cluster that won (in a tree, the one behind the pair of
+            nodes that decides most clearly against the target).
         """
         table = self.open(X, "gradient")
         if table.goes_through_steps:
             raise UnsupportedModelError(
-                "gradient: the steps of a pipeline need not have slopes. Take that of the model at its end, "
-                "in the features that the steps make: "
+                "gradient: the steps of a pipeline need not be differentiable. Take the gradient of its last "
+                "step, in the features that the steps compute: "
                 "wc.neuralize(pipeline[-1]).gradient(pipeline[:-1].transform(X))."
             )
-        cluster = self._codes(target, table.n_rows, "target", "gradient")
-        return attribution.gradient(self.energy, table, cluster)
+        cluster = None if target is None else self.codes.encode(target, "gradient", "target")
+        return outputs.gradient(self.energy, table, cluster)
 
     def explain(
         self,
         X: Any,
         *,
-        target: Any = None,
-        against: Any = None,
-        beta: float | str = "auto",
-        rule: str = DEFAULT_RULE,
-        threshold: float | None = None,
-        background: Any = None,
         feature_names: Sequence[Hashable] | None = None,
         at: str | None = None,
         units: str | None = None,
+        **query: Unpack[QueryOptions],
     ) -> Explanation:
-        """Explain each row; `whycluster.explain` says what the parameters mean."""
+        """Explain each row; the parameters are those of `whycluster.explain` and `whycluster.Query`."""
         if at is not None or units is not None:
             raise InvalidInputError(
                 "explain: at and units are for deep clusterings, which have layers; this model has none. "
                 "Leave them out."
             )
-        self.check_question(against, beta, rule, threshold, "explain")
-        table = self.open(X, "explain", feature_names=feature_names)
-        query = self.ask(table.n_rows, target, against, beta, rule, threshold)
-        population = None if background is None else self._open_background(background, table)
-        kind, found, parts = self.answer(table, query, population)
-        if (found.cluster == found.competitor).all():
+        asked = Query(**query)
+        asked.check(self.energy, "explain")
+        coded = asked.coded(self)
+        explanation: Any = self.explain_rows(X, coded, asked.background, feature_names)
+        if (explanation.cluster_codes == explanation.competitor_codes).all():
             raise InvalidInputError(
                 "explain: against must be another cluster than the one explained; they are the same in "
-                f"every row of {table.name}."
+                "every row of X."
             )
         if self.fidelity is not None:
             self.fidelity.warn_if_low()
-        explained: Any = kind.of(found, query, self.energy, table, self.labels, self.fidelity, **parts)
-        return explained  # type: ignore[no-any-return]  # of documents, a TextExplanation
+        return explanation  # type: ignore[no-any-return]  # for documents, a TextExplanation
 
-    def check_question(self, against: Any, beta: Any, rule: Any, threshold: Any, where: str) -> None:
-        """Raise, before any row is looked at, for what could be asked of none."""
-        stiffness = _check_beta(beta, where)
-        check_rule(rule, where)
-        if threshold is not None:
-            self._check_threshold(threshold, rule, stiffness, against, where)
-
-    def ask(
-        self, n_rows: int, target: Any, against: Any, beta: Any, rule: str, threshold: float | None
-    ) -> Query:
-        """What `explain` asks of so many rows."""
-        cluster = self._codes(target, n_rows, "target")
-        competitor = self._codes(against, n_rows, "against")
-        if threshold is not None:
-            return Query(cluster, None, SOFT, 1.0, float(threshold))
-        if competitor is None and rule != CONTRAST:
-            return Query(cluster, None, rule, _check_beta(beta, "explain"))
-        return Query(cluster, competitor)
-
-    def answer(self, table: Table, query: Query, background: Background | None) -> Answer:
-        """Answer a question that is asked of the rows of a table; what it measures, on the background."""
-        return self._answer(self.energy, table, query, background)
+    def explain_rows(
+        self, X: Any, query: CodedQuery, background: Any, feature_names: Sequence[Hashable] | None
+    ) -> BaseExplanation:
+        """Explain rows by their features; measure on the background, by default on the rows."""
+        table = self.open(X, "explain", feature_names=feature_names)
+        population = None if background is None else self.open_background(background, table)
+        found = attribute(self.energy, table, query, population)
+        return Explanation.of(
+            found, query, self.energy, table, self.labels, self.fidelity, relevance=found.relevance
+        )
 
     def to_torch(self, cluster: Any = None) -> torch.nn.Module:
-        """The network as a `torch.nn.Module` in float64; it takes rows, (n, d), as a tensor of float64.
+        """Return the network as a `torch.nn.Module` in float64; it takes rows, (n, d), as a float64 tensor.
 
         The output equals `evidence`: (n, K), or (n, 1) for one ``cluster``; autograd gives `gradient`.
 
-        - k-means and its like, soft heads: a linear layer with a unit for each ordered pair of clusters,
-          K (K - 1) of them, then a minimum (Props. 1 and 6). Cosines have rows of unit length before it.
+        - Nearest centroids and soft heads: a linear layer with a unit for each ordered pair of clusters,
+          K (K - 1) of them, then a minimum (Props. 1 and 6). Cosines first scale rows to unit length.
         - Kernel k-means: a unit for each pair of support vectors, a soft maximum and a soft minimum, then
           the minimum (Prop. 5).
-        - Trees: a linear unit for each pair of nodes, then the minimum over the way to each cluster.
-        - All others, which are not linear: the energies, their differences, the minimum. Categories come in
-          as codes, from 0 in the order of the model's encoding; any other number matches no cluster.
+        - Trees: a linear unit for each pair of nodes, then the minimum over the path to each cluster.
+        - All others, which are not linear: the energies, their differences, the minimum. Categories are
+          codes, from 0 in the order of the model's encoding; any other number matches no cluster.
         """
-        if self._opener is not open_table:
-            raise UnsupportedModelError(
-                "to_torch: the steps of a pipeline need not be layers. Take the network of its last step: "
-                "wc.neuralize(pipeline[-1]).to_torch(), for what pipeline[:-1].transform(X) gives."
-            )
         try:
             from whycluster.models.torch_network import build
         except ImportError as error:
@@ -257,82 +241,64 @@ class Network:
         codes = (
             np.arange(self.n_clusters)
             if cluster is None
-            else self._labels.encode(cluster, "to_torch", "cluster")
+            else self.codes.encode(cluster, "to_torch", "cluster")
         )
         return build(self.energy, np.atleast_1d(codes))
 
-    def _check_threshold(
-        self, threshold: Any, rule: str, beta: float | None, against: Any, where: str
-    ) -> None:
-        if not is_real(threshold) or not 0.0 < threshold < 1.0:
-            raise InvalidInputError(
-                f"{where}: threshold must be a probability between 0 and 1, both excluded; got {threshold!r}."
-            )
-        if not self.energy.gives_probabilities:
-            raise InvalidInputError(
-                f"{where}: threshold is for models that give probabilities, such as Gaussian mixtures; "
-                "this one only compares its clusters. Leave it out."
-            )
-        if against is not None or beta is not None or rule != DEFAULT_RULE:
-            raise InvalidInputError(
-                f"{where}: threshold asks about a cluster against all others together, which fixes how they "
-                "share; against, beta and rule do not go with it."
-            )
-
-    def _open_background(self, background: Any, table: Table) -> Table:
-        """Matched by name with the columns of the model, or else of the frame that is explained."""
+    def open_background(self, background: Any, table: Table) -> Table:
+        """Open the background, matched by name with the model's columns or those of the explained frame."""
         framed = column_names(table.native, "explain", "X") is not None
         names = table.feature_names if framed else self.feature_names
         return self.open(background, "explain", name="background", model_names=names)
 
+
+class TableNetwork(Network):
+    """The network of a model that takes rows of features as they are.
+
+    Parameters
+    ----------
+    energy, labels, feature_names, fidelity : as for `Network`
+    categories : for each feature its categories in the order of their codes, None if it is a number
+    verification : compares the model's own predictions with this network, on all rows that are opened
+    """
+
+    def __init__(
+        self,
+        energy: Energy,
+        *,
+        labels: ArrayLike | None = None,
+        feature_names: Sequence[Hashable] | None = None,
+        fidelity: Fidelity | None = None,
+        categories: Sequence[Sequence[Any] | None] | None = None,
+        verification: Verification | None = None,
+    ) -> None:
+        super().__init__(energy, labels=labels, feature_names=feature_names, fidelity=fidelity)
+        self.categories, self.verification = categories, verification
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether all rows are compared with the model's own prediction."""
+        return self.verification is not None
+
+    @property
+    def takes_any_kind(self) -> bool:
+        """Whether some features are categories."""
+        return self.categories is not None
+
+    @property
+    def text_columns(self) -> frozenset[int]:
+        """The positions of features whose categories are text."""
+        known = enumerate(self.categories or [])
+        return frozenset(i for i, names in known if names and all(isinstance(name, str) for name in names))
+
     def open(self, X: Any, where: str, *, name: str = "X", whole: bool = True, **names: Any) -> Table:
-        """The user's rows as a table with the columns of this network, checked with the model if need be.
-
-        ``whole`` says that these are all rows: then columns of categories must hold some that are known.
-        """
+        """Return the user's rows as a table with the columns of this network."""
         names.setdefault("model_names", self.feature_names)
-        table = self._opener(
-            X, where=where, name=name, n_features=self.n_features, categories=self.categories, **names
+        table = open_table(
+            X, where=where, name=name, n_features=self.energy.n_features, categories=self.categories, **names
         )
-        if whole and isinstance(table, MixedTable) and self.categories is not None:
+        if whole and isinstance(table, MixedTable):
             table.check_known()
-        if self._verify is not None:
-            self._verify(table, self._labels)
+        if self.verification is not None:
+            self.verification.check(table, self.codes)
         return table
-
-    def _codes(self, labels: Any, n_rows: int, name: str, where: str = "explain") -> Codes | None:
-        """Codes of ``target`` or ``against``: one cluster for all rows, or one for each."""
-        if labels is None:
-            return None
-        codes = self._labels.encode(labels, where, name)
-        if codes.shape not in ((), (n_rows,)):
-            raise InvalidInputError(
-                f"{where}: {name} must be one cluster, or one for each of the {n_rows} rows; "
-                f"got shape {codes.shape}."
-            )
-        return np.broadcast_to(codes, n_rows)  # read-only, and of no size if it is one cluster for all
-
-
-def check_rule(rule: Any, where: str) -> None:
-    """Raise unless it is the name of a rule."""
-    if not isinstance(rule, str) or rule not in RULES:
-        raise InvalidInputError(f"{where}: rule must be one of {', '.join(map(repr, RULES))}; got {rule!r}.")
-
-
-def _check_beta(beta: Any, where: str) -> float | None:
-    """The number given, None for "auto"."""
-    if isinstance(beta, str) and beta == "auto":
-        return None
-    if is_real(beta) and beta > 0 and _float(beta) > 0.0:
-        return _float(beta)
-    raise InvalidInputError(
-        f'{where}: beta must be "auto" or a number above 0 (infinity: the nearest competitor takes all); '
-        f"got {beta!r}."
-    )
-
-
-def _float(number: Any) -> float:
-    try:
-        return float(number)
-    except OverflowError:  # a whole number of more than 308 digits
-        return float("inf")

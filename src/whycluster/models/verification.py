@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.core import attribution
+from whycluster.core import outputs
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies import Energy, SquaredEnergy
 from whycluster.core.errors import UnsupportedModelError
@@ -39,9 +39,9 @@ class Verification:
     kind: str
     knows_names: bool
 
-    def __call__(self, table: Table, labels: Labels) -> None:
+    def check(self, table: Table, labels: Labels) -> None:
         """Predict all rows of a table that has come."""
-        expected = attribution.assign(self.energy, table)
+        expected = outputs.assign(self.energy, table)
         given = self._predict(table)
         predicted = labels.find(given)
         if predicted.shape != expected.shape:
@@ -74,7 +74,7 @@ class Verification:
     def _tied(self, table: Table, rows: Codes, predicted: Codes) -> NDArray[np.bool_]:
         """Whether two clusters are as near to each row as the rounding of a prediction can tell."""
         chosen = table.take(rows)
-        evidence = attribution.evidence_of_every_cluster(self.energy, chosen).astype(np.float64)
+        evidence = outputs.evidence_of_every_cluster(self.energy, chosen).astype(np.float64)
         gap = -evidence[np.arange(len(rows)), predicted]
         rounding = np.finfo(np.float32).eps * np.abs(evidence).max(axis=1, initial=0.0)
         if isinstance(self.energy, SquaredEnergy):  # predictions may expand the square

@@ -7,7 +7,6 @@ from copy import copy
 import numpy as np
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.compiled.loops import CompiledKMeans
 from whycluster.core.energies.energy import Energy, Parts, carve
 from whycluster.pipelines.wrapped_energy import WrappedEnergy
 
@@ -30,6 +29,7 @@ class ColumnsEnergy(WrappedEnergy):
         self.offset, self.needs_means = energy.offset, energy.needs_means
         self.scratch_width = energy.n_features + energy.scratch_width
         self._is_identity = np.array_equal(self.source, np.arange(n_columns))
+        self.expanded = energy.expanded if self._is_identity else None
         # The features, ordered by column, and the position at which each column begins.
         self._order = np.flatnonzero(self.source >= 0)
         self._order = self._order[np.argsort(self.source[self._order], kind="stable")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from whycluster.core.arrays import Codes, Floats, evenly
-from whycluster.core.compiled.loops import MemoryLayout
 from whycluster.core.energies import Energy, SquaredEnergy
 from whycluster.core.energies.squared import HARMLESS_OFFSET
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.data.arrays import is_real, is_sparse
 from whycluster.data.frames import installed
-from whycluster.data.labels import Labels
 from whycluster.data.missing import is_missing
 from whycluster.data.mixed_table import RawTable
 from whycluster.data.opening import open_table
@@ -28,6 +26,9 @@ from whycluster.pipelines.affine_form import NO_COLUMN, AffineForm, to_floats
 from whycluster.pipelines.column_energy import ColumnsEnergy
 from whycluster.pipelines.mixing import TransformedEnergy, through
 from whycluster.pipelines.steps import WAY_OUT, StepError, follow
+
+if TYPE_CHECKING:
+    import torch
 
 _SPREAD_VALUES = 1 << 19  # of some rows, of which variances are taken
 _CHECKED = 64  # rows that the steps are checked on
@@ -58,16 +59,53 @@ def network_of(form: AffineForm, last: Network, n_columns: int, names: Sequence[
     if energy is None:
         form = form.settled()
         energy = _energy(form, last.energy, n_columns)
-    opener = _Opener(form, last, None if names is None else list(names))
-    return Network(
-        energy,
-        labels=last.labels,
-        feature_names=names,
-        fidelity=last.fidelity,
-        verify=opener.verify if last.is_checked else None,
-        opener=opener,
-        text_columns=form.text,
-    )
+    stages = Stages(form, last, None if names is None else list(names))
+    return PipelineNetwork(energy, stages)
+
+
+class PipelineNetwork(Network):
+    """The network of a pipeline: it takes the columns of the user, and explains rows by them.
+
+    Parameters
+    ----------
+    energy : the energies of the columns
+    stages : the steps, and the network of the model at the end
+    """
+
+    def __init__(self, energy: Energy, stages: Stages) -> None:
+        last = stages.last
+        super().__init__(energy, labels=last.labels, feature_names=stages.names, fidelity=last.fidelity)
+        self.stages = stages
+
+    takes_any_kind = True
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether the model at the end compares all rows with its own prediction."""
+        return self.stages.last.is_checked
+
+    @property
+    def text_columns(self) -> frozenset[int]:
+        """The positions of columns that an encoder among the steps knows as text."""
+        return self.stages.form.text
+
+    def open(self, X: Any, where: str, *, name: str = "X", whole: bool = True, **names: Any) -> StagedTable:  # noqa: ARG002
+        """Return the user's rows with the steps that they go through."""
+        names.setdefault("model_names", self.feature_names)
+        raw = open_table(X, where=where, name=name, n_features=self.n_features, any_kind=True, **names)
+        table = StagedTable.of(raw, self.stages)
+        if self.stages.form.mixes:
+            table.check_steps()
+        if self.is_checked:
+            table.verify()
+        return table
+
+    def to_torch(self, cluster: Any = None) -> torch.nn.Module:  # noqa: ARG002
+        """Raise: the steps of a pipeline need not be layers."""
+        raise UnsupportedModelError(
+            "to_torch: the steps of a pipeline need not be layers. Take the network of its last step: "
+            "wc.neuralize(pipeline[-1]).to_torch(), for what pipeline[:-1].transform(X) gives."
+        )
 
 
 def check_width(form: AffineForm, last: Network) -> None:
@@ -121,39 +159,19 @@ def _energy(form: AffineForm, energy: Energy, n_columns: int) -> Energy:
 
 
 @dataclass(frozen=True)
-class _Opener:
-    """Opens rows for a network behind steps; stands in for `open_table`."""
+class Stages:
+    """The steps of a pipeline, and the network of the model at its end.
+
+    Attributes
+    ----------
+    form : the columns after the steps, as an affine form
+    last : the network of the last step
+    names : the column names that the steps know, None if they were fitted on arrays
+    """
 
     form: AffineForm
     last: Network
     names: list[Hashable] | None
-
-    def __call__(self, X: Any, **options: Any) -> StagedTable:
-        """The user's rows, as they are, with the steps that they are to go through."""
-        options.pop("categories")
-        raw = open_table(X, any_kind=True, **options)
-        table = StagedTable(
-            raw.native,
-            raw.n_rows,
-            raw.n_features,
-            raw.feature_names,
-            raw.dtype,
-            raw.where,
-            raw.name,
-            categories=raw.categories,
-            dates=raw.dates,
-            raw=raw,
-            stages=self,
-        )
-        if self.form.mixes:
-            table.check_steps()
-        return table
-
-    def verify(self, table: Table, labels: Labels) -> None:  # noqa: ARG002  # the last network has the same
-        """Let the network of the last step check itself, on what comes to it."""
-        assert isinstance(table, StagedTable)
-        for rows in table.slices(self.form.n_outputs):
-            self.last.open(table.transformed(rows.start, rows.stop, self.form.run), table.where)
 
     def to_numbers(self, values: Any, where: str) -> Floats:
         """What the steps give, as numbers: categories, where the last step takes these, by their codes."""
@@ -174,8 +192,31 @@ class StagedTable(Table):
     """
 
     raw: Table
-    stages: _Opener
+    stages: Stages
     goes_through_steps = True
+
+    @classmethod
+    def of(cls, raw: Table, stages: Stages) -> StagedTable:
+        """Put the steps behind a table."""
+        return cls(
+            raw.native,
+            raw.n_rows,
+            raw.n_features,
+            raw.feature_names,
+            raw.dtype,
+            raw.where,
+            raw.name,
+            categories=raw.categories,
+            dates=raw.dates,
+            raw=raw,
+            stages=stages,
+        )
+
+    def verify(self) -> None:
+        """Let the network of the last step compare its model's predictions, on the outputs of the steps."""
+        form, last = self.stages.form, self.stages.last
+        for rows in self.slices(form.n_outputs):
+            last.open(self.transformed(rows.start, rows.stop, form.run), self.where)
 
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
         """The columns as they are."""
@@ -195,10 +236,9 @@ class StagedTable(Table):
             out -= offset
         return out
 
-    @property
-    def memory_layout(self) -> MemoryLayout | None:
-        """The rows themselves, if no step is run."""
-        return self.raw.memory_layout if self.is_plain else None
+    def memory(self) -> NDArray[Any] | Sequence[NDArray[Any]] | None:
+        """Return the memory of the raw rows, if no step has to be run."""
+        return self.raw.memory() if self.is_plain else None
 
     def _upper(self, form: AffineForm, start: int, stop: int) -> Floats:
         values = self.transformed(start, stop, form.base)

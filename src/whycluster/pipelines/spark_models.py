@@ -18,7 +18,7 @@ from whycluster.core.errors import InvalidInputError, NotFittedError, Unsupporte
 from whycluster.core.tree import Tree
 from whycluster.models.adapters.registry import adapt
 from whycluster.models.nearest_centroid import nearest_centroid
-from whycluster.models.network import Network
+from whycluster.models.network import Network, TableNetwork
 from whycluster.pipelines.mllib import Source, StageGraph, check_stages
 from whycluster.pipelines.network import network_of
 
@@ -48,7 +48,7 @@ def _mixture(model: Any) -> Network:
     means = np.array([rows[k].mean.toArray() for k in there])
     roots, log_dets = zip(*(_root(rows[k].cov.toArray()) for k in there), strict=True)
     energy = GaussianEnergy(means, np.array(roots), np.log(weights[there]), np.array(log_dets))
-    return Network(energy, labels=there)
+    return TableNetwork(energy, labels=there)
 
 
 def _root(covariance: Floats) -> tuple[Floats, float]:
@@ -75,7 +75,7 @@ def _bisecting(model: Any) -> Network:
             "neuralize: the model must have at least 2 clusters, since a cluster is explained against its "
             "competitors; got 1."
         )
-    return Network(_tree_energy(root))
+    return TableNetwork(_tree_energy(root))
 
 
 class _Node(NamedTuple):
@@ -186,7 +186,7 @@ def behind(model: Any, names: Mapping[str, Sequence[str]]) -> tuple[Network, lis
     if len(set(features)) < len(features):
         features = [f"{s.name}_{i}" if s.width else s.name for s in sources for i in range(s.width or 1)]
     if form.is_plain and form.matrix is None:
-        return Network(last.energy, labels=last.labels, feature_names=features), sources
+        return TableNetwork(last.energy, labels=last.labels, feature_names=features), sources
     return network_of(form, last, len(features), features), sources
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from whycluster.core import attribution
+from whycluster.core import attribution, outputs
 from whycluster.core.arrays import Codes, Floats, strongest
-from whycluster.core.attribution import Query
+from whycluster.core.attribution import CodedQuery
 from whycluster.core.evidence import bar_of
 from whycluster.core.rules import CONTRAST
 from whycluster.explanations.explanation import BaseExplanation
@@ -83,7 +83,7 @@ def nearest_clusters(exp: BaseExplanation, n_others: int) -> tuple[Codes, Floats
     All other clusters come in the order of their codes; if there are more than ``n_others``, the nearest come
     in the order of evidence.
     """
-    evidence = attribution.contrasts(exp.energy, exp.table, exp.cluster_codes).astype(np.float64)
+    evidence = outputs.contrasts(exp.energy, exp.table, exp.cluster_codes).astype(np.float64)
     n_clusters = evidence.shape[1]
     n_others = min(n_others, n_clusters - 1)
     nearest = np.argsort(evidence, axis=1, kind="stable")[:, :n_others]  # NaN, the own cluster, comes last
@@ -106,7 +106,7 @@ def contrasts_of(exp: BaseExplanation, background: Any, n_others: int, n_feature
         table = exp.table.take(np.arange(part.start, part.stop))
         for k in range(m):
             found = attribution.attribute(
-                energy, table, Query(exp.cluster_codes[part], other[part, k], CONTRAST)
+                energy, table, CodedQuery(exp.cluster_codes[part], other[part, k], CONTRAST)
             )
             feature[part, k] = strongest(found.relevance, n_features)
             relevance[part, k] = np.take_along_axis(found.relevance, feature[part, k], axis=1)

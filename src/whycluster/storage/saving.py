@@ -28,7 +28,7 @@ from whycluster.data.sparse_table import SparseTable
 from whycluster.data.table import Table
 from whycluster.explanations.explanation import BaseExplanation, Explanation, answer
 from whycluster.explanations.fidelity import Fidelity
-from whycluster.models.network import Network
+from whycluster.models.network import Network, TableNetwork
 from whycluster.storage.archive import Draft, Stored, encode, read
 from whycluster.storage.parameters import FINITE, NOT_NEGATIVE, RECIPES, SHARE, Parameter, Part, Values
 
@@ -107,7 +107,7 @@ def _draft_network(network: Network) -> Draft:
             "save: a deep clustering has an encoder of torch. Save that as torch does, and the network of "
             "its head: wc.save(wc.neuralize(head), path)."
         )
-    if network._opener is not open_table or network._answer is not answer:
+    if not isinstance(network, TableNetwork):
         raise UnsupportedModelError(f"save: the steps of a pipeline are Python objects. {_INSTEAD}")
     if network.is_checked:
         raise UnsupportedModelError(

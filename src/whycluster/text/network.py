@@ -8,10 +8,10 @@ term brings (constants of the model, means that were subtracted) all occurrences
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -20,14 +20,11 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 
 from whycluster.core import attribution
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.attribution import Background, Query
+from whycluster.core.attribution import Attribution, Background, CodedQuery
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.core.rules import RULES, SEQUENTIAL
 from whycluster.data.arrays import is_sparse
-from whycluster.data.labels import Labels
-from whycluster.data.table import Table
-from whycluster.explanations.explanation import Answer
 from whycluster.models.adapters.registry import AwaitingColumns, OnlyLabels, first_look
 from whycluster.models.estimators import check_fitted, names_of
 from whycluster.models.network import Network
@@ -40,6 +37,9 @@ from whycluster.text.explanation import TextExplanation
 from whycluster.text.spans import CharacterFinder, Finder, Found, NotLocatedError, finder_of
 from whycluster.text.word_vectors import WordVectors
 from whycluster.text.words import Occurrences, WordTable, add_up
+
+if TYPE_CHECKING:
+    import torch
 
 VECTORIZERS = (CountVectorizer, HashingVectorizer, WordVectors)
 _GATHERED = 1 << 19  # numbers (4 MB) of the vectors of terms that are taken at a time
@@ -86,14 +86,68 @@ def text_network(steps: Sequence[tuple[str, Any]], last: Network) -> Network:
             "categories."
         )
     check_width(front.form, last)
-    return Network(
-        last.energy,
-        labels=last.labels,
-        fidelity=last.fidelity,
-        verify=partial(_verify, last) if last.is_checked else None,
-        opener=partial(_open, front),
-        answer=partial(_answer, front),
-    )
+    return TextNetwork(front, last)
+
+
+class TextNetwork(Network):
+    """The network of a pipeline that begins with a vectorizer: it explains documents by their words.
+
+    Parameters
+    ----------
+    front : the vectorizer and the steps behind it
+    last : the network of the model at the end
+    """
+
+    def __init__(self, front: Front, last: Network) -> None:
+        super().__init__(last.energy, labels=last.labels, fidelity=last.fidelity)
+        self.front, self.last = front, last
+
+    takes_any_kind = True
+    text_columns: frozenset[int] = frozenset()
+    explains_columns = False
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether the model at the end compares all rows with its own prediction."""
+        return self.last.is_checked
+
+    def open(self, X: Any, where: str, *, name: str = "X", whole: bool = True, **names: Any) -> DocumentTable:  # noqa: ARG002
+        """Return the user's documents as a table."""
+        if names.get("feature_names") is not None:
+            raise InvalidInputError(
+                f"{where}: feature_names is for arrays of numbers; documents are explained by their words. "
+                "Leave it out."
+            )
+        table = DocumentTable.of(X, self.front.make, self.front.form.n_outputs, where, name)
+        if self.is_checked:
+            for _, block in table.blocks():
+                self.last.open(block, where)
+        return table
+
+    def explain_rows(
+        self, X: Any, query: CodedQuery, background: Any, feature_names: Sequence[Hashable] | None
+    ) -> TextExplanation:
+        """Explain documents by their words."""
+        table = self.open(X, "explain", feature_names=feature_names)
+        rows = None if background is None else self.open_background(background, table)
+        found, words = relevance_of_words(self.front, self.energy, table, query, rows)
+        return TextExplanation.of(
+            found,
+            query,
+            self.energy,
+            table,
+            self.labels,
+            self.fidelity,
+            word_table=words,
+            _normal=self.front.finder.normal,
+        )
+
+    def to_torch(self, cluster: Any = None) -> torch.nn.Module:  # noqa: ARG002
+        """Raise: the steps of a pipeline need not be layers."""
+        raise UnsupportedModelError(
+            "to_torch: the steps of a pipeline need not be layers. Take the network of its last step: "
+            "wc.neuralize(pipeline[-1]).to_torch(), for what pipeline[:-1].transform(X) gives."
+        )
 
 
 class _VectorizerFrontEnd(FrontEnd):
@@ -206,26 +260,10 @@ class Front:
         return np.unique(self.form.source)
 
 
-def _open(front: Front, X: Any, *, where: str, name: str, feature_names: Any = None, **_: Any) -> Table:
-    if feature_names is not None:
-        raise InvalidInputError(
-            f"{where}: feature_names is for arrays of numbers; documents are explained by their words. "
-            "Leave it out."
-        )
-    return DocumentTable.of(X, front.make, front.form.n_outputs, where, name)
-
-
-def _verify(last: Network, table: Table, labels: Labels) -> None:  # noqa: ARG001  # the last network has the same
-    """Let the network of the last step check itself, on what comes to it."""
-    for _, block in table.blocks():
-        last.open(block, table.where)
-
-
-def _answer(
-    front: Front, energy: Energy, table: Table, query: Query, background: Background | None
-) -> Answer:
-    """The relevance of the words of every document."""
-    assert isinstance(table, DocumentTable)
+def relevance_of_words(
+    front: Front, energy: Energy, table: DocumentTable, query: CodedQuery, background: Background | None
+) -> tuple[Attribution, WordTable]:
+    """Return the assignments of all documents and the relevance of their words."""
     if query.rule == SEQUENTIAL:
         others = ", ".join(repr(rule) for rule in RULES if rule != SEQUENTIAL)
         raise InvalidInputError(
@@ -240,8 +278,7 @@ def _answer(
             parts[start] = share_out(once, gather, table, slice(start, stop), slopes, total)
 
     found = attribution.propagate_gradient(energy, replace(table, make=once.make), query, background, receive)
-    words = WordTable.joined(parts)
-    return Answer(TextExplanation, found, {"word_table": words, "_normal": front.finder.normal})
+    return found, WordTable.joined(parts)
 
 
 def share_out(

@@ -1,14 +1,15 @@
-"""k-means in compiled loops: one call takes a block of rows to how they stand, and to their relevance.
+"""k-means in compiled loops: one call takes a block of rows to their assignment and their relevance.
 
-The loops are those of ``kmeans.c``, which is compiled when the package is installed, where that can be done:
-on Linux on x86-64, with a C compiler. Everywhere else, and for all other models and questions, NumPy does the
-work, in more steps. ``benchmarks/results/compiled.md`` says what that costs.
+The loops are in ``kmeans.c``, which is compiled when the package is installed on Linux on x86-64 with a C
+compiler. Everywhere else, and for all other models and queries, NumPy does the same in more steps
+(`whycluster.core.attribution`); ``tests/core/test_compiled.py`` holds the two equal.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +18,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whycluster.core import blocks
 from whycluster.core.arrays import Codes, Floats
+from whycluster.core.blocks import NotFiniteError, check_finite
+from whycluster.core.rows import Rows
 
 LIBRARY = Path(__file__).with_name("_kmeans.so")
-_LAYOUT = 2  # of the structures below; as in kmeans.c
-_MOST = 1 << 13  # features or clusters: beyond, a tile is larger than cache and block, and NumPy faster
-_MOST_VALUES = 1 << 20  # of all centroids: the same
+_LAYOUT = 2  # version of the structures below, as in kmeans.c
+_MOST = 1 << 13  # features or clusters; above, a tile does not fit the cache and NumPy is faster
+_MOST_VALUES = 1 << 20  # values of all centroids, for the same reason
 
 
 class _Model(ctypes.Structure):
@@ -62,11 +66,11 @@ class _Block(ctypes.Structure):
 
 @functools.cache
 def library() -> tuple[Any, int] | None:
-    """The compiled loops and how many bits a register of this processor has; None if it goes without."""
+    """Load the compiled loops; return them and the register width in bits, None if they cannot be used."""
     try:
         found = ctypes.CDLL(str(LIBRARY))
         fits = found.layout() == _LAYOUT
-    except (OSError, AttributeError):  # not built; for another machine; of an earlier version
+    except (OSError, AttributeError):  # not built; built for another machine; an earlier version
         fits = False
     if not fits:
         return None
@@ -75,22 +79,16 @@ def library() -> tuple[Any, int] | None:
     return (found, width) if width else None
 
 
-def has_loops(n_clusters: int, d: int) -> bool:
-    """Whether there are loops for so many clusters and features, here and now."""
-    small = max(n_clusters, d) <= _MOST and n_clusters * d <= _MOST_VALUES
-    return n_clusters > 1 and small and library() is not None
-
-
 @dataclass(frozen=True)
 class MemoryLayout:
-    """Where the numbers of a table lie, all of float32 or of float64.
+    """Where the numbers of a table are in memory, all of them float32 or all float64.
 
     Attributes
     ----------
-    owner : the arrays that they are in, which have to stay as long
+    owner : the arrays that hold them, kept alive
     columns : (d,) the address of the first number of each column
-    down : from row to row, in numbers
-    side_by_side : whether the numbers of a row are
+    down : the step from row to row, in numbers
+    side_by_side : whether the numbers of a row are contiguous
     dtype : of the numbers
     """
 
@@ -102,7 +100,7 @@ class MemoryLayout:
 
     @classmethod
     def of(cls, rows: NDArray[Any]) -> MemoryLayout | None:
-        """Of a table (n, d); None if it lies as the loops cannot read it."""
+        """Return the layout of an array (n, d); None if the loops cannot read it."""
         if not _is_readable(rows):
             return None
         down, across = (step // rows.itemsize for step in rows.strides)
@@ -111,35 +109,43 @@ class MemoryLayout:
 
     @classmethod
     def of_block(cls, x: NDArray[Any]) -> MemoryLayout:
-        """Of some rows of numbers, copied if the loops cannot read them where they are."""
+        """Return the layout of a block, copied if the loops cannot read it."""
         found = cls.of(x) or cls.of(x.astype(np.float64, order="C"))
         assert found is not None
         return found
 
     @classmethod
     def of_columns(cls, columns: Sequence[NDArray[Any]]) -> MemoryLayout | None:
-        """Of columns (n,) that lie apart; None if they are not all of one kind, or not contiguous."""
+        """Return the layout of separate columns (n,); None if they differ in dtype or are not contiguous."""
         dtypes = {column.dtype for column in columns}
         if len(dtypes) > 1 or not all(_is_readable(c) and c.strides == (c.itemsize,) for c in columns):
             return None
         at = np.array([column.ctypes.data for column in columns], np.uintp)
         return cls(columns, at, 1, False, dtypes.pop())
 
+    @classmethod
+    def of_rows(cls, rows: Rows) -> MemoryLayout | None:
+        """Return the layout of what the network takes; None if it has to be converted block by block."""
+        held = rows.native if rows.is_array else rows.memory()
+        if held is None:
+            return None
+        return cls.of(held) if isinstance(held, np.ndarray) else cls.of_columns(held)
+
 
 def _is_readable(values: NDArray[Any]) -> bool:
-    """Whether it is of native float32 or float64, in whole steps."""
+    """Whether it holds native float32 or float64, in whole steps."""
     plain = values.dtype.kind == "f" and values.itemsize in (4, 8) and values.dtype.isnative
     return plain and values.flags.aligned and all(step % values.itemsize == 0 for step in values.strides)
 
 
 class CompiledKMeans:
-    """Energies s_k = bias_k + slope_k.x, split as square_k + slope_k x up to what all clusters share.
+    """Compiled loops for energies s_k = bias_k + slope_k . x.
 
     Parameters
     ----------
-    slopes, squares : (K, d)
+    slopes, squares : (K, d) the split is square_k + slope_k x, up to a term that all clusters share
     bias : (K,)
-    offset : (d,) what is subtracted from every row to make x; nothing by default
+    offset : (d,) subtracted from every row to make x; nothing by default
     """
 
     def __init__(self, slopes: Floats, squares: Floats, bias: Floats, offset: Floats | None = None) -> None:
@@ -163,10 +169,10 @@ class CompiledKMeans:
         beta: float = 0.0,
         out: NDArray[Any] | None = None,
     ) -> bool:
-        """Write how rows from the first on stand, as many as there is room for: contiguous arrays (b,).
+        """Write the assignment of the rows from ``first`` on into contiguous arrays (b,).
 
-        With ``out``, (b, d) of float32 or float64, row by row or column by column, their relevance by rule
-        min-take-most goes there. Returns whether energies and evidence are finite.
+        With ``out``, (b, d) in float32 or float64, by rows or by columns, their relevance by the rule
+        min-take-most is written too. Return whether energies and evidence are finite.
         """
         block = _block(rows, first, len(cluster))
         block.cluster, block.competitor, block.evidence = map(_at, (cluster, competitor, evidence))
@@ -176,9 +182,9 @@ class CompiledKMeans:
         return self._call(block) == 0.0
 
     def energies(self, x: Floats, out: Floats) -> bool:
-        """Write s_k of x, (b, d), which has been moved, into ``out``, (b, K), to the same bits as in `run`.
+        """Write s_k of x, (b, d), offset already subtracted, into ``out``, (b, K), with the bits of `run`.
 
-        Returns whether it could.
+        Return whether ``out`` has a layout that the loops can write.
         """
         if out.dtype != np.float64 or out.itemsize not in out.strides:
             return False
@@ -190,7 +196,7 @@ class CompiledKMeans:
         return True
 
     def _call(self, block: _Block, moved: bool = False) -> float:
-        """What the loops return; they are not to subtract the offset if it has been."""
+        """Call the loops; with ``moved`` they do not subtract the offset."""
         loaded = library()
         assert loaded is not None
         (loops, width), offset = loaded, np.zeros(self.n_features) if moved else self._offset
@@ -213,3 +219,96 @@ def _write_to(out: NDArray[Any], block: _Block) -> None:
 
 def _at(values: NDArray[Any]) -> int:
     return values.ctypes.data
+
+
+@dataclass(frozen=True, eq=False)
+class ExpandedSquares:
+    """The parameters of `CompiledKMeans`, as an energy has them; the loops are made when first used."""
+
+    slopes: Floats
+    squares: Floats
+    bias: Floats
+    offset: Floats | None
+
+    @property
+    def loops(self) -> CompiledKMeans | None:
+        """The compiled loops, if this machine has any for so many clusters and features."""
+        n_clusters, d = self.slopes.shape
+        small = max(n_clusters, d) <= _MOST and n_clusters * d <= _MOST_VALUES
+        return self._packed if n_clusters > 1 and small and library() is not None else None
+
+    @functools.cached_property
+    def _packed(self) -> CompiledKMeans:
+        return CompiledKMeans(self.slopes, self.squares, self.bias, self.offset)
+
+
+class CompiledPasses:
+    """Passes of compiled loops over all rows, block by block.
+
+    Parameters
+    ----------
+    loops : the loops
+    rows : the rows
+    block_rows : the number of rows of a block
+    """
+
+    def __init__(self, loops: CompiledKMeans, rows: Rows, block_rows: int) -> None:
+        self.loops, self.rows, self.block_rows = loops, rows, block_rows
+        self.layout = MemoryLayout.of_rows(rows)
+        self.cluster = np.empty(rows.n_rows, np.intp)
+        self.competitor = np.empty(rows.n_rows, np.intp)
+
+    def assign(self) -> Codes:
+        """Return the cluster of each row, (n,)."""
+
+        def work(x: Floats, start: int, stop: int) -> None:
+            self._run_block(x, start, stop)
+
+        self._each_block(work)
+        return self.cluster
+
+    def measure(self) -> tuple[float, Codes]:
+        """Return the mean evidence of all rows and the size of each cluster, (K,)."""
+        means: dict[int, float] = {}
+
+        def work(x: Floats, start: int, stop: int) -> None:
+            means[start] = float((self._run_block(x, start, stop) / self.rows.n_rows).sum())
+
+        self._each_block(work)
+        return math.fsum(means.values()), np.bincount(self.cluster, minlength=self.loops.n_clusters)
+
+    def attribute(self, beta: float, relevance: NDArray[Any]) -> tuple[Codes, Codes, NDArray[Any]]:
+        """Write the relevance, (n, d); return cluster, competitor and evidence, (n,) each."""
+        evidence = np.empty(self.rows.n_rows, self.rows.dtype)
+
+        def work(x: Floats, start: int, stop: int) -> None:
+            evidence[start:stop] = self._run_block(x, start, stop, beta, relevance[start:stop])
+            if evidence.dtype != np.float64:  # rounding may have made infinities
+                check_finite(relevance[start:stop])
+                check_finite(evidence[start:stop])
+
+        self._each_block(work)
+        return self.cluster, self.competitor, evidence
+
+    def _each_block(self, work: blocks.Work[Floats]) -> None:
+        n_rows, size, d = self.rows.n_rows, self.block_rows, self.loops.n_features
+        converted = 0 if self.layout is not None else min(size, n_rows)
+        order: Any = "F" if self.rows.by_columns else "C"
+        if n_rows <= size:  # a single block needs no threads
+            with np.errstate(all="ignore"):
+                work(np.empty((converted, d), order=order), 0, n_rows)
+        else:
+            blocks.run(work, lambda: np.empty((converted, d), order=order), n_rows, size)
+
+    def _run_block(
+        self, x: Floats, start: int, stop: int, beta: float = 0.0, out: NDArray[Any] | None = None
+    ) -> Floats:
+        """Assign rows start..stop and return their evidence; their relevance goes to ``out``."""
+        layout, first = self.layout, start
+        if layout is None:
+            layout, first = MemoryLayout.of_block(self.rows.inputs(start, stop, None, x[: stop - start])), 0
+        evidence = np.empty(stop - start)
+        cluster, competitor = self.cluster[start:stop], self.competitor[start:stop]
+        if not self.loops.run(layout, first, cluster, competitor, evidence, beta, out):
+            raise NotFiniteError
+        return evidence

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.compiled.loops import CompiledKMeans
+from whycluster.core.compiled.loops import CompiledKMeans, ExpandedSquares
 from whycluster.core.tree import Tree
 
 
@@ -58,15 +58,18 @@ class Energy(ABC):
     scratch_width: int
     """How many numbers per row the methods need to work in: ``scratch`` is (b, scratch_width)."""
 
-    @cached_property
-    def n_inputs(self) -> int:
-        """How many numbers there are for each row, where these are not the features."""
-        return self.n_features
+    expanded: ExpandedSquares | None = None
+    """The parameters for the compiled loops, if there are any for this energy."""
 
     @property
-    def compiled(self) -> CompiledKMeans | None:
-        """Compiled loops for it, where there are any; they take and give what the methods below do."""
-        return None
+    def loops(self) -> CompiledKMeans | None:
+        """The compiled loops, if there are any for this energy on this machine."""
+        return None if self.expanded is None else self.expanded.loops
+
+    @cached_property
+    def n_inputs(self) -> int:
+        """The number of values per row, if they are not the features."""
+        return self.n_features
 
     def with_means(self, means: Floats, sizes: Codes) -> Energy:  # noqa: ARG002  # for those that need them
         """The same energies, with a split that knows the mean of the members of each cluster, as x.

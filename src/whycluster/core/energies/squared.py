@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.compiled.loops import CompiledKMeans, has_loops
+from whycluster.core.compiled.loops import ExpandedSquares
 from whycluster.core.energies.additive import AdditiveEnergy
 from whycluster.core.energies.energy import carve
 from whycluster.core.errors import InvalidInputError
@@ -54,7 +54,10 @@ class SquaredEnergy(AdditiveEnergy):
         near: float = 0.0,
         groups: Codes | None = None,
     ) -> None:
-        super().__init__(centroids)
+        # A copy, since the model may be refitted; in C order, since BLAS may sum other orders differently.
+        self.prototypes = np.array(centroids, dtype=np.float64, order="C")
+        self.n_clusters, self.n_features = self.prototypes.shape
+        self.scratch_width = self.n_inputs = self.n_features
         self.near, self.groups = float(near), None if groups is None else np.array(groups)
         self.scale = np.ones(self.n_features) if scale is None else np.array(scale, dtype=np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -70,6 +73,8 @@ class SquaredEnergy(AdditiveEnergy):
                 self.near,
                 None if self.groups is None else self.groups[different],
             )
+        if self._expanded and type(self) is SquaredEnergy:  # a subclass may mean something else
+            self.expanded = ExpandedSquares(self.slopes, self._squares, self._bias, self.offset)
         self._by_parts = self.n_clusters <= self.n_features
         self.rounds = self._expanded and self._by_parts
         if not np.isfinite(self._bias).all():
@@ -116,7 +121,7 @@ class SquaredEnergy(AdditiveEnergy):
         if not self._expanded:
             super().energies(x, out, scratch)
             return
-        loops = self.compiled
+        loops = self.loops
         if loops is not None and loops.energies(x, out):  # then all passes agree to the last bit
             return
         np.matmul(x, self.slopes.T, out=out)
@@ -148,17 +153,6 @@ class SquaredEnergy(AdditiveEnergy):
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:  # noqa: ARG002  # x cancels
         """-2 sum_k a_k mu_k, whether squares are expanded or not: x cancels, and no square is computed."""
         np.matmul(weights, self.slopes, out=out)
-
-    @property
-    def compiled(self) -> CompiledKMeans | None:
-        """The same in compiled loops, if squares are expanded."""
-        as_here = type(self) is SquaredEnergy  # a class made of this one may mean something else
-        there = as_here and self._expanded and has_loops(self.n_clusters, self.n_features)
-        return self._fused if there else None
-
-    @cached_property
-    def _fused(self) -> CompiledKMeans:
-        return CompiledKMeans(self.slopes, self._squares, self._bias, self.offset)
 
     @cached_property
     def _both(self) -> Floats:

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from whycluster.core import outputs
 from whycluster.clustering.surrogate import Surrogate, sample_rows
 from whycluster.core import attribution
 from whycluster.core.arrays import Codes, Floats, strongest
-from whycluster.core.attribution import Query
+from whycluster.core.attribution import CodedQuery
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError
 from whycluster.core.rules import DEFAULT_RULE
@@ -196,7 +197,7 @@ class _Subject:
     energy: Energy
     table: Table
     columns: Codes
-    query: Query
+    query: CodedQuery
     labels: NDArray[Any]
     fidelity: Fidelity
     n_fitted: int
@@ -204,7 +205,7 @@ class _Subject:
     outside: Floats
     scores: tuple[str, int] | None = None
 
-    def part(self, rows: slice | Codes) -> tuple[Table, Query]:
+    def part(self, rows: slice | Codes) -> tuple[Table, CodedQuery]:
         """Some cells, and what is asked of these."""
         assert self.query.cluster is not None
         native = self.table.native[rows]
@@ -249,8 +250,8 @@ def _fit_scores(table: Table, groups: CellGroups, basis: _Basis) -> _Subject:
     rows, n_groups = ArrayTable.of(basis.scores), len(groups.labels)
     surrogate = Surrogate().fit_rows(basis.scores, groups.column, WHERE)
     energy = surrogate.energy
-    query = attribution.measured(Query(groups.codes, None, DEFAULT_RULE), energy, rows)
-    assigned = attribution.assign(energy, rows)
+    query = attribution.measured(CodedQuery(groups.codes, None, DEFAULT_RULE), energy, rows)
+    assigned = outputs.assign(energy, rows)
     sums, of_assigned = _sums(table, [groups.codes, assigned], n_groups)
     center, sizes = sums.sum(axis=0) / table.n_rows, np.bincount(assigned, minlength=n_groups)
     # The mean of the scores is not 0 where cells were left out since, or where nothing was subtracted.
@@ -280,7 +281,7 @@ def _fit_genes(table: Table, groups: CellGroups) -> _Subject:
         surrogate.energy,
         table,
         np.arange(table.n_features),
-        attribution.measured(Query(groups.codes, None, DEFAULT_RULE), surrogate.energy, table),
+        attribution.measured(CodedQuery(groups.codes, None, DEFAULT_RULE), surrogate.energy, table),
         groups.labels,
         surrogate.fidelity_,
         surrogate.n_fitted_,

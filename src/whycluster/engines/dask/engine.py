@@ -97,7 +97,7 @@ class LazyExplanation:
     @property
     def rule(self) -> str:
         """By which rule the evidence is shared."""
-        return self._asked.network.ask(1, **self._asked.options).rule
+        return self._asked.coded.rule
 
     @property
     def beta(self) -> Any:
@@ -205,7 +205,7 @@ class LazyExplanation:
         cluster, competitor, evidence, relevance = (np.concatenate(column) for column in columns)
         return Explanation.of(
             Attribution(relevance, cluster, competitor, evidence, beta[0]),
-            network.ask(table.n_rows, **self._asked.options),
+            self._asked.coded,
             network.energy,
             table,
             self.labels,

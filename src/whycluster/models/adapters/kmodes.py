@@ -9,6 +9,7 @@ from kmodes.kmodes import KModes
 from kmodes.kprototypes import KPrototypes
 from kmodes.util.dissim import euclidean_dissim, matching_dissim, ng_dissim
 
+from whycluster.models.network import TableNetwork
 from whycluster.core.energies import MixedEnergy
 from whycluster.core.errors import UnsupportedModelError
 from whycluster.data.labels import BY_LABELS
@@ -24,7 +25,7 @@ def _kmodes(model: Any) -> Network:
     _check(model)
     modes = np.asarray(model._enc_cluster_centroids, dtype=np.float64)
     categorical = np.ones(modes.shape[1], dtype=bool)
-    return Network(MixedEnergy(modes, categorical), categories=_categories(model))
+    return TableNetwork(MixedEnergy(modes, categorical), categories=_categories(model))
 
 
 @adapt.register(KPrototypes)
@@ -46,7 +47,7 @@ def _kprototypes(model: Any) -> AwaitingColumns:
         prototypes = np.empty((len(modes), n_features))
         prototypes[:, columns], prototypes[:, ~is_category] = modes, numbers
         known = dict(zip(columns, categories, strict=True))
-        return Network(
+        return TableNetwork(
             MixedEnergy(prototypes, is_category, gamma), categories=[known.get(i) for i in range(n_features)]
         )
 

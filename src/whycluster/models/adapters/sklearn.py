@@ -34,7 +34,7 @@ from whycluster.data.labels import BY_LABELS
 from whycluster.models.adapters.registry import AwaitingColumns, OnlyLabels, adapt
 from whycluster.models.estimators import check_fitted, names_of
 from whycluster.models.nearest_centroid import nearest_centroid
-from whycluster.models.network import Network
+from whycluster.models.network import Network, TableNetwork
 from whycluster.models.verification import Verification
 
 # These predict as their networks do; a subclass may not, and is checked on the data.
@@ -215,8 +215,10 @@ def _network(model: Any, centroids: Any, labels: Any, metric: str = "euclidean")
 
 def _like(model: Any, energy: Energy, labels: Any = None) -> Network:
     """The network of these energies; a subclass that no test knows is checked."""
-    verify = None
+    verification = None
     if type(model) not in _KNOWN:
         kind, parent = type(model).__name__, next(c.__name__ for c in type(model).__mro__ if c in _KNOWN)
-        verify = Verification(energy, model.predict, f"as {parent} does", kind, names_of(model) is not None)
-    return Network(energy, labels=labels, feature_names=names_of(model), verify=verify)
+        verification = Verification(
+            energy, model.predict, f"as {parent} does", kind, names_of(model) is not None
+        )
+    return TableNetwork(energy, labels=labels, feature_names=names_of(model), verification=verification)

@@ -1,0 +1,131 @@
+"""The other outputs of a network for all rows: assignments, evidence, contrasts, competition, gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster.core.arrays import Codes
+from whycluster.core.attribution import (
+    CodedQuery,
+    Workspace,
+    block_rows,
+    explaining_why_not_finite,
+    read_energies,
+    run_rows,
+)
+from whycluster.core.blocks import check_finite
+from whycluster.core.compiled.loops import CompiledPasses
+from whycluster.core.energies import Energy
+from whycluster.core.evidence import against_each, compete, evidence_of_all
+from whycluster.core.rows import Rows
+from whycluster.core.rules import CONTRAST, share, weigh
+
+
+def assign(energy: Energy, rows: Rows) -> Codes:
+    """Return the cluster of least energy for each row, (n,)."""
+    loops = energy.loops
+    if loops is not None:
+        with explaining_why_not_finite(rows):
+            return CompiledPasses(loops, rows, block_rows(energy, rows)).assign()
+    cluster = np.empty(rows.n_rows, dtype=np.intp)
+
+    def work(space: Workspace, start: int, stop: int) -> None:
+        h = space.h[: stop - start]
+        read_energies(energy, rows, space, start, stop, h)
+        cluster[start:stop] = compete(h, energy.tree).cluster
+
+    run_rows(work, energy, rows)
+    return cluster
+
+
+def evidence_of_every_cluster(energy: Energy, rows: Rows) -> NDArray[Any]:
+    """Return f_k for every cluster k, (n, K)."""
+    result = np.empty((rows.n_rows, energy.n_clusters), dtype=rows.dtype)
+
+    def work(space: Workspace, start: int, stop: int) -> None:
+        h = space.h[: stop - start]
+        read_energies(energy, rows, space, start, stop, h)
+        evidence_of_all(h, energy.tree, result[start:stop])
+        check_finite(result[start:stop])
+
+    run_rows(work, energy, rows)
+    return result
+
+
+def contrasts(energy: Energy, rows: Rows, cluster: Codes) -> NDArray[Any]:
+    """Return h_k, the evidence for each row's cluster against every competitor k, (n, K); NaN at its own."""
+    result = np.empty((rows.n_rows, energy.n_clusters), dtype=rows.dtype)
+
+    def work(space: Workspace, start: int, stop: int) -> None:
+        h = space.h[: stop - start]
+        read_energies(energy, rows, space, start, stop, h)
+        against_each(h, energy.tree, cluster[start:stop])
+        result[start:stop] = h
+
+    run_rows(work, energy, rows)
+    return result
+
+
+def competition(energy: Energy, rows: Rows, query: CodedQuery) -> NDArray[Any]:
+    """Return R_k, the share of the evidence f_c that each competitor was given, (n, K)."""
+    shares = np.empty((rows.n_rows, energy.n_clusters), dtype=rows.dtype)
+
+    def work(space: Workspace, start: int, stop: int) -> None:
+        h, weights = space.h[: stop - start], space.weights[: stop - start]
+        read_energies(energy, rows, space, start, stop, h)
+        assignment = query.assign(h, energy.tree, start, stop)
+        weigh(h, assignment, query.rule, query.beta, weights)
+        share(h, assignment, weights)
+        shares[start:stop] = weights
+
+    run_rows(work, energy, rows)
+    return shares
+
+
+def gradient(energy: Energy, rows: Rows, cluster: Codes | None = None) -> NDArray[Any]:
+    """Return the gradient of f_c for every row, (n, d); by default c is the assigned cluster.
+
+    f_c is the least of the h_k, so its gradient is that of the strongest competitor's h_k.
+    """
+    query = CodedQuery(cluster).for_rows(rows)
+    result = np.empty((rows.n_rows, rows.n_features), rows.dtype)
+    rounded = result.dtype != np.float64
+
+    def work(space: Workspace, start: int, stop: int) -> None:
+        n_rows = stop - start
+        h, weights = space.h[:n_rows], space.weights[:n_rows]
+        x = read_energies(energy, rows, space, start, stop, h)
+        weigh(h, query.assign(h, energy.tree, start, stop), CONTRAST, None, weights)
+        block = result[start:stop]
+        out = space.relevance[:n_rows] if rounded else block
+        energy.differentiate(x, weights, out, space.scratch[:n_rows])
+        if rounded:
+            block[...] = out
+            check_finite(block)
+
+    run_rows(work, energy, rows)
+    return result
+
+
+def is_unchanged(energy: Energy, rows: Rows, query: CodedQuery, evidence: NDArray[Any]) -> bool:
+    """Whether the rows still give the same evidence as when they were explained, up to rounding.
+
+    Energies are rounded (one row alone may be summed in another order than among many), and so is the
+    evidence to its dtype.
+    """
+    differs: list[int] = []
+
+    def work(space: Workspace, start: int, stop: int) -> None:
+        h = space.h[: stop - start]
+        x = read_energies(energy, rows, space, start, stop, h)
+        rounding = 1e-9 * np.maximum(h.max(axis=1), -h.min(axis=1)) + 1e-14 * np.einsum("bd,bd->b", x, x)
+        now, then = query.assign(h, energy.tree, start, stop).evidence, evidence[start:stop]
+        rounding += 100 * np.finfo(then.dtype).eps * np.abs(then)
+        if (np.abs(now - then) > rounding).any():
+            differs.append(start)
+
+    run_rows(work, energy, rows)
+    return not differs

@@ -1,0 +1,85 @@
+"""The interface through which the core reads data, block by block; `whycluster.data` implements it."""
+
+from __future__ import annotations
+
+import math
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster.core.arrays import Floats
+
+
+class Rows(ABC):
+    """Rows in whatever container the user has them.
+
+    Attributes
+    ----------
+    native : the user's container
+    n_rows, n_features : its shape
+    dtype : the dtype of results, float32 or float64
+    by_columns : whether to read rows, and write relevance, column by column
+    where, name : the function that was called and its parameter, for messages
+    """
+
+    native: Any
+    n_rows: int
+    n_features: int
+    dtype: np.dtype[Any]
+    by_columns: bool
+    where: str
+    name: str
+
+    most_rows: ClassVar[int] = sys.maxsize
+    """The largest number of rows in a block."""
+    goes_through_steps: ClassVar[bool] = False
+    """Whether the rows go through the steps of a pipeline before the network takes them."""
+    is_array: ClassVar[bool] = False
+    """Whether `native` is a NumPy array that the network takes as it is."""
+
+    @abstractmethod
+    def inputs(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
+        """Return rows start..stop as the network takes them, minus ``offset``, in float64.
+
+        ``out`` is written only if a conversion is needed: the result may be a view of the user's data and
+        must not be changed.
+        """
+
+    def memory(self) -> NDArray[Any] | Sequence[NDArray[Any]] | None:
+        """Return the array (n, d), or one array (n,) per column, that the network can read directly.
+
+        None if rows have to be converted.
+        """
+        return None
+
+    @abstractmethod
+    def blocks(self) -> Iterator[tuple[int, Floats]]:
+        """Iterate over all rows as (first row, block); a block is valid until the next one."""
+
+    @abstractmethod
+    def first_not_finite(self) -> tuple[int, Hashable, float] | None:
+        """Return the first NaN or infinity as (row, feature name, value), None if there is none."""
+
+    @abstractmethod
+    def number(self, row: int) -> int:
+        """Return the number by which messages refer to a row."""
+
+    def why_not_finite(self) -> str:
+        """Return the error message for rows that lead to NaN or infinity."""
+        found = self.first_not_finite()
+        if found is None:
+            largest = max(float(np.abs(block).max()) for _, block in self.blocks())
+            return (
+                f"{self.where}: {self.name} has values too large to be squared in {self.dtype}; the "
+                f"largest is {largest:.3g} in size. Rescale the data and fit the model again."
+            )
+        row, feature, value = found
+        kind = "a missing value (NaN)" if math.isnan(value) else "an infinite value"
+        return (
+            f"{self.where}: {self.name} must be finite; row {self.number(row)}, feature {feature!r} holds "
+            f"{kind}. Drop or fill such rows first."
+        )
