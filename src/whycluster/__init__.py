@@ -8,6 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from whycluster.explanations import views
+from whycluster.models import collections
 
 if TYPE_CHECKING:
     from whycluster import deep as deep
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from whycluster.pipelines import tabular
     from whycluster.storage.saving import load, save
 
+for library in ("dask", "dask_expr"):
+    collections.provide(library, "whycluster.engines.dask")
 views.provide("plot_images", "whycluster.plots.image_plots:DeepPlots")
 views.provide("plot_spatial", "whycluster.plots.image_plots:spatial_grid")
 
