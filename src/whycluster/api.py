@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.data.arrays import to_finite_array
 from whycluster.core.errors import InvalidInputError
 from whycluster.core.rules import DEFAULT_RULE
-from whycluster.data.arrays import is_dask
+from whycluster.data.arrays import is_dask, to_finite_array
 from whycluster.data.mixed_table import RawTable
 from whycluster.data.opening import column_names, open_table
 from whycluster.data.table import Table

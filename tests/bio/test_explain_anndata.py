@@ -625,8 +625,7 @@ def test_scores_of_other_data(cells: Any) -> None:
 def test_scores_and_loadings_that_are_no_numbers(cells: Any) -> None:
     scores = pd.DataFrame(cells.obsm["X_pca"], index=cells.obs_names).add_prefix("pc")
     advice = (
-        "Encode them as numbers (if they are numbers stored as objects, use astype(float)), or drop "
-        "them."
+        "Encode them as numbers (if they are numbers stored as objects, use astype(float)), or drop them."
     )
     cells.obsm["X_pca"] = scores.assign(pc1="x", pc2=pd.Categorical(["0"] * N_CELLS))
     assert refused(cells) == (

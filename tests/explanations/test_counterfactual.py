@@ -711,7 +711,9 @@ def test_models_of_other_boundaries(kind: str, wine: Array) -> None:
         "kernel": wc.KernelKMeans(3, random_state=0),
         "bent components": make_pipeline(PCA(3), PowerTransformer(), KMeans(2, n_init=1, random_state=0)),
     }[kind]
-    energy = {"mixture": "GaussianEnergy", "kernel": "KernelEnergy", "bent components": "TransformedEnergy"}[kind]
+    energy = {"mixture": "GaussianEnergy", "kernel": "KernelEnergy", "bent components": "TransformedEnergy"}[
+        kind
+    ]
     exp = wc.explain(model.fit(wine), wine)
     with pytest.raises(wc.UnsupportedModelError) as error:
         exp.counterfactual(0)

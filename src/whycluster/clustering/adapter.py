@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from whycluster.models.network import TableNetwork
 from whycluster.clustering.kernel_kmeans import KernelKMeans
 from whycluster.clustering.surrogate import Surrogate
 from whycluster.models.adapters.registry import adapt
 from whycluster.models.estimators import check_fitted, names_of
-from whycluster.models.network import Network
+from whycluster.models.network import Network, TableNetwork
 
 
 @adapt.register

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.core import outputs
-from whycluster.clustering.kernel_passes import energies_of_every_cluster
 from whycluster.clustering.centers import centers_inside
-from whycluster.core import attribution
+from whycluster.clustering.kernel_passes import energies_of_every_cluster
+from whycluster.core import outputs
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies import Energy, FloorEnergy, KernelEnergy
 from whycluster.data.table import ArrayTable

@@ -11,10 +11,9 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Cluster
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from whycluster.core import outputs
-from whycluster.clustering.kernel_passes import energies_of_every_cluster
 from whycluster.clustering.centers import centers_inside
-from whycluster.core import attribution, blocks
+from whycluster.clustering.kernel_passes import energies_of_every_cluster
+from whycluster.core import outputs
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.attribution import Workspace, run_rows
 from whycluster.core.energies import KernelEnergy, SquaredEnergy

@@ -13,7 +13,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from whycluster.models.network import TableNetwork
 from whycluster.clustering.kernel_fit import MUCH_WORK, KernelModel, fit_kernel
 from whycluster.clustering.kernel_passes import energies_of_every_cluster, mean_split
 from whycluster.core import blocks, outputs
@@ -25,7 +24,7 @@ from whycluster.data.table import ArrayTable
 from whycluster.data.validation import check_whole
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.models.estimators import check_rows
-from whycluster.models.network import Network
+from whycluster.models.network import Network, TableNetwork
 
 _N_FOLDS = 5
 _CHOICE_ROWS = 3000  # rows on which the size, the scale and the noise model are chosen
@@ -100,7 +99,9 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
 
     def network(self, feature_names: Sequence[Hashable] | None = None) -> Network:
         """Return the network with its fidelity; `whycluster.neuralize` calls this."""
-        return TableNetwork(self.energy, labels=self._names, feature_names=feature_names, fidelity=self.fidelity_)
+        return TableNetwork(
+            self.energy, labels=self._names, feature_names=feature_names, fidelity=self.fidelity_
+        )
 
     def fit_rows(self, rows: Floats, labels: Any, where: str) -> Surrogate:
         """Fit to rows that were already validated; ``where`` names the calling function in messages."""

@@ -29,7 +29,6 @@ from whycluster.data.missing import is_missing
 from whycluster.data.opening import column_names, open_table
 from whycluster.data.settings import setting
 from whycluster.data.table import Table
-from whycluster.explanations.explanation import Explanation
 from whycluster.models.adapters.registry import OnlyLabels, look_into
 from whycluster.models.network import Network
 from whycluster.models.query import Query

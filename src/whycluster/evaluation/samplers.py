@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-from whycluster.data.arrays import to_finite_array
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.arrays import is_real
+from whycluster.data.arrays import is_real, to_finite_array
 from whycluster.data.opening import column_names, open_table
 from whycluster.data.validation import check_whole
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from whycluster.models.network import TableNetwork
 from whycluster.core.arrays import Floats
 from whycluster.core.energies import (
     CosineEnergy,
@@ -19,7 +18,7 @@ from whycluster.core.energies import (
 )
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.opening import open_table
-from whycluster.models.network import Network
+from whycluster.models.network import Network, TableNetwork
 from whycluster.models.verification import Verification
 
 METRICS: dict[str, Callable[[Floats], Energy]] = {

@@ -46,11 +46,6 @@ class ColumnsEnergy(WrappedEnergy):
         """(D,) the column of each feature; -1 if it has none."""
         return self.source
 
-    @property
-    def compiled(self) -> CompiledKMeans | None:
-        """The compiled loops of the features, if these are the columns."""
-        return self.energy.compiled if self._is_identity else None
-
     def compared(self, x: Floats) -> Floats:
         """Return the rows as the energy of the features compares them."""
         return self.energy.compared(x)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from whycluster.core.arrays import Floats
-from whycluster.core.compiled.loops import CompiledKMeans
 from whycluster.core.energies.energy import Energy
 
 
@@ -20,11 +19,6 @@ class WrappedEnergy(Energy):
         self.n_clusters, self.tree, self.stiffness = energy.n_clusters, energy.tree, energy.stiffness
         self.gives_probabilities, self.adds_up = energy.gives_probabilities, energy.adds_up
         self.title = energy.title
-
-    @property
-    def compiled(self) -> CompiledKMeans | None:
-        """None: there are no compiled loops for other features."""
-        return None
 
     def _inner_scratch(self, scratch: Floats) -> Floats:
         """Return the part of the scratch that the energy behind needs, contiguous."""

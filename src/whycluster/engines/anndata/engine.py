@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.core import outputs
 from whycluster.clustering.surrogate import Surrogate, sample_rows
-from whycluster.core import attribution
+from whycluster.core import attribution, outputs
 from whycluster.core.arrays import Codes, Floats, strongest
 from whycluster.core.attribution import CodedQuery
 from whycluster.core.energies import Energy

@@ -9,13 +9,12 @@ from kmodes.kmodes import KModes
 from kmodes.kprototypes import KPrototypes
 from kmodes.util.dissim import euclidean_dissim, matching_dissim, ng_dissim
 
-from whycluster.models.network import TableNetwork
 from whycluster.core.energies import MixedEnergy
 from whycluster.core.errors import UnsupportedModelError
 from whycluster.data.labels import BY_LABELS
 from whycluster.models.adapters.registry import AwaitingColumns, adapt
 from whycluster.models.estimators import check_fitted
-from whycluster.models.network import Network
+from whycluster.models.network import Network, TableNetwork
 
 _MATCHING = (matching_dissim, ng_dissim)  # to predict, the second is the first
 
