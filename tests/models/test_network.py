@@ -185,4 +185,4 @@ def test_an_error_in_a_thread_reaches_the_caller_and_leaves_blas_as_it_was() -> 
 
 
 def test_repr_says_what_it_is(kmeans: Any) -> None:
-    assert repr(wc.neuralize(kmeans)) == "<Network of 5 clusters, 13 features (SquaredEnergy)>"
+    assert repr(wc.neuralize(kmeans)) == "<TableNetwork of 5 clusters, 13 features (SquaredEnergy)>"
