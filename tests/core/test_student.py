@@ -279,7 +279,7 @@ def test_the_centers_are_copied() -> None:
     before = net.evidence([[1.0, 1.0]])
     centers += 1.0
     assert (net.evidence([[1.0, 1.0]]) == before).all()
-    assert repr(net) == "<Network of 2 clusters, 2 features (StudentEnergy)>"
+    assert repr(net) == "<TableNetwork of 2 clusters, 2 features (StudentEnergy)>"
 
 
 @pytest.mark.parametrize("alpha", [0, 0.0, -1.0, np.inf, np.nan, 10**400, "1", True, None])
