@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
+from typing import TypeVar
 
 _PATIENCE = 2.0  # seconds without a bar
 _PAUSE = 0.1  # seconds between two looks of it
 _BEAT = 0.5  # seconds between two looks of one that cannot be counted
 _WIDTH = 30
+_T = TypeVar("_T")
 
 shown = True
 """Whether there are bars at all; see `hidden`."""
@@ -97,3 +99,15 @@ class Progress:
             if self._written:  # leave the line as it was before
                 sys.stderr.write("\r" + " " * self._written + "\r")
                 sys.stderr.flush()
+
+
+def track(title: str, items: Sequence[_T]) -> Iterable[_T]:
+    """Iterate over items with a progress bar; a single item needs none."""
+    return items if len(items) < 2 else _count(title, items)
+
+
+def _count(title: str, items: Sequence[_T]) -> Iterator[_T]:
+    with Progress(title, len(items)) as bar:
+        for item in items:
+            yield item
+            bar.step()
