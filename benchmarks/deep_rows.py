@@ -175,7 +175,7 @@ class Case:
     def of(cls, row: Row, features: Array, maps: Maps, chosen: Array) -> Case:
         """Cluster all features; ``chosen`` are the images of the maps."""
         head = fit(row, features)
-        network = wc.deep.DeepClustering(maps.upper, head).network.last
+        network = wc.deep.DeepClustering(maps.upper, head).network.head
         evidence = network.explain(features).evidence
         cluster = np.asarray(network.assign(features[chosen]))
         return cls(maps, head, network, cluster, float(1 / evidence.mean()))
@@ -248,7 +248,7 @@ def fit(row: Row, features: Array) -> Any:
     """K-means, or SCAN's head."""
     if row.kind == "kmeans":
         return KMeans(row.n_clusters, n_init=3, random_state=0).fit(features)
-    return wc.deep.fit_scan(features, row.n_clusters, neighbours=20, n_init=2)
+    return wc.deep.fit_scan(features, row.n_clusters, neighbors=20, n_init=2)
 
 
 def read_images(folder: Path) -> NDArray[np.float32]:

@@ -38,7 +38,7 @@ def feature_maps(
 
     Parameters
     ----------
-    encoder : a torch module in the mode of evaluation
+    encoder : a torch module in evaluation mode
     image : (channels, H, W), as the encoder takes it
     layer : the name of a layer that gives (n, channels, h, w), as in ``encoder.named_modules()``; None for
         what the encoder gives
@@ -191,8 +191,8 @@ def _propagated(
     """Heat maps of what is ``chosen`` of the activation (channels, h, w): one trace, and many ways back."""
     check_whole(n_maps, 1, where, "n_maps")
     encoder, inputs = _open(module, _one(image, where), layer, where, "image", 1)
-    from whycluster.deep.encoder import to_numpy
     from whycluster.deep.lrp.composites import composite_of
+    from whycluster.deep.tensors import to_numpy
 
     trace = encoder.trace_all(inputs, None)
     _check_maps(tuple(trace.features.shape), where)

@@ -86,11 +86,11 @@ def rules_of(case: Case, zennit: Any) -> list[Rules]:
         Rules("z+", wc.deep.ZPlus(), lambda **zero: rules.ZPlus(**stable, **zero)),
         Rules(
             "zB at the inputs",
-            wc.deep.ZB(case.low, case.high),
+            wc.deep.ZBox(case.low, case.high),
             lambda **zero: rules.ZBox(low, high, **stable, **zero),
             True,
         ),
-        Rules("w^2 at the inputs", wc.deep.WSquared(), lambda **zero: rules.WSquare(**stable, **zero), True),
+        Rules("w^2 at the inputs", wc.deep.WSquare(), lambda **zero: rules.WSquare(**stable, **zero), True),
         Rules("flat at the inputs", wc.deep.Flat(), lambda **_: rules.Flat(**stable), True),
     ]
 

@@ -10,6 +10,8 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from whycluster.deep.images import read_images
+
 WIDTHS = (64, 128, 256, 512, 512)  # channels of the five blocks
 DEPTHS = (2, 2, 3, 3, 3)  # convolutions of each
 BLOCKS = {1: "features.4", 2: "features.9", 3: "features.16", 4: "features.23", 5: "features.30"}
@@ -95,4 +97,5 @@ def read_image(path: Path, size: int, left: int | None = None) -> NDArray[np.flo
     with Image.open(path) as image:
         part = (0, 0, *image.size) if left is None else (left, 0, left + image.height, image.height)
         square = image.convert("RGB").crop(part).resize((size, size), Image.Resampling.BICUBIC)
-    return np.asarray(np.asarray(square).transpose(2, 0, 1) / np.float32(255), np.float32)
+    pixels: NDArray[np.float32] = read_images(square, "vgg16")[0]
+    return pixels

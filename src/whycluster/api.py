@@ -73,13 +73,13 @@ def explain(
         by default those of X that hold no numbers
     at : for a `whycluster.deep.DeepClustering`, the name of a layer of its encoder: relevance is that of what
         the layer gives, in place of the encoder's inputs
-    units : for a `whycluster.deep.DeepClustering`: "channels" adds relevance up over all places, "places"
-        over all channels
+    units : for a `whycluster.deep.DeepClustering`: "channels" sums relevance over all locations,
+        "locations" over all channels
 
     Returns
     -------
     Explanation; for documents a `whycluster.text.TextExplanation`, for deep clusterings a
-    `whycluster.deep.DeepExplanation` or, of places, a `whycluster.deep.SpatialExplanation`; for Dask arrays
+    `whycluster.deep.DeepExplanation`, or a `whycluster.deep.SpatialExplanation` if spatial; for Dask arrays
     and DataFrames a `whycluster.engines.dask.LazyExplanation`, of which nothing is computed yet
 
     Examples

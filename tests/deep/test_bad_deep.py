@@ -17,15 +17,14 @@ from torch.nn import functional as F  # noqa: N812  # as everybody calls it
 import whycluster as wc
 from benchmarks.summaries import feature_maps
 from tests.deep.networks import OwnResidual, ResNet18, conv_net, forward_of, images, mlp, settled
-from whycluster.deep import ZB, Composite, DeepClustering, Epsilon, Gamma, lrp
+from whycluster.deep import Composite, DeepClustering, Epsilon, Gamma, ZBox, lrp
 
 Array = NDArray[Any]
 Tensor = torch.Tensor
 HEAD = np.eye(5)
 X: Array = images(3).numpy()
 AS_TRAINED = (
-    "Give inputs of the size, the order of axes and the dtype that it was trained on; of a "
-    "single one, X[None]."
+    "Use the input size, order of axes and dtype that it was trained on; for a single input, pass X[None]."
 )
 
 
@@ -51,17 +50,17 @@ def refused(make: Callable[[], Any], kind: type[Exception] = wc.InvalidInputErro
 
 def test_images_of_another_size() -> None:
     assert message(small(), images(2, size=9)) == (
-        "explain: the encoder cannot take X of shape (2, 3, 9, 9), float32: mat1 and mat2 shapes cannot be "
+        "explain: the encoder fails on X of shape (2, 3, 9, 9), float32: mat1 and mat2 shapes cannot be "
         f"multiplied (2x196 and 144x5). {AS_TRAINED}"
     )
 
 
 def test_images_whose_channels_come_last() -> None:
     assert message(small(), X.transpose(0, 2, 3, 1)) == (
-        "explain: the encoder cannot take X of shape (3, 8, 8, 3), float32: Given groups=1, weight of size "
-        "[4, 3, 3, 3], expected input[3, 8, 8, 3] to have 3 channels, but got 8 channels instead. The "
-        "channels seem to come last; in torch they come before places, (n, channels, ...). For images, "
-        "X.transpose(0, 3, 1, 2) of an array, X.permute(0, 3, 1, 2) of a tensor."
+        "explain: the encoder fails on X of shape (3, 8, 8, 3), float32: Given groups=1, weight of size [4, "
+        "3, 3, 3], expected input[3, 8, 8, 3] to have 3 channels, but got 8 channels instead. The channels "
+        "seem to come last; torch expects (n, channels, ...). For images, use X.transpose(0, 3, 1, 2) for "
+        "an array or X.permute(0, 3, 1, 2) for a tensor."
     )
 
 
@@ -76,8 +75,8 @@ def test_encoders_that_bring_the_channels_forward_themselves_are_taken() -> None
 @pytest.mark.parametrize("bounds", [None, (-2.0, 2.0)])
 def test_images_of_bytes(bounds: Any) -> None:
     assert message(small(), np.zeros((2, 3, 8, 8), dtype=np.uint8), bounds=bounds) == (
-        "explain: X must be images of real numbers, scaled and normalised as those that the encoder was "
-        "trained on; got shape (2, 3, 8, 8), uint8. For bytes of an encoder trained on ImageNet, "
+        "explain: X must be images of floating-point numbers, scaled and normalized as in the training of "
+        "the encoder; got shape (2, 3, 8, 8), uint8. For bytes and an encoder trained on ImageNet, use "
         "wc.deep.normalize(images)."
     )
 
@@ -95,7 +94,7 @@ def test_pixels_that_are_not_finite() -> None:
     bad[1, 0, 0, 0] = np.nan
     for batch_size in (1, 16):
         assert message(small(), bad, batch_size=batch_size) == (
-            "explain: X must be finite; input 1 holds values that are not."
+            "explain: X must be finite; input 1 has NaN or infinite values."
         )
 
 
@@ -103,7 +102,7 @@ def test_activations_that_are_not_finite() -> None:
     encoder = small(nn.ReLU())
     with torch.no_grad():
         encoder[0].weight[0, 0, 0, 0] = float("nan")
-    expected = "features must be finite; of input 0 of X some are not, though it is finite itself."
+    expected = "features must be finite; input 0 of X is finite, but some of its features are not."
     assert message(encoder, X) == f"explain: {expected}"
     model = DeepClustering(encoder, HEAD)
     assert refused(lambda: model.predict(X)) == f"assign: {expected}"
@@ -112,21 +111,21 @@ def test_activations_that_are_not_finite() -> None:
 
 def test_a_single_image() -> None:
     assert message(small(nn.BatchNorm2d(4)), X[0]) == (
-        "explain: the encoder cannot take X of shape (3, 8, 8), float32: expected 4D input (got 3D input). "
+        "explain: the encoder fails on X of shape (3, 8, 8), float32: expected 4D input (got 3D input). "
         f"{AS_TRAINED}"
     )
     pooled = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     assert message(pooled, X[0], np.eye(4)) == (
-        "explain: the encoder must give features whose first axis counts its inputs; of 3 inputs it "
-        "gives shape (4, 1). Name a layer that does: layer=...; of a single input, give X[None]."
+        "explain: the encoder must return one non-empty row of features per input; for 3 inputs it returns "
+        "shape (4, 1). Name a layer that does: layer=...; for a single input, pass X[None]."
     )
 
 
 @pytest.mark.parametrize("shape", [(6,), (0, 6), (0, 3, 8, 8), ()])
 def test_no_inputs_or_a_single_row(shape: tuple[int, ...]) -> None:
     assert message(mlp(), np.ones(shape)) == (
-        "explain: X must have a first axis that counts inputs of the encoder, one or more; got shape "
-        f"{shape}. For a single one, give X[None]."
+        "explain: X must be a batch of one or more inputs of the encoder, along the first axis; got shape "
+        f"{shape}. For a single input, pass X[None]."
     )
 
 
@@ -144,7 +143,7 @@ def test_tensors_without_values_of_their_own() -> None:
         (dense.to_sparse(), "torch.float32, torch.sparse_coo, on the device cpu"),
         (dense.to("meta"), "torch.float32, torch.strided, on the device meta"),
     ):
-        rest = f"must be a dense tensor, with values; got one of {got}. Of a sparse one, give"
+        rest = f"must be a dense tensor with values; got {got}. Convert a sparse tensor with"
         for name, parameter, call in (
             ("explain", "X", lambda x: wc.explain(DeepClustering(mlp(), HEAD), x)),
             ("assign", "X", lambda x: DeepClustering(mlp(), HEAD).predict(x)),
@@ -156,20 +155,21 @@ def test_tensors_without_values_of_their_own() -> None:
                 f"{name}: {parameter} {rest} {parameter}.to_dense()."
             )
         assert refused(lambda values=values: wc.deep.fit_scan(values, 2)) == (  # type: ignore[misc]
-            "fit_scan: features must be numbers in two dimensions (n, d); got Tensor that cannot be read as "
-            "such."
+            "fit_scan: features must be a numeric array of shape (n, d); got Tensor that cannot be "
+            "converted to one."
         )
 
 
 def test_frames_with_columns_that_are_no_numbers() -> None:
     frame = pd.DataFrame(np.ones((3, 6)), columns=list("abcdef"))
     text = (
-        "must have only numeric or boolean columns; got 'c' (String). Encode them as numbers (objects that "
+        "must have only numeric or boolean columns; got 'c' (String). Encode them as numbers (if they are "
+        "numbers stored as objects, use astype(float)), or drop them."
     )
-    assert message(mlp(), frame.assign(c=["u", "v", "w"])).startswith(f"explain: X {text}")
-    assert refused(lambda: wc.deep.features(mlp(), frame.assign(c="u"))).startswith(f"features: X {text}")
+    assert message(mlp(), frame.assign(c=["u", "v", "w"])) == f"explain: X {text}"
+    assert refused(lambda: wc.deep.features(mlp(), frame.assign(c="u"))) == f"features: X {text}"
     missing = frame.assign(c=pd.array([1, None, 2], dtype="Int64"))
-    assert message(mlp(), missing) == "explain: X must be finite; input 1 holds values that are not."
+    assert message(mlp(), missing) == "explain: X must be finite; input 1 has NaN or infinite values."
     flags, model = frame.assign(c=[True, False, True]), DeepClustering(mlp(), HEAD)
     numbers = wc.explain(model, flags.astype(float))
     assert np.allclose(wc.explain(model, flags).relevance, numbers.relevance, rtol=1e-5, atol=1e-6)
@@ -220,8 +220,8 @@ def test_encoders_that_are_no_modules() -> None:
 def test_encoders_in_the_mode_of_training(layer: nn.Module) -> None:
     encoder = small(layer).train()
     expected = (
-        f"the encoder must be in the mode of evaluation; its 1 ({type(layer).__name__}) is in that of "
-        "training, in which features change with the batch or at random. Call encoder.eval() first."
+        f"the encoder must be in evaluation mode; its 1 ({type(layer).__name__}) is in training mode, where "
+        "features depend on the batch or on chance. Call encoder.eval() first."
     )
     assert message(encoder, X) == f"explain: {expected}"
     assert refused(lambda: DeepClustering(encoder, HEAD).predict(X)) == f"assign: {expected}"
@@ -245,16 +245,16 @@ def test_encoders_that_are_in_the_mode_of_training_but_not_affected_by_it_are_ta
 )
 def test_encoders_that_draw_random_numbers(forward: Callable[[Tensor], Tensor], name: str) -> None:
     expected = (
-        "the encoder must give the same features each time it is run; of the same input they differ. Call "
-        "encoder.eval(), and leave nothing random in its forward: dropout needs training=self.training."
+        "the encoder must return the same features each time it runs; they differ for the same input. Call "
+        "encoder.eval(), and remove all randomness from its forward: dropout needs training=self.training."
     )
     encoder = nn.Sequential(small(), forward_of(forward))
     torch.manual_seed(0)  # two draws may be the same by chance
     assert message(encoder, X) == f"explain: {expected}"
     assert refused(lambda: wc.deep.features(encoder, X)) == f"features: {expected}"
     assert refused(lambda: DeepClustering(encoder, HEAD).predict(X)) == f"assign: {expected}"
-    same = "lrp: the encoder must give the same features each time it is run, but"
-    advice = "Call encoder.eval(), and leave nothing random in its forward."
+    same = "lrp: the encoder must return the same features each time it runs, but"
+    advice = "Call encoder.eval(), and remove all randomness from its forward."
     x = torch.from_numpy(X)
     assert refused(lambda: lrp(encoder, x, lambda y: y)) == (
         f"{same} module '1' of the encoder draws random numbers ({name}). {advice}"
@@ -271,8 +271,8 @@ def test_encoders_that_change_from_run_to_run() -> None:
 
     below = small()
     assert message(forward_of(forward), X) == (
-        "explain: the encoder must give the same features each time it is run; of the same inputs they "
-        "differ by up to 1. Call encoder.eval(), and leave nothing random in its forward."
+        "explain: the encoder must return the same features each time it runs; for the same inputs they "
+        "differ by up to 1. Call encoder.eval(), and remove all randomness from its forward."
     )
 
 
@@ -287,15 +287,15 @@ def test_encoders_that_change_from_run_to_run() -> None:
 )
 def test_encoders_that_give_no_features(forward: Callable[[Tensor], Any], got: str) -> None:
     assert message(forward_of(forward), X) == (
-        "explain: the encoder must give features whose first axis counts its inputs; of 3 inputs it gives "
-        f"{got}. Name a layer that does: layer=...; of a single input, give X[None]."
+        "explain: the encoder must return one non-empty row of features per input; for 3 inputs it returns "
+        f"{got}. Name a layer that does: layer=...; for a single input, pass X[None]."
     )
 
 
 def test_encoders_whose_features_do_not_depend_on_the_input() -> None:
     constant = torch.rand(5, generator=torch.Generator().manual_seed(0))
     assert message(forward_of(lambda x: constant.expand(len(x), 5)), X) == (
-        "explain: the features that the encoder gives do not depend on its input."
+        "explain: the features must depend on the input of the encoder; they do not."
     )
 
 
@@ -304,15 +304,15 @@ def test_encoders_whose_features_vary_in_number() -> None:
     values = torch.full((4, 1, 8, 8), -1.0)
     values[2:] = 1.0
     assert message(encoder, values, batch_size=2) == (
-        "explain: the encoder must give features of one shape; got (5,) and, from input 2 on, (6,)."
+        "explain: the encoder must return features of one shape; got (5,) and, from input 2 on, (6,)."
     )
 
 
 def test_encoders_whose_weights_are_not_made_yet_stay_as_they_are() -> None:
     encoder = nn.LazyLinear(5)
     expected = (
-        "the encoder must have its weights; those of a lazy layer are made when it is first run. Run it, and "
-        "train it, first."
+        "the encoder must have its weights; a lazy layer creates them in its first run. Run and train the "
+        "encoder first."
     )
     assert message(encoder, np.ones((3, 4))) == f"explain: {expected}"
     assert refused(lambda: lrp(encoder, torch.ones(3, 4), lambda y: y)) == f"lrp: {expected}"
@@ -325,9 +325,9 @@ def test_encoders_whose_weights_are_not_made_yet_stay_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("name", "listed"),
     [
-        ("layer5", "the closest are 'layer4', 'layer3', 'layer2'"),
-        ("layer1.0.conv3", "the closest are 'layer1.0.conv2', 'layer1.0.conv1', 'layer4.0.conv2'"),
-        ("zzzzzzzzz", "the closest are 'conv1', 'bn1', 'relu', 'maxpool', 'layer1'"),
+        ("layer5", "the closest names are 'layer4', 'layer3', 'layer2'"),
+        ("layer1.0.conv3", "the closest names are 'layer1.0.conv2', 'layer1.0.conv1', 'layer4.0.conv2'"),
+        ("zzzzzzzzz", "the closest names are 'conv1', 'bn1', 'relu', 'maxpool', 'layer1'"),
     ],
 )
 def test_layers_that_do_not_exist(name: str, listed: str) -> None:
@@ -342,19 +342,19 @@ def test_layers_that_do_not_exist(name: str, listed: str) -> None:
 
 def test_layers_of_an_encoder_without_layers() -> None:
     assert message(nn.Linear(2, 5), X, layer="fc") == (
-        "DeepClustering: layer must be the name of a layer of the encoder, as in its named_modules(); "
-        "got 'fc'; it has none."
+        "DeepClustering: layer must be the name of a layer of the encoder, as in its named_modules(); got "
+        "'fc'; it has no layers."
     )
 
 
 def test_layers_that_run_twice() -> None:
     encoder = settled(OwnResidual())
     assert message(encoder, X, layer="shared") == (
-        "explain: layer must be one that runs once in the encoder; 'shared' runs 2 times. Name the "
-        "module around it, or one that runs after it."
+        "explain: layer must run once in the encoder; 'shared' runs 2 times. Name its parent module, or a "
+        "later layer."
     )
     assert message(encoder, X, np.eye(4), {"at": "shared"}) == (
-        "explain: at must be a layer that runs once on the way to the features; 'shared' runs 2 times."
+        "explain: at must be a layer that runs once before the features; 'shared' runs 2 times."
     )
 
 
@@ -362,10 +362,10 @@ def test_layers_that_do_not_run() -> None:
     used, aside = small(), nn.Linear(2, 2)
     encoder = forward_of(used, used, aside)
     assert message(encoder, X, layer="parts.1") == (
-        "explain: the layer 'parts.1' of the encoder must take part in its forward pass; it does not."
+        "explain: the layer 'parts.1' must run in the forward pass of the encoder; it does not."
     )
     assert message(encoder, X, question={"at": "parts.1"}) == (
-        "explain: at must be a layer that runs once on the way to the features; 'parts.1' runs 0 times."
+        "explain: at must be a layer that runs once before the features; 'parts.1' runs 0 times."
     )
 
 
@@ -379,24 +379,24 @@ def test_messages_begin_with_the_function_that_was_called() -> None:
         ("to_torch", lambda: wc.neuralize(DeepClustering(encoder, HEAD, layer="parts.1")).to_torch()(x)),
     ):
         assert refused(call) == (
-            f"{name}: the layer 'parts.1' of the encoder must take part in its forward pass; it does not."
+            f"{name}: the layer 'parts.1' must run in the forward pass of the encoder; it does not."
         )
     assert refused(lambda: wc.deep.features(forward_of(lambda x: x.mean()), x)) == (
-        "features: the encoder must give features whose first axis counts its inputs; of 3 inputs it gives "
-        "shape (). Name a layer that does: layer=...; of a single input, give X[None]."
+        "features: the encoder must return one non-empty row of features per input; for 3 inputs it returns "
+        "shape (). Name a layer that does: layer=...; for a single input, pass X[None]."
     )
     assert refused(lambda: lrp(encoder, x, lambda y: y, at="parts.1")) == (
-        "lrp: at must be a layer that runs once on the way to the features; 'parts.1' runs 0 times."
+        "lrp: at must be a layer that runs once before the features; 'parts.1' runs 0 times."
     )
     nowhere = Composite([("zzz", Gamma())])
-    expected = "the rules of a Composite must be for places that the encoder has; 'zzz' is none of its"
+    expected = "the rules of a Composite must match layers of the encoder; 'zzz' matches none of its"
     assert refused(lambda: lrp(small(), x, lambda y: y, rules=nowhere)).startswith(f"lrp: {expected}")
     assert refused(lambda: feature_maps(small(), X[0], "0", rules=nowhere)).startswith(
         f"feature_maps: {expected}"
     )
     constant = forward_of(lambda x: torch.ones(len(x), 5))
     assert refused(lambda: lrp(constant, x, lambda y: y)) == (
-        "lrp: the features that the encoder gives do not depend on its input."
+        "lrp: the features must depend on the input of the encoder; they do not."
     )
 
 
@@ -409,17 +409,19 @@ def test_what_comes_after_the_layer_need_not_fit() -> None:
 
 
 def test_features_of_another_width_than_the_head() -> None:
-    first = "explain: the encoder must give as many features as the head was fitted on,"
+    first = "explain: the encoder must return as many features as the head was fitted on,"
     fit = "Fit the head to features of this layer, or name the layer that it was fitted to: layer=..."
-    assert message(small(), X, np.eye(7)) == f"{first} 7; it gives 5. {fit}"
-    assert message(small(), X, np.eye(7), layer="0") == f"{first} 7; it gives 4 x 6 x 6. {fit}"
+    assert message(small(), X, np.eye(7)) == f"{first} 7; it returns 5. {fit}"
+    assert message(small(), X, np.eye(7), layer="0") == f"{first} 7; it returns 4 x 6 x 6. {fit}"
     assert message(small(), X, np.eye(4), layer="0") == (
-        f"{first} 4; it gives 4 x 6 x 6. pool='mean' averages over the places; spatial=True clusters "
-        "each place on its own."
+        f"{first} 4; it returns 4 x 6 x 6. pool='mean' averages over all locations; spatial=True clusters "
+        "each location."
     )
-    assert message(small(), X, np.eye(7), layer="0", spatial=True) == f"{first} 7; it gives 4 x 6 x 6. {fit}"
+    assert message(small(), X, np.eye(7), layer="0", spatial=True) == (
+        f"{first} 7; it returns 4 x 6 x 6. {fit}"
+    )
     assert message(small(), X, HEAD, spatial=True) == (
-        f"{first} 5; it gives 5. These have no places; name an earlier layer, or leave spatial out."
+        f"{first} 5; it returns 5. These have no locations; name an earlier layer, or leave out spatial."
     )
 
 
@@ -427,14 +429,14 @@ def test_heads_without_values() -> None:
     encoder, spoilt = small(), nn.Linear(5, 3)
     torch.nn.init.constant_(spoilt.bias, torch.nan)
     assert refused(lambda: DeepClustering(encoder, spoilt)) == (
-        "DeepClustering: head.bias must be finite; it holds values that are not."
+        "DeepClustering: head.bias must be finite; it has NaN or infinite values."
     )
-    rest = "must be a dense tensor, with values; got one of torch.float32, torch.strided, on the device meta."
+    rest = "must be a dense tensor with values; got torch.float32, torch.strided, on the device meta."
     assert refused(lambda: DeepClustering(encoder, nn.Linear(5, 3, device="meta"))) == (
-        f"DeepClustering: head.weight {rest} Of a sparse one, give head.weight.to_dense()."
+        f"DeepClustering: head.weight {rest} Convert a sparse tensor with head.weight.to_dense()."
     )
     assert refused(lambda: DeepClustering(encoder, torch.ones(3, 5, device="meta"))) == (
-        f"DeepClustering: head {rest} Of a sparse one, give head.to_dense()."
+        f"DeepClustering: head {rest} Convert a sparse tensor with head.to_dense()."
     )
 
 
@@ -442,11 +444,11 @@ def test_heads_of_the_wrong_kind() -> None:
     encoder = small()
     kind = wc.UnsupportedModelError
     assert refused(lambda: DeepClustering(encoder, nn.Sequential(nn.Linear(5, 3))), kind) == (
-        "DeepClustering: head must be a torch.nn.Linear, if it is a module; got Sequential. Leave the "
-        "layers below its last one to the encoder."
+        "DeepClustering: a head that is a module must be a torch.nn.Linear; got Sequential. Move its other "
+        "layers to the encoder."
     )
     assert refused(lambda: DeepClustering(encoder, DeepClustering(encoder, HEAD)), kind) == (
-        "DeepClustering: head must cluster features that are numbers; got DeepClustering."
+        "DeepClustering: head must be a model of numeric features; got DeepClustering."
     )
     assert refused(lambda: DeepClustering(encoder, KMeans(3)), wc.NotFittedError) == (
         "neuralize: the KMeans must be fitted first. Call its fit method."
@@ -464,7 +466,8 @@ def test_heads_of_the_wrong_kind() -> None:
 
 def test_options_that_exclude_each_other() -> None:
     assert refused(lambda: DeepClustering(small(), HEAD, spatial=True, pool="mean")) == (
-        "DeepClustering: spatial clusters each place on its own, pool makes one of all; choose one."
+        "DeepClustering: only one of spatial and pool may be set; spatial clusters each location, pool "
+        "combines all of them. Leave out one."
     )
 
 
@@ -477,10 +480,10 @@ def test_options_that_do_not_exist() -> None:
         "DeepClustering: batch_size must be None or a whole number of at least 1; got 0."
     )
     assert message(encoder, X, question={"units": "pixels"}) == (
-        "explain: units must be one of None, 'channels', 'places'; got 'pixels'."
+        "explain: units must be one of None, 'channels', 'locations'; got 'pixels'."
     )
     assert message(encoder, X, question={"feature_names": ["a"]}) == (
-        "explain: feature_names is for tables; an encoder's inputs have none."
+        "explain: feature_names is for tables; inputs of an encoder have no columns. Leave it out."
     )
     assert refused(lambda: DeepClustering(encoder, HEAD, rules="vg")) == (
         "DeepClustering: rules must be one of 'auto', 'vgg', 'resnet', 'transformer', 'mlp', a rule such as "
@@ -499,9 +502,9 @@ def test_layers_of_models_that_have_none(question: dict[str, Any]) -> None:
 
 
 def test_rules_that_are_none() -> None:
-    assert refused(lambda: Gamma(-1)) == "Gamma: gamma must be a number from 0 on; got -1."
-    assert refused(lambda: Gamma(float("nan"))) == "Gamma: gamma must be a number from 0 on; got nan."
-    assert refused(lambda: Epsilon("a")) == "Epsilon: epsilon must be a number from 0 on; got 'a'."  # type: ignore[arg-type]
+    assert refused(lambda: Gamma(-1)) == "Gamma: gamma must be a number of at least 0; got -1."
+    assert refused(lambda: Gamma(float("nan"))) == "Gamma: gamma must be a number of at least 0; got nan."
+    assert refused(lambda: Epsilon("a")) == "Epsilon: epsilon must be a number of at least 0; got 'a'."  # type: ignore[arg-type]
     assert refused(lambda: Composite(max_pool="least")) == (
         "Composite: max_pool must be 'winner' or 'average'; got 'least'."
     )
@@ -509,8 +512,8 @@ def test_rules_that_are_none() -> None:
         "Composite: unknown must be 'raise' or 'gradient'; got 'ignore'."
     )
     pairs = (
-        "Composite: rules must be pairs of a place (a name, a pattern or a function) and a rule, and "
-        "default a rule; got"
+        "Composite: rules must be pairs of a selector (a name, a pattern or a function) and a rule, and "
+        "default must be a rule; got"
     )
     assert refused(lambda: Composite([("first", 3)])) == f"{pairs} ('first', 3)."  # type: ignore[list-item]
     assert refused(lambda: Composite(default="gamma")) == f"{pairs} ('', 'gamma')."  # type: ignore[arg-type]
@@ -530,38 +533,35 @@ def test_inputs_outside_the_bounds() -> None:
     inside = X.clip(-1, 1)
     inside[2, 0, 0, 0] = 1.5
     assert message(small(), inside, bounds=(-1, 1)) == (
-        "explain: X must lie within the bounds of the DeepClustering; input 2 does not, with values from "
-        "-1 to 1.5. Normalise images as the bounds say, or leave bounds out."
+        "explain: X must be within the bounds of the DeepClustering; input 2 has values from -1 to 1.5. "
+        "Normalize images to these bounds, or leave out bounds."
     )
     assert message(small(), inside, bounds=(-1, 1), batch_size=1) == message(small(), inside, bounds=(-1, 1))
 
 
 def test_bounds_that_are_none() -> None:
-    ends = (
-        "ZB: low and high must be finite numbers, as many of the one as of the other, and low no greater "
-        "than high; got"
-    )
+    ends = "ZBox: low and high must be finite numbers of the same shape, with low no greater than high; got"
     assert refused(lambda: DeepClustering(small(), HEAD, bounds=(0, 1, 2))) == (  # type: ignore[arg-type]
-        "DeepClustering: bounds must be two, the least and the greatest; got (0, 1, 2)."
+        "DeepClustering: bounds must be a pair, the smallest and the largest value; got (0, 1, 2)."
     )
     assert refused(lambda: DeepClustering(small(), HEAD, bounds=(1, 0))) == (f"{ends} 1 and 0.")
     assert refused(lambda: DeepClustering(small(), HEAD, bounds=("a", "b"))) == f"{ends} 'a' and 'b'."
     assert refused(lambda: DeepClustering(small(), HEAD, bounds=(0, 1j))) == f"{ends} 0 and 1j."
-    assert refused(lambda: ZB([0, 0], [1, 1, 1])) == f"{ends} [0, 0] and [1, 1, 1]."
+    assert refused(lambda: ZBox([0, 0], [1, 1, 1])) == f"{ends} [0, 0] and [1, 1, 1]."
     learned = torch.full((3,), -9.0, requires_grad=True)
     exp: Any = wc.explain(DeepClustering(small(), HEAD, bounds=(learned, 9)), X)
     assert np.array_equal(
         exp.relevance, wc.explain(DeepClustering(small(), HEAD, bounds=(-9, 9)), X).relevance
     )
     assert message(small(), X, bounds=([-9, -9], [9, 9])) == (
-        "ZB: low and high must be numbers, one for each channel, or of the shape (3, 8, 8) of one input; "
-        "got shape (2,)."
+        "ZBox: low and high must be numbers, one number per channel, or arrays of the shape (3, 8, 8) of "
+        "one input; got shape (2,)."
     )
 
 
 def test_relevance_of_another_shape_than_the_features() -> None:
     assert refused(lambda: lrp(small(), torch.from_numpy(X), torch.ones(3, 4))) == (
-        "lrp: relevance must be of the shape of what the module gives, (3, 5); got (3, 4)."
+        "lrp: relevance must have the shape of the output of the module, (3, 5); got (3, 4)."
     )
     x = torch.from_numpy(X)
     for relevance in (None, lambda _: None):
@@ -569,7 +569,7 @@ def test_relevance_of_another_shape_than_the_features() -> None:
             "lrp: relevance must be a tensor or an array of numbers; got NoneType."
         )
     assert refused(lambda: lrp(small(), x, torch.full((3, 5), torch.nan))) == (
-        "lrp: relevance must be finite; it holds values that are not."
+        "lrp: relevance must be finite; it has NaN or infinite values."
     )
 
 
@@ -582,10 +582,10 @@ def test_relevance_of_any_layout_is_taken() -> None:
 
 def test_spatial_clusters_read_where_nothing_is() -> None:
     assert refused(lambda: wc.deep.spatial_clusters(conv_net(), X[0], "2", 2, units="pixels")) == (
-        "spatial_clusters: units must be one of None, 'channels', 'places'; got 'pixels'."
+        "spatial_clusters: units must be one of None, 'channels', 'locations'; got 'pixels'."
     )
     assert refused(lambda: wc.deep.spatial_clusters(conv_net(), X[0], "2", 2, bounds=(50, 60))).startswith(
-        "spatial_clusters: image must lie within the bounds of the DeepClustering; input 0 does not, with"
+        "spatial_clusters: image must be within the bounds of the DeepClustering; input 0 has values"
     )
     with pytest.raises(TypeError, match=r"spatial_clusters\(\) got an unexpected keyword argument 'target'"):
         wc.deep.spatial_clusters(conv_net(), X[0], "2", 2, target=1)  # type: ignore[call-arg]
@@ -597,11 +597,12 @@ def test_spatial_clusters_of_what_has_too_few_places() -> None:
         "spatial_clusters: n_clusters must be a whole number of at least 2; got 1."
     )
     assert refused(lambda: wc.deep.spatial_clusters(encoder, X[0], "9", 2)) == (
-        "spatial_clusters: a layer must have places to be clustered by, (n, channels, ...); it gives (1, 5). "
+        "spatial_clusters: the layer must have locations to cluster, (n, channels, ...); it returns (1, 5). "
         "Name an earlier layer."
     )
     assert refused(lambda: wc.deep.spatial_clusters(encoder, X[0], "2", 99)) == (
-        "spatial_clusters: the layer must have at least as many places as there are clusters, 99; it has 64."
+        "spatial_clusters: the layer must have at least n_clusters locations, 99; it has 64. Name an "
+        "earlier layer, or ask for fewer clusters."
     )
 
 
@@ -609,11 +610,11 @@ def test_what_a_deep_clustering_cannot_give() -> None:
     model = DeepClustering(small(), HEAD)
     network = wc.neuralize(model)
     assert refused(lambda: network.gradient(X), wc.UnsupportedModelError) == (
-        "gradient: of a deep clustering, torch gives it, of what to_torch() gives. In the features it is "
-        "wc.neuralize(head).gradient(features)."
+        "gradient: the model must be a model of tables; got a deep clustering. Differentiate the module "
+        "from to_torch() with torch, or call wc.neuralize(head).gradient(features)."
     )
     channels: Any = wc.explain(model, X, units="channels")
     assert refused(lambda: channels.heatmaps) == (
-        'heatmaps: relevance was added up over the places (units="channels"), so that there are no maps. '
-        "Explain without units."
+        'heatmaps: relevance must not be summed over locations; it is, with units="channels". Explain '
+        "without units."
     )

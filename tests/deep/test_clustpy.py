@@ -123,7 +123,7 @@ def test_layers_have_the_names_of_the_users_network(dec: Any, digits: Array) -> 
         wc.explain(dec, digits[:20], at="encoder.block.9")
     assert str(caught.value) == (
         "explain: at must be the name of a layer of the encoder, as in its named_modules(); got "
-        "'encoder.block.9'; the closest are 'encoder.block.2', 'encoder.block.1', 'encoder.block.0'."
+        "'encoder.block.9'; the closest names are 'encoder.block.2', 'encoder.block.1', 'encoder.block.0'."
     )
 
 
@@ -185,10 +185,9 @@ def test_whole_numbers_are_refused_where_predict_rounds_them() -> None:
     with pytest.raises(wc.InvalidInputError) as caught:
         wc.explain(model, whole)
     assert str(caught.value) == (
-        "explain: X must be real numbers of float32 or float64; got shape (1797, 64), int64. DEC.predict "
-        f"rounds the embedding to the same dtype, and of {differ.size} of 1797 rows names another cluster "
-        f"than the nearest (row {row}: {predicted[row]}, not {nearest[row]}). Give X.astype(float), to "
-        "predict too."
+        "explain: X must have dtype float32 or float64; got shape (1797, 64), int64. DEC.predict rounds the "
+        f"embedding to this dtype and does not find the nearest cluster for {differ.size} of 1797 rows (row "
+        f"{row}: {predicted[row]}, not {nearest[row]}). Use X.astype(float), also for predict."
     )
     same = np.flatnonzero(predicted == nearest)[:10]
     assert (wc.explain(model, whole[same]).relevance == wc.explain(model, X[same]).relevance).all()
@@ -206,7 +205,7 @@ def test_a_model_that_is_not_fitted(kind: Any) -> None:
 
 
 def test_rows_of_another_width(dec: Any) -> None:
-    with pytest.raises(wc.InvalidInputError, match=r"the encoder cannot take X of shape \(3, 10\), float64"):
+    with pytest.raises(wc.InvalidInputError, match=r"the encoder fails on X of shape \(3, 10\), float64"):
         wc.explain(dec, np.zeros((3, 10)))
 
 
@@ -218,8 +217,8 @@ def test_a_network_left_in_the_mode_of_training(digits: Array) -> None:
     with pytest.raises(wc.InvalidInputError) as caught:
         wc.explain(model, digits)
     assert str(caught.value) == (
-        "explain: the encoder must be in the mode of evaluation; its encoder.block.1 (BatchNorm1d) is in "
-        "that of training, in which features change with the batch or at random. Call encoder.eval() first."
+        "explain: the encoder must be in evaluation mode; its encoder.block.1 (BatchNorm1d) is in training "
+        "mode, where features depend on the batch or on chance. Call encoder.eval() first."
     )
     model.neural_network_trained_.eval()
     assert (wc.explain(model, digits).cluster == model.predict(digits)).all()

@@ -1,4 +1,4 @@
-"""What one gets of deep clusterings: frames, text, pictures; encoders of tables, tokens and sequences."""
+"""Explanations of deep clusterings: frames, text, plots; encoders of tables, tokens and sequences."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def test_a_frame_is_explained_by_its_columns(wine: pd.DataFrame, table_model: wc
     assert frame.columns.tolist() == ["cluster", "competitor", "evidence", *wine.columns]
     assert frame.index.equals(indexed.index)
     np.testing.assert_array_equal(frame[wine.columns].to_numpy(), exp.relevance)
-    shown = exp.describe(3).splitlines()
+    lines = exp.describe(3).splitlines()
     strongest = wine.columns[np.abs(exp.relevance[3]).argmax()]
-    assert shown[3].startswith(strongest)
-    assert shown[-1].startswith("7 more")
+    assert lines[3].startswith(strongest)
+    assert lines[-1].startswith("7 more")
 
 
-def test_rows_keep_their_names_in_the_features_too(
+def test_rows_keep_their_names_in_the_features(
     wine: pd.DataFrame, table_model: wc.deep.DeepClustering
 ) -> None:
     named = wine.set_index(pd.Index([f"bottle {i}" for i in range(len(wine))]))
@@ -98,10 +98,10 @@ def test_the_summary_of_a_table_is_in_its_columns(
     assert len(exp[:20].summary().to_frame()) == exp[:20].summary().relevance.size
 
 
-def test_what_has_no_columns_has_no_summary(images: torch.Tensor, table_model: Any, wine: Any) -> None:
+def test_only_tables_have_a_summary(images: torch.Tensor, table_model: Any, wine: Any) -> None:
     message = (
-        "summary: relevance must be of the columns of a table, which have a mean; it is of {}. In the "
-        "features there is one, exp.features.summary(); of channels or places see "
+        "summary: relevance must be that of the columns of a table; it is that of {}. Summarize the "
+        "features with exp.features.summary(), and channels or locations with "
         'exp.to_frame().groupby("cluster").mean().'
     )
     torch.manual_seed(0)
@@ -113,7 +113,7 @@ def test_what_has_no_columns_has_no_summary(images: torch.Tensor, table_model: A
     ):
         with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(message.format(got))}$"):
             of_images.summary()
-    with pytest.raises(wc.InvalidInputError, match=r"^summary: .* 16 values of layer '0'\. In the features"):
+    with pytest.raises(wc.InvalidInputError, match=r"^summary: .* 16 values of layer '0'\. Summarize"):
         wc.explain(table_model, wine, at="0").summary()
 
 
@@ -132,68 +132,72 @@ def test_a_column_called_cluster_keeps_its_name(
     assert "cluster" in frame.columns
 
 
-def test_some_rows_have_their_own_claims(wine: pd.DataFrame, table_model: wc.deep.DeepClustering) -> None:
+def test_selected_rows_keep_their_explanations(
+    wine: pd.DataFrame, table_model: wc.deep.DeepClustering
+) -> None:
     exp = explain(table_model, wine)
-    some = exp[[5, 2]]
-    np.testing.assert_array_equal(some.cluster, exp.cluster[[5, 2]])
-    np.testing.assert_array_equal(some.data, wine.iloc[[5, 2]])
-    np.testing.assert_array_equal(some.features.relevance, exp.features.relevance[[5, 2]])
-    np.testing.assert_allclose(some.residual, exp.residual[[5, 2]])
-    assert some.describe(1).startswith("Input 2 is in cluster")
-    assert len(list(some)) == 2
+    selected = exp[[5, 2]]
+    np.testing.assert_array_equal(selected.cluster, exp.cluster[[5, 2]])
+    np.testing.assert_array_equal(selected.data, wine.iloc[[5, 2]])
+    np.testing.assert_array_equal(selected.features.relevance, exp.features.relevance[[5, 2]])
+    np.testing.assert_allclose(selected.residual, exp.residual[[5, 2]])
+    assert selected.describe(1).startswith("Input 2 is in cluster")
+    assert len(list(selected)) == 2
 
 
-def test_channels_and_places_have_names(images: torch.Tensor, image_model: wc.deep.DeepClustering) -> None:
+def test_channels_and_locations_have_names(images: torch.Tensor, image_model: wc.deep.DeepClustering) -> None:
     by_channel = explain(image_model, images, at="1", units="channels")
     assert by_channel.names == ["channel 0", "channel 1", "channel 2", "channel 3"]
     assert by_channel.to_frame().shape == (40, 7)
     assert repr(by_channel).startswith("<DeepExplanation of 40 inputs, 4 channels of layer '1', 3 clusters (")
     whole = explain(image_model, images, at="1")
     np.testing.assert_allclose(by_channel.relevance, whole.relevance.sum((2, 3)), atol=1e-6)
-    by_place = explain(image_model, images, at="1", units="places")
-    np.testing.assert_allclose(by_place.relevance, whole.relevance.sum(1), atol=1e-6)
-    np.testing.assert_allclose(by_place.heatmaps, whole.heatmaps, atol=1e-6)
+    by_location = explain(image_model, images, at="1", units="locations")
+    np.testing.assert_allclose(by_location.relevance, whole.relevance.sum(1), atol=1e-6)
+    np.testing.assert_allclose(by_location.heatmaps, whole.heatmaps, atol=1e-6)
     message = (
-        "to_frame: relevance must be one number for each of some units; it has shape (40, 4, 8, 8). Explain "
-        'with units="channels" or units="places".'
+        "to_frame: relevance must have shape (n, d), one number per unit; it has shape (40, 4, 8, 8). "
+        'Explain with units="channels" or units="locations".'
     )
     with pytest.raises(wc.InvalidInputError, match=re.escape(message)):
         whole.to_frame()
-    with pytest.raises(wc.InvalidInputError, match=r"heatmaps: .* so that there are no maps"):
+    with pytest.raises(wc.InvalidInputError, match="heatmaps: relevance must not be summed over locations"):
         _ = by_channel.heatmaps
 
 
-def test_images_are_told_by_what_speaks_for_and_against(
+def test_images_are_described_by_relevance_for_and_against(
     images: torch.Tensor, image_model: wc.deep.DeepClustering
 ) -> None:
     exp = explain(image_model, images)
     values = exp.relevance[7]
     text = exp.describe(7)
     assert text.startswith(f"Input 7 is in cluster {exp.cluster[7]}: evidence {exp.evidence[7]:.3g}, nearest")
-    assert re.search(rf"all that speaks for it +{re.escape(f'{values[values > 0].sum():.3g}')}", text)
+    assert re.search(rf"total for the cluster +{re.escape(f'{values[values > 0].sum():.3g}')}", text)
     at = ", ".join(map(str, np.unravel_index(np.abs(values).argmax(), values.shape)))
-    assert f"the strongest, at {at}" in text
+    assert f"strongest, at {at}" in text
     assert "... and 37 more inputs" in str(exp)
     with pytest.raises(
-        wc.InvalidInputError, match=r"describe: row must be one position, a whole number; got 'a'\."
+        wc.InvalidInputError, match=r"describe: row must be one position, an integer; got 'a'\."
     ):
         exp.describe("a")
 
 
-def test_pictures_stand_beside_heat_maps(images: torch.Tensor, image_model: wc.deep.DeepClustering) -> None:
+def test_plots_show_images_next_to_heat_maps(
+    images: torch.Tensor, image_model: wc.deep.DeepClustering
+) -> None:
     exp = explain(image_model, images)
     figure = exp.plot([0, 5, 6])
     assert len(figure.axes) == 6
     names = [f"{i}: cluster {exp.cluster[i]}" for i in (0, 5, 6)]
     assert [axis.get_ylabel() for axis in figure.axes[::2]] == names
     assert len(exp.plot(3).axes) == 2
-    shown = np.asarray(figure.axes[2].images[0].get_array())
-    np.testing.assert_allclose(shown[..., 0], images[5, 0] / images[5, 0].max(), atol=1e-6)
+    image = np.asarray(figure.axes[2].images[0].get_array())
+    np.testing.assert_allclose(image[..., 0], images[5, 0] / images[5, 0].max(), atol=1e-6)
     heat = np.asarray(figure.axes[3].images[0].get_array())
     np.testing.assert_allclose(heat, exp.heatmaps[5], atol=1e-7)
 
 
-def test_places_are_clustered_and_each_cluster_has_a_map(images: torch.Tensor) -> None:
+def test_locations_are_clustered_and_each_cluster_has_a_map(images: torch.Tensor) -> None:
     torch.manual_seed(0)
     encoder = nn.Sequential(nn.Conv2d(1, 6, 3, padding=1, bias=False), nn.ReLU(), nn.MaxPool2d(2)).eval()
     found = wc.deep.spatial_clusters(encoder, images[:3] + 0.1, "1", n_clusters=4)
@@ -201,17 +205,17 @@ def test_places_are_clustered_and_each_cluster_has_a_map(images: torch.Tensor) -
     assert found.cluster.shape == (3, 8, 8)
     assert len(found) == 3
     assert found[1].shape == (4, 8, 8)
-    evidence = found.places.evidence.reshape(3, 8, 8)
+    evidence = found.locations.evidence.reshape(3, 8, 8)
     for c in range(4):
         np.testing.assert_allclose(
             found.evidence[:, c], (evidence * (found.cluster == c)).sum((1, 2)), rtol=1e-5
         )
     np.testing.assert_allclose(found.residual, 0, atol=1e-4 * found.evidence.max())
     assert len(found.plot().axes) == 3 * 5
-    assert "4 clusters of 8 x 8 places" in repr(found)
+    assert "4 clusters of 8 x 8 locations" in repr(found)
 
 
-def test_one_image_without_a_batch_is_one(images: torch.Tensor) -> None:
+def test_a_single_image_needs_no_batch_axis(images: torch.Tensor) -> None:
     torch.manual_seed(0)
     encoder = nn.Sequential(nn.Conv2d(1, 6, 3), nn.ReLU()).eval()
     one = wc.deep.spatial_clusters(encoder, images[0], None, 2)
@@ -219,7 +223,7 @@ def test_one_image_without_a_batch_is_one(images: torch.Tensor) -> None:
     np.testing.assert_array_equal(one.relevance, batch.relevance)
 
 
-def test_an_image_is_encoded_once_to_cluster_its_places_and_once_to_explain_them(
+def test_an_image_is_encoded_once_to_cluster_and_once_to_explain(
     images: torch.Tensor,
 ) -> None:
     torch.manual_seed(0)
@@ -229,16 +233,17 @@ def test_an_image_is_encoded_once_to_cluster_its_places_and_once_to_explain_them
     assert len(runs) == 2
 
 
-def test_more_clusters_than_places_is_an_error(images: torch.Tensor) -> None:
+def test_more_clusters_than_locations_is_an_error(images: torch.Tensor) -> None:
     encoder = nn.Sequential(nn.Conv2d(1, 6, 7), nn.ReLU()).eval()
     message = (
-        "spatial_clusters: the layer must have at least as many places as there are clusters, 8; it has 4."
+        "spatial_clusters: the layer must have at least n_clusters locations, 8; it has 4. Name an earlier "
+        "layer, or ask for fewer clusters."
     )
     with pytest.raises(wc.InvalidInputError, match=re.escape(message)):
         wc.deep.spatial_clusters(encoder, images[0], None)
 
 
-def test_features_are_those_that_are_clustered(images: torch.Tensor) -> None:
+def test_features_are_the_clustered_features(images: torch.Tensor) -> None:
     torch.manual_seed(0)
     encoder = nn.Sequential(nn.Conv2d(1, 6, 3), nn.ReLU(), nn.Flatten(), nn.Linear(216, 5)).eval()
     with torch.no_grad():
@@ -249,16 +254,16 @@ def test_features_are_those_that_are_clustered(images: torch.Tensor) -> None:
     )
     pooled = wc.deep.features(encoder, images, layer="1", pool="max")
     np.testing.assert_allclose(pooled, maps.amax((2, 3)), atol=1e-6)
-    places = wc.deep.features(encoder, images, layer="1", spatial=True, normalize=True)
-    assert places.shape == (40, 6, 6, 6)
-    lengths = np.linalg.norm(places, axis=-1)
+    locations = wc.deep.features(encoder, images, layer="1", spatial=True, normalize=True)
+    assert locations.shape == (40, 6, 6, 6)
+    lengths = np.linalg.norm(locations, axis=-1)
     assert np.isclose(lengths[lengths > 0], 1, atol=1e-5).all()
-    with pytest.raises(wc.InvalidInputError, match=r"features: a layer must have places to be clustered by"):
+    with pytest.raises(wc.InvalidInputError, match="features: the layer must have locations to cluster"):
         wc.deep.features(encoder, images, spatial=True)
 
 
 class Tokens(nn.Module):
-    """Words looked up in a table, and a transformer over them."""
+    """An embedding of words, then a transformer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -270,29 +275,29 @@ class Tokens(nn.Module):
         return out
 
 
-def test_tokens_have_relevance_where_they_are_looked_up() -> None:
+def test_tokens_have_relevance_at_their_embedding() -> None:
     torch.manual_seed(0)
     encoder, ids = Tokens().eval(), torch.randint(0, 20, (12, 5))
     model = fitted(encoder, ids)
-    exp = explain(model, ids, at="table", units="places")
+    exp = explain(model, ids, at="table", units="locations")
     assert exp.relevance.shape == (12, 5)
     assert np.abs(exp.residual).max() <= 1e-4 * exp.evidence.max()
     message = (
-        "explain: X must be real numbers to have relevance; whole numbers are places in a table for this "
-        "encoder. Name the layer that looks them up, or a later one: at=..."
+        "explain: X must hold floating-point numbers to receive relevance; this encoder uses integers as "
+        "indices of embeddings. Name the embedding layer, or a later one: at=..."
     )
     with pytest.raises(wc.InvalidInputError, match=re.escape(message)):
         explain(model, ids)
 
 
-def test_whole_numbers_are_values_where_nothing_is_looked_up(table_model: wc.deep.DeepClustering) -> None:
+def test_integers_are_values_without_an_embedding(table_model: wc.deep.DeepClustering) -> None:
     X = np.random.default_rng(0).integers(-3, 3, (20, 13))
     exp, same = explain(table_model, X), explain(table_model, X.astype(np.float32))
     np.testing.assert_array_equal(exp.relevance, same.relevance)
 
 
 class LastState(nn.Module):
-    """What a recurrent layer has read when all is read."""
+    """The last output of a recurrent layer."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
@@ -323,8 +328,8 @@ def test_batches_follow_the_size_of_inputs() -> None:
         (64,): 512,
     }
     for shape, expected in sizes.items():
-        assert Inputs.open(torch.empty(1, *shape), "test").at_once == expected
-    assert Inputs.open(torch.zeros(1, 512, dtype=torch.int64), "test").at_once == 4
+        assert Inputs.open(torch.empty(1, *shape), "test").default_batch_size == expected
+    assert Inputs.open(torch.zeros(1, 512, dtype=torch.int64), "test").default_batch_size == 4
 
 
 def test_sums_that_nearly_cancel_do_not_blow_up() -> None:
@@ -333,23 +338,23 @@ def test_sums_that_nearly_cancel_do_not_blow_up() -> None:
             return x[:, :2] - x[:, 2:]
 
     X = torch.tensor([[1.0, 5.0, 1.0 + 1e-6, 1.0], [1.0, 5.0, 3.0, 1.0]])
-    given = torch.ones(2, 2)
-    calm = wc.deep.lrp(Difference(), X, given)
-    wild = wc.deep.lrp(Difference(), X, given, rules=wc.deep.Composite(sums=0.0))
+    relevance = torch.ones(2, 2)
+    calm = wc.deep.lrp(Difference(), X, relevance)
+    wild = wc.deep.lrp(Difference(), X, relevance, rules=wc.deep.Composite(sums=0.0))
     assert wild.abs().max() > 1e5
     assert calm.abs().max() < 21  # (2 + gamma) / gamma
-    torch.testing.assert_close(calm.sum(1), given.sum(1))
+    torch.testing.assert_close(calm.sum(1), relevance.sum(1))
     torch.testing.assert_close(wild[1], torch.tensor([-0.5, 1.25, 1.5, -0.25]))
 
 
-def test_values_are_let_go_only_the_last_time(images: torch.Tensor) -> None:
+def test_values_are_freed_only_in_the_last_pass(images: torch.Tensor) -> None:
     torch.manual_seed(0)
     encoder = nn.Sequential(
         nn.Conv2d(1, 6, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 4, 3), nn.ReLU()
     ).eval()
     twice = wc.deep.spatial_clusters(encoder, images[:2], None, 2)
     for c in (0, 1):
-        head = twice.places.energy.prototypes  # type: ignore[attr-defined]  # of k-means
+        head = twice.locations.energy.prototypes  # type: ignore[attr-defined]  # of k-means
         model = wc.deep.DeepClustering(encoder, head, spatial=True, normalize=True)
-        again = explain(model, images[:2], beta=twice.places.beta)
+        again = explain(model, images[:2], beta=twice.locations.beta)
         np.testing.assert_allclose(again.relevance[:, c], twice.relevance[:, c], atol=1e-6)

@@ -83,9 +83,9 @@ def test_without_entropy_clusters_collapse_and_with_it_they_do_not() -> None:
 def test_neighbours_and_loss_are_those_of_the_formulas(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "_BLOCK", block)
     X, _ = blobs(60)
-    z, _, _ = scan._standardised(torch.from_numpy(X))
+    z, _, _ = scan._standardize(torch.from_numpy(X))
     near = scan._nearest(z, 7)
-    expected = reference.neighbours(z.double().numpy(), 7)
+    expected = reference.neighbors(z.double().numpy(), 7)
     assert [set(row) for row in near.tolist()] == expected
     weight = torch.from_numpy(np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32))
     bias = torch.arange(4.0)
@@ -96,7 +96,7 @@ def test_neighbours_and_loss_are_those_of_the_formulas(block: int, monkeypatch: 
 
 def test_the_head_with_the_least_loss_is_returned() -> None:
     X, _ = blobs(100)
-    z, _, _ = scan._standardised(torch.from_numpy(X))
+    z, _, _ = scan._standardize(torch.from_numpy(X))
     near = scan._nearest(z, 10)
     heads = scan._Heads(z, 6, 7, 5.0, 0)
     best = heads.best(z, near)
@@ -109,7 +109,7 @@ def test_the_head_with_the_least_loss_is_returned() -> None:
 
 def test_training_lowers_the_loss() -> None:
     X, _ = blobs()
-    near = reference.neighbours((X - X.mean(axis=0)), 20)
+    near = reference.neighbors((X - X.mean(axis=0)), 20)
     losses = []
     for n_epochs in (1, 10, 100):
         head = fit_scan(X, 4, n_epochs=n_epochs, batch_size=100)
@@ -121,7 +121,7 @@ def test_training_lowers_the_loss() -> None:
 def test_heads_do_not_depend_on_one_another() -> None:
     """Trained beside others, a head moves as it does on its own."""
     X, _ = blobs(50)
-    z, _, _ = scan._standardised(torch.from_numpy(X))
+    z, _, _ = scan._standardize(torch.from_numpy(X))
     near = scan._nearest(z, 5)
     together, alone = scan._Heads(z, 3, 4, 5.0, 0), scan._Heads(z, 1, 4, 5.0, 0)
     alone._weight = together._weight.view(5, 3, 4)[:, 1].clone()
@@ -206,7 +206,7 @@ def test_features_of_every_kind() -> None:
 
 def test_parameters_may_be_numbers_of_numpy() -> None:
     X, _ = blobs()
-    given = {name: np.int64(value) for name, value in {**QUICK, "neighbours": 9, "random_state": 2}.items()}
+    given = {name: np.int64(value) for name, value in {**QUICK, "neighbors": 9, "random_state": 2}.items()}
     plain: dict[str, Any] = {name: int(value) for name, value in given.items()}
     rates: dict[str, Any] = {"entropy_weight": np.float64(5), "learning_rate": np.float32(0.0625)}
     expected = fit_scan(X, 4, entropy_weight=5, learning_rate=0.0625, **plain)
@@ -228,43 +228,43 @@ SPOILT[3, 1] = np.nan
     [
         (
             {"features": np.zeros(5)},
-            "features must be numbers in two dimensions (n, d); got float64 of shape (5,).",
+            "features must be a numeric array of shape (n, d); got float64 of shape (5,).",
         ),
         (
             {"features": torch.zeros(4, 3, 2, 2)},
-            "features must be numbers in two dimensions (n, d); got float32 of shape (4, 3, 2, 2). Pool or "
+            "features must be a numeric array of shape (n, d); got float32 of shape (4, 3, 2, 2). Pool or "
             "flatten them first: features.mean(axis=(2, 3)).",
         ),
         (
             {"features": np.zeros((0, 3))},
-            "features must be numbers in two dimensions (n, d); got float64 of shape (0, 3).",
+            "features must be a numeric array of shape (n, d); got float64 of shape (0, 3).",
         ),
         (
             {"features": torch.zeros(4, 3, dtype=torch.complex64)},
-            "features must be numbers in two dimensions (n, d); got complex64 of shape (4, 3).",
+            "features must be a numeric array of shape (n, d); got complex64 of shape (4, 3).",
         ),
         (
             {"features": [["a", "b"]]},
-            "features must be numbers in two dimensions (n, d); got list that cannot be read as such.",
+            "features must be a numeric array of shape (n, d); got list that cannot be converted to one.",
         ),
         (
             {"features": [[1.0], [1.0, 2.0]]},
-            "features must be numbers in two dimensions (n, d); got list that cannot be read as such.",
+            "features must be a numeric array of shape (n, d); got list that cannot be converted to one.",
         ),
-        ({"features": SPOILT}, "features must be finite; row 3 is not. Leave it out."),
+        ({"features": SPOILT}, "features must be finite; row 3 is not. Drop such rows."),
         (
             {"features": np.ones((30, 3))},
-            "features must differ from row to row, and their mean be finite; all rows are alike.",
+            "features must vary between rows and have a finite mean; all rows are equal.",
         ),
         (
             {"features": np.repeat([[1e308], [-1e308]], 20, axis=0)},
-            "features must differ from row to row, and their mean be finite; they overflow.",
+            "features must vary between rows and have a finite mean; they overflow.",
         ),
         ({"n_clusters": 1}, "n_clusters must be a whole number of at least 2; got 1."),
         ({"n_clusters": 3.0}, "n_clusters must be a whole number of at least 2; got 3.0."),
         ({"n_clusters": 201}, "n_clusters must be at most the number of rows, 200; got 201."),
-        ({"neighbours": 0}, "neighbours must be a whole number of at least 1; got 0."),
-        ({"neighbours": 200}, "neighbours must be less than the number of rows, 200; got 200."),
+        ({"neighbors": 0}, "neighbors must be a whole number of at least 1; got 0."),
+        ({"neighbors": 200}, "neighbors must be less than the number of rows, 200; got 200."),
         ({"entropy_weight": -1.0}, "entropy_weight must be a number of at least 0; got -1.0."),
         ({"entropy_weight": "5"}, "entropy_weight must be a number of at least 0; got '5'."),
         ({"n_epochs": 0}, "n_epochs must be a whole number of at least 1; got 0."),
@@ -324,11 +324,11 @@ def test_the_bounds_of_imagenet() -> None:
 
 SHAPES = (
     "images must be uint8 of shape (H, W, 3) or (n, H, W, 3), or floats from 0 to 1 of shape (3, H, W) or "
-    "(n, 3, H, W); got {}. Images of different sizes have to be resized first."
+    "(n, 3, H, W); got {}. Resize images of different sizes first."
 )
 RANGE = (
-    "images of floats must lie from 0 to 1; got values from {}. Divide by the greatest value that a pixel "
-    "can have, and normalize later."
+    "images of floats must be between 0 and 1; got values from {}. Divide by the largest possible value of "
+    "a pixel, and normalize later."
 )
 
 
@@ -359,15 +359,15 @@ def test_what_is_no_image(images: Any, message: str) -> None:
     [
         (
             lambda: pixel_bounds(mean=(0.5, 0.5)),
-            "pixel_bounds: mean must be three finite numbers, of red, green and blue; got (0.5, 0.5).",
+            "pixel_bounds: mean must be three finite numbers, for red, green and blue; got (0.5, 0.5).",
         ),
         (
             lambda: normalize(spiral(4), mean=[0.5, [0, 1], 0.5]),  # type: ignore[list-item]
-            "normalize: mean must be three finite numbers, of red, green and blue; got [0.5, [0, 1], 0.5].",
+            "normalize: mean must be three finite numbers, for red, green and blue; got [0.5, [0, 1], 0.5].",
         ),
         (
             lambda: normalize(spiral(4), std=(0.5, 0.5, 0.0)),
-            "normalize: std must be three positive numbers, of red, green and blue; got (0.5, 0.5, 0.0).",
+            "normalize: std must be three positive numbers, for red, green and blue; got (0.5, 0.5, 0.0).",
         ),
     ],
 )

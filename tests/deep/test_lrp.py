@@ -39,7 +39,7 @@ from tests.deep.networks import (
 )
 from tests.reference import lrp as reference
 from tests.reference.lrp import Pass, Value
-from whycluster.deep import ZB, Composite, DeepClustering, Epsilon, Flat, Gamma, WSquared, ZPlus, lrp
+from whycluster.deep import Composite, DeepClustering, Epsilon, Flat, Gamma, WSquare, ZBox, ZPlus, lrp
 from whycluster.deep.encoder import Encoder, Inputs
 
 Array = NDArray[Any]
@@ -51,8 +51,8 @@ RULES: dict[str, tuple[Any, reference.Rule]] = {
     "gamma": (Gamma(0.25), reference.gamma(0.25)),
     "strong gamma": (Gamma(10.0), reference.gamma(10.0)),
     "z-plus": (ZPlus(), reference.z_plus),
-    "zB": (ZB(-5.0, 6.0), reference.z_b(-5.0, 6.0)),
-    "w-squared": (WSquared(), reference.w_squared),
+    "zB": (ZBox(-5.0, 6.0), reference.z_b(-5.0, 6.0)),
+    "w-squared": (WSquare(), reference.w_squared),
     "flat": (Flat(), reference.flat),
 }
 
@@ -465,7 +465,7 @@ def test_bounds_of_channels_hold_for_inputs_that_are_flattened_first() -> None:
     bounds = (np.zeros(3), np.array([1.0, 2.0, 3.0]))
     exp = wc.explain(DeepClustering(encoder, np.eye(5)[:3], bounds=bounds), X, beta=1.0)
     high = np.repeat(bounds[1], 4)
-    rules = Composite([("first", ZB(0.0, high))], Gamma(0.25))
+    rules = Composite([("first", ZBox(0.0, high))], Gamma(0.25))
     same = wc.explain(DeepClustering(encoder, np.eye(5)[:3], rules=rules), X, beta=1.0)
     np.testing.assert_allclose(exp.relevance, same.relevance, atol=1e-6)
 
@@ -537,9 +537,9 @@ def test_sums_of_zero_are_shared_equally(sums: float) -> None:
 
 
 NO_RULE = (
-    "{}: there is no rule for the operation 'cumprod' of the encoder{}. Take the features from a layer "
-    "below it (layer=...), write it with operations that have one, or allow its gradient in place of a rule: "
-    'Composite(..., unknown="gradient").'
+    "{}: there is no rule for the operation 'cumprod' of the encoder{}. Take the features from an "
+    "earlier layer (layer=...), replace it by operations that have a rule, or allow its gradient instead of "
+    'a rule: Composite(..., unknown="gradient").'
 )
 
 
@@ -563,8 +563,8 @@ def test_an_operation_without_a_rule_takes_its_gradient_if_it_may() -> None:
     with pytest.warns(wc.GradientWarning) as caught:
         found = lrp(Product(), x, [[0.0, 0.0, 30.0]], rules=Composite(unknown="gradient"))
     assert [str(w.message) for w in caught] == [
-        "lrp: there is no rule for the operation 'cumprod' of the encoder; its relevance is shared by the "
-        "products of inputs and gradient, and need not add up."
+        "lrp: there is no rule for the operation 'cumprod' of the encoder; its relevance is distributed in "
+        "proportion to input times gradient and may not add up."
     ]
     assert found.tolist() == [[30.0, 30.0, 30.0]]  # the product's gradient times each factor
 
@@ -605,10 +605,10 @@ def test_parts_that_are_changed_in_place_raise(forward: Callable[[Tensor], Tenso
     with pytest.raises(wc.UnsupportedModelError) as error:
         lrp(module, torch.randn(2, 3), lambda y: y)
     end = (
-        "changes a part of a tensor in place and then uses the whole, or the other way round, which "
-        "relevance cannot be followed through. Put the parts together with torch.cat or torch.where."
+        "changes part of a tensor in place and then uses the whole tensor, or the other way round; LRP "
+        "cannot follow this. Combine the parts with torch.cat or torch.where."
     )
-    places = ("module '1' of the encoder", "the encoder's forward")
+    places = ("module '1' of the encoder", "the forward of the encoder")
     assert str(error.value) in [f"lrp: {place} {end}" for place in places]
 
 
@@ -823,16 +823,16 @@ def test_relevance_at_a_layer_has_its_shape(resnet: tuple[Any, Tensor, Array]) -
     whole: Any = wc.explain(model, X)
     inner: Any = wc.explain(model, X, at="layer2")
     channels: Any = wc.explain(model, X, at="layer2", units="channels")
-    places: Any = wc.explain(model, X, at="layer2", units="places")
+    locations: Any = wc.explain(model, X, at="layer2", units="locations")
     assert whole.relevance.shape == tuple(X.shape)
     assert inner.relevance.shape == (9, 8, 4, 4)
     assert np.allclose(channels.relevance, inner.relevance.sum(axis=(2, 3)), rtol=1e-4, atol=1e-6)
-    assert np.allclose(places.relevance, inner.relevance.sum(axis=1), rtol=1e-4, atol=1e-6)
-    assert np.array_equal(places.heatmaps, places.relevance)
+    assert np.allclose(locations.relevance, inner.relevance.sum(axis=1), rtol=1e-4, atol=1e-6)
+    assert np.array_equal(locations.heatmaps, locations.relevance)
     assert np.allclose(whole.heatmaps, whole.relevance.sum(axis=1))
-    # Of so few channels all are 0 at some places; what comes there, by the biases, has nowhere to go.
+    # With so few channels, all are 0 at some locations; relevance that biases bring there is lost.
     assert (np.abs(inner.residual - whole.residual) <= 1e-3 * whole.evidence).all()
-    for exp in (inner, channels, places):
+    for exp in (inner, channels, locations):
         assert np.array_equal(exp.evidence, whole.evidence)
         assert exp.at == "layer2"
 
@@ -957,7 +957,7 @@ def test_places_are_clustered_each_on_its_own(normalize: bool) -> None:
     assert np.array_equal(model.predict(X), expected)
     assert exp.relevance.shape == (3, 3, 3, 8, 8)
     assert exp.heatmaps.shape == (3, 3, 8, 8)
-    total = exp.places.relevance.sum(axis=1).reshape(3, 4, 4)
+    total = exp.locations.relevance.sum(axis=1).reshape(3, 4, 4)
     for c in range(3):
         of_cluster = np.where(expected == c, total, 0).sum(axis=(1, 2))
         assert np.allclose(exp.relevance[:, c].sum(axis=(1, 2, 3)), of_cluster, rtol=1e-4, atol=1e-4)
@@ -976,7 +976,7 @@ def test_heat_maps_of_tokens_and_of_features() -> None:
     head = np.random.default_rng(0).normal(size=(3, 16))
     exp: Any = wc.explain(DeepClustering(encoder, head, layer="norm", spatial=True), X, at="dropout")
     assert np.allclose(exp.heatmaps, exp.relevance.sum(axis=3))
-    plain: Any = wc.explain(DeepClustering(encoder, head), X, at="norm", units="places")
+    plain: Any = wc.explain(DeepClustering(encoder, head), X, at="norm", units="locations")
     assert plain.heatmaps.shape == (3, 5)
     rows: Any = wc.explain(DeepClustering(mlp(), np.eye(5)), torch.ones(2, 6))
     assert np.array_equal(rows.heatmaps, rows.relevance)
@@ -1002,7 +1002,7 @@ def test_bounds_are_the_rule_of_what_works_on_the_input() -> None:
     source = Value(X[0].numpy())
     run.back(refer(encoder, run, source), exp.features.relevance[0])
     assert np.allclose(exp.relevance[0], source.relevance, rtol=1e-9, atol=1e-9)
-    named = DeepClustering(encoder, np.eye(5), rules=Composite([("first", ZB(low, high))], Gamma(0.25)))
+    named = DeepClustering(encoder, np.eye(5), rules=Composite([("first", ZBox(low, high))], Gamma(0.25)))
     assert np.array_equal(wc.explain(named, X).relevance, exp.relevance)
 
 
@@ -1014,12 +1014,12 @@ def test_rules_go_where_names_patterns_and_functions_say() -> None:
     by_number = [reference.flat, reference.w_squared, reference.epsilon(0.1)]
     expected = referred(encoder, x, reference.gamma(9.0), rules=dict(enumerate(by_number)))[1]
     rules: list[Any] = [
-        [("first", Flat()), ("convolution", WSquared()), ("linear", Epsilon(0.1))],
-        [("0", Flat()), ("4", WSquared()), ("9", Epsilon(0.1))],
-        [("[0-3]", Flat()), ("?", WSquared()), ("linear", Epsilon(0.1))],  # "9": the first counts
+        [("first", Flat()), ("convolution", WSquare()), ("linear", Epsilon(0.1))],
+        [("0", Flat()), ("4", WSquare()), ("9", Epsilon(0.1))],
+        [("[0-3]", Flat()), ("?", WSquare()), ("linear", Epsilon(0.1))],  # "9": the first counts
         [
             (lambda place: place.index == 0 and place.count == 3 and place.first, Flat()),
-            (lambda place: place.block == 2 and place.kind == "convolution", WSquared()),
+            (lambda layer: layer.block == 2 and layer.kind == "convolution", WSquare()),
             (lambda place: place.module == "9" and not place.first, Epsilon(0.1)),
         ],
     ]
@@ -1225,8 +1225,8 @@ def test_weights_that_are_changed_after_use_are_refused() -> None:
         return torch.cat([first, x.masked_fill(mask, 0.0)], 1)
 
     message = (
-        "lrp: the encoder's forward changes weights or constants in place after it has used them, which "
-        "relevance cannot be followed through. Use a changed copy."
+        "lrp: the forward of the encoder changes weights or constants in place after using them; LRP cannot "
+        "follow this. Change a copy instead."
     )
     with pytest.raises(wc.UnsupportedModelError, match=re.escape(message)):
         lrp(forward_of(masked), torch.ones(2, 4), lambda y: y)
@@ -1335,15 +1335,17 @@ def test_bounds_and_names_that_fit_nowhere_are_errors() -> None:
     encoder = nn.Sequential(forward_of(lambda x: (x - 0.5) / 0.25), nn.Conv2d(3, 4, 8), nn.Flatten()).eval()
     model = DeepClustering(encoder, np.eye(4)[:2], bounds=(0.0, 1.0))
     message = (
-        "explain: bounds, and rules of the place 'first', are for a convolution or linear layer that works "
-        "on the inputs themselves; in this encoder something else comes first, such as a normalisation. "
+        "explain: bounds, and rules for the layer 'first', need a convolution or linear layer that operates "
+        "directly on the inputs; in this encoder another operation comes first, such as a normalization. "
         "Leave them out, or name the layer: '1'."
     )
     with pytest.raises(wc.InvalidInputError) as error:
         wc.explain(model, torch.rand(2, 3, 8, 8))
     assert str(error.value) == message
     typo = DeepClustering(encoder, np.eye(4)[:2], rules=Composite([("blok*", Gamma(0.1))]))
-    with pytest.raises(wc.InvalidInputError, match=r"'blok\*' is none of its convolutions or linear layers"):
+    with pytest.raises(
+        wc.InvalidInputError, match=r"'blok\*' matches none of its convolutions and linear layers"
+    ):
         wc.explain(typo, torch.rand(2, 3, 8, 8))
 
 
@@ -1356,8 +1358,8 @@ def test_hooks_of_the_user_come_in_pairs_and_change_nothing_unseen() -> None:
     assert calls.count("in") == calls.count("out") > 0
     encoder[1].register_forward_hook(lambda *given: given[-1] * 10)
     message = (
-        "features: layer must be one without forward hooks, which may change what it gives; '1' has some. "
-        "Remove them, or name the module around it."
+        "features: layer must have no forward hooks, which may change its output; '1' has some. Remove "
+        "them, or name its parent module."
     )
     with pytest.raises(wc.InvalidInputError, match=re.escape(message)):
         wc.deep.features(encoder, x, layer="1")
@@ -1398,7 +1400,7 @@ def test_reference_zero_is_the_linear_layer_of_k_means(encoded: tuple[Any, Tenso
         wc.explain(DeepClustering(encoder, centers, reference="zero"), X, threshold=0.5)
     with pytest.raises(wc.InvalidInputError, match="reference must be 'midpoint' or 'zero'; got 'one'"):
         DeepClustering(encoder, centers, reference="one")
-    with pytest.raises(wc.UnsupportedModelError, match="got a head of StudentEnergy"):
+    with pytest.raises(wc.UnsupportedModelError, match="got a head with a StudentEnergy"):
         DeepClustering(encoder, wc.neuralize(centers, metric="student"), reference="zero")
 
 

@@ -1,4 +1,4 @@
-"""SCAN's neighbours and loss, one pair of rows at a time."""
+"""SCAN's neighbors and loss, one pair of rows at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 
-def neighbours(rows: Any, n_near: int) -> list[set[int]]:
+def neighbors(rows: Any, n_near: int) -> list[set[int]]:
     """Of each row, the others with the greatest cosine."""
     found = []
     for i, x in enumerate(rows):
@@ -20,7 +20,7 @@ def neighbours(rows: Any, n_near: int) -> list[set[int]]:
 
 
 def loss(logits: Any, near: list[set[int]], entropy_weight: float) -> float:
-    """The mean of -log <p_i, p_j> over rows and neighbours, less the weighted entropy of the mean of p."""
+    """The mean of -log <p_i, p_j> over rows and neighbors, less the weighted entropy of the mean of p."""
     p = [np.exp(row - row.max()) / np.exp(row - row.max()).sum() for row in np.asarray(logits, np.float64)]
     pairs = [(i, j) for i, others in enumerate(near) for j in others]
     consistency = sum(-math.log(float(p[i] @ p[j])) for i, j in pairs) / len(pairs)

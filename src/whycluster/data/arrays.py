@@ -34,13 +34,6 @@ def as_array(values: Any) -> NDArray[Any]:
         return np.empty(0, dtype=object)
 
 
-def plain(array: NDArray[Any]) -> NDArray[Any]:
-    """The same, or a copy where torch cannot share it: of reversed axes, of another byte order, read-only."""
-    shared = array.flags.writeable and array.dtype.isnative and all(step >= 0 for step in array.strides)
-    copied: NDArray[Any] = array if shared else array.astype(array.dtype.newbyteorder("="), order="C")
-    return copied
-
-
 def to_finite_array(table: Any) -> NDArray[np.float64]:
     """Return all rows of a table as one new array; raise if a value is not finite."""
     rows: NDArray[np.float64] = table.to_array()

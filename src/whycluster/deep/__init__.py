@@ -1,9 +1,23 @@
-"""Deep clusterings: torch encoders, LRP, heat maps."""
+"""Deep clusterings: a torch encoder and a head, explained in the inputs of the encoder. Needs torch.
+
+Modules, in reading order:
+
+- ``clustering``: `DeepClustering`, the model that users create.
+- ``tensors``: conversion between arrays and tensors.
+- ``encoder``: a torch module that maps inputs to features in batches.
+- ``network``: encoder, head and LRP as one network, which explains inputs.
+- ``explanation``: the results, `DeepExplanation` and `SpatialExplanation`.
+- ``features``, ``relevance``, ``spatial``: the functions `features`, `lrp` and `spatial_clusters`.
+- ``images``: images as inputs of a network.
+- ``scan``: `fit_scan` trains the head of SCAN.
+- ``clustpy``: the adapter for models of ClustPy.
+- ``lrp``: the LRP engine, which does not depend on the rest.
+"""
 
 from whycluster.core.errors import MissingDependencyError
 
 try:
-    import torch  # noqa: F401  # asked for here, so that the message says what to install
+    import torch  # noqa: F401  # imported first, for a message that names the extra to install
 except ImportError as error:
     raise MissingDependencyError('wc.deep needs torch: pip install "whycluster[deep]"') from error
 
@@ -11,8 +25,8 @@ from whycluster.deep.clustering import DeepClustering
 from whycluster.deep.explanation import DeepExplanation, SpatialExplanation
 from whycluster.deep.features import features
 from whycluster.deep.images import IMAGENET_MEAN, IMAGENET_STD, normalize, pixel_bounds
-from whycluster.deep.lrp.composites import Composite, Place
-from whycluster.deep.lrp.rules import ZB, Epsilon, Flat, Gamma, Rule, WSquared, ZPlus
+from whycluster.deep.lrp.composites import Composite, Layer
+from whycluster.deep.lrp.rules import Epsilon, Flat, Gamma, Rule, WSquare, ZBox, ZPlus
 from whycluster.deep.relevance import lrp
 from whycluster.deep.scan import fit_scan
 from whycluster.deep.spatial import spatial_clusters
@@ -20,17 +34,17 @@ from whycluster.deep.spatial import spatial_clusters
 __all__ = [
     "IMAGENET_MEAN",
     "IMAGENET_STD",
-    "ZB",
     "Composite",
     "DeepClustering",
     "DeepExplanation",
     "Epsilon",
     "Flat",
     "Gamma",
-    "Place",
+    "Layer",
     "Rule",
     "SpatialExplanation",
-    "WSquared",
+    "WSquare",
+    "ZBox",
     "ZPlus",
     "features",
     "fit_scan",

@@ -1,4 +1,4 @@
-"""`DeepClustering`: a torch encoder and what clusters its features, as one model."""
+"""`DeepClustering`: a torch encoder and a head that clusters its features, as one model."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from whycluster.core.energies import LinearEnergy, SquaredEnergy
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
-from whycluster.deep.encoder import Encoder, read_tensor
+from whycluster.deep.encoder import Encoder
 from whycluster.deep.lrp.composites import composite_of
 from whycluster.deep.network import DeepNetwork
+from whycluster.deep.tensors import read_tensor
 from whycluster.models.adapters.registry import adapt, neuralize
 from whycluster.models.network import Network, TableNetwork
 
@@ -20,34 +21,36 @@ MIDPOINT, ZERO = "midpoint", "zero"
 
 
 class DeepClustering:
-    """An encoder and a head: inputs become features, and these are clustered.
+    """A deep clustering: an encoder maps inputs to features, and a head clusters the features.
 
-    `whycluster.explain` of it gives relevance in the inputs of the encoder, such as pixels. Neither the
-    encoder nor the head is changed.
+    `whycluster.explain` returns the relevance of the inputs of the encoder, such as pixels. The encoder and
+    the head stay unchanged.
 
     Parameters
     ----------
-    encoder : a torch module, in the mode of evaluation; its inputs' first axis counts them
-    head : what clusters the features: centroids, (K, d), as an array or a tensor; a fitted model that
-        `whycluster.neuralize` knows, such as KMeans or KernelKMeans, or a pipeline that ends in one; a
-        ``torch.nn.Linear``, whose softargmax are the probabilities (SCAN, DEPICT); or a `Network`, such as
+    encoder : a torch module in evaluation mode, which takes a batch of inputs
+    head : the model that clusters the features: centroids, (K, d), as an array or a tensor; a fitted model
+        that `whycluster.neuralize` supports, such as KMeans or KernelKMeans, or a pipeline that ends in one;
+        a ``torch.nn.Linear`` whose softargmax gives probabilities (SCAN, DEPICT); or a `Network`, such as
         ``wc.neuralize(centers, metric="student")`` for the Student-t head of DEC and IDEC, or
         ``wc.neuralize(matrix, metric="dot")`` for a softargmax
     layer : the name of the layer whose output is the features, as in ``encoder.named_modules()``; by default
-        what the encoder gives
-    spatial : whether each place of the features, (n, channels, ...), is a point that is clustered
-    normalize : whether points are given unit length first
-    pool : "mean" or "max" over all places of the features; by default all of them are one row
-    reference : from where the features of k-means and its like are measured. "midpoint", between two
-        centroids: relevance of the features adds up to the evidence, and a feature that is not there may
-        speak. "zero": only what is there speaks, for or against; what this leaves is residual. Where 0 means
-        absence, as behind a ReLU, it tells better which feature maps hold an image in its cluster
-    rules : the rules of LRP: "auto", "vgg" (the paper's: gamma 0.25 in blocks 1 to 3, 0.1 above), "resnet",
-        "transformer", "mlp", one rule such as ``wc.deep.Gamma(0.25)``, or a `whycluster.deep.Composite`
-    bounds : the least and the greatest value that inputs can have, each a number or one for each channel,
-        such as ``wc.deep.pixel_bounds()``; the rule zB is then used where the inputs come in
-    batch_size : how many inputs go through the encoder at once; by default as many as their size allows, 16
-        of 224 x 224 pixels
+        the output of the encoder
+    spatial : whether each location of the features, (n, channels, ...), is one point to cluster
+    normalize : whether points are scaled to unit length first
+    pool : "mean" or "max" over all locations of the features; by default the features are flattened
+    reference : the reference point of the features, for k-means and other nearest-centroid heads. With
+        "midpoint", between two centroids, the relevance of the features adds up to the evidence, and the
+        absence of a feature may count. With "zero", only present features count, and the residual contains
+        the rest. If 0 means absence, as after a ReLU, "zero" shows better which feature maps keep an image
+        in its cluster.
+    rules : the LRP rules: "auto", "vgg" (as in the paper: gamma is 0.25 in blocks 1 to 3 and 0.1 above),
+        "resnet", "transformer", "mlp", one rule such as ``wc.deep.Gamma(0.25)``, or a
+        `whycluster.deep.Composite`
+    bounds : the smallest and the largest value that inputs can have, each a number or one number per channel,
+        such as ``wc.deep.pixel_bounds()``; the first layer then uses the rule zB
+    batch_size : the number of inputs per batch; by default chosen by their size: 16 for images of 224 x 224
+        pixels
 
     Examples
     --------
@@ -78,19 +81,20 @@ class DeepClustering:
         bounds: tuple[Any, Any] | None = None,
         batch_size: int | None = None,
     ) -> None:
-        composite_of(rules, "mlp")  # raises for what is none
+        composite_of(rules, "mlp")  # raises if the rules are invalid
         if spatial and pool is not None:
             raise InvalidInputError(
-                "DeepClustering: spatial clusters each place on its own, pool makes one of all; choose one."
+                "DeepClustering: only one of spatial and pool may be set; spatial clusters each location, "
+                "pool combines all of them. Leave out one."
             )
         if bounds is not None and (not isinstance(bounds, (tuple, list)) or len(bounds) != 2):
             raise InvalidInputError(
-                f"DeepClustering: bounds must be two, the least and the greatest; got {bounds!r}."
+                f"DeepClustering: bounds must be a pair, the smallest and the largest value; got {bounds!r}."
             )
         self.encoder, self.head = encoder, head
         self.network = DeepNetwork(
             Encoder(encoder, layer, pool, batch_size),
-            _measured_from(reference, _head(head)),
+            _with_reference(_head_network(head), reference),
             spatial=spatial,
             normalize=normalize,
             rules=rules,
@@ -98,12 +102,12 @@ class DeepClustering:
         )
 
     def transform(self, X: Any) -> NDArray[Any]:
-        """The features that are clustered, (n, d); of places, (n, ..., d)."""
-        rows, arranged = self.network.points(X, "transform")
-        return rows.reshape(-1, *arranged.places, rows.shape[1])
+        """Return the features that are clustered, (n, d); (n, ..., d) if spatial."""
+        rows, layout = self.network.points(X, "transform")
+        return rows.reshape(-1, *layout.locations, rows.shape[1])
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The cluster of each input, (n,); of places, that of each of them."""
+        """Return the cluster of each input, (n,); of each location, (n, ...), if spatial."""
         return self.network.assign(X)
 
     def __repr__(self) -> str:
@@ -115,52 +119,53 @@ def _network(model: DeepClustering) -> Network:
     return model.network
 
 
-def _head(head: Any) -> Network:
-    """The network of what clusters the features."""
+def _head_network(head: Any) -> Network:
+    """Return the network of a head."""
     if isinstance(head, torch.nn.Linear):
         weight = _numbers(head.weight, "head.weight")
         bias = None if head.bias is None else _numbers(head.bias, "head.bias")
         return TableNetwork(LinearEnergy(weight, bias))
     if isinstance(head, torch.nn.Module):
         raise UnsupportedModelError(
-            f"DeepClustering: head must be a torch.nn.Linear, if it is a module; got {type(head).__name__}. "
-            "Leave the layers below its last one to the encoder."
+            f"DeepClustering: a head that is a module must be a torch.nn.Linear; got {type(head).__name__}. "
+            "Move its other layers to the encoder."
         )
     if isinstance(head, torch.Tensor):
         head = _numbers(head, "head")
     network = neuralize(head)
     if network.categories is not None or network.is_deep:
         raise UnsupportedModelError(
-            f"DeepClustering: head must cluster features that are numbers; got {type(head).__name__}."
+            f"DeepClustering: head must be a model of numeric features; got {type(head).__name__}."
         )
     return network
 
 
 def _numbers(tensor: torch.Tensor, name: str) -> NDArray[Any]:
-    """The values of a head, which must be finite."""
+    """Return the values of a head as an array; raise unless they are finite."""
     values = read_tensor(tensor, "DeepClustering", name).cpu().double().numpy()
     if not np.isfinite(values).all():
-        raise InvalidInputError(f"DeepClustering: {name} must be finite; it holds values that are not.")
+        raise InvalidInputError(f"DeepClustering: {name} must be finite; it has NaN or infinite values.")
     return values
 
 
-def _measured_from(reference: Any, head: Network) -> Network:
-    """The same clusters and evidence, with features measured from another point.
+def _with_reference(head: Network, reference: Any) -> Network:
+    """Return the head with the same clusters and evidence, but another reference point of the features.
 
-    |x - mu|^2 is -(2 mu x - |mu|^2) but for what all clusters share: a linear layer.
+    |x - mu|^2 is -(2 mu x - |mu|^2) up to a term that all clusters share. With "zero", k-means is therefore a
+    linear layer.
     """
     if reference not in (MIDPOINT, ZERO):
         raise InvalidInputError(
             f"DeepClustering: reference must be {MIDPOINT!r} or {ZERO!r}; got {reference!r}."
         )
-    if reference == MIDPOINT or type(head.energy) is LinearEnergy:  # which is measured from 0 as it is
+    if reference == MIDPOINT or type(head.energy) is LinearEnergy:  # whose reference is 0 anyway
         return head
     if type(head.energy) is not SquaredEnergy:
         raise UnsupportedModelError(
             f"DeepClustering: reference={ZERO!r} is for k-means, other nearest-centroid models and linear "
-            f"heads; got a head of {type(head.energy).__name__}."
+            f"heads; got a head with a {type(head.energy).__name__}."
         )
     centroids, scale = head.energy.prototypes, head.energy.scale
     energy = LinearEnergy(2.0 * centroids * scale, -(centroids**2 * scale).sum(axis=1))
-    energy.gives_probabilities, energy.stiffness = False, None  # they are still distances
+    energy.gives_probabilities, energy.stiffness = False, None  # still those of distances
     return TableNetwork(energy, labels=head.labels)

@@ -1,4 +1,4 @@
-"""ClustPy: deep clusterings that assign to the nearest center in the embedding of an autoencoder."""
+"""The adapter for ClustPy: deep clusterings that assign to the nearest center in an embedding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from whycluster.core.errors import InvalidInputError
 from whycluster.deep.encoder import Encoder, Inputs
-from whycluster.deep.network import Arrangement, DeepNetwork
+from whycluster.deep.network import DeepNetwork, PointLayout
 from whycluster.models.adapters.registry import OnlyLabels, adapt
 from whycluster.models.estimators import check_fitted
 from whycluster.models.nearest_centroid import nearest_centroid
@@ -20,7 +20,7 @@ from whycluster.models.network import Network
 
 _NEAREST = (AEC, DCN, DEC, DKM)  # IDEC is a DEC
 _NETWORKS = ("neural_network_trained_", "neural_network", "autoencoder")  # since 0.0.3, in 0.0.2, in 0.0.1
-_ANY = DEC.__base__  # what all its deep clusterings derive from
+_ANY = DEC.__base__  # the base class of all deep clusterings in ClustPy
 
 
 @adapt.register(_ANY)
@@ -33,7 +33,7 @@ def _deep(model: Any) -> Network | OnlyLabels:
 
 
 def _predicts_nearest(model: Any) -> bool:
-    """Whether a model is of a known class, or of a subclass that does not predict in a way of its own."""
+    """Return whether a model is of a known class, or of a subclass that does not override its prediction."""
     known = next((cls for cls in _NEAREST if isinstance(model, cls)), None)
     return known is not None and all(
         getattr_static(type(model), name, None) is getattr_static(known, name, None)
@@ -42,7 +42,7 @@ def _predicts_nearest(model: Any) -> bool:
 
 
 class _Embedding(torch.nn.Module):
-    """An autoencoder as far as its embedding, with its own layers under their own names."""
+    """An autoencoder up to its embedding, with its layers under their own names."""
 
     def __init__(self, network: Any) -> None:
         super().__init__()
@@ -51,42 +51,42 @@ class _Embedding(torch.nn.Module):
         self._encode = network.encode
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Rows to their embeddings."""
+        """Return the embeddings of rows."""
         embedded: torch.Tensor = self._encode(x)
         return embedded
 
 
 class _Embedded(DeepNetwork):
-    """Centers in the embedding, as a model's ``predict`` compares them.
+    """The nearest center in an embedding, as the ``predict`` of a model finds it.
 
-    ``predict`` gives the embedding the dtype of the rows. Of whole numbers it is cut to whole numbers then
-    (ClustPy 0.0.3), and the nearest center may be another one. So rows of any dtype but these are predicted
-    by the model too; of bfloat16 there are no arrays that it could be given.
+    ``predict`` casts the embedding to the dtype of the rows. For integers this truncates it (ClustPy 0.0.3),
+    and another center may be nearest. Rows in other dtypes than these are therefore predicted by the model,
+    too. For bfloat16 this is impossible: NumPy has no such arrays.
     """
 
-    _KEPT = (torch.float32, torch.float64, torch.bfloat16)
+    _EXACT_DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 
     def __init__(self, model: Any, encoder: Encoder) -> None:
         centers = nearest_centroid(model.cluster_centers_)
         super().__init__(encoder, centers, spatial=False, normalize=False, rules="auto", bounds=None)
         self._model = model
 
-    def _points(self, inputs: Inputs) -> tuple[NDArray[Any], Arrangement]:
-        rows, arranged = super()._points(inputs)
-        if inputs.tensor.dtype not in self._KEPT and hasattr(self._model, "predict"):
-            self._compare(inputs, self.last.assign(rows))
-        return rows, arranged
+    def _points(self, inputs: Inputs) -> tuple[NDArray[Any], PointLayout]:
+        rows, layout = super()._points(inputs)
+        if inputs.tensor.dtype not in self._EXACT_DTYPES and hasattr(self._model, "predict"):
+            self._compare(inputs, self.head.assign(rows))
+        return rows, layout
 
     def _compare(self, inputs: Inputs, nearest: NDArray[Any]) -> None:
-        """Raise if the model predicts other clusters of these rows."""
+        """Raise if the model predicts other clusters for these rows."""
         predicted = np.asarray(self._model.predict(inputs.tensor.cpu().numpy()))
         differ = np.flatnonzero(predicted != nearest)
         if differ.size:
             row = int(differ[0])
             raise InvalidInputError(
-                f"{inputs.where}: {inputs.name} must be real numbers of float32 or float64; got "
-                f"{inputs.describe()}. {type(self._model).__name__}.predict rounds the embedding to the same "
-                f"dtype, and of {differ.size} of {len(nearest)} rows names another cluster than the nearest "
-                f"(row {row}: {int(predicted[row])}, not {int(nearest[row])}). Give "
-                f"{inputs.name}.astype(float), to predict too."
+                f"{inputs.where}: {inputs.name} must have dtype float32 or float64; got {inputs.describe()}. "
+                f"{type(self._model).__name__}.predict rounds the embedding to this dtype and does not find "
+                f"the nearest cluster for {differ.size} of {len(nearest)} rows (row {row}: "
+                f"{int(predicted[row])}, not {int(nearest[row])}). Use {inputs.name}.astype(float), also for "
+                "predict."
             )

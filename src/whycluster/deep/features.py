@@ -1,4 +1,4 @@
-"""`features`: what an encoder makes of its inputs, ready to be clustered."""
+"""`features`: the features of an encoder, ready to be clustered."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from whycluster.deep.encoder import Encoder, Inputs
-from whycluster.deep.network import points_of
+from whycluster.deep.network import encode_points
 
 
 def features(
@@ -21,17 +21,17 @@ def features(
     pool: str | None = None,
     batch_size: int | None = None,
 ) -> NDArray[Any]:
-    """The features that a `DeepClustering` with these parameters clusters: fit its head to them.
+    """Return the features that a `DeepClustering` with these parameters clusters, to fit its head.
 
     Parameters
     ----------
-    encoder : a torch module in the mode of evaluation
-    X : its inputs, an array or a tensor; the first axis counts them
+    encoder : a torch module in evaluation mode
+    X : a batch of its inputs, as an array or a tensor
     layer, spatial, normalize, pool, batch_size : as in `DeepClustering`
 
     Returns
     -------
-    (n, d) array; of places, (n, ..., d)
+    (n, d) array; (n, ..., d) if spatial
 
     Examples
     --------
@@ -44,5 +44,5 @@ def features(
     (5, 6, 6, 4)
     """
     source = Encoder(encoder, layer, pool, batch_size, "features")
-    rows, arranged = points_of(source, Inputs.open(X, "features"), spatial, normalize)
-    return rows.reshape(-1, *arranged.places, arranged.width)
+    rows, layout = encode_points(source, Inputs.open(X, "features"), spatial, normalize)
+    return rows.reshape(-1, *layout.locations, layout.width)

@@ -1,4 +1,4 @@
-"""Images as a deep network takes them: channels first, and normalised."""
+"""Images as inputs of a network, channels first and normalized, and as arrays to display."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 def normalize(
     images: Any, mean: Sequence[float] = IMAGENET_MEAN, std: Sequence[float] = IMAGENET_STD
 ) -> NDArray[np.float32]:
-    """Images as a network takes them that was trained with this mean and standard deviation.
+    """Normalize images for a network that was trained with this mean and standard deviation.
 
     Parameters
     ----------
-    images : one image or several of one size: bytes with channels last, (H, W, 3) or (n, H, W, 3), as image
-        files are read, or numbers from 0 to 1 with channels first, (3, H, W) or (n, 3, H, W). The channels
-        are red, green and blue.
-    mean, std : of each channel, in images from 0 to 1; by default those of ImageNet
+    images : one image, or several of the same size: uint8 with channels last, (H, W, 3) or (n, H, W, 3), as
+        image libraries read files; or floats from 0 to 1 with channels first, (3, H, W) or (n, 3, H, W). The
+        channels are red, green and blue.
+    mean, std : the mean and standard deviation of each channel, for images from 0 to 1; by default those of
+        ImageNet
 
     Returns
     -------
     (n, 3, H, W) array of float32
-        (image - mean) / std, with n = 1 for one image
+        (image - mean) / std; n = 1 for a single image
 
     Examples
     --------
@@ -39,41 +40,41 @@ def normalize(
     >>> wc.deep.normalize(np.full((3, 32, 32), 0.5)).shape
     (1, 3, 32, 32)
     """
-    mean32, std32 = _checked_moments(mean, std, "normalize")
+    mean32, std32 = _read_moments(mean, std, "normalize")
     return _normalized(read_images(images, "normalize"), mean32, std32)
 
 
 def pixel_bounds(
     mean: Sequence[float] = IMAGENET_MEAN, std: Sequence[float] = IMAGENET_STD
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The least and the greatest value that a normalised pixel can have, (3,) each: black and white.
+    """Return the smallest and the largest value of a normalized pixel, (3,) each: black and white.
 
     Parameters
     ----------
-    mean, std : of each channel, as given to `normalize`
+    mean, std : the mean and standard deviation of each channel, as in `normalize`
     """
-    mean32, std32 = _checked_moments(mean, std, "pixel_bounds")
+    mean32, std32 = _read_moments(mean, std, "pixel_bounds")
     ends = np.stack([np.zeros((3, 1, 1), np.float32), np.ones((3, 1, 1), np.float32)])
     low, high = _normalized(ends, mean32, std32)[:, :, 0, 0]
     return low, high
 
 
 def read_images(images: Any, where: str) -> NDArray[np.float32]:
-    """The images as numbers from 0 to 1 with channels first, (n, 3, H, W); a new array or the user's own."""
+    """Return images as floats from 0 to 1 with channels first, (n, 3, H, W), without a copy if possible."""
     array = as_array(images)
     batch = array[None] if array.ndim == 3 else array
     if not _are_images(batch):
         raise InvalidInputError(
             f"{where}: images must be uint8 of shape (H, W, 3) or (n, H, W, 3), or floats from 0 to 1 of "
             f"shape (3, H, W) or (n, 3, H, W); got {array.dtype} of shape {array.shape}. "
-            f"Images of different sizes have to be resized first."
+            f"Resize images of different sizes first."
         )
     if batch.dtype == np.uint8:
         return np.asarray(batch.transpose(0, 3, 1, 2) / np.float32(255), np.float32)
-    if not (batch.min() >= 0 and batch.max() <= 1):  # NaN is not either
+    if not (batch.min() >= 0 and batch.max() <= 1):  # also fails for NaN
         raise InvalidInputError(
-            f"{where}: images of floats must lie from 0 to 1; got values from {batch.min():.4g} to "
-            f"{batch.max():.4g}. Divide by the greatest value that a pixel can have, and normalize later."
+            f"{where}: images of floats must be between 0 and 1; got values from {batch.min():.4g} to "
+            f"{batch.max():.4g}. Divide by the largest possible value of a pixel, and normalize later."
         )
     return batch.astype(np.float32, copy=False)
 
@@ -86,18 +87,18 @@ def _are_images(batch: NDArray[Any]) -> bool:
     return batch.dtype.kind == "f" and bool(batch.shape[1] == 3)
 
 
-def _checked_moments(mean: Any, std: Any, where: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    found = []
+def _read_moments(mean: Any, std: Any, where: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    moments = []
     for name, value in (("mean", mean), ("std", std)):
         array = as_array(value)
-        fits = array.shape == (3,) and array.dtype.kind in "fiu" and np.isfinite(array).all()
-        if not fits or (name == "std" and array.min() <= 0):
+        valid = array.shape == (3,) and array.dtype.kind in "fiu" and np.isfinite(array).all()
+        if not valid or (name == "std" and array.min() <= 0):
             kind = "positive" if name == "std" else "finite"
             raise InvalidInputError(
-                f"{where}: {name} must be three {kind} numbers, of red, green and blue; got {value!r}."
+                f"{where}: {name} must be three {kind} numbers, for red, green and blue; got {value!r}."
             )
-        found.append(array.astype(np.float32))
-    return found[0], found[1]
+        moments.append(array.astype(np.float32))
+    return moments[0], moments[1]
 
 
 def _normalized(
@@ -106,13 +107,13 @@ def _normalized(
     return (images - mean[:, None, None]) / std[:, None, None]
 
 
-def pictures(inputs: Any) -> list[NDArray[Any]] | None:
-    """Images as pictures from 0 to 1, each from its least to its greatest value; None for other inputs."""
+def displayable_images(inputs: Any) -> list[NDArray[Any]] | None:
+    """Return images rescaled to the range from 0 to 1, one by one; None if the inputs are not images."""
     values = np.asarray(inputs.detach().cpu() if hasattr(inputs, "detach") else inputs, dtype=np.float64)
     if values.ndim != 4 or values.shape[1] not in (1, 3):
         return None
-    found = []
+    images = []
     for image in values:
-        size = np.ptp(image)
-        found.append(np.broadcast_to((image - image.min()) / (size if size else 1.0), (3, *image.shape[1:])))
-    return found
+        span = np.ptp(image)
+        images.append(np.broadcast_to((image - image.min()) / (span if span else 1.0), (3, *image.shape[1:])))
+    return images

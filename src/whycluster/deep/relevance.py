@@ -1,4 +1,4 @@
-"""`lrp`: relevance through any torch module, for its own sake."""
+"""`lrp`: relevance propagation through any torch module, independent of clustering."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 import torch
 
 from whycluster.core.errors import InvalidInputError
-from whycluster.deep.encoder import Encoder, Inputs, read_tensor
+from whycluster.deep.encoder import Encoder, Inputs
 from whycluster.deep.lrp.composites import composite_of
+from whycluster.deep.tensors import read_tensor
 
 
 def lrp(
@@ -20,24 +21,23 @@ def lrp(
     at: str | None = None,
     rules: Any = "auto",
 ) -> torch.Tensor:
-    """Relevance of what a module gives, propagated back to what it was given.
+    """Propagate the relevance of the output of a module back to its input.
 
-    `whycluster.explain` of a `DeepClustering` does this for the relevance of its features. The module is not
-    changed.
+    `whycluster.explain` does this for the features of a `DeepClustering`. The module stays unchanged.
 
     Parameters
     ----------
-    module : a torch module in the mode of evaluation
-    x : a batch of its inputs, all taken at once
-    relevance : of its output, in the same shape; or a function that is given the output and says its
-        relevance
-    layer : the name of a layer whose output is meant instead of the module's
-    at : the name of a layer, whose output's relevance is wanted instead of the input's
+    module : a torch module in evaluation mode
+    x : inputs of the module, which are processed as one batch
+    relevance : the relevance of the output, in the same shape; or a function that takes the output and
+        returns its relevance
+    layer : the name of a layer whose output replaces that of the module
+    at : the name of a layer whose output receives the relevance instead of the input
     rules : as in `DeepClustering`
 
     Returns
     -------
-    a tensor of the shape of x, or of what the layer ``at`` gives
+    a tensor in the shape of x, or of the output of the layer ``at``
 
     Examples
     --------
@@ -56,9 +56,9 @@ def lrp(
     given = read_tensor(relevance(trace.features) if callable(relevance) else relevance, "lrp", "relevance")
     if given.shape != trace.features.shape:
         raise InvalidInputError(
-            f"lrp: relevance must be of the shape of what the module gives, {tuple(trace.features.shape)}; "
+            f"lrp: relevance must have the shape of the output of the module, {tuple(trace.features.shape)}; "
             f"got {tuple(given.shape)}."
         )
     if not bool(torch.isfinite(given).all()):
-        raise InvalidInputError("lrp: relevance must be finite; it holds values that are not.")
+        raise InvalidInputError("lrp: relevance must be finite; it has NaN or infinite values.")
     return trace.propagate(trace.seed(given), composite_of(rules, trace.kind, "lrp"), at, last=True)

@@ -1,4 +1,4 @@
-"""SCAN's head (van Gansbeke et al., ECCV 2020): neighbours share a cluster, and clusters share the rows."""
+"""The head of SCAN (van Gansbeke et al., ECCV 2020): neighbors share a cluster, and clusters are balanced."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import numpy as np
 import torch
 
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.arrays import is_real, plain
-from whycluster.data.progress import Progress
+from whycluster.data.arrays import is_real
+from whycluster.data.progress import track
 from whycluster.data.validation import check_whole
+from whycluster.deep.tensors import from_numpy, is_dense
 
-_BLOCK = 1 << 22  # numbers in a block of similarities, or of neighbours' probabilities: 16 MB
-_SINGLE: Any = {"dtype": torch.float32, "device": "cpu"}  # whatever torch's defaults have been set to
+_BLOCK = 1 << 22  # values per block of similarities, or of probabilities of neighbors: 16 MB
+_SINGLE: Any = {"dtype": torch.float32, "device": "cpu"}  # independent of the defaults of torch
 _WHERE = "fit_scan"
 
 
@@ -21,7 +22,7 @@ def fit_scan(
     features: Any,
     n_clusters: int,
     *,
-    neighbours: int = 20,
+    neighbors: int = 20,
     entropy_weight: float = 5.0,
     n_epochs: int = 200,
     batch_size: int = 512,
@@ -29,41 +30,41 @@ def fit_scan(
     n_init: int = 5,
     random_state: int = 0,
 ) -> torch.nn.Linear:
-    """Train SCAN's linear head on features that stay as they are.
+    """Train the linear head of SCAN on fixed features.
 
-    With p = softmax(W x + b) the soft assignment of a row, and j a random one of the neighbours of row i,
+    Let p = softmax(W x + b) be the soft assignment of a row, and j a random neighbor of row i. Adam minimizes
 
-        loss = - mean_i log <p_i, p_j>  -  entropy_weight H(mean_i p_i)
+        loss = - mean_i log <p_i, p_j>  -  entropy_weight H(mean_i p_i) .
 
-    is minimised by Adam: a row and its neighbours share a cluster, and the clusters share the rows. Several
-    heads are trained side by side, each from a random start, and the one with the least loss over all rows
-    and all their neighbours is returned. The cluster of a row is the argmax of ``head(x)``.
+    The first term assigns a row and its neighbors to the same cluster; the second balances the clusters.
+    Several heads are trained side by side from random starts. The result is the head with the smallest loss
+    over all rows and all their neighbors. The cluster of a row is the argmax of ``head(x)``.
 
-    For training, features are moved to mean 0 and divided by one number, so that their values have a standard
-    deviation of 1 in all; neighbours are those with the greatest cosine then. That is folded into W and b:
-    the head takes features as they are given here. A feature that never changes has weight 0. Features of
-    different units should be standardised first.
+    For training, features are centered and divided by one number, which makes their overall standard
+    deviation 1. Neighbors are the rows with the largest cosine similarity after that. W and b contain this
+    scaling: the head takes the original features. Constant features get weight 0. Standardize features of
+    different units first.
 
-    Everything is computed on the CPU. The random numbers of torch are left alone, and the same
-    ``random_state`` gives the same head.
+    Training runs on the CPU. It leaves the random state of torch unchanged, and the same ``random_state``
+    always gives the same head.
 
     Parameters
     ----------
     features : (n, d) array or tensor of finite numbers, the output of a network for n inputs
-    n_clusters : how many clusters, from 2 to n
-    neighbours : how many nearest neighbours of a row count as alike, from 1 to n - 1
-    entropy_weight : how much even clusters are worth; with 0, all rows may end up in one cluster
-    n_epochs : how often each row is seen
-    batch_size : rows of one step, about; the evenness of clusters is judged on these, so that there should be
-        several for each cluster. At most n.
-    learning_rate : of Adam, at most 1
-    n_init : how many heads are trained
-    random_state : seed of starts, batches and choices of neighbours, a whole number from 0 to 2^63 - 1
+    n_clusters : the number of clusters, from 2 to n
+    neighbors : the number of nearest neighbors of a row that should share its cluster, from 1 to n - 1
+    entropy_weight : the weight of balanced clusters; with 0, all rows may end up in one cluster
+    n_epochs : the number of passes over all rows
+    batch_size : the approximate number of rows per step, at most n. The balance of the clusters is measured
+        per batch, so a batch should hold several rows for each cluster.
+    learning_rate : the learning rate of Adam, at most 1
+    n_init : the number of heads to train
+    random_state : the seed of starts, batches and choices of neighbors, an integer from 0 to 2^63 - 1
 
     Returns
     -------
     torch.nn.Linear
-        (n, d) to (n, n_clusters), in float64 for features in float64 and in float32 for all others
+        from (n, d) to (n, n_clusters); in float64 if the features are, else in float32
 
     Examples
     --------
@@ -74,68 +75,64 @@ def fit_scan(
     Linear(in_features=64, out_features=10, bias=True)
     """
     with torch.inference_mode(False), torch.no_grad():
-        rows = _checked_features(features)
-        _check_parameters(len(rows), n_clusters, neighbours, batch_size)
+        rows = _read_features(features)
+        _check_sizes(len(rows), n_clusters, neighbors, batch_size)
         _check_training(n_epochs, n_init, random_state, learning_rate, entropy_weight)
-        z, center, scale = _standardised(rows)
-        near = _nearest(z, int(neighbours))
+        z, center, scale = _standardize(rows)
+        near = _nearest(z, int(neighbors))
         heads = _Heads(z, int(n_init), int(n_clusters), float(entropy_weight), int(random_state))
         heads.train(z, near, int(n_epochs), min(int(batch_size), len(rows)), float(learning_rate))
         weight, bias = heads.best(z, near)
-        return _folded(weight, bias, center, scale, rows.dtype)
+        return _linear_head(weight, bias, center, scale, rows.dtype)
 
 
-def _checked_features(features: Any) -> torch.Tensor:
-    """The features on the CPU, in float32 or float64; they may share the user's memory."""
+def _read_features(features: Any) -> torch.Tensor:
+    """Return the features on the CPU, in float32 or float64; they may share memory with the user's."""
     try:
-        rows = _tensor(features)
+        rows = _to_tensor(features)
     except (TypeError, ValueError):
         raise InvalidInputError(
-            f"{_WHERE}: features must be numbers in two dimensions (n, d); got {type(features).__name__} "
-            f"that cannot be read as such."
+            f"{_WHERE}: features must be a numeric array of shape (n, d); got {type(features).__name__} that "
+            "cannot be converted to one."
         ) from None
     if rows.ndim != 2 or 0 in rows.shape or rows.is_complex():
         hint = " Pool or flatten them first: features.mean(axis=(2, 3))." if rows.ndim == 4 else ""
         raise InvalidInputError(
-            f"{_WHERE}: features must be numbers in two dimensions (n, d); got {_kind(rows)} of shape "
-            f"{tuple(rows.shape)}.{hint}"
+            f"{_WHERE}: features must be a numeric array of shape (n, d); got "
+            f"{str(rows.dtype).removeprefix('torch.')} of shape {tuple(rows.shape)}.{hint}"
         )
     if rows.dtype is not torch.float64:
         rows = rows.to(torch.float32)
     finite = rows.isfinite().all(dim=1)
     if not finite.all():
         row = int(finite.int().argmin())
-        raise InvalidInputError(f"{_WHERE}: features must be finite; row {row} is not. Leave it out.")
+        raise InvalidInputError(f"{_WHERE}: features must be finite; row {row} is not. Drop such rows.")
     return rows
 
 
-def _tensor(features: Any) -> torch.Tensor:
+def _to_tensor(features: Any) -> torch.Tensor:
     if isinstance(features, torch.Tensor):
-        if features.layout != torch.strided or features.is_meta or features.is_quantized:
+        if not is_dense(features):
             raise TypeError(features.layout)
         return features.detach().cpu()
     array = np.asarray(features)
     if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
         raise TypeError(array.dtype)
     if array.dtype.kind == "u":
-        array = array.astype(np.float32)  # torch has few operations for most of these
-    return torch.from_numpy(plain(array))
+        array = array.astype(np.float32)  # torch supports few operations on unsigned integers
+    return from_numpy(array)
 
 
-def _kind(rows: torch.Tensor) -> str:
-    return str(rows.dtype).removeprefix("torch.")
-
-
-def _check_parameters(n: int, n_clusters: Any, neighbours: Any, batch_size: Any) -> None:
+def _check_sizes(n: int, n_clusters: Any, neighbors: Any, batch_size: Any) -> None:
     check_whole(n_clusters, 2, _WHERE, "n_clusters")
     if n_clusters > n:
         raise InvalidInputError(
             f"{_WHERE}: n_clusters must be at most the number of rows, {n}; got {n_clusters}."
         )
-    check_whole(neighbours, 1, _WHERE, "neighbours")
-    if neighbours >= n:
+    check_whole(neighbors, 1, _WHERE, "neighbors")
+    if neighbors >= n:
         raise InvalidInputError(
-            f"{_WHERE}: neighbours must be less than the number of rows, {n}; got {neighbours}."
+            f"{_WHERE}: neighbors must be less than the number of rows, {n}; got {neighbors}."
         )
     check_whole(batch_size, 1, _WHERE, "batch_size")
 
@@ -158,46 +155,44 @@ def _check_training(
         )
 
 
-def _standardised(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, float]:
-    """Features z = (x - center) / scale in float32, the center (d,) in float64, and the scale."""
-    wide = rows.double()
-    alike = (wide == wide[0]).all(dim=0)
-    center = torch.where(alike, wide[0], wide.mean(dim=0))  # the mean would be rounded, and leave a rest
-    z = wide - center
+def _standardize(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, float]:
+    """Return z = (x - center) / scale in float32, the center (d,) in float64, and the scale."""
+    rows = rows.double()
+    constant = (rows == rows[0]).all(dim=0)
+    center = torch.where(constant, rows[0], rows.mean(dim=0))  # a rounded mean would leave a remainder
+    z = rows - center
     largest = z.abs().max()
-    scale = float(largest * (z / largest).square().mean().sqrt())  # so that no square overflows or vanishes
+    scale = float(largest * (z / largest).square().mean().sqrt())  # no square overflows or underflows
     if not 0.0 < scale < float("inf"):
-        reason = "they overflow" if largest > 0 else "all rows are alike"
+        reason = "they overflow" if largest > 0 else "all rows are equal"
         raise InvalidInputError(
-            f"{_WHERE}: features must differ from row to row, and their mean be finite; {reason}."
+            f"{_WHERE}: features must vary between rows and have a finite mean; {reason}."
         )
     return (z / scale).float(), center, scale
 
 
 def _nearest(z: torch.Tensor, n_near: int) -> torch.Tensor:
-    """The rows with the greatest cosine with each row, (n, n_near), exactly; never the row itself."""
+    """Return the rows with the largest cosine similarity to each row, (n, n_near), without the row itself."""
     unit = torch.nn.functional.normalize(z)
     size = min(len(z), max(1, _BLOCK // len(z)))
     near = torch.empty((len(z), n_near), dtype=torch.int64, device="cpu")
-    block = torch.empty((size, len(z)), **_SINGLE)  # a new one for each would fragment memory: a GB and more
-    with Progress("neighbours", -(-len(z) // size)) as bar:
-        for start in range(0, len(z), size):
-            rows = unit[start : start + size]
-            cosine = torch.mm(rows, unit.T, out=block[: len(rows)])
-            cosine.diagonal(start).fill_(-torch.inf)
-            near[start : start + size] = cosine.topk(n_near).indices
-            bar.step()
+    block = torch.empty((size, len(z)), **_SINGLE)  # reused: new blocks would fragment memory by over a GB
+    for start in track("neighbors", range(0, len(z), size)):
+        rows = unit[start : start + size]
+        cosine = torch.mm(rows, unit.T, out=block[: len(rows)])
+        cosine.diagonal(start).fill_(-torch.inf)
+        near[start : start + size] = cosine.topk(n_near).indices
     return near
 
 
 class _Heads:
-    """Several linear heads side by side: one matrix product for all, and none has a part in another's loss.
+    """Several linear heads that are trained side by side, with one matrix product for all of them.
 
     Parameters
     ----------
-    z : (n, d) standardised features
-    n_heads, n_clusters, entropy_weight : see `fit_scan`
-    random_state : seed of all that is drawn
+    z : (n, d) standardized features
+    n_heads : the number of heads
+    n_clusters, entropy_weight, random_state : as in `fit_scan`
     """
 
     def __init__(
@@ -209,44 +204,43 @@ class _Heads:
         n_features = z.shape[1]
         size = (n_features, n_heads * n_clusters)
         start = torch.randn(size, generator=self._generator, **_SINGLE) / n_features**0.5
-        changes = z.any(dim=0)  # without a gradient, the other features would keep their random weights
+        changes = z.any(dim=0)  # constant features have no gradient and would keep random weights
         self._weight = torch.where(changes[:, None], start, 0.0)
         self._bias = torch.zeros(size[1], **_SINGLE)
 
     def train(
         self, z: torch.Tensor, near: torch.Tensor, n_epochs: int, batch_size: int, learning_rate: float
     ) -> None:
-        """Minimise the sum of all heads' losses; ``near`` has the neighbours of each row, (n, k)."""
+        """Minimize the sum of the losses of all heads; ``near`` holds the neighbors of each row, (n, k)."""
         parameters = [self._weight.requires_grad_(), self._bias.requires_grad_()]
         optimizer = torch.optim.Adam(parameters, lr=learning_rate)
-        n_batches = len(z) // batch_size  # of equal size but for one row
-        with Progress("SCAN", n_epochs) as bar, torch.enable_grad():
-            for _ in range(n_epochs):
+        n_batches = len(z) // batch_size  # their sizes differ by at most one row
+        with torch.enable_grad():
+            for _ in track("SCAN", range(n_epochs)):
                 order = torch.randperm(len(z), generator=self._generator, device="cpu")
                 for rows in order.tensor_split(n_batches):
                     optimizer.zero_grad()
-                    self._batch_loss(z[rows], z[self._choose(near[rows])]).backward()  # type: ignore[no-untyped-call]  # torch has no type for it
+                    self._batch_loss(z[rows], z[self._choose(near[rows])]).backward()  # type: ignore[no-untyped-call]  # untyped in torch
                     optimizer.step()
-                bar.step()
 
     def _choose(self, near: torch.Tensor) -> torch.Tensor:
-        """A random one of each row's neighbours, (b,)."""
+        """Return a random neighbor of each row, (b,)."""
         size = (len(near), 1)
         choice = torch.randint(near.shape[1], size, generator=self._generator, device="cpu")
         return near.gather(1, choice)[:, 0]
 
     def _batch_loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """The losses of all heads, added up, for rows and a neighbour of each."""
+        """Return the sum of the losses of all heads, for rows and one neighbor of each."""
         log_p, log_q = self._log_probabilities(x), self._log_probabilities(y)
-        losses = _disagreement(log_p, log_q).mean(dim=0) - self._entropy_weight * _evenness(log_p)
+        losses = _disagreement(log_p, log_q).mean(dim=0) - self._entropy_weight * _entropy_of_mean(log_p)
         return losses.sum()
 
     def _log_probabilities(self, z: torch.Tensor) -> torch.Tensor:
-        """The log p of each row under each head, (b, H, K)."""
+        """Return log p of each row under each head, (b, H, K)."""
         return (z @ self._weight + self._bias).view(-1, *self._shape).log_softmax(dim=-1)
 
     def best(self, z: torch.Tensor, near: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The weight (K, d) and the bias (K,) of the head with the least loss."""
+        """Return the weight (K, d) and the bias (K,) of the head with the smallest loss."""
         weights = self._weight.view(-1, *self._shape).permute(1, 2, 0)
         biases = self._bias.view(self._shape)
         losses = torch.stack([self._loss(z, near, *head) for head in zip(weights, biases, strict=True)])
@@ -256,34 +250,34 @@ class _Heads:
     def _loss(
         self, z: torch.Tensor, near: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
     ) -> torch.Tensor:
-        """The loss of one head over all rows and all their neighbours."""
+        """Return the loss of one head over all rows and all their neighbors."""
         log_p = (z @ weight.T + bias).log_softmax(dim=-1)
         size = max(1, _BLOCK // (near.shape[1] * len(bias)))
         parts = [
             _disagreement(log_p[start : start + size, None], log_p[near[start : start + size]]).sum()
             for start in range(0, len(z), size)
         ]
-        return torch.stack(parts).sum() / near.numel() - self._entropy_weight * _evenness(log_p)
+        return torch.stack(parts).sum() / near.numel() - self._entropy_weight * _entropy_of_mean(log_p)
 
 
 def _disagreement(log_p: torch.Tensor, log_q: torch.Tensor) -> torch.Tensor:
-    """-log <p, q> along the last axis; never infinite, as the product of probabilities may be."""
+    """Return -log <p, q> along the last axis, in log space: the product itself may underflow."""
     return -torch.logsumexp(log_p + log_q, dim=-1)
 
 
-def _evenness(log_p: torch.Tensor) -> torch.Tensor:
-    """The entropy along the last axis of the mean of p along the first."""
+def _entropy_of_mean(log_p: torch.Tensor) -> torch.Tensor:
+    """Return the entropy, along the last axis, of the mean of p along the first axis."""
     log_mean = log_p.logsumexp(dim=0) - float(np.log(len(log_p)))
     return -(log_mean.exp() * log_mean).sum(dim=-1)
 
 
-def _folded(
+def _linear_head(
     weight: torch.Tensor, bias: torch.Tensor, center: torch.Tensor, scale: float, dtype: torch.dtype
 ) -> torch.nn.Linear:
-    """The head for features as they were given: W (x - center) / scale + b."""
+    """Return the head for the original features: W (x - center) / scale + b."""
     weight = weight.double() / scale
     bias = bias.double() - weight @ center
-    # On no device at first: torch would draw its values, and move the user's random numbers on
+    # On the meta device first: random initial values would change the user's random state
     head = torch.nn.Linear(weight.shape[1], len(weight), device="meta", dtype=dtype).to_empty(device="cpu")
     head.weight.copy_(weight)
     head.bias.copy_(bias)

@@ -1,4 +1,4 @@
-"""Clusters of the places of one image, as a network represents them: the showcase of the paper."""
+"""`spatial_clusters`: clusters of the locations of an image in a layer of a network, as in the paper."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from whycluster.data.validation import check_whole
 from whycluster.deep.clustering import DeepClustering
 from whycluster.deep.encoder import Encoder, Inputs
 from whycluster.deep.explanation import SpatialExplanation
-from whycluster.deep.network import check_reading, points_of
+from whycluster.deep.network import check_readout, encode_points
 
 
 def spatial_clusters(
@@ -31,19 +31,20 @@ def spatial_clusters(
     units: str | None = None,
     beta: float | str = "auto",
 ) -> SpatialExplanation:
-    """What a layer tells apart in an image: clusters of its places, each with a heat map over the pixels.
+    """Cluster the locations of an image in a layer, and return a heat map of the pixels for each cluster.
 
-    Each place of what the layer gives is one point, of unit length; k-means clusters these, and the evidence
-    that the places of a cluster have for it is propagated to the pixels.
+    The heat maps show what the layer distinguishes in the image. Each location of the layer output is one
+    point of unit length. k-means clusters these points, and the evidence of the locations of each cluster is
+    propagated to the pixels.
 
     Parameters
     ----------
-    encoder : a torch module in the mode of evaluation
-    image : (channels, height, width), or a batch of them, clustered together
-    layer : the name of a layer, as in ``encoder.named_modules()``; None for what the encoder gives
-    n_clusters : how many clusters
-    normalize : whether points have unit length
-    n_init, random_state : of the k-means
+    encoder : a torch module in evaluation mode
+    image : (channels, height, width), or a batch of images, clustered together
+    layer : the name of a layer, as in ``encoder.named_modules()``; None for the output of the encoder
+    n_clusters : the number of clusters
+    normalize : whether points are scaled to unit length
+    n_init, random_state : parameters of k-means
     rules, bounds, batch_size : as in `DeepClustering`
     at, units, beta : as in `whycluster.explain`
 
@@ -54,13 +55,13 @@ def spatial_clusters(
     check_whole(n_clusters, 2, "spatial_clusters", "n_clusters")
     X = image[None] if getattr(image, "ndim", None) == 3 else image
     source = Encoder(encoder, layer, None, batch_size, "spatial_clusters")
-    check_reading(source, at, units, "spatial_clusters")
+    check_readout(source, at, units, "spatial_clusters")
     inputs = Inputs.open(X, "spatial_clusters", "image")
-    rows, arranged = points_of(source, inputs, spatial=True, normalize=normalize)
+    rows, layout = encode_points(source, inputs, spatial=True, normalize=normalize)
     if len(rows) < n_clusters:
         raise InvalidInputError(
-            "spatial_clusters: the layer must have at least as many places as there are clusters, "
-            f"{n_clusters}; it has {len(rows)}."
+            f"spatial_clusters: the layer must have at least n_clusters locations, {n_clusters}; it has "
+            f"{len(rows)}. Name an earlier layer, or ask for fewer clusters."
         )
     head = KMeans(n_clusters, n_init=n_init, random_state=random_state).fit(rows)
     model = DeepClustering(
@@ -73,5 +74,5 @@ def spatial_clusters(
         bounds=bounds,
         batch_size=batch_size,
     )
-    found: SpatialExplanation = model.network.explain_points(inputs, rows, arranged, at, units, beta=beta)
-    return found
+    exp: SpatialExplanation = model.network.explain_points(inputs, rows, layout, at, units, beta=beta)
+    return exp

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.labels import cluster_name
-from whycluster.deep.images import pictures
+from whycluster.deep.images import displayable_images
 from whycluster.plots.accessor import Plots
 from whycluster.plots.heatmaps import draw_grid, draw_heatmap
 from whycluster.plots.kinds import check
@@ -65,7 +65,7 @@ def grid_of(exp: Any, rows: int | Sequence[int], split: bool, where: str, **opti
     options.setdefault(
         "names", [f"{some.row_name(i)}: {cluster_name(c)}" for i, c in enumerate(some.cluster)]
     )
-    options.setdefault("images", pictures(some.data))
+    options.setdefault("images", displayable_images(some.data))
     maps = some.heatmaps[:, None]
     if split:
         maps = np.concatenate([np.maximum(maps, 0), np.minimum(maps, 0)], axis=1)
@@ -76,7 +76,7 @@ def grid_of(exp: Any, rows: int | Sequence[int], split: bool, where: str, **opti
 def spatial_grid(exp: Any, **options: Any) -> Figure:
     """Draw an explanation of the places of images: per input the image, then a heat map for each cluster."""
     options.setdefault("titles", [cluster_name(label) for label in exp.labels])
-    options.setdefault("images", pictures(exp.data))
+    options.setdefault("images", displayable_images(exp.data))
     return draw_grid(list(exp.heatmaps), **options)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats, strongest
 from whycluster.deep.explanation import CHANNELS, DeepExplanation
-from whycluster.deep.images import pictures
+from whycluster.deep.images import displayable_images
 from whycluster.report.contents import Contents, Plan
 from whycluster.report.formatting import clean_names, format_shares
 from whycluster.report.packing import scaled_halves, smallest_codes, smallest_floats
@@ -83,7 +83,7 @@ class ImageContents(DeepContents):
             "speaks_for": smallest_floats(np.maximum(flat, 0).sum(axis=1, dtype=np.float64)),
             "speaks_against": smallest_floats(np.minimum(flat, 0).sum(axis=1, dtype=np.float64)),
         }
-        images = pictures(exp.data)
+        images = displayable_images(exp.data)
         if images is not None:
             found["picture"] = _bytes(np.stack(images), side)
         others = nearest_clusters(exp, plan.n_others)

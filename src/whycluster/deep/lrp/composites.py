@@ -1,4 +1,4 @@
-"""Which rule goes where in a network."""
+"""Composites: which rule applies to which layer of a network."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from whycluster.core.errors import InvalidInputError
-from whycluster.deep.lrp.rules import ZB, Gamma, Rule, check_number
+from whycluster.deep.lrp.rules import Gamma, Rule, ZBox, check_number
 
 RAISE, GRADIENT = "raise", "gradient"
 WINNER, AVERAGE = "winner", "average"
 
 
 @dataclass(frozen=True)
-class Place:
-    """A linear operation of a network, for the choice of its rule.
+class Layer:
+    """A linear operation of a network, as a composite sees it when it chooses a rule.
 
     Attributes
     ----------
     kind : "convolution" or "linear"
     module : the name of the innermost module that computes it, as in ``named_modules()``
-    index, count : its number among the linear operations, from 0 on, and how many there are
-    block : how many maximum poolings come before it, plus one: in a VGG, its block
-    first : whether it works on the input itself
+    index, count : its position among the linear operations, from 0, and the number of these
+    block : one plus the number of max-pooling operations before it; in a VGG, the block
+    first : whether it operates directly on the input
     """
 
     kind: str
@@ -35,30 +35,31 @@ class Place:
     first: bool
 
 
-Where = str | Callable[[Place], bool]
+Selector = str | Callable[[Layer], bool]
 _GAMMA = Gamma(0.25)
 
 
 @dataclass(frozen=True)
 class Composite:
-    """Which rule goes where.
+    """A choice of rules for all operations of a network.
 
     Parameters
     ----------
-    rules : pairs of a place and a rule, the first that fits counts. A place is "first" (works on the input
-        itself), "convolution", "linear", a pattern for the names of modules such as "features.1*", or a
-        function that is given a `Place` and says whether it fits; a module called "linear" needs that.
-    default : the rule for all other places
-    max_pool : "winner", the greatest takes all, or "average", shares as of a mean
-    sums : the gamma of sums and means of values of both signs, and of LayerNorm, where 0 is plain
-        proportion: what nearly cancels would have relevance without bound then. Of values that are all
-        positive, shares are in proportion whatever it is
-    biases : whether biases take part; what they take is lost, and stands in the residual
-    unknown : what to do at an operation without a rule: "raise", or "gradient", which warns and shares by
-        the products of inputs and gradient
+    rules : pairs of a selector and a rule; the first match applies. A selector is "first" (the layer that
+        operates on the input), "convolution", "linear", a pattern for module names such as "features.1*", or
+        a function that takes a `Layer` and returns whether it matches. To select a module that is itself
+        named "linear", use a function.
+    default : the rule for all other layers
+    max_pool : "winner" passes all relevance to the maximum; "average" distributes it as average pooling does
+    sums : the gamma for LayerNorm and for sums and means of values of both signs. With 0, shares are strictly
+        proportional, and terms that nearly cancel receive unbounded relevance. If all values are positive,
+        shares are proportional for any gamma.
+    biases : whether biases receive relevance; this part is lost and appears in the residual
+    unknown : how to treat an operation without a rule: "raise" an error, or use the "gradient": warn, and
+        distribute relevance in proportion to input times gradient
     """
 
-    rules: Sequence[tuple[Where, Rule]] = ()
+    rules: Sequence[tuple[Selector, Rule]] = ()
     default: Rule = _GAMMA
     max_pool: str = WINNER
     sums: float = 0.1
@@ -77,36 +78,36 @@ class Composite:
                     f"Composite: {name} must be {known[0]!r} or {known[1]!r}; got {value!r}."
                 )
         pairs = tuple(self.rules) if isinstance(self.rules, Iterable) else (self.rules,)
-        object.__setattr__(self, "rules", pairs)  # what can be gone through only once is read below
+        object.__setattr__(self, "rules", pairs)  # before the loop, which would exhaust an iterator
         for pair in (*pairs, ("", self.default)):
             if not _is_pair(pair):
                 raise InvalidInputError(
-                    "Composite: rules must be pairs of a place (a name, a pattern or a function) and a rule, "
-                    f"and default a rule; got {pair!r}."
+                    "Composite: rules must be pairs of a selector (a name, a pattern or a function) and a "
+                    f"rule, and default must be a rule; got {pair!r}."
                 )
 
-    def check_places(self, places: Sequence[Place], where: str) -> None:
-        """Raise for a place that is named, and that the network does not have."""
-        for named, _ in self.rules:
-            if not isinstance(named, str) or named in ("convolution", "linear"):
+    def check_layers(self, layers: Sequence[Layer], where: str) -> None:
+        """Raise if a selector names a layer that the network does not have."""
+        for selector, _ in self.rules:
+            if not isinstance(selector, str) or selector in ("convolution", "linear"):
                 continue
-            if any(_fits(named, place) for place in places):
+            if any(_matches(selector, layer) for layer in layers):
                 continue
-            names = ", ".join(repr(place.module) for place in places[:8])
-            if named == "first":
+            names = ", ".join(repr(layer.module) for layer in layers[:8])
+            if selector == "first":
                 raise InvalidInputError(
-                    f"{where}: bounds, and rules of the place 'first', are for a convolution or linear layer "
-                    "that works on the inputs themselves; in this encoder something else comes first, such "
-                    f"as a normalisation. Leave them out, or name the layer: {names}."
+                    f"{where}: bounds, and rules for the layer 'first', need a convolution or linear layer "
+                    "that operates directly on the inputs; in this encoder another operation comes first, "
+                    f"such as a normalization. Leave them out, or name the layer: {names}."
                 )
             raise InvalidInputError(
-                f"{where}: the rules of a Composite must be for places that the encoder has; {named!r} is "
-                f"none of its convolutions or linear layers, which are in {names}."
+                f"{where}: the rules of a Composite must match layers of the encoder; {selector!r} matches "
+                f"none of its convolutions and linear layers, which are in {names}."
             )
 
-    def rule_at(self, place: Place) -> Rule:
-        """The rule for one operation."""
-        return next((rule for where, rule in self.rules if _fits(where, place)), self.default)
+    def rule_for(self, layer: Layer) -> Rule:
+        """Return the rule for one layer."""
+        return next((rule for selector, rule in self.rules if _matches(selector, layer)), self.default)
 
 
 def _is_pair(pair: Any) -> bool:
@@ -115,47 +116,50 @@ def _is_pair(pair: Any) -> bool:
     return (isinstance(pair[0], str) or callable(pair[0])) and isinstance(pair[1], Rule)
 
 
-def _fits(where: Where, place: Place) -> bool:
-    if callable(where):
-        return bool(where(place))
-    if where == "first":
-        return place.first
-    return where == place.kind or fnmatchcase(place.module, where)
+def _matches(selector: Selector, layer: Layer) -> bool:
+    if callable(selector):
+        return bool(selector(layer))
+    if selector == "first":
+        return layer.first
+    return selector == layer.kind or fnmatchcase(layer.module, selector)
 
 
-def _lower(place: Place) -> bool:
-    """In the lower half of the network."""
-    return 2 * place.index < place.count
+def _in_lower_half(layer: Layer) -> bool:
+    return 2 * layer.index < layer.count
 
 
-_READY: dict[str, Composite] = {
-    # The paper's: gamma 0.25 in blocks 1 to 3, 0.1 in blocks 4 and 5.
-    "vgg": Composite([(lambda place: place.block <= 3, Gamma(0.25))], Gamma(0.1)),
-    "resnet": Composite([(_lower, Gamma(0.25))], Gamma(0.1)),
+_PRESETS: dict[str, Composite] = {
+    # As in the paper: gamma is 0.25 in blocks 1 to 3 and 0.1 in blocks 4 and 5.
+    "vgg": Composite([(lambda layer: layer.block <= 3, Gamma(0.25))], Gamma(0.1)),
+    "resnet": Composite([(_in_lower_half, Gamma(0.25))], Gamma(0.1)),
     "transformer": Composite([("convolution", Gamma(0.25))], Gamma(0.1)),
     "mlp": Composite(),
 }
 AUTO = "auto"
-COMPOSITES = (AUTO, *_READY)
+COMPOSITES = (AUTO, *_PRESETS)
 
 
 def composite_of(rules: Any, kind: str, where: str = "DeepClustering") -> Composite:
-    """A composite from what the user said: a name, one rule for all places, or a composite.
+    """Return the composite for a name, a single rule or a composite.
 
-    ``kind`` is the name of the one that suits the network, for "auto".
+    Parameters
+    ----------
+    rules : as the user gave them
+    kind : the name of the preset that suits the network, for "auto"
+    where : the public function that was called, for messages
     """
     if isinstance(rules, Composite):
         return rules
     if isinstance(rules, Rule):
         return Composite(default=rules)
     if isinstance(rules, str) and rules in COMPOSITES:
-        return _READY[kind if rules == AUTO else rules]
+        return _PRESETS[kind if rules == AUTO else rules]
     raise InvalidInputError(
         f"{where}: rules must be one of {', '.join(map(repr, COMPOSITES))}, a rule such as "
         f"wc.deep.Gamma(0.25), or a wc.deep.Composite; got {rules!r}."
     )
 
 
-def with_bounds(composite: Composite, bounds: ZB) -> Composite:
-    """The same, with zB where the inputs come in."""
+def with_bounds(composite: Composite, bounds: ZBox) -> Composite:
+    """Return the composite with the rule zB for the layer that operates on the input."""
     return replace(composite, rules=[("first", bounds), *composite.rules])

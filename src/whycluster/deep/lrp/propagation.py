@@ -1,4 +1,4 @@
-"""Layer-wise relevance propagation through whatever a torch module computes."""
+"""Layer-wise relevance propagation through a recorded forward pass of any torch module."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import Any
 import torch
 
 from whycluster.core.errors import InvalidInputError
-from whycluster.deep.lrp.composites import Composite, Place
-from whycluster.deep.lrp.operations import LrpContext, go_back, is_weighted, keeps
+from whycluster.deep.lrp.composites import Composite, Layer
+from whycluster.deep.lrp.operations import LrpContext, is_weighted, keeps, propagate_through
 from whycluster.deep.lrp.rules import Rule, Tensor
-from whycluster.deep.lrp.tape import Operation, Tape, Variable, following
+from whycluster.deep.lrp.tape import Operation, Tape, Variable, follow_modules
 
-# Operations that leave values in place: what comes out of them is still the input.
+# Operations that only change the layout: their output still counts as the input.
 _LAYOUT = {"view", "_unsafe_view", "clone", "_to_copy", "detach", "alias", "unsqueeze", "squeeze"}
 
 
 @dataclass(frozen=True)
 class Trace:
-    """A forward pass, to be gone back.
+    """A recorded forward pass, through which relevance is propagated back.
 
     Attributes
     ----------
-    operations : what was done
-    input, output : the ends
+    operations : all operations, in order
+    input, output : the first and the last variable
     features : the values of the output
-    layers : of each module, by name, what it gave, once for each time that it ran
-    where : which function it is for, for messages
+    layers : the outputs of each module by name, one for each time that it ran
+    where : the public function that was called, for messages
     """
 
     operations: list[Operation]
@@ -42,7 +42,7 @@ class Trace:
 
     @property
     def kind(self) -> str:
-        """The composite that suits this network."""
+        """The name of the preset composite that suits this network."""
         names = {operation.name for operation in self.operations}
         if any(_attends(operation) for operation in self.operations):
             return "transformer"
@@ -52,47 +52,49 @@ class Trace:
         return "resnet" if adds else "vgg"
 
     def seed(self, relevance: Any) -> Tensor:
-        """Relevance of the features, in double precision for an encoder of that, else in single."""
+        """Return the relevance of the features as a tensor: float64 if the features are, else float32."""
         dtype = torch.float64 if self.features.dtype == torch.float64 else torch.float32
         return torch.as_tensor(relevance).detach().to(self.features.device, dtype)
 
     def layer(self, name: str) -> Variable:
-        """What a module gave."""
-        found = self.layers.get(name, [])
-        if len(found) != 1 or found[0] is None:
-            reason = (
-                "gives no tensor that depends on the input" if len(found) == 1 else f"runs {len(found)} times"
-            )
+        """Return the output of a module."""
+        outputs = self.layers.get(name, [])
+        n_runs = len(outputs)
+        if n_runs != 1 or outputs[0] is None:
+            reason = f"runs {n_runs} times" if n_runs != 1 else "returns no tensor that depends on the input"
             raise InvalidInputError(
-                f"{self.where}: at must be a layer that runs once on the way to the features; {name!r} "
-                f"{reason}."
+                f"{self.where}: at must be a layer that runs once before the features; {name!r} {reason}."
             )
-        return found[0]
+        return outputs[0]
 
     def propagate(
         self, relevance: Tensor, composite: Composite, at: str | None = None, *, last: bool = False
     ) -> Tensor:
-        """From the relevance of the features to that of the input, or of what the layer ``at`` gives.
+        """Propagate relevance from the features to the input, or to the output of the layer ``at``.
 
-        The ``last`` time, values are let go on the way, and there is no other.
+        Parameters
+        ----------
+        relevance : the relevance of the features
+        composite : the rules
+        at : the name of a layer; None for the input
+        last : whether this is the last pass through the trace; it then frees values along the way
         """
-        reading = self.input if at is None else self.layer(at)
-        setting = LrpContext(composite, self._rules(composite), reading, self.where)
-        found: dict[Variable, Tensor] = {self.output: relevance.reshape(self.output.shape)}
-        with _plainly(relevance.device):
+        target = self.input if at is None else self.layer(at)
+        context = LrpContext(composite, self._rules(composite), target, self.where)
+        pending: dict[Variable, Tensor] = {self.output: relevance.reshape(self.output.shape)}
+        with _default_modes(relevance.device):
             for operation in reversed(self.operations):
-                if operation is reading.producer:
+                if operation is target.producer:
                     break
-                _step(operation, found, setting)
+                _step(operation, pending, context)
                 if last:
-                    _let_go(operation)
-        nothing = relevance.new_zeros(reading.shape)
-        return found.get(reading, nothing)
+                    _free(operation)
+        return pending.get(target, relevance.new_zeros(target.shape))
 
     def _rules(self, composite: Composite) -> dict[Operation, Rule]:
         weighted = [operation for operation in self.operations if is_weighted(operation)]
-        places = [
-            Place(
+        layers = [
+            Layer(
                 "convolution" if operation.name == "convolution" else "linear",
                 operation.module,
                 index,
@@ -102,8 +104,8 @@ class Trace:
             )
             for index, operation in enumerate(weighted)
         ]
-        composite.check_places(places, self.where)
-        return {o: composite.rule_at(place) for o, place in zip(weighted, places, strict=True)}
+        composite.check_layers(layers, self.where)
+        return {o: composite.rule_for(layer) for o, layer in zip(weighted, layers, strict=True)}
 
     def _is_input(self, variable: Variable) -> bool:
         while variable.producer is not None and variable.producer.name in _LAYOUT:
@@ -112,36 +114,44 @@ class Trace:
 
 
 def _attends(operation: Operation) -> bool:
-    """Whether it is attention, or a product of two that depend on the input, as in attention written out."""
+    """Return whether an operation is attention, or the product of two variables as in explicit attention."""
     return "attention" in operation.name or (operation.name in ("mm", "bmm") and len(operation.inputs) == 2)
 
 
-def _step(operation: Operation, found: dict[Variable, Tensor], setting: LrpContext) -> None:
-    """Take the relevance of what came out of an operation to what went in."""
+def _step(operation: Operation, pending: dict[Variable, Tensor], context: LrpContext) -> None:
+    """Move the pending relevance of the outputs of an operation to its inputs."""
     relevance = [
-        None if output is None or output is setting.reading else found.pop(output, None)
+        None if output is None or output is context.target else pending.pop(output, None)
         for output in operation.outputs
     ]
     if all(R is None for R in relevance):
         return
-    for variable, R in go_back(operation, relevance, setting):
-        found[variable] = found[variable] + R if variable in found else R
+    for variable, R in propagate_through(operation, relevance, context):
+        pending[variable] = pending[variable] + R if variable in pending else R
 
 
-def _let_go(operation: Operation) -> None:
-    """Free what was needed to go back through an operation, and is not for those before it."""
+def _free(operation: Operation) -> None:
+    """Free the values that only this operation needed."""
     operation.extras = []
     for output in operation.outputs:
         if output is None:
             continue
-        if operation.name != "relu":  # the operation before a ReLU looks at what that gave
+        if operation.name != "relu":  # the operation before a ReLU reads its output
             output.value = None
         if output.rectified is not None:
             output.rectified.value = None
 
 
 def trace(module: torch.nn.Module, x: Tensor, forward: Callable[[Tensor], Tensor], where: str) -> Trace:
-    """Run ``forward``, which calls the module, and write down what it does."""
+    """Run ``forward``, which calls the module, and record all operations.
+
+    Parameters
+    ----------
+    module : the module whose layers are recorded by name
+    x : the input
+    forward : computes the features from the input
+    where : the public function that was called, for messages
+    """
     layers: dict[str, list[Variable | None]] = {}
     tape = Tape(keeps, where)
 
@@ -150,37 +160,39 @@ def trace(module: torch.nn.Module, x: Tensor, forward: Callable[[Tensor], Tensor
         layers.setdefault(name, []).append(None if tensor is None else tape.find(tensor))
 
     source = tape.watch(x)
-    listening = following(module, tape.running, on_output)
-    with torch.inference_mode(False), torch.no_grad(), _without_shortcuts(module), tape, listening:
+    followed = follow_modules(module, tape.running, on_output)
+    with torch.inference_mode(False), torch.no_grad(), _without_fast_paths(module), tape, followed:
         features = forward(x)
         output = tape.find(features)
     if output is None:
-        raise InvalidInputError(f"{where}: the features that the encoder gives do not depend on its input.")
+        raise InvalidInputError(
+            f"{where}: the features must depend on the input of the encoder; they do not."
+        )
     return Trace(tape.operations, source, output, features, layers, where)
 
 
 def first_tensor(output: Any) -> Tensor | None:
-    """What a module gave, or the first of it: attention gives its weights too."""
+    """Return the output of a module, or its first element: attention also returns its weights."""
     if isinstance(output, (tuple, list)) and output:
         output = output[0]
     return output if isinstance(output, torch.Tensor) else None
 
 
 @contextmanager
-def _plainly(device: torch.device) -> Iterator[None]:
-    """In the precision of the relevance and with gradients at hand, whatever the caller has set."""
+def _default_modes(device: torch.device) -> Iterator[None]:
+    """Turn off inference mode and autocast, whatever the caller has set."""
     with torch.inference_mode(False), torch.no_grad(), torch.autocast(device.type, enabled=False):
         yield
 
 
 @contextmanager
-def _without_shortcuts(module: torch.nn.Module) -> Iterator[None]:
-    """Transformers and recurrent networks have fast paths that are one operation; the long ones are taken.
+def _without_fast_paths(module: torch.nn.Module) -> Iterator[None]:
+    """Turn off the fast paths of transformers and recurrent networks, which are one opaque operation.
 
-    These settings are of the whole process: beside this, other threads take the long paths too.
+    These settings are global: other threads use the slow paths meanwhile, too.
     """
-    recurs = any(isinstance(part, torch.nn.RNNBase) for part in module.modules())
-    switches = _SWITCHES if recurs else _SWITCHES[:1]
+    is_recurrent = any(isinstance(part, torch.nn.RNNBase) for part in module.modules())
+    switches = _SWITCHES if is_recurrent else _SWITCHES[:1]
     for switch in switches:
         switch.hold()
     try:
@@ -191,14 +203,14 @@ def _without_shortcuts(module: torch.nn.Module) -> Iterator[None]:
 
 
 class _Switch:
-    """A setting of the process that is off while anyone needs it so, and then as it was before."""
+    """A global setting that is off while anyone holds it, and is then restored."""
 
     def __init__(self, get: Callable[[], bool], put: Callable[[bool], Any]) -> None:
         self._get, self._put = get, put
         self._lock, self._n_holders, self._before = threading.Lock(), 0, True
 
     def hold(self) -> None:
-        """Switch off."""
+        """Turn the setting off."""
         with self._lock:
             if not self._n_holders:
                 self._before = self._get()
@@ -206,14 +218,14 @@ class _Switch:
             self._n_holders += 1
 
     def release(self) -> None:
-        """Switch on again, if it was on and nobody needs it off."""
+        """Restore the setting, unless others still hold it."""
         with self._lock:
             self._n_holders -= 1
             if not self._n_holders:
                 self._put(self._before)
 
 
-# set_flags, since their flags() would set all other settings too
+# set_flags, since flags() would also change all other settings
 _SWITCHES = (
     _Switch(torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled),
     _Switch(lambda: bool(torch.backends.mkldnn.enabled), torch.backends.mkldnn.set_flags),

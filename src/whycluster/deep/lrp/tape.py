@@ -1,9 +1,8 @@
-"""What a forward pass of a torch module really does, operation by operation.
+"""The tape: a record of every operation in a forward pass of a torch module.
 
-A `Tape` listens below autograd, where calls of modules, functions and operators have all become the same few
-operations. So it does not matter how a network is written: sums of residual branches, functional calls and
-modules that are used twice are on the tape like anything else. The module runs as it always does; nothing of
-it is changed.
+A `Tape` records below autograd, where modules, functions and operators have all become calls of the same
+basic operations. How a network is written therefore does not matter: residual sums, functional calls and
+modules that run twice are recorded like everything else. The module runs as usual and is not modified.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 
-# Their results scale or weigh something else: relevance of a product goes to the other factor.
+# Their results scale or weight something else: the relevance of a product goes to the other factor.
 _SCALES = {
     "_softmax",
     "_safe_softmax",
@@ -38,7 +37,7 @@ _SCALES = {
     "std",
 }
 
-# Of their inputs, only the shape matters.
+# Only the shape of their inputs matters.
 _CONSTANT = {
     "zeros_like",
     "ones_like",
@@ -50,17 +49,17 @@ _CONSTANT = {
     "new_empty",
 }
 
-# With weights, they make something new of what weighs or scales.
+# Operations with weights. Their outputs are ordinary values, even if their inputs are scales.
 WEIGHTED = ("convolution", "mm", "addmm", "bmm", "baddbmm")
 
 
 class Keep(enum.Flag):
-    """Which values of an operation its rule needs."""
+    """The values of an operation that its handler needs."""
 
     NOTHING = 0
     INPUTS = enum.auto()
     OUTPUT = enum.auto()
-    EXTRAS = enum.auto()  # what comes out besides the first: indices, means
+    EXTRAS = enum.auto()  # all outputs but the first: indices, means
 
 
 @dataclass(eq=False)
@@ -69,12 +68,13 @@ class Variable:
 
     Attributes
     ----------
-    shape, stride : how it lies
-    value : its values, where a rule needs them
-    scales : it weighs or scales something else: attention, a gate, a length
-    n_uses : how many operations take it
-    producer : the operation that made it; None for the input
-    rectified : what a ReLU made of it: where that is above 0, it is the value, if nothing else changed it
+    shape, stride : its shape and strides
+    value : its values, if a handler needs them
+    scales : whether it scales or weights something else: attention, a gate, a length
+    n_uses : the number of operations that take it as input
+    producer : the operation that computed it; None for the input
+    rectified : the result of the ReLU applied to it. Where that is above 0, it equals the value, provided
+        that nothing else uses the variable.
     """
 
     shape: torch.Size
@@ -92,13 +92,13 @@ class Operation:
 
     Attributes
     ----------
-    function : the operator of torch, as it was called
-    args, kwargs : what it was called with; tensors that depend on the input are `Variable`
+    function : the torch operator that was called
+    args, kwargs : its arguments; each tensor that depends on the input is replaced by its `Variable`
     inputs : these variables, in order
-    outputs : what came out; None for what is no tensor of real numbers
-    extras : all of it but the first, where it is kept
-    module : the name of the innermost module that ran
-    block : how many maxima were pooled before, plus one
+    outputs : its results; None for those that are not floating-point tensors
+    extras : all results but the first, if a handler needs them
+    module : the name of the innermost running module
+    block : one plus the number of max-pooling operations before it
     """
 
     function: Any
@@ -112,16 +112,16 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """Without the underscore of operations that work in place."""
+        """The name of the operator, without the underscore of in-place operators."""
         return _name(self.function)
 
     @property
-    def called(self) -> dict[str, Any]:
-        """What it was called with, by name; defaults too."""
-        return _by_name(self.function, self.args, self.kwargs)
+    def arguments(self) -> dict[str, Any]:
+        """All arguments by name, including defaults."""
+        return _arguments_by_name(self.function, self.args, self.kwargs)
 
     def run(self, values: dict[Variable, torch.Tensor]) -> Any:
-        """The operation, not in place, with these tensors in the place of its variables."""
+        """Run the operation out of place, with these tensors as its variables."""
         function = getattr(torch.ops.aten, self.name)
         args, kwargs = tree_map(
             lambda x: values[x] if isinstance(x, Variable) else x, (self.args, self.kwargs)
@@ -129,57 +129,57 @@ class Operation:
         return function(*args, **kwargs)
 
 
-class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types it not
-    """Records all operations on what is `watched`, inside a ``with`` block.
+class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in torch
+    """Records all operations that depend on the watched input, inside a ``with`` block.
 
     Parameters
     ----------
-    keeps : says of an operation, by its name, which values its rule will need
-    where : which function it is for, for messages
+    keeps : returns, for the name of an operation, the values that its handler will need
+    where : the public function that was called, for messages
     """
 
     def __init__(self, keeps: Callable[[str], Keep], where: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # as above
         self.operations: list[Operation] = []
-        self.running: list[str] = []  # the modules that run now, outermost first
+        self.running: list[str] = []  # names of the running modules, outermost first
         self._keeps, self._where = keeps, where
         self._variables: Any = WeakTensorKeyDictionary()
-        self._values: dict[int, list[Variable]] = {}  # whose values are kept, by where they lie
-        self._changed: dict[int, list[torch.Tensor]] = {}  # what was changed in place, by where it lies
-        self._weights: dict[int, list[torch.Tensor]] = {}  # what is no variable, by where it lies
+        self._values: dict[int, list[Variable]] = {}  # variables with kept values, by storage
+        self._changed: dict[int, list[torch.Tensor]] = {}  # tensors changed in place, by storage
+        self._weights: dict[int, list[torch.Tensor]] = {}  # tensors that are not variables, by storage
         self._block = 1
 
     def watch(self, x: torch.Tensor) -> Variable:
-        """Take a tensor for the input."""
+        """Register a tensor as the input and return its variable."""
         variable = Variable(x.shape, x.stride())
         self._variables[x] = variable
         self._keep(variable, x)
         return variable
 
     def find(self, tensor: torch.Tensor) -> Variable | None:
-        """What a tensor is on this tape; None if it does not depend on the input."""
+        """Return the variable of a tensor; None if it does not depend on the input."""
         variable: Variable | None = self._variables.get(tensor)
         if variable is None and any(
-            _overlap(tensor, other) for other in self._changed.get(_place(tensor), [])
+            _overlap(tensor, other) for other in self._changed.get(_storage(tensor), [])
         ):
             raise UnsupportedModelError(
-                f"{self._where}: {self._runner} changes a part of a tensor in place and then uses the whole, "
-                "or the other way round, which relevance cannot be followed through. Put the parts together "
-                "with torch.cat or torch.where."
+                f"{self._where}: {self._runner} changes part of a tensor in place and then uses the whole "
+                "tensor, or the other way round; LRP cannot follow this. Combine the parts with torch.cat or "
+                "torch.where."
             )
         return variable
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Run one operation, and write it down if it has to do with the input."""
+        """Run one operation, and record it if it depends on the input."""
         kwargs = kwargs or {}
         self._refuse_random(func, args, kwargs)
         operation, changed = self._begin(func, args, kwargs)
         if operation is None:
             return func(*args, **kwargs)
         for tensor in changed:
-            self._save_from_change(tensor)
+            self._copy_kept_values(tensor)
         result = func(*args, **kwargs)
         for tensor in changed:
             self._forget_aliases(tensor)
@@ -192,16 +192,16 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
 
     @property
     def _runner(self) -> str:
-        """What runs now, for messages."""
-        return f"module {self._module!r} of the encoder" if self._module else "the encoder's forward"
+        """A description of the running module, for messages."""
+        return f"module {self._module!r} of the encoder" if self._module else "the forward of the encoder"
 
     def _begin(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Operation | None, list[torch.Tensor]]:
-        """An operation with its variables, and the tensors that it changes; None if it has no variables."""
+        """Return the operation and the tensors that it changes; None if it has no variables."""
         taken: list[tuple[Variable, torch.Tensor]] = []
 
-        def stand_in(x: Any) -> Any:
+        def to_variable(x: Any) -> Any:
             variable = self.find(x) if isinstance(x, torch.Tensor) else None
             if variable is None:
                 return x
@@ -210,16 +210,16 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
 
         if _name(func) in _CONSTANT:
             return None, []
-        # What is written to, ``out``, does not matter before.
-        placed, named = tree_map(stand_in, (args, {k: v for k, v in kwargs.items() if k != "out"}))
-        changed = _changed(func, args, kwargs)
+        # The old values of ``out`` do not matter.
+        positional, named = tree_map(to_variable, (args, {k: v for k, v in kwargs.items() if k != "out"}))
+        changed = _tensors_changed_by(func, args, kwargs)
         for tensor in changed:
             self._refuse_changed_weights(tensor)
         if not taken:
             return None, []
-        self._note_weights(placed, named)
+        self._note_weights(positional, named)
         inputs = [variable for variable, _ in taken]
-        operation = Operation(func, placed, named, inputs, self._module, self._block)
+        operation = Operation(func, positional, named, inputs, self._module, self._block)
         for variable, tensor in taken:
             variable.n_uses += 1
             if Keep.INPUTS in self._keeps(operation.name):
@@ -227,11 +227,11 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
         return operation, changed
 
     def _end(self, operation: Operation, results: list[Any]) -> None:
-        """Write down what came out."""
+        """Record the results of an operation."""
         keep, first = self._keeps(operation.name), True
         for result in results:
             real = isinstance(result, torch.Tensor) and (result.is_floating_point() or result.is_complex())
-            operation.outputs.append(self._made(operation, result) if real else None)
+            operation.outputs.append(self._add_variable(operation, result) if real else None)
             if Keep.OUTPUT in keep and real and first:
                 self._keep(self._variables[result], result)
             first = False
@@ -242,9 +242,9 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
         self._block += "max_pool" in operation.name
         self.operations.append(operation)
 
-    def _made(self, operation: Operation, result: torch.Tensor) -> Variable:
-        kept = operation.name not in WEIGHTED and all(variable.scales for variable in operation.inputs)
-        scales = operation.name in _SCALES or kept
+    def _add_variable(self, operation: Operation, result: torch.Tensor) -> Variable:
+        inherited = operation.name not in WEIGHTED and all(variable.scales for variable in operation.inputs)
+        scales = operation.name in _SCALES or inherited
         variable = Variable(result.shape, result.stride(), scales=scales, producer=operation)
         self._variables[result] = variable
         return variable
@@ -252,86 +252,88 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch types i
     def _keep(self, variable: Variable, tensor: torch.Tensor) -> None:
         if variable.value is None:
             variable.value = tensor
-            self._values.setdefault(_place(tensor), []).append(variable)
+            self._values.setdefault(_storage(tensor), []).append(variable)
 
-    def _note_weights(self, *given: Any) -> None:
-        """Remember where the tensors lie that an operation was given, and that are no variables."""
-        for x in tree_flatten(given)[0]:
+    def _note_weights(self, *arguments: Any) -> None:
+        """Remember the tensors among the arguments of an operation; variables are no longer tensors here."""
+        for x in tree_flatten(arguments)[0]:
             if isinstance(x, torch.Tensor):
-                self._weights.setdefault(_place(x), []).append(x)
+                self._weights.setdefault(_storage(x), []).append(x)
 
     def _refuse_changed_weights(self, tensor: torch.Tensor) -> None:
-        """Raise if what was used as it was, and is needed on the way back, is about to be overwritten."""
-        used = self._weights.get(_place(tensor), [])
+        """Raise if the operation overwrites weights that the backward pass needs."""
+        used = self._weights.get(_storage(tensor), [])
         if self._variables.get(tensor) is None and any(_overlap(tensor, weights) for weights in used):
             raise UnsupportedModelError(
-                f"{self._where}: {self._runner} changes weights or constants in place after it has used "
-                "them, which relevance cannot be followed through. Use a changed copy."
+                f"{self._where}: {self._runner} changes weights or constants in place after using them; "
+                "LRP cannot follow this. Change a copy instead."
             )
 
-    def _save_from_change(self, tensor: torch.Tensor) -> None:
-        """Copy the values that are needed later and are about to be overwritten."""
-        for variable in self._values.pop(_place(tensor), []):
+    def _copy_kept_values(self, tensor: torch.Tensor) -> None:
+        """Copy the kept values that are about to be overwritten."""
+        for variable in self._values.pop(_storage(tensor), []):
             assert variable.value is not None
             variable.value = variable.value.clone()
 
     def _forget_aliases(self, tensor: torch.Tensor) -> None:
-        """Other tensors that share its values no longer are what they were."""
-        place = _place(tensor)
-        self._changed.setdefault(place, []).append(tensor)  # which keeps the place from being used again
+        """Drop the variables of other tensors that share values with a changed tensor."""
+        storage = _storage(tensor)
+        self._changed.setdefault(storage, []).append(
+            tensor
+        )  # the reference keeps its storage from being reused
         for other in list(self._variables.keys()):
-            if other is not tensor and _place(other) == place and _overlap(other, tensor):
+            if other is not tensor and _storage(other) == storage and _overlap(other, tensor):
                 del self._variables[other]
 
     def _refuse_random(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if torch.Tag.nondeterministic_seeded not in func.tags:
             return
-        given = _by_name(func, args, kwargs)
+        given = _arguments_by_name(func, args, kwargs)
         if given.get("dropout_p") == 0.0 or given.get("training") is False:  # attention; RReLU
             return
         raise InvalidInputError(
-            f"{self._where}: the encoder must give the same features each time it is run, but "
-            f"{self._runner} draws random numbers ({_name(func)}). Call encoder.eval(), and leave nothing "
-            "random in its forward."
+            f"{self._where}: the encoder must return the same features each time it runs, but "
+            f"{self._runner} draws random numbers ({_name(func)}). Call encoder.eval(), and remove all "
+            "randomness from its forward."
         )
 
 
 def _name(function: Any) -> str:
     name: str = function.overloadpacket.__name__
-    if name == "_convolution":  # as traced modules call it
+    if name == "_convolution":  # its name in traced modules
         return "convolution"
     return name[:-1] if function._schema.is_mutable and name.endswith("_") else name
 
 
-def _by_name(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """What an operator is called with, by name; defaults too."""
+def _arguments_by_name(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return all arguments of a call by name, including defaults."""
     arguments = function._schema.arguments
     given = {a.name: a.default_value for a in arguments if a.has_default_value()}
     given.update(zip((a.name for a in arguments), args, strict=False))
     return given | kwargs
 
 
-def _place(tensor: torch.Tensor) -> int:
-    """Where the values of a tensor lie, the same for all views of it."""
-    place: int = tensor.untyped_storage()._cdata
-    return place
+def _storage(tensor: torch.Tensor) -> int:
+    """Return the identity of the storage of a tensor; all views of it share this."""
+    storage: int = tensor.untyped_storage()._cdata
+    return storage
 
 
 def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors at one place share values; parts of a tensor need not."""
-    if one.dtype != other.dtype:  # a view of other numbers
+    """Return whether two tensors of one storage share values; two parts of a tensor may not."""
+    if one.dtype != other.dtype:  # a view with another dtype
         return True
     n_values = one.untyped_storage().nbytes() // one.element_size()
-    marks = torch.zeros(n_values, dtype=torch.bool)
-    marks.as_strided(one.shape, one.stride(), one.storage_offset()).fill_(True)
-    return bool(marks.as_strided(other.shape, other.stride(), other.storage_offset()).any())
+    covered = torch.zeros(n_values, dtype=torch.bool)
+    covered.as_strided(one.shape, one.stride(), one.storage_offset()).fill_(True)
+    return bool(covered.as_strided(other.shape, other.stride(), other.storage_offset()).any())
 
 
-def _changed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    """The tensors that an operation works on in place."""
+def _tensors_changed_by(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """Return the tensors that an operation changes in place."""
     if not func._schema.is_mutable:
         return []
-    given = _by_name(func, args, kwargs)
+    given = _arguments_by_name(func, args, kwargs)
     changed = [
         given[a.name] for a in func._schema.arguments if a.alias_info is not None and a.alias_info.is_write
     ]
@@ -339,25 +341,31 @@ def _changed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[t
 
 
 @contextmanager
-def following(
-    module: torch.nn.Module, running: list[str], on_output: Callable[[str, Any], None] | None = None
+def follow_modules(
+    module: torch.nn.Module, running: list[str], on_output: Callable[[str, Any], None]
 ) -> Iterator[None]:
-    """Keep in ``running`` the names of the modules that run, and tell what each of them gives.
+    """Follow which submodules of a module run, inside a ``with`` block.
 
-    This listens to all modules there are, on this thread; nothing is attached to those of the user.
+    The hooks are global but act on this thread only. Nothing is attached to the user's modules.
+
+    Parameters
+    ----------
+    module : the module whose submodules are followed
+    running : a list that always holds the names of the running modules, outermost first
+    on_output : called with the name of each submodule and its output
     """
     thread = threading.get_ident()
     names = {id(part): name for name, part in module.named_modules(remove_duplicate=True)}
 
-    def begin(part: torch.nn.Module, args: Any) -> None:  # noqa: ARG001  # as torch calls it
+    def begin(part: torch.nn.Module, args: Any) -> None:  # noqa: ARG001  # torch's signature
         if threading.get_ident() == thread:
             running.append(names.get(id(part), running[-1] if running else ""))
 
-    def end(part: torch.nn.Module, args: Any, output: Any) -> None:  # noqa: ARG001  # as torch calls it
+    def end(part: torch.nn.Module, args: Any, output: Any) -> None:  # noqa: ARG001  # torch's signature
         if threading.get_ident() != thread:
             return
         running.pop()
-        if on_output is not None and id(part) in names:
+        if id(part) in names:
             on_output(names[id(part)], output)
 
     handles = [hooks.register_module_forward_pre_hook(begin), hooks.register_module_forward_hook(end)]
