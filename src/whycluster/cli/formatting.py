@@ -12,6 +12,7 @@ import numpy as np
 
 from whycluster.cli.clustering import ClusteredTable, CommandOptions, cluster
 from whycluster.cli.output import print_message
+from whycluster.core.arrays import Floats
 from whycluster.data import display
 from whycluster.explanations import findings
 from whycluster.explanations.explanation import Explanation
@@ -123,17 +124,19 @@ def cluster_facts(summary: Summary, group: int, top: int, **more: Any) -> dict[s
                 "share": share[i],
                 "relevance": summary.relevance[group, i],
                 "direction": summary.direction[group, i],
-                "inside": _mean(summary, summary.inside[group, i], group, int(i)),
-                "outside": _mean(summary, summary.outside[group, i], group, int(i)),
+                "inside": _mean(summary, summary.inside, group, int(i)),
+                "outside": _mean(summary, summary.outside, group, int(i)),
             }
             for i in order
         ],
     }
 
 
-def _mean(summary: Summary, value: float, group: int, column: int) -> Any:
-    """Return a mean as a number, or as a date if the column holds dates."""
-    return summary.format_mean(value, group, column) if column in summary._dates else value
+def _mean(summary: Summary, means: Floats, group: int, column: int) -> Any:
+    """Return a mean as a number, or as text if it is a date."""
+    if not summary.is_date(group, column):
+        return means[group, column]
+    return summary.format_means(means, np.array([group]), np.array([column]))[0]
 
 
 def to_json(value: Any) -> str:

@@ -38,6 +38,11 @@ def bar(value: float, largest: float, width: int = 12) -> str:
     return ("+" if value > 0 else "-") * length
 
 
+def bars(values: Iterable[float], largest: float) -> list[str]:
+    """Return a bar for each value; see `bar`."""
+    return [bar(value, largest) for value in values]
+
+
 def number(value: float) -> str:
     """Three digits, or all before the point: a year or an income is not written with an exponent."""
     value = float(value) + 0.0

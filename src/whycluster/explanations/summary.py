@@ -110,36 +110,39 @@ class Summary:
         heads = ["cluster", "rows", "", "feature", "share", "", "mean inside", "outside"]
         if self._categories or (self.direction == MISSING).any():
             heads[6] = "mean or frequency inside"
-        shares = self.share
-        largest = float(np.abs(shares).max())
-        rows = [
-            line
-            for group, share in enumerate(shares)
-            for line in self._lines(group, share, largest, n_features)
-        ]
-        return display.table(heads, rows, align="<><<><>>") + f"\n\n{self._note}" * bool(self._note)
+        text = display.table(heads, self._rows(n_features), align="<><<><>>")
+        return f"{text}\n\n{self._note}" if self._note else text
 
     def __str__(self) -> str:
         return self.describe()
 
     __repr__ = __str__  # a notebook shows the table too
 
-    def _lines(self, group: int, share: Floats, largest: float, n_features: int) -> list[list[str]]:
-        """Return the cells of the table for the strongest features of one cluster."""
-        strongest = np.argsort(-np.abs(share), kind="stable")[:n_features]
-        strongest = strongest[: max(1, int((np.abs(share[strongest]) >= _LEAST_SHARE).sum()))]
+    def _rows(self, n_features: int) -> list[list[str]]:
+        """Return the cells of the table for the strongest features of each cluster."""
+        ranked = [_largest(share, n_features) for share in self.share]
+        groups = np.repeat(np.arange(len(ranked)), [len(each) for each in ranked])
+        columns = np.concatenate(ranked)
+        share = self.share[groups, columns]
+        is_first = np.diff(groups, prepend=-1) > 0
         return [
             [
-                str(self.clusters[group]) if rank == 0 else "",
-                str(self.size[group]) if rank == 0 else "",
-                "= " * self.is_category(group, int(i)) + str(self.direction[group, i]),
-                str(self.feature_names[i]),
-                f"{share[i]:.0%}",
-                display.bar(share[i], largest),
-                self.format_mean(self.inside[group, i], group, int(i)),
-                self.format_mean(self.outside[group, i], group, int(i)),
+                str(self.clusters[group]) * first,
+                str(self.size[group]) * first,
+                "= " * self.is_category(group, column) + str(self.direction[group, column]),
+                str(self.feature_names[column]),
+                *texts,
             ]
-            for rank, i in enumerate(strongest)
+            for group, column, first, *texts in zip(
+                groups.tolist(),
+                columns.tolist(),
+                is_first.tolist(),
+                [f"{part:.0%}" for part in share],
+                display.bars(share, float(np.abs(self.share).max())),
+                self.format_means(self.inside, groups, columns),
+                self.format_means(self.outside, groups, columns),
+                strict=True,
+            )
         ]
 
     def is_category(self, group: int, column: int) -> bool:
@@ -192,13 +195,27 @@ class Summary:
         is_frequent = self.inside[group, column] > self.outside[group, column]
         return ("", f"{name} = {format_items([direction])[0]}") if is_frequent else ("by", name)
 
-    def format_mean(self, mean: float, group: int, column: int) -> str:
-        """Return a mean of `inside` or `outside` as text."""
-        if np.isnan(mean):
-            return ""
-        if self.direction[group, column] != MISSING and column in self._dates:
-            return f"{np.datetime64(round(mean), 'D')}"
-        return display.number(mean)
+    def is_date(self, group: int, column: int) -> bool:
+        """Return whether the means of a feature in a cluster are dates."""
+        return column in self._dates and bool(self.direction[group, column] != MISSING)
+
+    def format_means(self, means: Floats, groups: Codes, columns: Codes) -> list[str]:
+        """Return means of `inside` or `outside` as text, for pairs of a group and a column."""
+        values = means[groups, columns].tolist()
+        texts = [
+            "" if np.isnan(value) else text
+            for value, text in zip(values, display.numbers(values), strict=True)
+        ]
+        for place, (group, column) in enumerate(zip(groups.tolist(), columns.tolist(), strict=True)):
+            if texts[place] and self.is_date(group, column):
+                texts[place] = str(np.datetime64(round(values[place]), "D"))
+        return texts
+
+
+def _largest(share: Floats, n: int) -> Codes:
+    """Return the columns with the ``n`` largest shares, fewer if some are negligible but at least one."""
+    order = np.argsort(-np.abs(share), kind="stable")[:n]
+    return order[: max(1, int((np.abs(share[order]) >= _LEAST_SHARE).sum()))]
 
 
 def _strongest(share: Floats) -> list[int]:
