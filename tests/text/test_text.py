@@ -1,4 +1,4 @@
-"""Documents: words bear the evidence, texts stay as they were, and what is no text is refused."""
+"""Tests of explanations of documents: relevance of words, their positions, output, and invalid input."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -52,7 +50,7 @@ from benchmarks import measure
 from benchmarks import text as bench
 from examples import newsgroups
 from tests.reference import text as slow
-from whycluster.text.spans import finder_of
+from whycluster.text.finders import finder_of
 
 TOPICS = {
     "pets": ["cat", "dog", "kitten", "puppy", "paw", "fur", "bark", "purr", "leash", "vet"],
@@ -63,7 +61,7 @@ FILLERS = ["the", "and", "with", "some", "very", "zebraic", "Qwerty"]
 
 
 def write_documents(n: int, seed: int = 0) -> tuple[list[str], NDArray[np.intp]]:
-    """Texts of three topics, with punctuation, line breaks, capitals and words that nobody knows."""
+    """Write texts about three topics, with punctuation, line breaks, capitals and unknown words."""
     rng = np.random.default_rng(seed)
     documents, topics = [], []
     for _ in range(n):
@@ -85,12 +83,12 @@ WORDS = [word for words in TOPICS.values() for word in words]
 
 def word_vectors(**options: Any) -> Any:
     rng = np.random.default_rng(1)
-    centres = np.repeat(rng.normal(size=(3, 6)), 10, axis=0)
-    return wc.text.WordVectors(centres + 0.4 * rng.normal(size=(30, 6)), WORDS, **options)
+    centers = np.repeat(rng.normal(size=(3, 6)), 10, axis=0)
+    return wc.text.WordVectors(centers + 0.4 * rng.normal(size=(30, 6)), WORDS, **options)
 
 
-def explain(model: Any, documents: Any = DOCUMENTS, **question: Any) -> Any:
-    return wc.explain(model, documents, **question)
+def explain(model: Any, documents: Any = DOCUMENTS, **query: Any) -> Any:
+    return wc.explain(model, documents, **query)
 
 
 def k_means(n_clusters: int = 3) -> Any:
@@ -106,14 +104,14 @@ def pipeline() -> Any:
     return make_pipeline(word_vectors(), wc.KernelKMeans(3, n_support=2, init=TRUE)).fit(DOCUMENTS)
 
 
-# What the numbers are
+# Relevance
 
 
 def occurrences(document: str) -> list[str]:
     return [word for word in re.findall("[a-z]{3,}", document.lower()) if word in WORDS]
 
 
-def test_relevance_of_words_is_the_papers() -> None:
+def test_relevance_of_words_matches_the_paper() -> None:
     front, model = word_vectors(), k_means(4)
     exp = explain(make_pipeline(front, model).fit(DOCUMENTS))
     for row, document in enumerate(DOCUMENTS):
@@ -123,7 +121,7 @@ def test_relevance_of_words_is_the_papers() -> None:
         np.testing.assert_allclose(found, expected, atol=1e-10)
 
 
-def test_kernel_k_means_agrees_with_its_transcription(pipeline: Any) -> None:
+def test_kernel_k_means_matches_the_reference(pipeline: Any) -> None:
     front, model = pipeline[0], pipeline[1]
     support = [model.support_vectors_[model.support_cluster_ == k] for k in range(3)]
     exp = explain(pipeline)
@@ -135,7 +133,7 @@ def test_kernel_k_means_agrees_with_its_transcription(pipeline: Any) -> None:
 
 
 @pytest.mark.parametrize("grams", [(1, 1), (1, 3), (2, 2)])
-def test_terms_behind_a_projection_to_unit_length_agree_with_their_transcription(
+def test_terms_before_a_projection_to_unit_length_match_the_reference(
     grams: tuple[int, int],
 ) -> None:
     tfidf = TfidfVectorizer(ngram_range=grams, stop_words="english")
@@ -155,8 +153,8 @@ def test_terms_behind_a_projection_to_unit_length_agree_with_their_transcription
         of_terms = slow.occurrences(z / np.linalg.norm(z), parts, model[-1].cluster_centers_, exp.beta)
         words = TfidfVectorizer(stop_words="english").build_analyzer()(document)
         expected = np.zeros(len(words))
-        grams_there = [(i, n) for n in range(grams[0], grams[1] + 1) for i in range(len(words) - n + 1)]
-        for (i, n), relevance in zip(grams_there, of_terms, strict=True):
+        places = [(i, n) for n in range(grams[0], grams[1] + 1) for i in range(len(words) - n + 1)]
+        for (i, n), relevance in zip(places, of_terms, strict=True):
             expected[i : i + n] += relevance / n
         found = [word.relevance for word in exp.words(row) if not word.stop_word]
         np.testing.assert_allclose(found, expected, atol=1e-10)
@@ -172,7 +170,7 @@ PIPELINES: dict[str, Callable[[], Any]] = {
     "words, birch": lambda: make_pipeline(word_vectors(), Birch(n_clusters=3, threshold=0.3)),
     "words, surrogate": lambda: make_pipeline(word_vectors(), wc.Surrogate()),
     "words, unit length": lambda: make_pipeline(word_vectors(), Normalizer(), k_means()),
-    "words, standardised, unit length": lambda: make_pipeline(
+    "words, standardized, unit length": lambda: make_pipeline(
         word_vectors(), StandardScaler(), Normalizer(), k_means()
     ),
     "words, pca": lambda: make_pipeline(word_vectors(), PCA(3, whiten=True), k_means()),
@@ -188,7 +186,7 @@ PIPELINES: dict[str, Callable[[], Any]] = {
         wc.KernelKMeans(3, n_support=3, random_state=0),
     ),
     "tf-idf, selected": lambda: make_pipeline(TfidfVectorizer(), VarianceThreshold(0.005), k_means()),
-    "tf-idf, centred pca": lambda: make_pipeline(TfidfVectorizer(), PCA(4, svd_solver="arpack"), k_means()),
+    "tf-idf, centered pca": lambda: make_pipeline(TfidfVectorizer(), PCA(4, svd_solver="arpack"), k_means()),
     "characters": lambda: make_pipeline(TfidfVectorizer(analyzer="char", ngram_range=(1, 3)), k_means()),
     "characters in words": lambda: make_pipeline(
         TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4)), TruncatedSVD(5, random_state=0), k_means()
@@ -203,7 +201,7 @@ PIPELINES: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.filterwarnings("ignore::whycluster.FidelityWarning")
 @pytest.mark.parametrize("name", PIPELINES)
-def test_networks_assign_as_pipelines_do_and_words_add_up(name: str) -> None:
+def test_networks_assign_like_pipelines_and_words_add_up_to_the_evidence(name: str) -> None:
     documents = [*DOCUMENTS, "", "?!", "unheard-of", "cat " * 50, "CAT\r\n\tdog"]
     model = PIPELINES[name]().fit(DOCUMENTS, TRUE)
     net = wc.neuralize(model)
@@ -228,10 +226,10 @@ def test_networks_assign_as_pipelines_do_and_words_add_up(name: str) -> None:
     )
 
 
-def test_questions_are_those_of_rows(pipeline: Any) -> None:
+def test_queries_give_the_same_results_as_for_rows(pipeline: Any) -> None:
     net, Z = wc.neuralize(pipeline), pipeline[0].transform(DOCUMENTS)
     rows = wc.neuralize(pipeline[1])
-    questions: list[dict[str, Any]] = [
+    queries: list[dict[str, Any]] = [
         {"target": 1},
         {"against": 2},
         {"target": TRUE},
@@ -240,9 +238,9 @@ def test_questions_are_those_of_rows(pipeline: Any) -> None:
         {"rule": "contrast"},
         {"target": 0, "against": 1},
     ]
-    for question in questions:
-        exp: Any = net.explain(DOCUMENTS, **question)
-        expected = rows.explain(Z, **question)
+    for query in queries:
+        exp: Any = net.explain(DOCUMENTS, **query)
+        expected = rows.explain(Z, **query)
         for name in ("cluster", "competitor", "assigned", "rule"):
             np.testing.assert_array_equal(getattr(exp, name), getattr(expected, name))
         for name in ("evidence", "residual", "competition"):
@@ -256,8 +254,8 @@ def test_questions_are_those_of_rows(pipeline: Any) -> None:
     assert "the threshold 0.9" in exp.describe(0)
 
 
-def test_equal_words_bear_equally_and_a_word_between_the_clusters_the_mean() -> None:
-    """With one word in a document, it bears all; a word twice bears twice as much as its twin once."""
+def test_equal_words_have_equal_relevance() -> None:
+    """A single word gets all the evidence; two occurrences of a word get equal relevance."""
     model = make_pipeline(word_vectors(), k_means()).fit(DOCUMENTS)
     exp = explain(model, ["cat", "cat dog cat"], beta=1.0)
     assert exp.words(0)[0].relevance == pytest.approx(exp.evidence[0])
@@ -265,16 +263,16 @@ def test_equal_words_bear_equally_and_a_word_between_the_clusters_the_mean() -> 
     assert first.relevance == last.relevance
 
 
-def test_blocks_and_threads_do_not_matter(pipeline: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_block_size_does_not_change_results(pipeline: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = explain(pipeline)
-    monkeypatch.setattr("whycluster.core.blocks._THREAD_BYTES", 5000)
-    monkeypatch.setattr("whycluster.text.network._GATHERED", 20)
+    monkeypatch.setattr("whycluster.core.attribution._THREAD_BYTES", 5000)
+    monkeypatch.setattr("whycluster.text.vectorization._GATHERED", 20)
     parts = explain(pipeline)
     np.testing.assert_array_equal(whole.word_table.start, parts.word_table.start)
     np.testing.assert_allclose(whole.word_table.relevance, parts.word_table.relevance, atol=1e-12)
 
 
-def test_nothing_is_remembered_of_other_documents(pipeline: Any) -> None:
+def test_results_do_not_depend_on_earlier_calls(pipeline: Any) -> None:
     net, other = wc.neuralize(pipeline), write_documents(60, seed=1)[0]
     expected = pipeline.predict(other)
     for _ in range(3):
@@ -285,11 +283,11 @@ def test_nothing_is_remembered_of_other_documents(pipeline: Any) -> None:
     np.testing.assert_array_equal(exp.competition, net.explain(other).competition)
 
 
-# Where words are
+# Positions of words
 
-# Letters that grow in lower case or without accents, and others that are no letters at all
-STRANGE = "\u0130\u0131\u03a3\u03c3\u03c2\ufb01\u00bd\u00b4\u4e2d\u13e3\u0301\u01c5\x1c\u2028"
-ALPHABET = st.sampled_from([*"abcABC \n\t.,-_12éÉß", *STRANGE, "cat", "dog", "\u03a3\u03b1\u03c2 "])
+# Characters that become longer in lower case or without accents, and characters that are not letters
+UNUSUAL = "\u0130\u0131\u03a3\u03c3\u03c2\ufb01\u00bd\u00b4\u4e2d\u13e3\u0301\u01c5\x1c\u2028"
+ALPHABET = st.sampled_from([*"abcABC \n\t.,-_12éÉß", *UNUSUAL, "cat", "dog", "\u03a3\u03b1\u03c2 "])
 TEXTS = st.lists(st.lists(ALPHABET, max_size=12).map("".join), min_size=1, max_size=4)
 VECTORIZERS = st.fixed_dictionaries(
     {
@@ -314,7 +312,7 @@ def counts_of(finder: Any, texts: list[str]) -> NDArray[np.intp]:
 
 @pytest.mark.filterwarnings("ignore:Your stop_words may be inconsistent")
 @given(TEXTS, VECTORIZERS)
-def test_as_many_terms_are_found_as_the_vectorizer_counts(texts: list[str], options: dict[str, Any]) -> None:
+def test_finders_count_terms_like_the_vectorizer(texts: list[str], options: dict[str, Any]) -> None:
     vectorizer = CountVectorizer(**{**options, "binary": False})
     try:
         vectorizer.fit([*texts, "cat dog a bb ab"])
@@ -328,27 +326,27 @@ def test_as_many_terms_are_found_as_the_vectorizer_counts(texts: list[str], opti
         spans = finder.find(text).spans
         assert len(spans) == len(tokens)
         for token, (start, stop) in zip(tokens, spans, strict=True):
-            # The last sigma of a word is another one, and a word cut out may have another last one.
+            # A final sigma differs from other sigmas, and a cut out word may end in one.
             assert token.replace("\u03c2", "\u03c3") in process(text[start:stop]).replace("\u03c2", "\u03c3")
 
 
 @pytest.mark.parametrize("analyzer", ["char", "char_wb"])
 @given(texts=TEXTS, low=st.integers(1, 3), more=st.integers(0, 2), accents=st.sampled_from([None, "unicode"]))
 @settings(max_examples=60)
-def test_characters_are_found_as_the_vectorizer_counts_them(
+def test_finders_count_characters_like_the_vectorizer(
     analyzer: str, texts: list[str], low: int, more: int, accents: str | None
 ) -> None:
     vectorizer = CountVectorizer(analyzer=analyzer, ngram_range=(low, low + more), strip_accents=accents)
     vectorizer.fit([*texts, "some words"])
     found, counted = counts_of(finder_of(vectorizer), texts), vectorizer.transform(texts).toarray()
     spaces = [i for term, i in vectorizer.vocabulary_.items() if not term.strip()]
-    found[:, spaces] = counted[:, spaces]  # white space is a term that no word holds
+    found[:, spaces] = counted[:, spaces]  # a term of white space covers no word
     np.testing.assert_array_equal(found, counted)
 
 
 @given(TEXTS, st.integers(0, 2**32 - 1), st.sampled_from(["counts", "tf-idf", "unit", "characters", "words"]))
 @settings(max_examples=60)
-def test_words_add_up_whatever_the_documents_are(texts: list[str], seed: int, kind: str) -> None:
+def test_words_of_any_document_add_up_to_the_evidence(texts: list[str], seed: int, kind: str) -> None:
     documents = [*texts, "cat dog", "dog bank", "bank sail anchor", "cat"]
     front = {
         "counts": make_pipeline(CountVectorizer(token_pattern=r"\w+", ngram_range=(1, 2))),
@@ -359,8 +357,8 @@ def test_words_add_up_whatever_the_documents_are(texts: list[str], seed: int, ki
     }[kind]
     Z = front.fit_transform(documents)
     centroids = np.random.default_rng(seed).normal(size=(3, Z.shape[1]))
-    model = KMeans(3, init=centroids, n_init=1, max_iter=1).fit(np.eye(3, Z.shape[1]) + centroids)
-    model.cluster_centers_ = centroids
+    model = KMeans(3, init=centroids, n_init=1, max_iter=1).fit(centroids)
+    model.cluster_centers_ = centroids  # exactly
     whole = Pipeline([*front.steps, ("model", model)])
     exp = explain(whole, documents)
     assert np.isfinite(exp.evidence).all()
@@ -370,21 +368,21 @@ def test_words_add_up_whatever_the_documents_are(texts: list[str], seed: int, ki
     for row, document in enumerate(documents):
         for word in exp.words(row):
             assert document[word.start : word.stop] == word.text
-    assert text_of(exp.to_html()) == [shown(document) for document in documents]
+    assert text_of(exp.to_html()) == [as_in_browser(document) for document in documents]
 
 
-def test_accents_letters_that_grow_and_ligatures_are_marked_where_they_stand() -> None:
+def test_accents_and_ligatures_are_located_in_the_original() -> None:
     text = "İstanbul CAFÉ cafe\u0301 ﬁne ½ Straße"
     vectorizer = CountVectorizer(strip_accents="unicode", token_pattern=r"\w+").fit([text])
     found = finder_of(vectorizer).find(text)
     words = [text[start:stop] for start, stop in found.spans]
     assert words == ["İstanbul", "CAFÉ", "cafe\u0301", "ﬁne", "½", "½", "Straße"]
-    plain = CountVectorizer(token_pattern=r"\w+").fit([text])  # i with a dot above it is two characters
+    plain = CountVectorizer(token_pattern=r"\w+").fit([text])  # the lower case of İ is two characters
     words = [text[start:stop] for start, stop in finder_of(plain).find(text).spans]
     assert words == ["İ", "stanbul", "CAFÉ", "cafe", "ﬁne", "½", "Straße"]
 
 
-def test_functions_of_the_users_are_followed_where_their_tokens_can_be_found() -> None:
+def test_functions_of_the_user_are_supported_if_their_tokens_are_in_the_text() -> None:
     def scrub(text: str) -> str:
         return re.sub(r"\W+", " ", text.upper())
 
@@ -411,16 +409,13 @@ def test_functions_of_the_users_are_followed_where_their_tokens_can_be_found() -
     with pytest.raises(wc.InvalidInputError) as error:
         explain(model, texts)
     assert str(error.value) == (
-        "explain: X must have the terms that step 'countvectorizer' "
-        "(CountVectorizer) makes in the text itself, "
-        "to be marked there; in document 1, 'chez' cannot be found. "
-        "Use a tokenizer that leaves words as they "
-        "stand."
+        "explain: X must contain the terms of step 'countvectorizer' (CountVectorizer) in the original "
+        "texts; in document 1, 'chez' cannot be found. Use a tokenizer that does not change words."
     )
 
 
 class Stemmed(CountVectorizer):  # type: ignore[misc]  # scikit-learn has no types
-    """As recipes have it."""
+    """A vectorizer with stemming, as in many recipes."""
 
     def build_analyzer(self) -> Callable[[str], list[str]]:
         analyze = super().build_analyzer()
@@ -428,13 +423,13 @@ class Stemmed(CountVectorizer):  # type: ignore[misc]  # scikit-learn has no typ
 
 
 class Odd(CountVectorizer):  # type: ignore[misc]
-    """Counts what is not there."""
+    """A vectorizer that counts a word that is not in the text."""
 
     def transform(self, raw_documents: Any) -> Any:
         return super().transform([f"{document} anchor" for document in raw_documents])
 
 
-def test_subclasses_are_followed_or_refused() -> None:
+def test_subclasses_are_supported_or_rejected() -> None:
     model = make_pipeline(Stemmed(), k_means()).fit(DOCUMENTS)
     exp = explain(model)
     np.testing.assert_allclose(exp.residual, 0.0, atol=1e-9)
@@ -443,17 +438,16 @@ def test_subclasses_are_followed_or_refused() -> None:
     with pytest.raises(wc.UnsupportedModelError) as error:
         explain(model, ["anchor", "cat"])
     assert str(error.value) == (
-        "explain: step 'odd' (Odd) does not count the words of a "
-        "text as its parameters say, so they cannot be "
-        "marked there: document 1 differs."
+        "explain: step 'odd' (Odd) must count the words that its parameters describe; in document 1 it "
+        "counts others, which cannot be located in the text."
     )
 
 
-# What people see
+# Output
 
 
-def shown(text: str) -> str:
-    """A text as a browser has it: line breaks are one character."""
+def as_in_browser(text: str) -> str:
+    """Return a text as a browser shows it: each line break is one character."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return re.sub("[\x00-\x08\x0b\x0c\x0e-\x1f]", lambda m: chr(0x2400 + ord(m.group())), text)
 
@@ -528,11 +522,11 @@ HOSTILE = [
 ]
 
 
-def test_no_document_becomes_markup(pipeline: Any, tmp_path: Path) -> None:
+def test_documents_cannot_become_markup(pipeline: Any, tmp_path: Path) -> None:
     documents = [*HOSTILE, "lone \ud800 cat"]
     exp = explain(pipeline, documents)
     expected = [
-        shown(d).replace("\x7f", "\u2421").replace("\x85", "\ufffd").replace("\ud800", "\ufffd")
+        as_in_browser(d).replace("\x7f", "\u2421").replace("\x85", "\ufffd").replace("\ud800", "\ufffd")
         for d in documents
     ]
     for page in (exp.to_html(), exp._repr_html_()):
@@ -540,9 +534,9 @@ def test_no_document_becomes_markup(pipeline: Any, tmp_path: Path) -> None:
         assert found == expected[: len(found)]
         assert "<script" not in page
         assert "<img" not in page
-    labelled = Pipeline([pipeline.steps[0], ("model", wc.Surrogate())])
-    labelled.fit(DOCUMENTS, np.array(["<script>", "b'\"", "</h2>"])[TRUE])
-    page = explain(labelled, HOSTILE).to_html()
+    labeled = Pipeline([pipeline.steps[0], ("model", wc.Surrogate())])
+    labeled.fit(DOCUMENTS, np.array(["<script>", "b'\"", "</h2>"])[TRUE])
+    page = explain(labeled, HOSTILE).to_html()
     text_of(page)
     assert html_module.escape("<script>") in page
     exp.to_html(tmp_path / "page.html")
@@ -550,13 +544,13 @@ def test_no_document_becomes_markup(pipeline: Any, tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["page.html"]
 
 
-def test_words_are_tinted_by_relevance_and_pages_are_whole(
+def test_pages_highlight_words_and_are_written_completely_or_not_at_all(
     pipeline: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exp = explain(pipeline, ["Cat the zebraic bank"])
     page = exp.to_html()
     cat, bank = (word.relevance for word in exp.words(0) if word.known)
-    assert f'title="{cat:+.3g}">Cat</b> the <span class="u" title="not known">zebraic</span> <b' in page
+    assert f'title="{cat:+.3g}">Cat</b> the <span class="u" title="unknown">zebraic</span> <b' in page
     assert f'title="{bank:+.3g}">bank</b>' in page
     assert "prefers-color-scheme: dark" in page
     assert exp.claim() in page
@@ -573,18 +567,18 @@ def test_words_are_tinted_by_relevance_and_pages_are_whole(
     assert os.listdir(tmp_path) == ["page.html"]
 
 
-def test_one_document_as_text(pipeline: Any) -> None:
+def test_a_document_described_as_text(pipeline: Any) -> None:
     exp = explain(
         pipeline, ["A cat, a dog and the Cat: zebraic!", "Nobody knows this", ""], background=DOCUMENTS
     )
-    told = exp.describe(0)
-    assert told.startswith(
+    text = exp.describe(0)
+    assert text.startswith(
         f"Document 0 is in cluster {exp.cluster[0]}: evidence {exp.evidence[0]:.3g}, nearest"
     )
     total = sum(word.relevance for word in exp.words(0) if word.text.lower() == "cat")
-    assert re.search(rf"\ncat +2 +{re.escape(f'{total:.3g}')} ", told)
+    assert re.search(rf"\ncat +2 +{re.escape(f'{total:.3g}')} ", text)
     for row in (1, 2):
-        assert "no known word: as an empty text" in exp.describe(row)
+        assert "no known word: treated as an empty text" in exp.describe(row)
         assert re.search(rf"due to no word +{re.escape(f'{exp.evidence[row]:.3g}')}", exp.describe(row))
     np.testing.assert_array_equal(exp.evidence[1], exp.evidence[2])
     np.testing.assert_array_equal(exp.residual[1:], exp.evidence[1:])
@@ -599,7 +593,7 @@ def test_one_document_as_text(pipeline: Any) -> None:
     assert "57 more documents" in explain(pipeline)._repr_html_()
 
 
-def test_words_and_their_strongest(pipeline: Any) -> None:
+def test_words_and_top_words(pipeline: Any) -> None:
     exp = explain(pipeline, ["The cat, cat!", "zebraic"])
     assert exp.words(0) == [
         ("The", 0, 3, 0.0, False, True),
@@ -628,7 +622,7 @@ def test_words_and_their_strongest(pipeline: Any) -> None:
         exp.describe([0])
 
 
-def test_some_documents_of_an_explanation(pipeline: Any) -> None:
+def test_selecting_documents_of_an_explanation(pipeline: Any) -> None:
     exp = explain(pipeline)
     some = exp[[5, 2, 2]]
     assert some.data == [DOCUMENTS[5], DOCUMENTS[2], DOCUMENTS[2]]
@@ -645,25 +639,25 @@ def test_some_documents_of_an_explanation(pipeline: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("series", "kind"),
+    ("series", "library"),
     [
-        (lambda d: pd.Series(d, index=[f"id{i}" for i in range(len(d))]), pd.DataFrame),
-        (lambda d: pl.Series("text", d), pl.DataFrame),
-        (lambda d: pa.chunked_array([d]), pa.Table),
-        (lambda d: np.array(d), pd.DataFrame),
-        (lambda d: np.array(d, dtype=object), pd.DataFrame),
-        (tuple, pd.DataFrame),
-        (lambda d: pd.DataFrame({"text": d, "n": 1})["text"], pd.DataFrame),
+        (lambda d: pd.Series(d, index=[f"id{i}" for i in range(len(d))]), "pandas"),
+        (lambda d: pytest.importorskip("polars").Series("text", d), "polars"),
+        (lambda d: pytest.importorskip("pyarrow").chunked_array([d]), "pyarrow"),
+        (lambda d: np.array(d), "pandas"),
+        (lambda d: np.array(d, dtype=object), "pandas"),
+        (tuple, "pandas"),
+        (lambda d: pd.DataFrame({"text": d, "n": 1})["text"], "pandas"),
     ],
 )
-def test_documents_in_any_column(pipeline: Any, series: Any, kind: Any) -> None:
+def test_documents_in_any_column(pipeline: Any, series: Any, library: str) -> None:
     exp, expected = explain(pipeline, series(DOCUMENTS)), explain(pipeline)
     frame = exp.to_frame()
-    assert isinstance(frame, kind)
-    assert isinstance(exp.top().to_frame(), kind)
-    assert isinstance(exp.summary().to_frame(), kind)
+    for each in (frame, exp.top().to_frame(), exp.summary().to_frame()):
+        assert type(each).__module__.partition(".")[0] == library
+        assert type(each).__name__ == ("Table" if library == "pyarrow" else "DataFrame")
     columns = ["document", "cluster", "word", "start", "stop", "relevance", "known"]
-    assert list(frame.column_names if isinstance(frame, pa.Table) else frame.columns) == columns
+    assert list(frame.column_names if library == "pyarrow" else frame.columns) == columns
     np.testing.assert_array_equal(np.asarray(frame["relevance"]), expected.to_frame()["relevance"])
     assert exp[3].words(0) == expected.words(3)
     if isinstance(exp.data, pd.Series) and exp.data.index[0] == "id0":
@@ -673,12 +667,12 @@ def test_documents_in_any_column(pipeline: Any, series: Any, kind: Any) -> None:
     np.testing.assert_array_equal(wc.neuralize(pipeline).assign(series(DOCUMENTS)), expected.cluster)
 
 
-def test_a_generator_is_read_once(pipeline: Any) -> None:
+def test_documents_from_a_generator(pipeline: Any) -> None:
     exp = explain(pipeline, (document for document in DOCUMENTS))
     assert exp.data == DOCUMENTS
 
 
-def test_words_that_make_a_cluster(pipeline: Any) -> None:
+def test_the_summary_ranks_the_words_of_each_cluster(pipeline: Any) -> None:
     exp = explain(pipeline)
     summary = exp.summary()
     frame = summary.to_frame("pandas")
@@ -707,8 +701,8 @@ def test_words_that_make_a_cluster(pipeline: Any) -> None:
         assert part["score"][sure].is_monotonic_decreasing
         assert part["share"][~sure].is_monotonic_decreasing
     assert summary.names(2)[summary.clusters[0]] == ", ".join(summary.words(summary.clusters[0], 2))
-    told = str(summary)
-    assert told.splitlines()[0].split() == [
+    text = str(summary)
+    assert text.splitlines()[0].split() == [
         "cluster",
         "documents",
         "word",
@@ -716,20 +710,20 @@ def test_words_that_make_a_cluster(pipeline: Any) -> None:
         "in",
         "documents",
         "elsewhere",
-        "times",
+        "count",
         "elsewhere",
     ]
-    assert len(told.splitlines()) == 2 + 3 * 6
+    assert len(text.splitlines()) == 2 + 3 * 6
     lost = explain(pipeline, target=(exp.cluster + 1) % 3).summary()
     assert (
-        str(lost) == "No document belongs to the cluster it is explained for, so there is nothing to add up."
+        str(lost) == "No document belongs to the cluster it is explained for, so there is nothing to average."
     )
 
 
 # The transformer
 
 
-def test_word_vectors_are_a_transformer() -> None:
+def test_word_vectors_as_a_transformer() -> None:
     front = word_vectors()
     vectors = front.vectors.copy()
     Z = front.fit(DOCUMENTS).transform(DOCUMENTS)
@@ -752,7 +746,7 @@ def test_word_vectors_are_a_transformer() -> None:
     assert set(front.get_params()) == {"vectors", "vocabulary", "stop_words"}
 
 
-def test_vectors_of_any_width_and_words_that_share_a_row() -> None:
+def test_vectors_of_any_type_and_words_that_share_a_row() -> None:
     vectors = np.array([[1.0, 2.0], [3.0, 5.0]])
     vocabulary = {"cat": np.int64(0), "tomcat": 0, "dog": 1, "the": 1}
     for dtype in (np.float16, np.float32, np.float64, np.int8):
@@ -783,7 +777,7 @@ def test_vectors_of_any_width_and_words_that_share_a_row() -> None:
         ),
         (
             {"vectors": [[1.0], [np.nan]]},
-            "vectors must be finite; row 1 is not. Leave it out, with its words.",
+            "vectors must be finite; row 1 is not. Remove it together with its words.",
         ),
         (
             {"vocabulary": ["cat"]},
@@ -802,29 +796,29 @@ def test_vectors_of_any_width_and_words_that_share_a_row() -> None:
         ({"vocabulary": 3}, "vocabulary must be a mapping from words to rows, or a list of words; got 3."),
         (
             {"vocabulary": {"cat": 2}},
-            "vocabulary must give each word a row of vectors, a whole number from 0 to 1; 'cat' has 2.",
+            "vocabulary must map each word to a row of vectors, a whole number from 0 to 1; 'cat' has 2.",
         ),
         (
             {"vocabulary": {"cat": 0, "dog": -1}},
-            "vocabulary must give each word a row of vectors, a whole number from 0 to 1; 'dog' has -1.",
+            "vocabulary must map each word to a row of vectors, a whole number from 0 to 1; 'dog' has -1.",
         ),
         (
             {"vocabulary": {"cat": 0.5}},
-            "vocabulary must give each word a row of vectors, a whole number from 0 to 1; 'cat' has 0.5.",
+            "vocabulary must map each word to a row of vectors, a whole number from 0 to 1; 'cat' has 0.5.",
         ),
         (
             {"vocabulary": {"cat": 10**30}},
-            f"vocabulary must give each word a row of vectors, a "
+            f"vocabulary must map each word to a row of vectors, a "
             f"whole number from 0 to 1; 'cat' has {10**30}.",
         ),
-        ({"vocabulary": {}}, "vocabulary must have words; got none."),
-        ({"vocabulary": {b"cat": 0}}, "vocabulary must have words; got b'cat'."),
-        ({"vocabulary": [["cat"], ["dog"]]}, "vocabulary must have words; got ['cat']."),
+        ({"vocabulary": {}}, "vocabulary must consist of words; got none."),
+        ({"vocabulary": {b"cat": 0}}, "vocabulary must consist of words; got b'cat'."),
+        ({"vocabulary": [["cat"], ["dog"]]}, "vocabulary must consist of words; got ['cat']."),
         ({"stop_words": "german"}, "stop_words must be 'english', a list of words, or None; got 'german'."),
         ({"stop_words": [1]}, "stop_words must be 'english', a list of words, or None; got [1]."),
     ],
 )
-def test_parameters_that_do_not_fit(parameters: dict[str, Any], message: str) -> None:
+def test_invalid_parameters(parameters: dict[str, Any], message: str) -> None:
     front = wc.text.WordVectors(**{"vectors": [[1.0], [2.0]], "vocabulary": ["cat", "dog"], **parameters})
     for where, call in (("fit", front.fit), ("transform", front.transform)):
         with pytest.raises(wc.InvalidInputError) as error:
@@ -832,15 +826,13 @@ def test_parameters_that_do_not_fit(parameters: dict[str, Any], message: str) ->
         assert str(error.value) == f"WordVectors.{where}: {message}"
 
 
-def test_documents_without_any_known_word_cannot_be_fitted() -> None:
+def test_fitting_needs_a_known_word() -> None:
     with pytest.raises(wc.InvalidInputError) as error:
         word_vectors().fit(["unheard of", ""])
     assert str(error.value) == (
-        "WordVectors.fit: a document must have a word of the "
-        "vocabulary; none of the 2 has, and known are words "
-        "such as 'cat'. Words are looked up in lower case, and "
-        "only those of three letters or more that are no "
-        "stop words."
+        "WordVectors.fit: at least one document must have a word of the vocabulary, such as 'cat'; none of "
+        "the 2 has. Only words of three or more letters that are not stop words count; they are looked up "
+        "in lower case."
     )
 
 
@@ -857,7 +849,7 @@ def test_a_column_of_text_beside_others() -> None:
     np.testing.assert_allclose(exp.residual, 0.0, atol=1e-9)
 
 
-# What is refused
+# Invalid input
 
 
 @pytest.mark.parametrize(
@@ -873,23 +865,19 @@ def test_a_column_of_text_beside_others() -> None:
         (
             ["cat", None],
             "X must be documents of text; document 1 is missing "
-            "(None). Drop it, or fill it with an empty text.",
+            "(None). Drop it, or replace it with an empty text.",
         ),
         (
             [float("nan")],
             "X must be documents of text; document 0 is missing "
-            "(nan). Drop it, or fill it with an empty text.",
+            "(nan). Drop it, or replace it with an empty text.",
         ),
-        (["cat", 3], "X must be documents of text; document 1 is a int. Turn it into text, or drop it."),
-        ([["cat"]], "X must be documents of text; document 0 is a list. Turn it into text, or drop it."),
+        (["cat", 3], "X must be documents of text; document 1 has type int. Convert it to text, or drop it."),
+        ([["cat"]], "X must be documents of text; document 0 has type list. Convert it to text, or drop it."),
         (
             pd.Series(["cat", None]),
             "X must be documents of text; document 1 is missing "
-            "(nan). Drop it, or fill it with an empty text.",
-        ),
-        (
-            pl.Series([1, 2]),
-            "X must be documents of text; document 0 is a int. Turn it into text, or drop it.",
+            "(nan). Drop it, or replace it with an empty text.",
         ),
         (
             np.array([["cat"], ["dog"]]),
@@ -905,17 +893,31 @@ def test_a_column_of_text_beside_others() -> None:
             pd.DataFrame({"text": ["cat"]}),
             "X must be documents, one text each; got a table. Select its column of text: frame[column].",
         ),
-        (
-            pl.DataFrame({"text": ["cat"]}),
-            "X must be documents, one text each; got a table. Select its column of text: frame[column].",
-        ),
-        ({"a": "cat"}, "X must be a list of documents, or a column of them; got a dict."),
-        ({"cat"}, "X must be a list of documents, or a column of them; got a set."),
-        (3, "X must be a list of documents, or a column of them; got a int."),
-        (None, "X must be a list of documents, or a column of them; got a NoneType."),
+        ({"a": "cat"}, "X must be a list of documents, or a column of them; got a value of type dict."),
+        ({"cat"}, "X must be a list of documents, or a column of them; got a value of type set."),
+        (3, "X must be a list of documents, or a column of them; got a value of type int."),
+        (None, "X must be a list of documents, or a column of them; got a value of type NoneType."),
     ],
 )
-def test_what_is_no_list_of_documents(pipeline: Any, documents: Any, message: str) -> None:
+def test_invalid_documents(pipeline: Any, documents: Any, message: str) -> None:
+    check_invalid_documents(pipeline, documents, message)
+
+
+def test_invalid_documents_in_polars(pipeline: Any) -> None:
+    polars = pytest.importorskip("polars")
+    check_invalid_documents(
+        pipeline,
+        polars.Series([1, 2]),
+        "X must be documents of text; document 0 has type int. Convert it to text, or drop it.",
+    )
+    check_invalid_documents(
+        pipeline,
+        polars.DataFrame({"text": ["cat"]}),
+        "X must be documents, one text each; got a table. Select its column of text: frame[column].",
+    )
+
+
+def check_invalid_documents(pipeline: Any, documents: Any, message: str) -> None:
     tfidf = make_pipeline(TfidfVectorizer(), k_means()).fit(DOCUMENTS)
     net = wc.neuralize(pipeline)
     calls: dict[str, Callable[[], Any]] = {
@@ -933,13 +935,12 @@ def test_what_is_no_list_of_documents(pipeline: Any, documents: Any, message: st
         )
 
 
-def test_questions_that_documents_cannot_answer(pipeline: Any) -> None:
+def test_invalid_queries(pipeline: Any) -> None:
     with pytest.raises(wc.InvalidInputError) as error:
         explain(pipeline, rule="sequential")
     assert str(error.value) == (
-        "explain: rule must be one that adds over features for "
-        "documents, whose words share all features; got "
-        "'sequential'. Choose one of 'min-take-most', 'joint', 'contrast'."
+        "explain: rule must be additive over the features for documents, since their words share all "
+        "features; got 'sequential'. Choose one of 'min-take-most', 'joint', 'contrast'."
     )
     with pytest.raises(wc.InvalidInputError) as error:
         explain(pipeline, feature_names=["a"])
@@ -955,7 +956,7 @@ def test_questions_that_documents_cannot_answer(pipeline: Any) -> None:
         explain(pipeline, target=1, against=1)
 
 
-def test_pipelines_that_are_refused() -> None:
+def test_unsupported_pipelines() -> None:
     with pytest.raises(wc.NotFittedError) as not_fitted:
         explain(make_pipeline(TfidfVectorizer(), k_means()))
     assert str(not_fitted.value) == "neuralize: the Pipeline must be fitted first. Call its fit method."
@@ -974,18 +975,16 @@ def test_pipelines_that_are_refused() -> None:
     with pytest.raises(wc.UnsupportedModelError) as unsupported:
         explain(bent.fit(DOCUMENTS))
     assert str(unsupported.value) == (
-        "neuralize: behind a vectorizer, relevance is followed "
-        "through steps that are linear, that take each "
-        "term on its own, or that give a document unit length, to a model of numbers. In this pipeline, "
-        "features that were mixed of many terms are changed one by one, or taken for categories."
+        "neuralize: after a vectorizer, each step must be linear, transform each term separately, or scale "
+        "documents to unit length, and the model must take numbers. In this pipeline, a step transforms "
+        "features that combine several terms, or the model takes categories."
     )
     labels = make_pipeline(TfidfVectorizer(), DBSCAN()).fit(DOCUMENTS)
     with pytest.raises(wc.UnsupportedModelError) as unsupported:
         explain(labels)
     assert str(unsupported.value) == (
-        "neuralize: the labels of DBSCAN say which cluster each "
-        "document is in, but not why. Put a surrogate in "
-        "its place, which can be explained and says how well it matches: "
+        "neuralize: the labels of DBSCAN show which cluster each document is in, but not why. Use a "
+        "surrogate instead, which can be explained and reports how well it matches: "
         "make_pipeline(vectorizer, TruncatedSVD(100), wc.Surrogate()).fit(documents, labels)."
     )
     files = make_pipeline(CountVectorizer(input="filename"), fitted)
@@ -998,15 +997,14 @@ def test_pipelines_that_are_refused() -> None:
     )
 
 
-def test_vectorizers_in_other_places_are_refused() -> None:
+def test_vectorizers_in_other_positions_are_rejected() -> None:
     cleaned = make_pipeline(FunctionTransformer(), CountVectorizer(), k_means()).fit(DOCUMENTS)
     with pytest.raises(wc.UnsupportedModelError) as unsupported:
         explain(cleaned)
     assert str(unsupported.value) == (
-        "neuralize: a vectorizer must be the first step, so that "
-        "its words can be marked in the texts as they "
-        "are; step 'functiontransformer' (FunctionTransformer) comes before it. Give what that does to the "
-        "vectorizer, as its preprocessor, or do it to the documents first."
+        "neuralize: a vectorizer must be the first step, so that its words can be located in the original "
+        "texts; step 'functiontransformer' (FunctionTransformer) comes before it. Make that step the "
+        "preprocessor of the vectorizer, or apply it to the documents first."
     )
     union = FeatureUnion(
         [("words", CountVectorizer()), ("lsa", make_pipeline(CountVectorizer(), TruncatedSVD(2)))]
@@ -1015,13 +1013,12 @@ def test_vectorizers_in_other_places_are_refused() -> None:
         explain(make_pipeline(union, k_means()).fit(DOCUMENTS))
     assert str(unsupported.value) == (
         "neuralize: a single vectorizer must be the first step; "
-        "step 'featureunion' (FeatureUnion) puts several "
-        "things side by side there. Let the steps behind one "
-        "vectorizer do that, or take one with more n-grams."
+        "step 'featureunion' (FeatureUnion) combines several transformers there. Put the union after one "
+        "vectorizer, or use one with more n-grams."
     )
 
 
-def test_branches_behind_a_vectorizer_are_followed() -> None:
+def test_a_feature_union_after_a_vectorizer() -> None:
     branches = FeatureUnion(
         [
             ("plain", TruncatedSVD(2, random_state=0)),
@@ -1034,7 +1031,7 @@ def test_branches_behind_a_vectorizer_are_followed() -> None:
     np.testing.assert_allclose(exp.residual, 0.0, atol=1e-9)
 
 
-def test_steps_that_work_in_place_change_nothing() -> None:
+def test_steps_that_work_in_place() -> None:
     steps = [MaxAbsScaler(), Normalizer(), TruncatedSVD(3, random_state=0), Normalizer(), k_means()]
     model = make_pipeline(CountVectorizer(), *steps).fit(DOCUMENTS)
     expected = explain(model)
@@ -1046,7 +1043,7 @@ def test_steps_that_work_in_place_change_nothing() -> None:
 
 
 class Other(KMeans):  # type: ignore[misc]
-    """A subclass that no test knows, and that may not predict as its network does."""
+    """An unknown subclass, whose predictions may differ from those of its network."""
 
     shift = 0
 
@@ -1054,7 +1051,7 @@ class Other(KMeans):  # type: ignore[misc]
         return (super().predict(X) + self.shift) % 3
 
 
-def test_models_of_no_known_class_are_checked_on_the_documents() -> None:
+def test_unknown_models_are_verified_on_the_documents() -> None:
     model = make_pipeline(word_vectors(), Other(3, n_init=1, random_state=0)).fit(DOCUMENTS)
     np.testing.assert_array_equal(explain(model).cluster, model.predict(DOCUMENTS))
     model[-1].shift = 1
@@ -1062,17 +1059,17 @@ def test_models_of_no_known_class_are_checked_on_the_documents() -> None:
         explain(model)
 
 
-def test_what_is_loaded() -> None:
+def test_public_names() -> None:
     assert wc.text.__name__ == "whycluster.text"
     assert set(wc.text.__all__) == {"TextExplanation", "TextSummary", "TopWords", "Word", "WordVectors"}
 
 
-# The showcase and the benchmark
+# The example and the benchmark
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A few messages and word vectors, in the files that the showcase reads."""
+    """Write a few messages and word vectors to the files that the example reads."""
     documents, topics = write_documents(45, seed=3)
     for folder in ("news", "spacy_md"):
         (tmp_path / folder).mkdir()
@@ -1088,15 +1085,15 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_showcase_of_newsgroups(
+def test_the_newsgroups_example(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = data / "page.html"
     monkeypatch.setattr("sys.argv", ["newsgroups", "--data", str(data), "--out", str(out)])
     newsgroups.main()
-    told = capsys.readouterr().out
-    assert "<TextExplanation of 45 documents" in told
-    assert re.search(r"Adjusted Rand index with the groups: \d+\.\d %", told)
+    output = capsys.readouterr().out
+    assert "<TextExplanation of 45 documents" in output
+    assert re.search(r"Adjusted Rand index with the groups: \d+\.\d %", output)
     page = out.read_text("utf-8")
     texts = text_of(page)
     assert texts
@@ -1109,7 +1106,7 @@ def test_the_showcase_of_newsgroups(
         newsgroups.main()
 
 
-def test_the_benchmark_of_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "RESULTS", tmp_path)
     monkeypatch.setattr(bench, "N_DOCUMENTS", [2_000])
     monkeypatch.setattr(bench, "N_WORDS", 10)
@@ -1121,7 +1118,7 @@ def test_the_benchmark_of_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "| 2,000 |" in (tmp_path / "text.md").read_text()
 
 
-def test_a_summary_has_clusters_with_documents_only(pipeline: Any) -> None:
+def test_a_summary_only_has_clusters_with_documents(pipeline: Any) -> None:
     summary = explain(pipeline).summary()
     with pytest.raises(wc.InvalidInputError) as error:
         summary.words("none")
@@ -1137,7 +1134,7 @@ def test_a_summary_has_clusters_with_documents_only(pipeline: Any) -> None:
     ],
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataDimensionalityWarning")
-def test_a_union_of_one_branch_is_the_branch(branch: Any) -> None:
+def test_a_union_of_one_branch_equals_the_branch(branch: Any) -> None:
     alone = explain(make_pipeline(TfidfVectorizer(), branch(), k_means()).fit(DOCUMENTS))
     joined = explain(
         make_pipeline(TfidfVectorizer(), FeatureUnion([("it", branch())]), k_means()).fit(DOCUMENTS)
@@ -1163,7 +1160,7 @@ def test_the_order_of_branches_does_not_matter() -> None:
         assert mine == pytest.approx([word.relevance for word in other.words(row)])
 
 
-def test_steps_that_take_logarithms_are_followed() -> None:
+def test_steps_that_take_logarithms() -> None:
     steps = (CountVectorizer(), TfidfTransformer(sublinear_tf=True), k_means())
     exp = explain(make_pipeline(*steps).fit(DOCUMENTS))
     same = explain(make_pipeline(TfidfVectorizer(sublinear_tf=True), k_means()).fit(DOCUMENTS))
@@ -1184,26 +1181,27 @@ def test_memory_does_not_grow_with_documents_of_few_features() -> None:
     assert peaks[1] < 1.5 * peaks[0] + 2**22
 
 
-def test_explanations_behind_unit_length_can_be_pickled() -> None:
+def test_explanations_after_a_normalizer_can_be_pickled() -> None:
     model = make_pipeline(TfidfVectorizer(), TruncatedSVD(3, random_state=0), Normalizer(), k_means())
     exp = explain(model.fit(DOCUMENTS))
     assert str(pickle.loads(pickle.dumps(exp))) == str(exp)
 
 
-def test_words_that_cancel_each_other_are_refused() -> None:
+def test_hashing_with_signs_is_rejected() -> None:
     model = make_pipeline(HashingVectorizer(n_features=64), k_means()).fit(DOCUMENTS)
     with pytest.raises(wc.UnsupportedModelError) as error:
         explain(model)
     assert str(error.value) == (
-        "neuralize: step 'hashingvectorizer' (HashingVectorizer) must have alternate_sign=False; with signs, "
-        "words that fall together may cancel each other, and none of them can be held to account."
+        "neuralize: step 'hashingvectorizer' (HashingVectorizer) must have alternate_sign=False; it has "
+        "alternate_sign=True. With signs, words with the same hash may cancel each other, and then none of "
+        "them gets its relevance."
     )
 
 
-def test_what_documents_do_not_have(pipeline: Any) -> None:
+def test_methods_that_documents_do_not_support(pipeline: Any) -> None:
     net = wc.neuralize(pipeline)
     with pytest.raises(
-        wc.UnsupportedModelError, match="gradient: the steps of a pipeline need not have slopes"
+        wc.UnsupportedModelError, match="gradient: the steps of a pipeline need not be differentiable"
     ):
         net.gradient(DOCUMENTS)
     with pytest.raises(
@@ -1217,9 +1215,9 @@ def test_what_documents_do_not_have(pipeline: Any) -> None:
             evaluate(pipeline, DOCUMENTS)
 
 
-def test_numbers_of_words_are_whole(pipeline: Any) -> None:
+def test_invalid_numbers_of_words(pipeline: Any) -> None:
     exp = explain(pipeline)
-    for ask, where, name in (
+    for call, where, name in (
         (lambda n: exp.describe(0, n), "describe", "n_words"),
         (exp.top, "top", "n"),
         (exp.summary().names, "summary", "n"),
@@ -1227,9 +1225,9 @@ def test_numbers_of_words_are_whole(pipeline: Any) -> None:
     ):
         for wrong in (-1, "a", True):
             with pytest.raises(wc.InvalidInputError) as error:
-                ask(wrong)
-            told = f"{where}: {name} must be a whole number of at least 1; got {wrong!r}."
-            assert str(error.value) == told
+                call(wrong)
+            expected = f"{where}: {name} must be a whole number of at least 1; got {wrong!r}."
+            assert str(error.value) == expected
 
 
 def test_pages_keep_permissions_and_links(pipeline: Any, tmp_path: Path) -> None:
@@ -1255,7 +1253,7 @@ def test_tokens_are_located_in_linear_time() -> None:
     model = make_pipeline(vectorizer, k_means(2)).fit([text, "other words", "more words"])
     start = time.perf_counter()
     assert explain(model, [text, "other words"]).n_words[0] == 20_000
-    assert time.perf_counter() - start < 20.0  # it took half a minute for fewer when it was quadratic
+    assert time.perf_counter() - start < 20.0  # a quadratic search took half a minute for fewer tokens
 
 
 def cut(text: str) -> list[str]:

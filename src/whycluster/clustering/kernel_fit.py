@@ -184,7 +184,7 @@ class _Objective:
         """Return the mean cross-entropy with the ridge penalty, and its gradient."""
         model = self.model(change)
         total, floor, pull = 0.0, 0.0, 0.0
-        moments = np.zeros((self.n_units, self.d + 1))  # of the rows, weighted by d loss / d unit
+        moments = np.zeros((self.n_units, self.d + 1))  # sums over rows, weighted by d loss / d unit
         step = max(64, _BLOCK // self.n_units)
         for begin in range(0, len(self._rows), step):
             some = slice(begin, begin + step)

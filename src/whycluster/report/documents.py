@@ -17,7 +17,7 @@ from whycluster.report.rows import claims_of, nearest_clusters, pack_contrasts
 from whycluster.text import html
 from whycluster.text.explanation import TextExplanation
 from whycluster.text.summary import TextSummary
-from whycluster.text.words import KNOWN, STOPPED
+from whycluster.text.words import KNOWN, STOP_WORD
 
 _WORDS_SHOWN = 8  # of a cluster
 _BYTES_PER_MARK = 8  # gap, length and relevance, two bytes each, as base64
@@ -86,7 +86,9 @@ class TextContents(Contents):
         size = len(chosen) * (40 + 3 * plan.n_others)
         for row in chosen.tolist():
             size += len(self.exp.texts[row][: plan.detail].encode()) * 103 // 100
-            marked = (words.start[words.of(row)] < plan.detail) & (words.kind[words.of(row)] != STOPPED)
+            marked = (words.start[words.slice_of(row)] < plan.detail) & (
+                words.kind[words.slice_of(row)] != STOP_WORD
+            )
             size += _BYTES_PER_MARK * int(marked.sum())
         return size
 
@@ -119,7 +121,7 @@ class TextContents(Contents):
     def _marks(exp: TextExplanation, row: int, longest: int) -> list[html.Mark]:
         """The words of a document that are to be marked, before its cut."""
         words = exp.word_table
-        of = words.of(row)
+        of = words.slice_of(row)
         each = zip(
             words.start[of].tolist(),
             words.stop[of].tolist(),
@@ -127,8 +129,8 @@ class TextContents(Contents):
             words.kind[of].tolist(),
             strict=True,
         )
-        return html.apart(
+        return html.merge_overlaps(
             html.Mark(start, stop, relevance if kind == KNOWN else None)
             for start, stop, relevance, kind in each
-            if kind != STOPPED and stop <= longest
+            if kind != STOP_WORD and stop <= longest
         )

@@ -1,8 +1,20 @@
-"""Documents: which words of a text put it into its cluster, and which words make a cluster.
+"""Explanations of documents: which words put a text into its cluster, and which words define a cluster.
 
-A pipeline that begins with a vectorizer (`WordVectors`, or scikit-learn's `CountVectorizer`,
-`TfidfVectorizer`, `HashingVectorizer`) is explained by `whycluster.explain` like any other model; what comes
-back is a `TextExplanation`.
+`whycluster.explain` explains a pipeline that begins with a vectorizer (`WordVectors`, or scikit-learn's
+`CountVectorizer`, `TfidfVectorizer` or `HashingVectorizer`) like any other model. It returns a
+`TextExplanation`.
+
+Modules, in reading order:
+
+- `word_vectors`: `WordVectors`, a vectorizer that represents a document by the mean of its word vectors
+- `documents`: the user's documents, validated, as a table
+- `alignment`: positions in a processed text, mapped back to the original
+- `finders`: the words of a text and the terms that a vectorizer counts in it
+- `words`: arrays of words and terms, and how relevance is shared among words
+- `vectorization`: a vectorizer with the steps after it, and the relevance of words
+- `network`: the network of a pipeline that begins with a vectorizer
+- `explanation`, `summary`: the results, per document and per cluster
+- `html`: documents as web pages, with words highlighted by relevance
 """
 
 from whycluster.text.explanation import TextExplanation, TopWords, Word

@@ -1,8 +1,9 @@
-"""Documents as the user gives them, and as rows of what the steps of a pipeline make of them."""
+"""The user's documents: validation, and a table that encodes them for the clustering model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,10 +21,11 @@ from whycluster.pipelines.steps import StepError
 
 
 def read_documents(X: Any, where: str, name: str = "X") -> list[str]:
-    """The documents as a list of text, or an error that says what they are instead."""
+    """Return the documents as a list of strings; raise if they are anything else."""
     if isinstance(X, (str, bytes)):
         raise InvalidInputError(
-            f"{where}: {name} must be a list of documents; got a single {_kind(X)}. Put it in a list: [text]."
+            f"{where}: {name} must be a list of documents; got a single {_type_name(X)}. Put it in a list: "
+            f"[text]."
         )
     values = _values(X, where, name)
     if {type(value) for value in values} <= {str} and values:
@@ -32,12 +34,14 @@ def read_documents(X: Any, where: str, name: str = "X") -> list[str]:
         raise InvalidInputError(f"{where}: {name} must have at least one document; got none.")
     bad = next((i for i, value in enumerate(values) if not isinstance(value, str)), None)
     if bad is not None:
-        raise InvalidInputError(f"{where}: {name} must be documents of text; {_what(bad, values[bad])}")
+        raise InvalidInputError(
+            f"{where}: {name} must be documents of text; {_describe_invalid(bad, values[bad])}"
+        )
     return [str(value) for value in values]  # subclasses, such as NumPy's
 
 
 def _values(X: Any, where: str, name: str) -> list[Any]:
-    """What is in a list, an array, a series or any other collection with an order."""
+    """Return the values of a list, an array, a series or any other ordered collection."""
     source = nw.from_native(X, pass_through=True, allow_series=True)
     if isinstance(source, nw.Series):
         return source.to_list()
@@ -54,68 +58,75 @@ def _values(X: Any, where: str, name: str) -> list[Any]:
         )
     if isinstance(X, (Mapping, AbstractSet)) or not isinstance(X, Iterable):
         raise InvalidInputError(
-            f"{where}: {name} must be a list of documents, or a column of them; got a {type(X).__name__}."
+            f"{where}: {name} must be a list of documents, or a column of them; got a value of type "
+            f"{type(X).__name__}."
         )
-    if hasattr(X, "to_pylist"):  # an array of pyarrow
+    if hasattr(X, "to_pylist"):  # a pyarrow array
         return X.to_pylist()  # type: ignore[no-any-return]
     return X.tolist() if isinstance(X, np.ndarray) else list(X)
 
 
-def _kind(value: Any) -> str:
+def _type_name(value: Any) -> str:
     return "string" if isinstance(value, str) else "bytes object"
 
 
-def _what(row: int, value: Any) -> str:
-    """What stands in place of a document, and what to do about it."""
+def _describe_invalid(row: int, value: Any) -> str:
+    """Describe a value that is not a document, and how to fix it."""
     if isinstance(value, bytes):
         return f"document {row} is bytes. Decode it first: document.decode('utf-8')."
     if is_missing(value):
-        return f"document {row} is missing ({value!r}). Drop it, or fill it with an empty text."
-    return f"document {row} is a {type(value).__name__}. Turn it into text, or drop it."
+        return f"document {row} is missing ({value!r}). Drop it, or replace it with an empty text."
+    return f"document {row} has type {type(value).__name__}. Convert it to text, or drop it."
+
+
+class DocumentEncoder(ABC):
+    """Encodes documents as the features of a clustering model."""
+
+    @property
+    @abstractmethod
+    def n_outputs(self) -> int:
+        """The number of features."""
+
+    @abstractmethod
+    def encode(self, texts: Sequence[str], start: int, stop: int) -> Floats:
+        """Return the features of texts[start:stop], (stop - start, n_outputs)."""
 
 
 @dataclass(frozen=True)
 class DocumentTable(Table):
-    """Documents; what is read of them is what the network takes.
+    """Documents as a table; reading rows encodes them as the features of the clustering model.
 
     Attributes
     ----------
-    texts : the documents; text cannot be changed, so they stay what was explained
-    make : from documents start..stop of a table to numbers
+    texts : the documents. Strings are immutable, so these are always the documents that were explained.
+    encoder : turns documents into features
     """
 
     texts: Sequence[str]
-    make: Callable[[DocumentTable, int, int], Floats]
+    encoder: DocumentEncoder
     goes_through_steps = True
-    most_rows = 1024  # what is found in texts takes more memory than what is made of them
+    most_rows = 1024  # the words and terms of a text take more memory than its features
 
     @classmethod
-    def of(
-        cls,
-        X: Any,
-        make: Callable[[DocumentTable, int, int], Floats],
-        n_features: int,
-        where: str,
-        name: str,
-    ) -> DocumentTable:
-        """The user's documents."""
+    def of(cls, X: Any, encoder: DocumentEncoder, where: str, name: str) -> DocumentTable:
+        """Make a table of the user's documents."""
         texts = read_documents(X, where, name)
-        # What can be read once only, such as a generator, has just been.
+        # A generator can be read only once, and has just been read.
         native = texts if isinstance(X, (list, tuple)) or not hasattr(X, "__len__") else X
-        kind = np.dtype(np.float64)
-        return cls(native, len(texts), n_features, [], kind, where, name, texts=texts, make=make)
+        n_features, kind = encoder.n_outputs, np.dtype(np.float64)
+        return cls(native, len(texts), n_features, [], kind, where, name, texts=texts, encoder=encoder)
 
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
-        """What the steps make of some documents."""
-        with self.telling(start, stop):
-            np.copyto(out, self.make(self, start, stop))
+        """Write the features of documents start..stop to ``out``, minus the offset."""
+        with self.naming_documents(start, stop):
+            np.copyto(out, self.encoder.encode(self.texts, start, stop))
         if offset is not None:
             out -= offset
         return out
 
     @contextmanager
-    def telling(self, start: int, stop: int) -> Iterator[None]:
-        """Say of which documents a step could not make anything."""
+    def naming_documents(self, start: int, stop: int) -> Iterator[None]:
+        """Add to the error of a step which documents it failed on."""
         try:
             yield
         except StepError as error:
@@ -124,7 +135,7 @@ class DocumentTable(Table):
             ) from error
 
     def take(self, rows: Codes) -> Table:
-        """The table of the given documents only."""
+        """Return a table of some of the documents."""
         texts = [self.texts[row] for row in rows]
         native = texts if self.native is self.texts else self._select(rows)
         return replace(self, native=native, n_rows=len(rows), texts=texts)
@@ -137,12 +148,12 @@ class DocumentTable(Table):
 
     @property
     def index(self) -> Sequence[Hashable] | None:
-        """The index of a pandas series."""
+        """The index of the documents if they are a pandas series, else None."""
         source = nw.from_native(self.native, pass_through=True, allow_series=True)
         return nw.maybe_get_index(source) if isinstance(source, nw.Series) else None
 
     def first_not_finite(self) -> tuple[int, Hashable, float] | None:
-        """The first NaN or infinity that the steps make; their features have no names."""
+        """Return the row, feature and value of the first NaN or infinity among the features."""
         for start, block in self.blocks():
             bad = np.argwhere(~np.isfinite(block))
             if len(bad):
@@ -151,6 +162,6 @@ class DocumentTable(Table):
         return None
 
     def frame_like(self) -> Any:
-        """A frame of the library that the documents came in, None if they came in none."""
+        """Return a frame in the library of the user's series; None if the documents are not a series."""
         source = nw.from_native(self.native, pass_through=True, allow_series=True)
         return source.to_frame().to_native() if isinstance(source, nw.Series) else None

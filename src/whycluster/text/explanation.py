@@ -1,9 +1,9 @@
-"""The result for documents: how much every word spoke for the document's cluster."""
+"""Explanations of documents: the relevance of every word for the document's cluster."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -20,10 +20,11 @@ from whycluster.explanations.explanation import BaseExplanation
 from whycluster.explanations.formatting import Line, bars, rest
 from whycluster.text import html
 from whycluster.text.documents import DocumentTable
+from whycluster.text.finders import Finder
 from whycluster.text.summary import Pairs, TextSummary, pair_up, summarize
-from whycluster.text.words import KNOWN, STOPPED, WordTable
+from whycluster.text.words import KNOWN, STOP_WORD, WordTable
 
-_SHOWN_IN_NOTEBOOKS = 3
+_NOTEBOOK_DOCUMENTS = 3
 
 
 class Word(NamedTuple):
@@ -31,11 +32,11 @@ class Word(NamedTuple):
 
     Attributes
     ----------
-    text : as it stands there
-    start, stop : where: ``document[start:stop]``
-    relevance : what it adds to the evidence for the cluster
-    known : whether the model knows it; if not, its relevance is 0
-    stop_word : it is not known because it is a stop word
+    text : the word as written in the document
+    start, stop : its span: ``document[start:stop]``
+    relevance : its contribution to the evidence for the cluster
+    known : whether the model knows the word; the relevance of unknown words is 0
+    stop_word : whether it is unknown because it is a stop word
     """
 
     text: str
@@ -48,15 +49,15 @@ class Word(NamedTuple):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class TopWords:
-    """The strongest words of each document, by absolute relevance, strongest first; all (n, k).
+    """The k strongest words of each document, by absolute relevance, strongest first.
 
-    A word that occurs several times is added up. Documents with fewer words have "" and 0 at the end.
+    The relevance of repeated words is added up. Documents with fewer words are padded with "" and 0.
 
     Attributes
     ----------
-    word : the words, as the model counts them
-    relevance : signed relevance
-    count : how often the word occurs in the document
+    word : (n, k) the words, in the form in which the model counts them
+    relevance : (n, k) their signed relevance
+    count : (n, k) the number of occurrences in the document
     """
 
     word: NDArray[Any]
@@ -68,7 +69,7 @@ class TopWords:
         return len(self.word)
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """One row per document: word_1, relevance_1, count_1, word_2, ..."""
+        """Return a frame with one row per document: word_1, relevance_1, count_1, word_2, ..."""
         columns: dict[Hashable, Any] = {}
         for rank in range(self.word.shape[1]):
             columns[f"word_{rank + 1}"] = self.word[:, rank].tolist()
@@ -83,44 +84,46 @@ class TopWords:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TextExplanation(BaseExplanation):
-    """How much every word of every document spoke for the document's cluster.
+    """The relevance of every word of every document for the document's cluster.
 
-    Made by `whycluster.explain` of a pipeline that begins with a vectorizer. Relevance is in the units of
-    evidence: over the words of a document it adds up to the evidence, but for the `residual`. What is no
-    word's, such as the middle between two clusters, all known words share equally, so that relevance says
-    how a word differs from a word that is as much of either. An n-gram shares its relevance equally among its
-    words. Words that the model does not know have none.
+    Returned by `whycluster.explain` for a pipeline that begins with a vectorizer. Relevance has the units of
+    evidence: the words of a document add up to its evidence, except for the `residual`. All known words share
+    the part of the evidence that belongs to no word, such as the midpoint between two clusters. Relevance is
+    thus relative to a word that is neutral between the clusters. The words of an n-gram share its relevance
+    equally. Words that the model does not know have relevance 0.
 
     Attributes
     ----------
     evidence : (n,) f_c, how much better the cluster fits than its strongest competitor
     cluster, competitor, assigned : (n,) labels, as in `Explanation`
-    residual : (n,) evidence minus the relevance of all words: what is due to no word. All of it in a document
-        without a known word, which is where the model puts an empty text
+    residual : (n,) evidence minus the relevance of all words. A document without a known word is assigned
+        like an empty text, and all its evidence is residual.
     competition : (n, K) how the evidence was shared among the competitors
     beta, rule, threshold, fidelity, labels : as in `Explanation`
-    data : the documents as they were given
-    n_words : (n,) how many words each has, and how many of these are known: ``n_known``
+    data : the documents as the user passed them
+    n_words, n_known : (n,) number of words of each document, and number of known words
+    word_table : the words of all documents, as arrays
+    finder : finds the words and terms of a text, as the vectorizer counts them
     """
 
     noun: ClassVar[str] = "Document"
     instead: ClassVar[str] = "Draw its words with plot.row() or plot.clusters(), or see to_html()."
     word_table: WordTable
-    _normal: Callable[[str], str]
+    finder: Finder
 
     @property
     def residual(self) -> Floats:
-        """(n,) what the words leave unexplained of the evidence."""
+        """(n,) the evidence minus the relevance of all words."""
         return np.asarray(self.evidence - self.word_table.sums())
 
     @property
     def n_words(self) -> Codes:
-        """(n,) how many words each document has."""
+        """(n,) the number of words of each document."""
         return np.diff(self.word_table.ends)
 
     @property
     def n_known(self) -> Codes:
-        """(n,) how many of these the model knows."""
+        """(n,) the number of words of each document that the model knows."""
         known = self.word_table.kind == KNOWN
         return np.bincount(self.word_table.document[known], minlength=len(self))
 
@@ -144,21 +147,24 @@ class TextExplanation(BaseExplanation):
         return f"<TextExplanation of {counts}, {len(self.labels)} clusters ({self._how()})>"
 
     def words(self, row: int = 0) -> list[Word]:
-        """All words of a document, in the order of the text."""
-        row = self._one(row, "words")
+        """Return all words of a document, in the order of the text."""
+        row = self._position(row, "words")
         text, words = self.texts[row], self.word_table
-        where = words.of(row)
+        own = words.slice_of(row)
         rows = zip(
-            words.start[where], words.stop[where], words.relevance[where], words.kind[where], strict=True
+            words.start[own].tolist(),
+            words.stop[own].tolist(),
+            words.relevance[own].tolist(),
+            words.kind[own].tolist(),
+            strict=True,
         )
         return [
-            Word(
-                text[start:stop], int(start), int(stop), float(r), bool(kind == KNOWN), bool(kind == STOPPED)
-            )
-            for start, stop, r, kind in rows
+            Word(text[start:stop], start, stop, relevance, kind == KNOWN, kind == STOP_WORD)
+            for start, stop, relevance, kind in rows
         ]
 
-    def _one(self, row: Any, where: str) -> int:
+    def _position(self, row: Any, where: str) -> int:
+        """Return the position of a document, counted from the start; raise if there is no such document."""
         if not isinstance(row, (int, np.integer)) or isinstance(row, bool):
             raise InvalidInputError(f"{where}: row must be one position, a whole number; got {row!r}.")
         if not -len(self) <= row < len(self):
@@ -166,12 +172,12 @@ class TextExplanation(BaseExplanation):
         return range(len(self))[row]
 
     def strongest_features(self) -> tuple[Pairs, Codes]:
-        """The known words of the documents and their order: by document, strongest first."""
-        pairs = pair_up(self.texts, self.word_table, self._normal)
+        """Return the known words of the documents and their order: by document, strongest first."""
+        pairs = pair_up(self.texts, self.word_table, self.finder)
         return pairs, np.lexsort((-np.abs(pairs.relevance), pairs.document))
 
     def top(self, n: int = 3) -> TopWords:
-        """The ``n`` strongest words of each document, by absolute relevance; repeated words are added up."""
+        """Return the ``n`` strongest words of each document, by absolute relevance."""
         check_whole(n, 1, "top", "n")
         pairs, order = self.strongest_features()
         counts = np.bincount(pairs.document, minlength=len(self))
@@ -181,43 +187,43 @@ class TextExplanation(BaseExplanation):
         word, relevance, count = np.full(shape, "", object), np.zeros(shape), np.zeros(shape, np.intp)
         place = pairs.document[order], rank
         word[place] = [pairs.vocabulary[code] for code in pairs.word[order]]
-        relevance[place], count[place] = pairs.relevance[order], pairs.times[order]
+        relevance[place], count[place] = pairs.relevance[order], pairs.n_times[order]
         return TopWords(word, relevance, count, self._like)
 
     def describe(self, row: int = 0, n_words: int = 8) -> str:
-        """One document as text: what is claimed, and the words that bear it."""
+        """Describe one document as text: its cluster, and its strongest words."""
         check_whole(n_words, 1, "describe", "n_words")
-        one = self[self._one(row, "describe")]
+        one = self[self._position(row, "describe")]
         lines = one.lines(n_words)
         cells = [
             [line.name, line.value, f"{line.relevance:.3g}", bar]
             for line, bar in zip(lines, bars(lines), strict=True)
         ]
         if not one.n_known[0]:
-            cells.insert(0, ["no known word: as an empty text", "", "", ""])
+            cells.insert(0, ["no known word: treated as an empty text", "", "", ""])
         return one.claim() + "\n" + display.table(["word", "count", "relevance", ""], cells, align="<>><")
 
     def lines(self, n: int) -> list[Line]:
-        """What the evidence of a single document consists of: the ``n`` strongest words, then the rest."""
+        """Return lines for the ``n`` strongest words of a single document, and one for the rest."""
         pairs, order = self.strongest_features()
-        shown, left = order[:n], order[n:]
+        top, left = order[:n], order[n:]
         lines = [
-            Line(pairs.vocabulary[pairs.word[i]], str(pairs.times[i]), float(pairs.relevance[i]))
-            for i in shown
+            Line(pairs.vocabulary[pairs.word[i]], str(pairs.n_times[i]), float(pairs.relevance[i]))
+            for i in top
         ]
-        largest = float(np.abs(pairs.relevance[shown]).max(initial=0.0))
-        lines += rest(left.size, "word", str(pairs.times[left].sum()), float(pairs.relevance[left].sum()))
+        largest = float(np.abs(pairs.relevance[top]).max(initial=0.0))
+        lines += rest(left.size, "word", str(pairs.n_times[left].sum()), float(pairs.relevance[left].sum()))
         return lines + self.unattributed(largest, "word")
 
     def summary(self) -> TextSummary:
-        """Which words make each cluster, over the documents in it.
+        """Summarize each cluster by the words that define it, averaged over its documents.
 
-        A document explained for a cluster it is not in ("why not?"), or against its own, is no member.
+        Documents explained for a cluster they are not in ("why not?"), or against their own, do not count.
         """
         return summarize(
             self.texts,
             self.word_table,
-            self._normal,
+            self.finder,
             self.assigned_codes,
             self.is_member,
             self.labels,
@@ -225,11 +231,12 @@ class TextExplanation(BaseExplanation):
         )
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """One row per word, in the order of the texts.
+        """Return a frame with one row per word, in the order of the texts.
 
-        Its columns are document (its label in the index of a pandas series, else its position in what was
-        explained), cluster, word, start, stop, relevance, known. In the library that the documents came in;
-        for lists and arrays, pandas if it is installed, else polars, else pyarrow; ``backend`` chooses.
+        The columns are document, cluster, word, start, stop, relevance and known. ``document`` is the label
+        in the index of a pandas series, else the position. By default, the frame comes from the same library
+        as the documents; for lists and arrays, it is pandas if installed, else polars, else pyarrow.
+        ``backend`` selects a library.
         """
         words, texts = self.word_table, self.texts
         document = words.document
@@ -246,10 +253,10 @@ class TextExplanation(BaseExplanation):
         return build_frame(columns, self._like, backend, "to_frame", same_rows=False)
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str | None:
-        """A page that shows every document as it is, its words tinted by their relevance.
+        """Make a self-contained HTML page of all documents, with words highlighted by relevance.
 
-        The page needs no other file and no network. With ``path`` it is written there, at once or not at all;
-        without, it is returned. For some documents only, choose them first: ``exp[:20].to_html()``.
+        With ``path``, the page is written to that file, either completely or not at all. Without it, the page
+        is returned. To show only some documents, select them first: ``exp[:20].to_html()``.
         """
         one = len(self) == 1
         title = (
@@ -262,26 +269,24 @@ class TextExplanation(BaseExplanation):
         return None
 
     def _repr_html_(self) -> str:
-        """The first documents, for a notebook."""
-        shown = [self.article(row) for row in range(min(len(self), _SHOWN_IN_NOTEBOOKS))]
-        left = len(self) - len(shown)
-        more = [html.note(f"... and {left} more documents: see to_html(), to_frame(), summary()")] * (
-            left > 0
-        )
-        return html.fragment([html.note(repr(self)), html.LEGEND, *shown, *more])
+        """Return the first documents as HTML, for a notebook."""
+        articles = [self.article(row) for row in range(min(len(self), _NOTEBOOK_DOCUMENTS))]
+        left = len(self) - len(articles)
+        more = [html.note(f"... and {left} more documents: see to_html(), to_frame(), summary()")]
+        return html.fragment([html.note(repr(self)), html.LEGEND, *articles, *more * (left > 0)])
 
     def article(self, row: int = 0, heading: str | None = None) -> str:
-        """One document as a part of a page of your own, which `whycluster.text.html.page` makes.
+        """Return one document as HTML, for a page made with `whycluster.text.html.page`.
 
-        By default its heading says what is claimed of it; whatever it is, it cannot become markup.
+        By default, the heading names its cluster. A heading is escaped, so that it cannot become markup.
         """
-        one = self[self._one(row, "article")]
+        one = self[self._position(row, "article")]
         marks = [
             html.Mark(word.start, word.stop, word.relevance if word.known else None, word.stop_word)
             for word in one.words()
         ]
         notes = [f"{line.name}: {line.relevance:.3g}" for line in one.unattributed(0.0, "word")]
         if not one.n_known[0]:
-            notes.insert(0, "no known word: explained as an empty text")
+            notes.insert(0, "no known word: treated as an empty text")
         heading = one.claim() if heading is None else heading
         return html.article(heading, one.texts[0], marks, "; ".join(notes))

@@ -1,6 +1,7 @@
-"""Documents as web pages: the original text, its words tinted by relevance; no script, no other file.
+"""Documents as web pages: the original text, with words highlighted by relevance.
 
-Nothing of a document can become markup: all of its characters are escaped.
+Pages are self-contained and have no scripts. All characters of a document are escaped, so that no part of it
+can become markup.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-# Blue and orange are told apart by people with any colour vision, and keep apart in dark mode.
+# Blue and orange can be distinguished with any color vision, and in dark mode.
 STYLE = """
 .wc { --for: 30 110 220; --against: 230 110 0; --ink: #1c1e21; --dim: #5b626b; --line: #d9dde2;
   --paper: #ffffff; color: var(--ink); font: 15px/1.6 system-ui, sans-serif; }
@@ -31,18 +32,25 @@ STYLE = """
 """
 
 LEGEND = (
-    '<p class="note">Words that speak <b class="p" style="--a:.7">for</b> the cluster and '
-    '<b class="n" style="--a:.7">against</b> it, the stronger the more; the strongest word of each document '
-    "has the full colour, and a word's number comes up when it is pointed at. Words that are "
-    '<span class="u">underlined</span> are not known to the model.</p>'
+    '<p class="note">Highlighted words are evidence <b class="p" style="--a:.7">for</b> the cluster or '
+    '<b class="n" style="--a:.7">against</b> it. The strongest word of each document has the full color. '
+    'Hover over a word to see its relevance. The model does not know <span class="u">underlined</span> '
+    "words.</p>"
 )
 
-_STRONGEST = 0.75  # the opacity of the strongest word: text has to stay readable
-_FAINTEST = 0.02  # below this, a tint cannot be seen
+_STRONGEST = 0.75  # opacity of the strongest word; its text stays readable
+_FAINTEST = 0.02  # a lower opacity is invisible
 
 
 class Mark(NamedTuple):
-    """A word to be marked: its relevance, None where it is not known, perhaps since it is a stop word."""
+    """A word to highlight.
+
+    Attributes
+    ----------
+    start, stop : its span in the text
+    relevance : its relevance; None if the model does not know it
+    stop_word : whether it is a stop word
+    """
 
     start: int
     stop: int
@@ -51,27 +59,27 @@ class Mark(NamedTuple):
 
 
 def article(heading: str, text: str, marks: Sequence[Mark], notes: str = "") -> str:
-    """One document under its heading."""
+    """Return one document with a heading, as HTML."""
     below = note(notes) if notes else ""
     return (
-        f'<article><h2>{safe(heading)}</h2><div class="text" dir="auto">{tinted(text, marks)}</div>'
+        f'<article><h2>{safe(heading)}</h2><div class="text" dir="auto">{highlight(text, marks)}</div>'
         f"{below}</article>"
     )
 
 
-def tinted(text: str, marks: Sequence[Mark]) -> str:
-    """The text with every character as it was, and its words marked."""
+def highlight(text: str, marks: Sequence[Mark]) -> str:
+    """Return the text as HTML with its words highlighted; every character is kept."""
     largest = max((abs(mark.relevance) for mark in marks if mark.relevance is not None), default=0.0)
     pieces, end = [], 0
-    for mark in apart(marks):
+    for mark in merge_overlaps(marks):
         pieces.append(safe(text[end : mark.start]))
-        pieces.append(_marked(text[mark.start : mark.stop], mark, largest))
+        pieces.append(_highlighted(text[mark.start : mark.stop], mark, largest))
         end = mark.stop
     return "".join([*pieces, safe(text[end:])])
 
 
-def apart(marks: Iterable[Mark]) -> list[Mark]:
-    """Marks in order; those that overlap, as the parts of a ligature do, become one."""
+def merge_overlaps(marks: Iterable[Mark]) -> list[Mark]:
+    """Return the marks in order; merge those that overlap, such as the parts of a ligature."""
     result: list[Mark] = []
     for mark in sorted(marks, key=lambda each: each.start):
         if result and mark.start < result[-1].stop:
@@ -83,9 +91,9 @@ def apart(marks: Iterable[Mark]) -> list[Mark]:
     return result
 
 
-def _marked(word: str, mark: Mark, largest: float) -> str:
+def _highlighted(word: str, mark: Mark, largest: float) -> str:
     if mark.relevance is None:
-        return safe(word) if mark.stop_word else f'<span class="u" title="not known">{safe(word)}</span>'
+        return safe(word) if mark.stop_word else f'<span class="u" title="unknown">{safe(word)}</span>'
     strength = abs(mark.relevance) / largest if largest > 0 else 0.0
     tint = f' style="--a:{_STRONGEST * strength:.2f}"' if _STRONGEST * strength >= _FAINTEST else ""
     side = ("p" if mark.relevance >= 0 else "n") if tint else "o"
@@ -93,21 +101,21 @@ def _marked(word: str, mark: Mark, largest: float) -> str:
 
 
 def note(text: str) -> str:
-    """A remark in small print."""
+    """Return a remark in small print, as HTML."""
     return f'<p class="note">{safe(text)}</p>'
 
 
 def fragment(parts: Sequence[str]) -> str:
-    """What can stand inside another page."""
+    """Return HTML that can be embedded in another page."""
     return f'<div class="wc"><style>{STYLE}</style>{"".join(parts)}</div>'
 
 
 def page(title: str, parts: Sequence[str], style: str = "") -> str:
-    """A page of its own; ``style`` is added to that of the words."""
+    """Return a self-contained HTML page; ``style`` is additional CSS."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        # Even if something slipped through, nothing is run and nothing is fetched.
+        # A second line of defense: the browser runs no script and fetches nothing.
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="color-scheme" content="light dark">'
         f"<title>{safe(title)}</title><style>{STYLE}{_PAGE}{style}</style></head>\n"
@@ -126,16 +134,16 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\
 
 
 def safe(text: str) -> str:
-    """Escaped, and visible."""
+    """Return the text escaped for HTML, with control characters made visible."""
     return visible(escape(text, quote=True))
 
 
 def visible(text: str) -> str:
-    """As long as it was; characters that a page may not have are shown as a sign for them."""
-    return _CONTROL.sub(_sign, text)
+    """Return the text with a visible symbol instead of each character that HTML does not allow."""
+    return _CONTROL.sub(_symbol, text)
 
 
-def _sign(match: re.Match[str]) -> str:
+def _symbol(match: re.Match[str]) -> str:
     code = ord(match.group())
     if code < 0x20:
         return chr(0x2400 + code)

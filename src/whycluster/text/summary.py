@@ -1,8 +1,8 @@
-"""Which words make each cluster."""
+"""The summary of each cluster of documents: the words that define it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,33 +16,34 @@ from whycluster.data.frames import build_frame
 from whycluster.data.labels import is_noise
 from whycluster.data.validation import check_whole
 from whycluster.explanations.formatting import Line, format_items, join_words, rest
-from whycluster.text.words import KNOWN, WordTable, add_up
+from whycluster.text.finders import Finder
+from whycluster.text.words import KNOWN, WordTable, group_sums
 
 _N_WORDS = 3  # in a headline
-_ERRORS = 2.0  # standard errors; on 20 newsgroups, one lets words of a few odd messages through
+_ERRORS = 2.0  # standard errors; with one, words of a few unusual messages of 20 newsgroups rank too high
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class TextSummary:
-    """The words of every cluster, those that make it first; `print` it, or `to_frame`.
+    """The words that define each cluster: `print` it, or convert it with `to_frame`.
 
-    There is a line for every cluster and every known word of its documents, L of them. Words are in the order
-    of their mean share of a document's relevance, less two standard errors. Shares, since evidence may be a
-    hundred times larger in a text of two words than in one of two hundred, and each document is to count
-    once. Less its error, since a word that is all of one odd document says little of the cluster, and no
-    least number of documents has to be chosen. In clusters of less than 16 documents the errors count less,
-    so that a word of all documents never comes behind one of none.
+    There are L lines, one for each cluster and each known word of its documents. Within a cluster, words are
+    sorted by score: their mean share of a document's relevance, minus two standard errors. Shares give each
+    document the same weight, although evidence may be a hundred times larger in a text of two words than in
+    one of two hundred. Subtracting the error lowers words that dominate a single document but say little
+    about the cluster; no minimum number of documents is needed. In clusters of fewer than 16 documents the
+    errors count less, so that a word in all documents never ranks below a word in none.
 
     Attributes
     ----------
-    clusters : (G,) the labels of the clusters that have documents
-    size : (G,) how many
-    group : (L,) the cluster of each line, as a position in ``clusters``
-    word : (L,) as the model counts it
-    relevance : (L,) added up over the documents of the cluster, divided by their number
-    share : (L,) the same of relevance as a part of the total absolute relevance of each document
-    score : (L,) share less its errors, by which words are ordered
-    documents, count : (L,) in how many documents of the cluster the word is, and how often
+    clusters : (G,) labels of the clusters that have documents
+    size : (G,) number of documents
+    group : (L,) cluster of each line, as a position in ``clusters``
+    word : (L,) the word, in the form in which the model counts it
+    relevance : (L,) mean relevance over the documents of the cluster
+    share : (L,) mean share of a document's total absolute relevance
+    score : (L,) share minus its errors; words are sorted by it
+    documents, count : (L,) number of documents of the cluster with the word, and number of its occurrences
     documents_outside, count_outside : (L,) the same for all other documents
     """
 
@@ -61,29 +62,33 @@ class TextSummary:
     _like: Any = None
 
     def lines(self, cluster: Any, n: int = 10) -> Codes:
-        """Where the ``n`` words that make a cluster most stand, strongest first.
+        """Return the positions of the ``n`` strongest words of a cluster, strongest first.
 
-        Words that speak against the cluster on average are left out.
+        Words that are evidence against the cluster on average are left out.
         """
         check_whole(n, 1, "summary", "n")
         groups = [i for i, label in enumerate(self.clusters.tolist()) if label == cluster]
         if not groups:
-            there = ", ".join(map(repr, self.clusters.tolist()))
+            labels = ", ".join(map(repr, self.clusters.tolist()))
             raise InvalidInputError(
-                f"summary: cluster must be one that has documents, {there}; got {cluster!r}."
+                f"summary: cluster must be one that has documents, {labels}; got {cluster!r}."
             )
         return self._lines(groups[0], n)
 
     def words(self, cluster: Any, n: int = 10) -> list[str]:
-        """The ``n`` words that make a cluster most, strongest first."""
+        """Return the ``n`` strongest words of a cluster, strongest first."""
         return [self.word[line] for line in self.lines(cluster, n)]
 
     def names(self, n: int = 3) -> dict[Any, str]:
-        """For each cluster its ``n`` strongest words, as a name to begin with."""
+        """Return a provisional name for each cluster: its ``n`` strongest words."""
         return {label: ", ".join(self.words(label, n)) for label in self.clusters.tolist()}
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """One row per cluster and word, the words that make the cluster first."""
+        """Return a frame with one row per cluster and word, strongest words first.
+
+        By default, the frame comes from the same library as the documents; ``backend`` ("pandas", "polars" or
+        "pyarrow") selects another.
+        """
         columns: dict[Hashable, Any] = {
             "cluster": self.clusters[self.group],
             "size": self.size[self.group],
@@ -99,10 +104,10 @@ class TextSummary:
         return build_frame(columns, self._like, backend, "summary.to_frame", same_rows=False)
 
     def describe(self, n_words: int = 6) -> str:
-        """The strongest words of each cluster, as text."""
+        """Return the strongest words of each cluster, as text."""
         check_whole(n_words, 1, "describe", "n_words")
         if not len(self.clusters):
-            return "No document belongs to the cluster it is explained for, so there is nothing to add up."
+            return "No document belongs to the cluster it is explained for, so there is nothing to average."
         heads = [
             "cluster",
             "documents",
@@ -111,11 +116,11 @@ class TextSummary:
             "",
             "in documents",
             "elsewhere",
-            "times",
+            "count",
             "elsewhere",
         ]
-        lines = [line for group in range(len(self.clusters)) for line in self._told(group, n_words)]
-        return display.table(heads, lines, align="<><><>>>>")
+        rows = [row for group in range(len(self.clusters)) for row in self._cells(group, n_words)]
+        return display.table(heads, rows, align="<><><>>>>")
 
     def __str__(self) -> str:
         return self.describe()
@@ -135,14 +140,17 @@ class TextSummary:
         return np.asarray(first + np.flatnonzero(self.share[first:last] > 0))[:n]
 
     def bars_of(self, group: int, n: int) -> list[Line]:
-        """The ``n`` words that make a cluster most, then all others together."""
-        shown = self._lines(group, n)
-        lines = [Line(self.word[line], "", float(self.share[line])) for line in shown]
-        others = np.setdiff1d(np.flatnonzero(self.group == group), shown)
+        """Return lines for the ``n`` strongest words of a cluster, and one for all others together."""
+        top = self._lines(group, n)
+        lines = [Line(self.word[line], "", float(self.share[line])) for line in top]
+        others = np.setdiff1d(np.flatnonzero(self.group == group), top)
         return lines + rest(len(others), self.noun, "", float(self.share[others].sum()))
 
     def grid(self, n: int) -> tuple[list[str], Floats, int]:
-        """The words that make the clusters, ``n`` in all, their shares, (G, n), and how many there are."""
+        """Return the strongest words of all clusters, about ``n``, their shares, and the number of all words.
+
+        Shares are (G, number of returned words).
+        """
         n_clusters, codes = len(self.clusters), {word: i for i, word in enumerate(dict.fromkeys(self.word))}
         each = max(1, n // max(1, n_clusters))
         lines = [line for group in range(n_clusters) for line in self._lines(group, each).tolist()]
@@ -151,7 +159,8 @@ class TextSummary:
         share[self.group, [codes[word] for word in self.word]] = self.share
         return names, share[:, [codes[name] for name in names]], len(codes)
 
-    def _told(self, group: int, n_words: int) -> list[list[str]]:
+    def _cells(self, group: int, n_words: int) -> list[list[str]]:
+        """Return the strongest words of one cluster as rows of the printed table."""
         lines = self._lines(group, n_words).tolist()
         largest = max((abs(float(self.share[line])) for line in lines), default=0.0)
         label, size = str(self.clusters[group]), str(self.size[group])
@@ -176,24 +185,24 @@ class TextSummary:
 def summarize(
     texts: Sequence[str],
     words: WordTable,
-    normal: Callable[[str], str],
+    finder: Finder,
     assigned: Codes,
     explained: NDArray[np.bool_],
     labels: NDArray[Any],
     like: Any,
 ) -> TextSummary:
-    """Add up over the documents of each cluster.
+    """Average the relevance of words over the documents of each cluster.
 
     Parameters
     ----------
     texts, words : the n documents and their words
-    normal : a word as it is counted
-    assigned : (n,) the code of the cluster each document belongs to
-    explained : (n,) whether it is explained for that cluster
-    labels : (K,) the names of the codes
-    like : the frame whose library `TextSummary.to_frame` takes
+    finder : normalizes words
+    assigned : (n,) code of the cluster of each document
+    explained : (n,) whether the document is explained for that cluster
+    labels : (K,) labels of the codes
+    like : a frame of the library that `TextSummary.to_frame` should use
     """
-    pairs = pair_up(texts, words, normal)
+    pairs = pair_up(texts, words, finder)
     present, size = np.unique(assigned[explained], return_counts=True)
     member = explained[pairs.document]
     n_words = max(1, len(pairs.vocabulary))
@@ -202,17 +211,17 @@ def summarize(
     group, word = lines // n_words, lines % n_words
 
     def mean(values: Floats) -> Floats:
-        return np.asarray(add_up(line, values[member], len(lines)) / size[group])
+        return np.asarray(group_sums(line, values[member], len(lines)) / size[group])
 
-    part = _shares(pairs.relevance, pairs.document)
-    share = mean(part)
-    error = np.sqrt(mean(part**2) / size[group])
+    document_share = _shares(pairs.relevance, pairs.document)
+    share = mean(document_share)
+    error = np.sqrt(mean(document_share**2) / size[group])
     score = share - np.minimum(_ERRORS, np.sqrt(size[group]) / 2) * error
-    # Words that chance may have put there come last, by their share: their errors are as large as that.
+    # Words whose errors exceed their share may be due to chance. They come last, sorted by share.
     by_chance = score <= 0
     order = np.lexsort((-np.where(by_chance, share, score), by_chance, group))
-    documents, count = (_whole(line, n, len(lines)) for n in (None, pairs.times[member]))
-    everywhere, always = (_whole(pairs.word, n, n_words)[word] for n in (None, pairs.times))
+    documents, count = (_group_counts(line, n, len(lines)) for n in (None, pairs.n_times[member]))
+    all_documents, all_count = (_group_counts(pairs.word, n, n_words)[word] for n in (None, pairs.n_times))
     return TextSummary(
         clusters=labels[present],
         size=size,
@@ -223,68 +232,72 @@ def summarize(
         score=score[order],
         documents=documents[order],
         count=count[order],
-        documents_outside=(everywhere - documents)[order],
-        count_outside=(always - count)[order],
+        documents_outside=(all_documents - documents)[order],
+        count_outside=(all_count - count)[order],
         _like=like,
     )
 
 
 class Pairs(NamedTuple):
-    """Every document with every different word in it."""
+    """Pairs of a document and a distinct known word in it, sorted by document.
+
+    Attributes
+    ----------
+    vocabulary : the distinct words of all documents
+    document, word : the document of each pair, and its word as a position in ``vocabulary``
+    n_times : the number of occurrences of the word in the document
+    relevance : their total relevance
+    """
 
     vocabulary: list[str]
     document: Codes
-    word: Codes  # as a position in the vocabulary
-    times: Codes  # how often it is there
-    relevance: Floats  # of all these times together
+    word: Codes
+    n_times: Codes
+    relevance: Floats
 
 
-def pair_up(texts: Sequence[str], words: WordTable, normal: Callable[[str], str]) -> Pairs:
-    """The known words of documents, each once for a document, in the order of these."""
+def pair_up(texts: Sequence[str], words: WordTable, finder: Finder) -> Pairs:
+    """Return the pairs of a document and a known word in it."""
     known = np.flatnonzero(words.kind == KNOWN)
     document = words.document[known]
-    vocabulary, word = _numbered(texts, document, words.start[known], words.stop[known], normal)
+    vocabulary, word = _encode_words(texts, document, words.start[known], words.stop[known], finder)
     n_words = max(1, len(vocabulary))
     pairs, place = np.unique(document * n_words + word, return_inverse=True)
     return Pairs(
         vocabulary=vocabulary,
         document=pairs // n_words,
         word=pairs % n_words,
-        times=_whole(place, None, len(pairs)),
-        relevance=add_up(place, words.relevance[known], len(pairs)),
+        n_times=_group_counts(place, None, len(pairs)),
+        relevance=group_sums(place, words.relevance[known], len(pairs)),
     )
 
 
-def _whole(place: Codes, values: Codes | None, size: int) -> Codes:
-    """Whole numbers added up at each place; ones, where there are none."""
-    return np.bincount(place, weights=values, minlength=size).astype(np.intp)
+def _group_counts(group: Codes, values: Codes | None, n_groups: int) -> Codes:
+    """Return the sum of the values of each group as integers; without values, the size of each group."""
+    return np.bincount(group, weights=values, minlength=n_groups).astype(np.intp)
 
 
 def _shares(relevance: Floats, document: Codes) -> Floats:
-    """Relevance as a part of the total absolute relevance of its document."""
-    total = add_up(document, np.abs(relevance), 0)[document]
+    """Return relevance as a share of the total absolute relevance of its document."""
+    total = group_sums(document, np.abs(relevance), 0)[document]
     share = np.zeros_like(relevance)
     np.divide(relevance, total, out=share, where=total > 0)
     return share
 
 
-def _numbered(
-    texts: Sequence[str],
-    document: Codes,
-    start: NDArray[Any],
-    stop: NDArray[Any],
-    normal: Callable[[str], str],
+def _encode_words(
+    texts: Sequence[str], document: Codes, start: NDArray[Any], stop: NDArray[Any], finder: Finder
 ) -> tuple[list[str], Codes]:
-    """The different words, and of each word which it is."""
-    as_written: dict[str, int] = {}  # so that each spelling is looked at once
-    numbers: dict[str, int] = {}
+    """Return the distinct normalized words, and the code of each word among them."""
+    as_written: dict[str, int] = {}  # so that each spelling is normalized only once
+    vocabulary: dict[str, int] = {}
     codes = np.empty(len(document), dtype=np.intp)
     spans = zip(document.tolist(), start.tolist(), stop.tolist(), strict=True)
     for i, (row, first, last) in enumerate(spans):
         word = texts[row][first:last]
         code = as_written.get(word)
         if code is None:
-            code = numbers.setdefault(normal(word), len(numbers))
+            code = vocabulary.setdefault(finder.normalize(word), len(vocabulary))
             as_written[word] = code
         codes[i] = code
-    return list(numbers), codes
+    return list(vocabulary), codes

@@ -1,4 +1,4 @@
-"""Documents as means of word vectors (Section VI-A of the paper)."""
+"""A vectorizer that represents documents by the means of their word vectors (Section VI-A of the paper)."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from whycluster.data.arrays import as_array
 from whycluster.data.frames import installed
 from whycluster.pipelines.affine_form import AffineForm
 from whycluster.text.documents import read_documents
-from whycluster.text.spans import STOP_WORD, LetterWords
+from whycluster.text.finders import STOP_TERM, LetterWords
 
-_ROWS = 1024  # documents at a time
+_BATCH = 1024  # documents, or vectors, that are processed at a time
 
 
 class WordVectors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Documents as the means of the vectors of their words.
+    """A transformer from documents to the means of their word vectors.
 
-    A word is a run of three letters or more, taken in lower case. Stop words, and words that have no vector,
-    have no part in the mean; a document without any other word is the zero vector. Nothing is learned in
-    `fit`, which only checks the parameters and that the documents have known words at all.
+    A word is a run of three or more letters; it is looked up in lower case. Stop words and words without a
+    vector do not count. A document without any other word becomes the zero vector. `fit` learns nothing: it
+    only checks the parameters, and that at least one document has a known word.
 
     Parameters
     ----------
-    vectors : (n, d) the vectors, in any floating type; they are neither changed nor copied
-    vocabulary : of each word, in lower case, its row in ``vectors``; several words may share one. Or a list
-        of words, one for each row.
-    stop_words : "english" for scikit-learn's list, a list of your own in lower case, or None
+    vectors : (n, d) the vectors, of any numeric type; they are neither changed nor copied
+    vocabulary : a mapping from words in lower case to rows of ``vectors``, where several words may share a
+        row; or a list of words, one for each row
+    stop_words : "english" for scikit-learn's list, a list of words in lower case, or None
 
     Examples
     --------
@@ -57,39 +57,39 @@ class WordVectors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.vocabulary = vocabulary
         self.stop_words = stop_words
 
-    def fit(self, X: Any, y: Any = None) -> WordVectors:  # noqa: ARG002  # as transformers have it
-        """Check the parameters, and that a document has a known word."""
+    def fit(self, X: Any, y: Any = None) -> WordVectors:  # noqa: ARG002  # scikit-learn's signature
+        """Check the parameters, and that at least one document has a known word."""
         lexicon = self.lexicon("WordVectors.fit")
         documents = read_documents(X, "WordVectors.fit")
         if not any(lexicon.finder.terms(document) for document in documents):
             known = next((word for word, row in lexicon.finder.rows.items() if row >= 0), None)
             raise InvalidInputError(
-                f"WordVectors.fit: a document must have a word of the vocabulary; none of the "
-                f"{len(documents)} has, and known are words such as {known!r}. Words are looked up in lower "
-                f"case, and only those of three letters or more that are no stop words."
+                f"WordVectors.fit: at least one document must have a word of the vocabulary, such as "
+                f"{known!r}; none of the {len(documents)} has. Only words of three or more letters that are "
+                f"not stop words count; they are looked up in lower case."
             )
         return self
 
     def transform(self, X: Any) -> Floats:
-        """The mean vector of each document, (n, d) in float64."""
+        """Return the mean vector of each document, (n, d) in float64."""
         documents = read_documents(X, "WordVectors.transform")
         lexicon = self.lexicon("WordVectors.transform")
         result = np.empty((len(documents), lexicon.vectors.shape[1]))
-        for start in range(0, len(documents), _ROWS):
-            rows = slice(start, start + _ROWS)
+        for start in range(0, len(documents), _BATCH):
+            rows = slice(start, start + _BATCH)
             result[rows] = lexicon.means(lexicon.frequencies(documents[rows]))
         return result
 
     def lexicon(self, where: str) -> Lexicon:
-        """The vectors and their words, checked; ``where`` is for messages."""
-        vectors = _checked_vectors(self.vectors, where)
-        rows = _checked_vocabulary(self.vocabulary, len(vectors), where)
-        rows.update(dict.fromkeys(_checked_stop_words(self.stop_words, where), STOP_WORD))
+        """Return the validated vectors and their words; ``where`` names the calling function in messages."""
+        vectors = _check_vectors(self.vectors, where)
+        rows = _check_vocabulary(self.vocabulary, len(vectors), where)
+        rows.update(dict.fromkeys(_check_stop_words(self.stop_words, where), STOP_TERM))
         return Lexicon(vectors, LetterWords(rows, len(vectors)))
 
     def whycluster_form(self, step: Any, form: AffineForm) -> AffineForm:
-        """As a step on one column of text, all that it gives is that column's."""
-        n_features = _checked_vectors(self.vectors, "neuralize").shape[1]
+        """Return the form after this step on a column of text: all its features belong to that column."""
+        n_features = _check_vectors(self.vectors, "neuralize").shape[1]
         return form.bend(step, np.zeros(n_features, dtype=np.intp))
 
     @property
@@ -108,11 +108,11 @@ class WordVectors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
 @dataclass(frozen=True)
 class Lexicon:
-    """Word vectors that have been checked.
+    """Validated word vectors.
 
     Attributes
     ----------
-    vectors : (n, d) as the user has them
+    vectors : (n, d) the user's vectors
     finder : finds their words in a text
     """
 
@@ -120,25 +120,25 @@ class Lexicon:
     finder: LetterWords
 
     def frequencies(self, documents: Sequence[str]) -> sparse.csr_array:
-        """How often each vector is among those of a document's known words, (b, n), as a part of them."""
+        """Return the relative frequency of each vector among the known words of each document, (b, n)."""
         terms = [self.finder.terms(document) for document in documents]
         sizes = np.array([len(found) for found in terms], dtype=np.intp)
         columns = np.fromiter((row for found in terms for row in found), np.intp, int(sizes.sum()))
-        part = np.repeat(1.0 / np.maximum(sizes, 1), sizes)
+        share = np.repeat(1.0 / np.maximum(sizes, 1), sizes)
         ends = np.concatenate([[0], np.cumsum(sizes)])
-        matrix = sparse.csr_array((part, columns, ends), shape=(len(documents), len(self.vectors)))
+        matrix = sparse.csr_array((share, columns, ends), shape=(len(documents), len(self.vectors)))
         matrix.sum_duplicates()
         return matrix
 
     def means(self, frequencies: Any) -> Floats:
-        """The mean vectors, (b, d); only the vectors that are needed are widened."""
+        """Return the mean vectors, (b, d); only vectors in use are converted to float64."""
         used, columns = np.unique(frequencies.indices, return_inverse=True)
         shape = (frequencies.shape[0], len(used))
         narrow = sparse.csr_array((frequencies.data, columns, frequencies.indptr), shape=shape)
         return np.asarray(narrow @ self.vectors[used].astype(np.float64))
 
     def form(self, names: Sequence[str] | None) -> AffineForm:
-        """Of frequencies, their means; as a frame with these names, where the next step was fitted on one."""
+        """Return the form from frequencies to means; as frames, if the next step was fitted with names."""
         matrix = np.asarray(self.vectors, dtype=np.float64).T
         run = self.means if names is None else _Named(self.means, list(names))
         return AffineForm.of_columns(len(self.vectors)).map(run, matrix)
@@ -146,7 +146,7 @@ class Lexicon:
 
 @dataclass(frozen=True)
 class _Named:
-    """What a function gives, as a frame."""
+    """A function whose result becomes a frame with named columns."""
 
     run: Callable[[Any], Floats]
     names: list[str]
@@ -157,25 +157,25 @@ class _Named:
         return nw.from_dict(columns, backend=installed("neuralize")).to_native()  # type: ignore[arg-type]
 
 
-def _checked_vectors(vectors: Any, where: str) -> NDArray[Any]:
+def _check_vectors(vectors: Any, where: str) -> NDArray[Any]:
     array = as_array(vectors)
     if array.ndim != 2 or array.dtype.kind not in "fiu" or 0 in array.shape:
         raise InvalidInputError(
             f"{where}: vectors must be numbers in two dimensions (words, features); got {array.dtype} of "
             f"shape {array.shape}."
         )
-    for start in range(0, len(array), _ROWS):
-        rows = array[start : start + _ROWS]
+    for start in range(0, len(array), _BATCH):
+        rows = array[start : start + _BATCH]
         if not np.isfinite(rows).all():
             row = start + int(np.argmin(np.isfinite(rows).all(axis=1)))
             raise InvalidInputError(
-                f"{where}: vectors must be finite; row {row} is not. Leave it out, with its words."
+                f"{where}: vectors must be finite; row {row} is not. Remove it together with its words."
             )
     return array
 
 
-def _checked_vocabulary(vocabulary: Any, n_rows: int, where: str) -> dict[str, int]:
-    """A new mapping from words to rows."""
+def _check_vocabulary(vocabulary: Any, n_rows: int, where: str) -> dict[str, int]:
+    """Return the vocabulary as a new mapping from words to rows."""
     if isinstance(vocabulary, Mapping):
         words, rows = list(vocabulary.keys()), _rows_of(vocabulary)
     else:
@@ -186,15 +186,15 @@ def _checked_vocabulary(vocabulary: Any, n_rows: int, where: str) -> dict[str, i
                 f"{where}: vocabulary must be {n_rows} different words, one for each row of vectors, or a "
                 f"mapping from words to rows; got {len(words)} words, {len(set(words))} of them different."
             )
-    strange = next((word for word in words if not isinstance(word, str)), None)
-    if strange is not None or not words:
+    invalid = next((word for word in words if not isinstance(word, str)), None)
+    if invalid is not None or not words:
         raise InvalidInputError(
-            f"{where}: vocabulary must have words; got {'none' if strange is None else repr(strange)}."
+            f"{where}: vocabulary must consist of words; got {'none' if invalid is None else repr(invalid)}."
         )
     if rows is None or rows.min() < 0 or rows.max() >= n_rows:
         bad = next(word for word, row in vocabulary.items() if not _is_row(row, n_rows))
         raise InvalidInputError(
-            f"{where}: vocabulary must give each word a row of vectors, a whole number from 0 to "
+            f"{where}: vocabulary must map each word to a row of vectors, a whole number from 0 to "
             f"{n_rows - 1}; {bad!r} has {vocabulary[bad]!r}."
         )
     return dict(zip(words, rows.tolist(), strict=True))
@@ -210,12 +210,12 @@ def _words_of(vocabulary: Any, where: str) -> list[Any]:
     try:
         hash(tuple(words))
     except TypeError:
-        raise InvalidInputError(f"{where}: vocabulary must have words; got {words[0]!r}.") from None
+        raise InvalidInputError(f"{where}: vocabulary must consist of words; got {words[0]!r}.") from None
     return words
 
 
 def _rows_of(vocabulary: Mapping[Any, Any]) -> Codes | None:
-    """The rows, None if one of them is no whole number."""
+    """Return the rows, None if one of them is not a whole number."""
     kinds = {type(row) for row in vocabulary.values()}
     if not kinds <= {int} and not all(issubclass(kind, np.integer) or kind is int for kind in kinds):
         return None
@@ -230,7 +230,7 @@ def _is_row(row: Any, n_rows: int) -> bool:
     return whole and 0 <= int(row) < n_rows
 
 
-def _checked_stop_words(stop_words: Any, where: str) -> frozenset[str]:
+def _check_stop_words(stop_words: Any, where: str) -> frozenset[str]:
     if stop_words is None:
         return frozenset()
     if isinstance(stop_words, str) and stop_words == "english":

@@ -1,0 +1,325 @@
+"""Finders: the words of a text, and the terms of a vectorizer that they form.
+
+A *word* is a span of the original text. A *term* is what a vectorizer counts: usually a word in lower case,
+but also an n-gram of words or of characters. Each occurrence of a term covers one or more words.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from whycluster.text.alignment import (
+    AlignedText,
+    FunctionTokenizer,
+    NotLocatedError,
+    PatternTokenizer,
+    Preprocessor,
+    Span,
+    Tokenizer,
+    locate,
+)
+
+NO_TERM = -1  # the code of a word outside the vocabulary
+STOP_TERM = -2  # the code of a stop word
+
+
+class FoundTerms(NamedTuple):
+    """The words of one text and the occurrences of terms in it.
+
+    Attributes
+    ----------
+    spans : the start and stop of each word
+    stop_words : the positions of the words that are stop words
+    terms : the term of each occurrence
+    covered : the words that the occurrences cover, one occurrence after another. A word may be listed several
+        times for an occurrence; it then gets several shares of its relevance.
+    sizes : for each occurrence, the number of its entries in ``covered``
+    """
+
+    spans: list[Span]
+    stop_words: list[int]
+    terms: list[int]
+    covered: list[int]
+    sizes: list[int]
+
+
+class Finder(ABC):
+    """Finds the words and the terms of a text."""
+
+    finds_all_terms: ClassVar[bool] = True
+    """Whether every term that the vectorizer counts covers a word."""
+
+    @property
+    @abstractmethod
+    def n_terms(self) -> int:
+        """The number of terms."""
+
+    @abstractmethod
+    def find(self, text: str) -> FoundTerms:
+        """Find the words and the terms of a text."""
+
+    @abstractmethod
+    def normalize(self, word: str) -> str:
+        """Return a word in the form in which it is counted, for example in lower case."""
+
+
+@dataclass(frozen=True)
+class LetterWords(Finder):
+    """Finds words of three or more letters; each is looked up in lower case.
+
+    Attributes
+    ----------
+    rows : the term of each word; `STOP_TERM` for stop words
+    n_vectors : the number of terms
+    """
+
+    rows: Mapping[str, int]
+    n_vectors: int
+
+    @property
+    def n_terms(self) -> int:
+        """The number of terms."""
+        return self.n_vectors
+
+    def find(self, text: str) -> FoundTerms:
+        """Find the words; each is at most one term."""
+        get, spans = self.rows.get, [match.span() for match in _LETTERS.finditer(text)]
+        codes = [get(text[start:stop].lower(), NO_TERM) for start, stop in spans]
+        covered = [word for word, code in enumerate(codes) if code >= 0]
+        stop_words = [word for word, code in enumerate(codes) if code == STOP_TERM]
+        return FoundTerms(spans, stop_words, [codes[word] for word in covered], covered, [1] * len(covered))
+
+    def normalize(self, word: str) -> str:
+        """Return a word in lower case."""
+        return word.lower()
+
+    def terms(self, text: str) -> list[int]:
+        """Return the terms of a text, each as often as it occurs."""
+        get = self.rows.get
+        codes = [get(word.lower(), NO_TERM) for word in _LETTERS.findall(text)]
+        return [code for code in codes if code >= 0]
+
+
+_LETTERS = re.compile(r"[^\W\d_]{3,}")
+
+
+class Vocabulary(ABC):
+    """Translates n-grams to terms."""
+
+    @property
+    @abstractmethod
+    def n_terms(self) -> int:
+        """The number of terms."""
+
+    @abstractmethod
+    def look_up(self, grams: list[str]) -> list[int]:
+        """Return the term of each n-gram; `NO_TERM` if it is none."""
+
+
+@dataclass(frozen=True)
+class TermFinder(Finder):
+    """Finds words, and terms that are words or n-grams of words, like a vectorizer of scikit-learn.
+
+    Attributes
+    ----------
+    preprocessor : processes the text first
+    tokenizer : splits the processed text into words
+    stop_words : words to skip
+    lengths : the lengths of n-grams
+    vocabulary : from n-grams to terms
+    """
+
+    preprocessor: Preprocessor
+    tokenizer: Tokenizer
+    stop_words: frozenset[str]
+    lengths: range
+    vocabulary: Vocabulary
+
+    @property
+    def n_terms(self) -> int:
+        """The number of terms."""
+        return self.vocabulary.n_terms
+
+    def find(self, text: str) -> FoundTerms:
+        """Find the words, and the terms that they form with their neighbors."""
+        tokens, spans = self._tokenize(text)
+        stop_words = [word for word, token in enumerate(tokens) if token in self.stop_words]
+        kept = [word for word, token in enumerate(tokens) if token not in self.stop_words]
+        if self.lengths == range(1, 2):
+            codes = self.vocabulary.look_up([tokens[word] for word in kept])
+            known = [(word, code) for word, code in zip(kept, codes, strict=True) if code >= 0]
+            covered = [word for word, _ in known]
+            return FoundTerms(spans, stop_words, [code for _, code in known], covered, [1] * len(covered))
+        places = [kept[i : i + n] for n in self.lengths for i in range(len(kept) - n + 1)]
+        codes = self.vocabulary.look_up([" ".join([tokens[word] for word in place]) for place in places])
+        return _keep_terms(spans, stop_words, zip(codes, places, strict=True))
+
+    def _tokenize(self, text: str) -> tuple[list[str], list[Span]]:
+        """Return the tokens and their spans in the original text."""
+        aligned = self.preprocessor.align(text)
+        if aligned is None:  # the tokens can only be searched in the original
+            tokens, _ = self.tokenizer.tokenize(self.preprocessor(text))
+            return tokens, locate(tokens, text)
+        tokens, spans = self.tokenizer.tokenize(aligned.text)
+        return tokens, aligned.original_spans(spans)
+
+    def normalize(self, word: str) -> str:
+        """Return a word as the vectorizer processes it."""
+        return self.preprocessor(word)
+
+
+def _keep_terms(
+    spans: list[Span], stop_words: list[int], grams: Iterable[tuple[int, list[int]]]
+) -> FoundTerms:
+    """Keep the n-grams, given as codes and covered words, that are terms and cover a word."""
+    kept = [(code, place) for code, place in grams if code >= 0 and place]
+    covered = [word for _, place in kept for word in place]
+    return FoundTerms(
+        spans, stop_words, [code for code, _ in kept], covered, [len(place) for _, place in kept]
+    )
+
+
+@dataclass(frozen=True)
+class CharacterFinder(Finder):
+    """Finds n-grams of characters; the words that they cover are separated by white space.
+
+    An n-gram is shared among its words in proportion to the characters it has of each.
+
+    Attributes
+    ----------
+    preprocessor, lengths, vocabulary : as in `TermFinder`
+    within_words : whether n-grams stay within a word that is padded with a space on each side
+    """
+
+    finds_all_terms: ClassVar[bool] = False  # a term of white space covers no word
+    preprocessor: Preprocessor
+    lengths: range
+    vocabulary: Vocabulary
+    within_words: bool
+
+    @property
+    def n_terms(self) -> int:
+        """The number of terms."""
+        return self.vocabulary.n_terms
+
+    def find(self, text: str) -> FoundTerms:
+        """Find the words and the n-grams of their characters."""
+        aligned = self.preprocessor.align(text)
+        if aligned is None:
+            raise NotLocatedError(self.preprocessor(text))
+        spans = [match.span() for match in _BETWEEN_SPACES.finditer(aligned.text)]
+        grams = list(self._grams(aligned, spans))
+        codes = self.vocabulary.look_up([gram for gram, _ in grams])
+        places = [place for _, place in grams]
+        return _keep_terms(aligned.original_spans(spans), [], zip(codes, places, strict=True))
+
+    def _grams(self, aligned: AlignedText, spans: list[Span]) -> Iterator[tuple[str, list[int]]]:
+        """Yield each n-gram with the words it covers."""
+        if self.within_words:
+            return self._grams_within_words(aligned.text, spans)
+        return self._grams_across_words(aligned.text)
+
+    def _grams_within_words(self, text: str, spans: list[Span]) -> Iterator[tuple[str, list[int]]]:
+        for word, (start, stop) in enumerate(spans):
+            padded = f" {text[start:stop]} "
+            for n in self.lengths:
+                last = max(0, len(padded) - n)
+                yield from ((padded[i : i + n], [word]) for i in range(last + 1))
+                if not last:  # a short word counts once
+                    break
+
+    def _grams_across_words(self, text: str) -> Iterator[tuple[str, list[int]]]:
+        # Like scikit-learn, replace longer white space by a single space. The words stay the same.
+        squeezed = _WIDE_SPACE.sub(" ", text)
+        owner = [-1] * len(squeezed)
+        for word, match in enumerate(_BETWEEN_SPACES.finditer(squeezed)):
+            owner[match.start() : match.end()] = [word] * len(match.group())
+        for n in self.lengths:
+            for i in range(len(squeezed) - n + 1):
+                yield squeezed[i : i + n], [word for word in owner[i : i + n] if word >= 0]
+
+    def normalize(self, word: str) -> str:
+        """Return a word as the vectorizer processes it."""
+        return self.preprocessor(word)
+
+
+_BETWEEN_SPACES = re.compile(r"\S+")
+_WIDE_SPACE = re.compile(r"\s\s+")
+
+
+def finder_of(vectorizer: Any) -> Finder:
+    """Return the finder of a fitted vectorizer of scikit-learn."""
+    vocabulary = _vocabulary_of(vectorizer)
+    if callable(vectorizer.analyzer) or not _has_standard_analysis(vectorizer):
+        analyzer = FunctionTokenizer(vectorizer.build_analyzer())
+        return TermFinder(Preprocessor(), analyzer, frozenset(), range(1, 2), vocabulary)
+    is_builtin = vectorizer.preprocessor is None and not callable(vectorizer.strip_accents)
+    preprocessor = Preprocessor(vectorizer.build_preprocessor(), is_builtin)
+    low, high = vectorizer.ngram_range
+    lengths = range(low, high + 1)
+    if vectorizer.analyzer != "word":
+        return CharacterFinder(preprocessor, lengths, vocabulary, vectorizer.analyzer == "char_wb")
+    if high == 1:  # scikit-learn then counts single words, whatever the lower bound
+        lengths = range(1, 2)
+    stop_words = frozenset(vectorizer.get_stop_words() or ())
+    return TermFinder(preprocessor, _tokenizer_of(vectorizer), stop_words, lengths, vocabulary)
+
+
+def _tokenizer_of(vectorizer: Any) -> Tokenizer:
+    if vectorizer.tokenizer is None:
+        return PatternTokenizer(re.compile(vectorizer.token_pattern))
+    return FunctionTokenizer(vectorizer.tokenizer)
+
+
+def _has_standard_analysis(vectorizer: Any) -> bool:
+    """Whether scikit-learn's own methods, not those of a subclass, turn text into terms."""
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    methods = ("build_analyzer", "build_preprocessor", "build_tokenizer", "get_stop_words")
+    return all(getattr(type(vectorizer), name) is getattr(CountVectorizer, name) for name in methods)
+
+
+def _vocabulary_of(vectorizer: Any) -> Vocabulary:
+    if hasattr(vectorizer, "vocabulary_"):
+        return _FittedVocabulary(vectorizer.vocabulary_)
+    from sklearn.feature_extraction import FeatureHasher
+
+    return _HashedVocabulary(FeatureHasher(vectorizer.n_features, input_type="string", alternate_sign=False))
+
+
+@dataclass(frozen=True)
+class _FittedVocabulary(Vocabulary):
+    """The terms that a vectorizer learned."""
+
+    codes: Mapping[str, int]
+
+    @property
+    def n_terms(self) -> int:
+        return len(self.codes)
+
+    def look_up(self, grams: list[str]) -> list[int]:
+        get = self.codes.get
+        return [get(gram, NO_TERM) for gram in grams]
+
+
+@dataclass(frozen=True)
+class _HashedVocabulary(Vocabulary):
+    """Terms that are hashes of n-grams."""
+
+    hasher: Any
+
+    @property
+    def n_terms(self) -> int:
+        return int(self.hasher.n_features)
+
+    def look_up(self, grams: list[str]) -> list[int]:
+        distinct = list(set(grams))
+        if not distinct:
+            return []
+        hashed = self.hasher.transform([[gram] for gram in distinct]).indices.tolist()
+        codes = dict(zip(distinct, hashed, strict=True))
+        return [codes[gram] for gram in grams]

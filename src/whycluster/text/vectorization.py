@@ -1,0 +1,256 @@
+"""The way from documents to features and back: a vectorizer with its steps, and the relevance of words.
+
+The steps after the vectorizer map the terms t of a document to features z = A (t - c) + o. Let W be the
+gradient of the explained evidence with respect to z. Since z is linear in A, term i contributes A_i t_i . W,
+which its occurrences share. All occurrences share equally what no term contributes: the constants of the
+model, and means that a step subtracted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.feature_extraction.text import HashingVectorizer
+
+from whycluster.core import attribution
+from whycluster.core.arrays import Codes, Floats
+from whycluster.core.attribution import Attribution, Background, CodedQuery
+from whycluster.core.energies import Energy
+from whycluster.core.errors import InvalidInputError, UnsupportedModelError
+from whycluster.core.rules import RULES, SEQUENTIAL
+from whycluster.data.arrays import is_sparse
+from whycluster.models.estimators import check_fitted, names_of
+from whycluster.pipelines.affine_form import AffineForm, Matrix, to_floats
+from whycluster.pipelines.steps import Step, follow
+from whycluster.text.alignment import NotLocatedError
+from whycluster.text.documents import DocumentEncoder, DocumentTable
+from whycluster.text.finders import Finder, FoundTerms, finder_of
+from whycluster.text.word_vectors import Lexicon, WordVectors
+from whycluster.text.words import Occurrences, WordTable, group_sums
+
+_GATHERED = 1 << 19  # numbers (4 MB) of term vectors that are gathered at a time
+
+
+@dataclass(frozen=True)
+class Vectorization(DocumentEncoder):
+    """A vectorizer and the steps after it.
+
+    Attributes
+    ----------
+    step : the vectorizer
+    lexicon : the vectors of a `WordVectors`; None for vectorizers of scikit-learn
+    finder : finds the vectorizer's terms in a text
+    form : the features that the steps make of the terms
+    cache : the documents that each thread counted last, and their counts; None without caching
+    """
+
+    step: Step
+    lexicon: Lexicon | None
+    finder: Finder
+    form: AffineForm
+    cache: dict[int, tuple[tuple[int, int], Any]] | None = None
+
+    @classmethod
+    def of(cls, step: Step, others: Sequence[tuple[str, Any]]) -> Vectorization:
+        """Follow a fitted vectorizer and the steps after it."""
+        vectorizer = step.transformer
+        if isinstance(vectorizer, WordVectors):
+            lexicon = vectorizer.lexicon("neuralize")
+            form = lexicon.form(names_of(others[0][1]) if others else None)
+            return cls(step, lexicon, lexicon.finder, follow(others, form))
+        _check_vectorizer(step)
+        finder = finder_of(vectorizer)
+        return cls(step, None, finder, follow(others, AffineForm.of_columns(finder.n_terms)))
+
+    @property
+    def n_outputs(self) -> int:
+        """The number of features."""
+        return self.form.n_outputs
+
+    def with_cache(self) -> Vectorization:
+        """Return a copy for use with a single table, which counts the terms of each block only once."""
+        return replace(self, cache={})
+
+    def encode(self, texts: Sequence[str], start: int, stop: int) -> Floats:
+        """Return the features of texts[start:stop], (stop - start, n_outputs)."""
+        counts = self.counts(texts, start, stop)
+        return to_floats(self.form.run(counts.copy()))  # a step may work in place
+
+    def counts(self, texts: Sequence[str], start: int, stop: int) -> Any:
+        """Return the term counts of texts[start:stop], sparse; reuse what this thread counted last."""
+        if self.cache is None:
+            return self._count(texts[start:stop])
+        thread, rows = threading.get_ident(), (start, stop)
+        cached, counts = self.cache.get(thread, (None, None))
+        if cached != rows:
+            counts = self._count(texts[start:stop])
+            self.cache[thread] = rows, counts
+        return counts
+
+    def _count(self, texts: Sequence[str]) -> Any:
+        return self.step(texts) if self.lexicon is None else self.lexicon.frequencies(texts)
+
+    def find(self, table: DocumentTable, start: int, stop: int) -> Occurrences:
+        """Find the words and the occurrences of terms in documents start..stop."""
+        return Occurrences.of([self._find_in(table, row) for row in range(start, stop)])
+
+    def _find_in(self, table: DocumentTable, row: int) -> FoundTerms:
+        try:
+            return self.finder.find(table.texts[row])
+        except NotLocatedError as error:
+            raise InvalidInputError(
+                f"{table.where}: {table.name} must contain the terms of {self.step} in the original texts; "
+                f"in document {row}, {error.token[:40]!r} cannot be found. Use a tokenizer that does not "
+                f"change words."
+            ) from None
+
+    @cached_property
+    def used_terms(self) -> Codes:
+        """The terms that the steps after the vectorizer do not drop."""
+        return np.unique(self.form.source)
+
+
+def _check_vectorizer(step: Step) -> None:
+    """Raise unless relevance can be traced through a vectorizer of scikit-learn."""
+    vectorizer = step.transformer
+    if vectorizer.input != "content":
+        raise UnsupportedModelError(
+            f"neuralize: {step} must take the texts themselves, input='content'; it has "
+            f"input={vectorizer.input!r}. Read the files first."
+        )
+    if not isinstance(vectorizer, HashingVectorizer):
+        check_fitted(vectorizer)
+    elif vectorizer.alternate_sign:
+        raise UnsupportedModelError(
+            f"neuralize: {step} must have alternate_sign=False; it has alternate_sign=True. With signs, "
+            f"words with the same hash may cancel each other, and then none of them gets its relevance."
+        )
+
+
+def relevance_of_words(
+    vectorization: Vectorization,
+    energy: Energy,
+    table: DocumentTable,
+    query: CodedQuery,
+    background: Background | None,
+) -> tuple[Attribution, WordTable]:
+    """Return the assignments of all documents, and the relevance of their words."""
+    if query.rule == SEQUENTIAL:
+        others = ", ".join(repr(rule) for rule in RULES if rule != SEQUENTIAL)
+        raise InvalidInputError(
+            "explain: rule must be additive over the features for documents, since their words share all "
+            f"features; got 'sequential'. Choose one of {others}."
+        )
+    parts: dict[int, WordTable] = {}
+    vectors, cached = TermVectors.of(vectorization.form.matrix), vectorization.with_cache()
+
+    def receive(start: int, stop: int, gradient: Floats, total: Floats) -> None:
+        with table.naming_documents(start, stop):
+            parts[start] = _relevance_in_block(cached, vectors, table, slice(start, stop), gradient, total)
+
+    found = attribution.propagate_gradient(energy, replace(table, encoder=cached), query, background, receive)
+    return found, WordTable.join(parts)
+
+
+def _relevance_in_block(
+    vectorization: Vectorization,
+    vectors: TermVectors,
+    table: DocumentTable,
+    rows: slice,
+    gradient: Floats,
+    total: Floats,
+) -> WordTable:
+    """Return the relevance of the words of some documents.
+
+    Parameters
+    ----------
+    vectorization, vectors : the vectorizer with its steps, and the vectors A_i of its terms
+    table, rows : the documents
+    gradient : (b, m) W, the gradient with respect to the features
+    total : (b,) the sum of the relevance of each document's words
+    """
+    form, n_terms = vectorization.form, vectorization.finder.n_terms
+    counts = vectorization.counts(table.texts, rows.start, rows.stop)
+    found = vectorization.find(table, rows.start, rows.stop)
+    _check_counts(vectorization, table, rows.start, counts, found)
+    found = found.keep_terms(vectorization.used_terms)
+    terms = form.bring(counts)
+    document = np.repeat(np.arange(terms.shape[0]), np.diff(terms.indptr))
+    inside = form.source[terms.indices] >= 0  # the rest belongs to no term, so that all occurrences share it
+    document, atom, value = document[inside], terms.indices[inside].astype(np.intp), terms.data[inside]
+    relevance = vectors.products(gradient, document, atom) * value
+    return found.share_relevance(document * n_terms + form.source[atom], relevance, n_terms, total)
+
+
+def _check_counts(
+    vectorization: Vectorization, table: DocumentTable, start: int, counts: Any, found: Occurrences
+) -> None:
+    """Raise if the terms found in the texts differ from those that the vectorizer counts."""
+    if isinstance(vectorization.step.transformer, HashingVectorizer):  # its terms may cancel each other
+        return
+    finder = vectorization.finder
+    document = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+    counted = np.sort(document * finder.n_terms + counts.indices)
+    located = np.unique(found.document * finder.n_terms + found.term)
+    if np.array_equal(located, counted):
+        return
+    differ = np.setdiff1d(located, counted)
+    if finder.finds_all_terms:
+        differ = np.union1d(differ, np.setdiff1d(counted, located))
+    if differ.size:
+        raise UnsupportedModelError(
+            f"{table.where}: {vectorization.step} must count the words that its parameters describe; in "
+            f"document {start + int(differ[0]) // finder.n_terms} it counts others, which cannot be located "
+            f"in the text."
+        )
+
+
+@dataclass(frozen=True)
+class TermVectors:
+    """The vectors A_i of all terms.
+
+    Attributes
+    ----------
+    vectors : (D, m) the transpose of A, dense or CSR; None if A is the identity
+    """
+
+    vectors: Matrix | None
+
+    @classmethod
+    def of(cls, matrix: Matrix | None) -> TermVectors:
+        """Transpose A; None is the identity."""
+        if matrix is None:
+            return cls(None)
+        return cls(sparse.csr_array(matrix.T) if is_sparse(matrix) else np.ascontiguousarray(matrix.T))
+
+    def products(self, gradient: Floats, document: Codes, atom: Codes) -> Floats:
+        """Return A_i . W for pairs of a term and a document, without computing all other products.
+
+        Parameters
+        ----------
+        gradient : (b, m) W for each document
+        document, atom : (p,) the document and the row of ``vectors`` of each pair
+        """
+        if self.vectors is None:
+            return gradient[document, atom]
+        if is_sparse(self.vectors):
+            return self._sparse_products(gradient, document, atom)
+        result = np.empty(len(atom))
+        size = max(1, _GATHERED // gradient.shape[1])
+        for start in range(0, len(atom), size):
+            batch = slice(start, start + size)
+            np.einsum("ij,ij->i", self.vectors[atom[batch]], gradient[document[batch]], out=result[batch])
+        return result
+
+    def _sparse_products(self, gradient: Floats, document: Codes, atom: Codes) -> Floats:
+        assert self.vectors is not None
+        chosen = self.vectors[atom]
+        pair = np.repeat(np.arange(len(atom)), np.diff(chosen.indptr))
+        products = chosen.data * gradient[document[pair], chosen.indices]
+        return group_sums(pair, products, len(atom))
