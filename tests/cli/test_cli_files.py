@@ -17,6 +17,8 @@ from tests.cli.test_cli import ask, run
 from whycluster.cli.reading import TableFile, read
 from whycluster.cli.writing import write_table
 from whycluster.core.errors import InvalidInputError
+from whycluster.data.missing import MISSING_WORDS
+from whycluster.engines.files.parts import find_parts
 
 TABLE = pl.DataFrame(
     {
@@ -117,7 +119,36 @@ def test_names_of_rows_that_are_in_doubt(tmp_path: Path, capsys: pytest.CaptureF
     )
 
 
-def test_types_are_told_from_all_rows_if_need_be(tmp_path: Path) -> None:
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "gzip"])
+def test_blank_lines_are_skipped_but_not_rows_without_values(encoding: str, tmp_path: Path) -> None:
+    text = 'a,b\n1,"x\n\ny"\n\n,\r\n\r\n3,"""z"\n\n'
+    path = tmp_path / ("t.csv.gz" if encoding == "gzip" else "t.csv")
+    path.write_bytes(gzip.compress(text.encode()) if encoding == "gzip" else text.encode(encoding))
+    found = read(TableFile(path, encoding="utf-8" if encoding == "gzip" else encoding))
+    assert found.rows() == [(1, "x\n\ny"), (None, None), (3, '"z')]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a,b\n1,x\n\n3,y\n\n",
+        "a\n1\n\n3\n",
+        'a,b\n1,"NA"\n3,y\n5,""\n',
+        'a,b\n"1","say ""x"", then"\n3,"p\n\nq"\n',
+        "a,b\n" + "".join(f"{word},{word}\n" for word in MISSING_WORDS) + "1,x\n",
+        "a,b\n1,True\n3,false\n",
+    ],
+)
+def test_a_file_is_read_like_a_file_of_a_folder(text: str, tmp_path: Path) -> None:
+    """Two readers, one set of rules."""
+    (tmp_path / "t.csv").write_text(text)
+    (part,) = find_parts(str(tmp_path), "explain")
+    schema, _ = part.look()
+    rows = [row for batch in part.batches(list(schema), 1000) for row in batch.to_pylist()]
+    assert read(TableFile(tmp_path / "t.csv")).to_dicts() == rows
+
+
+def test_column_types_are_inferred_from_all_rows_if_necessary(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a\n" + "1\n" * 20_000 + "x\n")
     assert read(TableFile(tmp_path / "t.csv"))["a"].dtype == pl.String
 

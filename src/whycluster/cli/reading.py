@@ -171,6 +171,9 @@ def _read_delimited(file: TableFile) -> pl.DataFrame:
         file.fail("is empty.")
     except pl.exceptions.ComputeError as error:
         _raise_parse_error(file, error, len(names))
+    if _has_empty_row(frame):
+        content = _without_blank_lines(file)
+        frame = _parse(content, options)
     if len(names) == frame.width:
         frame.columns = names  # polars keeps doubled quotes in names
     frame = _with_codes_as_text(file, frame, content, options)
@@ -185,6 +188,27 @@ def _parse(content: Any, options: dict[str, Any]) -> pl.DataFrame:
         if "could not parse" not in str(error):
             raise
     return pl.read_csv(_rewound(content), infer_schema_length=None, **options)
+
+
+def _has_empty_row(frame: pl.DataFrame) -> bool:
+    """Return whether all values of some row are missing, as polars reads a blank line."""
+    empty = pl.Series([True]).new_from_index(0, frame.height)
+    for column in frame:
+        if not column.null_count():
+            return False
+        empty &= column.is_null()
+    return bool(empty.any())
+
+
+def _without_blank_lines(file: TableFile) -> io.BytesIO:
+    """Return the contents in UTF-8 without blank lines, except inside quotes."""
+    kept, in_quotes = io.BytesIO(), False
+    for line in _lines(file):
+        if in_quotes or line.strip("\r\n"):
+            kept.write(line.encode())
+        in_quotes ^= line.count('"') % 2 == 1
+    kept.seek(0)
+    return kept
 
 
 def _rewound(content: Any) -> Any:
@@ -353,8 +377,8 @@ def _raise_parse_error(file: TableFile, error: Exception, n_names: int) -> NoRet
 
 
 def _lines(file: TableFile) -> Iterator[str]:
-    with file.open() as stream:
-        yield from io.TextIOWrapper(stream, file.encoding, "replace", newline="")
+    with file.open() as stream, io.TextIOWrapper(stream, file.encoding, "replace", newline="") as lines:
+        yield from lines
 
 
 def _read_json_lines(file: TableFile) -> pl.DataFrame:
