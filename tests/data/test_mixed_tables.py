@@ -211,3 +211,24 @@ def test_a_category_that_is_mostly_missing_is_told_as_that() -> None:
     told = wc.explain(pipe, frame).summary().describe()
     assert re.search(r" missing +city", told)
     assert "= missing" not in told
+
+
+def test_times_of_day_and_durations_are_numbers_of_days() -> None:
+    """The encoder reads them as days, and so do summaries; counterfactuals try the times of other rows."""
+    rng = np.random.default_rng(0)
+    hours = np.concatenate([rng.integers(5, 9, 30), rng.integers(17, 21, 30)])
+    frame = pd.DataFrame(
+        {
+            "start": [dt.time(hour) for hour in hours],
+            "length": pd.to_timedelta(rng.integers(1, 5, 60), "h"),
+            "age": rng.normal(size=60),
+        }
+    )
+    exp = wc.explain(wc.tabular.pipeline(frame, n_clusters=2), frame)
+    summary = exp.summary()
+    group = summary.clusters.tolist().index(exp.cluster[0])
+    assert summary.inside[group, 0] == pytest.approx(hours[exp.cluster == exp.cluster[0]].mean() / 24)
+    assert summary.direction[group, 0] == "low"
+    lengths = frame["length"][exp.cluster == exp.cluster[0]]
+    assert summary.inside[group, 1] == pytest.approx(lengths.mean() / pd.Timedelta(days=1))
+    assert exp.counterfactual(0).single[0] in set(frame["start"][30:])

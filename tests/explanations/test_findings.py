@@ -25,7 +25,8 @@ from sklearn.preprocessing import PowerTransformer, StandardScaler
 import whycluster as wc
 from tests.golden import read_golden
 from tests.golden.findings import findings, stars
-from whycluster.data.columns import Column, like_days, like_identifier
+from whycluster.data.column_checks import holds_dates, identifier_reason
+from whycluster.data.columns import Column
 from whycluster.explanations.explanation import BaseExplanation
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.explanations.findings import (
@@ -426,12 +427,12 @@ class TestIdentifiersAndDates:
         pl = pytest.importorskip("polars")
         for frame in (pd.DataFrame({"x": list(values)}), pl.DataFrame({"x": list(values)}, strict=False)):
             series = nw.from_native(frame, eager_only=True)["x"]
-            found = like_identifier(Column("x", series, series.to_list, "test"))
+            found = identifier_reason(Column("x", series, series.to_list, "test"))
             assert found == (f"like an identifier, {reason}" if reason else "")
 
     def test_text_among_numbers_is_text(self) -> None:
         series = nw.from_native(pd.DataFrame({"x": [*map(str, range(11)), 12]}), eager_only=True)["x"]
-        assert like_identifier(Column("x", series, series.to_list, "test")) == (
+        assert identifier_reason(Column("x", series, series.to_list, "test")) == (
             "like an identifier, 12 of 12 values are different (most read as numbers: convert them first)"
         )
 
@@ -474,12 +475,12 @@ class TestIdentifiersAndDates:
         ]
         for values, expected in cases:
             series = nw.from_native(pd.DataFrame({"x": values}), eager_only=True)["x"]
-            assert like_days(Column("x", series, series.to_list, "test")) is expected
+            assert holds_dates(Column("x", series, series.to_list, "test")) is expected
 
     def test_arrays_of_objects_and_sparse_ones(self) -> None:
         objects = Column("x", None, lambda: ["a", "b"] * 10, "test")
-        assert like_identifier(objects) == ""
-        assert like_days(objects) is False
+        assert identifier_reason(objects) == ""
+        assert holds_dates(objects) is False
         rows = sp.csr_array(column(np.arange(20)))
         (warning,) = found(explained([[0.0], [19.0]], rows), "identifier")
         assert warning.clusters == (0, 1)

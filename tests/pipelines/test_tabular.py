@@ -27,7 +27,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import whycluster as wc
-from whycluster.data.columns import as_days, as_numbers, as_text, columns_of, judge
+from whycluster.data.column_checks import inspect_column
+from whycluster.data.columns import as_days, as_numbers, as_text, columns_of
 from whycluster.pipelines import tabular
 from whycluster.pipelines.tabular import encoder, pipeline
 
@@ -531,8 +532,8 @@ def test_identifiers_are_not_to_be_converted_to_numbers() -> None:
 )
 def test_consecutive_numbers_of_every_eighth_row(values: Any, reason: str) -> None:
     (column,) = columns_of(pl.DataFrame({"x": values}), "test")
-    assert judge(column, kept=False, step=8) == ("numbers", reason)
-    assert judge(column, kept=False) == ("numbers", "")
+    assert inspect_column(column, kept=False, step=8) == ("numbers", reason)
+    assert inspect_column(column, kept=False) == ("numbers", "")
 
 
 def test_a_few_values_are_too_few_to_tell() -> None:
@@ -639,12 +640,12 @@ def test_nothing_is_left() -> None:
         ),
         (
             pd.DataFrame({"a": [1.0, 2.0, -math.inf]}),
-            "encoder: column 'a' must hold finite numbers, of at most 1e+150 in size; row 2 holds -inf. "
+            "encoder: column 'a' must hold finite numbers of at most 1e+150 in size; row 2 holds -inf. "
             "Replace it, or make it a missing value.",
         ),
         (
             pl.DataFrame({"a": [1.0, None, 1e200]}),
-            "encoder: column 'a' must hold finite numbers, of at most 1e+150 in size; row 2 holds 1e+200. "
+            "encoder: column 'a' must hold finite numbers of at most 1e+150 in size; row 2 holds 1e+200. "
             "Replace it, or make it a missing value.",
         ),
     ],
@@ -716,23 +717,23 @@ def test_different_rows_are_counted_beyond_the_first() -> None:
     [
         (
             {"age": "old"},
-            "as_numbers: column 'age' must hold numbers; row 0 holds 'old'. It did when the columns were "
-            "told apart.",
+            "as_numbers: column 'age' must hold numbers; row 0 holds 'old'. It did when the pipeline was "
+            "fitted.",
         ),
         (
             {"age": math.inf},
-            "as_numbers: column 'age' must hold finite numbers, of at most 1e+150 in size; row 0 holds inf. "
+            "as_numbers: column 'age' must hold finite numbers of at most 1e+150 in size; row 0 holds inf. "
             "Replace it, or make it a missing value.",
         ),
         (
             {"joined": "2020-01-01"},
-            "as_days: column 'joined' must hold dates or durations; row 0 holds '2020-01-01'. It did when "
-            "the columns were told apart.",
+            "as_days: column 'joined' must hold dates, durations or times of day; row 0 holds "
+            "'2020-01-01'. It did when the pipeline was fitted.",
         ),
         (
             {"city": [["Rome"]] * N},
-            "as_text: column 'city' must hold categories; row 0 holds ['Rome']. It did when the columns were "
-            "told apart.",
+            "as_text: column 'city' must hold categories; row 0 holds ['Rome']. It did when the pipeline was "
+            "fitted.",
         ),
     ],
 )

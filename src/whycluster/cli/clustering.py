@@ -16,7 +16,8 @@ from whycluster.cli.reading import TableFile, check_text, code_notes, read
 from whycluster.core.arrays import Codes
 from whycluster.core.errors import ColumnWarning, FidelityWarning, InvalidInputError
 from whycluster.data import display
-from whycluster.data.columns import LIKE_IDENTIFIER, columns_of, judge
+from whycluster.data.column_checks import LIKE_IDENTIFIER, inspect_column
+from whycluster.data.columns import columns_of
 from whycluster.data.progress import Progress
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.fidelity import Fidelity
@@ -292,7 +293,8 @@ def _raise_unknown(option: str, name: str, known: Sequence[str]) -> NoReturn:
 def unusable_columns(frame: pl.DataFrame, chosen: Sequence[str], keep: bool, step: int = 1) -> dict[str, str]:
     """Return the columns that cannot be clustered by, and why; with ``keep``, identifiers can."""
     verdicts = {
-        str(column.name): judge(column, keep, step) for column in columns_of(frame[list(chosen)], "explain")
+        str(column.name): inspect_column(column, keep, step)
+        for column in columns_of(frame[list(chosen)], "explain")
     }
     return {name: reason for name, (_, reason) in verdicts.items() if reason}
 

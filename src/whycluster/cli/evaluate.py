@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from whycluster.clustering.surrogate import Surrogate
 from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
+from whycluster.data.column_kinds import is_numeric
 from whycluster.data.labels import as_list
 from whycluster.data.missing import is_missing
 from whycluster.evaluation import checks as sanity
@@ -131,7 +133,7 @@ def _numeric_columns(
         dtype = frame.schema[name]
         if name in reasons:
             continue
-        if not (dtype.is_numeric() or dtype == pl.Boolean):
+        if not is_numeric(nw.from_native(frame[name], series_only=True).dtype):
             left_out.append(f"{name} ({dtype}, not numeric)")
             continue
         columns[name] = frame[name].cast(pl.Float64).to_numpy().astype(np.float64)

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
+import narwhals as nw
 import polars as pl
 
 from whycluster.core.errors import InvalidInputError, MissingDependencyError
-from whycluster.data.columns import CODE, converts, is_code
+from whycluster.data.column_checks import CODE, converts, is_code
+from whycluster.data.column_kinds import ColumnKind, kind_of_dtype
 from whycluster.data.missing import MISSING_WORDS
 
 _PREVIEW = 1 << 16  # bytes that are checked before a file is read
@@ -221,7 +223,8 @@ def _with_codes_as_text(
     file: TableFile, frame: pl.DataFrame, content: Any, options: dict[str, Any]
 ) -> pl.DataFrame:
     """Replace columns that were read as numbers but hold codes by their text: 007 is not 7."""
-    indices = [index for index, dtype in enumerate(frame.dtypes) if dtype.is_numeric()]
+    kinds = map(kind_of_dtype, nw.from_native(frame).schema.values())
+    indices = [index for index, kind in enumerate(kinds) if kind is ColumnKind.NUMBER]
     if not indices:
         return frame
     text = pl.read_csv(_rewound(content), columns=indices, infer_schema_length=0, **options)

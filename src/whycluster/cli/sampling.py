@@ -19,9 +19,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.columns import CODE
+from whycluster.data.column_checks import CODE
+from whycluster.data.column_kinds import kind_of_arrow
 from whycluster.data.progress import Progress
-from whycluster.engines.files.parts import FilePart, PartError, is_number, reading
+from whycluster.engines.files.parts import FilePart, PartError, reading
 from whycluster.engines.files.plan import WHERE, Kind, as_read, kinds_of, with_text
 from whycluster.engines.files.run_state import RunState
 
@@ -164,7 +165,7 @@ def _batches(schemas: Mapping[FilePart, pa.Schema], failed: list[str]) -> Iterat
         entry.name
         for part, schema in schemas.items()
         for entry in schema
-        if not part.is_text and is_number(entry.type)
+        if not part.is_text and kind_of_arrow(entry.type).is_numeric
     }
     for part, schema in schemas.items():
         yield from _until_unreadable(part, failed, _rows(part, schema, kinds, typed))
@@ -191,7 +192,7 @@ def _rows(
     Raise if a column holds codes, unless it is ``typed``: some Parquet file declares it as numeric.
     """
     fields = [entry.with_type(as_read(entry.type, part, kinds[entry.name])) for entry in schema]
-    odd = [entry for entry in fields if is_number(entry.type) != kinds[entry.name].is_number]
+    odd = [entry for entry in fields if kind_of_arrow(entry.type).is_numeric != kinds[entry.name].is_number]
     if odd:
         raise PartError(f"column {odd[0].name!r} must have the same type as in most parts")
     numbers = {

@@ -101,6 +101,12 @@ def kind_of_dtype(dtype: nw.dtypes.DType) -> ColumnKind | None:
     return None if dtype in (nw.Object, nw.Unknown) else ColumnKind.OTHER
 
 
+def is_numeric(dtype: nw.dtypes.DType) -> bool:
+    """Return whether columns of a narwhals type hold numbers or booleans."""
+    kind = kind_of_dtype(dtype)
+    return kind is not None and kind.is_numeric
+
+
 _DTYPES: tuple[tuple[ColumnKind, tuple[Any, ...]], ...] = (
     (ColumnKind.BOOLEAN, (nw.Boolean,)),
     (ColumnKind.DATE, (nw.Date, nw.Datetime)),

@@ -15,7 +15,7 @@ from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.arrays import is_dask
 from whycluster.data.cells import index_of
-from whycluster.data.column_kinds import kind_of_dtype
+from whycluster.data.column_kinds import is_numeric
 from whycluster.data.table import Requirements, Table, as_float64
 
 
@@ -111,12 +111,6 @@ def open_frame(frame: nw.DataFrame[Any], required: Requirements) -> FrameTable:
     dtype = np.dtype(np.float32 if float32 else np.float64)
     names: list[Hashable] = list(frame.columns)
     return FrameTable(own_copy(frame), *frame.shape, names, dtype, required.where, required.name)
-
-
-def is_numeric(dtype: nw.dtypes.DType) -> bool:
-    """Return whether a column of this type holds numbers or booleans."""
-    kind = kind_of_dtype(dtype)
-    return kind is not None and kind.is_numeric
 
 
 def own_copy(frame: nw.DataFrame[Any]) -> Any:

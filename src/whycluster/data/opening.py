@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import is_sparse
-from whycluster.data.frame_table import as_frame, is_numeric, match_names, open_frame, own_copy
+from whycluster.data.column_kinds import is_numeric
+from whycluster.data.frame_table import as_frame, match_names, open_frame, own_copy
 from whycluster.data.mixed_table import MixedTable, RawTable
 from whycluster.data.sparse_table import SparseTable
 from whycluster.data.table import ArrayTable, Requirements, Table

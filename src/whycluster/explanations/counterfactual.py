@@ -568,9 +568,9 @@ def _values_to_try(subject: _Subject, table: Table, column: int) -> list[Any]:
     values: Sequence[Any] = []
     if isinstance(cell, bool):
         values = [not cell]
-    elif why in (_CATEGORY, _MISSING):
+    elif why in (_CATEGORY, _MISSING) and not isinstance(cell, dt.time):
         values = table.categories.get(column, [])[:_MOST_TRIED]
-    elif why == _BENT:
+    elif why == _BENT or isinstance(cell, dt.time):
         some = table.take(evenly(table.n_rows, _SAMPLE))
         values = sorted({v for v in some.pick(np.full((some.n_rows, 1), column))[:, 0] if not is_missing(v)})
     return [value for value in values if is_missing(cell) or value != cell]

@@ -18,7 +18,8 @@ from whycluster.core import attribution, outputs
 from whycluster.core.arrays import Codes, Floats, evenly
 from whycluster.core.attribution import CodedQuery
 from whycluster.data import display
-from whycluster.data.columns import Column, like_days, like_identifier
+from whycluster.data.column_checks import holds_dates, identifier_reason
+from whycluster.data.columns import Column
 from whycluster.data.labels import cluster_name, noise_mask
 from whycluster.data.table import Table
 from whycluster.explanations.explanation import BaseExplanation, Explanation
@@ -312,8 +313,8 @@ def _driven(exp: Explanation, summary: Summary) -> list[Finding]:
     share = summary.share
     for column in np.flatnonzero((share >= _DRIVES).any(axis=0)).tolist():
         opened = _column(exp.table, column)
-        reason = like_identifier(opened)
-        if not reason and column not in exp.table.dates and not like_days(opened):
+        reason = identifier_reason(opened)
+        if not reason and column not in exp.table.dates and not holds_dates(opened):
             continue
         driven = np.flatnonzero(share[:, column] >= _DRIVES)
         clusters, name = summary.clusters[driven], exp.feature_names[column]

@@ -41,7 +41,8 @@ from sklearn.random_projection import GaussianRandomProjection, SparseRandomProj
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import UnsupportedModelError
 from whycluster.data.arrays import is_sparse
-from whycluster.data.columns import as_text, is_spelling
+from whycluster.data.column_checks import is_spelled_number
+from whycluster.data.columns import as_text
 from whycluster.data.elementwise import MARK
 from whycluster.data.missing import is_missing
 from whycluster.models.estimators import check_fitted
@@ -219,7 +220,7 @@ def _knowing(form: AffineForm, encoder: Any) -> AffineForm:
     known = [[name for name in names if not is_missing(name)] for names in encoder.categories_]
     text = [i for i, names in enumerate(known) if names and all(isinstance(name, str) for name in names)]
     if spelled:
-        text = [i for i in text if not all(is_spelling(name) for name in {*known[i]} - filled)]
+        text = [i for i in text if not all(is_spelled_number(name) for name in {*known[i]} - filled)]
     return form.with_text(text)
 
 

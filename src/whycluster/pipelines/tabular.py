@@ -25,16 +25,8 @@ from sklearn.utils.fixes import parse_version
 from whycluster.core.arrays import Floats
 from whycluster.core.errors import ColumnWarning, InvalidInputError, MissingDependencyError
 from whycluster.data.arrays import is_real
-from whycluster.data.columns import (
-    LIKE_IDENTIFIER,
-    Column,
-    as_days,
-    as_numbers,
-    as_text,
-    columns_of,
-    judge,
-    reads_as_dates,
-)
+from whycluster.data.column_checks import LIKE_IDENTIFIER, inspect_column, is_text_of_dates
+from whycluster.data.columns import Column, as_days, as_numbers, as_text, columns_of
 from whycluster.data.elementwise import elementwise
 from whycluster.data.opening import column_names
 from whycluster.data.progress import Progress
@@ -186,7 +178,7 @@ def encode(
     chosen: dict[str, list[Any]] = {}
     left_out: dict[Hashable, str] = {}
     for position, column in enumerate(columns):
-        kind, reason = judge(column, column.name in kept)
+        kind, reason = inspect_column(column, column.name in kept)
         if reason:
             left_out[column.name] = reason
         else:
@@ -301,7 +293,7 @@ def _warn(message: str, where: str) -> None:
 
 def _tell_dates(columns: Sequence[Column], where: str) -> None:
     """Warn of dates that came as text, as they often do from files."""
-    found = [repr(column.name) for column in columns if reads_as_dates(column)]
+    found = [repr(column.name) for column in columns if is_text_of_dates(column)]
     if found:
         _warn(
             f"{where}: {', '.join(found)} read as dates, but are text, so that each date is a category. "

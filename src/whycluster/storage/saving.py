@@ -17,6 +17,7 @@ from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
 from whycluster.core.rules import CONTRAST, RULES, SOFT
 from whycluster.data.absent_table import AbsentTable
+from whycluster.data.column_kinds import is_numeric
 from whycluster.data.files import as_path, replacing
 from whycluster.data.frame_table import numbers_of
 from whycluster.data.frames import BACKENDS
@@ -427,7 +428,7 @@ def _put_frame(draft: Draft, frame: nw.DataFrame[Any]) -> None:
 
 def _to_values(series: nw.Series[Any]) -> NDArray[Any]:
     """A column as the table reads it: numbers as such, all else as objects."""
-    if series.dtype.is_numeric() or series.dtype == nw.Boolean:
+    if is_numeric(series.dtype):
         return numbers_of(series)
     objects = np.empty(len(series), dtype=object)
     objects[:] = series.to_list()

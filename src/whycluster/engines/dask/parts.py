@@ -6,12 +6,14 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes
 from whycluster.core.attribution import Population
 from whycluster.core.errors import InvalidInputError, WhyClusterError
+from whycluster.data.column_kinds import is_numeric
 from whycluster.data.frame_table import name_differences
 from whycluster.engines.request import ExplainRequest
 
@@ -129,6 +131,6 @@ class Partitions:
 
 def holds_numbers(dtype: Any) -> bool:
     """Whether a column of pandas holds numbers or booleans."""
-    from pandas.api.types import is_numeric_dtype
+    import pandas as pd
 
-    return bool(is_numeric_dtype(dtype))
+    return is_numeric(nw.from_native(pd.Series(dtype=dtype), series_only=True).dtype)

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from whycluster.core.errors import FilesWarning, InvalidInputError, MissingDependencyError
 from whycluster.data.display import count
+from whycluster.data.missing import MISSING_WORDS
 
 PARQUET = (".parquet", ".parq", ".pq")
 KINDS = (*PARQUET, ".csv", ".tsv")
@@ -154,7 +155,7 @@ class TextPart(FilePart):
             self._stream(),
             read_options=csv.ReadOptions(block_size=self._block_size()),
             parse_options=csv.ParseOptions(delimiter="\t" if tab else ",", newlines_in_values=True),
-            convert_options=csv.ConvertOptions(null_values=_missing_words(), **options),
+            convert_options=csv.ConvertOptions(null_values=list(MISSING_WORDS), **options),
         )
 
     def _block_size(self) -> int:
@@ -252,32 +253,18 @@ def _as_asked(batch: Any, columns: Sequence[Any]) -> Any:
     return pa.RecordBatch.from_arrays(cast, names=[column.name for column in columns])
 
 
-def _missing_words() -> list[str]:
-    """What stands for nothing in CSV files, as pandas has it."""
-    return [*load_pyarrow().csv.ConvertOptions().null_values, "None", "<NA>"]
-
-
 def _with_nulls(batch: Any, columns: Sequence[Any]) -> Any:
     """A batch of a CSV file with nulls where text is missing."""
     pa = load_pyarrow()
     import pyarrow.compute as pc
 
-    missing = pa.array(_missing_words())
+    missing = pa.array(MISSING_WORDS)
     for place, column in enumerate(columns):
         if column.nullable and column.type == pa.string():
             text = batch.column(place)
             there = pc.if_else(pc.is_in(text, missing), pa.scalar(None, pa.string()), text)
             batch = batch.set_column(place, column, there)
     return batch
-
-
-def is_number(kind: Any) -> bool:
-    """Whether a type of pyarrow is one of numbers or booleans."""
-    import pyarrow.types as kinds
-
-    return any(
-        is_one(kind) for is_one in (kinds.is_floating, kinds.is_integer, kinds.is_boolean, kinds.is_decimal)
-    )
 
 
 def about(parts: Sequence[FilePart]) -> int | None:

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from whycluster.core.errors import InvalidInputError
+from whycluster.data.column_kinds import ColumnKind, kind_of_arrow
 from whycluster.data.display import cut
 from whycluster.data.settings import setting
-from whycluster.engines.files.parts import FilePart, PartError, about, is_number, reading
+from whycluster.engines.files.parts import FilePart, PartError, about, reading
 from whycluster.models.network import Network
 
 WHERE = "explain_dataset"
@@ -211,7 +212,7 @@ def _kind_of(types: Sequence[Any], guessed: Sequence[Any]) -> Kind:
     """By the types of a column in all parts, and those of them that are guesses of files of text."""
     import pyarrow as pa
 
-    numbers = [is_number(kind) for kind in types if not _is_null(kind)]
+    numbers = [kind_of_arrow(kind).is_numeric for kind in types if not _is_null(kind)]
     mostly = 2 * sum(numbers) + (not numbers or numbers[0]) > len(numbers)
     looks = {str(kind): kind for kind in guessed if not _is_null(kind)}
     return Kind(mostly, _both(list(looks.values())) if looks else pa.string())
@@ -267,13 +268,11 @@ def _is_narrow(kind: Any) -> bool:
 
 def _may_be_numbers(kind: Any) -> bool:
     """Whether a column is of numbers, or of nothing, as one is called of which all values are missing."""
-    return is_number(kind) or _is_null(kind)
+    return kind_of_arrow(kind).is_numeric or _is_null(kind)
 
 
 def _is_null(kind: Any) -> bool:
-    import pyarrow.types as kinds
-
-    return bool(kinds.is_null(kind))
+    return kind_of_arrow(kind) is ColumnKind.EMPTY
 
 
 def _check_results(parts: list[FilePart]) -> None:
@@ -321,7 +320,7 @@ def _choose(network: Network, columns: Any, ids: list[str], schemas: Mapping[str
 def _fitting(wanted: int, ids: list[str], schemas: Mapping[str, Any]) -> list[str]:
     """The columns of numbers of the first part that has as many as are wanted; if none has, of the first."""
     found = [
-        [entry.name for entry in schema if entry.name not in ids and is_number(entry.type)]
+        [entry.name for entry in schema if entry.name not in ids and kind_of_arrow(entry.type).is_numeric]
         for schema in schemas.values()
     ]
     return next((names for names in found if len(names) == wanted), found[0])
@@ -367,7 +366,7 @@ def _check_kinds(plan: RunPlan, network: Network) -> None:
         for i, (column, kind) in enumerate(zip(plan.columns, plan._types(part), strict=True)):
             if plan.kinds[column].is_number and not _may_be_numbers(kind):
                 plan.failed[part.name] = f"column {column!r} must hold numbers; it is of type {kind}"
-            if i in text and is_number(kind):
+            if i in text and kind_of_arrow(kind).is_numeric:
                 plan.failed[part.name] = (
                     f"column {column!r} must hold text, as the model knows it; it is of type {kind}"
                 )

@@ -19,13 +19,13 @@ from whycluster.core.arrays import Floats
 from whycluster.core.attribution import Population
 from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.core.rules import DEFAULT_RULE
+from whycluster.data.column_kinds import kind_of_spark
 from whycluster.data.frames import unique_name
 from whycluster.data.validation import check_whole
 from whycluster.engines.request import LAYOUTS, ExplainRequest, population_to_json, read_network
 from whycluster.models.network import Network
 
 WHERE = "spark.explain"
-_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "boolean")
 _SEVERAL = ("vector", "array<", "map<", "struct<")
 _NOT_IN_ARROW = ("interval", "interval year", "interval month", "interval year to month")
 _PRECISION: dict[str, Any] = {"dtype": np.float32, "value_dtype": np.float64}  # values are as they were
@@ -172,12 +172,15 @@ class _Input:
     @property
     def is_other(self) -> bool:
         """Whether it holds other things than numbers."""
-        return self.width is None and (self.labels is not None or not _is_number(self.kind))
+        return self.width is None and (self.labels is not None or not kind_of_spark(self.kind).is_numeric)
 
     @property
     def is_sent_as_it_is(self) -> bool:
         """Whether what is sent is the column itself."""
-        return self.labels is None and self.kind in (*_NUMBERS, "string", "date", "timestamp_ntz")
+        return self.labels is None and (
+            self.kind in ("string", "date", "timestamp_ntz")
+            or (kind_of_spark(self.kind).is_numeric and not self.kind.startswith("decimal"))
+        )
 
     def sent(self, place: int, kept: Sequence[str]) -> _Sent:
         """How it comes to the workers: with the columns that are kept, if it is one of these as it is."""
@@ -220,10 +223,6 @@ class _Sent(NamedTuple):
 def _sent(inputs: Sequence[_Input], kept: Sequence[str]) -> list[_Sent]:
     """How all inputs come to the workers, beside the columns that are kept."""
     return [one.sent(place, kept) for place, one in enumerate(inputs)]
-
-
-def _is_number(kind: str) -> bool:
-    return kind in _NUMBERS or kind.startswith("decimal")
 
 
 def _column(name: str) -> Any:
@@ -382,10 +381,12 @@ def _check_kind(one: _Input, numbers: bool, where: str = "") -> None:
     """Raise for a column of another type than the model takes."""
     numbers = numbers and one.labels is None
     if one.width is not None:
-        fits = one.kind == "vector" or (one.kind.startswith("array<") and _is_number(one.kind[6:-1]))
+        fits = one.kind == "vector" or (
+            one.kind.startswith("array<") and kind_of_spark(one.kind[6:-1]).is_numeric
+        )
         wanted = f"vectors or arrays of {one.width} numbers"
     elif numbers:
-        fits, wanted = _is_number(one.kind), "numbers, one in each row"
+        fits, wanted = kind_of_spark(one.kind).is_numeric, "numbers, one in each row"
     else:
         fits = not one.kind.startswith(_SEVERAL) and one.kind not in _NOT_IN_ARROW
         wanted = "numbers, text or moments, one in each row"
