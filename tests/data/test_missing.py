@@ -32,7 +32,5 @@ def test_a_csv_file_is_the_same_table_alone_and_in_a_folder(tmp_path: Path) -> N
 
 
 def test_the_words_are_those_of_pandas() -> None:
-    pytest.importorskip("pandas")
-    from pandas._libs.parsers import STR_NA_VALUES
-
-    assert set(MISSING_WORDS) == STR_NA_VALUES
+    parsers = pytest.importorskip("pandas._libs.parsers")
+    assert set(MISSING_WORDS) == parsers.STR_NA_VALUES
