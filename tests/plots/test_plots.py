@@ -133,7 +133,7 @@ def test_what_is_no_features_has_a_bar(wine: NDArray[np.float64]) -> None:
     np.testing.assert_allclose(total.get_width(), exp.evidence[0])
 
 
-def test_signs_are_seen_without_colours(exp: wc.Explanation) -> None:
+def test_signs_are_seen_without_colors(exp: wc.Explanation) -> None:
     row = int(np.argmin(exp.relevance.min(axis=1)))
     ax = exp.plot.row(row, n_features=13)
     signs = set()
@@ -311,12 +311,12 @@ def test_the_swarm_has_a_point_for_every_row(exp: wc.Explanation, names: list[st
 def test_the_swarm_of_one_cluster(exp: wc.Explanation) -> None:
     ax = exp.plot.beeswarm(cluster=2)
     size = int((exp.cluster == 2).sum())
-    assert ax.get_title(loc="left") == f"what matters in cluster 2 ({size} rows)"
+    assert ax.get_title(loc="left") == f"relevance in cluster 2 ({size} rows)"
     assert max(len(places(c)) for c in ax.collections) == size
 
 
-def test_colours_of_the_swarm_are_ordered_in_black_and_white() -> None:
-    light = swarm._colours()(np.linspace(0, 1, 20))[:, :3] @ [0.299, 0.587, 0.114]
+def test_colors_of_the_swarm_are_ordered_in_black_and_white() -> None:
+    light = swarm._colormap()(np.linspace(0, 1, 20))[:, :3] @ [0.299, 0.587, 0.114]
     assert (np.diff(light) > 0).all()
 
 
@@ -348,7 +348,7 @@ def test_the_map_is_of_principal_components(exp: wc.Explanation, wine: NDArray[n
     drawn(ax)
 
 
-def test_clusters_differ_by_colour_and_marker(exp: wc.Explanation, wide: wc.Explanation) -> None:
+def test_clusters_differ_by_color_and_marker(exp: wc.Explanation, wide: wc.Explanation) -> None:
     looks = {style.cluster_style(code, False) for code in range(56)}
     assert len(looks) == 56
     ax = exp.plot.map()
@@ -388,12 +388,12 @@ def test_constant_columns_have_no_place_in_the_map() -> None:
 @given(
     st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=8),
 )
-def test_few_names_never_overlap(centres: list[tuple[float, float]]) -> None:
-    size = np.tile([0.06, 0.04], (len(centres), 1))
-    found = maps.apart(np.array(centres), size, rounds=500)
+def test_few_names_never_overlap(centers: list[tuple[float, float]]) -> None:
+    size = np.tile([0.06, 0.04], (len(centers), 1))
+    found = maps.push_apart(np.array(centers), size, rounds=500)
     gap = np.abs(found[:, None] - found[None]) / size[0]
-    apart = (gap >= 0.99).any(axis=2)
-    assert apart[~np.eye(len(centres), dtype=bool)].all()
+    separate = (gap >= 0.99).any(axis=2)
+    assert separate[~np.eye(len(centers), dtype=bool)].all()
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=60))
@@ -484,7 +484,7 @@ def test_letters_of_other_scripts_are_looked_for_in_fonts_that_are_there(
     monkeypatch.setattr(mpl.font_manager.fontManager, "ttflist", [font])
     style._more_fonts.cache_clear()
     try:
-        assert style.as_it_is()["fontfamily"] == [*mpl.rcParams["font.family"], "Noto Sans CJK JP"]
+        assert style.plain_text()["fontfamily"] == [*mpl.rcParams["font.family"], "Noto Sans CJK JP"]
     finally:
         style._more_fonts.cache_clear()
 
@@ -562,7 +562,7 @@ def test_for_and_against_can_be_split_for_black_and_white(digits: Any) -> None:
     good, bad = (np.asarray(panels[0, i].images[0].get_array()) for i in (1, 2))
     assert good.min() >= 0 >= bad.max()
     np.testing.assert_allclose(good + bad, digits.heatmaps[3], atol=1e-7)
-    assert [ax.get_title() for ax in panels[0]] == ["", "speaks for", "against"]
+    assert [ax.get_title() for ax in panels[0]] == ["", "for", "against"]
 
 
 def test_a_heat_map_goes_into_axes(digits: Any) -> None:
@@ -655,11 +655,11 @@ BAD: list[tuple[Callable[[Any], Any], str]] = [
     ),
     (
         lambda p: p.row(ax="no"),
-        "plot.row: ax must be Axes of matplotlib, such as plt.subplots()[1]; got str.",
+        "plot.row: ax must be matplotlib Axes, such as plt.subplots()[1]; got str.",
     ),
     (
         lambda p: p.map(ax=Figure().subplots(2)),
-        "plot.map: ax must be Axes of matplotlib, such as plt.subplots()[1]; got ndarray.",
+        "plot.map: ax must be matplotlib Axes, such as plt.subplots()[1]; got ndarray.",
     ),
     (
         lambda p: p.clusters(ax=Figure().add_subplot()),
@@ -668,7 +668,7 @@ BAD: list[tuple[Callable[[Any], Any], str]] = [
     ),
     (
         lambda p: p.clusters(1, ax=3),
-        "plot.clusters: ax must be Axes of matplotlib, such as plt.subplots()[1]; got int.",
+        "plot.clusters: ax must be matplotlib Axes, such as plt.subplots()[1]; got int.",
     ),
 ]
 
@@ -684,8 +684,8 @@ def test_hundreds_of_clusters_are_drawn() -> None:
     X = np.random.default_rng(0).normal(size=(400, 3))
     exp = wc.explain(X[:200], X)
     assert error(exp.plot.clusters) == (
-        "plot.clusters: exp must have members of at most 60 clusters, so that there is room for a panel for "
-        "each; it has 200. Draw one with cluster=, or all with heatmap()."
+        "plot.clusters: exp must have members of at most 60 clusters, which get one panel each; it has 200. "
+        "Draw one with cluster=, or all with heatmap()."
     )
     drawn(exp.plot.clusters(7))
     for ax in (exp.plot.heatmap(), exp.plot.competition()):
@@ -712,34 +712,36 @@ def error(call: Callable[[], Any]) -> str:
 
 
 def test_what_cannot_be_drawn_says_what_can(texts: Any, digits: Any, exp: wc.Explanation) -> None:
-    told = f"exp must have relevance by features; {texts!r} has none. Draw its words with plot.row() or "
-    told += "plot.clusters(), or see to_html()."
-    assert error(texts.plot.beeswarm) == f"plot.beeswarm: {told}"
-    told = (
+    message = f"exp must have relevance by features; {texts!r} has none. Draw its words with plot.row() or "
+    message += "plot.clusters(), or see to_html()."
+    assert error(texts.plot.beeswarm) == f"plot.beeswarm: {message}"
+    message = (
         f"exp must have relevance by features; {digits!r} has none. Draw images with plot.images(), and the "
     )
-    told += "features that are clustered with the plots of exp.features."
+    message += "clustered features with the plots of exp.features."
     for name in ("row", "beeswarm"):
-        assert error(getattr(digits.plot, name)) == f"plot.{name}: {told}"
+        assert error(getattr(digits.plot, name)) == f"plot.{name}: {message}"
     for name in ("clusters", "heatmap"):
-        assert error(getattr(digits.plot, name)).startswith("summary: relevance must be of the columns of a")
+        assert error(getattr(digits.plot, name)).startswith("summary: relevance must be that of the columns")
     assert error(lambda: wc.plots.row(KMeans())) == (
-        "plot.row: exp must be an explanation, as explain(model, X) gives it; got KMeans."
+        "plot.row: exp must be an explanation, such as explain(model, X) returns; got KMeans."
     )
-    assert error(lambda: wc.plots.images(exp)) == (
+    assert error(lambda: wc.plots.images(exp)) == (  # type: ignore[arg-type]
         f"plot.images: exp must have heat maps of images; {exp!r} has none."
     )
     assert error(lambda: digits.plot.images([0, 1], ax=axes())) == (
-        "plot.images: ax has room for one heat map, of one row and without split. Leave ax out."
+        "plot.images: ax takes one heat map, of one row and without split. Leave ax out."
     )
-    assert error(lambda: digits.plot.images(())) == "plot.images: rows must be some positions; got none."
+    assert (
+        error(lambda: digits.plot.images(())) == "plot.images: rows must be at least one position; got none."
+    )
 
 
 def test_explanations_against_the_cluster_have_no_summary(wine: NDArray[np.float64], kmeans: Any) -> None:
     some = wc.explain(kmeans, wine[kmeans.labels_ != 0], target=0)
     assert error(some.plot.clusters) == (
         "plot.clusters: exp must have rows that are explained for the cluster they are in; it has none. Draw "
-        "single ones with plot.row(), or explain without target and against."
+        "single rows with plot.row(), or explain without target and against."
     )
     assert error(some.plot.competition) == (
         "plot.competition: exp must have rows that are explained for the cluster they are in; it has none. "
@@ -757,17 +759,17 @@ def test_explanations_against_the_cluster_have_no_summary(wine: NDArray[np.float
 
 def test_bad_results_are_named() -> None:
     assert error(lambda: wc.plots.flipping(3)) == (
-        "plots.flipping: result must be what evaluation.compare or evaluation.flipping_auc gives, or a dict "
+        "plots.flipping: result must come from evaluation.compare or evaluation.flipping_auc, or be a dict "
         "of the latter; got int."
     )
     assert "got dict" in error(lambda: wc.plots.flipping({}))
     assert error(lambda: wc.plots.elbow(KMeans())) == (
-        "plots.elbow: pipeline must be what tabular.pipeline(frame) gives; got KMeans."
+        "plots.elbow: pipeline must come from tabular.pipeline(frame); got KMeans."
     )
     frame = pd.DataFrame({"a": [0.0, 1.5, 5.0, 6.0]})
     assert error(lambda: wc.plots.elbow(wc.tabular.pipeline(frame, 2))) == (
-        "plots.elbow: the pipeline must have chosen the number of clusters itself; it was given. Call "
-        "tabular.pipeline without n_clusters and model."
+        "plots.elbow: the pipeline must have chosen the number of clusters itself; the number was given. "
+        "Call tabular.pipeline without n_clusters and model."
     )
 
 

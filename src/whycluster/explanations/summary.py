@@ -33,8 +33,22 @@ class ClusterSummary(Protocol):
     def clusters(self) -> NDArray[Any]:
         """(G,) the labels of the clusters that have members."""
 
+    @property
+    def size(self) -> NDArray[np.intp]:
+        """(G,) the number of members."""
+
+    @property
+    def noun(self) -> str:
+        """The word for what carries relevance: "feature" or "word"."""
+
     def headline(self, group: int) -> str:
         """Return what defines a cluster, in a few words."""
+
+    def bars_of(self, group: int, n: int) -> list[Line]:
+        """Return the ``n`` features or words with the largest shares in a cluster, then all others as one."""
+
+    def grid(self, n: int) -> tuple[list[str], Floats, int]:
+        """Return ``n`` features or words, their shares, (G, n), and how many there are in all."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)

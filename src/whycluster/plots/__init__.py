@@ -1,7 +1,12 @@
-"""Plots with matplotlib: each takes an explanation, or a result, and Axes to draw in, and returns the Axes.
+"""Plots of explanations and results with matplotlib.
 
-``exp.plot.row(0)`` is ``plots.row(exp, 0)``. Without ``ax`` a new figure is made, ``ax.figure``, that pyplot
-does not know: write it with ``ax.figure.savefig("why.png")``.
+Each function draws into ``ax`` and returns it; ``exp.plot.row(0)`` is the same as ``plots.row(exp, 0)``.
+Without ``ax``, it creates a new figure, which is not registered with pyplot: save it with
+``ax.figure.savefig("why.png")``.
+
+Modules, in reading order: `accessor` (``exp.plot``), `checks`, `style` and `figures`; then the plots: `bars`
+(rows and clusters), `matrices` (heat map and competition), `swarm`, `maps`, `curves`, and for images
+`image_plots` and `heatmaps`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -9,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from whycluster.plots.accessor import Plots
 from whycluster.plots.bars import clusters, row
 from whycluster.plots.curves import elbow, flipping
-from whycluster.plots.maps import draw_map as map  # noqa: A004  # as exp.plot.map
+from whycluster.plots.maps import draw_map as map  # noqa: A004  # the name of exp.plot.map
 from whycluster.plots.matrices import competition, heatmap
 from whycluster.plots.swarm import beeswarm
 

@@ -1,4 +1,4 @@
-"""``exp.plot``: the plots of an explanation."""
+"""``exp.plot``: the plots of an explanation, as methods."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 class Plots:
-    """Pictures of an explanation; each draws into ``ax``, or a new figure, and returns the Axes.
+    """The plots of an explanation; each draws into ``ax``, or into a new figure, and returns the Axes.
 
-    A new figure is not pyplot's. In a notebook ``ax.figure`` shows it, ``ax.figure.savefig("why.png")``
-    writes it.
+    A new figure is not registered with pyplot. Show it in a notebook with ``ax.figure``; save it with
+    ``ax.figure.savefig("why.png")``.
     """
 
     def __init__(self, exp: Any) -> None:
         self._exp = exp
 
     def row(self, row: int = 0, n_features: int = 10, ax: Axes | None = None) -> Axes:
-        """One row as signed bars, with the evidence as their sum; see `whycluster.plots.row`."""
+        """Draw the relevance of one row as bars that add up to the evidence; see `whycluster.plots.row`."""
         return bars.row(self._exp, row, n_features, ax)
 
     @overload
@@ -34,23 +34,23 @@ class Plots:
     def clusters(self, cluster: Any, n_features: int = 6, ax: Axes | None = None) -> Axes: ...
 
     def clusters(self, cluster: Any = None, n_features: int = 6, ax: Any = None) -> Any:
-        """What makes each cluster, or one, as bars; see `whycluster.plots.clusters`."""
+        """Draw the features that define one cluster, or each; see `whycluster.plots.clusters`."""
         return bars.clusters(self._exp, cluster, n_features, ax)
 
     def heatmap(self, n_features: int = 20, ax: Axes | None = None) -> Axes:
-        """Clusters and features in a grid; see `whycluster.plots.heatmap`."""
+        """Draw the share of each feature in each cluster; see `whycluster.plots.heatmap`."""
         return matrices.heatmap(self._exp, n_features, ax)
 
     def beeswarm(self, cluster: Any = None, n_features: int = 12, ax: Axes | None = None) -> Axes:
-        """Every row as a point for each feature; see `whycluster.plots.beeswarm`."""
+        """Draw the relevance of every row as a point per feature; see `whycluster.plots.beeswarm`."""
         return swarm.beeswarm(self._exp, cluster, n_features, ax)
 
     def competition(self, ax: Axes | None = None) -> Axes:
-        """Who competes with whom; see `whycluster.plots.competition`."""
+        """Draw which clusters compete; see `whycluster.plots.competition`."""
         return matrices.competition(self._exp, ax)
 
     def map(self, ax: Axes | None = None) -> Axes:
-        """All rows in a plane; see `whycluster.plots.map`."""
+        """Draw all rows in the plane of two principal components; see `whycluster.plots.map`."""
         return maps.draw_map(self._exp, ax)
 
     def __repr__(self) -> str:

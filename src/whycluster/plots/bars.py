@@ -1,4 +1,4 @@
-"""Signed bars: one row, or what makes each cluster."""
+"""Signed bars: the relevance of one row, or the features that define each cluster."""
 
 from __future__ import annotations
 
@@ -11,32 +11,35 @@ from numpy.typing import NDArray
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.validation import check_whole
+from whycluster.deep.explanation import DeepExplanation
+from whycluster.explanations.explanation import BaseExplanation, Explanation
 from whycluster.explanations.formatting import Line
+from whycluster.explanations.summary import ClusterSummary
 from whycluster.plots import style
-from whycluster.plots.kinds import Averages, Explained, check, code_of, refuse, short_name
+from whycluster.plots.checks import check, code_of, refuse, short_name, summary_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_HEIGHT = 0.74  # of a bar, as a part of its line
-_SMALL_SHARE = 0.1  # if none is greater, shares have a digit behind the point
-_ROOM = 0.19  # for numbers beside the bars, as a part of the axis
-_MOST_PANELS = 60
-_COLUMNS = ((1, 1), (2, 2), (3, 3), (4, 2), (12, 3), (20, 4))  # up to so many panels, so many columns; else 5
+_HEIGHT = 0.74  # of a bar, relative to its line
+_SMALL_SHARE = 0.1  # if no share is larger, shares have a decimal
+_MARGIN = 0.19  # of the axis, for numbers beside the bars
+_MAX_PANELS = 60
+_COLUMNS = ((1, 1), (2, 2), (3, 3), (4, 2), (12, 3), (20, 4))  # (panels at most, columns); 5 beyond
 
 
-def row(exp: Explained, row: int = 0, n_features: int = 10, ax: Axes | None = None) -> Axes:
-    """One row: what every feature adds to the evidence, and the evidence as their sum.
+def row(exp: BaseExplanation, row: int = 0, n_features: int = 10, ax: Axes | None = None) -> Axes:
+    """Draw the relevance of each feature of one row, and the evidence as their sum.
 
-    Bars to the right of 0 speak for the cluster, hatched bars to the left against it. All bars together, with
-    those of what is left, add up to the last one: the evidence, which is 0 at the decision boundary.
+    Bars to the right of 0 are evidence for the cluster; hatched bars to the left are evidence against it. All
+    bars add up to the last one, the evidence, which is 0 at the decision boundary.
 
     Parameters
     ----------
     exp : explanation of rows or of documents
-    row : which, by position
-    n_features : how many features, or words, have bars of their own, the strongest first
-    ax : Axes to draw in; by default those of a new figure, ``ax.figure``
+    row : the position of the row
+    n_features : how many features or words get a bar, the strongest first; the others share one
+    ax : Axes to draw into; by default, those of a new figure
 
     Returns
     -------
@@ -47,18 +50,18 @@ def row(exp: Explained, row: int = 0, n_features: int = 10, ax: Axes | None = No
     check_whole(n_features, 1, where, "n_features")
     if not isinstance(row, (int, np.integer)) or isinstance(row, bool):
         raise InvalidInputError(f"{where}: row must be one position, a whole number; got {row!r}.")
-    if np.ndim(getattr(exp, "relevance", 0)) > 2:  # of images
+    if isinstance(exp, DeepExplanation) and exp.relevance.ndim > 2:  # images
         refuse(exp, where)
     one = exp[row]
     lines, evidence = one.lines(int(n_features)), float(one.evidence[0])
     n_single = sum(line.single for line in lines)
-    # Half a line apart: what stands for a feature, what is left, and the sum
+    # Single features, all others, and the sum are half a line apart
     places = [i + 0.5 * (i >= n_single) for i in range(len(lines))]
     last = len(lines) + 0.5 * (n_single < len(lines)) + 0.5
     ax = style.open_axes(ax, where, 6.4, style.LINE * (last + 2.2) + 0.75)
     draw_bars(ax, lines, places)
     label = draw_sum(ax, evidence, last)
-    between = " = " if hasattr(exp, "feature_names") else f" {style.TIMES} "  # words are counted
+    between = " = " if isinstance(exp, Explanation) else f" {style.TIMES} "  # words have counts
     names = [*label_lines(lines, between), "evidence (the sum)"]
     style.name_ticks(ax.yaxis, names, [*places, last])
     label.set_fontweight("bold")
@@ -67,34 +70,35 @@ def row(exp: Explained, row: int = 0, n_features: int = 10, ax: Axes | None = No
     ax.set_ylim(last + 1.45, -0.6)
     _mark_boundary(ax, last + 1.0)
     style.title(ax, style.wrap(one.claim()))
-    style.note(ax, f"relevance: + speaks for the cluster, {style.MINUS} against it (hatched)")
+    style.note(ax, f"relevance: + for the cluster, {style.MINUS} against it (hatched)")
     return ax
 
 
 def clusters(
-    exp: Explained, cluster: Any = None, n_features: int = 6, ax: Any = None
+    exp: BaseExplanation, cluster: Any = None, n_features: int = 6, ax: Any = None
 ) -> Axes | NDArray[np.object_]:
-    """What makes each cluster: the mean relevance of its members, as shares.
+    """Draw the features that define each cluster: the mean relevance of its members, as shares.
 
     Parameters
     ----------
     exp : explanation of rows or of documents
-    cluster : the label of one cluster; None for all, with a panel for each
-    n_features : how many features, or words, have bars of their own
-    ax : Axes to draw in, for all clusters a list of them; by default those of a new figure
+    cluster : the label of one cluster; None for one panel per cluster
+    n_features : how many features or words get a bar; the others share one number
+    ax : Axes to draw into, one for each cluster drawn; by default, those of a new figure
 
     Returns
     -------
-    Axes, or for all clusters an array of them, in the order of ``exp.summary().clusters``
+    Axes
+        For all clusters, an array of Axes in the order of ``exp.summary().clusters``.
     """
     where = "plot.clusters"
-    check(exp, where, "summary")
+    check(exp, where)
     check_whole(n_features, 1, where, "n_features")
     summary = summary_of(exp, where)
-    if cluster is None and len(summary.clusters) > _MOST_PANELS:
+    if cluster is None and len(summary.clusters) > _MAX_PANELS:
         raise InvalidInputError(
-            f"{where}: exp must have members of at most {_MOST_PANELS} clusters, so that there is room for a "
-            f"panel for each; it has {len(summary.clusters)}. Draw one with cluster=, or all with heatmap()."
+            f"{where}: exp must have members of at most {_MAX_PANELS} clusters, which get one panel each; "
+            f"it has {len(summary.clusters)}. Draw one with cluster=, or all with heatmap()."
         )
     groups = range(len(summary.clusters)) if cluster is None else [group_of(exp, summary, cluster, where)]
     lines = [summary.bars_of(group, int(n_features)) for group in groups]
@@ -102,54 +106,43 @@ def clusters(
     form = ".0%" if max(map(abs, shares), default=1.0) >= _SMALL_SHARE else ".1%"
     n_lines = max(1, *map(len, lines))
     axes = _panels(ax, len(groups), n_lines, cluster is not None, where)
-    for panel, group, shown in zip(axes, groups, lines, strict=True):
-        draw_bars(panel, shown, range(len(shown)), form, rest=False)
-        style.name_ticks(panel.yaxis, label_lines(shown, ", "))
+    for panel, group, some in zip(axes, groups, lines, strict=True):
+        draw_bars(panel, some, range(len(some)), form, rest=False)
+        style.name_ticks(panel.yaxis, label_lines(some, ", "))
         size = display.count(int(summary.size[group]), exp.noun.lower())
         style.title(panel, f"{short_name(summary.clusters[group])} ({size})")
-        fit(panel, shares)  # one scale for all
+        fit(panel, shares)  # the same scale in all panels
         panel.set_ylim(n_lines - 0.4, -0.6)
         panel.locator_params(axis="x", nbins=6)
         panel.xaxis.set_major_formatter(_percent)
-    told = f"share of its relevance: + for the cluster, {style.MINUS} against it (hatched)"
+    note = f"share of its relevance: + for the cluster, {style.MINUS} against it (hatched)"
     if ax is None and cluster is None:
-        axes[0].figure.supxlabel(told, x=0.01, ha="left", fontsize=style.SMALL)
+        axes[0].figure.supxlabel(note, x=0.01, ha="left", fontsize=style.SMALL)
     else:
-        style.note(axes[-1], told)
+        style.note(axes[-1], note)
     return axes[0] if cluster is not None else np.array(axes, dtype=object)
 
 
-def summary_of(exp: Any, where: str) -> Averages:
-    """The summary, if there is anything in it."""
-    summary: Averages = exp.summary()
-    if not len(summary.clusters):
-        raise InvalidInputError(
-            f"{where}: exp must have rows that are explained for the cluster they are in; it has none. "
-            f"Draw single ones with plot.row(), or explain without target and against."
-        )
-    return summary
-
-
-def group_of(exp: Explained, summary: Averages, cluster: Any, where: str) -> int:
-    """Where a cluster stands in the summary."""
+def group_of(exp: BaseExplanation, summary: ClusterSummary, cluster: Any, where: str) -> int:
+    """Return the position of a cluster in the summary."""
     label = exp.labels[code_of(exp, cluster, where)]
     found = [i for i, other in enumerate(summary.clusters.tolist()) if other == label]
     if not found:
-        there = ", ".join(map(repr, summary.clusters.tolist()))
-        raise InvalidInputError(f"{where}: cluster must be one with members, {there}; got {cluster!r}.")
+        known = ", ".join(map(repr, summary.clusters.tolist()))
+        raise InvalidInputError(f"{where}: cluster must be one with members, {known}; got {cluster!r}.")
     return found[0]
 
 
 def draw_bars(
     ax: Axes, lines: Sequence[Line], places: Sequence[float], form: str | None = None, rest: bool = True
 ) -> None:
-    """Bars from 0, each with its number; hatched where they speak against.
+    """Draw bars that start at 0, each with its number; negative bars are hatched.
 
-    Without ``rest``, what is not a single feature has a number only.
+    Without ``rest``, lines of several features together get only a number.
     """
     for line, y in zip(lines, places, strict=True):
         if not (line.single or rest):
-            style.write(ax, 0, y, f" {style.signed(line.relevance, form)}", va="center", color=style.GREY)
+            style.write(ax, 0, y, f" {style.signed(line.relevance, form)}", va="center", color=style.GRAY)
             continue
         against = line.relevance < 0
         (patch,) = ax.barh(
@@ -172,14 +165,14 @@ def draw_bars(
 
 
 def draw_sum(ax: Axes, value: float, y: float) -> Any:
-    """The bar of a sum, dark, under a line; its number."""
+    """Draw the bar of a sum, dark and below a line, and return its number."""
     ax.barh(y, value, _HEIGHT, color=ax.xaxis.label.get_color(), alpha=0.8, gid="sum")
-    ax.axhline(y - 0.75, color=style.GREY, linewidth=0.6)
+    ax.axhline(y - 0.75, color=style.GRAY, linewidth=0.6)
     return _write_number(ax, value, y, None)
 
 
 def label_lines(lines: Sequence[Line], between: str) -> list[str]:
-    """What stands beside each bar: names, and what is said of them."""
+    """Return the label of each bar: the name, and the value or direction."""
     names = style.cut_all(line.name for line in lines)
     labels = []
     for line, name in zip(lines, names, strict=True):
@@ -189,16 +182,16 @@ def label_lines(lines: Sequence[Line], between: str) -> list[str]:
 
 
 def fit(ax: Axes, values: Sequence[float]) -> None:
-    """Limits that leave room for the numbers beside the bars."""
+    """Set limits that leave room for the numbers beside the bars."""
     low, high = min([0.0, *values]), max([0.0, *values])
     span = (high - low) or 1.0
-    # The decision boundary is written at 0, so that there is always some room
-    left, right = (_ROOM if low < 0 else 0.0), (_ROOM if high > 0 or low == 0 else 0.0)
+    # There is always some room on one side, for the note at 0
+    left, right = (_MARGIN if low < 0 else 0.0), (_MARGIN if high > 0 or low == 0 else 0.0)
     ax.set_xlim(low - left * span, high + right * span)
 
 
 def _mark_boundary(ax: Axes, y: float) -> None:
-    """Say beside the line at 0 what it is, where there is room."""
+    """Mark the line at 0 as the decision boundary, on the side with room."""
     side = 1 if ax.get_xlim()[1] > 0 else -1
     ax.annotate(
         "0: decision boundary",
@@ -207,7 +200,7 @@ def _mark_boundary(ax: Axes, y: float) -> None:
         textcoords="offset points",
         ha="left" if side > 0 else "right",
         va="center_baseline",
-        color=style.GREY,
+        color=style.GRAY,
         fontsize=style.SMALL,
     )
 
@@ -227,12 +220,12 @@ def _write_number(ax: Axes, value: float, y: float, form: str | None) -> Any:
 
 
 def _percent(value: float, _: Any) -> str:
-    """A tick; no lambda, so that figures can be pickled."""
+    """Format a tick; figures with a lambda here could not be pickled."""
     return f"{100 * value:.3g}%".replace("-", style.MINUS)
 
 
 def _panels(ax: Any, n: int, n_lines: int, single: bool, where: str) -> list[Axes]:
-    """Axes for n panels."""
+    """Return Axes for n panels: those given, or new ones."""
     if ax is not None:
         given = [ax] if single else list(np.ravel(np.array(ax, dtype=object)))
         if len(given) != n:

@@ -1,4 +1,4 @@
-"""Curves: how soon rows stay in their clusters, and how the number of clusters was chosen."""
+"""Curves: the flipping curves of an evaluation, and the choice of the number of clusters."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from whycluster.plots import style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_LONGEST_NAME = 40
-_MARKERS = 10  # along each curve
+_LONGEST_NAME = 40  # characters
+_MARKERS = 10  # per curve
 
 
 class Curves(Protocol):
-    """What `whycluster.evaluation.flipping_auc` gives."""
+    """The result of `whycluster.evaluation.flipping_auc`."""
 
     @property
     def curves(self) -> Floats: ...  # noqa: D102
@@ -30,13 +30,13 @@ class Curves(Protocol):
 
 
 def flipping(result: Any, ax: Axes | None = None) -> Axes:
-    """Flipping curves: with how many of its most relevant features a row is in its cluster.
+    """Draw flipping curves: how many rows are in their cluster once their most relevant features are known.
 
     Parameters
     ----------
-    result : what ``evaluation.compare`` or ``evaluation.flipping_auc`` gives, or a dict of the latter by
-        names; the best comes first
-    ax : Axes to draw in; by default those of a new figure, ``ax.figure``
+    result : the result of ``evaluation.compare`` or ``evaluation.flipping_auc``, or a dict from names to the
+        latter; the best comes first
+    ax : Axes to draw into; by default, those of a new figure
 
     Returns
     -------
@@ -61,20 +61,20 @@ def flipping(result: Any, ax: Axes | None = None) -> Axes:
             clip_on=False,
             label=f"{style.cut(name, _LONGEST_NAME)}: {found.auc:.1f}".lstrip(": "),
         )
-    _frame(ax, "most relevant features that are known (%)", "rows in their cluster (%)")
+    _frame(ax, "known features, most relevant first (%)", "rows in their cluster (%)")
     ax.set(xlim=(0, 100), ylim=(None, 100))
-    style.title(ax, "flipping curves: the sooner at the top, the more faithful")
+    style.title(ax, "flipping curves: the earlier they rise, the more faithful")
     style.legend(ax, title="area under the curve", title_fontsize=style.SMALL, alignment="left")
     return ax
 
 
 def elbow(pipeline: Any, ax: Axes | None = None) -> Axes:
-    """The inertia over the number of clusters, and the number that was chosen.
+    """Draw the inertia for each number of clusters, and mark the number that was chosen.
 
     Parameters
     ----------
-    pipeline : what ``tabular.pipeline(frame)`` gives where it chose the number of clusters itself
-    ax : Axes to draw in; by default those of a new figure, ``ax.figure``
+    pipeline : a pipeline from ``tabular.pipeline(frame)`` that chose the number of clusters itself
+    ax : Axes to draw into; by default, those of a new figure
 
     Returns
     -------
@@ -84,37 +84,38 @@ def elbow(pipeline: Any, ax: Axes | None = None) -> Axes:
     inertias = getattr(pipeline, "inertias_", None)
     if not isinstance(inertias, Mapping):
         raise InvalidInputError(
-            f"{where}: pipeline must be what tabular.pipeline(frame) gives; got {type(pipeline).__name__}."
+            f"{where}: pipeline must come from tabular.pipeline(frame); got {type(pipeline).__name__}."
         )
     if not inertias:
         raise InvalidInputError(
-            f"{where}: the pipeline must have chosen the number of clusters itself; it was given. Call "
-            f"tabular.pipeline without n_clusters and model."
+            f"{where}: the pipeline must have chosen the number of clusters itself; the number was given. "
+            f"Call tabular.pipeline without n_clusters and model."
         )
     sizes, values = np.array(list(inertias)), np.array(list(inertias.values()))
     chosen = int(pipeline[-1].n_clusters)
     ax = style.open_axes(ax, where, 5.6, 3.4)
     ax.plot(sizes, values / values[0], color=style.FOR, marker="o", markersize=4, linewidth=1.4)
     at = inertias[chosen] / values[0]
-    ax.axvline(chosen, color=style.GREY, linestyle="--", linewidth=0.9, zorder=1)
+    ax.axvline(chosen, color=style.GRAY, linestyle="--", linewidth=0.9, zorder=1)
     ax.scatter([chosen], [at], s=110, facecolors="none", edgecolors=style.AGAINST, linewidths=1.8, zorder=3)
-    told = f"{chosen} clusters chosen"
-    ax.annotate(told, (chosen, at), (9, 8), textcoords="offset points", fontsize=style.FONT)
+    ax.annotate(
+        f"{chosen} clusters chosen", (chosen, at), (9, 8), textcoords="offset points", fontsize=style.FONT
+    )
     ax.locator_params(axis="x", integer=True)
-    _frame(ax, "number of clusters", "inertia, as a part of that of one cluster")
+    _frame(ax, "number of clusters", "inertia, relative to one cluster")
     ax.set_ylim(0.0, 1.05)
     style.title(ax, "how many clusters?")
     return ax
 
 
 def _read(result: Any, where: str) -> dict[str, Curves]:
-    """Curves by their names."""
+    """Return the curves by name."""
     named = getattr(result, "flipping", result)
     if hasattr(named, "curves"):
         named = {"": named}
     if not isinstance(named, Mapping) or not named or not all(hasattr(v, "curves") for v in named.values()):
         raise InvalidInputError(
-            f"{where}: result must be what evaluation.compare or evaluation.flipping_auc gives, or a dict of "
+            f"{where}: result must come from evaluation.compare or evaluation.flipping_auc, or be a dict of "
             f"the latter; got {type(result).__name__}."
         )
     return {str(name): found for name, found in named.items()}

@@ -12,7 +12,7 @@ from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import as_array, is_real
 from whycluster.data.validation import check_whole
 from whycluster.deep.images import read_images
-from whycluster.plots.style import as_it_is, new_figure
+from whycluster.plots.style import new_figure, plain_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,9 +81,9 @@ def draw_grid(
             line[0].imshow(pictures[i], interpolation="antialiased")
         _draw_maps(line[-n_columns:], maps[i], quantile)
         if names is not None:
-            line[0].set_ylabel(str(names[i]), fontsize=_FONT, **as_it_is())
+            line[0].set_ylabel(str(names[i]), fontsize=_FONT, **plain_text())
     for ax, title in zip(axes[0][-n_columns:], titles or [], strict=False):
-        ax.set_title(str(title), fontsize=_FONT, pad=2, **as_it_is())
+        ax.set_title(str(title), fontsize=_FONT, pad=2, **plain_text())
     return figure
 
 

@@ -1,4 +1,4 @@
-"""Heat maps of images, beside these."""
+"""Images next to their heat maps."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.labels import cluster_name
+from whycluster.deep.explanation import DeepExplanation, SpatialExplanation
 from whycluster.deep.images import displayable_images
 from whycluster.plots.accessor import Plots
+from whycluster.plots.checks import check
 from whycluster.plots.heatmaps import draw_grid, draw_heatmap
-from whycluster.plots.kinds import check
 from whycluster.plots.style import check_axes
 
 if TYPE_CHECKING:
@@ -22,59 +23,61 @@ if TYPE_CHECKING:
 
 
 def images(
-    exp: Any,
+    exp: DeepExplanation,
     rows: int | Sequence[int] = (0,),
     *,
     split: bool = False,
     ax: Axes | None = None,
     **options: Any,
 ) -> Axes | NDArray[np.object_]:
-    """Images and their heat maps, a line for each: red speaks for the cluster, blue against it.
+    """Draw images and their heat maps, one line per image: red is for the cluster, blue against it.
 
-    Each line has its own scale.
+    Each line has its own color scale.
 
     Parameters
     ----------
     exp : explanation of images
-    rows : which, by position
-    split : two heat maps for each image, of what speaks for the cluster and of what speaks against it, which
-        black and white can show
-    ax : Axes to draw the heat map of a single image in; by default those of a new figure
-    options : those of `whycluster.plots.draw_grid`; with ``ax``, its ``pool`` and ``quantile``
+    rows : positions of the images
+    split : whether to draw two heat maps per image, one for and one against the cluster, which are readable
+        in black and white
+    ax : Axes to draw the heat map of a single image into; by default, those of a new figure
+    options : options of `whycluster.plots.draw_grid`; with ``ax``, only ``pool`` and ``quantile``
 
     Returns
     -------
-    array of Axes, (lines, columns), or ``ax``
+    Axes
+        An array of Axes of shape (lines, columns), or ``ax``.
     """
     if ax is None:
-        figure = grid_of(exp, rows, split, "plot.images", **options)
+        figure = image_grid(exp, rows, split, "plot.images", **options)
         n_lines = len(_positions(rows))
         return np.array(figure.axes, dtype=object).reshape(n_lines, -1)
     check_axes(ax, "plot.images")
     if split or len(_positions(rows)) != 1:
         raise InvalidInputError(
-            "plot.images: ax has room for one heat map, of one row and without split. Leave ax out."
+            "plot.images: ax takes one heat map, of one row and without split. Leave ax out."
         )
-    draw_heatmap(ax, _some(exp, rows, "plot.images").heatmaps[0], **options)
+    draw_heatmap(ax, _select(exp, rows, "plot.images").heatmaps[0], **options)
     return ax
 
 
-def grid_of(exp: Any, rows: int | Sequence[int], split: bool, where: str, **options: Any) -> Figure:
-    """The whole figure."""
-    some = _some(exp, rows, where)
-    options.setdefault(
-        "names", [f"{some.row_name(i)}: {cluster_name(c)}" for i, c in enumerate(some.cluster)]
-    )
+def image_grid(
+    exp: DeepExplanation, rows: int | Sequence[int], split: bool, where: str, **options: Any
+) -> Figure:
+    """Draw images and their heat maps as a whole figure; see `images`."""
+    some = _select(exp, rows, where)
+    names = zip(some.names_of_rows(range(len(some))), some.cluster, strict=True)
+    options.setdefault("names", [f"{name}: {cluster_name(cluster)}" for name, cluster in names])
     options.setdefault("images", displayable_images(some.data))
     maps = some.heatmaps[:, None]
     if split:
         maps = np.concatenate([np.maximum(maps, 0), np.minimum(maps, 0)], axis=1)
-        options.setdefault("titles", ["speaks for", "against"])
+        options.setdefault("titles", ["for", "against"])
     return draw_grid(maps, **options)
 
 
-def spatial_grid(exp: Any, **options: Any) -> Figure:
-    """Draw an explanation of the places of images: per input the image, then a heat map for each cluster."""
+def spatial_grid(exp: SpatialExplanation, **options: Any) -> Figure:
+    """Draw an explanation of the places in images: each image, then a heat map per cluster."""
     options.setdefault("titles", [cluster_name(label) for label in exp.labels])
     options.setdefault("images", displayable_images(exp.data))
     return draw_grid(list(exp.heatmaps), **options)
@@ -84,29 +87,31 @@ def _positions(rows: int | Sequence[int]) -> list[int]:
     return [int(rows)] if isinstance(rows, (int, np.integer)) else list(rows)
 
 
-def _some(exp: Any, rows: int | Sequence[int], where: str) -> Any:
-    """The explanations of some images."""
-    check(exp, where, "_inputs", "heat maps of images")
+def _select(exp: DeepExplanation, rows: int | Sequence[int], where: str) -> DeepExplanation:
+    """Return the explanations of some images."""
+    check(exp, where, DeepExplanation, "heat maps of images")
     if not _positions(rows):
-        raise InvalidInputError(f"{where}: rows must be some positions; got none.")
+        raise InvalidInputError(f"{where}: rows must be at least one position; got none.")
     some = exp[_positions(rows)]
     if some.heatmaps.ndim != 3:
         raise InvalidInputError(
-            f"{where}: relevance must be of images, (n, channels, height, width); it has shape "
-            f"{exp.relevance.shape}. Look at it with tell() or to_frame()."
+            f"{where}: relevance must have the shape of images, (n, channels, height, width); it has shape "
+            f"{exp.relevance.shape}. See describe() or to_frame() instead."
         )
     return some
 
 
 class DeepPlots(Plots):
-    """Pictures of the explanation of a deep clustering; called, it draws images as a whole figure."""
+    """The plots of the explanation of a deep clustering; calling it draws images as a whole figure."""
+
+    _exp: DeepExplanation
 
     def __call__(self, rows: int | Sequence[int] = (0,), **options: Any) -> Figure:
-        """Some inputs, a line each: the image, and its heat map beside it.
+        """Draw images next to their heat maps, one line per image.
 
-        Each line has its own scale. ``options`` are those of `whycluster.plots.draw_grid`.
+        Each line has its own color scale. ``options`` are those of `whycluster.plots.draw_grid`.
         """
-        return grid_of(self._exp, rows, False, "plot", **options)
+        return image_grid(self._exp, rows, False, "plot", **options)
 
     def images(
         self,
@@ -116,5 +121,5 @@ class DeepPlots(Plots):
         ax: Axes | None = None,
         **options: Any,
     ) -> Axes | NDArray[np.object_]:
-        """Images and their heat maps; see `whycluster.plots.images`."""
+        """Draw images and their heat maps; see `whycluster.plots.images`."""
         return images(self._exp, rows, split=split, ax=ax, **options)

@@ -1,4 +1,4 @@
-"""Rows as points of a plane."""
+"""The map: rows as points in the plane of two principal components."""
 
 from __future__ import annotations
 
@@ -10,29 +10,31 @@ from whycluster.core.arrays import Floats, evenly
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.labels import is_noise
+from whycluster.explanations.explanation import BaseExplanation
 from whycluster.explanations.projection import project
 from whycluster.plots import style
-from whycluster.plots.kinds import Explained, check, short_name
+from whycluster.plots.checks import check, short_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_ROWS = 3000
-_MOST_NAMES = 60  # of clusters, the largest
-_LEGEND = 14  # clusters; with more, only names in the map say which is which
+_MAX_NAMES = 60  # clusters with a name in the map, the largest
+_MAX_LEGEND = 14  # clusters in a legend; with more, there are only names in the map
 
 
-def draw_map(exp: Explained, ax: Axes | None = None) -> Axes:
-    """All rows in the plane of their two principal components, by cluster, borderline rows outlined.
+def draw_map(exp: BaseExplanation, ax: Axes | None = None) -> Axes:
+    """Draw all rows in the plane of two principal components, colored by cluster.
 
-    The components are of what the model compares, behind the steps of a pipeline; of categories, which have
-    no place, and of very many features, they are of how well the rows fit each cluster. Rows are borderline
-    where their evidence is at most a tenth of the median: a little change, and they are in another cluster.
+    The components describe the values that the model compares, after the steps of a pipeline. For categories
+    and for very many features, they describe how well the rows fit each cluster. Borderline rows have an
+    outline: their evidence is at most a tenth of the median, so a small change may move them to another
+    cluster.
 
     Parameters
     ----------
     exp : explanation of any kind
-    ax : Axes to draw in; by default those of a new figure, ``ax.figure``
+    ax : Axes to draw into; by default, those of a new figure
 
     Returns
     -------
@@ -59,7 +61,7 @@ def draw_map(exp: Explained, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _draw_points(ax: Axes, exp: Explained, place: Floats, drawn: Any, near: Any) -> None:
+def _draw_points(ax: Axes, exp: BaseExplanation, place: Floats, drawn: Any, near: Any) -> None:
     codes = exp.cluster_codes[drawn]
     size = float(np.clip(9000 / max(1, len(drawn)), 9, 34))
     middles = []
@@ -75,16 +77,16 @@ def _draw_points(ax: Axes, exp: Explained, place: Floats, drawn: Any, near: Any)
         middles.append((label, np.median(at, axis=0), len(at)))
     if (n_near := int(exp.is_borderline.sum())) > 0:
         _outline(ax, place[near], size, n_near)
-    _name_clusters(ax, sorted(middles, key=lambda middle: -middle[2])[:_MOST_NAMES])
+    _name_clusters(ax, sorted(middles, key=lambda middle: -middle[2])[:_MAX_NAMES])
     handles, names = ax.get_legend_handles_labels()
-    if len(middles) > _LEGEND:
+    if len(middles) > _MAX_LEGEND:
         handles, names = handles[len(middles) :], names[len(middles) :]
     if names:
         style.legend(ax, handles=handles, labels=names)
 
 
 def _name_clusters(ax: Axes, middles: list[tuple[Any, Floats, int]]) -> None:
-    """The label of every cluster in its middle, or as near as others leave room."""
+    """Write the label of each cluster at its center, or as close to it as other labels allow."""
     box = {"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "#888888", "alpha": 0.85}
     names = [style.cut(str(label), 14) for label, _, _ in middles]
     low, high = np.array(ax.get_xlim()), np.array(ax.get_ylim())
@@ -93,30 +95,30 @@ def _name_clusters(ax: Axes, middles: list[tuple[Any, Floats, int]]) -> None:
     letter = 0.5 * style.SMALL * ax.figure.dpi / 72  # pixels
     size = np.array([[letter * (len(name) + 2.5), letter * 3.8] for name in names])
     size /= [extent.width, extent.height]
-    places = apart((np.array([place for _, place, _ in middles]) - corner) / span, size) * span + corner
+    places = push_apart((np.array([place for _, place, _ in middles]) - corner) / span, size) * span + corner
     for name, (x, y) in zip(names, places, strict=True):
         style.write(ax, x, y, name, ha="center", va="center", color="black", bbox=box, zorder=5)
 
 
-def apart(centres: Floats, size: Floats, rounds: int = 60) -> Floats:
-    """Boxes, (n, 2) centres and sizes, pushed from each other until none overlap; some rounds at most."""
-    centres = centres.copy()
-    order = np.arange(len(centres))
+def push_apart(centers: Floats, size: Floats, rounds: int = 60) -> Floats:
+    """Move boxes, given by centers and sizes, (n, 2), until none overlap, or for a number of rounds."""
+    centers = centers.copy()
+    order = np.arange(len(centers))
     later = np.sign(order[:, None] - order[None])[..., None]
     for _ in range(rounds):
-        gap = centres[:, None] - centres[None]
+        gap = centers[:, None] - centers[None]
         overlap = (size[:, None] + size[None]) / 2 - np.abs(gap)
         both = np.asarray((overlap > 0).all(axis=2)) & (later[..., 0] != 0)
         if not both.any():
             break
-        # Along the axis where less is to go; of two at the same place, the later one goes up
+        # Along the axis with the smaller overlap; of two boxes at the same place, the later one moves up
         side = np.where(gap == 0, later, np.sign(gap)) * (overlap.argmin(axis=2)[..., None] == np.arange(2))
-        centres += (0.26 * overlap * side * both[..., None]).sum(axis=1)
-    return centres
+        centers += (0.26 * overlap * side * both[..., None]).sum(axis=1)
+    return centers
 
 
 def _outline(ax: Axes, place: Floats, size: float, n_all: int) -> None:
-    """A ring around every borderline row, seen without colours too."""
+    """Draw a ring around each borderline row, visible without colors too."""
     color = ax.xaxis.label.get_color()
     ring: dict[str, Any] = {"facecolors": "none", "edgecolors": color, "linewidths": 1.1, "zorder": 4}
     ax.scatter(place[:, 0], place[:, 1], s=3.2 * size, marker="o", label=f"borderline ({n_all:,})", **ring)

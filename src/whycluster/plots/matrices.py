@@ -1,4 +1,4 @@
-"""Clusters against features, and against each other, in colours and numbers."""
+"""Matrices of clusters and features, and of clusters and competitors, in colors and numbers."""
 
 from __future__ import annotations
 
@@ -10,40 +10,39 @@ from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.validation import check_whole
-from whycluster.explanations.summary import group_members
+from whycluster.explanations.explanation import BaseExplanation
 from whycluster.plots import style
-from whycluster.plots.bars import summary_of
-from whycluster.plots.kinds import Explained, check, label_names
+from whycluster.plots.checks import check, label_names, summary_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_CELL = 0.46  # inches a column
-_LEAST_FONT = 3.5  # points; numbers that would be smaller are not written
-_DARK, _DARK_SHARE = 0.75, 0.4  # numbers are white above these parts of the scales
-_LARGEST = 30.0  # inches a side
-_MOST_NAMES = 150  # along an axis; of more, one in so many is named
+_CELL = 0.46  # inches per column
+_SMALLEST_FONT = 3.5  # points; smaller numbers are left out
+_DARK, _DARK_SHARE = 0.75, 0.4  # fractions of the color scales above which numbers are white
+_LARGEST = 30.0  # inches per side
+_MAX_NAMES = 150  # along an axis; with more, only every second, third, ... is named
 _MARGIN = 2.4  # inches for the names on the left
 
 
-def heatmap(exp: Explained, n_features: int = 20, ax: Axes | None = None) -> Axes:
-    """Clusters and features: of each cluster's relevance the share of every feature, in per cent.
+def heatmap(exp: BaseExplanation, n_features: int = 20, ax: Axes | None = None) -> Axes:
+    """Draw the share of each feature in the relevance of each cluster, in percent.
 
-    A feature stands with the cluster that it has most to do with. Shares that speak against a cluster are
-    negative.
+    Features are grouped by the cluster in which their share is largest. Shares of evidence against a cluster
+    are negative.
 
     Parameters
     ----------
     exp : explanation of rows or of documents
-    n_features : how many features, or words, those with the greatest shares
-    ax : Axes to draw in; by default those of a new figure, ``ax.figure``
+    n_features : how many features or words to draw, those with the largest shares
+    ax : Axes to draw into; by default, those of a new figure
 
     Returns
     -------
     Axes
     """
     where = "plot.heatmap"
-    check(exp, where, "summary")
+    check(exp, where)
     check_whole(n_features, 1, where, "n_features")
     summary = summary_of(exp, where)
     names, share, n_all = summary.grid(int(n_features))
@@ -53,20 +52,20 @@ def heatmap(exp: Explained, n_features: int = 20, ax: Axes | None = None) -> Axe
     ax.imshow(share.T, cmap=style.diverging(), vmin=-limit, vmax=limit, aspect="auto")
     _name(ax, labels, style.cut_all(names), "white")
     _write_numbers(ax, 100 * share.T, dark=_DARK * limit < share.T)
-    style.title(ax, "what makes each cluster")
+    style.title(ax, f"{summary.noun}s that define each cluster")
     every = display.count(n_all, summary.noun)
     shown = "" if len(names) == n_all else f"\nthe strongest {len(names)} of {every}"
-    style.note(ax, f"cluster\n% of its relevance, {style.MINUS} speaks against it{shown}")
+    style.note(ax, f"cluster\n% of its relevance, {style.MINUS} against it{shown}")
     return ax
 
 
-def competition(exp: Explained, ax: Axes | None = None) -> Axes:
-    """Who competes with whom: of each cluster's members, how many per cent have which strongest competitor.
+def competition(exp: BaseExplanation, ax: Axes | None = None) -> Axes:
+    """Draw which clusters compete: the strongest competitors of each cluster's members, in percent.
 
     Parameters
     ----------
     exp : explanation of any kind
-    ax : Axes to draw in; by default those of a new figure, ``ax.figure``
+    ax : Axes to draw into; by default, those of a new figure
 
     Returns
     -------
@@ -79,7 +78,7 @@ def competition(exp: Explained, ax: Axes | None = None) -> Axes:
             f"{where}: exp must have rows that are explained for the cluster they are in; it has none. "
             f"Explain without target and against."
         )
-    present, _, share = group_members(exp.cluster_codes, exp.competitor_codes, exp.is_member, len(exp.labels))
+    present, _, share = exp.member_clusters
     names = label_names(exp.labels)
     ax = style.open_axes(ax, where, *_inches(len(names), len(present)))
     own = np.zeros(share.shape, dtype=bool)
@@ -90,7 +89,7 @@ def competition(exp: Explained, ax: Axes | None = None) -> Axes:
     _write_numbers(ax, np.where(own, np.nan, 100 * share), dark=share > _DARK_SHARE)
     for place, code in enumerate(present.tolist()):  # no cluster competes with itself
         ax.add_patch(_hatched(code, place))
-    style.title(ax, "who competes with whom")
+    style.title(ax, "which clusters compete")
     noun = exp.noun.lower()
     style.note(ax, f"strongest competitor\n% of the {noun}s of each cluster")
     return ax
@@ -101,26 +100,26 @@ def _inches(n_columns: int, n_rows: int) -> tuple[float, float]:
 
 
 def _name(ax: Axes, columns: list[str], rows: list[str], between: str) -> None:
-    """Names of the cells, with lines between these."""
+    """Name the rows and columns, and draw lines between the cells."""
     for axis, names in ((ax.xaxis, columns), (ax.yaxis, rows)):
-        step = -(-len(names) // _MOST_NAMES)
+        step = -(-len(names) // _MAX_NAMES)
         style.name_ticks(axis, names[::step], range(0, len(names), step))
     if max(map(len, columns)) > 5:
         ax.tick_params(axis="x", rotation=90)
     style.bare(ax)
     ax.set_xticks(np.arange(1, len(columns)) - 0.5, minor=True)
     ax.set_yticks(np.arange(1, len(rows)) - 0.5, minor=True)
-    if max(len(columns), len(rows)) <= _MOST_NAMES:
+    if max(len(columns), len(rows)) <= _MAX_NAMES:
         ax.grid(which="minor", color=between, linewidth=1.0)
     ax.tick_params(which="minor", length=0)
 
 
 def _write_numbers(ax: Axes, values: Floats, dark: Any) -> None:
-    """Every number in its cell, as large as there is room for; none where it rounds to 0."""
+    """Write each number into its cell, as large as it fits, except those that round to 0."""
     box = ax.get_window_extent()
     points = 72 / ax.figure.dpi
     room = points * min(box.width / values.shape[1] / 2.4, box.height / values.shape[0] / 1.3)
-    if room < _LEAST_FONT:
+    if room < _SMALLEST_FONT:
         return
     for (row, column), value in np.ndenumerate(values):
         if not np.isnan(value) and round(value):

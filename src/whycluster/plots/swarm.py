@@ -1,4 +1,4 @@
-"""Every row as a point: how much each feature matters, and with which values."""
+"""The beeswarm: the relevance of every row as a point per feature, colored by the feature's value."""
 
 from __future__ import annotations
 
@@ -12,36 +12,39 @@ from whycluster.core.arrays import Floats, evenly
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.validation import check_whole
+from whycluster.explanations.explanation import Explanation
 from whycluster.plots import style
-from whycluster.plots.kinds import Tabular, check, code_of, short_name
+from whycluster.plots.checks import check, code_of, short_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
 
 MOST_ROWS = 2000
-_BINS = 80  # across the axis; points of one bin stand above each other
+_BINS = 80  # across the axis; points in one bin are stacked
 _HALF = 0.42  # of a line, for the points above its middle
-_VECTORS = 500  # rows; with more, points are pixels in files such as PDF
-_STEP = 0.07  # from one point to the next
+_MAX_VECTORS = 500  # rows; with more, points become pixels in files such as PDF
+_STEP = 0.07  # between stacked points
 
 
-def beeswarm(exp: Tabular, cluster: Any = None, n_features: int = 12, ax: Axes | None = None) -> Axes:
-    """Features by their mean absolute relevance, with a point for every row; dark where its value is low.
+def beeswarm(exp: Explanation, cluster: Any = None, n_features: int = 12, ax: Axes | None = None) -> Axes:
+    """Draw the relevance of every row as a point per feature, dark for low values of the feature.
+
+    Features are ordered by their mean absolute relevance.
 
     Parameters
     ----------
     exp : explanation of the rows of a table
-    cluster : the label of one cluster, to draw only the rows explained for it; None for all
-    n_features : how many features
-    ax : Axes to draw in; by default those of a new figure, ``ax.figure``
+    cluster : the label of a cluster, to draw only the rows explained for it; None for all rows
+    n_features : how many features to draw
+    ax : Axes to draw into; by default, those of a new figure
 
     Returns
     -------
     Axes
     """
     where = "plot.beeswarm"
-    check(exp, where, "feature_names")
+    check(exp, where, Explanation)
     check_whole(n_features, 1, where, "n_features")
     rows = np.arange(len(exp))
     if cluster is not None:
@@ -62,23 +65,23 @@ def beeswarm(exp: Tabular, cluster: Any = None, n_features: int = 12, ax: Axes |
     of = "all clusters" if cluster is None else short_name(exp.labels[code_of(exp, cluster, where)])
     count = display.count(len(rows), "row")
     count = f"{len(drawn):,} of {count}" if len(drawn) < len(rows) else count
-    style.title(ax, f"what matters in {of} ({count})")
+    style.title(ax, f"relevance in {of} ({count})")
     left = len(exp.feature_names) - len(columns)
     more = f"; {display.count(left, 'weaker feature')} not shown" * bool(left)
-    style.note(ax, f"relevance: + speaks for the row's cluster, {style.MINUS} against it{more}")
+    style.note(ax, f"relevance: + for the row's cluster, {style.MINUS} against it{more}")
     return ax
 
 
 def _mean_size(relevance: NDArray[Any], rows: Any) -> Floats:
-    """(d,) mean absolute relevance of some rows, some at a time."""
+    """Return the mean absolute relevance of some rows, (d,), computed in batches."""
     total = np.zeros(relevance.shape[1])
     for start in range(0, len(rows), 4096):
         total += np.abs(relevance[rows[start : start + 4096]]).sum(axis=0, dtype=np.float64)
     return total / len(rows)
 
 
-def _values(exp: Tabular, rows: Any, columns: Any) -> Floats:
-    """(b, m) where each value stands among those of its column, from 0 to 1; NaN for categories and gaps."""
+def _values(exp: Explanation, rows: Any, columns: Any) -> Floats:
+    """Return the rank of each value in its column, from 0 to 1, (b, m); NaN for categories and gaps."""
     table = exp.table.take(rows)
     values = np.full((len(rows), len(columns)), np.nan)
     for start, block in table.blocks():
@@ -98,15 +101,15 @@ def _draw(ax: Axes, relevance: Floats, values: Floats) -> Any:
     span = (high - low) or 1.0
     ax.axvline(0.0, color=ax.xaxis.label.get_color(), linewidth=0.8, zorder=1)
     points: Any = None
-    look: dict[str, Any] = {"s": 11, "linewidths": 0.3, "edgecolors": "#444444", "zorder": 2}
-    look["rasterized"] = len(relevance) > _VECTORS
+    point: dict[str, Any] = {"s": 11, "linewidths": 0.3, "edgecolors": "#444444", "zorder": 2}
+    point["rasterized"] = len(relevance) > _MAX_VECTORS
     for place in range(relevance.shape[1]):
         x = relevance[:, place]
         y = place + spread((x - low) / span)
         known = ~np.isnan(values[:, place])
-        ax.scatter(x[~known], y[~known], color="#bbbbbb", **look)
+        ax.scatter(x[~known], y[~known], color="#bbbbbb", **point)
         points = ax.scatter(
-            x[known], y[known], c=values[known, place], cmap=_colours(), vmin=0.0, vmax=1.0, **look
+            x[known], y[known], c=values[known, place], cmap=_colormap(), vmin=0.0, vmax=1.0, **point
         )
     ax.set_xlim(low - 0.03 * span, high + 0.03 * span)
     style.bare(ax, "bottom")
@@ -117,9 +120,9 @@ def _draw(ax: Axes, relevance: Floats, values: Floats) -> Any:
 
 
 def spread(x: Floats) -> Floats:
-    """How far each point stands above or below its line, so that points of the same place are all seen.
+    """Return how far to move each point above or below its line so that points do not hide each other.
 
-    ``x`` lies from 0 to 1. Points of a bin alternate around the middle; crowded ones come closer together.
+    ``x`` is between 0 and 1. Points of a bin alternate around the middle, closer together if there are many.
     """
     bins = np.floor(x * _BINS).astype(np.intp)
     order = np.argsort(bins, kind="stable")
@@ -131,8 +134,8 @@ def spread(x: Floats) -> Floats:
     return offset
 
 
-def _colours() -> Colormap:
-    """From dark to light, in any print; without the end that is hardly seen on white."""
+def _colormap() -> Colormap:
+    """Return colors from dark to light, ordered in grayscale too, without those hard to see on white."""
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 
