@@ -13,7 +13,7 @@ from whycluster.models import collections
 if TYPE_CHECKING:
     from whycluster import deep as deep
     from whycluster import evaluation, plots, text
-    from whycluster.api import explain
+    from whycluster.api import explain, neuralize
     from whycluster.clustering.kernel_kmeans import KernelKMeans
     from whycluster.clustering.surrogate import Surrogate
     from whycluster.core.errors import (
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from whycluster.engines.files import explain_dataset
     from whycluster.explanations import findings
     from whycluster.explanations.explanation import Explanation
-    from whycluster.models.adapters.registry import neuralize
-    from whycluster.models.network import Network, TableNetwork
-    from whycluster.models.query import Query
+    from whycluster.models.network import Network, Query, TableNetwork
     from whycluster.pipelines import tabular
     from whycluster.storage.saving import load, save
 
@@ -87,7 +85,7 @@ _HOMES = {
     "Explanation": "explanations.explanation",
     "KernelKMeans": "clustering.kernel_kmeans",
     "Network": "models.network",
-    "Query": "models.query",
+    "Query": "models.network",
     "Surrogate": "clustering.surrogate",
     "TableNetwork": "models.network",
     "elementwise": "data.elementwise",
@@ -95,7 +93,7 @@ _HOMES = {
     "explain_anndata": "engines.anndata",
     "explain_dataset": "engines.files",
     "load": "storage.saving",
-    "neuralize": "models.adapters.registry",
+    "neuralize": "api",
     "save": "storage.saving",
 }
 

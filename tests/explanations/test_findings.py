@@ -27,7 +27,7 @@ from tests.golden import read_golden
 from tests.golden.findings import findings, stars
 from whycluster.data.column_checks import holds_dates, identifier_reason
 from whycluster.data.columns import Column
-from whycluster.explanations.explanation import BaseExplanation
+from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.explanations.findings import (
     MOST_ROWS,

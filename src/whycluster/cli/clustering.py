@@ -21,7 +21,7 @@ from whycluster.data.columns import columns_of
 from whycluster.data.progress import Progress
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.fidelity import Fidelity
-from whycluster.models.adapters.registry import neuralize
+from whycluster.models.adapters.registry import to_network
 from whycluster.models.network import Network
 from whycluster.pipelines.tabular import pipeline
 
@@ -203,7 +203,7 @@ def _new_clusters(
     description = f"k-means with {model[-1].n_clusters} clusters"
     if options.k is None:
         description += f", the elbow of {min(model.inertias_)} to {max(model.inertias_)}"
-    return neuralize(model), None, description
+    return to_network(model), None, description
 
 
 def _existing_clusters(

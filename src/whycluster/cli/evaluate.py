@@ -32,7 +32,7 @@ from whycluster.data.missing import is_missing
 from whycluster.evaluation import checks as sanity
 from whycluster.evaluation import compare
 from whycluster.explanations.fidelity import LOW
-from whycluster.models.query import check_rule
+from whycluster.models.network import check_rule
 from whycluster.pipelines.tabular import pipeline
 
 LEGEND = """\

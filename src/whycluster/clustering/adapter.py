@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from whycluster.clustering.kernel_kmeans import KernelKMeans
 from whycluster.clustering.surrogate import Surrogate
-from whycluster.models.adapters.registry import adapt
-from whycluster.models.estimators import check_fitted, names_of
+from whycluster.models.adapters.registry import adapt, check_fitted, names_of
 from whycluster.models.network import Network, TableNetwork
 
 

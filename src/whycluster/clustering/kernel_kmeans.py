@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from whycluster.clustering.centers import centers_inside
 from whycluster.clustering.kernel_passes import energies_of_every_cluster
+from whycluster.clustering.validation import check_rows
 from whycluster.core import outputs
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.attribution import Workspace, run_rows
@@ -22,7 +23,6 @@ from whycluster.data.arrays import is_real
 from whycluster.data.labels import read_labels
 from whycluster.data.table import ArrayTable
 from whycluster.data.validation import check_whole
-from whycluster.models.estimators import check_rows
 
 _INNER_STEPS = 30  # EM steps inside the initial clusters before rows are reassigned
 _INNER_TOLERANCE = 1e-3  # relative change of the spread below which these steps stop early

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from whycluster.clustering.kernel_fit import MUCH_WORK, KernelModel, fit_kernel
 from whycluster.clustering.kernel_passes import energies_of_every_cluster, mean_split
+from whycluster.clustering.validation import check_rows
 from whycluster.core import blocks, outputs
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies import Energy, FloorEnergy, KernelEnergy
@@ -23,7 +24,6 @@ from whycluster.data.labels import NOISE, as_labels, as_list, read_labels
 from whycluster.data.table import ArrayTable
 from whycluster.data.validation import check_whole
 from whycluster.explanations.fidelity import Fidelity
-from whycluster.models.estimators import check_rows
 from whycluster.models.network import Network, TableNetwork
 
 _N_FOLDS = 5

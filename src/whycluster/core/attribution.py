@@ -178,10 +178,11 @@ def attribute(
 
     Beta, if it is not given, is measured first: on ``background``, or on the rows themselves.
     """
-    loops = energy.expanded.loops if energy.expanded is not None and query.is_default else None
+    size = block_rows(energy, rows)
+    loops = energy.expanded.loops if query.is_default and energy.expanded is not None else None
     if loops is None:
         return _attribute(energy, rows, query.for_rows(rows), background)
-    passes = CompiledPasses(loops, rows, block_rows(energy, rows))
+    passes = CompiledPasses(loops, rows, size)
     relevance = np.empty((rows.n_rows, rows.n_features), rows.dtype, "F" if rows.by_columns else "C")
     try:
         beta = query.beta

@@ -21,9 +21,13 @@ def is_sparse(X: Any) -> bool:
     return sparse is not None and bool(sparse.issparse(X))
 
 
+DASK = ("dask.", "dask_expr.")
+"""The modules of Dask collections, which need not be in memory."""
+
+
 def is_dask(X: Any) -> bool:
     """Whether it is a collection of Dask, which need not be in memory; Dask is not loaded for it."""
-    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
+    return type(X).__module__.startswith(DASK)
 
 
 def as_array(values: Any) -> NDArray[Any]:

@@ -14,7 +14,7 @@ from whycluster.deep.encoder import Encoder
 from whycluster.deep.lrp.composites import composite_of
 from whycluster.deep.network import DeepNetwork
 from whycluster.deep.tensors import read_tensor
-from whycluster.models.adapters.registry import adapt, neuralize
+from whycluster.models.adapters.registry import adapt, to_network
 from whycluster.models.network import Network, TableNetwork
 
 MIDPOINT, ZERO = "midpoint", "zero"
@@ -132,7 +132,7 @@ def _head_network(head: Any) -> Network:
         )
     if isinstance(head, torch.Tensor):
         head = _numbers(head, "head")
-    network = neuralize(head)
+    network = to_network(head)
     if network.categories is not None or network.is_deep:
         raise UnsupportedModelError(
             f"DeepClustering: head must be a model of numeric features; got {type(head).__name__}."

@@ -14,7 +14,7 @@ from whycluster.core.errors import InvalidInputError
 from whycluster.deep.encoder import Encoder, Inputs
 from whycluster.deep.network import DeepNetwork, PointLayout
 from whycluster.models.adapters.registry import OnlyLabels, adapt
-from whycluster.models.estimators import check_fitted
+from whycluster.models.adapters.registry import check_fitted
 from whycluster.models.nearest_centroid import nearest_centroid
 from whycluster.models.network import Network
 

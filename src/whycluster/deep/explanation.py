@@ -16,7 +16,8 @@ from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.opening import column_names, open_table
 from whycluster.explanations import views
-from whycluster.explanations.explanation import BaseExplanation, Explanation
+from whycluster.explanations.base import BaseExplanation
+from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.formatting import Line, bars, rest
 from whycluster.explanations.summary import Summary
 

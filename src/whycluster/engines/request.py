@@ -29,9 +29,8 @@ from whycluster.data.missing import is_missing
 from whycluster.data.opening import column_names, open_table
 from whycluster.data.settings import setting
 from whycluster.data.table import Table
-from whycluster.models.adapters.registry import OnlyLabels, look_into
-from whycluster.models.network import Network
-from whycluster.models.query import Query
+from whycluster.models.adapters.registry import OnlyLabels, find_network
+from whycluster.models.network import Network, Query
 
 INVALID = ("error", "skip")
 _SKIP = 'invalid="skip"'
@@ -425,7 +424,7 @@ def _one_cluster(network: Network, label: Any, name: str, where: str) -> int | N
 
 def read_network(model: Any, where: str, metric: str | None) -> Network:
     """The network of a model that explains rows by their columns; an error for any other."""
-    found = look_into(model, metric, ())
+    found = find_network(model, metric, ())
     if isinstance(found, OnlyLabels):
         raise UnsupportedModelError(
             f"{where}: {found.kind} say which cluster each row is in, but not why another row would be, so "

@@ -17,7 +17,7 @@ from whycluster.data import display
 from whycluster.data.validation import check_whole
 from whycluster.evaluation.methods import Method, named
 from whycluster.evaluation.subject import Subject
-from whycluster.models.query import check_rule
+from whycluster.models.network import check_rule
 
 _GRID = 33  # points of a way that is searched for a jump
 _HALVINGS = 30

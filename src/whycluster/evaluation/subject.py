@@ -26,7 +26,7 @@ from whycluster.data.sparse_table import SparseTable
 from whycluster.data.table import ArrayTable, Table
 from whycluster.evaluation.samplers import ConditionalKDE
 from whycluster.evaluation.shuffled import ShuffledEnergy
-from whycluster.models.adapters.registry import OnlyLabels, look_into, neuralize
+from whycluster.models.adapters.registry import OnlyLabels, find_network, to_network
 from whycluster.models.network import Network, TableNetwork
 
 _BLOCK_VALUES = 1 << 20
@@ -58,9 +58,9 @@ class Subject:
         if _is_function(model):
             self._function = model
         else:
-            found = look_into(model, None, None, X)
+            found = find_network(model, None, None, X)
             # Of labels alone there is no network; neuralize says what to do then.
-            self.network = neuralize(model) if isinstance(found, OnlyLabels) else found
+            self.network = to_network(model) if isinstance(found, OnlyLabels) else found
         self.on_threads = self.network is not None  # a user's function is called on the thread it came on
         self.table = self._open(X, "X")
         if self.table.goes_through_steps:

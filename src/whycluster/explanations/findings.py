@@ -22,7 +22,8 @@ from whycluster.data.column_checks import holds_dates, identifier_reason
 from whycluster.data.columns import Column
 from whycluster.data.labels import cluster_name, noise_mask
 from whycluster.data.table import Table
-from whycluster.explanations.explanation import BaseExplanation, Explanation
+from whycluster.explanations.base import BaseExplanation
+from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.fidelity import LOW, Fidelity
 from whycluster.explanations.formatting import MOST_LISTED, capitalize, format_name, join_first, list_clusters
 from whycluster.explanations.summary import MISSING, ClusterSummary, Summary

@@ -45,7 +45,7 @@ from whycluster.data.column_checks import is_spelled_number
 from whycluster.data.columns import as_text
 from whycluster.data.elementwise import MARK
 from whycluster.data.missing import is_missing
-from whycluster.models.estimators import check_fitted
+from whycluster.models.adapters.registry import check_fitted
 from whycluster.pipelines.affine_form import AffineForm, TwiceBentError, join, steps_of, then
 
 SUPPORTED = (

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.labels import Labels, cluster_name
-from whycluster.explanations.explanation import BaseExplanation
+from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.summary import ClusterSummary
 from whycluster.plots.style import cut, cut_all
 

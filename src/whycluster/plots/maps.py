@@ -10,7 +10,7 @@ from whycluster.core.arrays import Floats, evenly
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.labels import is_noise
-from whycluster.explanations.explanation import BaseExplanation
+from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.projection import project
 from whycluster.plots import style
 from whycluster.plots.checks import check, short_name

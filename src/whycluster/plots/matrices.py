@@ -10,7 +10,7 @@ from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.validation import check_whole
-from whycluster.explanations.explanation import BaseExplanation
+from whycluster.explanations.base import BaseExplanation
 from whycluster.plots import style
 from whycluster.plots.checks import check, label_names, summary_of
 

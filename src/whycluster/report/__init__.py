@@ -7,7 +7,8 @@ from typing import Any
 
 from whycluster.data.files import as_path, write_text
 from whycluster.deep.explanation import DeepExplanation
-from whycluster.explanations.explanation import BaseExplanation, Explanation
+from whycluster.explanations.base import BaseExplanation
+from whycluster.explanations.explanation import Explanation
 from whycluster.report.contents import Contents, Options
 from whycluster.report.documents import TextContents
 from whycluster.report.features import TableContents

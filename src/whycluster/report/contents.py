@@ -17,8 +17,8 @@ from whycluster.data import display
 from whycluster.data.labels import NOISE, as_list, noise_mask
 from whycluster.data.validation import check_whole
 from whycluster.explanations import findings
+from whycluster.explanations.base import BORDERLINE, BaseExplanation
 from whycluster.explanations.cluster_styles import COLORS, SHAPES, ClusterStyle, styles_of
-from whycluster.explanations.explanation import BORDERLINE, BaseExplanation
 from whycluster.explanations.summary import MemberClusters
 from whycluster.report.distributions import N_BINS, histogram_outline
 from whycluster.report.formatting import clean_names, clean_sentences, format_numbers

@@ -12,7 +12,7 @@ from whycluster.core.arrays import Codes, Floats, strongest
 from whycluster.core.attribution import CodedQuery
 from whycluster.core.evidence import bar_of
 from whycluster.core.rules import CONTRAST
-from whycluster.explanations.explanation import BaseExplanation
+from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.projection import project
 from whycluster.report.contents import Contents
 from whycluster.report.packing import scaled_halves, smallest_codes, smallest_floats

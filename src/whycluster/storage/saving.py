@@ -27,7 +27,8 @@ from whycluster.data.mixed_table import MixedTable
 from whycluster.data.opening import open_table
 from whycluster.data.sparse_table import SparseTable
 from whycluster.data.table import Table
-from whycluster.explanations.explanation import BaseExplanation, Explanation
+from whycluster.explanations.base import BaseExplanation
+from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.models.network import Network, TableNetwork
 from whycluster.storage.archive import Draft, Stored, encode, read

@@ -25,7 +25,7 @@ from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.core.rules import RULES, SEQUENTIAL
 from whycluster.data.arrays import is_sparse
-from whycluster.models.estimators import check_fitted, names_of
+from whycluster.models.adapters.registry import check_fitted, names_of
 from whycluster.pipelines.affine_form import AffineForm, Matrix, to_floats
 from whycluster.pipelines.steps import Step, follow
 from whycluster.text.alignment import NotLocatedError

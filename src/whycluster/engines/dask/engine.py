@@ -32,7 +32,7 @@ from whycluster.engines.request import ExplainRequest, PartResult
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.explanations.summary import Summary
-from whycluster.models.adapters.registry import neuralize
+from whycluster.models.adapters.registry import to_network
 from whycluster.models.network import Network
 
 _TOGETHER = 16  # results of partitions that one task adds up
@@ -255,7 +255,7 @@ def explain_lazily(
             "Leave them out."
         )
     if categorical is not None:
-        model, metric = neuralize(model, metric=metric, categorical=categorical), None
+        model, metric = to_network(model, metric=metric, categorical=categorical), None
     request = ExplainRequest.of(
         model,
         "explain",

@@ -7,8 +7,7 @@ from typing import Any
 from dask_ml.cluster import KMeans
 from dask_ml.wrappers import ParallelPostFit
 
-from whycluster.models.adapters.registry import AwaitingColumns, OnlyLabels, adapt, first_look
-from whycluster.models.estimators import check_fitted
+from whycluster.models.adapters.registry import AwaitingColumns, OnlyLabels, adapt, check_fitted, first_look
 from whycluster.models.nearest_centroid import nearest_centroid
 from whycluster.models.network import Network
 

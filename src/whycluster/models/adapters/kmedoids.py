@@ -9,8 +9,7 @@ from kmedoids import KMedoids
 
 from whycluster.core.errors import UnsupportedModelError
 from whycluster.data.labels import BY_LABELS
-from whycluster.models.adapters.registry import OnlyLabels, adapt
-from whycluster.models.estimators import check_fitted
+from whycluster.models.adapters.registry import OnlyLabels, adapt, check_fitted
 from whycluster.models.nearest_centroid import nearest_centroid
 from whycluster.models.network import Network
 

@@ -12,8 +12,7 @@ from kmodes.util.dissim import euclidean_dissim, matching_dissim, ng_dissim
 from whycluster.core.energies import MixedEnergy
 from whycluster.core.errors import UnsupportedModelError
 from whycluster.data.labels import BY_LABELS
-from whycluster.models.adapters.registry import AwaitingColumns, adapt
-from whycluster.models.estimators import check_fitted
+from whycluster.models.adapters.registry import AwaitingColumns, adapt, check_fitted
 from whycluster.models.network import Network, TableNetwork
 
 _MATCHING = (matching_dissim, ng_dissim)  # to predict, the second is the first

@@ -1,4 +1,9 @@
-"""From a fitted model to its network: one function, and one file in ``adapters`` per library."""
+"""From a fitted model to its network: the registry of adapters.
+
+An adapter is a function from a fitted model to a `Network`, registered for the class of the model with
+``@adapt.register``. There is one file per library in this folder; adapters that need pipelines, documents or
+encoders are in those folders. They are imported when a model of their library comes.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from whycluster.core.errors import InvalidInputError, UnsupportedModelError
-from whycluster.data.arrays import is_dask
+from whycluster.core.errors import InvalidInputError, NotFittedError, UnsupportedModelError
+from whycluster.data.arrays import DASK
 from whycluster.data.labels import BY_LABELS
 from whycluster.data.opening import column_names, text_columns
 from whycluster.models.nearest_centroid import nearest_centroid
 from whycluster.models.network import Network
 
-# The module that knows the models of a package. The rest of ClustPy needs no torch, and no adapter.
+# The module with the adapters for a package. Only the deep models of ClustPy need one.
 _ADAPTERS = {
     "clustpy.deep": "deep.clustpy",
     "dask_ml": "models.adapters.dask_ml",
@@ -52,24 +57,24 @@ SUPPORTED = (
 
 @dataclass(frozen=True)
 class OnlyLabels:
-    """What is known of a clustering that cannot be neuralized: a label for each row it was fitted on."""
+    """A clustering without an exact network: only the label of each row that it was fitted on is known."""
 
     labels: Any  # (n,)
-    kind: str  # what gave them, for messages
+    kind: str  # where they come from, for messages
 
 
 @dataclass(frozen=True)
 class AwaitingColumns:
-    """A model that has forgotten which of its columns are categories, and how to go on when that is said."""
+    """A model that does not know which of its columns are categories."""
 
     kind: str
     n_features: int
     n_categorical: int
-    place: Callable[[list[int]], Network]  # called with the columns in the order they were fitted in
-    transform: Callable[[Any], Any] | None = None  # what comes before the model, in a pipeline
+    place: Callable[[list[int]], Network]  # takes the columns in the order in which they were fitted
+    transform: Callable[[Any], Any] | None = None  # the steps before the model, in a pipeline
 
-    def told(self, categorical: Sequence[int]) -> Network:
-        """The network, with the columns that the user said."""
+    def with_columns(self, categorical: Sequence[int]) -> Network:
+        """Return the network for the categorical columns that the user named."""
         given = np.asarray(categorical)
         if given.dtype.kind in "iu" and given.shape == (self.n_categorical,):
             columns = [range(self.n_features)[i] for i in given if -self.n_features <= i < self.n_features]
@@ -80,84 +85,61 @@ class AwaitingColumns:
             f"{self.n_features}, that {self.kind} was fitted on as categories; got {categorical!r}."
         )
 
-    def seen(self, X: Any) -> Network:
-        """The network, if the columns of X that hold no numbers are as many as the categories."""
+    def with_columns_of(self, X: Any) -> Network:
+        """Return the network, if X has as many columns without numbers as the model has categories."""
         text = text_columns(X if self.transform is None else self.transform(X), "explain", "X")
         if len(text) != self.n_categorical:
             raise InvalidInputError(
                 f"explain: {self.kind} was fitted on {self.n_categorical} columns of categories and does not "
                 f"know which; X has {len(text)} columns that hold no numbers. "
-                f"Say which they are: categorical=[...], as in its fit."
+                f"Name the columns: categorical=[...], as in its fit."
             )
-        return self.told(text)
+        return self.with_columns(text)
 
 
-def neuralize(model: Any, *, metric: str | None = None, categorical: Sequence[int] | None = None) -> Network:
-    """The neural network that assigns as the model does, without retraining.
-
-    Parameters
-    ----------
-    model : a fitted clustering model, or its centroids as an array or data frame of shape (K, d), which
-        are then the clusters 0..K-1
-    metric : for centroids, and models of no known class that have some, how near a row is to them:
-        "euclidean" (the default), "manhattan", "cosine" (spherical k-means), "dot" (a soft head, whose
-        probabilities are the softmax of the products) or "student" (the head of DEC and IDEC, whose
-        probabilities are those of Student's t-distribution)
-    categorical : for KPrototypes, the columns that it was fitted on as categories, as in its fit
-
-    Returns
-    -------
-    Network
-
-    Examples
-    --------
-    >>> import whycluster as wc
-    >>> net = wc.neuralize([[0.0, 0.0], [4.0, 0.0]])
-    >>> net.assign([[1.0, 5.0], [3.0, 5.0]])
-    array([0, 1])
-    >>> net.evidence([[1.0, 5.0]])
-    array([[ 8., -8.]])
-    """
-    found = look_into(model, metric, () if categorical is None else categorical)
+def to_network(model: Any, metric: str | None = None, categorical: Sequence[int] | None = None) -> Network:
+    """Return the network of a model; raise if it has only labels."""
+    found = find_network(model, metric, () if categorical is None else categorical)
     if isinstance(found, OnlyLabels):
         raise UnsupportedModelError(
-            f"neuralize: {found.kind} say which cluster each row is in, but not why another row would be. "
+            f"neuralize: {found.kind} give the cluster of each row, but no rule for other rows. "
             "wc.explain(labels, X) explains them through a surrogate; "
             "wc.Surrogate().fit(X, labels) is that surrogate, and can be neuralized."
         )
     return found
 
 
-def look_into(
+def find_network(
     model: Any, metric: str | None, categorical: Sequence[int] | None, X: Any = None
 ) -> Network | OnlyLabels:
-    """The network of a model, or its labels where it has none.
+    """Return the network of a model, or its labels if it has none.
 
-    The columns that a model has forgotten are those that are said, or else those that X shows.
+    If the model does not know its categorical columns, they are those that the user names, or else the
+    columns of X that hold no numbers.
     """
     found = first_look(model, metric)
     if isinstance(found, AwaitingColumns):
-        return found.seen(X) if categorical is None else found.told(categorical)
+        return found.with_columns_of(X) if categorical is None else found.with_columns(categorical)
     if categorical:
         raise InvalidInputError(
-            f"neuralize: categorical is for KPrototypes, which forgets its columns; {type(model).__name__} "
-            f"does not."
+            f"neuralize: categorical is for KPrototypes, which does not keep its columns; "
+            f"{type(model).__name__} does not need it."
         )
     return found
 
 
 def first_look(model: Any, metric: str | None = None) -> Network | OnlyLabels | AwaitingColumns:
-    """What is known of a model before anything is said of its columns."""
+    """Return the network of a model, its labels, or what is missing to make a network."""
     if isinstance(model, Network):
         if metric is not None:
             raise InvalidInputError("neuralize: metric is for centroids; a Network has its energies already.")
         return model
-    if hasattr(model, "detach") and hasattr(model, "cpu"):  # a tensor of torch
+    if hasattr(model, "detach") and hasattr(model, "cpu"):  # a torch tensor
         model = model.detach().cpu().numpy()
-    if is_dask(model):  # centroids or labels, which are no model before they are there
+    if type(model).__module__.startswith(DASK):  # centroids or labels that are not computed yet
         model = model.compute()
     load_adapters(model)
-    return adapt(model) if metric is None else _centroids_of(model, metric)
+    return adapt(model) if metric is None else _from_centroids(model, metric)
 
 
 def load_adapters(model: Any) -> None:
@@ -170,31 +152,31 @@ def load_adapters(model: Any) -> None:
 
 @functools.singledispatch
 def adapt(model: Any) -> Network | OnlyLabels | AwaitingColumns:
-    """The network of a model; adapters register their classes here.
+    """Return the network of a model; adapters register the classes that they know.
 
-    A class that none has registered is taken for a nearest-centroid model if it has ``cluster_centers_``
-    and ``predict``, and checked on all data that comes. One that has ``labels_`` can be explained from these.
+    A class without an adapter is taken for a nearest-centroid model if it has ``cluster_centers_`` and
+    ``predict``, and is checked on all data. One with ``labels_`` can be explained by its labels.
     """
     if isinstance(model, type):
         raise UnsupportedModelError(
             f"neuralize: model must be a fitted model; got the class {model.__name__}."
         )
     if column_names(model, "neuralize", "centroids") is not None:
-        return _centroids_of(model, "euclidean")
+        return _from_centroids(model, "euclidean")
     if _has(model, "predict") and _has(model, "cluster_centers_"):
-        return _centroids_of(model, "euclidean")
+        return _from_centroids(model, "euclidean")
     if len(getattr(model, "shape", ())) == 1 or hasattr(model, "to_pylist"):
-        return OnlyLabels(model, "labels")  # a series, a column of pyarrow
+        return OnlyLabels(model, "labels")  # a series, a pyarrow column
     if _has(model, "labels_"):
         return OnlyLabels(model.labels_, f"the labels of {type(model).__name__}")
     if isinstance(model, (str, os.PathLike)):
         raise UnsupportedModelError(
-            f"neuralize: model must be a fitted model; got {str(model)!r}. A network that was saved is read "
-            "by wc.load(path)."
+            f"neuralize: model must be a fitted model; got {str(model)!r}. Load a saved network with "
+            "wc.load(path)."
         )
     if hasattr(model, "obsm"):
         raise UnsupportedModelError(
-            "neuralize: model must be a fitted model; got an AnnData. Its groups of cells are explained by "
+            "neuralize: model must be a fitted model; got an AnnData. Explain its groups of cells with "
             "wc.explain_anndata(adata, groups)."
         )
     listed = "".join(f"\n  - {line}" for line in SUPPORTED)
@@ -209,11 +191,11 @@ def adapt(model: Any) -> Network | OnlyLabels | AwaitingColumns:
 @adapt.register(tuple)
 @adapt.register(range)
 def _array(model: Any) -> Network | OnlyLabels:
-    return OnlyLabels(model, "labels") if _n_dimensions(model) == 1 else _centroids_of(model, "euclidean")
+    return OnlyLabels(model, "labels") if _n_dimensions(model) == 1 else _from_centroids(model, "euclidean")
 
 
-def _centroids_of(model: Any, metric: str) -> Network:
-    """The network of centroids, or of a model that has some and may predict the nearest."""
+def _from_centroids(model: Any, metric: str) -> Network:
+    """Return the network of centroids, or of a model that has some and may predict the nearest."""
     names = column_names(model, "neuralize", "centroids")
     if names is not None:
         return nearest_centroid(model, metric=metric, feature_names=names)
@@ -227,10 +209,28 @@ def _centroids_of(model: Any, metric: str) -> Network:
     return nearest_centroid(
         model.cluster_centers_,
         metric=metric,
-        feature_names=getattr(model, "feature_names_in_", None),
+        feature_names=names_of(model),
         predict=model.predict,
         kind=type(model).__name__,
     )
+
+
+def check_fitted(model: Any) -> None:
+    """Raise unless a scikit-learn estimator has been fitted."""
+    from sklearn import exceptions
+    from sklearn.utils import validation
+
+    try:
+        validation.check_is_fitted(model)
+    except exceptions.NotFittedError:
+        raise NotFittedError(
+            f"neuralize: the {type(model).__name__} must be fitted first. Call its fit method."
+        ) from None
+
+
+def names_of(model: Any) -> Any:
+    """Return the column names that an estimator was fitted on, None if it does not know them."""
+    return getattr(model, "feature_names_in_", None)
 
 
 def _has(model: Any, name: str) -> bool:
@@ -240,5 +240,5 @@ def _has(model: Any, name: str) -> bool:
 def _n_dimensions(model: Any) -> int:
     try:
         return np.ndim(model)
-    except ValueError:  # lists of different lengths: refused with the centroids
+    except ValueError:  # lists of different lengths: rejected later as centroids
         return 2

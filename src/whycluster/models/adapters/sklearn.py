@@ -31,8 +31,7 @@ from whycluster.core.energies import (
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.core.tree import Tree
 from whycluster.data.labels import BY_LABELS
-from whycluster.models.adapters.registry import AwaitingColumns, OnlyLabels, adapt
-from whycluster.models.estimators import check_fitted, names_of
+from whycluster.models.adapters.registry import AwaitingColumns, OnlyLabels, adapt, check_fitted, names_of
 from whycluster.models.nearest_centroid import nearest_centroid
 from whycluster.models.network import Network, TableNetwork
 from whycluster.models.verification import Verification
@@ -68,6 +67,9 @@ def _nearest_center(model: Any) -> Network:
             f"neuralize: the {type(model).__name__} did not converge and has no clusters. "
             "Fit it with more iterations or another damping."
         )
+    if type(model) in _KNOWN and isinstance(centers, np.ndarray) and np.isfinite(centers).all():
+        names = names_of(model)
+        return TableNetwork(SquaredEnergy(centers), feature_names=names)
     return _network(model, centers, None)
 
 
