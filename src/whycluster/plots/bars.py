@@ -12,7 +12,8 @@ from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.validation import check_whole
 from whycluster.deep.explanation import DeepExplanation
-from whycluster.explanations.explanation import BaseExplanation, Explanation
+from whycluster.explanations.base import BaseExplanation
+from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.formatting import Line
 from whycluster.explanations.summary import ClusterSummary
 from whycluster.plots import style
