@@ -1,8 +1,8 @@
-"""What the steps of a pipeline make of the columns, in a form that relevance can be followed through.
+"""The output of a pipeline's steps as an affine form, through which relevance can be propagated.
 
-Whatever the steps are, what they give is z = A (t - c) + o, where each *atom* in t comes from one column
-only: a scaled number, a power of it, one of the columns that a category fans out to. How an atom is computed
-need not be known, since its relevance is its column's; only what mixes columns, A, has to be.
+Whatever the steps are, their output is z = A (t - c) + o. Each *atom* in t comes from a single column: a
+scaled number, a power of it, or one of the indicators of a category. It does not matter how an atom is
+computed, since its relevance belongs to its column. Only A, which mixes columns, has to be known.
 """
 
 from __future__ import annotations
@@ -16,32 +16,31 @@ import numpy as np
 from scipy import sparse
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.data.arrays import is_sparse
 from whycluster.pipelines.affine_map import AffineMap
 
 Run: TypeAlias = Callable[[Any], Any]
-"""From some of the user's rows, in their own container, to what the steps make of them."""
+"""A function from the user's rows, in their own container, to the output of steps."""
 
 Matrix: TypeAlias = Any
-"""A dense array, or a sparse one."""
+"""A dense or a sparse array."""
 
 NO_COLUMN = -1
 
 
 @dataclass(frozen=True)
 class AffineForm:
-    """z = A (t - c) + o: m outputs, of D atoms, of some columns.
+    """z = A (t - c) + o: m outputs, made from D atoms, made from columns.
 
     Attributes
     ----------
-    run : the steps themselves, which give z
-    source : (D,) the column that each atom comes from, or `NO_COLUMN` for what depends on none
-    matrix : (m, D) A; None where the outputs are the atoms
-    atoms : what gives t; where the outputs are the atoms, `run` does
+    run : the steps themselves, which return z
+    source : (D,) the column that each atom comes from; `NO_COLUMN` if it depends on none
+    matrix : (m, D) A; None if the outputs are the atoms
+    atoms : the function that returns t; None if the outputs are the atoms, which `run` returns
     center, shift : (D,) c and (m,) o
-    unit : (D,) what counts as 1 in each atom: that to which it was scaled before it was mixed
-    below : where mixed features were bent (a power of a principal component), what they were mixed of: the
-        "columns" here are its outputs
+    unit : (D,) the size of a unit step in each atom: the unit it was scaled to before it was mixed
+    below : if mixed features were transformed one by one (a power of a principal component), the form that
+        mixed them; the "columns" of this form are its outputs
     text : the columns that steps know as text
     """
 
@@ -57,28 +56,28 @@ class AffineForm:
 
     @classmethod
     def of_columns(cls, n_columns: int) -> AffineForm:
-        """The columns as they are."""
+        """Return the form of unchanged columns."""
         return cls(run=_same, source=np.arange(n_columns))
 
     @property
     def n_outputs(self) -> int:
-        """m, how many features the steps give."""
+        """m, the number of features that the steps return."""
         return len(self.source) if self.matrix is None else int(self.matrix.shape[0])
 
     @property
     def base(self) -> Run:
-        """What gives the atoms."""
+        """The function that returns the atoms."""
         return self.atoms or self.run
 
     @property
     def linear(self) -> AffineMap:
-        """A, c and o, of a form that has them."""
+        """A, c and o; A is None if the outputs are the atoms."""
         shift = np.zeros(self.n_outputs) if self.shift is None else self.shift
         return AffineMap(self.matrix, shift, self.center, self.unit)
 
     @cached_property
     def owner(self) -> Codes:
-        """(m,) the column that each output comes from, `NO_COLUMN` if it comes from several or none."""
+        """(m,) the column that each output comes from; `NO_COLUMN` if it comes from several or none."""
         if self.matrix is None:
             return self.source
         rows = self._used
@@ -93,7 +92,7 @@ class AffineForm:
 
     @cached_property
     def factors(self) -> tuple[Codes, Floats] | None:
-        """(m,) of each output the atom that it is, and what that is multiplied with; None if it is more."""
+        """(m,) the atom of each output and its factor; None if the outputs are not multiples of atoms."""
         if self.matrix is None:
             return None
         rows = self._used
@@ -103,8 +102,8 @@ class AffineForm:
 
     @cached_property
     def _used(self) -> Any:
-        """A, without what is 0."""
-        rows = _sparse(self).copy()  # a step may hold the same arrays
+        """A, sparse and without explicit zeros."""
+        rows = _sparse(self).copy()  # a step may use the same arrays
         rows.eliminate_zeros()
         return rows
 
@@ -114,35 +113,35 @@ class AffineForm:
         return self.matrix is not None and bool((self.owner == NO_COLUMN).any())
 
     def settled(self) -> AffineForm:
-        """The same, with the outputs as atoms where each comes from one column."""
+        """Return the same form with the outputs as atoms, if each comes from one column."""
         if self.mixes:
             return self
         return AffineForm(run=self.run, source=self.owner, below=self.below, text=self.text)
 
     def with_text(self, outputs: Sequence[int]) -> AffineForm:
-        """The same, of which some outputs are columns of text, as they are."""
+        """Return the same form, with some outputs known to be unchanged columns of text."""
         return replace(self, text=self.text | {*self.owner[list(outputs)].tolist()})
 
-    def bend(self, run: Run, origin: Codes | None = None) -> AffineForm:
-        """After a step each of whose outputs comes from one of these, in whatever way.
+    def transform_each(self, run: Run, origin: Codes | None = None) -> AffineForm:
+        """Return the form after a step that computes each of its outputs from one output of this form.
 
         Parameters
         ----------
         run : the step
-        origin : which output each new one comes from; by default they are as many, in the same order
+        origin : the output that each new one comes from; by default there are as many, in the same order
         """
         after = then(self.run, run)
         origin = np.arange(self.n_outputs) if origin is None else origin
         if not self.mixes:
             return AffineForm(run=after, source=self.owner[origin], below=self.below, text=self.text)
         if self.below is not None:
-            raise TwiceBentError
+            raise TwiceTransformedError
         return AffineForm(run=after, source=origin, below=self, text=self.text)
 
     def map(
         self, run: Run, matrix: Matrix, center: Floats | None = None, shift: Floats | None = None
     ) -> AffineForm:
-        """After a step that gives matrix (z - center) + shift."""
+        """Return the form after a step that returns matrix (z - center) + shift."""
         unit = self.unit
         if self.matrix is not None and not self.mixes:
             if self.factors is None:
@@ -153,7 +152,7 @@ class AffineForm:
         mine = 0.0 if self.shift is None else self.shift
         offset = np.zeros(matrix.shape[0]) if shift is None else np.array(shift, dtype=np.float64)
         if not first:
-            # Not A c: the center of data far from 0 is subtracted from the rows, never from sums of them.
+            # The center of data far from 0 is subtracted from rows, never from sums of them.
             moved = np.asarray(mine - (0.0 if center is None else center))
             offset += matrix @ np.broadcast_to(moved, self.n_outputs)
         return replace(
@@ -169,11 +168,11 @@ class AffineForm:
     def scale(
         self, run: Run, factor: Floats, center: Floats | None = None, shift: Floats | None = None
     ) -> AffineForm:
-        """After a step that gives factor * (z - center) + shift, feature by feature."""
+        """Return the form after a step that returns factor * (z - center) + shift, feature by feature."""
         return self.map(run, _diagonal(factor), center, shift)
 
     def select(self, run: Run, chosen: Codes) -> AffineForm:
-        """Some of the outputs."""
+        """Return the form after a step that selects some of the outputs."""
         after = then(self.run, run)
         if self.matrix is None:
             return AffineForm(run=after, source=self.source[chosen], below=self.below, text=self.text)
@@ -181,20 +180,20 @@ class AffineForm:
         return replace(self, run=after, matrix=self.matrix[chosen], shift=shift)
 
     def rescale(self, run: Run, length: Callable[[Floats], Floats]) -> AffineForm:
-        """After a step that divides each row by its length, which is taken for the row's own constant.
+        """Return the form after a step that divides each row by its length, treated as a constant of the row.
 
         Parameters
         ----------
         run : the step
-        length : of each row of z, (b,)
+        length : the function that returns the length of each row of z, (b,)
         """
         if not self.mixes:
-            return self.bend(run)
-        # z / |z| = A s (t - c - t0) with s = 1 / |z| and t0 such that A t0 = -o. What of o no t0 reaches
-        # becomes an atom that is no column's.
+            return self.transform_each(run)
+        # z / |z| = A s (t - c - t0) with s = 1 / |z| and t0 such that A t0 = -o. The part of o that no t0
+        # reaches becomes an atom that belongs to no column.
         assert self.matrix is not None
         shift, unit = self.linear.shift, self.unit
-        # Shortest for no shift is 0; least squares would take seconds to find that for many words.
+        # Without a shift, t0 is 0; least squares would take seconds to find that for many words.
         start = self.linear.lift(-shift) if shift.any() else np.zeros(len(self.source))
         left = shift + self.matrix @ start
         atoms, matrix, source = _Rescaled(self, start, length), self.matrix, self.source
@@ -208,30 +207,30 @@ class AffineForm:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the atoms are the columns as they are."""
+        """Whether the atoms are the unchanged columns."""
         return self.base is _same
 
     def read(self, rows: Any) -> Any:
-        """Atoms of some of the user's rows, minus c; sparse where t is, and nothing is subtracted."""
+        """Return t - c for some of the user's rows; sparse if t is sparse and there is no c."""
         t = self.base(rows)
         return t if self.center is None else to_floats(t) - self.center
 
     def read_floats(self, rows: Any) -> Floats:
-        """The same, dense."""
+        """Return t - c for some of the user's rows, dense."""
         return to_floats(self.read(rows))
 
-    def bring(self, rows: Any) -> Any:
-        """By how much the atoms of some sparse rows differ from those of a row of zeros, (b, D), as CSR.
+    def contributions(self, rows: Any) -> Any:
+        """Return the difference between the atoms of sparse rows and those of a row of zeros, (b, D), as CSR.
 
-        That is what the columns that are there bring; what all rows have is nobody's.
+        This is the contribution of the nonzero columns. What all rows share belongs to no column.
         """
         atoms = self.base
         if isinstance(atoms, (_Rescaled, _Beside)):
-            return atoms.bring(rows)
+            return atoms.contributions(rows)
         empty = rows[:1] * 0
-        empty.eliminate_zeros()  # the logarithm of a zero that is there is not finite
-        t, nothing = atoms(rows.copy()), to_floats(atoms(empty))  # a step may work in place
-        if is_sparse(t) and not nothing.any():
+        empty.eliminate_zeros()  # the logarithm of an explicit zero is not finite
+        t, nothing = atoms(rows.copy()), to_floats(atoms(empty))  # a copy: a step may work in place
+        if sparse.issparse(t) and not nothing.any():
             return sparse.csr_array(t, dtype=np.float64)
         return sparse.csr_array(to_floats(t) - nothing)
 
@@ -239,13 +238,13 @@ class AffineForm:
 _ROUNDING = 1e-10
 
 
-class TwiceBentError(Exception):
-    """Features were mixed, bent, mixed and bent again."""
+class TwiceTransformedError(Exception):
+    """Features were mixed, transformed, mixed and transformed again."""
 
 
 @dataclass(frozen=True)
 class _Rescaled:
-    """s (t - c - t0), with s the inverse of the length of z; and s itself, where it is asked for."""
+    """s (t - c - t0), with s the inverse of the length of z; and s itself, if ``constant``."""
 
     form: AffineForm
     start: Floats
@@ -254,45 +253,47 @@ class _Rescaled:
 
     def __call__(self, rows: Any) -> Any:
         t = self.form.read(rows)
-        t = t if is_sparse(t) else to_floats(t)
+        t = t if sparse.issparse(t) else to_floats(t)
         z = to_floats((self.form.matrix @ t.T).T)
         if self.form.shift is not None:
             z = z + self.form.shift
         s = 1.0 / self.length(z)
-        if is_sparse(t) and not self.start.any() and not self.constant:
+        if sparse.issparse(t) and not self.start.any() and not self.constant:
             return _diagonal(s) @ t
         moved = (to_floats(t) - self.start) * s[:, None]
         return np.column_stack([moved, s]) if self.constant else moved
 
-    def bring(self, rows: Any) -> Any:
-        """What the columns that are there bring; the length is the row's own constant."""
+    def contributions(self, rows: Any) -> Any:
+        """Return the contribution of the nonzero columns; the length is treated as a constant of the row."""
         s = 1.0 / self.length(to_floats(self.form.run(rows.copy())))
-        brought = sparse.csr_array(_diagonal(s) @ self.form.bring(rows))
+        scaled = sparse.csr_array(_diagonal(s) @ self.form.contributions(rows))
         if not self.constant:
-            return brought
-        return sparse.hstack([brought, sparse.csr_array((len(s), 1))]).tocsr()  # the last atom is nobody's
+            return scaled
+        return sparse.hstack(
+            [scaled, sparse.csr_array((len(s), 1))]
+        ).tocsr()  # the last atom belongs to no column
 
 
 def join(forms: Sequence[AffineForm], run: Run) -> AffineForm:
-    """The outputs of several forms side by side, which ``run`` gives too."""
+    """Return the outputs of several forms side by side; ``run`` returns the same."""
     return replace(_join(forms, run), text=frozenset().union(*(form.text for form in forms)))
 
 
 def _join(forms: Sequence[AffineForm], run: Run) -> AffineForm:
     if any(form.below is not None for form in forms):
-        return _join_bent(forms, run)
+        return _join_transformed(forms, run)
     if not any(form.mixes for form in forms):
         return AffineForm(run=run, source=np.concatenate([form.owner for form in forms]))
     return _join_mixed(forms, run)
 
 
 def _join_mixed(forms: Sequence[AffineForm], run: Run) -> AffineForm:
-    """Forms of which some mix. Those that are made of the same atoms share them, and move them together."""
+    """Join forms of which some mix columns. Forms made from the same atoms share them and their center."""
     mixing = {id(form.base) for form in forms if form.mixes}
     forms = [form if id(form.base) in mixing else form.settled() for form in forms]
     bases = {id(form.base): [other for other in forms if other.base is form.base] for form in forms}
     roots = {key: _root(group) for key, group in bases.items()}
-    # One row of blocks for each form, one column of them for each base.
+    # One row of blocks for each form, one column of blocks for each base.
     blocks: Any = [[_sparse(form) if id(form.base) == key else None for key in roots] for form in forms]
     atoms = list(roots.values())
     return AffineForm(
@@ -306,7 +307,7 @@ def _join_mixed(forms: Sequence[AffineForm], run: Run) -> AffineForm:
 
 
 def _root(group: Sequence[AffineForm]) -> AffineForm:
-    """The atoms of forms that are made of the same ones, with a center and units."""
+    """Return the atoms of forms made from the same ones, with a center and units."""
     centers = [form.center for form in group if form.center is not None]
     units = [form.unit for form in group if form.unit is not None]
     first = group[0]
@@ -315,15 +316,15 @@ def _root(group: Sequence[AffineForm]) -> AffineForm:
 
 
 def _shift_from(center: Floats | None, form: AffineForm) -> Floats:
-    """The shift of a form if another center is subtracted from its atoms."""
+    """Return the shift of a form if another center is subtracted from its atoms."""
     moved = (0.0 if center is None else center) - (0.0 if form.center is None else form.center)
     if not np.any(moved):
         return form.linear.shift
     return np.asarray(form.linear.shift + _matrix(form) @ np.broadcast_to(moved, len(form.source)))
 
 
-def _join_bent(forms: Sequence[AffineForm], run: Run) -> AffineForm:
-    """Forms of which some were bent: those that were not stand on the columns as they are."""
+def _join_transformed(forms: Sequence[AffineForm], run: Run) -> AffineForm:
+    """Join forms of which some transformed mixed features; the others are based on unchanged columns."""
     lower = [form.below or _columns_of(form) for form in forms]
     starts = np.cumsum([0, *(below.n_outputs for below in lower)])
     upper = [
@@ -334,13 +335,13 @@ def _join_bent(forms: Sequence[AffineForm], run: Run) -> AffineForm:
 
 
 def _columns_of(form: AffineForm) -> AffineForm:
-    """The columns that a form uses; what they hold does not matter, since nothing was mixed of them."""
+    """Return a form of the columns that a form uses; their values do not matter, since none are mixed."""
     used = np.unique(form.source)
     return AffineForm(run=_Zeros(len(used)), source=used)
 
 
 def _within(form: AffineForm) -> Codes:
-    """The source of each atom, as one of the outputs below."""
+    """Return the source of each atom, as one of the outputs below."""
     return form.source if form.below is not None else np.searchsorted(np.unique(form.source), form.source)
 
 
@@ -361,13 +362,13 @@ class _Beside:
     def __call__(self, rows: Any) -> Floats:
         return np.column_stack([form.read_floats(rows) for form in self.forms])
 
-    def bring(self, rows: Any) -> Any:
-        return sparse.hstack([form.bring(rows) for form in self.forms]).tocsr()
+    def contributions(self, rows: Any) -> Any:
+        return sparse.hstack([form.contributions(rows) for form in self.forms]).tocsr()
 
 
 def to_floats(values: Any) -> Floats:
-    """What a step gave, as a dense array of float64."""
-    dense = values.toarray() if is_sparse(values) else values
+    """Return the output of a step as a dense array of float64."""
+    dense = values.toarray() if sparse.issparse(values) else values
     if hasattr(dense, "to_numpy"):
         dense = dense.to_numpy()
     return np.asarray(dense, dtype=np.float64)
@@ -402,12 +403,12 @@ class _Then:
 
 
 def then(first: Run, second: Run) -> Run:
-    """One function after another."""
+    """Return a function that applies one function after another."""
     return second if first is _same else _Then(first, second)
 
 
 def steps_of(run: Run) -> list[Run]:
-    """The functions that one consists of, in order."""
+    """Return the functions that a function made by `then` applies, in order."""
     if isinstance(run, _Then):
         return [*steps_of(run.first), *steps_of(run.second)]
     return [] if run is _same else [run]

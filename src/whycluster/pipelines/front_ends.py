@@ -7,7 +7,7 @@ such rows registers a `FrontEnd` here. It is loaded once a pipeline has a step t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sklearn.pipeline import FeatureUnion, Pipeline
@@ -39,15 +39,15 @@ def register(front_end: FrontEnd) -> None:
 
 def front_end_of(steps: Sequence[tuple[str, Any]]) -> FrontEnd | None:
     """Return the front end that takes the rows of these steps; None if they take columns."""
-    for transformer in _transformers(steps):
-        load_adapters(transformer)
+    load_adapters(*_transformers(steps))
     return next((front_end for front_end in _FRONT_ENDS if front_end.takes(steps)), None)
 
 
-def _transformers(steps: Sequence[tuple[str, Any]]) -> Iterator[Any]:
+def _transformers(steps: Sequence[tuple[str, Any]]) -> list[Any]:
     """Return all transformers, also those in unions."""
+    found = []
     for _, step in steps:
-        yield step
-        if isinstance(step, FeatureUnion):
-            for name, inner in step.transformer_list:
-                yield from _transformers(unnested(inner) if isinstance(inner, Pipeline) else [(name, inner)])
+        found.append(step)
+        for name, inner in step.transformer_list if isinstance(step, FeatureUnion) else ():
+            found += _transformers(unnested(inner) if isinstance(inner, Pipeline) else [(name, inner)])
+    return found

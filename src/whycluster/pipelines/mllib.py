@@ -29,7 +29,7 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import UnsupportedModelError
 from whycluster.data.arrays import is_real
 from whycluster.data.missing import is_missing
-from whycluster.pipelines.affine_form import AffineForm, Run, TwiceBentError, join, to_floats
+from whycluster.pipelines.affine_form import AffineForm, Run, TwiceTransformedError, join, to_floats
 from whycluster.pipelines.steps import PickColumns
 
 SUPPORTED = "VectorAssembler, StandardScaler, MinMaxScaler, PCA, StringIndexer, OneHotEncoder"
@@ -114,7 +114,7 @@ class StageGraph:
         }
         try:
             return self._form(column, len(self.stages), places)
-        except TwiceBentError:
+        except TwiceTransformedError:
             raise UnsupportedModelError(
                 "neuralize: a stage of the pipeline encodes features that were mixed before, which relevance "
                 f"cannot be followed through. {WAY_OUT}"
@@ -278,7 +278,7 @@ def _index(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm:
     at, _ = _place(stage, column)
     labels = stage.labelsArray[at]
     other = float(len(labels)) if stage.getHandleInvalid() == "keep" else np.nan
-    return forms[0].bend(_Index({label: float(i) for i, label in enumerate(labels)}, other))
+    return forms[0].transform_each(_Index({label: float(i) for i, label in enumerate(labels)}, other))
 
 
 @_reads.register(OneHotEncoderModel)
@@ -292,7 +292,7 @@ def _one_hot(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm
     at, _ = _place(stage, column)
     n_known, keeps = stage.categorySizes[at], stage.getHandleInvalid() == "keep"
     size = n_known + keeps - stage.getDropLast()
-    return forms[0].bend(_OneHot(n_known, size, keeps), np.zeros(size, np.intp))
+    return forms[0].transform_each(_OneHot(n_known, size, keeps), np.zeros(size, np.intp))
 
 
 def _scaled(

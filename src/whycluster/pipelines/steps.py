@@ -46,7 +46,7 @@ from whycluster.data.columns import as_text
 from whycluster.data.elementwise import MARK
 from whycluster.data.missing import is_missing
 from whycluster.models.adapters.registry import check_fitted
-from whycluster.pipelines.affine_form import AffineForm, TwiceBentError, join, steps_of, then
+from whycluster.pipelines.affine_form import AffineForm, TwiceTransformedError, join, steps_of, then
 
 SUPPORTED = (
     "StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler",
@@ -116,7 +116,7 @@ def _follow_one(step: Step, form: AffineForm) -> AffineForm:
         )
     try:
         return _way_of(type(step.transformer))(step.transformer, step, form)
-    except TwiceBentError:
+    except TwiceTransformedError:
         raise UnsupportedModelError(
             f"neuralize: {step} bends features that were mixed, bent and mixed again before, which relevance "
             f"cannot be followed through. {WAY_OUT}"
@@ -190,14 +190,14 @@ def _robust(scaler: Any, step: Step, form: AffineForm) -> AffineForm:
 @_after.register(MaxAbsScaler)
 def _max_abs(scaler: Any, step: Step, form: AffineForm) -> AffineForm:
     if getattr(scaler, "clip", False):  # scikit-learn 1.7 and later
-        return form.bend(step)
+        return form.transform_each(step)
     return form.scale(step, _inverse(scaler.scale_, form))
 
 
 @_after.register(MinMaxScaler)
 def _min_max(scaler: Any, step: Step, form: AffineForm) -> AffineForm:
     if scaler.clip:
-        return form.bend(step)
+        return form.transform_each(step)
     shift = np.full(form.n_outputs, scaler.feature_range[0], dtype=np.float64)
     return form.scale(step, scaler.scale_, scaler.data_min_, shift)
 
@@ -226,14 +226,14 @@ def _knowing(form: AffineForm, encoder: Any) -> AffineForm:
 
 @_after.register(OrdinalEncoder)
 def _ordinal(encoder: Any, step: Step, form: AffineForm) -> AffineForm:
-    return _knowing(form, encoder).bend(step)
+    return _knowing(form, encoder).transform_each(step)
 
 
 @_after.register(Binarizer)
 @_after.register(PowerTransformer)
 @_after.register(QuantileTransformer)
 def _one_by_one(transformer: Any, step: Step, form: AffineForm) -> AffineForm:  # noqa: ARG001  # the class says it all
-    return form.bend(step)
+    return form.transform_each(step)
 
 
 @_after.register(FunctionTransformer)
@@ -247,7 +247,7 @@ def _function(transformer: Any, step: Step, form: AffineForm) -> AffineForm:
             f"one in its place alone; nothing says so of {function!r}. If it does, say it: "
             f"wc.elementwise(function). {WAY_OUT}"
         )
-    return form.bend(step)
+    return form.transform_each(step)
 
 
 @_after.register(SimpleImputer)
@@ -257,7 +257,7 @@ def _imputer(imputer: Any, step: Step, form: AffineForm) -> AffineForm:
     origin = np.flatnonzero(there)
     if imputer.indicator_ is not None:
         origin = np.concatenate([origin, imputer.indicator_.features_])
-    return form.bend(step, origin)
+    return form.transform_each(step, origin)
 
 
 def _is_nan(value: Any) -> bool:
@@ -266,25 +266,25 @@ def _is_nan(value: Any) -> bool:
 
 @_after.register(MissingIndicator)
 def _indicator(indicator: Any, step: Step, form: AffineForm) -> AffineForm:
-    return form.bend(step, np.asarray(indicator.features_))
+    return form.transform_each(step, np.asarray(indicator.features_))
 
 
 @_after.register(OneHotEncoder)
 def _one_hot(encoder: Any, step: Step, form: AffineForm) -> AffineForm:
     origin = np.repeat(np.arange(form.n_outputs), encoder._n_features_outs)
-    return _knowing(form, encoder).bend(step, origin)
+    return _knowing(form, encoder).transform_each(step, origin)
 
 
 @_after.register(KBinsDiscretizer)
 def _bins(discretizer: Any, step: Step, form: AffineForm) -> AffineForm:
     counts = 1 if discretizer.encode == "ordinal" else discretizer.n_bins_
-    return form.bend(step, np.repeat(np.arange(form.n_outputs), counts))
+    return form.transform_each(step, np.repeat(np.arange(form.n_outputs), counts))
 
 
 @_after.register(TargetEncoder)
 def _target(encoder: Any, step: Step, form: AffineForm) -> AffineForm:
     count = len(encoder.classes_) if encoder.target_type_ == "multiclass" else 1
-    return _knowing(form, encoder).bend(step, np.repeat(np.arange(form.n_outputs), count))
+    return _knowing(form, encoder).transform_each(step, np.repeat(np.arange(form.n_outputs), count))
 
 
 @_after.register(SelectorMixin)
@@ -348,7 +348,7 @@ _LENGTHS = {"l1": _Length(1), "l2": _Length(2), "max": _Length(np.inf)}
 @_after.register(TfidfTransformer)
 def _tfidf(transformer: Any, step: Step, form: AffineForm) -> AffineForm:  # noqa: ARG001
     """Elementwise, but for the length of the row, which is taken for its own constant."""
-    return form.bend(step)
+    return form.transform_each(step)
 
 
 @_after.register(CountVectorizer)
@@ -360,7 +360,7 @@ def _vectorizer(vectorizer: Any, step: Step, form: AffineForm) -> AffineForm:
         n_words = vectorizer.n_features
     else:
         n_words = len(vectorizer.vocabulary_)
-    return form.bend(step, np.zeros(n_words, dtype=np.intp))
+    return form.transform_each(step, np.zeros(n_words, dtype=np.intp))
 
 
 @_after.register(Pipeline)

@@ -180,7 +180,7 @@ def _relevance_in_block(
     found = vectorization.find(table, rows.start, rows.stop)
     _check_counts(vectorization, table, rows.start, counts, found)
     found = found.keep_terms(vectorization.used_terms)
-    terms = form.bring(counts)
+    terms = form.contributions(counts)
     document = np.repeat(np.arange(terms.shape[0]), np.diff(terms.indptr))
     inside = form.source[terms.indices] >= 0  # the rest belongs to no term, so that all occurrences share it
     document, atom, value = document[inside], terms.indices[inside].astype(np.intp), terms.data[inside]

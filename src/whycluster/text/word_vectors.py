@@ -90,7 +90,7 @@ class WordVectors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def whycluster_form(self, step: Any, form: AffineForm) -> AffineForm:
         """Return the form after this step on a column of text: all its features belong to that column."""
         n_features = _check_vectors(self.vectors, "neuralize").shape[1]
-        return form.bend(step, np.zeros(n_features, dtype=np.intp))
+        return form.transform_each(step, np.zeros(n_features, dtype=np.intp))
 
     @property
     def _n_features_out(self) -> int:

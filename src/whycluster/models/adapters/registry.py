@@ -142,9 +142,9 @@ def first_look(model: Any, metric: str | None = None) -> Network | OnlyLabels | 
     return adapt(model) if metric is None else _from_centroids(model, metric)
 
 
-def load_adapters(model: Any) -> None:
-    """Import the modules that know the class of a model, or of a step of a pipeline."""
-    for cls in type(model).__mro__:
+def load_adapters(*models: Any) -> None:
+    """Import the modules that know the classes of models, or of steps of a pipeline."""
+    for cls in dict.fromkeys(cls for model in models for cls in type(model).__mro__):
         for package, module in _ADAPTERS.items():
             if f"{cls.__module__}.".startswith(f"{package}."):
                 importlib.import_module(f"whycluster.{module}")
