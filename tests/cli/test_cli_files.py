@@ -339,7 +339,7 @@ MISTAKES: dict[str, tuple[str, bytes | None, list[str], str]] = {
         "t.csv",
         b"a,b\n1,2\n3,4\n3,4\n",
         ["--k", "3"],
-        "n_clusters must be at most 2, the number of different rows in frame; got 3.",
+        "n_clusters must be at most 2, the number of distinct rows in frame; got 3.",
     ),
     "thousands": (
         "t.csv",

@@ -230,7 +230,7 @@ def test_low_fidelity_warns_and_names_the_clusters() -> None:
     with pytest.warns(wc.FidelityWarning) as caught:
         exp = wc.explain(y, X)
     text = str(caught[0].message)
-    assert text.startswith("explain: the surrogate, which is explained in place of the labels, gives ")
+    assert text.startswith("explain: the surrogate, which is explained instead of the labels, predicts ")
     assert "Badly matched: " in text
     assert exp.fidelity is not None
     assert exp.fidelity.cross_validated < 0.8
@@ -476,9 +476,9 @@ def test_the_threshold_and_the_text_of_the_warning() -> None:
     with pytest.warns(wc.FidelityWarning) as caught:
         fidelity(94).warn_if_low()
     assert str(caught[0].message) == (
-        "explain: the surrogate, which is explained in place of the labels, gives 94.0% of them to rows "
-        "that it was not fitted to (100.0% to those it was). Badly matched: b (92.5% of 80 rows). Read the "
-        "explanations of these with care; exp.fidelity has all figures."
+        "explain: the surrogate, which is explained instead of the labels, predicts 94.0% of them for "
+        "rows that it was not fitted to (100.0% for rows that it was). Badly matched: b (92.5% of 80 rows). "
+        "Read the explanations of these clusters with care; exp.fidelity has all figures."
     )
     frame = fidelity(94).to_frame()
     assert frame["cross_validated"].tolist() == [1.0, 0.925]

@@ -32,9 +32,9 @@ from tests.contracts.pipelines import CATEGORIES, NUMBERS, k_means, mixed_frame,
 
 Array = NDArray[Any]
 WINE: Array = load_wine().data
-WAY_OUT = (
-    "The clustering itself can be explained in the columns as they are, through a surrogate that says how "
-    "well it matches: wc.explain(pipeline.predict(X), X), or wc.explain(labels, X)."
+ALTERNATIVE = (
+    "The clusters can still be explained in the original columns, through a surrogate that reports how well "
+    "it matches: wc.explain(pipeline.predict(X), X), or wc.explain(labels, X)."
 )
 
 
@@ -90,16 +90,16 @@ def scaled(request: pytest.FixtureRequest) -> Pipeline:
 )
 def test_a_step_that_is_not_known(step: Any, name: str) -> None:
     kind = type(step).__name__
-    begins = f"neuralize: it is not known how step '{name}' ({kind}) makes its features of those before it. "
-    told = refused(step)
-    assert told.startswith(begins + "Known are:\n  - StandardScaler, MinMaxScaler, ")
-    assert told.endswith("\n" + WAY_OUT)
+    begins = f"neuralize: it is not known how step '{name}' ({kind}) computes its features. "
+    text = refused(step)
+    assert text.startswith(begins + "Supported steps are:\n  - StandardScaler, MinMaxScaler, ")
+    assert text.endswith("\n" + ALTERNATIVE)
 
 
 def test_a_step_that_is_not_known_inside_others() -> None:
     inside = make_pipeline(StandardScaler(), KernelPCA(3))
-    assert "how step 'pipeline.kernelpca' (KernelPCA) makes" in refused(inside)
-    assert "how step 'featureunion.b' (KernelPCA) makes" in refused(
+    assert "how step 'pipeline.kernelpca' (KernelPCA) computes" in refused(inside)
+    assert "how step 'featureunion.b' (KernelPCA) computes" in refused(
         FeatureUnion([("a", PCA(2)), ("b", KernelPCA(2))])
     )
     model = of_columns(("p", PolynomialFeatures(), [0, 1])).fit(WINE)
@@ -111,24 +111,25 @@ def test_a_step_that_is_not_known_inside_others() -> None:
 
 def test_factors_are_refused() -> None:
     assert refused(NMF(2, max_iter=2000)) == (
-        "neuralize: step 'nmf' (NMF) solves a problem of its own for each row, so what it gives is no linear "
-        f"function of the columns. {WAY_OUT}"
+        "neuralize: step 'nmf' (NMF) solves an optimization problem for each row, so its output is not a "
+        f"linear function of the columns. {ALTERNATIVE}"
     )
 
 
 @pytest.mark.parametrize("function", [doubled, lambda values: values - values.mean(axis=1, keepdims=True)])
-def test_a_function_that_nothing_is_said_of(function: Any) -> None:
+def test_a_function_that_is_not_marked(function: Any) -> None:
     assert refused(FunctionTransformer(function)) == (
-        "neuralize: step 'functiontransformer' (FunctionTransformer) must be of a NumPy ufunc, or of a "
-        "function that makes each feature of the one in its place alone; nothing says so of "
-        f"{function!r}. If it does, say it: wc.elementwise(function). {WAY_OUT}"
+        "neuralize: step 'functiontransformer' (FunctionTransformer) must use a NumPy ufunc, or a "
+        "function marked as elementwise, which computes each feature from the one at the same position; "
+        f"{function!r} is not marked. If it is elementwise, mark it: wc.elementwise(function). {ALTERNATIVE}"
     )
 
 
-def test_mixed_and_bent_twice() -> None:
+def test_mixed_and_transformed_twice() -> None:
     assert refused(PCA(3), PowerTransformer(), PCA(2), PowerTransformer()) == (
-        "neuralize: step 'powertransformer-2' (PowerTransformer) bends features that were mixed, bent and "
-        f"mixed again before, which relevance cannot be followed through. {WAY_OUT}"
+        "neuralize: step 'powertransformer-2' (PowerTransformer) transforms features one by one that were "
+        "mixed, transformed and mixed again before; relevance cannot be propagated through that. "
+        + ALTERNATIVE
     )
 
 
@@ -186,9 +187,8 @@ def test_what_is_not_fitted() -> None:
 def test_steps_that_were_fitted_apart() -> None:
     model = make_pipeline(StandardScaler().fit(WINE[:, :5]), k_means().fit(WINE))
     assert message(model, WINE) == (
-        "neuralize: the steps of the pipeline are known to give 5 features, but its last step was fitted on "
-        "13. Fit the pipeline as a whole; and mark with wc.elementwise only functions that give as many as "
-        "they take."
+        "neuralize: the steps of the pipeline return 5 features, but its last step was fitted on 13. Fit the "
+        "pipeline as a whole, and mark with wc.elementwise only functions that keep the number of features."
     )
 
 
@@ -275,7 +275,9 @@ def test_text_where_numbers_are_expected(scaled: Pipeline) -> None:
     X = WINE.astype(object)
     X[4, 3] = "much"
     told = message(scaled, X)
-    plain = r"explain: X, in rows 0 to (63|177): the steps leave what is no number: "  # no step is run
+    plain = (
+        r"explain: X, in rows 0 to (63|177): the steps return values that are not numbers: "  # no step is run
+    )
     no_number = re.fullmatch(plain + "could not convert string to float: 'much'", told)
     assert of_step(told, "0 to 177", "'much'") or no_number
 
@@ -283,7 +285,9 @@ def test_text_where_numbers_are_expected(scaled: Pipeline) -> None:
 def test_dates_that_no_step_makes_numbers_of() -> None:
     X = mixed_frame()[["age", "when"]]
     model = of_columns(("all", "passthrough", ["age", "when"])).fit(X.assign(when=1.0))
-    assert message(model, X).startswith("explain: X, in rows 0 to 89: the steps leave what is no number: ")
+    assert message(model, X).startswith(
+        "explain: X, in rows 0 to 89: the steps return values that are not numbers: "
+    )
 
 
 def test_a_column_of_missing_values_is_imputed(encoded: Pipeline) -> None:
@@ -323,8 +327,8 @@ def test_missing_values_that_a_step_made() -> None:
     X = WINE + 1
     X[2, 1] = -3.0
     assert message(model, X) == (
-        "explain: X must have values that the steps make finite numbers of; of row 2, feature 'x1', "
-        "which holds -3.0, they make nan."
+        "explain: X must have values that the steps turn into finite numbers; in row 2, feature 'x1' holds "
+        "-3.0, which becomes nan."
     )
 
 
@@ -355,7 +359,9 @@ class Renamed(StandardScaler):  # type: ignore[misc]
 
 def test_a_subclass_is_known_by_how_it_transforms() -> None:
     model = make_pipeline(Halved(), PCA(2), k_means()).fit(WINE)
-    with pytest.raises(wc.UnsupportedModelError, match=r"not known how step 'halved' \(Halved\) makes its"):
+    with pytest.raises(
+        wc.UnsupportedModelError, match=r"not known how step 'halved' \(Halved\) computes its"
+    ):
         wc.explain(model, WINE)
     same = make_pipeline(Renamed(), PCA(2), k_means()).fit(WINE)
     exp = wc.explain(same, WINE)
@@ -383,34 +389,37 @@ def refused_on(model: Any, X: Any) -> str:
     return str(error.value)
 
 
-def test_steps_that_do_not_give_what_they_are_known_to() -> None:
-    """A branch that works in place changes the rows for its neighbour; whitened rounding is no number."""
+def test_steps_that_do_not_return_what_their_parameters_imply() -> None:
+    """A branch that works in place changes the rows of its neighbor; whitened rounding is meaningless."""
     union = FeatureUnion([("scaled", StandardScaler(copy=False)), ("mixed", PCA(2))])
     beside = make_pipeline(union, k_means()).fit(WINE.copy())
-    assert "explain: the steps of the pipeline must give what they are known to; of row 0, " in refused_on(
-        beside, WINE.copy()
+    assert (
+        "explain: the steps of the pipeline must return what their parameters imply; in row 0, "
+        in refused_on(beside, WINE.copy())
     )
     dependent = np.column_stack([WINE, WINE])
     whitened = make_pipeline(StandardScaler(), PCA(whiten=True), k_means()).fit(dependent)
-    assert "Components without variance that are whitened" in refused_on(whitened, dependent)
+    assert "Whitened components without variance consist of rounding errors only" in refused_on(
+        whitened, dependent
+    )
 
 
-def test_functions_that_give_another_number_of_features() -> None:
+def test_functions_that_return_another_number_of_features() -> None:
     few = wc.elementwise(lambda X: X[:, :3])
     model = make_pipeline(FunctionTransformer(few), PCA(2), k_means()).fit(WINE)
     assert refused_on(model, WINE).startswith(
-        "neuralize: step 'pca' (PCA) was fitted on 3 features, but the steps before it are known to give 13. "
-        "Is a function marked with wc.elementwise that makes more of them, or fewer?"
+        "neuralize: step 'pca' (PCA) was fitted on 3 features, but the steps before it return 13. Is a "
+        "function marked with wc.elementwise that changes the number of features?"
     )
     short = wc.elementwise(lambda X: X[:50] if len(X) > 100 else X)
     model = make_pipeline(FunctionTransformer(short), k_means()).fit(WINE[:90])
     assert message(model, WINE) == (
-        "explain: X, in rows 0 to 177: step 'functiontransformer' (FunctionTransformer) made 50 rows of 178; "
-        "it must give one for each."
+        "explain: X, in rows 0 to 177: step 'functiontransformer' (FunctionTransformer) returned 50 rows for "
+        "178; it must return one for each."
     )
 
 
-def test_whatever_a_step_raises_is_told() -> None:
+def test_any_error_of_a_step_is_reported() -> None:
     def fail(X: Any) -> Any:
         if len(X) == 178:
             raise KeyError("x")

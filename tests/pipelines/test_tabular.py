@@ -412,8 +412,8 @@ def test_what_is_left_out_is_said_once() -> None:
         pipe = pipeline(frame, 3)
     assert [str(warning.message) for warning in caught] == [
         "pipeline: 3 columns are left out. 'PassengerId': like an identifier, whole numbers of that name; "
-        "'one': all values are the same; 'nothing': all values are missing. Name those like identifiers in "
-        "keep to use them all the same."
+        "'one': all values are the same; 'nothing': all values are missing. To use columns that look like "
+        "identifiers, name them in keep."
     ]
     assert Path(caught[0].filename) == Path(__file__)
     assert (
@@ -635,7 +635,7 @@ def test_nothing_is_left() -> None:
         ),
         (
             pd.DataFrame([[1, 2]], columns=["a", 0]),
-            "encoder: the columns of frame must have names that are all text, or none of them; got 'a' and "
+            "encoder: the column names of frame must be all text, or none of them; got 'a' and "
             "0. Rename them: frame.columns = [str(c) for c in frame.columns].",
         ),
         (
@@ -661,7 +661,7 @@ def test_frames_that_cannot_be_encoded(frame: Any, expected: str) -> None:
         ({"n_clusters": 2.5}, "pipeline: n_clusters must be None or a whole number of at least 2; got 2.5."),
         (
             {"n_clusters": 61},
-            "pipeline: n_clusters must be at most 60, the number of different rows in frame; got 61.",
+            "pipeline: n_clusters must be at most 60, the number of distinct rows in frame; got 61.",
         ),
         ({"max_clusters": 1}, "pipeline: max_clusters must be a whole number of at least 2; got 1."),
         ({"category_weight": 0}, "pipeline: category_weight must be a number above 0; got 0."),
@@ -671,7 +671,7 @@ def test_frames_that_cannot_be_encoded(frame: Any, expected: str) -> None:
             {"max_categories": 1},
             "pipeline: max_categories must be None or a whole number of at least 2; got 1.",
         ),
-        ({"keep": 3}, "pipeline: keep must be a list of names of columns; got 3."),
+        ({"keep": 3}, "pipeline: keep must be a list of column names; got 3."),
         (
             {"keep": ["Age"]},
             "pipeline: keep must name columns of frame; got 'Age'. It has ['age', 'visits', 'member', "
@@ -679,16 +679,16 @@ def test_frames_that_cannot_be_encoded(frame: Any, expected: str) -> None:
         ),
         (
             {"model": KMeans},
-            "pipeline: model must be an estimator as scikit-learn's are, such as KMeans(3); got <class "
+            "pipeline: model must be a scikit-learn estimator, such as KMeans(3); got <class "
             "'sklearn.cluster._kmeans.KMeans'>.",
         ),
         (
             {"model": "kmeans"},
-            "pipeline: model must be an estimator as scikit-learn's are, such as KMeans(3); got 'kmeans'.",
+            "pipeline: model must be a scikit-learn estimator, such as KMeans(3); got 'kmeans'.",
         ),
         (
             {"model": KMeans(3), "n_clusters": 3},
-            "pipeline: n_clusters must be None where a model is given; got 3. Set it in the model.",
+            "pipeline: n_clusters must be None if a model is given; got 3. Set it in the model.",
         ),
     ],
 )
@@ -708,7 +708,7 @@ def test_different_rows_are_counted_beyond_the_first() -> None:
     frame = pd.DataFrame({"x": [0.0] * 1500 + [1.0, 2.0]})
     assert pipeline(frame, 3)["clusters"].n_clusters == 3
     assert message(lambda: pipeline(frame, 4)) == (
-        "pipeline: n_clusters must be at most 3, the number of different rows in frame; got 4."
+        "pipeline: n_clusters must be at most 3, the number of distinct rows in frame; got 4."
     )
 
 
@@ -747,7 +747,7 @@ def test_pyarrow_alone_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(wc.MissingDependencyError) as caught:
         encoder(pa.table({"x": [1.0, 2.0]}))
     assert str(caught.value) == (
-        "encoder: a table of pyarrow is clustered as a frame of pandas or polars, and none is installed: pip "
+        "encoder: a pyarrow table is converted to pandas or polars first, and neither is installed: pip "
         "install pandas"
     )
     monkeypatch.setattr("importlib.util.find_spec", lambda name: True if name == "polars" else None)

@@ -98,7 +98,8 @@ def test_an_assembler_may_take_vectors_of_the_users(df: Any) -> None:
     found = engine.explain(model, model.transform(rows), top=1).toPandas()
     assert found["why_cluster"].tolist() == found["prediction"].tolist()
     assert set(found["why_feature_1"]) <= {*NUMBERS, "id"}
-    with pytest.raises(wc.InvalidInputError, match=r"make 2 features of its columns, but its model takes 5"):
+    message = "compute 2 features from its columns, but its model takes 5"
+    with pytest.raises(wc.InvalidInputError, match=message):
         wc.neuralize(model)
 
 
@@ -136,9 +137,9 @@ def test_models_that_are_not_fitted_or_not_known(df: Any) -> None:
     unit = Normalizer(inputCol="features", outputCol="unit")
     behind = Pipeline(stages=[unit, kmeans("unit")]).fit(rows)
     told = (
-        f"neuralize: it is not known how stage {unit.uid!r} (Normalizer) makes its columns of those before "
-        "it. Known are VectorAssembler, StandardScaler, MinMaxScaler, PCA, StringIndexer, OneHotEncoder. The "
-        "clusters themselves can be explained in any columns, through a surrogate of some rows: "
+        f"neuralize: it is not known how stage {unit.uid!r} (Normalizer) computes its columns. Supported "
+        "stages are VectorAssembler, StandardScaler, MinMaxScaler, PCA, StringIndexer, OneHotEncoder. The "
+        "clusters can still be explained in any columns, through a surrogate fitted to some rows: "
         "wc.Surrogate().fit(X, labels)."
     )
     with pytest.raises(wc.UnsupportedModelError, match=f"^{re.escape(told)}$"):

@@ -967,9 +967,8 @@ def test_unsupported_pipelines() -> None:
     with pytest.raises(wc.InvalidInputError) as error:
         explain(wrong)
     assert str(error.value) == (
-        "neuralize: the steps of the pipeline are known to give 2 features, but its last step was fitted on "
-        "3. Fit the pipeline as a whole; and mark with wc.elementwise only functions that give as many as "
-        "they take."
+        "neuralize: the steps of the pipeline return 2 features, but its last step was fitted on 3. Fit the "
+        "pipeline as a whole, and mark with wc.elementwise only functions that keep the number of features."
     )
     bent = make_pipeline(TfidfVectorizer(), TruncatedSVD(2, random_state=0), PowerTransformer(), k_means())
     with pytest.raises(wc.UnsupportedModelError) as unsupported:
@@ -1205,7 +1204,7 @@ def test_methods_that_documents_do_not_support(pipeline: Any) -> None:
     ):
         net.gradient(DOCUMENTS)
     with pytest.raises(
-        wc.UnsupportedModelError, match="to_torch: the steps of a pipeline need not be layers"
+        wc.UnsupportedModelError, match="to_torch: the steps of a pipeline may not be layers"
     ):
         net.to_torch()
     for evaluate in (wc.evaluation.compare, wc.evaluation.shapley_values):

@@ -1,4 +1,4 @@
-"""How well a surrogate matches the clustering that it stands for."""
+"""How well a surrogate matches the labels it was fitted to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from whycluster.core.errors import FidelityWarning
 from whycluster.data import display
 from whycluster.data.frames import build_frame
 
-LOW = 0.95  # below, it is said without being asked
+LOW = 0.95  # a lower agreement gives a warning
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -25,11 +25,11 @@ class Fidelity:
 
     Attributes
     ----------
-    in_sample : of all rows, after fitting to all of them
-    cross_validated : of all rows, each foretold by a surrogate that was fitted without it
+    in_sample : agreement on all rows, after fitting to all of them
+    cross_validated : agreement on all rows, each predicted by a surrogate that was fitted without it
     labels : (K,) the clusters
-    size : (K,) their rows
-    in_sample_per_cluster, cross_validated_per_cluster : (K,) of the rows of each cluster
+    size : (K,) the number of rows of each cluster
+    in_sample_per_cluster, cross_validated_per_cluster : (K,) agreement on the rows of each cluster
     """
 
     in_sample: float
@@ -41,7 +41,7 @@ class Fidelity:
 
     @classmethod
     def of(cls, names: NDArray[Any], given: Codes, fitted: Codes, predicted: Codes) -> Fidelity:
-        """Compare the codes that were given, (n,), with those fitted, and those foretold (-1: unknown)."""
+        """Compare given codes, (n,), with fitted and with cross-validated ones (-1 if unknown)."""
         known = predicted >= 0
         return cls(
             in_sample=float((fitted == given).mean()),
@@ -53,9 +53,12 @@ class Fidelity:
         )
 
     def warn_if_low(self, where: str = "explain", figures: str = "exp.fidelity") -> None:
-        """Say which clusters are badly matched, if the cross-validated agreement is below 0.95.
+        """Warn and name the badly matched clusters, if the cross-validated agreement is below 0.95.
 
-        ``where`` is the function that was called, and ``figures`` where it leaves this.
+        Parameters
+        ----------
+        where : the public function that was called
+        figures : the expression that gives the user this object
         """
         if self.cross_validated >= LOW:
             return
@@ -68,16 +71,16 @@ class Fidelity:
         )
         more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
         warnings.warn(
-            f"{where}: the surrogate, which is explained in place of the labels, gives "
-            f"{self.cross_validated:.1%} of them to rows that it was not fitted to ({self.in_sample:.1%} to "
-            f"those it was). Badly matched: {listed}{more}. Read the explanations of these with care; "
-            f"{figures} has all figures.",
+            f"{where}: the surrogate, which is explained instead of the labels, predicts "
+            f"{self.cross_validated:.1%} of them for rows that it was not fitted to ({self.in_sample:.1%} "
+            f"for rows that it was). Badly matched: {listed}{more}. Read the explanations of these clusters "
+            f"with care; {figures} has all figures.",
             FidelityWarning,
             stacklevel=_level_of_the_caller(),
         )
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """One row per cluster: cluster, size, in_sample, cross_validated."""
+        """Return a frame with one row per cluster: cluster, size, in_sample, cross_validated."""
         columns: dict[Hashable, NDArray[Any]] = {
             "cluster": self.labels,
             "size": self.size,
@@ -102,14 +105,14 @@ class Fidelity:
 
 
 def _per_cluster(given: Codes, found: Codes, n_clusters: int) -> Floats:
-    """The share of the rows of each cluster that were found in it; NaN where there are none."""
+    """Return the share of each cluster's rows that were predicted correctly; NaN if it has none."""
     size = np.bincount(given, minlength=n_clusters)
     hits = np.bincount(given, weights=found == given, minlength=n_clusters)
     return np.asarray(np.divide(hits, size, out=np.full(n_clusters, np.nan), where=size > 0))
 
 
 def _level_of_the_caller() -> int:
-    """How far up the first function lies that is not of this package: the one that is to be warned."""
+    """Return the stack level of the first caller outside this package, for the warning."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("whycluster"):
         frame, level = frame.f_back, level + 1

@@ -16,6 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from whycluster.core.arrays import Codes, Floats
+from whycluster.data.arrays import is_sparse
 from whycluster.pipelines.affine_map import AffineMap
 
 Run: TypeAlias = Callable[[Any], Any]
@@ -230,7 +231,7 @@ class AffineForm:
         empty = rows[:1] * 0
         empty.eliminate_zeros()  # the logarithm of an explicit zero is not finite
         t, nothing = atoms(rows.copy()), to_floats(atoms(empty))  # a copy: a step may work in place
-        if sparse.issparse(t) and not nothing.any():
+        if is_sparse(t) and not nothing.any():
             return sparse.csr_array(t, dtype=np.float64)
         return sparse.csr_array(to_floats(t) - nothing)
 
@@ -253,12 +254,12 @@ class _Rescaled:
 
     def __call__(self, rows: Any) -> Any:
         t = self.form.read(rows)
-        t = t if sparse.issparse(t) else to_floats(t)
+        t = t if is_sparse(t) else to_floats(t)
         z = to_floats((self.form.matrix @ t.T).T)
         if self.form.shift is not None:
             z = z + self.form.shift
         s = 1.0 / self.length(z)
-        if sparse.issparse(t) and not self.start.any() and not self.constant:
+        if is_sparse(t) and not self.start.any() and not self.constant:
             return _diagonal(s) @ t
         moved = (to_floats(t) - self.start) * s[:, None]
         return np.column_stack([moved, s]) if self.constant else moved
@@ -368,7 +369,9 @@ class _Beside:
 
 def to_floats(values: Any) -> Floats:
     """Return the output of a step as a dense array of float64."""
-    dense = values.toarray() if sparse.issparse(values) else values
+    if isinstance(values, np.ndarray):
+        return np.asarray(values, dtype=np.float64)
+    dense = values.toarray() if is_sparse(values) else values
     if hasattr(dense, "to_numpy"):
         dense = dense.to_numpy()
     return np.asarray(dense, dtype=np.float64)

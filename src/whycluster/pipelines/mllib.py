@@ -1,8 +1,8 @@
-"""The transformers of Spark's MLlib: what each makes of the columns that come to it.
+"""The transformers of Spark's MLlib: the affine form of the output of each.
 
-Stages of a `PipelineModel` read and write columns by their names. So they are followed backwards, from the
-column that the clustering model takes to those that no stage writes, the user's own; and then forwards, as a
-`Form` of these.
+The stages of a `PipelineModel` read and write columns by name. They are followed backward, from the column
+that the clustering model takes to the user's own columns, which no stage writes. Then they are followed
+forward, as an `AffineForm` of these columns.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ SUPPORTED = "VectorAssembler, StandardScaler, MinMaxScaler, PCA, StringIndexer, 
 _PREDICTED = ("prediction", "rawPrediction", "probability")
 
 WidthOf = Callable[[str], int | None]
-"""Of a column of the user's, how long its vectors are; None if that is not known, or it holds none."""
+"""From the name of a user's column to the length of its vectors; None if unknown, or not a vector."""
 
-WAY_OUT = (
-    "The clusters themselves can be explained in any columns, through a surrogate of some rows: "
+ALTERNATIVE = (
+    "The clusters can still be explained in any columns, through a surrogate fitted to some rows: "
     "wc.Surrogate().fit(X, labels)."
 )
 
 
 @dataclass(frozen=True)
 class Source:
-    """A column of the user's that a model goes back to.
+    """A column of the user that a model depends on.
 
     Attributes
     ----------
-    name : of the column
-    width : how long its vectors are; None if it holds single values
-    labels : as a category, those that a StringIndexer knows; None for numbers
-    keeps : whether that takes any other value for one more category, rather than refuse it
+    name : the name of the column
+    width : the length of its vectors; None if it holds single values
+    labels : for a category, the labels that a StringIndexer knows; None for numbers
+    keeps : whether the StringIndexer treats any other value as one more category instead of refusing it
     """
 
     name: str
@@ -63,7 +63,7 @@ class Source:
     keeps: bool = False
 
     def feature_names(self, known: Sequence[str]) -> list[str]:
-        """What its features are called: as is known, or by their place in the vector."""
+        """Return the names of its features: the known ones, or their positions in the vector."""
         if self.width is None:
             return [self.name]
         return list(known) if len(known) == self.width else [f"{self.name}_{i}" for i in range(self.width)]
@@ -71,13 +71,13 @@ class Source:
 
 @dataclass(frozen=True)
 class StageGraph:
-    """From the user's columns to the column that a model takes.
+    """The stages between the user's columns and the column that a model takes.
 
     Parameters
     ----------
     stages : the fitted stages before the model, in order
-    fold : what of a name Spark compares: all of it, or not its case
-    widths : of the user's columns that are vectors, by what is compared of their names, how long these are
+    fold : the function that Spark applies to names before it compares them: lower case, or none
+    widths : the lengths of the user's columns of vectors, by folded name
     """
 
     stages: Sequence[Any]
@@ -85,14 +85,15 @@ class StageGraph:
     widths: Mapping[str, int]
 
     def sources(self, column: str, width: int) -> list[Source]:
-        """The user's columns that this one is made of, in the order in which they are met."""
+        """Return the user's columns that a column is computed from, in the order in which they are found."""
         found: dict[str, Source] = {}
         for source in self._sources(column, len(self.stages), Source(column, width)):
             first = found.setdefault(self.fold(source.name), source)
             if replace(source, name=first.name) != first:
                 raise UnsupportedModelError(
-                    f"neuralize: the stages of the pipeline take column {source.name!r} in two ways, such as "
-                    "number and category, so that its relevance would be of two things. Copy the column."
+                    f"neuralize: the stages of the pipeline must use column {source.name!r} in one way; they "
+                    "use it in two, such as number and category, so its relevance would mix two things. Copy "
+                    "the column."
                 )
         return list(found.values())
 
@@ -105,7 +106,7 @@ class StageGraph:
         return [found for source in reads for found in self._sources(source.name, at, source)]
 
     def form(self, column: str, sources: Sequence[Source]) -> AffineForm:
-        """What the stages make of the user's columns; a vector is as many of these as it is long."""
+        """Return the form of a column in terms of the user's columns; a vector counts as several columns."""
         widths = [source.width or 1 for source in sources]
         stops = np.cumsum(widths).tolist()
         places = {
@@ -116,8 +117,8 @@ class StageGraph:
             return self._form(column, len(self.stages), places)
         except TwiceTransformedError:
             raise UnsupportedModelError(
-                "neuralize: a stage of the pipeline encodes features that were mixed before, which relevance "
-                f"cannot be followed through. {WAY_OUT}"
+                "neuralize: a stage of the pipeline encodes features that were mixed before; relevance "
+                f"cannot be propagated through that. {ALTERNATIVE}"
             ) from None
 
     def _form(self, column: str, before: int, places: Mapping[str, Codes]) -> AffineForm:
@@ -131,7 +132,7 @@ class StageGraph:
         return _whole(_after(stage, written, forms), n_columns)
 
     def _writer(self, column: str, before: int) -> tuple[int, str] | None:
-        """The last stage that writes a column, and how that spells it; None if it is the user's own."""
+        """Return the last stage that writes a column, and its spelling; None if it is the user's own."""
         for at in reversed(range(before)):
             for written in outputs(self.stages[at]):
                 if self.fold(written) == self.fold(column):
@@ -143,12 +144,12 @@ class StageGraph:
 
 
 def _choice(chosen: Codes) -> AffineForm:
-    """Some of the columns as they are."""
+    """Return the form of some unchanged columns."""
     return AffineForm(PickColumns(chosen), chosen)
 
 
 def _whole(form: AffineForm, n_columns: int) -> AffineForm:
-    """A choice of all columns in their order is no step at all."""
+    """Return the form; if it chooses all columns in order, the form without a step."""
     whole = _is_choice(form) and np.array_equal(form.source, np.arange(n_columns))
     return AffineForm.of_columns(n_columns) if whole else form
 
@@ -158,7 +159,7 @@ def _is_choice(form: AffineForm) -> bool:
 
 
 def check_stages(stages: Sequence[Any]) -> None:
-    """Raise for a stage that does not say which columns it writes: it may write any."""
+    """Raise for a stage without known output columns: it may write any."""
     for stage in stages:
         if not outputs(stage) and not isinstance(stage, VectorSizeHint):  # which writes none
             raise _unknown(stage)
@@ -166,13 +167,13 @@ def check_stages(stages: Sequence[Any]) -> None:
 
 def _unknown(stage: Any) -> UnsupportedModelError:
     return UnsupportedModelError(
-        f"neuralize: it is not known how stage {stage.uid!r} ({type(stage).__name__}) makes its columns of "
-        f"those before it. Known are {SUPPORTED}. {WAY_OUT}"
+        f"neuralize: it is not known how stage {stage.uid!r} ({type(stage).__name__}) computes its columns. "
+        f"Supported stages are {SUPPORTED}. {ALTERNATIVE}"
     )
 
 
 def outputs(stage: Any) -> list[str]:
-    """The columns that a stage writes: those of features, or what a model predicts."""
+    """Return the columns that a stage writes: features, or the predictions of a model."""
     predicted = [name for what in _PREDICTED for name in _columns(stage, what)]
     return [*_columns(stage, "output"), *predicted]
 
@@ -185,26 +186,26 @@ def _columns(stage: Any, what: str) -> list[str]:
 
 
 def unquoted(name: str) -> str:
-    """A name with a dot stands in backticks."""
+    """Return a name without backticks, in which Spark puts names with a dot."""
     quoted = len(name) > 1 and name.startswith("`") and name.endswith("`")
     return name[1:-1].replace("``", "`") if quoted else name
 
 
 def _place(stage: Any, column: str) -> tuple[int, str]:
-    """Of the columns that a stage writes which one it is, and what it is made of."""
+    """Return the position of a column among the outputs of a stage, and the input it is computed from."""
     at = outputs(stage).index(column)
     return at, _columns(stage, "input")[at]
 
 
 @functools.singledispatch
 def _reads(stage: Any, column: str, width_of: WidthOf) -> list[Source]:  # noqa: ARG001
-    """The columns that a stage makes one of, and how it takes them, should they be the user's own."""
+    """Return the columns that a stage computes a column from, and how it reads them."""
     raise _unknown(stage)
 
 
 @functools.singledispatch
 def _after(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm:  # noqa: ARG001
-    """What a stage makes of these."""
+    """Return the form of a column that a stage writes, given the forms of its inputs."""
     raise _unknown(stage)
 
 
@@ -233,7 +234,7 @@ def _standard(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineFor
     std = stage.std.toArray()
     factor = np.ones(len(std))
     if stage.getWithStd():
-        # A column without spread becomes 0, as MLlib has it.
+        # A constant column becomes 0, as in MLlib.
         factor = np.divide(1.0, std, out=np.zeros(len(std)), where=std != 0)
     return _scaled(forms[0], factor, stage.mean.toArray() if stage.getWithMean() else None)
 
@@ -249,7 +250,7 @@ def _min_max(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm
     least, span = stage.originalMin.toArray(), (stage.originalMax.toArray() - stage.originalMin.toArray())
     low, high = stage.getMin(), stage.getMax()
     factor = np.divide(high - low, span, out=np.zeros(len(span)), where=span != 0)
-    # A column without spread becomes the middle.
+    # A constant column becomes the middle of the range.
     return _scaled(forms[0], factor, least, np.where(span != 0, low, (low + high) / 2))
 
 
@@ -261,7 +262,7 @@ def _reads_mixed(stage: Any, column: str, width_of: WidthOf) -> list[Source]:  #
 
 @_after.register(PCAModel)
 def _pca(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm:  # noqa: ARG001
-    """The components alone: MLlib subtracts no mean."""
+    """Return the form of the components; MLlib does not subtract a mean."""
     matrix = np.ascontiguousarray(stage.pc.toArray().T)
     return forms[0].map(_Map(matrix), matrix)
 
@@ -327,7 +328,7 @@ class _Map:
 
 @dataclass(frozen=True)
 class _Beside:
-    """What several functions make of the same rows, side by side."""
+    """The results of several functions of the same rows, side by side."""
 
     runs: list[Run]
 
@@ -337,14 +338,14 @@ class _Beside:
 
 @dataclass(frozen=True)
 class _Index:
-    """The place of a category among those that are known; NaN, or one more, for any other."""
+    """The position of a category among the known ones; for any other, NaN or one more position."""
 
     places: dict[str | None, float]
     other: float
 
     @functools.cached_property
     def numbers(self) -> dict[float, float]:
-        """The same, of labels that are numbers: 1 may come as 1.0, and 1e10 be called 1.0E10."""
+        """The positions of labels that are numbers: 1 may come as 1.0, and 1e10 may be spelled 1.0E10."""
         return {float(label): place for label, place in self.places.items() if label and _is_number(label)}
 
     def _place(self, value: Any) -> float:
@@ -368,7 +369,7 @@ def _is_number(label: str) -> bool:
 
 
 def _as_text(value: Any) -> str | None:
-    """A value as Spark writes it, None for one that is missing."""
+    """Return a value as Spark writes it; None if it is missing."""
     if isinstance(value, str):
         return value
     if is_missing(value):
@@ -378,7 +379,7 @@ def _as_text(value: Any) -> str | None:
 
 @dataclass(frozen=True)
 class _OneHot:
-    """One of several numbers is 1, or none; NaN for what is no category."""
+    """Indicators, of which one is 1, or none; NaN if the value is not a category."""
 
     n_known: int
     size: int

@@ -1,4 +1,4 @@
-"""A network behind the steps of a pipeline: rows as the user has them, relevance by their columns."""
+"""The network of a pipeline: it takes the user's rows and gives relevance for their columns."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ from whycluster.models.network import Network
 from whycluster.pipelines.affine_form import NO_COLUMN, AffineForm, to_floats
 from whycluster.pipelines.column_energy import ColumnsEnergy
 from whycluster.pipelines.mixing import TransformedEnergy, through
-from whycluster.pipelines.steps import WAY_OUT, StepError, follow
+from whycluster.pipelines.steps import ALTERNATIVE, StepError, follow
 
 if TYPE_CHECKING:
     import torch
 
-_SPREAD_VALUES = 1 << 19  # of some rows, of which variances are taken
-_CHECKED = 64  # rows that the steps are checked on
-_ROUNDING = {4: 3e-2, 8: 1e-4}  # by the bytes of a number that steps work with; what is wrong is far off
-_EXTREME = 100  # powers of ten; squares of factors beyond may overflow or vanish
+_SPREAD_VALUES = 1 << 19  # values of the rows that variances are estimated from
+_CHECKED = 64  # rows on which the steps are checked
+_ROUNDING = {4: 3e-2, 8: 1e-4}  # tolerance by bytes per number; real errors are much larger
+_EXTREME = 100  # powers of ten; the squares of larger factors may overflow or vanish
 
 
 def network_behind(
     steps: Sequence[tuple[str, Any]], last: Network, n_columns: int, names: Sequence[Hashable] | None
 ) -> Network:
-    """The network of a pipeline.
+    """Return the network of a pipeline.
 
     Parameters
     ----------
-    steps : its fitted steps but the last, with their names
-    last : the network of the last one
-    n_columns : how many columns it was fitted on
-    names : what these are called, if it was fitted on a frame
+    steps : its fitted steps except the last, with their names
+    last : the network of the last step
+    n_columns : the number of columns it was fitted on
+    names : their names, if it was fitted on a frame
     """
     form = follow(steps, AffineForm.of_columns(n_columns))
     check_width(form, last)
@@ -54,7 +54,7 @@ def network_behind(
 
 
 def network_of(form: AffineForm, last: Network, n_columns: int, names: Sequence[Hashable] | None) -> Network:
-    """The network of a model behind what steps make of the columns; otherwise as `network_behind`."""
+    """Return the network of a model behind the form of its steps; parameters as in `network_behind`."""
     energy = _of_columns(form, last.energy)
     if energy is None:
         form = form.settled()
@@ -64,7 +64,7 @@ def network_of(form: AffineForm, last: Network, n_columns: int, names: Sequence[
 
 
 class PipelineNetwork(Network):
-    """The network of a pipeline: it takes the columns of the user, and explains rows by them.
+    """The network of a pipeline: it takes the user's columns and explains rows by them.
 
     Parameters
     ----------
@@ -101,20 +101,20 @@ class PipelineNetwork(Network):
         return table
 
     def to_torch(self, cluster: Any = None) -> torch.nn.Module:  # noqa: ARG002
-        """Raise: the steps of a pipeline need not be layers."""
+        """Raise: the steps of a pipeline may not be layers."""
         raise UnsupportedModelError(
-            "to_torch: the steps of a pipeline need not be layers. Take the network of its last step: "
-            "wc.neuralize(pipeline[-1]).to_torch(), for what pipeline[:-1].transform(X) gives."
+            "to_torch: the steps of a pipeline may not be layers. Take the network of its last step: "
+            "wc.neuralize(pipeline[-1]).to_torch(), for the output of pipeline[:-1].transform(X)."
         )
 
 
 def check_width(form: AffineForm, last: Network) -> None:
-    """Raise unless the steps give as many features as the last one takes."""
+    """Raise unless the steps return as many features as the last one takes."""
     if form.n_outputs != last.n_features:
         raise InvalidInputError(
-            f"neuralize: the steps of the pipeline are known to give {form.n_outputs} features, but its "
-            f"last step was fitted on {last.n_features}. Fit the pipeline as a whole; and mark with "
-            f"wc.elementwise only functions that give as many as they take."
+            f"neuralize: the steps of the pipeline return {form.n_outputs} features, but its last step was "
+            f"fitted on {last.n_features}. Fit the pipeline as a whole, and mark with wc.elementwise only "
+            f"functions that keep the number of features."
         )
 
 
@@ -129,14 +129,14 @@ def check_not_deep(network: Network, model: Any) -> None:
 
 
 def _of_columns(form: AffineForm, energy: Energy) -> Energy | None:
-    """Squares of columns that are scaled and no more are weighted squares of the columns: no step is run."""
+    """Return weighted squares of the columns, if the steps only scale them: then no step has to run."""
     factors = form.factors
     if not isinstance(energy, SquaredEnergy) or factors is None or not form.is_plain:
         return None
     columns, factor = factors
     center = np.zeros(len(factor)) if form.center is None else form.center[columns]
     shift = form.linear.shift
-    # What stands in columns that are not used must not matter, and far from 0 centroids would lose digits.
+    # Values of unused columns must not matter, and centroids far from 0 would lose digits.
     far = np.abs(center * factor) + np.abs(shift) > HARMLESS_OFFSET
     if len(columns) < len(form.source) or far.any() or (np.abs(np.log10(np.abs(factor))) > _EXTREME).any():
         return None
@@ -147,15 +147,15 @@ def _of_columns(form: AffineForm, energy: Energy) -> Energy | None:
 
 
 def _energy(form: AffineForm, energy: Energy, n_columns: int) -> Energy:
-    """The energies of the atoms, split over the columns."""
+    """Return the energies of the atoms, split over the columns."""
     if form.matrix is not None:
         energy = through(energy, form.linear.without_offset())
     if form.below is None:
         return ColumnsEnergy(energy, form.source, n_columns)
     below = form.below
-    bent = ColumnsEnergy(energy, form.source, below.n_outputs)
+    transformed = ColumnsEnergy(energy, form.source, below.n_outputs)
     assert below.matrix is not None
-    return ColumnsEnergy(TransformedEnergy(bent, below.matrix), below.source, n_columns)
+    return ColumnsEnergy(TransformedEnergy(transformed, below.matrix), below.source, n_columns)
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class Stages:
     names: list[Hashable] | None
 
     def to_numbers(self, values: Any, where: str) -> Floats:
-        """What the steps give, as numbers: categories, where the last step takes these, by their codes."""
+        """Return the output of the steps as numbers; as codes, if the last step takes categories."""
         if self.last.categories is None:
             return to_floats(values)
         table = open_table(values, where=where, categories=self.last.categories)
@@ -183,12 +183,12 @@ class Stages:
 
 @dataclass(frozen=True)
 class StagedTable(Table):
-    """Rows as the user has them, and the steps that they go through before the network sees them.
+    """The user's rows, and the steps that transform them for the network.
 
     Attributes
     ----------
-    raw : the rows, for people: values, names, categories
-    stages : the steps, for the network
+    raw : the user's rows: values, names, categories
+    stages : the steps
     """
 
     raw: Table
@@ -219,11 +219,11 @@ class StagedTable(Table):
             last.open(self.transformed(rows.start, rows.stop, form.run), self.where)
 
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
-        """The columns as they are."""
+        """Return the user's columns."""
         return self.raw.read(start, stop, offset, out)
 
     def inputs(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
-        """What the steps make of them."""
+        """Return the inputs of the network: the output of the steps."""
         form = self.stages.form
         lower = 0 if form.below is None else len(form.below.source)
         upper = out[:, : out.shape[1] - lower]
@@ -246,62 +246,63 @@ class StagedTable(Table):
             return self.stages.to_numbers(values, self.where) if form.matrix is None else to_floats(values)
         except (TypeError, ValueError) as error:
             raise InvalidInputError(
-                f"{self.where}: {self.name}, {self._told(start, stop)}: the steps leave what is no number: "
-                f"{error}"
+                f"{self.where}: {self.name}, {self._row_range(start, stop)}: the steps return values that "
+                f"are not numbers: {error}"
             ) from error
 
     def transformed(self, start: int, stop: int, run: Any) -> Any:
-        """What a function makes of some rows."""
+        """Apply a function to rows start..stop."""
         try:
             return run(self._rows(start, stop))
         except StepError as error:
             raise InvalidInputError(
-                f"{self.where}: {self.name}, {self._told(start, stop)}: {error}"
+                f"{self.where}: {self.name}, {self._row_range(start, stop)}: {error}"
             ) from error
 
-    def _told(self, start: int, stop: int) -> str:
+    def _row_range(self, start: int, stop: int) -> str:
         return f"in rows {self.number(start)} to {self.number(stop - 1)}"
 
     def counted(self, first_row: int, among: Codes | None = None) -> StagedTable:
-        """The same table, whose rows are counted so in messages."""
+        """Return the same table, with rows counted from ``first_row`` in messages."""
         return replace(self, raw=self.raw.counted(first_row, among), first_row=first_row, among=among)
 
     def check_steps(self) -> None:
-        """Raise if the steps, as they are, give other features of the first rows than they are known to."""
+        """Raise if the steps transform the first rows in another way than their affine form."""
         form, stop = self.stages.form, min(_CHECKED, self.n_rows)
         with np.errstate(all="ignore"):
             atoms = self._upper(form, 0, stop)
-            if not np.isfinite(atoms).all():  # told when all rows are read
+            if not np.isfinite(atoms).all():  # reported when all rows are read
                 return
             x = atoms if form.center is None else atoms - form.center
-            known = (form.matrix @ x.T).T + form.linear.shift
-            given = to_floats(self.transformed(0, stop, form.run))
-            size = np.nan_to_num(np.abs(given).max(axis=0)), np.nan_to_num(np.abs(given).max())
+            expected = (form.matrix @ x.T).T + form.linear.shift
+            found = to_floats(self.transformed(0, stop, form.run))
+            size = np.nan_to_num(np.abs(found).max(axis=0)), np.nan_to_num(np.abs(found).max())
             rounding = _ROUNDING[self.dtype.itemsize]
-            wrong = np.abs(known - given) > rounding * size[0] + 1e-3 * rounding * size[1]
+            wrong = np.abs(expected - found) > rounding * size[0] + 1e-3 * rounding * size[1]
         if wrong.any():
             row, feature = np.argwhere(wrong)[0]
             raise UnsupportedModelError(
-                f"{self.where}: the steps of the pipeline must give what they are known to; of row "
-                f"{self.number(row)}, feature {feature} before the last step is {given[row, feature]:.6g}, "
-                f"not {known[row, feature]:.6g}. Components without variance that are whitened are of "
-                f"rounding only, and a step that works in place changes rows for those beside it. {WAY_OUT}"
+                f"{self.where}: the steps of the pipeline must return what their parameters imply; in row "
+                f"{self.number(row)}, feature {feature} before the last step is {found[row, feature]:.6g} "
+                f"instead of {expected[row, feature]:.6g}. Whitened components without variance consist of "
+                f"rounding errors only, and a step that works in place changes the rows of steps beside it. "
+                f"{ALTERNATIVE}"
             )
 
     def spread(self) -> Floats | None:
-        """(d,) the variance that each column brings to what the steps give; None where it is not known."""
+        """Return the variance that each column contributes to the output, (d,); None if it is not known."""
         form = self.stages.form
         if form.below is not None or self.stages.last.categories is not None:
             return None
         part = self.take(evenly(self.n_rows, max(2, _SPREAD_VALUES // len(form.source))))
         variance = part._upper(form, 0, part.n_rows).var(axis=0)
-        if form.matrix is not None:  # what an atom brings to all outputs
+        if form.matrix is not None:  # the contribution of an atom to all outputs
             variance *= sparse.csr_array(form.matrix).power(2).sum(axis=0)
         known = form.source >= 0
         return np.bincount(form.source[known], variance[known], self.n_features).astype(np.float64)
 
     def _rows(self, start: int, stop: int) -> Any:
-        """Some rows as the steps take them: frames if they know names, else arrays; a copy, if need be."""
+        """Return rows as the steps take them: frames if they know names, else arrays; copied if necessary."""
         native, names = self.native, self.stages.names
         if isinstance(native, np.ndarray) or is_sparse(native):
             rows = native[start:stop].copy()
@@ -311,7 +312,7 @@ class StagedTable(Table):
             return nw.from_dict(columns, backend=installed(self.where)).to_native()  # type: ignore[arg-type]
         frame = nw.from_native(native, eager_only=True)[start:stop]
         by_name = all(isinstance(name, str) for name in frame.columns)
-        if names is None and by_name:  # the steps would warn of names that they do not know
+        if names is None and by_name:  # the steps would warn of unknown names
             return np.array(frame.to_numpy())
         if frame.implementation.is_pandas():
             return frame.to_native().copy()
@@ -319,12 +320,12 @@ class StagedTable(Table):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the steps are but a linear map of numbers, which the energy has taken over."""
+        """Whether the steps are only a linear map of numbers, which is part of the energy."""
         form = self.stages.form
         return form.is_plain and form.below is None and not isinstance(self.raw, RawTable)
 
     def put(self, rows: Codes, columns: Codes, values: Sequence[Any]) -> Table:
-        """A copy with other values in some cells, to go through the same steps."""
+        """Return a copy with other values in some cells."""
         raw = self.raw.put(rows, columns, values)
         return replace(self, raw=raw, native=raw.native)
 
@@ -332,7 +333,7 @@ class StagedTable(Table):
         return self.raw._select(rows)
 
     def take(self, rows: Codes) -> StagedTable:
-        """The table of the given rows only."""
+        """Return the table of some rows."""
         raw = self.raw.take(rows)
         return replace(self, raw=raw, native=raw.native, n_rows=raw.n_rows)
 
@@ -342,15 +343,15 @@ class StagedTable(Table):
         return self.raw.index
 
     def pick(self, columns: Codes) -> NDArray[Any]:
-        """The values as they are."""
+        """Return one value of the user's data per row and column."""
         return self.raw.pick(columns)
 
     def to_objects(self) -> NDArray[Any]:
-        """The values as they are."""
+        """Return the user's values as objects."""
         return self.raw.to_objects()
 
     def first_not_finite(self) -> tuple[int, Hashable, float] | None:
-        """The first value that the steps leave missing or infinite, in the column that it comes from."""
+        """Return the first missing or infinite output of the steps: its row, its column and the value."""
         form = self.stages.form
         for rows in self.slices(len(form.source)):
             with np.errstate(all="ignore"):
@@ -361,17 +362,17 @@ class StagedTable(Table):
                 column = form.source[atom] if form.below is None else NO_COLUMN
                 if column < 0:
                     return row, "made of several", float(values[tuple(bad[0])])
-                self._tell_made(row, column, float(values[tuple(bad[0])]))
+                self._check_input(row, column, float(values[tuple(bad[0])]))
                 return row, self.feature_names[column], float(values[tuple(bad[0])])
         return None
 
-    def _tell_made(self, row: int, column: int, value: float) -> None:
-        """Raise if it is the steps that made it, of a value that was there."""
+    def _check_input(self, row: int, column: int, value: float) -> None:
+        """Raise if the steps computed a value that is not finite from one that was."""
         given = self.raw.take(np.array([row])).pick(np.array([[column]]))[0, 0]
         if is_missing(given) or (is_real(given) and np.isinf(given)):
             return
         raise InvalidInputError(
-            f"{self.where}: {self.name} must have values that the steps make finite numbers of; of "
-            f"row {self.number(row)}, feature {self.feature_names[column]!r}, which holds {given!s}, they "
-            f"make {value}."
+            f"{self.where}: {self.name} must have values that the steps turn into finite numbers; in row "
+            f"{self.number(row)}, feature {self.feature_names[column]!r} holds {given!s}, which becomes "
+            f"{value}."
         )

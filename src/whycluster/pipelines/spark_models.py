@@ -1,4 +1,4 @@
-"""Spark's MLlib: k-means, bisecting k-means, mixtures; and pipelines that end in one of them."""
+"""The adapter for Spark's MLlib: k-means, bisecting k-means, mixtures, and pipelines that end in one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from whycluster.pipelines.mllib import Source, StageGraph, check_stages
 from whycluster.pipelines.network import network_of
 
 FOLDER = "spark.whycluster.folder"
-"""The setting of a session that says where a model may be saved for a moment, if it has to be."""
+"""The Spark setting for the folder in which a model may be saved temporarily."""
 
 _PARENT = "org$apache$spark$ml$clustering$BisectingKMeansModel$$parentModel"  # as Scala names it for Java
 _CLUSTERINGS = (BisectingKMeansModel, GaussianMixtureModel, KMeansModel)
@@ -41,7 +41,7 @@ def _kmeans(model: Any) -> Network:
 
 @adapt.register(GaussianMixtureModel)
 def _mixture(model: Any) -> Network:
-    """A component without weight is never predicted, and left out."""
+    """Return the network of a mixture; a component without weight is never predicted and left out."""
     rows = model.gaussiansDF.collect()
     weights = np.array(model.weights)
     there = np.flatnonzero(weights > 0)
@@ -52,9 +52,9 @@ def _mixture(model: Any) -> Network:
 
 
 def _root(covariance: Floats) -> tuple[Floats, float]:
-    """P with P P^T the inverse of the covariance S, and log det(S) / 2.
+    """Return P with P P^T the inverse of the covariance S, and log det(S) / 2.
 
-    Directions without spread, by MLlib's measure, have no part in either, as they have none in its density.
+    Directions without variance, by MLlib's tolerance, are left out of both, as in its density.
     """
     values, vectors = np.linalg.eigh(covariance)
     there = values > np.finfo(np.float64).eps * len(values) * values.max()
@@ -79,7 +79,7 @@ def _bisecting(model: Any) -> Network:
 
 
 class _Node(NamedTuple):
-    """A node of the tree: its cluster, if it is a leaf; its centre; what is below it."""
+    """A node of the tree: its cluster (if it is a leaf), its center and its children."""
 
     cluster: int
     center: Floats
@@ -87,10 +87,10 @@ class _Node(NamedTuple):
 
 
 def _tree_energy(root: _Node) -> TreeEnergy:
-    """Pairs of nodes, breadth first, so that a pair comes after the one above it."""
+    """Return the energy of the tree; pairs of nodes are in breadth-first order, parents before children."""
     nodes = list(root.children)
     below, leaf = [], []
-    for node in nodes:  # grows on the way
+    for node in nodes:  # grows during the loop
         if node.children:
             below.append(len(nodes) // 2)
             leaf.append(-1)
@@ -102,13 +102,13 @@ def _tree_energy(root: _Node) -> TreeEnergy:
 
 
 def _read_tree(model: Any) -> _Node:
-    """The tree that a model predicts down, of which only the leaves can be asked for.
+    """Return the tree of a model, whose public interface has only the leaves.
 
-    Where the JVM can be reached, it is there. Spark Connect has none: there it is in what the model saves.
+    It is read from the JVM if there is one. Spark Connect has none; there it is read from the saved model.
     """
     try:
         return _from_jvm(getattr(model._java_obj, _PARENT)().root())
-    except Exception:  # an AttributeError, or py4j's own, which need not be installed
+    except Exception:  # an AttributeError, or an error of py4j, which may not be installed
         return _from_file(model)
 
 
@@ -139,7 +139,7 @@ def _from_file(model: Any) -> _Node:
 
 
 def _joined(cluster: int, center: Floats, children: list[_Node]) -> _Node:
-    """A node; one with a single child, whose sibling got no rows, is that child."""
+    """Return a node; if it has a single child, because the other got no rows, return that child."""
     return children[0] if len(children) == 1 else _Node(cluster, center, children)
 
 
@@ -149,17 +149,17 @@ def _pipeline(model: Any) -> Network:
 
 
 def is_mllib(model: Any) -> bool:
-    """Whether a model takes its rows from columns that it knows by name."""
+    """Return whether a model reads its rows from columns that it knows by name."""
     return isinstance(model, (PipelineModel, *_CLUSTERINGS))
 
 
 def behind(model: Any, names: Mapping[str, Sequence[str]]) -> tuple[Network, list[Source]]:
-    """The network of a model or pipeline in the user's columns, and which these are.
+    """Return the network of a model or pipeline in terms of the user's columns, and these columns.
 
     Parameters
     ----------
     model : a clustering model of MLlib, or a pipeline that ends in one
-    names : of the user's columns that are vectors, what their features are called, where that is known
+    names : the names of the features in the user's columns of vectors, if known
     """
     *stages, end = _flat(model) or [None]
     if not isinstance(end, _CLUSTERINGS):
@@ -170,17 +170,17 @@ def behind(model: Any, names: Mapping[str, Sequence[str]]) -> tuple[Network, lis
     check_stages(stages)
     fold = _fold()
     known = {fold(name): found for name, found in names.items()}
-    way = StageGraph(stages, fold, {name: len(found) for name, found in known.items()})
+    graph = StageGraph(stages, fold, {name: len(found) for name, found in known.items()})
     last, column = adapt(end), end.getFeaturesCol()
     assert isinstance(last, Network)
-    sources = way.sources(column, last.n_features)
-    form = way.form(column, sources)
+    sources = graph.sources(column, last.n_features)
+    form = graph.form(column, sources)
     if form.n_outputs != last.n_features:
         raise InvalidInputError(
-            f"neuralize: the stages of the pipeline make {form.n_outputs} features of its columns, but its "
-            f"model takes {last.n_features}. A column of vectors counts as one where nothing says how long "
-            "it is; whycluster.engines.spark.explain(model, df) sees it in df, if a VectorAssembler or a "
-            "VectorSizeHint has written it."
+            f"neuralize: the stages of the pipeline compute {form.n_outputs} features from its columns, but "
+            f"its model takes {last.n_features}. A column of vectors counts as one feature if its length is "
+            "not known; whycluster.engines.spark.explain(model, df) reads the length from df, if a "
+            "VectorAssembler or a VectorSizeHint has written it."
         )
     features = [name for s in sources for name in s.feature_names(known.get(fold(s.name), []))]
     if len(set(features)) < len(features):
@@ -191,7 +191,7 @@ def behind(model: Any, names: Mapping[str, Sequence[str]]) -> tuple[Network, lis
 
 
 def _fold() -> Callable[[str], str]:
-    """What of the names of columns Spark compares: not their case, unless it is told to."""
+    """Return how Spark compares column names: without case, unless it is set to be case-sensitive."""
     from pyspark.sql import SparkSession
 
     sensitive = SparkSession.active().conf.get("spark.sql.caseSensitive")
@@ -199,7 +199,7 @@ def _fold() -> Callable[[str], str]:
 
 
 def _flat(model: Any) -> list[Any]:
-    """The stages of a pipeline, with those of pipelines in it."""
+    """Return the stages of a pipeline, including those of nested pipelines."""
     if not isinstance(model, PipelineModel):
         return [model]
     return [stage for part in model.stages for stage in _flat(part)]

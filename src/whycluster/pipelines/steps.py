@@ -1,4 +1,4 @@
-"""The transformers of scikit-learn: what each makes of the features that come to it."""
+"""The transformers of scikit-learn: the affine form of the output of each."""
 
 from __future__ import annotations
 
@@ -61,43 +61,43 @@ SUPPORTED = (
     "ColumnTransformer, FeatureUnion, Pipeline, 'passthrough', 'drop'",
 )
 
-WAY_OUT = (
-    "The clustering itself can be explained in the columns as they are, through a surrogate that says how "
-    "well it matches: wc.explain(pipeline.predict(X), X), or wc.explain(labels, X)."
+ALTERNATIVE = (
+    "The clusters can still be explained in the original columns, through a surrogate that reports how well "
+    "it matches: wc.explain(pipeline.predict(X), X), or wc.explain(labels, X)."
 )
 
 
 class StepError(Exception):
-    """A step could not take some rows: which step, and what it said."""
+    """A step could not transform some rows; the message names the step and its error."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A fitted transformer, under the name that its pipeline has for it."""
+    """A fitted transformer, with its name in the pipeline."""
 
     name: str
     transformer: Any
 
     def __call__(self, rows: Any) -> Any:
-        """What it makes of rows."""
+        """Transform rows."""
         try:
-            given = self.transformer.transform(rows)
-        except Exception as error:  # whatever a step, or a function of the user's in it, may raise
-            told = str(error).strip() or type(error).__name__
+            result = self.transformer.transform(rows)
+        except Exception as error:  # a step, or a user's function in it, may raise anything
+            message = str(error).strip() or type(error).__name__
             raise StepError(
-                f"{self} could not transform it: {told}{'' if told[-1] in '.!?' else '.'}"
+                f"{self} could not transform it: {message}{'' if message[-1] in '.!?' else '.'}"
             ) from error
-        n_rows, n_given = (getattr(some, "shape", (None,))[0] for some in (rows, given))
-        if n_rows is not None and n_given is not None and n_rows != n_given:
-            raise StepError(f"{self} made {n_given} rows of {n_rows}; it must give one for each.")
-        return given
+        n_rows, n_results = (getattr(some, "shape", (None,))[0] for some in (rows, result))
+        if n_rows is not None and n_results is not None and n_rows != n_results:
+            raise StepError(f"{self} returned {n_results} rows for {n_rows}; it must return one for each.")
+        return result
 
     def __str__(self) -> str:
         return f"step {self.name!r} ({type(self.transformer).__name__})"
 
 
 def follow(steps: Sequence[tuple[str, Any]], form: AffineForm, prefix: str = "") -> AffineForm:
-    """What the steps make of the features of a form, one after another."""
+    """Return the form after several steps."""
     for name, transformer in steps:
         form = _follow_one(Step(prefix + name, transformer), form)
     return form
@@ -110,28 +110,28 @@ def _follow_one(step: Step, form: AffineForm) -> AffineForm:
     expected = getattr(step.transformer, "n_features_in_", form.n_outputs)
     if expected != form.n_outputs:
         raise UnsupportedModelError(
-            f"neuralize: {step} was fitted on {expected} features, but the steps before it are known to give "
-            f"{form.n_outputs}. Is a function marked with wc.elementwise that makes more of them, or fewer? "
-            f"{WAY_OUT}"
+            f"neuralize: {step} was fitted on {expected} features, but the steps before it return "
+            f"{form.n_outputs}. Is a function marked with wc.elementwise that changes the number of "
+            f"features? {ALTERNATIVE}"
         )
     try:
-        return _way_of(type(step.transformer))(step.transformer, step, form)
+        return _handler_of(type(step.transformer))(step.transformer, step, form)
     except TwiceTransformedError:
         raise UnsupportedModelError(
-            f"neuralize: {step} bends features that were mixed, bent and mixed again before, which relevance "
-            f"cannot be followed through. {WAY_OUT}"
+            f"neuralize: {step} transforms features one by one that were mixed, transformed and mixed again "
+            f"before; relevance cannot be propagated through that. {ALTERNATIVE}"
         ) from None
 
 
-def _way_of(kind: type) -> Callable[[Any, Step, AffineForm], AffineForm]:
-    """What is known of a class; nothing, if it transforms otherwise than the known class it is made of."""
+def _handler_of(kind: type) -> Callable[[Any, Step, AffineForm], AffineForm]:
+    """Return the handler of a class; that of unknown classes if it overrides a known transform."""
     known = next((parent for parent in kind.__mro__ if parent in _after.registry), object)
     same = getattr_static(kind, "transform", None) is getattr_static(known, "transform", None)
     return _after.dispatch(known if same else object)
 
 
 def does_nothing(transformer: Any) -> bool:
-    """Whether a step only hands on what it gets."""
+    """Return whether a step returns its input."""
     return transformer is None or _is(transformer, "passthrough")
 
 
@@ -151,9 +151,9 @@ def _is(transformer: Any, word: str) -> bool:
 
 
 def first_to_see(step: Any) -> Any:
-    """What in a step takes the columns themselves and knows them; None where there is no such thing.
+    """Return the transformer in a step that takes the columns and knows their number; None if none does.
 
-    A Pipeline or FeatureUnion itself asks its first part only, which may be the word 'passthrough'.
+    A Pipeline or FeatureUnion itself asks only its first part, which may be the word 'passthrough'.
     """
     if hasattr(step, "n_features_in_"):
         return step
@@ -166,14 +166,14 @@ def first_to_see(step: Any) -> Any:
 
 @functools.singledispatch
 def _after(transformer: Any, step: Step, form: AffineForm) -> AffineForm:
-    """The form after a step; a class that is not registered here is refused."""
-    told = getattr(transformer, "whycluster_form", None)  # our own transformers say it themselves
-    if told is not None:
-        return told(step, form)  # type: ignore[no-any-return]
+    """Return the form after a step; refuse a class that is not registered here."""
+    own = getattr(transformer, "whycluster_form", None)  # our own transformers have a method for it
+    if own is not None:
+        return own(step, form)  # type: ignore[no-any-return]
     listed = "".join(f"\n  - {line}" for line in SUPPORTED)
     raise UnsupportedModelError(
-        f"neuralize: it is not known how {step} makes its features of those before it. Known are:{listed}\n"
-        f"{WAY_OUT}"
+        f"neuralize: it is not known how {step} computes its features. Supported steps are:{listed}\n"
+        f"{ALTERNATIVE}"
     )
 
 
@@ -206,27 +206,27 @@ def _inverse(scale: Floats | None, form: AffineForm) -> Floats:
     return np.ones(form.n_outputs) if scale is None else 1.0 / scale
 
 
-def _knowing(form: AffineForm, encoder: Any) -> AffineForm:
-    """The form, with the columns that an encoder knows as text: they come to it as they are, or spelled out.
+def _with_known_text(form: AffineForm, encoder: Any) -> AffineForm:
+    """Return the form with the columns that an encoder knows as text, unchanged or converted to text.
 
-    What the package's own `as_text` spells out may have been numbers or booleans, and is text only where that
-    is no spelling of theirs: 01234.
+    Values converted by the package's own `as_text` may have been numbers or booleans. They are known to be
+    text only if they are not spelled like these: 01234.
     """
-    way = [run.transformer if isinstance(run, Step) else run for run in steps_of(form.run)]
-    spelled = [each for each in way if getattr(each, "func", None) is as_text]
-    if not all(isinstance(each, (PickColumns, SimpleImputer)) or each in spelled for each in way):
+    path = [run.transformer if isinstance(run, Step) else run for run in steps_of(form.run)]
+    converted = [each for each in path if getattr(each, "func", None) is as_text]
+    if not all(isinstance(each, (PickColumns, SimpleImputer)) or each in converted for each in path):
         return form
-    filled = {str(each.fill_value) for each in way if isinstance(each, SimpleImputer)}
+    filled = {str(each.fill_value) for each in path if isinstance(each, SimpleImputer)}
     known = [[name for name in names if not is_missing(name)] for names in encoder.categories_]
     text = [i for i, names in enumerate(known) if names and all(isinstance(name, str) for name in names)]
-    if spelled:
+    if converted:
         text = [i for i in text if not all(is_spelled_number(name) for name in {*known[i]} - filled)]
     return form.with_text(text)
 
 
 @_after.register(OrdinalEncoder)
 def _ordinal(encoder: Any, step: Step, form: AffineForm) -> AffineForm:
-    return _knowing(form, encoder).transform_each(step)
+    return _with_known_text(form, encoder).transform_each(step)
 
 
 @_after.register(Binarizer)
@@ -243,16 +243,16 @@ def _function(transformer: Any, step: Step, form: AffineForm) -> AffineForm:
         return form
     if not isinstance(function, np.ufunc) and not getattr(function, MARK, False):
         raise UnsupportedModelError(
-            f"neuralize: {step} must be of a NumPy ufunc, or of a function that makes each feature of the "
-            f"one in its place alone; nothing says so of {function!r}. If it does, say it: "
-            f"wc.elementwise(function). {WAY_OUT}"
+            f"neuralize: {step} must use a NumPy ufunc, or a function marked as elementwise, which computes "
+            f"each feature from the one at the same position; {function!r} is not marked. If it is "
+            f"elementwise, mark it: wc.elementwise(function). {ALTERNATIVE}"
         )
     return form.transform_each(step)
 
 
 @_after.register(SimpleImputer)
 def _imputer(imputer: Any, step: Step, form: AffineForm) -> AffineForm:
-    # A column without any value is left out, unless it is to be kept.
+    # A column without any value is left out, unless keep_empty_features is set.
     there = [not _is_nan(value) or imputer.keep_empty_features for value in imputer.statistics_.tolist()]
     origin = np.flatnonzero(there)
     if imputer.indicator_ is not None:
@@ -272,7 +272,7 @@ def _indicator(indicator: Any, step: Step, form: AffineForm) -> AffineForm:
 @_after.register(OneHotEncoder)
 def _one_hot(encoder: Any, step: Step, form: AffineForm) -> AffineForm:
     origin = np.repeat(np.arange(form.n_outputs), encoder._n_features_outs)
-    return _knowing(form, encoder).transform_each(step, origin)
+    return _with_known_text(form, encoder).transform_each(step, origin)
 
 
 @_after.register(KBinsDiscretizer)
@@ -284,7 +284,7 @@ def _bins(discretizer: Any, step: Step, form: AffineForm) -> AffineForm:
 @_after.register(TargetEncoder)
 def _target(encoder: Any, step: Step, form: AffineForm) -> AffineForm:
     count = len(encoder.classes_) if encoder.target_type_ == "multiclass" else 1
-    return _knowing(form, encoder).transform_each(step, np.repeat(np.arange(form.n_outputs), count))
+    return _with_known_text(form, encoder).transform_each(step, np.repeat(np.arange(form.n_outputs), count))
 
 
 @_after.register(SelectorMixin)
@@ -298,7 +298,7 @@ def _pca(pca: Any, step: Step, form: AffineForm) -> AffineForm:
     matrix = pca.components_
     if pca.whiten:
         deviation = np.sqrt(pca.explained_variance_)
-        least = np.finfo(deviation.dtype).eps  # as scikit-learn has it
+        least = np.finfo(deviation.dtype).eps  # as in scikit-learn
         matrix = matrix / np.where(deviation < least, least, deviation)[:, None]
     return form.map(step, np.asarray(matrix, dtype=np.float64), pca.mean_)
 
@@ -320,8 +320,8 @@ def _projection(transformer: Any, step: Step, form: AffineForm) -> AffineForm:
 @_after.register(MiniBatchNMF)
 def _factors(transformer: Any, step: Step, form: AffineForm) -> AffineForm:  # noqa: ARG001  # always refused
     raise UnsupportedModelError(
-        f"neuralize: {step} solves a problem of its own for each row, so what it gives is no linear function "
-        f"of the columns. {WAY_OUT}"
+        f"neuralize: {step} solves an optimization problem for each row, so its output is not a linear "
+        f"function of the columns. {ALTERNATIVE}"
     )
 
 
@@ -332,7 +332,7 @@ def _normalizer(normalizer: Any, step: Step, form: AffineForm) -> AffineForm:
 
 @dataclass(frozen=True)
 class _Length:
-    """Of the rows of an array; a row of zeros counts as of length 1."""
+    """The length of each row of an array; 1 for a row of zeros."""
 
     order: float
 
@@ -347,7 +347,7 @@ _LENGTHS = {"l1": _Length(1), "l2": _Length(2), "max": _Length(np.inf)}
 
 @_after.register(TfidfTransformer)
 def _tfidf(transformer: Any, step: Step, form: AffineForm) -> AffineForm:  # noqa: ARG001
-    """Elementwise, but for the length of the row, which is taken for its own constant."""
+    """Treat it as elementwise, with the length of each row as a constant of that row."""
     return form.transform_each(step)
 
 
@@ -355,7 +355,7 @@ def _tfidf(transformer: Any, step: Step, form: AffineForm) -> AffineForm:  # noq
 @_after.register(TfidfVectorizer)
 @_after.register(HashingVectorizer)
 def _vectorizer(vectorizer: Any, step: Step, form: AffineForm) -> AffineForm:
-    """Of one column of text: as many features as there are words, all of them the column's."""
+    """Return the form of one column of text, with a feature for each word."""
     if isinstance(vectorizer, HashingVectorizer):
         n_words = vectorizer.n_features
     else:
@@ -394,7 +394,7 @@ def _columns(transformer: Any, step: Step, form: AffineForm) -> AffineForm:
 
 
 def _weighted(form: AffineForm, weight: float | None) -> AffineForm:
-    """With the weight that a union gives to a branch."""
+    """Return the form times the weight that a union gives to a branch."""
     if weight is None:
         return form
     return form.scale(_Times(weight), np.full(form.n_outputs, float(weight)))
@@ -402,7 +402,7 @@ def _weighted(form: AffineForm, weight: float | None) -> AffineForm:
 
 def _joined(branches: Sequence[AffineForm], step: Step, form: AffineForm) -> AffineForm:
     if not branches:
-        raise UnsupportedModelError(f"neuralize: {step} leaves no feature over.")
+        raise UnsupportedModelError(f"neuralize: {step} must return at least one feature; it returns none.")
     return join(branches, then(form.run, step))
 
 
@@ -416,13 +416,13 @@ class _Times:
 
 @dataclass(frozen=True)
 class PickColumns:
-    """Some of the columns of rows, by position; a single one as it is, if that is asked for."""
+    """Select columns by position; a single one is one-dimensional if ``single``."""
 
     chosen: Codes
     single: bool = False
 
     def __call__(self, rows: Any) -> Any:
-        """The columns, in the container of the rows."""
+        """Return the columns, in the container of the rows."""
         which: Any = int(self.chosen[0]) if self.single else self.chosen
         if hasattr(rows, "iloc"):
             return rows.iloc[:, which]

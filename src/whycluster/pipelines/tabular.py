@@ -1,6 +1,7 @@
-"""A scikit-learn pipeline for a table of numbers, categories and dates, made by looking at its columns.
+"""Cluster a table of numbers, categories and dates with a scikit-learn pipeline.
 
-Everything in it is scikit-learn's own, but for five functions that read, fill and weigh columns one by one.
+The steps are chosen by the types of the columns. All of them are scikit-learn's own, except for five
+functions that read, fill and weight columns one by one.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ from whycluster.data.opening import column_names
 from whycluster.data.progress import Progress
 from whycluster.data.validation import check_whole
 
-_CURVE_ROWS = 20_000  # rows that the number of clusters is chosen on
+_CURVE_ROWS = 20_000  # at most; the number of clusters is chosen on so many rows
 _CURVE_STARTS = 3
 _STARTS = 10
-_MANY_ROWS = 100_000  # more are clustered in batches
+_MANY_ROWS = 100_000  # more rows are clustered in batches
 _MISSING = "missing"  # the category of missing values
 
 
@@ -50,50 +51,53 @@ def pipeline(
     keep: Sequence[Hashable] = (),
     random_state: int | np.random.RandomState | None = 0,
 ) -> Pipeline:
-    """Cluster a table of numbers, categories and dates as it is.
+    """Cluster a table of numbers, categories and dates.
 
-    The columns are told apart by their types (objects by their values) and encoded so that one standard
-    deviation of a number, one change of category and one missing value weigh alike:
+    The kind of a column depends on its type (for objects, on its values). Columns are encoded so that one
+    standard deviation of a number, one change of category and one missing value have the same weight:
 
-    - *numbers*, also booleans: standardised; missing ones are the median, and flagged by a column of 0 and 1
-    - *dates*, times and durations: days (since 1970, in UTC), then as numbers
-    - *categories*, that is text, categoricals and enums, and text mixed with numbers: one column each, of 0
-      and sqrt(1/2), since a change moves two of them. Missing values are a category, ``"missing"``.
+    - *numbers*, including booleans, are standardized. Missing values become the median, with an indicator
+      column of 0 and 1.
+    - *dates*, times and durations become days (since 1970, in UTC), and are then treated as numbers.
+    - *categories* (text, categoricals, enums, and text mixed with numbers) become one column per category,
+      with the values 0 and sqrt(1/2), since a change of category changes two of them. Missing values become
+      a category, ``"missing"``.
 
-    Left out, with a `ColumnWarning`, are columns that
+    Some columns are left out, with a `ColumnWarning`:
 
-    - hold one value only, or none at all;
-    - hold neither of these kinds, such as lists, structures or bytes;
-    - look like identifiers. Of ten values or more: text of which more than 9 in 10 values are different;
-      whole numbers that are all different and fill at least 9 in 10 places between the least and the
-      greatest. Of any number of values: whole numbers whose name begins or ends with the word id, uuid or
-      guid (``id``, ``customer_id``, ``PassengerId``), or is ``index`` or ``Unnamed: 0``. Whole numbers are
-      columns of an integer type: floats and dates never look like identifiers.
+    - columns with a single value, or none at all;
+    - columns of other types, such as lists, structs or bytes;
+    - columns that look like identifiers. With ten values or more, these are text with more than 90 % distinct
+      values, and integers that are all distinct and fill at least 90 % of the range from the least to the
+      greatest. With any number of values, these are integers whose name begins or ends with the word id, uuid
+      or guid (``id``, ``customer_id``, ``PassengerId``), or is ``index`` or ``Unnamed: 0``. Floats and dates
+      never look like identifiers.
 
     Parameters
     ----------
-    frame : data frame of pandas, polars or pyarrow. A table of pyarrow is converted to pandas here, or to
-        polars if there is no pandas; earlier versions of scikit-learn do not take it in ``predict``.
-    n_clusters : number of clusters; None takes the elbow of the inertia over 1, 2, ..., ``max_clusters``,
-        found by kneedle, on at most 20,000 rows. Where there is no elbow, it is the number at which the curve
-        is farthest below the line between its ends, and at least 2.
-    model : unfitted clustering estimator to take instead of ``KMeans``, or of ``MiniBatchKMeans``, which is
-        taken for more than 100,000 rows; it has its own number of clusters, so
-        that ``n_clusters`` must be None, and its own ``random_state``. A copy of it is fitted.
-    max_clusters : greatest number of clusters to try, if there are as many different rows
-    category_weight : how much one change of category weighs, in standard deviations
-    max_categories : of a column with more categories than this, the rare ones are one category together;
-        None keeps them all. Categories that come up in ``predict`` only are among these rare ones, and where
-        there are none, no category: half as far from each, in squares, as these are from each other.
-    keep : names of columns to use though they look like identifiers
-    random_state : seed, or generator, of k-means and of the sample of rows
+    frame : data frame of pandas, polars or pyarrow. A pyarrow table is converted to pandas, or to polars if
+        pandas is not installed, since older versions of scikit-learn do not accept it in ``predict``.
+    n_clusters : number of clusters. None takes the elbow of the inertia over 1, 2, ..., ``max_clusters``,
+        found by kneedle on at most 20,000 rows. If there is no elbow, it takes the number at which the curve
+        is farthest below the line between its ends, but at least 2.
+    model : unfitted clustering estimator to use instead of ``KMeans`` (or ``MiniBatchKMeans``, for more than
+        100,000 rows). It has its own number of clusters, so ``n_clusters`` must be None, and its own
+        ``random_state``. A copy of it is fitted.
+    max_clusters : greatest number of clusters to try, if there are as many distinct rows
+    category_weight : weight of one change of category, in standard deviations
+    max_categories : greatest number of categories of a column; if it has more, the rare ones are merged into
+        one. None keeps all. A category that is new in ``predict`` counts as one of the rare ones. If there
+        are none, it counts as no category: its squared distance to each category is half the squared
+        distance between two.
+    keep : names of columns to use even if they look like identifiers
+    random_state : seed, or random generator, for k-means and for the sample of rows
 
     Returns
     -------
-    pipeline : fitted ``Pipeline`` of the steps "columns", a ``ColumnTransformer`` with the branches
-        "numbers", "dates" and "categories" (those that there are), and "clusters", the model. It has
-        two attributes more, which a clone does not have: ``left_out_``, the reason for each column that was
-        left out, and ``inertias_``, the inertia by number of clusters (empty if that was given).
+    pipeline : fitted ``Pipeline`` with the steps "columns", a ``ColumnTransformer`` with the branches
+        "numbers", "dates" and "categories" (those that are needed), and "clusters", the model. It has two
+        more attributes, which a clone does not have: ``left_out_``, the reason for each column that was left
+        out, and ``inertias_``, the inertia by number of clusters (empty if ``n_clusters`` was given).
 
     Examples
     --------
@@ -131,11 +135,11 @@ def encoder(
     max_categories: int | None = 50,
     keep: Sequence[Hashable] = (),
 ) -> ColumnTransformer:
-    """The first step of `pipeline` alone, fitted to the frame: columns as numbers that weigh alike.
+    """Encode columns as numbers of equal weight: the first step of `pipeline`, fitted to the frame.
 
     Parameters
     ----------
-    frame, category_weight, max_categories, keep : as for `pipeline`
+    frame, category_weight, max_categories, keep : as in `pipeline`
 
     Returns
     -------
@@ -146,25 +150,25 @@ def encoder(
 
 @elementwise
 def weigh(X: Any, weight: float) -> Any:
-    """Every column times a weight."""
+    """Multiply every column by a weight."""
     return X * weight
 
 
 def median(values: Floats) -> float:
-    """The median of a column, of every n-th value where there are many; 0 where it has none."""
+    """Return the median of a column, or of every n-th value if it has many; 0 if it has none."""
     some = values[:: 1 + len(values) // _MANY_ROWS]
     return float(np.median(some)) if len(some) else 0.0
 
 
-# By its name, the median sorts all columns with their masks; as a function, which is taken from 1.5 on, it
-# takes a tenth of the time.
+# The strategy "median" sorts all columns with their masks. A function, which scikit-learn 1.5 and later
+# accept, takes a tenth of the time.
 _MEDIAN: Any = median if parse_version(sklearn.__version__) >= parse_version("1.5") else "median"
 
 
 def encode(
     frame: Any, where: str, category_weight: float = 1.0, max_categories: int | None = 50, keep: Any = ()
 ) -> tuple[ColumnTransformer, Any]:
-    """What `encoder` gives, and the rows that it makes; warn of what it leaves out."""
+    """Return the fitted encoder and the encoded rows; warn of columns that are left out."""
     if not is_real(category_weight) or not 0 < category_weight < np.inf:
         raise InvalidInputError(
             f"{where}: category_weight must be a number above 0; got {category_weight!r}."
@@ -183,8 +187,8 @@ def encode(
             left_out[column.name] = reason
         else:
             chosen.setdefault(kind, []).append(column.name if by_name else position)
-    _tell(left_out, len(columns), where)
-    _tell_dates([column for column in columns if column.name not in left_out], where)
+    _warn_of_left_out(left_out, len(columns), where)
+    _warn_of_dates([column for column in columns if column.name not in left_out], where)
     branches = _branches(category_weight, max_categories)
     result = ColumnTransformer([(kind, branches[kind], chosen[kind]) for kind in branches if kind in chosen])
     X = result.fit_transform(native)
@@ -193,12 +197,12 @@ def encode(
 
 
 def _branches(category_weight: float, max_categories: int | None) -> dict[str, Pipeline]:
-    # A change of category moves two columns by the weight; together they move by category_weight.
+    # A change of category changes two columns by this weight; the distance is then category_weight.
     weight = float(category_weight) / 2**0.5
     rare = {"handle_unknown": "infrequent_if_exist", "max_categories": max_categories}
     return {
-        "numbers": _standardised(as_numbers),
-        "dates": _standardised(as_days),
+        "numbers": _standardized(as_numbers),
+        "dates": _standardized(as_days),
         "categories": Pipeline(
             [
                 ("read", FunctionTransformer(as_text, feature_names_out="one-to-one")),
@@ -213,8 +217,8 @@ def _branches(category_weight: float, max_categories: int | None) -> dict[str, P
     }
 
 
-def _standardised(reader: Callable[[Any], Floats]) -> Pipeline:
-    """Scaled first, then filled: what is filled in must not shrink the deviation, and flags stay 0 and 1."""
+def _standardized(reader: Callable[[Any], Floats]) -> Pipeline:
+    """Scale, then fill: filled values must not shrink the deviation, and indicators stay 0 and 1."""
     return Pipeline(
         [
             ("read", FunctionTransformer(reader, feature_names_out="one-to-one")),
@@ -225,7 +229,7 @@ def _standardised(reader: Callable[[Any], Floats]) -> Pipeline:
 
 
 def _open(frame: Any, where: str) -> Any:
-    """The frame as scikit-learn can take it, of pandas or polars."""
+    """Return the frame as one of pandas or polars, which scikit-learn accepts."""
     names = column_names(frame, where, "frame")
     if names is None:
         raise InvalidInputError(
@@ -241,8 +245,8 @@ def _open(frame: Any, where: str) -> Any:
     other = [name for name in names if not isinstance(name, str)]
     if text and other:
         raise InvalidInputError(
-            f"{where}: the columns of frame must have names that are all text, or none of them; got "
-            f"{text[0]!r} and {other[0]!r}. Rename them: frame.columns = [str(c) for c in frame.columns]."
+            f"{where}: the column names of frame must be all text, or none of them; got {text[0]!r} and "
+            f"{other[0]!r}. Rename them: frame.columns = [str(c) for c in frame.columns]."
         )
     if opened.implementation.is_pandas() or opened.implementation.is_polars():
         return frame
@@ -255,7 +259,7 @@ def _converted(frame: nw.DataFrame[Any], where: str) -> Any:
     if importlib.util.find_spec("polars") is not None:
         return frame.to_polars()
     raise MissingDependencyError(
-        f"{where}: a table of pyarrow is clustered as a frame of pandas or polars, and none is installed: "
+        f"{where}: a pyarrow table is converted to pandas or polars first, and neither is installed: "
         f"pip install pandas"
     )
 
@@ -263,7 +267,7 @@ def _converted(frame: nw.DataFrame[Any], where: str) -> Any:
 def _check_keep(keep: Any, names: list[Hashable], where: str) -> set[Hashable]:
     keep = [keep] if isinstance(keep, str) else keep
     if not isinstance(keep, Iterable):
-        raise InvalidInputError(f"{where}: keep must be a list of names of columns; got {keep!r}.")
+        raise InvalidInputError(f"{where}: keep must be a list of column names; got {keep!r}.")
     keep = list(keep)
     unknown = [name for name in keep if name not in names]
     if unknown:
@@ -274,30 +278,30 @@ def _check_keep(keep: Any, names: list[Hashable], where: str) -> set[Hashable]:
     return set(keep)
 
 
-def _tell(left_out: dict[Hashable, str], n_columns: int, where: str) -> None:
+def _warn_of_left_out(left_out: dict[Hashable, str], n_columns: int, where: str) -> None:
     listed = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
     if len(left_out) == n_columns:
         raise InvalidInputError(f"{where}: frame must have a column to cluster by; none is left. {listed}.")
     if left_out:
         count = "1 column is" if len(left_out) == 1 else f"{len(left_out)} columns are"
         named = any(reason.startswith(LIKE_IDENTIFIER) for reason in left_out.values())
-        keeps = "keep" if where != "explain" else "the keep of wc.tabular.encoder, before a wc.Surrogate,"
-        advice = f" Name those like identifiers in {keeps} to use them all the same." if named else ""
+        keeps = "keep" if where != "explain" else "the keep of wc.tabular.encoder, before a wc.Surrogate"
+        advice = f" To use columns that look like identifiers, name them in {keeps}." if named else ""
         _warn(f"{where}: {count} left out. {listed}.{advice}", where)
 
 
 def _warn(message: str, where: str) -> None:
-    """Of whoever called the function that is public."""
+    """Warn at the line that called the public function."""
     warnings.warn(message, ColumnWarning, stacklevel=7 if where == "explain" else 5)
 
 
-def _tell_dates(columns: Sequence[Column], where: str) -> None:
-    """Warn of dates that came as text, as they often do from files."""
+def _warn_of_dates(columns: Sequence[Column], where: str) -> None:
+    """Warn of dates that are text, as they often are in files."""
     found = [repr(column.name) for column in columns if is_text_of_dates(column)]
     if found:
         _warn(
-            f"{where}: {', '.join(found)} read as dates, but are text, so that each date is a category. "
-            f"Convert them first, as with parse_dates in pandas.read_csv.",
+            f"{where}: {', '.join(found)} look like dates but are text, so each date is a category. Convert "
+            f"them first, for example with parse_dates in pandas.read_csv.",
             where,
         )
 
@@ -309,23 +313,22 @@ def _check_model(model: Any, n_clusters: Any) -> None:
         return
     if isinstance(model, type) or not (hasattr(model, "fit") and hasattr(model, "get_params")):
         raise InvalidInputError(
-            f"pipeline: model must be an estimator as scikit-learn's are, such as KMeans(3); got {model!r}."
+            f"pipeline: model must be a scikit-learn estimator, such as KMeans(3); got {model!r}."
         )
     if n_clusters is not None:
         raise InvalidInputError(
-            f"pipeline: n_clusters must be None where a model is given; got {n_clusters}. Set it in "
-            f"the model."
+            f"pipeline: n_clusters must be None if a model is given; got {n_clusters}. Set it in the model."
         )
 
 
 def _check_different(X: Floats, n_clusters: Any) -> None:
-    """Raise if there are fewer different rows than clusters; mostly, the first rows are enough to see."""
+    """Raise if there are fewer distinct rows than clusters; usually a look at the first rows is enough."""
     n_rows = 1000
     while (different := len(np.unique(X[:n_rows], axis=0))) < n_clusters and n_rows < len(X):
         n_rows *= 10
     if different < n_clusters:
         raise InvalidInputError(
-            f"pipeline: n_clusters must be at most {different}, the number of different rows in frame; "
+            f"pipeline: n_clusters must be at most {different}, the number of distinct rows in frame; "
             f"got {n_clusters}."
         )
 
@@ -340,7 +343,7 @@ def _load_kneedle() -> Callable[[Floats, Floats], int | None]:
         ) from error
 
     def find(n_clusters: Floats, inertias: Floats) -> int | None:
-        with warnings.catch_warnings():  # early versions warn where there is no elbow
+        with warnings.catch_warnings():  # old versions warn if there is no elbow
             warnings.simplefilter("ignore")
             elbow = KneeLocator(n_clusters, inertias, curve="convex", direction="decreasing").elbow
         return None if elbow is None else int(elbow)
@@ -349,7 +352,7 @@ def _load_kneedle() -> Callable[[Floats, Floats], int | None]:
 
 
 def _inertias(X: Floats, max_clusters: int, random_state: Any) -> dict[int, float]:
-    """The inertia for every number of clusters, from 1: an elbow at 2 is not seen without it."""
+    """Return the inertia for every number of clusters, from 1, which an elbow at 2 needs."""
     if len(X) > _CURVE_ROWS:
         X = X[check_random_state(random_state).choice(len(X), _CURVE_ROWS, replace=False)]
     result = {1: float(np.square(X - X.mean(axis=0)).sum())}
