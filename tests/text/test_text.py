@@ -1204,7 +1204,7 @@ def test_methods_that_documents_do_not_support(pipeline: Any) -> None:
     ):
         net.gradient(DOCUMENTS)
     with pytest.raises(
-        wc.UnsupportedModelError, match="to_torch: the steps of a pipeline may not be layers"
+        wc.UnsupportedModelError, match="to_torch: the steps of a pipeline need not be layers"
     ):
         net.to_torch()
     for evaluate in (wc.evaluation.compare, wc.evaluation.shapley_values):

@@ -101,9 +101,9 @@ class PipelineNetwork(Network):
         return table
 
     def to_torch(self, cluster: Any = None) -> torch.nn.Module:  # noqa: ARG002
-        """Raise: the steps of a pipeline may not be layers."""
+        """Raise: the steps of a pipeline need not be layers."""
         raise UnsupportedModelError(
-            "to_torch: the steps of a pipeline may not be layers. Take the network of its last step: "
+            "to_torch: the steps of a pipeline need not be layers. Take the network of its last step: "
             "wc.neuralize(pipeline[-1]).to_torch(), for the output of pipeline[:-1].transform(X)."
         )
 
