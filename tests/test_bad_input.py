@@ -418,8 +418,7 @@ def test_an_unknown_model_lists_what_is_supported_and_points_to_labels() -> None
     for model in (3, None, {"centers": 1}, print):
         assert "Supported, once fitted, are" in unsupported(model)
     assert unsupported("k-means") == (
-        "neuralize: model must be a fitted model; got 'k-means'. A network that was saved is read by "
-        "wc.load(path)."
+        "neuralize: model must be a fitted model; got 'k-means'. Load a saved network with wc.load(path)."
     )
     assert unsupported(KMeans) == "neuralize: model must be a fitted model; got the class KMeans."
 
@@ -429,14 +428,14 @@ def test_labels_have_no_network(make: Any) -> None:
     with pytest.raises(wc.UnsupportedModelError) as error:
         wc.neuralize(make([0, 1, 0]))
     assert str(error.value) == (
-        "neuralize: labels say which cluster each row is in, but not why another row would be. "
+        "neuralize: labels give the cluster of each row, but no rule for other rows. "
         "wc.explain(labels, X) explains them through a surrogate; "
         "wc.Surrogate().fit(X, labels) is that surrogate, and can be neuralized."
     )
 
 
 def test_a_model_that_has_only_labels_has_no_network() -> None:
-    with pytest.raises(wc.UnsupportedModelError, match=r"^neuralize: the labels of DBSCAN say which cluster"):
+    with pytest.raises(wc.UnsupportedModelError, match=r"^neuralize: the labels of DBSCAN give the cluster"):
         wc.neuralize(DBSCAN().fit(ROWS))
 
 
@@ -616,7 +615,7 @@ def test_parameters_that_would_do_nothing() -> None:
         "neuralize: metric is for centroids; a Network has its energies already."
     )
     assert message(ROWS, categorical=[0, 1]) == (
-        "neuralize: categorical is for KPrototypes, which forgets its columns; ndarray does not."
+        "neuralize: categorical is for KPrototypes, which does not keep its columns; ndarray does not need it."
     )
 
 
@@ -640,8 +639,8 @@ def test_a_threshold_needs_probabilities() -> None:
     )
     for option in ({"against": 1}, {"rule": "joint"}, {"beta": 2.0}):
         assert message(ROWS, metric="dot", threshold=0.9, **option) == (
-            "explain: threshold asks about a cluster against all others together, which fixes how they "
-            "share; against, beta and rule do not go with it."
+            "explain: threshold compares a cluster with all others together, which fixes how they share "
+            "the evidence; it cannot be combined with against, beta or rule."
         )
 
 

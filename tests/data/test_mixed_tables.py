@@ -108,9 +108,7 @@ def test_a_model_without_prediction_is_explained_by_its_labels() -> None:
     exp = wc.explain(pipe, frame)
     assert exp.fidelity is not None
     assert exp.feature_names == list(frame.columns)
-    with pytest.raises(
-        wc.UnsupportedModelError, match="the labels of DBSCAN say which cluster each row is in"
-    ):
+    with pytest.raises(wc.UnsupportedModelError, match="the labels of DBSCAN give the cluster of each row"):
         wc.neuralize(pipe)
 
 

@@ -244,7 +244,7 @@ def test_models_that_predict_in_another_way_are_explained_by_their_labels(digits
         with pytest.raises(wc.UnsupportedModelError) as caught:
             wc.neuralize(model)
         assert str(caught.value).startswith(
-            f"neuralize: the labels of {type(model).__name__} say which cluster each row is in, but not why "
+            f"neuralize: the labels of {type(model).__name__} give the cluster of each row, but no rule for "
         )
 
 

@@ -677,7 +677,7 @@ ROWS = da.zeros((10, 4), chunks=(5, 4))
         (
             ROWS,
             {"categorical": [0]},
-            "neuralize: categorical is for KPrototypes, which forgets its columns; KMeans does not.",
+            "neuralize: categorical is for KPrototypes, which does not keep its columns; KMeans does not need it.",
         ),
     ],
 )

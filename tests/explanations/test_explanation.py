@@ -481,12 +481,13 @@ def test_an_explanation_can_be_pickled(exp: wc.Explanation) -> None:
 
 def test_a_question_is_not_written_over() -> None:
     codes = np.array([0, 1])
-    question = CodedQuery(codes, codes[::-1])
+    rows = ArrayTable.of(np.zeros((2, 1)))
+    question = CodedQuery(codes, codes[::-1]).for_rows(rows)
     for asked in (question.cluster, question.competitor):
         assert asked is not None
         assert not asked.flags.writeable
     assert codes.flags.writeable  # it is only looked at
-    found = Attribution.empty(ArrayTable.of(np.zeros((2, 1))), question)
+    found = Attribution.empty(rows, question)
     found.store(Assignment(np.array([7, 7]), np.array([7, 7]), np.array([1.0, 2.0])), 0, 2)
     assert found.cluster.tolist() == codes.tolist() == [0, 1]
     assert found.competitor.tolist() == [1, 0]

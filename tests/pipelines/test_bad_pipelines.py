@@ -160,7 +160,7 @@ def test_a_pipeline_that_ends_in_labels() -> None:
     with pytest.raises(wc.UnsupportedModelError) as error:
         wc.neuralize(model)
     assert str(error.value) == (
-        "neuralize: the labels of DBSCAN say which cluster each row is in, but not why another row would be. "
+        "neuralize: the labels of DBSCAN give the cluster of each row, but no rule for other rows. "
         "wc.explain(labels, X) explains them through a surrogate; wc.Surrogate().fit(X, labels) is that "
         "surrogate, and can be neuralized."
     )
