@@ -65,7 +65,7 @@ $(DEMO)/installed: pyproject.toml $(LOOPS) $(shell find src -name '*.py')
 	touch $@
 
 # torch on its own first: anything that asks for it later then finds the pinned CPU build. ClustPy without what it
-# asks for: all of that is there, and its torchvision would bring another torch (see tests/conftest.py); and
+# asks for: all of that is there, and its torchvision would bring another torch (see tests/deep/__init__.py); and
 # axe-playwright-python, which is here for its axe.min.js, without a second browser.
 $(TEST)/installed: pyproject.toml $(LOOPS) constraints.txt
 	$(PYTHON) -m venv $(TEST)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import faiss
 import numpy as np
 import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
 import scipy.sparse as sp
-import torch
 from numpy.typing import NDArray
 from sklearn.cluster import (
     DBSCAN,
@@ -29,6 +25,18 @@ from sklearn.neighbors import NearestCentroid
 from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
+from tests.optional import optional
+
+if TYPE_CHECKING:
+    import faiss
+    import polars as pl
+    import pyarrow as pa
+    import torch
+else:
+    faiss = optional("faiss")
+    pl = optional("polars")
+    pa = optional("pyarrow")
+    torch = optional("torch")
 
 Array = NDArray[Any]
 CENTROIDS = np.array([[0.0, 0.0, 0.0], [4.0, 0.0, 0.0], [0.0, 4.0, 1.0]])

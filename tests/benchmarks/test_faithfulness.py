@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
-from PIL import Image
 from sklearn.cluster import KMeans
 
 import whycluster as wc
 from benchmarks import beta, datasets, deep_rows, draw, measure, rules, runtime, segments, table1, varying
 from examples import representations, vgg16
 from examples.spiral import spiral
+from tests.optional import optional
 from whycluster.evaluation import METHODS
+
+if TYPE_CHECKING:
+    import torch
+    from PIL import Image
+else:
+    torch = optional("torch")
+    Image = optional("PIL:Image")
 
 
 @pytest.fixture(autouse=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -16,7 +15,13 @@ from scipy.ndimage import zoom
 
 import whycluster as wc
 from benchmarks.matching import match
+from tests.optional import optional
 from tests.reference import matching as reference
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = optional("torch")
 
 Array = NDArray[Any]
 SEGMENTS = np.array([[0, 0, 1, 1], [0, 0, 1, 1], [5, 5, 5, 5]])

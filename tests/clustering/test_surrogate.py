@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -24,11 +24,21 @@ from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
 
 import whycluster as wc
+from tests.optional import optional
 from tests.reference import kernel
 from whycluster.clustering.kernel_fit import _initial_model, _Objective
 from whycluster.clustering.surrogate import _choose_settings, _Folds, _Settings, _smallest_good
 from whycluster.core.energies import FloorEnergy
 from whycluster.explanations.fidelity import Fidelity
+
+if TYPE_CHECKING:
+    import hdbscan
+    import polars as pl
+    import pyarrow as pa
+else:
+    hdbscan = optional("hdbscan")
+    pl = optional("polars")
+    pa = optional("pyarrow")
 
 Array = NDArray[Any]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import kmedoids
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
@@ -40,6 +39,12 @@ from sklearn.random_projection import GaussianRandomProjection, SparseRandomProj
 from sklearn.tree import DecisionTreeClassifier
 
 import whycluster as wc
+from tests.optional import optional
+
+if TYPE_CHECKING:
+    import kmedoids
+else:
+    kmedoids = optional("kmedoids")
 
 Array = NDArray[Any]
 Rest = Callable[[Any], Any]

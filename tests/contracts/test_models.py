@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import faiss
-import kmedoids
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-import torch
 from numpy.typing import NDArray
 from sklearn.cluster import AffinityPropagation, Birch, BisectingKMeans, KMeans, MeanShift, MiniBatchKMeans
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
@@ -19,6 +16,16 @@ from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 from sklearn.neighbors import NearestCentroid
 
 import whycluster as wc
+from tests.optional import optional
+
+if TYPE_CHECKING:
+    import faiss
+    import kmedoids
+    import torch
+else:
+    faiss = optional("faiss")
+    kmedoids = optional("kmedoids")
+    torch = optional("torch")
 
 Array = NDArray[Any]
 DATA = {"wine": load_wine, "iris": load_iris, "cancer": load_breast_cancer, "digits": load_digits}

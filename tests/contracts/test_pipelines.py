@@ -6,12 +6,10 @@ import copy
 import functools
 import pickle
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -52,9 +50,17 @@ from tests.contracts.pipelines import (
     numbers,
     of_columns,
 )
+from tests.optional import optional
 from tests.reference import models, neon, pipeline
 from whycluster.core import blocks
 from whycluster.pipelines import mixing
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+else:
+    pl = optional("polars")
+    pa = optional("pyarrow")
 
 Array = NDArray[Any]
 

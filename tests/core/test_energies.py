@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import kmedoids
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 from sklearn.cluster import Birch, BisectingKMeans
 from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 from sklearn.neighbors import NearestCentroid
 
 import whycluster as wc
+from tests.optional import optional
 from tests.reference import models
+
+if TYPE_CHECKING:
+    import kmedoids
+    import torch
+else:
+    kmedoids = optional("kmedoids")
+    torch = optional("torch")
 
 Array = NDArray[np.float64]
 COVARIANCES = ["full", "tied", "diag", "spherical"]

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-import torch
-from kmodes.kmodes import KModes
-from kmodes.kprototypes import KPrototypes
 from numpy.typing import NDArray
 from sklearn.cluster import BisectingKMeans, KMeans
 from sklearn.mixture import GaussianMixture
 
 import whycluster as wc
+from tests.optional import optional
 from whycluster.core.energies import (
     AdditiveEnergy,
     CosineEnergy,
@@ -33,6 +31,15 @@ from whycluster.core.energies import (
     TreeEnergy,
 )
 from whycluster.core.tree import Tree
+
+if TYPE_CHECKING:
+    import torch
+    from kmodes.kmodes import KModes
+    from kmodes.kprototypes import KPrototypes
+else:
+    torch = optional("torch")
+    KModes = optional("kmodes.kmodes:KModes")
+    KPrototypes = optional("kmodes.kprototypes:KPrototypes")
 
 Array = NDArray[np.float64]
 K, D = 4, 5

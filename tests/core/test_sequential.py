@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kmodes.kmodes import KModes
 from numpy.typing import NDArray
 from sklearn.cluster import DBSCAN, BisectingKMeans, KMeans
 from sklearn.datasets import load_breast_cancer
@@ -18,6 +17,7 @@ from sklearn.mixture import GaussianMixture
 from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
+from tests.optional import optional
 from tests.reference import models
 from tests.reference import sequential as reference
 from whycluster.core.energies import FloorEnergy, KernelEnergy, LinearEnergy
@@ -25,6 +25,11 @@ from whycluster.core.sequential import redistribute
 from whycluster.evaluation import checks, compare
 from whycluster.evaluation.shuffled import ShuffledEnergy
 from whycluster.models.network import TableNetwork
+
+if TYPE_CHECKING:
+    from kmodes.kmodes import KModes
+else:
+    KModes = optional("kmodes.kmodes:KModes")
 
 Array = NDArray[Any]
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 import whycluster as wc
+from tests.optional import optional
 from tests.reference import models, neon
 from whycluster.core.energies import StudentEnergy
 from whycluster.pipelines.affine_map import AffineMap
 from whycluster.pipelines.mixing import through
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = optional("torch")
 
 Array = NDArray[Any]
 ALPHAS = [0.05, 1.0, 7.0, 1e4]

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from sklearn.cluster import KMeans
 from sklearn.pipeline import make_pipeline
 
 import whycluster as wc
+from tests.optional import optional
 from whycluster.data.days import to_days
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = optional("polars")
 
 N_ROWS = 240
 

@@ -8,17 +8,12 @@ from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
-import torch
-from kmodes.kmodes import KModes
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
@@ -28,8 +23,22 @@ from threadpoolctl import threadpool_limits
 
 import whycluster as wc
 from benchmarks.measure import peak_megabytes, result_megabytes
+from tests.optional import optional
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.opening import open_table
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    import torch
+    from kmodes.kmodes import KModes
+else:
+    pl = optional("polars")
+    pa = optional("pyarrow")
+    pq = optional("pyarrow.parquet")
+    torch = optional("torch")
+    KModes = optional("kmodes.kmodes:KModes")
 
 Array = NDArray[Any]
 NAMES = [f"column {i}" for i in range(13)]

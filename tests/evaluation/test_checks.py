@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from kmodes.kmodes import KModes
 from numpy.typing import NDArray
 from sklearn.cluster import BisectingKMeans, KMeans
 from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import NearestCentroid
 
 import whycluster as wc
+from tests.optional import optional
 from whycluster.core import attribution, outputs
 from whycluster.core.attribution import CodedQuery
 from whycluster.core.energies import SquaredEnergy
@@ -22,6 +22,11 @@ from whycluster.evaluation import METHODS, checks
 from whycluster.evaluation.checks import _half_mirrored
 from whycluster.evaluation.subject import Subject
 from whycluster.models.network import TableNetwork
+
+if TYPE_CHECKING:
+    from kmodes.kmodes import KModes
+else:
+    KModes = optional("kmodes.kmodes:KModes")
 
 Array = NDArray[Any]
 

@@ -6,16 +6,14 @@ import pickle
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from kmodes.kmodes import KModes
 from numpy.typing import NDArray
 from sklearn.cluster import DBSCAN, BisectingKMeans, KMeans
 from sklearn.datasets import load_iris
@@ -24,6 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 import whycluster as wc
+from tests.optional import optional
 from tests.reference import flipping as reference
 from tests.reference.shapley import shapley
 from whycluster.evaluation import (
@@ -38,6 +37,13 @@ from whycluster.evaluation import (
 from whycluster.evaluation.comparison import ORACLE
 from whycluster.evaluation.oracle import greedy
 from whycluster.evaluation.subject import Subject
+
+if TYPE_CHECKING:
+    import polars as pl
+    from kmodes.kmodes import KModes
+else:
+    pl = optional("polars")
+    KModes = optional("kmodes.kmodes:KModes")
 
 Array = NDArray[Any]
 

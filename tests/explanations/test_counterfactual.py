@@ -6,12 +6,10 @@ import datetime as dt
 import math
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from hypothesis import assume, given
@@ -37,9 +35,17 @@ from sklearn.preprocessing import (
 
 import whycluster as wc
 from tests.contracts.pipelines import mixed_frame
+from tests.optional import optional
 from tests.properties.strategies import Problem, problems, rough_problems
 from tests.reference import counterfactual as reference
 from whycluster.explanations.counterfactual import Counterfactual
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+else:
+    pl = optional("polars")
+    pa = optional("pyarrow")
 
 Array = NDArray[Any]
 

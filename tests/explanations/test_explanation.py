@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
 import scipy.sparse as sp
-import shap
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.neighbors import NearestCentroid
 
 import whycluster as wc
+from tests.optional import optional
 from whycluster.core.attribution import Attribution, CodedQuery
 from whycluster.core.evidence import Assignment
 from whycluster.data.table import ArrayTable
+
+if TYPE_CHECKING:
+    import matplotlib as mpl
+    import polars as pl
+    import pyarrow as pa
+    import shap
+else:
+    mpl = optional("matplotlib")
+    pl = optional("polars")
+    pa = optional("pyarrow")
+    shap = optional("shap")
 
 Array = NDArray[Any]
 NAMES = [f"column {i}" for i in range(13)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Hashable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
@@ -25,6 +25,7 @@ from sklearn.preprocessing import PowerTransformer, StandardScaler
 import whycluster as wc
 from tests.golden import read_golden
 from tests.golden.findings import findings, stars
+from tests.optional import optional
 from whycluster.data.column_checks import holds_dates, identifier_reason
 from whycluster.data.columns import Column
 from whycluster.explanations.base import BaseExplanation
@@ -40,6 +41,15 @@ from whycluster.explanations.findings import (
     typical_rows,
     warnings,
 )
+
+if TYPE_CHECKING:
+    import polars as pl
+    import torch
+    from kmodes.kmodes import KModes
+else:
+    pl = optional("polars")
+    torch = optional("torch")
+    KModes = optional("kmodes.kmodes:KModes")
 
 Array = NDArray[Any]
 ENDS = np.array([[0.0], [10.0]])  # the evidence of a row x in the first is 100 - 20 x

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
-from kmodes.kmodes import KModes
-from kmodes.kprototypes import KPrototypes
-from kmodes.util.dissim import jaccard_dissim_label, ng_dissim
 
 import whycluster as wc
+from tests.optional import optional
 from tests.reference import models
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+    from kmodes.kmodes import KModes
+    from kmodes.kprototypes import KPrototypes
+    from kmodes.util.dissim import jaccard_dissim_label, ng_dissim
+else:
+    pl = optional("polars")
+    pa = optional("pyarrow")
+    KModes = optional("kmodes.kmodes:KModes")
+    KPrototypes = optional("kmodes.kprototypes:KPrototypes")
+    jaccard_dissim_label = optional("kmodes.util.dissim:jaccard_dissim_label")
+    ng_dissim = optional("kmodes.util.dissim:ng_dissim")
 
 CATEGORICAL = [0, 2]
 

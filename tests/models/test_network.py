@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
@@ -18,6 +17,12 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import whycluster as wc
+from tests.optional import optional
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = optional("torch")
 
 Array = NDArray[Any]
 

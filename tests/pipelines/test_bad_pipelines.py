@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import tracemalloc
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -29,6 +28,12 @@ from sklearn.preprocessing import (
 
 import whycluster as wc
 from tests.contracts.pipelines import CATEGORIES, NUMBERS, k_means, mixed_frame, numbers, of_columns
+from tests.optional import optional
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = optional("polars")
 
 Array = NDArray[Any]
 WINE: Array = load_wine().data

@@ -10,12 +10,10 @@ import sys
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
 from sklearn import config_context
 from sklearn.base import clone
@@ -27,11 +25,21 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import whycluster as wc
+from tests.optional import optional
 from whycluster.data.column_checks import inspect_column
 from whycluster.data.columns import as_days, as_numbers, as_text, columns_of
 from whycluster.pipelines import tabular
 from whycluster.pipelines.tabular import encoder, pipeline
 
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+else:
+    pl = optional("polars")
+    pa = optional("pyarrow")
+
+ArrowSeries = optional("pandas:Series", requires="pyarrow")
+ArrowDtype = optional("pandas:ArrowDtype", requires="pyarrow")
 HALF = math.sqrt(0.5)
 N = 60
 
@@ -257,7 +265,7 @@ NUMBERS: dict[str, Any] = {
     "Float64": pd.Series([1, None, 3], dtype="Float64"),
     "float32": pd.Series([1, None, 3], dtype="float32"),
     "float16": pd.Series([1, None, 3], dtype="float16"),
-    "int64[pyarrow]": pd.Series([1, None, 3], dtype="int64[pyarrow]"),
+    "int64[pyarrow]": ArrowSeries([1, None, 3], dtype="int64[pyarrow]"),
     "objects": pd.Series([1, None, 3.0], dtype=object),
     "NA among objects": pd.Series([np.int8(1), pd.NA, Decimal(3)], dtype=object),
     "sparse": pd.Series(pd.arrays.SparseArray([1.0, np.nan, 3.0])),
@@ -275,7 +283,7 @@ DATES: dict[str, Any] = {
     "datetime64[ns]": pd.Series([INSTANT, None, LATER]).astype("datetime64[ns]"),
     "datetime64[s]": pd.Series([INSTANT, None, LATER]).astype("datetime64[s]"),
     "tz": pd.Series([INSTANT, None, LATER]).dt.tz_localize("UTC").dt.tz_convert("Asia/Tokyo"),
-    "timestamp[us][pyarrow]": pd.Series([INSTANT, None, LATER], dtype="timestamp[us][pyarrow]"),
+    "timestamp[us][pyarrow]": ArrowSeries([INSTANT, None, LATER], dtype="timestamp[us][pyarrow]"),
     "objects": pd.Series([INSTANT, None, LATER.replace(tzinfo=timezone.utc)], dtype=object),
     "polars": pl.Series([INSTANT, None, LATER]),
     "polars tz": pl.Series([INSTANT, None, LATER])
@@ -287,7 +295,7 @@ TEXT: dict[str, Any] = {
     "string": pd.Series(["a", None, "b"], dtype="string"),
     "objects": pd.Series(["a", np.nan, "b"], dtype=object),
     "category": pd.Series(["a", None, "b"], dtype="category"),
-    "string[pyarrow]": pd.Series(["a", None, "b"], dtype=pd.ArrowDtype(pa.string())),
+    "string[pyarrow]": ArrowSeries(["a", None, "b"], dtype=ArrowDtype(pa.string())),
     "polars String": pl.Series(["a", None, "b"]),
     "polars Categorical": pl.Series(["a", None, "b"], dtype=pl.Categorical),
     "polars Enum": pl.Series(["a", None, "b"], dtype=pl.Enum(["b", "a", "c"])),
@@ -295,7 +303,7 @@ TEXT: dict[str, Any] = {
 
 
 def as_frame(series: Any) -> Any:
-    return pl.DataFrame({"x": series}) if isinstance(series, pl.Series) else pd.DataFrame({"x": series})
+    return pd.DataFrame({"x": series}) if isinstance(series, pd.Series) else pl.DataFrame({"x": series})
 
 
 @pytest.mark.parametrize("series", NUMBERS.values(), ids=NUMBERS)

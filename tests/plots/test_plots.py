@@ -9,14 +9,13 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.colors import to_hex, to_rgb
@@ -30,12 +29,19 @@ from sklearn.decomposition import PCA
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import make_pipeline
-from torch import nn
 
 import whycluster as wc
 from examples import plots as example
+from tests.optional import optional
 from whycluster.explanations.projection import project
 from whycluster.plots import maps, style, swarm
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+else:
+    torch = optional("torch")
+    nn = optional("torch:nn")
 
 FOR, AGAINST = "#1e6edc", "#e66e00"
 LONG = "average_monthly_amount_in_{}_of_the_customer"

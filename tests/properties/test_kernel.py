@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.optional import optional
 from tests.reference import kernel
 from whycluster import Network, TableNetwork
 from whycluster.core.energies import Energy, FloorEnergy, KernelEnergy
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = optional("torch")
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import whycluster as wc
+from tests.optional import optional
 from tests.properties.strategies import Problem, problems, rough_problems
 from tests.reference import neon
 from tests.reference.shapley import shapley
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = optional("torch")
 
 betas = st.floats(1e-4, 1e2)
 rules = st.sampled_from(["min-take-most", "joint", "contrast"])

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.optional import optional
 from tests.properties.strategies import Problem, problems, rough_problems
 from tests.reference import models, neon
 from whycluster import Explanation, Network, TableNetwork
 from whycluster.core.energies import StudentEnergy
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = optional("torch")
 
 alphas = st.floats(0.1, 100.0)
 betas = st.floats(1e-2, 1e2)

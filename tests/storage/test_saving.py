@@ -17,20 +17,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from kmodes.kmodes import KModes
-from kmodes.kprototypes import KPrototypes
 from numpy.typing import NDArray
-from safetensors import safe_open
-from safetensors.numpy import save_file
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_wine
 from sklearn.decomposition import TruncatedSVD
@@ -41,6 +36,7 @@ from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
 from tests.contracts.test_models import MODELS
+from tests.optional import optional
 from whycluster.core.energies import (
     CosineEnergy,
     DiagonalGaussianEnergy,
@@ -59,6 +55,19 @@ from whycluster.core.tree import Tree
 from whycluster.models.network import Network, TableNetwork
 from whycluster.storage import archive
 from whycluster.storage.parameters import RECIPES
+
+if TYPE_CHECKING:
+    import polars as pl
+    from kmodes.kmodes import KModes
+    from kmodes.kprototypes import KPrototypes
+    from safetensors import safe_open
+    from safetensors.numpy import save_file
+else:
+    pl = optional("polars")
+    KModes = optional("kmodes.kmodes:KModes")
+    KPrototypes = optional("kmodes.kprototypes:KPrototypes")
+    safe_open = optional("safetensors:safe_open")
+    save_file = optional("safetensors.numpy:save_file")
 
 Array = NDArray[Any]
 RNG = np.random.default_rng(7)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -49,8 +49,16 @@ import whycluster as wc
 from benchmarks import measure
 from benchmarks import text as bench
 from examples import newsgroups
+from tests.optional import optional
 from tests.reference import text as slow
 from whycluster.text.finders import finder_of
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+else:
+    pl = optional("polars")
+    pa = optional("pyarrow")
 
 TOPICS = {
     "pets": ["cat", "dog", "kitten", "puppy", "paw", "fur", "bark", "purr", "leash", "vet"],
