@@ -9,7 +9,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-from benchmarks.measure import RESULTS
+from benchmarks import measure
 
 # Okabe and Ito's colours; the first are for what matters most
 _COLOURS = ["#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999"]
@@ -41,6 +41,6 @@ def save(figure: Any, name: str, legend_from: Any, n_columns: int = 4) -> None:
     """Write results/NAME.png, with one legend under all panels."""
     handles, labels = legend_from.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=n_columns, frameon=False, fontsize=8)
-    RESULTS.mkdir(exist_ok=True)
-    figure.savefig(RESULTS / f"{name}.png", dpi=110)
+    measure.RESULTS.mkdir(exist_ok=True)
+    figure.savefig(measure.RESULTS / f"{name}.png", dpi=110)
     plt.close(figure)

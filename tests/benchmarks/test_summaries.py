@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed")
 
 import numpy as np
-import pytest
+import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 import whycluster as wc
 from benchmarks.summaries import activation_thresholds, feature_maps, locations, netdissect1, netdissect2
-from tests.optional import optional
 from whycluster.core.errors import InvalidInputError, MissingDependencyError
-
-if TYPE_CHECKING:
-    import torch
-else:
-    torch = optional("torch")
 
 Array = NDArray[Any]
 LAYER = "3"

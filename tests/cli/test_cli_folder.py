@@ -10,9 +10,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+
+
 import numpy as np
 import polars as pl
-import pytest
 
 import whycluster as wc
 from tests.cli.test_cli import ask, run

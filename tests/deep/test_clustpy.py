@@ -8,8 +8,12 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
+
+pytest.importorskip("clustpy", reason="clustpy is not installed")
+
+
+import numpy as np
 import torch
 from clustpy.deep import AEC, DCN, DEC, DKM, IDEC, VaDE
 from clustpy.deep.neural_networks import ConvolutionalAutoencoder, FeedforwardAutoencoder

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 import torch
 from sklearn.cluster import KMeans
@@ -15,7 +14,13 @@ from sklearn.datasets import load_digits, load_wine
 from torch import nn
 
 import whycluster as wc
+from tests.optional import optional
 from whycluster.deep.encoder import Inputs
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = optional("polars")
 
 
 def explain(*args: Any, **options: Any) -> Any:

@@ -10,7 +10,13 @@ import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+for library in ("dask", "dask_ml", "distributed", "pyarrow"):
+    pytest.importorskip(library, reason=f"{library} is not installed")
+
 
 import dask
 import dask.array as da
@@ -18,8 +24,6 @@ import dask.bag
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-import polars as pl
-import pytest
 import scipy.sparse as sp
 from dask.delayed import Delayed
 from dask_ml.cluster import KMeans as DaskKMeans
@@ -27,7 +31,6 @@ from dask_ml.wrappers import ParallelPostFit
 from distributed import Client, KilledWorker, LocalCluster, wait
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kmodes.kmodes import KModes
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
@@ -37,9 +40,17 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import whycluster as wc
+from tests.optional import optional
 from whycluster.engines.dask.engine import LazyExplanation, _aggregate
 from whycluster.engines.dask.parts import Partitions
 from whycluster.evaluation import compare
+
+if TYPE_CHECKING:
+    import polars as pl
+    from kmodes.kmodes import KModes
+else:
+    pl = optional("polars")
+    KModes = optional("kmodes.kmodes:KModes")
 
 Array = NDArray[Any]
 NAMES = list("abcd")

@@ -19,17 +19,19 @@ import weakref
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import dask.dataframe as dd
+import pytest
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+
+
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
@@ -39,6 +41,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 import whycluster as wc
+from tests.optional import optional
 from whycluster.engines.aggregates import Aggregate, ReservoirSample
 from whycluster.engines.files import run_state
 from whycluster.engines.files.parts import find_parts
@@ -47,6 +50,13 @@ from whycluster.engines.files.run import DatasetExplanation
 from whycluster.engines.files.run_state import RunState
 from whycluster.engines.files.stages import ahead
 from whycluster.engines.request import ExplainRequest
+
+if TYPE_CHECKING:
+    import dask.dataframe as dd
+    import polars as pl
+else:
+    dd = optional("dask.dataframe")
+    pl = optional("polars")
 
 RNG = np.random.default_rng(0)
 NAMES = ["a", "b", "c", "d"]

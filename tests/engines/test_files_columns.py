@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
-import pytest
-from kmodes.kmodes import KModes
 from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
@@ -27,6 +29,14 @@ from sklearn.preprocessing import (
 )
 
 import whycluster as wc
+from tests.optional import optional
+
+if TYPE_CHECKING:
+    import polars as pl
+    from kmodes.kmodes import KModes
+else:
+    pl = optional("polars")
+    KModes = optional("kmodes.kmodes:KModes")
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame(

@@ -1,10 +1,9 @@
 """A table that is explained part by part, against the whole."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from sklearn.cluster import KMeans
@@ -17,7 +16,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import whycluster as wc
+from tests.optional import optional
 from whycluster.engines.request import ExplainRequest, PartResult
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = optional("pyarrow")
 
 ROWS = load_wine().data
 FRAME = load_wine(as_frame=True).data

@@ -63,9 +63,15 @@ def mixed() -> pd.DataFrame:
     return frame
 
 
+LIBRARIES: dict[str, Any] = {
+    "pandas": lambda frame: frame,
+    "polars": lambda frame: pl.from_pandas(frame),
+    "pyarrow": lambda frame: pa.Table.from_pandas(frame),
+}
+
+
 def frames() -> dict[str, Any]:
-    frame = mixed()
-    return {"pandas": frame, "polars": pl.from_pandas(frame), "pyarrow": pa.Table.from_pandas(frame)}
+    return {library: convert(mixed()) for library, convert in LIBRARIES.items()}
 
 
 def encoded(frame: Any, **options: Any) -> dict[str, Any]:
@@ -90,9 +96,9 @@ def left_out(frame: Any, **options: Any) -> dict[Any, str]:
 # The pipeline
 
 
-@pytest.mark.parametrize("library", frames())
+@pytest.mark.parametrize("library", LIBRARIES)
 def test_a_mixed_table_is_clustered_as_it_is(library: str) -> None:
-    frame = frames()[library]
+    frame = LIBRARIES[library](mixed())
     pipe = pipeline(frame, 3)
     assert isinstance(pipe, Pipeline)
     assert [name for name, _ in pipe.steps] == ["columns", "clusters"]

@@ -20,7 +20,7 @@ import whycluster as wc
 pytest.importorskip("torch")
 to_rgb = pytest.importorskip("matplotlib.colors").to_rgb
 
-from whycluster.plots.heatmaps import _sum_blocks, draw_grid  # noqa: E402  # needs torch
+from whycluster.plots.heatmaps import _sum_blocks, draw_grid  # needs torch
 
 
 def maps(n: int, height: int = 12, width: int = 10) -> NDArray[np.float64]:

@@ -15,7 +15,7 @@ import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -1109,6 +1109,11 @@ ORIGINALS: dict[str, Any] = {
 }
 
 
+@cache
+def original(which: str) -> Any:
+    return ORIGINALS[which]()
+
+
 @pytest.fixture(scope="module")
 def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A place for a file."""
@@ -1116,7 +1121,7 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def content(which: str, path: Path) -> bytes:
-    wc.save(ORIGINALS[which], path)
+    wc.save(original(which), path)
     return path.read_bytes()
 
 
@@ -1141,7 +1146,7 @@ def test_a_damaged_file_is_refused_or_the_same(which: str, data: st.DataObject, 
     for place in data.draw(st.lists(st.integers(0, len(damaged) - 1), min_size=1, max_size=4)):
         damaged[place] ^= data.draw(st.integers(1, 255))
     changed.write_bytes(damaged)
-    assert is_refused_or(lambda loaded: is_same(loaded, ORIGINALS[which]), changed)
+    assert is_refused_or(lambda loaded: is_same(loaded, original(which)), changed)
 
 
 @given(which=st.sampled_from(list(ORIGINALS)), share=st.floats(0, 1, exclude_max=True))
@@ -1173,7 +1178,7 @@ def test_a_forged_file_is_refused_or_makes_what_can_be_used(
     which: str, data: st.DataObject, changed: Path
 ) -> None:
     """The checksum is right, and anything else may be anything."""
-    facts, arrays = contents(ORIGINALS[which], changed)
+    facts, arrays = contents(original(which), changed)
     for _ in range(data.draw(st.integers(1, 3))):
         if data.draw(st.booleans()):
             facts[data.draw(st.sampled_from([*facts, "other"]))] = data.draw(JSON)
