@@ -195,7 +195,7 @@ def test_public_names_are_documented_and_there() -> None:
     ],
 )
 def test_every_parameter_is_documented(name: str) -> None:
-    function = pkgutil.resolve_name(f"whycluster:{name}")
+    function = pkgutil.resolve_name(f"whycluster.{name}")
     described = re.findall(r"^([\w, ]+) :", inspect.getdoc(function) or "", re.MULTILINE)
     names = {name for line in described for name in line.split(", ")}
     assert set(inspect.signature(function).parameters) <= names

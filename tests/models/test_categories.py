@@ -17,14 +17,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from kmodes.kmodes import KModes
     from kmodes.kprototypes import KPrototypes
-    from kmodes.util.dissim import jaccard_dissim_label, ng_dissim
+    from kmodes.util import dissim
 else:
     pl = optional("polars")
     pa = optional("pyarrow")
     KModes = optional("kmodes.kmodes:KModes")
     KPrototypes = optional("kmodes.kprototypes:KPrototypes")
-    jaccard_dissim_label = optional("kmodes.util.dissim:jaccard_dissim_label")
-    ng_dissim = optional("kmodes.util.dissim:ng_dissim")
+    dissim = optional("kmodes.util.dissim")
 
 CATEGORICAL = [0, 2]
 
@@ -63,7 +62,7 @@ def test_modes_are_assigned_as_predicted(people: pd.DataFrame, modes: Any) -> No
     X = people[["region", "plan"]]
     for rows in (X, X.to_numpy(), pl.from_pandas(X), pa.Table.from_pandas(X, preserve_index=False)):
         assert (wc.neuralize(modes).assign(rows) == modes.predict(X)).all()
-    ng = KModes(3, cat_dissim=ng_dissim, random_state=0, n_init=2).fit(X)
+    ng = KModes(3, cat_dissim=dissim.ng_dissim, random_state=0, n_init=2).fit(X)
     assert (wc.neuralize(ng).assign(X) == ng.predict(X)).all()
 
 
@@ -214,7 +213,7 @@ def test_models_that_are_not_fitted_or_do_not_count_mismatches() -> None:
         "neuralize: the KModes must be fitted first. Call its fit method."
     )
     codes = np.random.default_rng(0).integers(0, 3, size=(50, 4))
-    model = KModes(2, cat_dissim=jaccard_dissim_label, init="random", n_init=1, random_state=0).fit(codes)
+    model = KModes(2, cat_dissim=dissim.jaccard_dissim_label, init="random", n_init=1, random_state=0).fit(codes)
     assert message(lambda: wc.neuralize(model)).startswith(
         "neuralize: KModes must have a dissimilarity that counts mismatches, matching_dissim or ng_dissim; "
         "got "
