@@ -11,8 +11,8 @@ from whycluster.data.missing import MISSING_WORDS
 pl = pytest.importorskip("polars")
 pa = pytest.importorskip("pyarrow")
 
-from whycluster.cli import reading  # noqa: E402
-from whycluster.engines.files.parts import find_parts  # noqa: E402
+from whycluster.cli import reading
+from whycluster.engines.files.parts import find_parts
 
 
 def test_a_csv_file_is_the_same_table_alone_and_in_a_folder(tmp_path: Path) -> None:

@@ -213,7 +213,9 @@ def test_models_that_are_not_fitted_or_do_not_count_mismatches() -> None:
         "neuralize: the KModes must be fitted first. Call its fit method."
     )
     codes = np.random.default_rng(0).integers(0, 3, size=(50, 4))
-    model = KModes(2, cat_dissim=dissim.jaccard_dissim_label, init="random", n_init=1, random_state=0).fit(codes)
+    model = KModes(2, cat_dissim=dissim.jaccard_dissim_label, init="random", n_init=1, random_state=0).fit(
+        codes
+    )
     assert message(lambda: wc.neuralize(model)).startswith(
         "neuralize: KModes must have a dissimilarity that counts mismatches, matching_dissim or ng_dissim; "
         "got "

@@ -1100,12 +1100,12 @@ def of_categories() -> wc.Explanation:
 
 
 ORIGINALS: dict[str, Any] = {
-    "floor": TableNetwork(ENERGIES[-2], labels=objects("a", 1, None)),
-    "tree": TableNetwork(ENERGIES[-1], feature_names=["u", "v", ("w", DAY)]),
-    "array": EXPLAINED[[2, 4, 6]],
-    "sparse": SPARSE,
-    "frame": FRAMED,
-    "categories": of_categories(),
+    "floor": lambda: TableNetwork(ENERGIES[-2], labels=objects("a", 1, None)),
+    "tree": lambda: TableNetwork(ENERGIES[-1], feature_names=["u", "v", ("w", DAY)]),
+    "array": lambda: EXPLAINED[[2, 4, 6]],
+    "sparse": lambda: SPARSE,
+    "frame": lambda: FRAMED,
+    "categories": of_categories,
 }
 
 
