@@ -801,18 +801,18 @@ def test_ufuncs_need_no_mark() -> None:
         (3, "elementwise: function must be a function; got 3."),
         (
             math.sqrt,
-            "elementwise: function must be one that can be marked; got sqrt, a builtin_function_or_method, "
-            "which takes no attributes. Wrap it in a function of your own and mark that.",
+            "elementwise: function must accept attributes; got sqrt, a builtin_function_or_method, which "
+            "does not. Wrap it in a function of your own and mark that one.",
         ),
         (
             float,
-            "elementwise: function must be one that can be marked; got float, a type, which takes no "
-            "attributes. Wrap it in a function of your own and mark that.",
+            "elementwise: function must accept attributes; got float, a type, which does not. Wrap it in a "
+            "function of your own and mark that one.",
         ),
         (
             StandardScaler().fit,
-            "elementwise: function must be one that can be marked; got fit, a method, which takes no "
-            "attributes. Wrap it in a function of your own and mark that.",
+            "elementwise: function must accept attributes; got fit, a method, which does not. Wrap it in a "
+            "function of your own and mark that one.",
         ),
     ],
 )

@@ -1,1 +1,15 @@
-"""What users hand over: arrays, sparse matrices, frames, mixed columns, labels."""
+"""The user's data: arrays, sparse matrices, data frames, mixed columns and labels.
+
+Read in this order:
+
+- `table`: `Table`, the rows in their container, and `ArrayTable` for NumPy arrays
+- `opening`: `open_table`, which checks the data and picks the table class
+- `sparse_table`, `frame_table`, `mixed_table`, `absent_table`: the other table classes
+- `cells`: single cells of any container
+- `column_kinds`, `missing`, `days`: what a column holds, which values are missing, dates as numbers
+- `columns`, `column_checks`: columns read as numbers, days or text, and which ones to leave out
+- `labels`: cluster labels and their codes
+- `frames`: results as data frames
+- `display`, `settings`, `progress`: text for messages and terminals
+- `files`, `validation`, `arrays`, `elementwise`: small helpers
+"""

@@ -1,4 +1,4 @@
-"""Questions about values and arrays of any kind."""
+"""Small tests and conversions of values and arrays of any type."""
 
 import sys
 from typing import Any
@@ -10,14 +10,14 @@ from whycluster.core.errors import InvalidInputError
 
 
 def is_real(value: Any) -> bool:
-    """Whether a value is a real number; True and a duration are none, whatever they inherit from."""
+    """Return whether a value is a real number; booleans and durations are not."""
     real = isinstance(value, (int, float, np.integer, np.floating))
     return real and not isinstance(value, (bool, np.timedelta64))
 
 
 def is_sparse(X: Any) -> bool:
-    """Whether it is a matrix or an array of scipy.sparse."""
-    sparse = sys.modules.get("scipy.sparse")  # not loaded: then X cannot be one
+    """Return whether X is a matrix or an array of scipy.sparse."""
+    sparse = sys.modules.get("scipy.sparse")  # if it is not loaded, X cannot be sparse
     return sparse is not None and bool(sparse.issparse(X))
 
 
@@ -26,15 +26,15 @@ DASK = ("dask.", "dask_expr.")
 
 
 def is_dask(X: Any) -> bool:
-    """Whether it is a collection of Dask, which need not be in memory; Dask is not loaded for it."""
+    """Return whether X is a Dask collection; does not import Dask."""
     return type(X).__module__.startswith(DASK)
 
 
 def as_array(values: Any) -> NDArray[Any]:
-    """An array of what was given; an empty one of objects where that is none, or a ragged one."""
+    """Return values as an array; an empty array of objects if they are ragged or cannot be converted."""
     try:
         return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
-    except (TypeError, ValueError, RuntimeError):  # of other lengths; tensors without values
+    except (TypeError, ValueError, RuntimeError):  # ragged lists; tensors without values
         return np.empty(0, dtype=object)
 
 

@@ -106,9 +106,9 @@ def _identifier_reason(column: Column, n_values: int, distinct: set[Any], step: 
 def _counter_reason(name: Hashable, n_values: int, n_distinct: int, n_places: float, step: int = 1) -> str:
     """Return why whole numbers look like identifiers.
 
-    ``n_places`` is the number of whole numbers between the smallest and the largest. The values of every
-    ``step``-th row stand for all rows. If there are fewer places than rows, some rows that were not read must
-    repeat a value even though all values that were read differ.
+    ``n_places`` is the number of whole numbers between the smallest and the largest. The values are
+    those of every ``step``-th row. If there are fewer places than rows, rows that were not read repeat some
+    value, even though all values that were read differ.
     """
     if _named_like_identifier(name):
         return f"{LIKE_IDENTIFIER}, whole numbers of that name"

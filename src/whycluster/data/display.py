@@ -1,4 +1,4 @@
-"""Plain-text tables and bars for the terminal: ASCII only, so that every console can print them."""
+"""Text for the terminal: tables, bars, numbers and lists of names, with ASCII layout for any console."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _LONGEST_CELL = 40
 
 
 def heading(title: str) -> str:
-    """A title, underlined."""
+    """Return a title, underlined."""
     return f"{title}\n{'=' * len(title)}"
 
 
 def table(
     heads: Sequence[str], rows: Sequence[Sequence[str]], align: str, longest: int = _LONGEST_CELL
 ) -> str:
-    """Columns under their heads, each aligned by its character in ``align``, "<" or ">"."""
+    """Return a text table; ``align`` has one character per column, "<" for left and ">" for right."""
     cells = [[clean(cell, longest) for cell in row] for row in (heads, *rows)]
     widths = [max(len(cell) for cell in column) for column in zip(*cells, strict=True)]
     cells.insert(1, ["-" * width for width in widths])
@@ -33,7 +33,7 @@ def table(
 
 
 def bar(value: float, largest: float, width: int = 12) -> str:
-    """A bar of plus signs for, of minus signs against; ``largest`` fills the width."""
+    """Return a bar of plus or minus signs, by the sign of the value; ``largest`` fills the width."""
     length = round(width * (abs(value) / largest)) if largest > 0 else 0
     return ("+" if value > 0 else "-") * length
 
@@ -44,7 +44,7 @@ def bars(values: Iterable[float], largest: float) -> list[str]:
 
 
 def number(value: float) -> str:
-    """Three digits, or all before the point: a year or an income is not written with an exponent."""
+    """Format a number with three digits, but without an exponent below a million, as for years or incomes."""
     value = float(value) + 0.0
     whole = abs(value) < 1e6 and (abs(value) >= 1000 or value.is_integer())
     return f"{value:.0f}" if whole else f"{value:.3g}"
@@ -66,19 +66,19 @@ def format_value(value: Any) -> str:
 
 
 def count(n: int, noun: str) -> str:
-    """So many of them: "1 row", "1,234 rows"."""
+    """Return a count with its noun: "1 row", "1,234 rows"."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
 def cut(names: Sequence[Any], most: int = 5) -> str:
-    """The first few of a list, for a message that says if there are more."""
+    """Return the first names of a list for a message, with "..." if there are more."""
     return f"[{', '.join(map(repr, names[:most]))}{', ...' if len(names) > most else ''}]"
 
 
 def clean(text: str, longest: int = _LONGEST_CELL) -> str:
-    """The text on one line, cut to a readable length, with control characters shown and not obeyed."""
-    shown = printable(text)
-    return shown if len(shown) <= longest else shown[: longest - 3] + "..."
+    """Return a text on one line, with control characters escaped, cut to a readable length."""
+    line = printable(text)
+    return line if len(line) <= longest else line[: longest - 3] + "..."
 
 
 def clean_all(texts: Iterable[str], longest: int = _LONGEST_CELL) -> list[str]:
@@ -87,5 +87,5 @@ def clean_all(texts: Iterable[str], longest: int = _LONGEST_CELL) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """The text on one line, with control characters shown and not obeyed."""
+    """Return a text on one line, with control characters escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,4 +1,4 @@
-"""The mark of functions that treat every column on its own."""
+"""The `elementwise` decorator, which marks functions that transform each column separately."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def elementwise(function: Function) -> Function:
-    """Mark a function as one that treats every value on its own, so that it can be explained through.
+    """Mark a function as elementwise, so that pipelines that contain it can be explained.
 
-    It says of a function in scikit-learn's ``FunctionTransformer`` that column j of what it returns depends
-    on column j of what it is given, row by row, and on nothing else. This is taken at its word. NumPy's
-    ufuncs, such as ``np.log1p``, are known to be like this and need no mark.
+    Use it for the function of a scikit-learn ``FunctionTransformer`` if column j of its result depends only
+    on column j of its input, row by row. The mark is trusted, not checked. NumPy ufuncs, such as
+    ``np.log1p``, are elementwise and need no mark.
 
     Parameters
     ----------
-    function : function, lambda, ``functools.partial`` or any other callable that takes attributes
+    function : function, lambda, ``functools.partial`` or any other callable that accepts attributes
 
     Returns
     -------
-    function : the same, with the attribute ``whycluster_elementwise = True``
+    function : the same function, with the attribute ``whycluster_elementwise = True``
 
     Examples
     --------
@@ -47,7 +47,7 @@ def elementwise(function: Function) -> Function:
     except (AttributeError, TypeError):
         name = getattr(function, "__name__", repr(function))
         raise InvalidInputError(
-            f"elementwise: function must be one that can be marked; got {name}, a {type(function).__name__}, "
-            f"which takes no attributes. Wrap it in a function of your own and mark that."
+            f"elementwise: function must accept attributes; got {name}, a {type(function).__name__}, which "
+            f"does not. Wrap it in a function of your own and mark that one."
         ) from None
     return function

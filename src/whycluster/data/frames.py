@@ -1,4 +1,4 @@
-"""Results as data frames of the library that the user's data came in."""
+"""Results as data frames, in the library of the user's data: pandas, polars or pyarrow."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def build_frame(
     *,
     same_rows: bool = True,
 ) -> Any:
-    """A frame of these columns.
+    """Return a data frame.
 
     Parameters
     ----------
-    columns : the columns in order; text of any length as lists, since arrays are as wide as the longest
+    columns : the columns in order; long text as lists, since arrays are as wide as their longest text
     like : the user's data; if it is a frame, its library is used
-    backend : "pandas", "polars" or "pyarrow", whatever ``like`` is
-    same_rows : the rows are those of ``like``, so that a pandas index is taken over
+    backend : "pandas", "polars" or "pyarrow"; None for the library of ``like``
+    same_rows : whether the rows are those of ``like``; if so, a pandas index is copied
     """
     if backend is not None and backend not in BACKENDS:
         raise InvalidInputError(f"{where}: backend must be one of {BACKENDS}; got {backend!r}.")
@@ -55,13 +55,13 @@ def build_frame(
 
 
 def as_column(values: list[Hashable]) -> NDArray[Any]:
-    """Names as a column: numbers stay numbers, everything else is text."""
+    """Return names as a column: whole numbers stay numbers, everything else becomes text."""
     whole = {type(value) for value in values} == {int} and max(map(abs, values)) < 2**63  # type: ignore[arg-type]
     return np.array(values if whole else [str(value) for value in values])
 
 
 def _plain(values: NDArray[Any]) -> NDArray[Any]:
-    """Objects as a column of one kind: numbers if all are, else text."""
+    """Return objects as a column of one type: numbers if all are numbers, else text."""
     plain = [None if is_missing(value) else value for value in values.tolist()]
     kinds = {type(value) for value in plain} - {type(None)}
     if float in kinds <= {int, float}:
@@ -72,7 +72,7 @@ def _plain(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _with_text_names(columns: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-    """Only pandas has columns that are not called by text; no two names may fall together."""
+    """Return the columns with unique text names, since only pandas allows other names."""
     result: dict[Hashable, Any] = {}
     for name, values in columns.items():
         result[unique_name(str(name), result)] = values
@@ -80,14 +80,14 @@ def _with_text_names(columns: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
 
 
 def unique_name(wanted: str, taken: Container[Hashable]) -> str:
-    """``wanted``, with underscores behind it until no column is called the same."""
+    """Return a name that is not taken, by appending underscores to ``wanted``."""
     while wanted in taken:
         wanted += "_"
     return wanted
 
 
 def installed(where: str) -> str:
-    """The first library of data frames that is there."""
+    """Return the first data frame library that is installed."""
     for name in BACKENDS:
         if importlib.util.find_spec(name) is not None:
             return name

@@ -1,4 +1,4 @@
-"""Cluster labels as the model gives them, and the codes 0..K-1 used inside."""
+"""Cluster labels of models and users, and their internal codes 0..K-1."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from whycluster.data import display
 from whycluster.data.missing import is_missing
 
 NOISE = "noise"
-"""What rows that a density clustering gives to no cluster, with the label -1, are called in all output."""
+"""The name of the rows in no cluster, which density clusterings label -1."""
 
 BY_LABELS = (
     "Any clustering can be explained from its labels, through a surrogate that says how well it matches "
@@ -23,7 +23,7 @@ BY_LABELS = (
 
 
 def is_noise(label: Any) -> bool:
-    """Whether a label is that of rows in no cluster."""
+    """Return whether a label is that of the rows in no cluster."""
     return isinstance(label, str) and label == NOISE
 
 
@@ -33,9 +33,9 @@ def noise_mask(labels: Iterable[Any]) -> list[bool]:
 
 
 def cluster_name(label: Any, shown: str | None = None) -> str:
-    """A cluster in a sentence: "cluster 3", or "noise".
+    """Return the name of a cluster for a sentence: "cluster 3", or "noise".
 
-    ``shown`` is the label as it is to be written; by default on one line, cut to a readable length.
+    ``shown`` is the text of the label; by default it is put on one line and cut to a readable length.
     """
     if is_noise(label):
         return NOISE
@@ -43,11 +43,11 @@ def cluster_name(label: Any, shown: str | None = None) -> str:
 
 
 class Labels:
-    """The names of K clusters in the order of their energies.
+    """The labels of K clusters, in the order of their energies.
 
     Parameters
     ----------
-    names : (K,) different labels, such as integers or strings; an array of objects may mix them
+    names : (K,) distinct labels, such as integers or strings; an array of objects may mix them
     """
 
     def __init__(self, names: ArrayLike) -> None:
@@ -59,19 +59,19 @@ class Labels:
                 f"neuralize: labels must be different names; got {display.cut(self.names.tolist(), 8)}."
             )
         if NOISE in self._codes:
-            self._codes.setdefault(-1, self._codes[NOISE])  # what the clustering itself calls it
-        # Plain 0..K-1, the usual case, are their own codes: nothing to look up, row by row.
+            self._codes.setdefault(-1, self._codes[NOISE])  # the label that the clustering uses
+        # Labels 0..K-1, the usual case, are their own codes and need no lookup.
         self._plain = self.names.dtype.kind in "iu" and np.array_equal(self.names, np.arange(len(self)))
 
     def __len__(self) -> int:
         return self.names.size
 
     def decode(self, codes: Codes) -> NDArray[Any]:
-        """Codes to labels."""
+        """Return the labels of codes."""
         return codes if self._plain else self.names[codes]
 
     def encode(self, labels: Any, where: str, name: str) -> Codes:
-        """Labels, a single one or an array of them, to codes of the same shape."""
+        """Return the codes of one label or an array of labels, in the same shape; raise if one is unknown."""
         codes = self.find(labels)
         if (codes < 0).any():
             first = labels
@@ -85,7 +85,7 @@ class Labels:
         return codes
 
     def find(self, labels: Any) -> Codes:
-        """Codes of labels, -1 for those that are not there."""
+        """Return the codes of labels; -1 if unknown."""
         try:
             given = np.asarray(labels)
         except ValueError:  # lists of different lengths
@@ -97,7 +97,7 @@ class Labels:
             if given.size and not (given.min() >= 0 and given.max() < len(self)):
                 codes[(given < 0) | (given >= len(self))] = -1
             return codes
-        # From the objects as they came: NumPy would make text of a list that mixes text and numbers.
+        # From the original objects: NumPy would convert a list of text and numbers to text.
         objects = np.asarray(labels, dtype=object).ravel().tolist()
         found = [self._codes.get(label, -1) if self._may_be_label(label) else -1 for label in objects]
         return np.array(found, dtype=np.intp).reshape(given.shape)
@@ -112,22 +112,22 @@ class Labels:
 
 
 def read_labels(labels: Any, n_rows: int, where: str) -> tuple[Codes, NDArray[Any]]:
-    """Codes (n,) and names (K,) of the labels of a clustering, with -1 named `NOISE`, as the last cluster.
+    """Return the codes (n,) and the names (K,) of the labels of a clustering; -1 becomes `NOISE`, the last.
 
-    Categories keep their order, numbers are sorted, and so is text ("2" before "10").
+    Categories keep their order. Numbers and text are sorted, with "2" before "10".
     """
     values = as_list(labels, where)
     if len(values) != n_rows:
         raise InvalidInputError(
             f"{where}: labels must be one for each of the {n_rows} rows of X; got {len(values)}. Explain "
-            f"all rows that were clustered, and choose some of them then; for new rows, keep "
+            f"all rows that were clustered, and select some of them afterwards; for new rows, keep "
             f"wc.Surrogate().fit(X, labels)."
         )
     missing = next((row for row, value in enumerate(values) if is_missing(value)), None)
     if missing is not None:
         raise InvalidInputError(
-            f"{where}: labels must have no missing values; row {missing} has {values[missing]!r}. Leave such "
-            "rows out of labels and X, or give them a label, -1 for noise."
+            f"{where}: labels must have no missing values; row {missing} has {values[missing]!r}. Drop such "
+            "rows from labels and X, or give them a label, -1 for noise."
         )
     values = [NOISE if far else value for value, far in zip(values, _noise(values), strict=True)]
     try:
@@ -138,7 +138,7 @@ def read_labels(labels: Any, n_rows: int, where: str) -> tuple[Codes, NDArray[An
 
 
 def as_list(labels: Any, where: str, *, whole: bool = True) -> list[Any]:
-    """The labels as Python objects: masked ones None, dates as text, and numbers that are whole as such."""
+    """Return labels as Python objects: None if masked, dates as text, whole numbers as integers."""
     for method in ("to_list", "to_pylist"):  # pandas and polars, pyarrow
         if hasattr(labels, method):
             values = getattr(labels, method)()
@@ -155,7 +155,7 @@ def as_list(labels: Any, where: str, *, whole: bool = True) -> list[Any]:
 
 
 def _noise(values: list[Any]) -> list[bool]:
-    """Which values are -1; as text too, as after a file, if all labels are whole numbers as text."""
+    """Return which values are -1, also as text if all labels are whole numbers as text (as from a file)."""
     if "-1" in values and all(isinstance(v, str) and v.removeprefix("-").isdecimal() for v in values):
         return [value == "-1" for value in values]
     return [isinstance(value, int) and not isinstance(value, bool) and value == -1 for value in values]
@@ -175,7 +175,7 @@ def _in_order(names: set[Any], labels: Any) -> list[Any]:
 
 
 def as_labels(values: list[Any]) -> NDArray[Any]:
-    """An array of labels; of objects, where NumPy would make something else of them."""
+    """Return an array of labels; an array of objects if NumPy would convert them."""
     kinds = {str if isinstance(v, str) else bool if isinstance(v, bool) else type(v) for v in values}
     small = all(abs(value) < 2**63 for value in values if isinstance(value, int))
     if small and (kinds == {str} or kinds == {bool} or kinds <= {int, float}):

@@ -1,4 +1,4 @@
-"""A progress bar for work that takes long: on a terminal only, and only after two seconds."""
+"""A progress bar for long tasks, shown only on a terminal and only after two seconds."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from types import TracebackType
 from typing import TypeVar
 
 _PATIENCE = 2.0  # seconds without a bar
-_PAUSE = 0.1  # seconds between two looks of it
-_BEAT = 0.5  # seconds between two looks of one that cannot be counted
+_PAUSE = 0.1  # seconds between two updates
+_BEAT = 0.5  # seconds between two updates if the number of steps is unknown
 _WIDTH = 30
 _T = TypeVar("_T")
 
 shown = True
-"""Whether there are bars at all; see `hidden`."""
+"""Whether bars are shown; see `hidden`."""
 
 
 @contextmanager
 def hidden() -> Iterator[None]:
-    """Meanwhile there are no bars."""
+    """Hide all progress bars inside the ``with`` block."""
     global shown
     before, shown = shown, False
     try:
@@ -32,16 +32,16 @@ def hidden() -> Iterator[None]:
 
 
 class Progress:
-    """Counts steps from any thread; ``with Progress("flipping", 100) as bar: bar.step()``.
+    """A counter of steps, for any thread: ``with Progress("flipping", 100) as bar: bar.step()``.
 
     Parameters
     ----------
-    title : what is going on
-    n_steps : how many steps there will be; None where that is not known, so that only the time is told
-    unit : what is counted, if the rate is to be told too
+    title : the name of the task
+    n_steps : the number of steps; None if unknown, in which case only the elapsed time is shown
+    unit : the unit of the steps, if the rate is to be shown
     """
 
-    _open: list[Progress] = []  # noqa: RUF012  # one inside the other, the last is the one that is seen
+    _open: list[Progress] = []  # noqa: RUF012  # bars may nest; the last one is visible
 
     def __init__(self, title: str, n_steps: int | None, unit: str = "") -> None:
         self._title, self._n_steps, self._unit = title, n_steps, unit
@@ -60,7 +60,7 @@ class Progress:
         return self
 
     def step(self, n: int = 1) -> None:
-        """One more step is done, or several."""
+        """Count one or more finished steps."""
         with self._lock:
             self._done += n
             taken = time.monotonic() - self._start
@@ -96,7 +96,7 @@ class Progress:
         with self._lock:
             self._over.set()
             self._open.remove(self)
-            if self._written:  # leave the line as it was before
+            if self._written:  # clear the line
                 sys.stderr.write("\r" + " " * self._written + "\r")
                 sys.stderr.flush()
 
