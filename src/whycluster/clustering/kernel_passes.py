@@ -1,4 +1,4 @@
-"""Passes over all rows that only kernel networks need, to fit them: full energies and their mean split."""
+"""Computations over all rows that are needed to fit kernel networks: full energies and their mean split."""
 
 from __future__ import annotations
 

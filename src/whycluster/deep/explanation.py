@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
-from whycluster.data import display
 from whycluster.data.opening import column_names, open_table
 from whycluster.explanations import views
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.explanation import Explanation
-from whycluster.explanations.formatting import Line, bars, rest
+from whycluster.explanations.formatting import Line, format_lines, rest
 from whycluster.explanations.summary import Summary
 
 CHANNELS, LOCATIONS = "channels", "locations"
@@ -172,10 +171,7 @@ class DeepExplanation(BaseExplanation):
             raise InvalidInputError(f"describe: row must be one position, an integer; got {row!r}.")
         one = self[row]
         lines = one.lines(_N_LINES) if one.relevance.ndim == 2 else one.total_lines()
-        cells = [
-            [line.name, f"{line.relevance:.3g}", bar] for line, bar in zip(lines, bars(lines), strict=True)
-        ]
-        return one.claim() + "\n" + display.table(["of", "relevance", ""], cells, align="<><")
+        return f"{one.claim()}\n{format_lines(lines, ['of', 'relevance'])}"
 
     def lines(self, n: int) -> list[Line]:
         """Return the ``n`` strongest units of a single input as lines, then one line for the rest."""

@@ -22,7 +22,7 @@ from whycluster.data.frames import as_column, build_frame
 from whycluster.data.labels import Labels
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.counterfactual import Counterfactual, find
-from whycluster.explanations.formatting import Line, bars, rest
+from whycluster.explanations.formatting import Line, format_lines, rest
 from whycluster.explanations.summary import Summary
 
 if TYPE_CHECKING:
@@ -123,11 +123,7 @@ class Explanation(BaseExplanation):
             raise InvalidInputError(f"describe: row must be one position, a whole number; got {row!r}.")
         one = self[row]
         lines = one.lines(n_features)
-        cells = [
-            [line.name, line.value, f"{line.relevance:.3g}", bar]
-            for line, bar in zip(lines, bars(lines), strict=True)
-        ]
-        return one.claim() + "\n" + display.table(["feature", "value", "relevance", ""], cells, align="<>><")
+        return f"{one.claim()}\n{format_lines(lines, ['feature', 'value', 'relevance'])}"
 
     def lines(self, n: int) -> list[Line]:
         """What the evidence of a single row consists of: the ``n`` strongest features, then the rest."""

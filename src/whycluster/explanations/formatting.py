@@ -35,10 +35,22 @@ def rest(n_left: int, noun: str, value: str, relevance: float) -> list[Line]:
     return [Line(f"{n_left} more {noun}{'s' * (n_left != 1)}", value, relevance, False)] if n_left else []
 
 
-def bars(lines: Sequence[Line]) -> list[str]:
-    """Return a text bar for each line of a single feature; the strongest fills the width."""
+def format_lines(lines: Sequence[Line], heads: Sequence[str], first: str = "") -> str:
+    """Return lines as a table with a bar for each single feature; the strongest bar fills the width.
+
+    Parameters
+    ----------
+    lines : the lines
+    heads : the headings of name, value and relevance; without that of value, values are left out
+    first : a remark in the first row of the table, if any
+    """
     largest = max((abs(line.relevance) for line in lines if line.single), default=0.0)
-    return [display.bar(line.relevance, largest if line.single else 0.0) for line in lines]
+    cells = [[first, *[""] * len(heads)]] if first else []
+    for line in lines:
+        texts = [line.name, line.value] if len(heads) == 3 else [line.name]
+        bar = display.bar(line.relevance, largest if line.single else 0.0)
+        cells.append([*texts, f"{line.relevance:.3g}", bar])
+    return display.table([*heads, ""], cells, align="<>><" if len(heads) == 3 else "<><")
 
 
 def format_name(name: Hashable) -> str:

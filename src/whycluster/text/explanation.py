@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
-from whycluster.data import display
 from whycluster.data.files import as_path, write_text
 from whycluster.data.frames import as_column, build_frame
 from whycluster.data.validation import check_whole
 from whycluster.explanations.base import BaseExplanation
-from whycluster.explanations.formatting import Line, bars, rest
+from whycluster.explanations.formatting import Line, format_lines, rest
 from whycluster.text import html
 from whycluster.text.documents import DocumentTable
 from whycluster.text.finders import Finder
@@ -25,6 +24,7 @@ from whycluster.text.summary import Pairs, TextSummary, pair_up, summarize
 from whycluster.text.words import KNOWN, STOP_WORD, WordTable
 
 _NOTEBOOK_DOCUMENTS = 3
+_NO_KNOWN_WORD = "no known word: treated as an empty text"
 
 
 class Word(NamedTuple):
@@ -194,14 +194,8 @@ class TextExplanation(BaseExplanation):
         """Describe one document as text: its cluster, and its strongest words."""
         check_whole(n_words, 1, "describe", "n_words")
         one = self[self._position(row, "describe")]
-        lines = one.lines(n_words)
-        cells = [
-            [line.name, line.value, f"{line.relevance:.3g}", bar]
-            for line, bar in zip(lines, bars(lines), strict=True)
-        ]
-        if not one.n_known[0]:
-            cells.insert(0, ["no known word: treated as an empty text", "", "", ""])
-        return one.claim() + "\n" + display.table(["word", "count", "relevance", ""], cells, align="<>><")
+        first = "" if one.n_known[0] else _NO_KNOWN_WORD
+        return f"{one.claim()}\n{format_lines(one.lines(n_words), ['word', 'count', 'relevance'], first)}"
 
     def lines(self, n: int) -> list[Line]:
         """Return lines for the ``n`` strongest words of a single document, and one for the rest."""
@@ -287,6 +281,6 @@ class TextExplanation(BaseExplanation):
         ]
         notes = [f"{line.name}: {line.relevance:.3g}" for line in one.unattributed(0.0, "word")]
         if not one.n_known[0]:
-            notes.insert(0, "no known word: treated as an empty text")
+            notes.insert(0, _NO_KNOWN_WORD)
         heading = one.claim() if heading is None else heading
         return html.article(heading, one.texts[0], marks, "; ".join(notes))
