@@ -1,4 +1,4 @@
-"""The command, run as people run it: as a process."""
+"""The command, run as a process or in this process."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def passengers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_passengers(tmp_path_factory.mktemp("passengers"))
 
 
-def ask(capsys: pytest.CaptureFixture[str], *arguments: Any) -> tuple[int, str, str]:
-    """The same in this process, which is faster."""
+def invoke(capsys: pytest.CaptureFixture[str], *arguments: Any) -> tuple[int, str, str]:
+    """Run the command in this process, which is faster, and return its exit code, stdout and stderr."""
     code = cli.main([str(argument) for argument in arguments])
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 
 
-def test_demo_tells_what_makes_each_cluster_and_three_rows() -> None:
+def test_demo_shows_what_defines_each_cluster_and_three_rows() -> None:
     result = run("demo")
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
@@ -77,12 +77,12 @@ def test_without_a_command_it_shows_the_help() -> None:
 
 @pytest.mark.parametrize("command", ["explain", "report", "row", "compare", "evaluate", "demo", "models"])
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = ask(capsys, command, "--help")
+    code, out, err = invoke(capsys, command, "--help")
     assert (code, err) == (0, "")
     assert out == read_golden(f"help_{command}")
 
 
-def test_the_help_loads_no_library() -> None:
+def test_the_help_imports_no_library() -> None:
     code = (
         "import sys; from whycluster import cli; cli.main(['explain', '--help']); print(sorted(sys.modules))"
     )
@@ -92,7 +92,7 @@ def test_the_help_loads_no_library() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["explode"], "No such command 'explode'. See whycluster --help."),
         (["explain"], "Missing argument 'FILE'. See whycluster explain --help."),
@@ -106,12 +106,12 @@ def test_the_help_loads_no_library() -> None:
     ],
 )
 def test_mistakes_in_the_options_are_one_line(
-    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, err = ask(capsys, *arguments)
+    code, out, err = invoke(capsys, *arguments)
     assert (code, out) == (2, "")
     assert err.startswith("whycluster: ")
-    assert told in err
+    assert message in err
     assert err.count("\n") == 1
 
 
@@ -122,23 +122,23 @@ def test_an_error_is_one_line_and_exit_code_2(
         raise WhyClusterError("explain: something\nis wrong.")
 
     monkeypatch.setattr("whycluster.cli.demo.demo", fail)
-    assert ask(capsys, "demo") == (2, "", "whycluster: explain: something is wrong.\n")
+    assert invoke(capsys, "demo") == (2, "", "whycluster: explain: something is wrong.\n")
     with pytest.raises(WhyClusterError):
         cli.main(["--debug", "demo"])
 
 
-def test_what_nobody_expected_is_exit_code_1(
+def test_an_unexpected_error_is_exit_code_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("whycluster.cli.demo.demo", lambda: 1 / 0)
-    code, _, err = ask(capsys, "demo")
+    code, _, err = invoke(capsys, "demo")
     assert code == 1
     assert err.startswith(
         "whycluster: unexpected ZeroDivisionError: division by zero (run whycluster --debug"
     )
 
 
-def test_explain_tells_the_clusters(wine: Path) -> None:
+def test_explain_describes_the_clusters(wine: Path) -> None:
     result = run("explain", wine, "--k", 3, "--ignore", "kind")
     assert result.returncode == 0, result.stderr
     assert result.stdout == read_golden("cli_explain")
@@ -148,7 +148,7 @@ def test_explain_tells_the_clusters(wine: Path) -> None:
     )
 
 
-def test_explain_takes_labels_that_are_there(passengers: Path) -> None:
+def test_explain_takes_existing_labels(passengers: Path) -> None:
     result = run("explain", passengers, "--labels", "group", "--quiet")
     assert result.returncode == 0, result.stderr
     assert result.stdout == read_golden("cli_labels")
@@ -166,11 +166,11 @@ def test_explain_chooses_the_number_of_clusters(passengers: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "tsv", "arrow", "jsonl"])
-def test_the_output_is_what_the_library_gives(
+def test_the_output_equals_the_result_of_the_library(
     wine: Path, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / f"why.{kind}"
-    code, out, _ = ask(
+    code, out, _ = invoke(
         capsys, "explain", wine, "--k", 3, "--ignore", "kind", "--out", path, "--top", 2, "--quiet"
     )
     assert (code, out) == (0, "")
@@ -192,14 +192,12 @@ def test_the_output_is_what_the_library_gives(
     assert found["top_2"].cast(pl.String).to_list() == top[:, 1].tolist()
 
 
-def test_columns_that_are_called_like_ours_stay_apart(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_columns_with_reserved_names_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     values = np.random.default_rng(0).normal(size=(40, 3))
     names = ["cluster", "evidence", "row"]
     pl.DataFrame(values, schema=names).write_csv(tmp_path / "t.csv")
     out = tmp_path / "o.csv"
-    assert ask(capsys, "explain", tmp_path / "t.csv", "--k", 2, "--out", out, "--quiet")[0] == 0
+    assert invoke(capsys, "explain", tmp_path / "t.csv", "--k", 2, "--out", out, "--quiet")[0] == 0
     assert pl.read_csv(out).columns == [
         *["row_", "cluster_", "evidence_", "competitor"],
         *names,
@@ -209,37 +207,37 @@ def test_columns_that_are_called_like_ours_stay_apart(
 
 def test_target_and_against(wine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     common = ("explain", wine, "--k", 3, "--ignore", "kind", "--quiet")
-    code, _, err = ask(capsys, *common, "--target", 2, "--against", 1, "--out", tmp_path / "o.csv")
+    code, _, err = invoke(capsys, *common, "--target", 2, "--against", 1, "--out", tmp_path / "o.csv")
     assert (code, err) == (0, "")
     found = pl.read_csv(tmp_path / "o.csv")
     assert set(found["cluster"]) == {2}
     assert set(found["competitor"]) == {1}
-    code, _, err = ask(capsys, *common, "--target", 7)
+    code, _, err = invoke(capsys, *common, "--target", 7)
     assert (code, err) == (2, "whycluster: --target must be one of the clusters 0, 1, 2; got '7'.\n")
 
 
 def test_quiet_is_for_the_one_command(wine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for options in (("--quiet", "--k", 3), ("--k", 3.5, "--quiet"), ("--quiet", "--k", 3.5)):
-        ask(capsys, "explain", wine, *options)
+        invoke(capsys, "explain", wine, *options)
         assert progress.shown
 
 
 def test_explain_as_json(wine: Path) -> None:
     result = run("explain", wine, "--k", 3, "--ignore", "kind", "--json", "--quiet")
-    told = json.loads(result.stdout)
+    facts = json.loads(result.stdout)
     frame = pl.read_csv(wine).drop("wine_id", "kind")
     summary = wc.explain(wc.tabular.pipeline(frame, 3), frame).summary()
-    assert told["rows"] == 178
-    assert told["columns"] == frame.columns
-    assert told["left_out"] == {"wine_id": "like an identifier, whole numbers of that name"}
-    assert told["clustering"] == "k-means with 3 clusters"
-    assert told["warnings"] == []
-    assert [cluster["rows"] for cluster in told["clusters"]] == summary.size.tolist()
-    first = told["clusters"][0]["features"][0]
+    assert facts["rows"] == 178
+    assert facts["columns"] == frame.columns
+    assert facts["left_out"] == {"wine_id": "like an identifier, whole numbers of that name"}
+    assert facts["clustering"] == "k-means with 3 clusters"
+    assert facts["warnings"] == []
+    assert [cluster["rows"] for cluster in facts["clusters"]] == summary.size.tolist()
+    first = facts["clusters"][0]["features"][0]
     assert first["feature"] == "alcohol"
     assert first["share"] == pytest.approx(float(summary.share[0].max()))
     assert first["direction"] == "low"
-    assert (told["out"], told["report"]) == (None, None)
+    assert (facts["out"], facts["report"]) == (None, None)
 
 
 def test_row_explains_one_row(wine: Path) -> None:
@@ -253,52 +251,54 @@ def test_row_explains_one_row(wine: Path) -> None:
 
 def test_row_asks_why_not_another_cluster(wine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     common = ("row", wine, "--id", 1003, "--k", 3, "--ignore", "kind", "--quiet")
-    assert "Row 1003 is in cluster 2, not in 1: evidence -" in ask(capsys, *common, "--target", 1)[1]
-    assert "for 2 against 1" in ask(capsys, *common, "--against", 1)[1]
-    told = json.loads(ask(capsys, *common, "--json", "--top", 2)[1])
-    assert (told["id"], told["cluster"], told["competitor"]) == ("1003", 2, 0)
-    assert [each["feature"] for each in told["features"]] == ["proline", "total_phenols"]
+    assert "Row 1003 is in cluster 2, not in 1: evidence -" in invoke(capsys, *common, "--target", 1)[1]
+    assert "for 2 against 1" in invoke(capsys, *common, "--against", 1)[1]
+    facts = json.loads(invoke(capsys, *common, "--json", "--top", 2)[1])
+    assert (facts["id"], facts["cluster"], facts["competitor"]) == ("1003", 2, 0)
+    assert [each["feature"] for each in facts["features"]] == ["proline", "total_phenols"]
 
 
-def test_row_tells_the_smallest_change(wine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_row_shows_the_smallest_change(wine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     common = ("row", wine, "--id", 1073, "--k", 3, "--ignore", "kind", "--quiet", "--to", 0)
-    code, out, _ = ask(capsys, *common)
+    code, out, _ = invoke(capsys, *common)
     frame = pl.read_csv(wine).drop("wine_id", "kind")
     moved = wc.explain(wc.tabular.pipeline(frame, 3), frame).counterfactual(73, 0)
     assert code == 0
     assert out.strip().endswith(moved.describe(10).replace("Row 73", "Row 1073"))
-    told = json.loads(ask(capsys, *common, "--json")[1])
-    assert (told["to"], told["distance"]) == (0, pytest.approx(moved.distance))
-    assert [each["after"] for each in told["changes"]] == pytest.approx(list(moved.after))
-    assert ask(capsys, *common[:-1], 2)[2] == (
+    facts = json.loads(invoke(capsys, *common, "--json")[1])
+    assert (facts["to"], facts["distance"]) == (0, pytest.approx(moved.distance))
+    assert [each["after"] for each in facts["changes"]] == pytest.approx(list(moved.after))
+    assert invoke(capsys, *common[:-1], 2)[2] == (
         "whycluster: --to must be a different cluster; the row is already in 2.\n"
     )
-    labelled = ("row", wine, "--id", 1073, "--labels", "kind", "--to", "cultivar 0", "--quiet")
-    assert ask(capsys, *labelled)[2] == ("whycluster: --to works only with new clusters. Remove --labels.\n")
+    labeled = ("row", wine, "--id", 1073, "--labels", "kind", "--to", "cultivar 0", "--quiet")
+    assert invoke(capsys, *labeled)[2] == (
+        "whycluster: --to works only with new clusters. Remove --labels.\n"
+    )
 
 
 def test_row_by_number_or_by_another_column(
     wine: Path, passengers: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, _ = ask(capsys, "row", wine, "--id", 3, "--k", 3, "--ignore", "kind,wine_id", "--quiet")
+    code, out, _ = invoke(capsys, "row", wine, "--id", 3, "--k", 3, "--ignore", "kind,wine_id", "--quiet")
     assert out.startswith("Row 3 is in cluster 2")
-    code, out, _ = ask(capsys, "row", passengers, "--id", "Passenger 7", "--labels", "group", "--quiet")
+    code, out, _ = invoke(capsys, "row", passengers, "--id", "Passenger 7", "--labels", "group", "--quiet")
     assert (code, out.startswith("Row Passenger 7 is in cluster ")) == (0, True)
     common = ("row", passengers, "--k", 2, "--quiet")
-    assert ask(capsys, *common, "--id", "a", "--id-column", "nam")[2] == (
+    assert invoke(capsys, *common, "--id", "a", "--id-column", "nam")[2] == (
         "whycluster: --id-column must name columns of the table, such as name, ... (6 in all); got 'nam'.\n"
     )
-    assert ask(capsys, *common, "--id", "Nobody") == (
+    assert invoke(capsys, *common, "--id", "Nobody") == (
         2,
         "",
         "whycluster: --id must match one row by column 'name'; no row has 'Nobody'.\n",
     )
-    assert ask(capsys, *common, "--id", "north", "--id-column", "port") == (
+    assert invoke(capsys, *common, "--id", "north", "--id-column", "port") == (
         2,
         "",
         "whycluster: --id must match one row by column 'port'; 30 rows have 'north'.\n",
     )
-    assert ask(capsys, *common, "--ignore", "name", "--id", "60") == (
+    assert invoke(capsys, *common, "--ignore", "name", "--id", "60") == (
         2,
         "",
         "whycluster: --id must be a row number from 0 to 59 because no column identifies the rows; got '60'. "
@@ -316,31 +316,31 @@ def test_compare_contrasts_two_clusters(wine: Path) -> None:
 
 
 def test_compare_is_the_contrast_of_the_members(wine: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = json.loads(
-        ask(capsys, "compare", wine, 0, 2, "--k", 3, "--ignore", "kind", "--json", "--quiet")[1]
+    facts = json.loads(
+        invoke(capsys, "compare", wine, 0, 2, "--k", 3, "--ignore", "kind", "--json", "--quiet")[1]
     )
     frame = pl.read_csv(wine).drop("wine_id", "kind")
     model = wc.tabular.pipeline(frame, 3)
     members = np.flatnonzero(model.predict(frame) == 0)
     exp = wc.explain(model, frame[members], against=2)
-    first = told["features"][0]
+    first = facts["features"][0]
     assert (first["cluster"], first["feature"]) == (0, "proline")
     assert first["relevance"] == pytest.approx(exp.relevance.mean(axis=0).max())
 
 
-def test_models_tells_what_is_supported_and_installed() -> None:
+def test_models_lists_what_is_supported_and_installed() -> None:
     result = run("models")
     assert result.returncode == 0, result.stderr
     assert "- sklearn.mixture.GaussianMixture, BayesianGaussianMixture" in result.stdout
     assert re.search(
         rf"(?m)^polars +{re.escape(pl.__version__)} +data frames; files read by this command", result.stdout
     )
-    told = json.loads(run("models", "--json").stdout)
-    assert told["installed"]["polars"] == pl.__version__
-    assert len(told["models"]) > 5
+    facts = json.loads(run("models", "--json").stdout)
+    assert facts["installed"]["polars"] == pl.__version__
+    assert len(facts["models"]) > 5
 
 
-def test_a_terminal_sees_colours_and_names_are_never_markup(tmp_path: Path) -> None:
+def test_a_terminal_shows_colors_and_names_are_never_markup(tmp_path: Path) -> None:
     values = np.random.default_rng(0).normal(size=(50, 2))
     pl.DataFrame(values, schema=["[red]a[/red]", "b"]).write_csv(tmp_path / "t.csv")
     seen = on_terminal("row", tmp_path / "t.csv", "--k", "2", "--id", "3")
@@ -351,7 +351,7 @@ def test_a_terminal_sees_colours_and_names_are_never_markup(tmp_path: Path) -> N
 
 
 def on_terminal(*arguments: Any) -> str:
-    """What a process writes that believes to be on a terminal."""
+    """Return the output of a process that runs on a terminal."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "whycluster", *map(str, arguments)]
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
@@ -374,7 +374,7 @@ def on_terminal(*arguments: Any) -> str:
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, how: signal.Signals) -> None:
-    """Stopped while it writes: no output, no file beside it, one line, exit code 1."""
+    """If it is stopped while it writes, no files remain; it prints one line and exits with code 1."""
     values = np.random.default_rng(0).normal(size=(200_000, 20))
     pl.DataFrame(values).write_parquet(tmp_path / "t.parquet")
     process = subprocess.Popen(
@@ -386,22 +386,20 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, how: signal.Signals) -> No
     )
     while process.poll() is None and len(list(tmp_path.iterdir())) == 1:
         time.sleep(0.005)
-    assert [path.name for path in tmp_path.glob("o.csv")] == []  # what is there is the file beside it
+    assert [path.name for path in tmp_path.glob("o.csv")] == []  # only its temporary file exists
     process.send_signal(how)
-    _, told = process.communicate(timeout=60)
-    assert (process.returncode, told) == (1, "whycluster: stopped\n")
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (1, "whycluster: stopped\n")
     assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
 
 
-def test_a_row_by_its_number_as_it_is_written_in_the_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_identifier_keeps_its_leading_zeros(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = "".join(f"{i:06d},{i % 7},{i % 5}\n" for i in range(60))
     (tmp_path / "x.csv").write_text("customer_id,a,b\n" + lines)
-    code, said, error = ask(capsys, "row", tmp_path / "x.csv", "--id", "000042", "--k", 2)
+    code, out, error = invoke(capsys, "row", tmp_path / "x.csv", "--id", "000042", "--k", 2)
     assert code == 0, error
-    assert said.startswith("Row 000042 is in cluster")
-    assert ask(capsys, "row", tmp_path / "x.csv", "--id", "42", "--k", 2, "--quiet") == (
+    assert out.startswith("Row 000042 is in cluster")
+    assert invoke(capsys, "row", tmp_path / "x.csv", "--id", "42", "--k", 2, "--quiet") == (
         2,
         "",
         "whycluster: --id must match one row by column 'customer_id'; no row has '42'.\n",

@@ -1,4 +1,4 @@
-"""``whycluster evaluate``, run as people run it."""
+"""``whycluster evaluate``."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _tables(out: str) -> list[list[str]]:
     return [line.split()[:-1] for line in out.splitlines() if line.startswith(("neon", "random", "greedy"))]
 
 
-def test_a_surrogate_that_does_not_match_is_said(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_surrogate_that_matches_badly_is_reported(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     frame = pd.read_csv(table)
     frame["any"] = np.random.default_rng(0).integers(3, size=len(frame))
     frame.to_csv(table.with_name("any.csv"), index=False)
@@ -119,7 +119,7 @@ def test_columns_can_be_ignored(table: Path, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["nothing.csv", "--k", 3], "nothing.csv: there is no such file"),
         ([".", "--k", 3], "is a folder"),
@@ -133,13 +133,13 @@ def test_columns_can_be_ignored(table: Path, capsys: pytest.CaptureFixture[str])
     ],
 )
 def test_mistakes_are_one_line(
-    table: Path, capsys: pytest.CaptureFixture[str], arguments: list[Any], told: str
+    table: Path, capsys: pytest.CaptureFixture[str], arguments: list[Any], message: str
 ) -> None:
     given = [table if argument == "TABLE" else argument for argument in arguments]
     code, out, err = evaluate(capsys, *given)
     assert code == 2
     assert out == ""
-    assert re.search(told, err), err
+    assert re.search(message, err), err
     assert err.count("\n") == 1
 
 
@@ -179,7 +179,7 @@ def test_labels_are_checked_too_and_may_be_missing(
 
 
 def test_columns_have_their_names_in_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One that varies in all rows, but not in those that are evaluated, is none the less fine."""
+    """A column may vary over all rows but not over the evaluated ones."""
     X = np.random.default_rng(0).normal(size=(400, 3)).round(3)
     frame = pd.DataFrame(X, columns=["a", "b", "seldom"])
     frame["seldom"] = 0.0
@@ -197,7 +197,7 @@ def test_a_reader_that_leaves_early_and_a_console_of_few_characters(table: Path,
     left = subprocess.run(f"{command} | true", shell=True, capture_output=True, text=True, check=False)
     assert left.stderr == ""
     pd.read_csv(table).rename(columns={"who": "wér"}).to_csv(tmp_path / "odd.csv", index=False)
-    told = subprocess.run(
+    result = subprocess.run(
         [
             sys.executable,
             "-m",
@@ -214,5 +214,5 @@ def test_a_reader_that_leaves_early_and_a_console_of_few_characters(table: Path,
         text=True,
         check=False,
     )
-    assert told.returncode == 0, told.stderr
-    assert r"w\xe9r" in told.stdout
+    assert result.returncode == 0, result.stderr
+    assert r"w\xe9r" in result.stdout

@@ -1,4 +1,4 @@
-"""Files as analysts have them, good and bad, and outputs that must not be lost."""
+"""Input files, valid and invalid, and output files that must not be lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from tests.cli.test_cli import ask, run
+from tests.cli.test_cli import invoke, run
 from whycluster.cli.reading import TableFile, read
 from whycluster.cli.writing import write_table
 from whycluster.core.errors import InvalidInputError
@@ -53,69 +53,71 @@ def test_every_kind_of_file_gives_the_same_table(kind: str, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("content", "options"),
     [
-        (b"a,b\n1,2.5\r\n3,4.5\n5,6\r\n", {}),  # mixed line ends
-        (b"\xef\xbb\xbfa,b\n1,2.5\n3,4.5\n5,6\n", {}),  # a mark of the byte order
+        (b"a,b\n1,2.5\r\n3,4.5\n5,6\r\n", {}),  # mixed line endings
+        (b"\xef\xbb\xbfa,b\n1,2.5\n3,4.5\n5,6\n", {}),  # a byte order mark
         (b"a;b\n1;2,5\n3;4,5\n5;6\n", {"delimiter": ";", "decimal": ","}),
         (b"a|b\n1|2.5\n3|4.5\n5|6\n", {"delimiter": "|"}),
         ("a,b\n1,2.5\n3,4.5\n5,6\n".encode("utf-16"), {"encoding": "utf-16"}),
         (gzip.compress(b"a,b\n1,2.5\n3,4.5\n5,6\n", mtime=0), {}),
     ],
 )
-def test_text_as_programs_write_it(content: bytes, options: dict[str, Any], tmp_path: Path) -> None:
+def test_text_files_in_common_formats(content: bytes, options: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / ("t.csv.gz" if content[:2] == b"\x1f\x8b" else "t.csv")
     path.write_bytes(content)
     assert_frame_equal(read(TableFile(path, **options)), pl.DataFrame({"a": [1, 3, 5], "b": [2.5, 4.5, 6.0]}))
 
 
-def test_signs_of_nothing_are_missing_values(tmp_path: Path) -> None:
+def test_words_for_missing_values(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b\n1,x\nNA,\nn/a,NULL\n2.5,y\n")
     found = read(TableFile(tmp_path / "t.csv"))
     assert found["a"].to_list() == [1.0, None, None, 2.5]
     assert found["b"].to_list() == ["x", None, None, "y"]
 
 
-def test_other_signs_of_nothing_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_note_suggests_other_words_for_missing_values(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     numbers = [str(value) for value in range(20, 60)]
     numbers[7] = "-"
     pl.DataFrame({"age": numbers, "b": list(range(0, 80, 2))}).write_csv(tmp_path / "t.csv")
-    told = ask(capsys, "explain", tmp_path / "t.csv", "--k", 2)[2]
+    output = invoke(capsys, "explain", tmp_path / "t.csv", "--k", 2)[2]
     assert (
         "whycluster: 'age' is text, so each value is a category. Most values are numbers, but '-' is not. If "
-        "it means missing, add --missing '-'.\n" in told
+        "it means missing, add --missing '-'.\n" in output
     )
-    assert "text" not in ask(capsys, "explain", tmp_path / "t.csv", "--k", 2, "--missing", "-")[2]
+    assert "text" not in invoke(capsys, "explain", tmp_path / "t.csv", "--k", 2, "--missing", "-")[2]
     assert read(TableFile(tmp_path / "t.csv", missing=("-",)))["age"].to_list()[6:9] == [26, None, 28]
 
 
-def test_dates_of_another_order_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_note_names_dates_in_another_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     days = [f"{1 + i % 12:02}/06/2021" for i in range(40)]
     pl.DataFrame({"day": days, "b": np.arange(40) % 7}).write_csv(tmp_path / "t.csv")
-    assert ask(capsys, "explain", tmp_path / "t.csv", "--k", 2)[2] == (
+    assert invoke(capsys, "explain", tmp_path / "t.csv", "--k", 2)[2] == (
         "whycluster: 'day' is text, so each value is a category. Dates must be written as 2020-01-31 to be "
         "recognized.\n"
     )
 
 
-def test_names_of_rows_that_are_in_doubt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """To count from 0 where a column has other numbers would explain another row."""
+def test_ambiguous_identifiers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """To count rows from 0 although a column holds other numbers would explain the wrong row."""
     ids = [*range(1, 40), 7]
     frame = pl.DataFrame({"customer_id": ids, "a": np.arange(40) % 7, "b": np.arange(40) % 5})
     frame.write_csv(tmp_path / "t.csv")
     common = (tmp_path / "t.csv", "--k", 2)
-    doubt = "'customer_id' looks like an identifier, but has duplicates.\n"
-    assert f"whycluster: rows are numbered from 0: {doubt}" in ask(capsys, "explain", *common)[2]
-    assert ask(capsys, "row", *common, "--id", 5, "--quiet") == (
+    problem = "'customer_id' looks like an identifier, but has duplicates.\n"
+    assert f"whycluster: rows are numbered from 0: {problem}" in invoke(capsys, "explain", *common)[2]
+    assert invoke(capsys, "row", *common, "--id", 5, "--quiet") == (
         2,
         "",
-        f"whycluster: --id-column must name the column that identifies the rows: {doubt}",
+        f"whycluster: --id-column must name the column that identifies the rows: {problem}",
     )
-    named = ask(capsys, "row", *common, "--id", 5, "--id-column", "customer_id", "--quiet")[1]
+    named = invoke(capsys, "row", *common, "--id", 5, "--id-column", "customer_id", "--quiet")[1]
     assert named.startswith("Row 5 is in cluster")
     names = pl.Series("name", [f"n{i}" for i in range(40)])
     frame.with_columns(pl.Series("customer_id", np.arange(40)), names).write_csv(common[0])
     assert (
         "rows are numbered from 0: 'customer_id', 'name' all look like identifiers. Choose one with --id.\n"
-        in ask(capsys, "explain", *common)[2]
+        in invoke(capsys, "explain", *common)[2]
     )
 
 
@@ -162,7 +164,7 @@ def test_column_types_are_inferred_from_all_rows_if_necessary(tmp_path: Path) ->
     ],
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "gzip"])
-def test_whole_numbers_with_zeros_before_them_are_text(
+def test_integers_with_leading_zeros_are_text(
     content: bytes, options: dict[str, Any], encoding: str, tmp_path: Path
 ) -> None:
     path = tmp_path / ("t.csv.gz" if encoding == "gzip" else "t.csv")
@@ -174,7 +176,7 @@ def test_whole_numbers_with_zeros_before_them_are_text(
         assert_frame_equal(read(source), pl.DataFrame({"zip": column, **rest}))
 
 
-def test_a_zero_before_a_number_is_found_far_down(tmp_path: Path) -> None:
+def test_a_leading_zero_is_found_far_down(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b,c\n" + "1,1.5,\n" * 20_000 + "007,007,\nNA,,007\n")
     found = read(TableFile(tmp_path / "t.csv"))
     assert found.dtypes == [pl.String] * 3
@@ -182,21 +184,21 @@ def test_a_zero_before_a_number_is_found_far_down(tmp_path: Path) -> None:
     assert found.row(0) == ("1", "1.5", None)
 
 
-def test_codes_are_categories_and_it_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_codes_are_categories_and_a_note_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [f"{i:05},{['00123', '1207'][i % 2]},{i % 7 + 10 * (i % 2)}.5" for i in range(40)]
     (tmp_path / "t.csv").write_text("cust,zip,x\n" + "\n".join(rows) + "\n")
-    code, said, told = ask(capsys, "explain", tmp_path / "t.csv", "--k", 2)
+    code, out, notes = invoke(capsys, "explain", tmp_path / "t.csv", "--k", 2)
     assert code == 0
-    assert told == (
+    assert notes == (
         "whycluster: left out: cust (like an identifier, 40 of 40 values are different)\n"
         "whycluster: rows are identified by 'cust'\n"
         "whycluster: 'zip' is text, so each value is a category. It has numbers with leading zeros, such as "
         "'00123'.\n"
     )
-    assert "00123" in said
+    assert "00123" in out
 
 
-def test_names_of_rows_stay_as_they_stand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_identifiers_keep_their_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = ["00042", "42", *map(str, range(100, 130))]
     versions = ["1.10", "1.1", *(f"2.{i}0" for i in range(30))]
     rows = [f"{names[i]},{versions[i]},{i % 7},{i % 5}" for i in range(32)]
@@ -204,18 +206,16 @@ def test_names_of_rows_stay_as_they_stand(tmp_path: Path, capsys: pytest.Capture
     for column, expected in (("k", names), ("version", versions)):
         common = (tmp_path / "t.csv", "--k", 2, "--columns", "a,b", "--quiet")
         out = tmp_path / f"{column}.parquet"
-        assert ask(capsys, "explain", *common, "--id", column, "--out", out) == (0, "", "")
+        assert invoke(capsys, "explain", *common, "--id", column, "--out", out) == (0, "", "")
         assert pl.read_parquet(out)[column].to_list() == expected
-        _, said, _ = ask(capsys, "row", *common, "--id-column", column, "--id", expected[0])
-        assert said.startswith(f"Row {expected[0]} is in cluster")
+        _, text, _ = invoke(capsys, "row", *common, "--id-column", column, "--id", expected[0])
+        assert text.startswith(f"Row {expected[0]} is in cluster")
 
 
-def test_of_rows_that_no_column_names_nothing_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_note_on_rows_without_identifiers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pl.DataFrame({"a": np.arange(40) % 7, "b": np.arange(40) % 5}).write_csv(tmp_path / "t.csv")
-    code, _, told = ask(capsys, "explain", tmp_path / "t.csv", "--k", 2, "--out", tmp_path / "o.csv")
-    assert (code, told) == (0, "")
+    code, _, notes = invoke(capsys, "explain", tmp_path / "t.csv", "--k", 2, "--out", tmp_path / "o.csv")
+    assert (code, notes) == (0, "")
     assert pl.read_csv(tmp_path / "o.csv")["row"].to_list() == list(range(40))
 
 
@@ -414,27 +414,27 @@ def test_a_mistake_is_one_line_and_nothing_is_written(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    name, content, options, told = MISTAKES[case]
+    name, content, options, message = MISTAKES[case]
     monkeypatch.chdir(tmp_path)
     if content is not None:
         Path(name).write_bytes(content)
     out = "o.html" if command == "report" else "o.csv"
-    code, printed, err = ask(capsys, command, name, "--out", out, "--quiet", *options)
+    code, printed, err = invoke(capsys, command, name, "--out", out, "--quiet", *options)
     assert (code, printed) == (2, "")
-    assert told in err
+    assert message in err
     assert err.count("\n") == 1, err
     assert sorted(path.name for path in tmp_path.iterdir()) == [name] * (content is not None)
 
 
-def test_a_folder_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ask(capsys, "explain", tmp_path)[::2] == (
+def test_a_folder_needs_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(capsys, "explain", tmp_path)[::2] == (
         2,
         f"whycluster: {tmp_path}: a folder or a pattern needs --out, a folder for the results. Add it, or "
         "give a file.\n",
     )
 
 
-def test_a_process_says_it_on_stderr(tmp_path: Path) -> None:
+def test_a_process_prints_errors_to_stderr(tmp_path: Path) -> None:
     result = run("explain", tmp_path / "no.csv")
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == f"whycluster: {tmp_path / 'no.csv'}: there is no such file.\n"
@@ -448,25 +448,25 @@ def table(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("option", "name"), [("--out", "o.csv"), ("--report", "o.html")])
-def test_what_is_there_is_replaced_only_if_that_is_said(
+def test_existing_files_are_overwritten_only_with_force(
     option: str, name: str, table: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = table.with_name(name)
     path.write_text("precious")
     common = ("explain", table, "--k", 3, "--quiet", option, path)
-    assert ask(capsys, *common) == (
+    assert invoke(capsys, *common) == (
         2,
         "",
         f"whycluster: {option}: {path} already exists. Give another name, or --force to overwrite it.\n",
     )
     assert path.read_text() == "precious"
-    assert ask(capsys, *common, "--force") == (0, "", "")
+    assert invoke(capsys, *common, "--force") == (0, "", "")
     assert "precious" not in path.read_text()
     assert len(list(table.parent.iterdir())) == 2
 
 
 @pytest.mark.parametrize(
-    ("out", "told"),
+    ("out", "message"),
     [
         ("no/such/o.csv", "o.csv must go to an existing folder; {folder}/no/such does not exist."),
         (
@@ -477,19 +477,19 @@ def test_what_is_there_is_replaced_only_if_that_is_said(
         ("folder.csv", "{folder}/folder.csv is a folder. Give the name of a file."),
     ],
 )
-def test_outputs_that_cannot_be(out: str, told: str, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_outputs(out: str, message: str, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (table.parent / "folder.csv").mkdir()
     before = table.read_bytes()
-    code, _, err = ask(capsys, "explain", table, "--k", 3, "--out", table.parent / out, "--force")
+    code, _, err = invoke(capsys, "explain", table, "--k", 3, "--out", table.parent / out, "--force")
     assert code == 2
-    assert told.format(folder=table.parent) in err
+    assert message.format(folder=table.parent) in err
     assert err.count("\n") == 1
     assert table.read_bytes() == before
 
 
 def test_a_folder_that_cannot_be_written(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Even root cannot write there."""
-    code, _, err = ask(capsys, "explain", table, "--k", 3, "--out", "/proc/self/o.csv")
+    """Not even root can write there."""
+    code, _, err = invoke(capsys, "explain", table, "--k", 3, "--out", "/proc/self/o.csv")
     assert code in (1, 2)
     assert "/proc/self/o.csv" in err
     assert err.count("\n") == 1
@@ -504,32 +504,36 @@ def test_labels_of_any_kind_can_be_written(tmp_path: Path, capsys: pytest.Captur
     for label, expected in (("noise", {"0", "1", "noise"}), ("day", set(days))):
         out = tmp_path / f"{label}.csv"
         options = ("--labels", label, "--columns", "a", "--quiet", "--out", out)
-        assert ask(capsys, "explain", tmp_path / "t.csv", *options) == (0, "", "")
+        assert invoke(capsys, "explain", tmp_path / "t.csv", *options) == (0, "", "")
         assert set(pl.read_csv(out, infer_schema=False)["cluster"]) == expected
 
 
-def test_rows_without_a_name_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_without_an_identifier_are_numbered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = [f"n{i}" for i in range(40)]
     frame = pl.DataFrame({"who": [*names[:-1], None], "a": np.arange(40) % 7, "b": np.arange(40) % 5})
     frame.write_csv(tmp_path / "t.csv")
     options = ("--id", "who", "--k", 2, "--quiet", "--report", tmp_path / "o.html")
-    assert ask(capsys, "explain", tmp_path / "t.csv", *options) == (0, "", "")
+    assert invoke(capsys, "explain", tmp_path / "t.csv", *options) == (0, "", "")
 
 
 def test_json_is_json_on_every_console(tmp_path: Path) -> None:
     values = np.random.default_rng(0).normal(size=(40, 2))
     pl.DataFrame(values, schema=["é😀", "b"]).write_csv(tmp_path / "t.csv")
-    told = run("explain", tmp_path / "t.csv", "--k", 2, "--json", "--quiet", PYTHONIOENCODING="ascii").stdout
-    assert json.loads(told)["columns"] == ["é😀", "b"]
+    output = run(
+        "explain", tmp_path / "t.csv", "--k", 2, "--json", "--quiet", PYTHONIOENCODING="ascii"
+    ).stdout
+    assert json.loads(output)["columns"] == ["é😀", "b"]
 
 
-def test_a_tab_is_said_as_the_message_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_tab_can_be_given_as_the_message_suggests(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "t.csv").write_text("a\tb\n1\t2\n3\t4\n8\t9\n")
     for sign in ("\\t", "tab", "\t"):
-        assert ask(capsys, "explain", tmp_path / "t.csv", "--k", 2, "--delimiter", sign, "--quiet")[0] == 0
+        assert invoke(capsys, "explain", tmp_path / "t.csv", "--k", 2, "--delimiter", sign, "--quiet")[0] == 0
 
 
-def test_names_with_quotes_and_numbers_of_many_digits(tmp_path: Path) -> None:
+def test_names_with_quotes_and_numbers_with_many_digits(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(f'"a ""b""",c\n{10**30},2\n{10**30 + 1},4\n')
     found = read(TableFile(tmp_path / "t.csv"))
     assert found.columns == ['a "b"', "c"]
@@ -540,30 +544,31 @@ def test_names_of_files_in_another_encoding(table: Path, capsys: pytest.CaptureF
     odd = table.with_name(os.fsdecode(b"caf\xe9.csv"))
     table.rename(odd)
     assert (
-        "must have a name in valid UTF-8, which polars requires. Rename it." in ask(capsys, "explain", odd)[2]
+        "must have a name in valid UTF-8, which polars requires. Rename it."
+        in invoke(capsys, "explain", odd)[2]
     )
     odd.rename(table)
-    code, _, err = ask(capsys, "explain", table, "--k", 3, "--out", odd)
+    code, _, err = invoke(capsys, "explain", table, "--k", 3, "--out", odd)
     assert (code, err.count("\n")) == (2, 1)
     assert "must be valid UTF-8, including its folders. Give another name." in err
     assert list(table.parent.iterdir()) == [table]
 
 
-def test_devices_and_files_that_come_meanwhile_stay(
+def test_devices_and_files_created_meanwhile_are_kept(
     table: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipe, late = table.with_name("pipe.csv"), table.with_name("late.csv")
     os.mkfifo(pipe)
     common = ("explain", table, "--k", 3, "--quiet", "--out")
-    assert "is not a file but a device or a pipe" in ask(capsys, *common, pipe, "--force")[2]
-    assert "is not a regular file but a pipe or a device" in ask(capsys, "explain", pipe)[2]
+    assert "is not a file but a device or a pipe" in invoke(capsys, *common, pipe, "--force")[2]
+    assert "is not a regular file but a pipe or a device" in invoke(capsys, "explain", pipe)[2]
 
-    def come_first(frame: pl.DataFrame, path: Path, force: bool) -> None:
+    def create_first(frame: pl.DataFrame, path: Path, force: bool) -> None:
         late.write_text("precious")
         write_table(frame, path, force)
 
-    monkeypatch.setattr("whycluster.cli.explain.write_table", come_first)
-    code, _, err = ask(capsys, *common, late)
+    monkeypatch.setattr("whycluster.cli.explain.write_table", create_first)
+    code, _, err = invoke(capsys, *common, late)
     assert (code, late.read_text()) == (2, "precious")
     assert (
         err
@@ -573,7 +578,7 @@ def test_devices_and_files_that_come_meanwhile_stay(
     link.symlink_to(table.with_name("o.csv"))
     assert (
         "--out and --report must be different files"
-        in ask(capsys, *common, table.with_name("o.csv"), "--report", link)[2]
+        in invoke(capsys, *common, table.with_name("o.csv"), "--report", link)[2]
     )
 
 
@@ -581,7 +586,7 @@ def test_ten_thousand_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     rng = np.random.default_rng(0)
     values = rng.normal(size=(30, 10_000)) + 3 * (np.arange(30) % 2)[:, None]
     pl.DataFrame(values).write_parquet(tmp_path / "wide.parquet")
-    code, out, _ = ask(
+    code, out, _ = invoke(
         capsys, "explain", tmp_path / "wide.parquet", "--k", 2, "--out", tmp_path / "o.parquet"
     )
     assert code == 0
@@ -595,13 +600,13 @@ def test_markup_and_control_characters_in_names_are_text(
     rng = np.random.default_rng(0)
     names = ["<script>alert(1)</script>", "\x1b[31mred", "a\nb"]
     pl.DataFrame(rng.normal(size=(40, 3)), schema=names).write_parquet(tmp_path / "t.parquet")
-    code, out, _ = ask(capsys, "explain", tmp_path / "t.parquet", "--k", 2)
+    code, out, _ = invoke(capsys, "explain", tmp_path / "t.parquet", "--k", 2)
     assert code == 0
     assert "\x1b" not in out
     assert "<script>alert(1)</script>" in out
     assert r"a\nb" in out
 
 
-def test_reading_says_which_file(tmp_path: Path) -> None:
+def test_errors_name_the_file(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"x\.csv: there is no such file"):
         read(TableFile(tmp_path / "x.csv"))

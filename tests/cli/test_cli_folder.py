@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 
 import whycluster as wc
-from tests.cli.test_cli import ask, run
+from tests.cli.test_cli import invoke, run
 from whycluster.cli import sampling
 from whycluster.engines.files.parts import find_parts
 
@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def changed(folder: Path, place: Path, change: Callable[[str, pl.DataFrame], pl.DataFrame]) -> Path:
-    """A copy of the files, with something else in them."""
+    """Copy the files, changed by a function of their names and rows."""
     place.mkdir()
     for path in folder.iterdir():
         change(path.stem, pl.read_parquet(path)).write_parquet(place / path.name)
@@ -57,7 +57,7 @@ def test_a_folder_is_clustered_by_a_sample_and_explained_part_by_part(folder: Pa
     results = pl.read_parquet(str(tmp_path / "out" / "[0-9].parquet"))
     assert results.columns == ["name", "cluster", "evidence", "competitor", "a", "b", "c", "kind"]
     assert results["name"].to_list() == [f"row {i}" for i in range(600)]
-    # The same clusters as of one table, and the same explanations.
+    # The clusters and the explanations are those of a single table.
     whole = tmp_path / "whole.parquet"
     pl.read_parquet(str(folder / "*.parquet")).write_parquet(whole)
     assert run("explain", whole, "--out", tmp_path / "one.parquet", "--k", 3, "--seed", 1).returncode == 0
@@ -67,20 +67,20 @@ def test_a_folder_is_clustered_by_a_sample_and_explained_part_by_part(folder: Pa
     assert results["cluster"].to_list() == one["cluster"].to_list()
 
 
-def test_a_second_run_goes_on_and_another_is_refused(
+def test_a_second_run_resumes_and_a_different_one_is_refused(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ("explain", folder, "--out", tmp_path / "out", "--quiet")
-    assert ask(capsys, *arguments, "--k", 3)[0] == 0
-    code, said, _ = ask(capsys, *arguments, "--k", 3, "--json")
-    told = json.loads(said)
-    assert (code, told["rows"], told["done_before"], len(told["parts"])) == (0, 600, 3, 3)
-    assert sum(cluster["rows"] for cluster in told["clusters"]) == 600
-    assert told["clusters"][0]["features"][0]["share"] > 0
-    code, _, error = ask(capsys, *arguments, "--k", 2)
+    assert invoke(capsys, *arguments, "--k", 3)[0] == 0
+    code, printed, _ = invoke(capsys, *arguments, "--k", 3, "--json")
+    facts = json.loads(printed)
+    assert (code, facts["rows"], facts["done_before"], len(facts["parts"])) == (0, 600, 3, 3)
+    assert sum(cluster["rows"] for cluster in facts["clusters"]) == 600
+    assert facts["clusters"][0]["features"][0]["share"] > 0
+    code, _, error = invoke(capsys, *arguments, "--k", 2)
     assert code == 2
     assert "holds the results of a run with another model. Give another folder, or --force to rep" in error
-    assert ask(capsys, *arguments, "--k", 2, "--force")[0] == 0
+    assert invoke(capsys, *arguments, "--k", 2, "--force")[0] == 0
 
 
 def test_a_saved_network_explains_a_folder_or_a_file_into_a_folder(
@@ -90,11 +90,11 @@ def test_a_saved_network_explains_a_folder_or_a_file_into_a_folder(
     network = wc.TableNetwork(wc.neuralize(centres).energy, feature_names=list("abc"))
     wc.save(network, tmp_path / "model")
     options = ("--model", tmp_path / "model", "--id", "name")
-    assert ask(capsys, "explain", folder, "--out", tmp_path / "all", *options)[0] == 0
-    assert ask(capsys, "explain", folder / "1.parquet", "--out", tmp_path / "one", *options)[0] == 0
+    assert invoke(capsys, "explain", folder, "--out", tmp_path / "all", *options)[0] == 0
+    assert invoke(capsys, "explain", folder / "1.parquet", "--out", tmp_path / "one", *options)[0] == 0
     wc.save(wc.neuralize(centres), tmp_path / "nameless")
     nameless = ("--model", tmp_path / "nameless", "--columns", "a,b,c", "--id", "name")
-    assert ask(capsys, "explain", folder, "--out", tmp_path / "said", *nameless)[0] == 0
+    assert invoke(capsys, "explain", folder, "--out", tmp_path / "named", *nameless)[0] == 0
     rows = pl.read_parquet(str(folder / "*.parquet"))[["a", "b", "c"]]
     whole = wc.explain(network, rows)
     results = pl.read_parquet(str(tmp_path / "all" / "[0-9].parquet"))
@@ -102,11 +102,11 @@ def test_a_saved_network_explains_a_folder_or_a_file_into_a_folder(
     assert pl.read_parquet(tmp_path / "one" / "1.parquet")["name"].to_list() == [
         f"row {i}" for i in range(200, 400)
     ]
-    assert ask(capsys, "explain", f"{folder}/[01].parquet", "--out", tmp_path / "some", *options)[0] == 0
+    assert invoke(capsys, "explain", f"{folder}/[01].parquet", "--out", tmp_path / "some", *options)[0] == 0
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (
             (),
@@ -134,20 +134,20 @@ def test_a_saved_network_explains_a_folder_or_a_file_into_a_folder(
         ),
     ],
 )
-def test_what_does_not_go_with_a_folder(
-    options: tuple[str, ...], said: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_options_that_do_not_work_with_a_folder(
+    options: tuple[str, ...], message: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     filled = [option.format(out=tmp_path / "out", folder=folder) for option in options]
-    code, _, error = ask(capsys, "explain", folder, *filled, "--quiet")
+    code, _, error = invoke(capsys, "explain", folder, *filled, "--quiet")
     assert code == 2
-    assert said.format(folder=folder) in error
+    assert message.format(folder=folder) in error
     assert not (tmp_path / "out").exists()
 
 
 def test_a_model_is_for_folders_only(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, _, error = ask(capsys, "explain", folder / "0.parquet", "--model", tmp_path / "model")
+    code, _, error = invoke(capsys, "explain", folder / "0.parquet", "--model", tmp_path / "model")
     assert code == 2
     assert "--model works only with results in a folder. Give --out a folder." in error
 
@@ -160,7 +160,7 @@ def test_a_corrupt_part_is_named_and_the_others_are_done(
     for path in folder.iterdir():
         (place / path.name).write_bytes(path.read_bytes())
     (place / "1.parquet").write_bytes(b"nothing")
-    code, _, error = ask(capsys, "explain", place, "--out", tmp_path / "out", "--k", 3)
+    code, _, error = invoke(capsys, "explain", place, "--out", tmp_path / "out", "--k", 3)
     assert code == 2
     assert "1 of 3 parts could not be explained, the others are done. '1.parquet': it cannot be read" in error
     assert sorted(path.name for path in (tmp_path / "out").glob("[0-9].parquet")) == [
@@ -169,11 +169,11 @@ def test_a_corrupt_part_is_named_and_the_others_are_done(
     ]
     for name in ("0.parquet", "2.parquet"):
         (place / name).write_bytes(b"nothing")
-    _, _, error = ask(capsys, "explain", place, "--out", tmp_path / "none", "--k", 3)
+    _, _, error = invoke(capsys, "explain", place, "--out", tmp_path / "none", "--k", 3)
     assert "no part has rows that can be read. '0.parquet': it cannot be read (" in error
 
 
-def test_a_part_that_was_mended_is_explained_with_the_same_clusters(
+def test_a_repaired_part_is_explained_with_the_same_clusters(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place, out = tmp_path / "in", tmp_path / "out"
@@ -182,24 +182,24 @@ def test_a_part_that_was_mended_is_explained_with_the_same_clusters(
         (place / path.name).write_bytes(path.read_bytes())
     whole = (place / "1.parquet").read_bytes()
     (place / "1.parquet").write_bytes(b"nothing")
-    _, _, error = ask(capsys, "explain", place, "--out", out, "--k", 3)
+    _, _, error = invoke(capsys, "explain", place, "--out", out, "--k", 3)
     assert "rows that cannot be read are not clustered; '1.parquet': it cannot be read (" in error
     before = (out / "0.parquet").read_bytes()
     (place / "1.parquet").write_bytes(whole)
-    code, said, _ = ask(capsys, "explain", place, "--out", out, "--k", 3)
-    assert (code, said.splitlines()[0]) == (
+    code, printed, _ = invoke(capsys, "explain", place, "--out", out, "--k", 3)
+    assert (code, printed.splitlines()[0]) == (
         0,
         "600 rows in 3 files; k-means with 3 clusters, fitted on 400 rows.",
     )
     assert (out / "0.parquet").read_bytes() == before
-    code, said, _ = ask(capsys, "explain", place, "--out", out, "--k", 3, "--force")
-    assert said.splitlines()[0] == "600 rows in 3 files; k-means with 3 clusters."
-    # A sample of other data, or one that is damaged, is no sample.
+    code, printed, _ = invoke(capsys, "explain", place, "--out", out, "--k", 3, "--force")
+    assert printed.splitlines()[0] == "600 rows in 3 files; k-means with 3 clusters."
+    # A sample of other data, or a damaged one, is not used.
     other = tmp_path / "other"
     place.rename(other)
-    assert "another model" in ask(capsys, "explain", other, "--out", out, "--k", 2)[2]
+    assert "another model" in invoke(capsys, "explain", other, "--out", out, "--k", 2)[2]
     (out / "_whycluster.sample").write_bytes(b"nothing")
-    assert "the parts must be those" in ask(capsys, "explain", other, "--out", out, "--k", 3)[2]
+    assert "the parts must be those" in invoke(capsys, "explain", other, "--out", out, "--k", 3)[2]
 
 
 @pytest.mark.parametrize("threads", [1, 5])
@@ -221,9 +221,9 @@ def test_the_sample_has_all_rows_of_text_whose_numbers_become_fractions(
 ) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x.csv").write_text("a,b\n" + "10,2\n30,9\n" * 100_000 + "1.5,7\n")
-    code, said, error = ask(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2)
+    code, printed, error = invoke(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2)
     assert code == 0, error
-    assert "fitted on 100,001 rows" in said  # every second
+    assert "fitted on 100,001 rows" in printed  # every second
 
 
 def test_ctrl_c_stops_in_the_middle_of_a_file(tmp_path: Path) -> None:
@@ -248,9 +248,9 @@ def test_ctrl_c_stops_in_the_middle_of_a_file(tmp_path: Path) -> None:
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, error = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert said.splitlines() == [
+    assert error.splitlines() == [
         "whycluster: finished files are kept; run the same command again to resume",
         "whycluster: stopped",
     ]
@@ -266,7 +266,7 @@ def test_other_files_rows_that_cannot_be_explained_and_names_that_look_like_file
     (place / "more.jsonl").write_text("{}")
     wc.save(wc.neuralize([[0.0, 0, 0], [5, 0, 1], [0, 6, 0]]), tmp_path / "net")
     words = ("explain", place, "--model", tmp_path / "net", "--columns", "a,b,c")
-    code, _, error = ask(capsys, *words, "--out", tmp_path / "out")
+    code, _, error = invoke(capsys, *words, "--out", tmp_path / "out")
     assert code == 2
     assert (
         "whycluster: part '0.parquet': X must be finite; row 3, feature 'a' holds a missing value (NaN). "
@@ -274,16 +274,16 @@ def test_other_files_rows_that_cannot_be_explained_and_names_that_look_like_file
     )
     assert error.endswith("Or give --invalid skip, for nulls in their place.\n")
     assert "whycluster: 1 file of the folder is left out, such as 'more.jsonl'; read are .parquet" in error
-    code, said, error = ask(capsys, *words, "--out", tmp_path / "out", "--invalid", "skip")
-    assert said.startswith("600 rows in 3 files; 1 row could not be explained; the network in ")
-    code, said, error = ask(capsys, "explain", place, "--out", tmp_path / "new", "--k", 2)
+    code, printed, error = invoke(capsys, *words, "--out", tmp_path / "out", "--invalid", "skip")
+    assert printed.startswith("600 rows in 3 files; 1 row could not be explained; the network in ")
+    code, printed, error = invoke(capsys, "explain", place, "--out", tmp_path / "new", "--k", 2)
     assert "whycluster: 1 file of the folder is left out, such as 'more.jsonl'; read are .parquet" in error
     for name in ("x.csv", "net"):
-        code, _, error = ask(capsys, "explain", place, "--out", tmp_path / name)
+        code, _, error = invoke(capsys, "explain", place, "--out", tmp_path / name)
         assert (code, "--out must be a folder if there are many files; " in error) == (2, True)
-    code, _, error = ask(capsys, "explain", place / "0.parquet", place / "1.parquet")
+    code, _, error = invoke(capsys, "explain", place / "0.parquet", place / "1.parquet")
     assert "Put patterns in quotes." in error
-    code, _, error = ask(capsys, "explain", place / "0.parquet", "--invalid", "skip")
+    code, _, error = invoke(capsys, "explain", place / "0.parquet", "--invalid", "skip")
     assert "--invalid works only with results in a folder. Give --out a folder." in error
 
 
@@ -295,21 +295,23 @@ def test_a_column_that_is_empty_in_the_first_part(tmp_path: Path, capsys: pytest
         a, note = rng.normal(size=200) + 20 * group, None if day == 0 else rng.normal(size=200)
         frame = pl.DataFrame({"a": a, "b": a + rng.normal(size=200), "note": note})
         frame.write_parquet(tmp_path / "in" / f"{day}.parquet")
-    code, said, error = ask(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2)
+    code, printed, error = invoke(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2)
     assert code == 0, error
-    assert said.startswith("1,000 rows in 5 files; k-means with 2 clusters.\n")
+    assert printed.startswith("1,000 rows in 5 files; k-means with 2 clusters.\n")
     assert error == ""
 
 
-def test_parts_that_lack_a_column_of_no_use_are_in_the_sample(
+def test_parts_that_lack_an_unused_column_are_in_the_sample(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = changed(
         folder, tmp_path / "in", lambda name, frame: frame.with_columns(extra=1.5) if name == "0" else frame
     )
-    code, said, _ = ask(capsys, "explain", place, "--out", tmp_path / "out", "--k", 3, "--ignore", "extra")
+    code, printed, _ = invoke(
+        capsys, "explain", place, "--out", tmp_path / "out", "--k", 3, "--ignore", "extra"
+    )
     assert code == 0
-    assert said.startswith("600 rows in 3 files; k-means with 3 clusters.\n")
+    assert printed.startswith("600 rows in 3 files; k-means with 3 clusters.\n")
 
 
 @pytest.mark.parametrize("odd", [0, 5])
@@ -326,11 +328,11 @@ def test_one_file_among_many_does_not_decide_what_columns_hold(
         rows = rows.with_columns(u=pl.lit("unknown")) if i == odd else rows
         path = tmp_path / "in" / f"{i}.{suffix}"
         rows.write_csv(path) if suffix == "csv" else rows.write_parquet(path)
-    code, _, said = ask(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 3)
+    code, _, error = invoke(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 3)
     assert code == 2
     name = f"{odd}.{suffix}"
-    assert f"rows that cannot be read are not clustered; {name!r}: " in said
-    assert f"1 of 6 parts could not be explained, the others are done. {name!r}: column 'u'" in said
+    assert f"rows that cannot be read are not clustered; {name!r}: " in error
+    assert f"1 of 6 parts could not be explained, the others are done. {name!r}: column 'u'" in error
     found = pl.read_parquet(f"{tmp_path}/out/*.parquet")
     assert found.height == 250
     assert found.group_by("cluster").len()["len"].sort().to_list() == [80, 85, 85]
@@ -340,14 +342,16 @@ def test_a_network_with_noise(folder: Path, tmp_path: Path, capsys: pytest.Captu
     rows = pl.read_parquet(f"{folder}/*.parquet").select("a", "b", "c")
     labels = np.where(np.arange(600) % 3 == 2, -1, np.arange(600) % 3)
     wc.save(wc.neuralize(wc.Surrogate().fit(rows, labels)), tmp_path / "network")
-    code, said, _ = ask(
+    code, printed, _ = invoke(
         capsys, "explain", folder, "--out", tmp_path / "out", "--model", tmp_path / "network", "--json"
     )
     assert code == 0
-    assert [group["cluster"] for group in json.loads(said)["clusters"]] == [0, 1, "noise"]
+    assert [group["cluster"] for group in json.loads(printed)["clusters"]] == [0, 1, "noise"]
 
 
-def test_of_many_columns_fewer_rows_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fewer_rows_are_sampled_if_there_are_many_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = pl.DataFrame(np.arange(40_000).reshape(10_000, 4) + 0.5, schema=list("abcd"))
     (tmp_path / "in").mkdir()
     for i in range(4):
@@ -359,7 +363,7 @@ def test_of_many_columns_fewer_rows_are_drawn(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(sampling, "_FEWEST", 10)
     monkeypatch.setattr(sampling, "_FRAMES", 3)
     drawn = sampling.take_sample(parts, data, tmp_path / "out", anew=True).rows
-    assert drawn.equals(rows[::4])  # 1500 rows have so many values, and up to twice as many are drawn
+    assert drawn.equals(rows[::4])  # 1500 rows hold that many values, and up to twice as many are sampled
 
 
 def write_parts(frame: pl.DataFrame, place: Path, suffix: str, n_parts: int = 4) -> None:
@@ -372,7 +376,7 @@ def write_parts(frame: pl.DataFrame, place: Path, suffix: str, n_parts: int = 4)
 
 @pytest.fixture
 def few_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 4000 rows every fourth is drawn."""
+    """Sample every fourth of 4000 rows."""
     monkeypatch.setattr(sampling, "_ROWS", 600)
     monkeypatch.setattr(sampling, "_FEWEST", 10)
     monkeypatch.setattr(sampling, "_BATCH", 150)
@@ -400,15 +404,15 @@ def test_columns_are_left_out_of_a_folder_as_of_a_file(
     write_parts(frame, tmp_path / "in", suffix)
     write_parts(frame, tmp_path / "one", suffix, n_parts=1)
     single = tmp_path / "one" / f"0.{suffix}"
-    expected = json.loads(ask(capsys, "explain", single, "--k", 2, "--json", "--quiet")[1])["left_out"]
+    expected = json.loads(invoke(capsys, "explain", single, "--k", 2, "--json", "--quiet")[1])["left_out"]
     assert list(expected) == ["order_id", "shop_id", "counted", "shuffled"]
-    for _ in range(2):  # the second time from what was kept
+    for _ in range(2):  # the second time with the stored sample
         words = ("explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2, "--json", "--quiet")
-        code, said, error = ask(capsys, *words)
+        code, printed, error = invoke(capsys, *words)
         assert code == 0, error
-        told = json.loads(said)
-        assert told["left_out"] == expected
-        assert "fitted on 1,000 rows" in told["clustering"]
+        facts = json.loads(printed)
+        assert facts["left_out"] == expected
+        assert "fitted on 1,000 rows" in facts["clustering"]
     found = pl.read_parquet(f"{tmp_path}/out/[0-9]*.parquet")
     assert found.columns[-4:] == ["second", "whole", "x", "visits"]
 
@@ -425,7 +429,7 @@ def test_whole_numbers_that_become_fractions_are_floats_in_the_sample(tmp_path: 
 
 
 @pytest.mark.usefixtures("few_drawn")
-def test_codes_in_a_folder_are_text_wherever_they_come(
+def test_codes_in_a_folder_are_text_wherever_they_appear(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rng = np.random.default_rng(0)
@@ -440,7 +444,7 @@ def test_codes_in_a_folder_are_text_wherever_they_come(
         }
     )
     rows = np.arange(4000)
-    late = pl.Series(rows == 2999)  # one that is not drawn, at the end of the third file
+    late = pl.Series(rows == 2999)  # a row outside the sample, at the end of the third file
     frame = frame.with_columns(
         zip=pl.when(late).then(pl.lit("00123")).otherwise("zip"),
         size=pl.when(late).then(pl.lit("007")).otherwise("size"),
@@ -450,22 +454,22 @@ def test_codes_in_a_folder_are_text_wherever_they_come(
     parts = find_parts(str(tmp_path / "in"), "explain")
     sample = sampling.take_sample(parts, str(tmp_path / "in"), tmp_path / "out", anew=True)
     assert sample.rows.equals(frame[::4])
-    assert len(sample.notes) == 1  # of what had to be begun anew, nothing is told twice
+    assert len(sample.notes) == 1  # starting over repeats no note
     assert "more" not in sample.notes[0]
     (tmp_path / "in" / "bad.csv").unlink()
-    code, _, error = ask(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2)
+    code, _, error = invoke(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2)
     assert code == 0, error
     found = pl.read_parquet(f"{tmp_path}/out/[0-9]*.parquet")
     assert found["cust"].to_list() == frame["cust"].to_list()
     assert found.columns[-4:] == ["zip", "size", "share", "x"]
-    # Explained as text: the same as of one table.
+    # They are explained as text, as in a single table.
     frame.write_csv(tmp_path / "one.csv")
     one = tmp_path / "one.parquet"
-    assert ask(capsys, "explain", tmp_path / "one.csv", "--out", one, "--k", 2, "--quiet")[0] == 0
+    assert invoke(capsys, "explain", tmp_path / "one.csv", "--out", one, "--k", 2, "--quiet")[0] == 0
     assert (found["cluster"] == pl.read_parquet(one)["cluster"]).mean() in (0, 1)
 
 
-def test_what_parquet_holds_as_numbers_is_numbers_in_csv_too(
+def test_columns_that_are_numeric_in_parquet_are_numeric_in_csv_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     n = np.arange(100)
@@ -473,16 +477,16 @@ def test_what_parquet_holds_as_numbers_is_numbers_in_csv_too(
     frame = pl.DataFrame({"a": n % 7 + 20 * (n % 2), "b": n % 5})
     frame.write_parquet(tmp_path / "in" / "0.parquet")
     frame.with_columns(frame["a"].cast(pl.String).str.zfill(3)).write_csv(tmp_path / "in" / "1.csv")
-    code, said, error = ask(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2)
+    code, printed, error = invoke(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2)
     assert (code, error) == (0, "")
-    assert said.startswith("200 rows in 2 files; k-means with 2 clusters.\n")
+    assert printed.startswith("200 rows in 2 files; k-means with 2 clusters.\n")
 
 
-def test_what_folders_stand_for_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_note_names_values_in_folder_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for year in (2020, 2021):
         (tmp_path / "in" / f"year={year}").mkdir(parents=True)
         rows = pl.DataFrame(np.random.default_rng(year).normal(size=(30, 2)), schema=["u", "v"])
         rows.write_parquet(tmp_path / "in" / f"year={year}" / "a.parquet")
-    code, _, said = ask(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2)
+    code, _, error = invoke(capsys, "explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 2)
     assert code == 0
-    assert "values in folder names, such as year=2020, are not used as columns" in said
+    assert "values in folder names, such as year=2020, are not used as columns" in error

@@ -97,7 +97,7 @@ def _as_text(head: str, notes: list[str], comparison: Any, checks: Any) -> str:
 def _complete_numbers(
     frame: pl.DataFrame, chosen: Sequence[str], labels: list[Any] | None, keep: bool
 ) -> tuple[dict[str, Floats], list[str]]:
-    """Return the numeric columns that vary, without incomplete rows, and notes on what is left out.
+    """Return the numeric columns that vary, without incomplete rows, and notes on omissions.
 
     Labels of incomplete rows are removed from ``labels`` in place.
     """
