@@ -1,4 +1,4 @@
-"""Small networks of the kinds that people cluster with, each written the way that kind is written."""
+"""Small networks of common kinds, each written in the usual style of its kind."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn import functional as F  # noqa: N812  # as everybody calls it
+from torch.nn import functional as F  # noqa: N812  # the usual name
 
 Tensor = torch.Tensor
 
 
 def settled(module: Any, seed: int = 0) -> Any:
-    """In the mode of evaluation, with biases and batch norms as training leaves them: of both signs."""
+    """Return a module in evaluation mode, with biases and batch norms of both signs, as after training."""
     draw = torch.Generator().manual_seed(seed)
     for part in module.modules():
         if isinstance(part, nn.modules.batchnorm._BatchNorm):
@@ -53,7 +53,7 @@ def mlp(bias: bool = True) -> Any:
 
 
 def conv_net() -> Any:
-    """Convolutions with batch norm, both kinds of pooling, groups, strides and dilation."""
+    """Return convolutions with batch norm, both kinds of pooling, groups, strides and dilation."""
     return settled(
         nn.Sequential(
             nn.Conv2d(3, 6, 3, padding=1),
@@ -72,7 +72,7 @@ def conv_net() -> Any:
 
 
 class VGG16(nn.Module):
-    """The convolutions of VGG-16, by the names of torchvision."""
+    """The convolutions of VGG-16, with the names of torchvision."""
 
     def __init__(self, bias: bool = True) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ class BasicBlock(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """As torchvision writes it, of any width."""
+    """ResNet-18 as in torchvision, with any width."""
 
     def __init__(self, width: int = 64) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class ResNet18(nn.Module):
 
 
 class OwnResidual(nn.Module):
-    """Functions and operators where others have modules; one module runs twice."""
+    """A network of functions and operators instead of modules; one module runs twice."""
 
     def __init__(self, width: int = 5) -> None:
         super().__init__()
@@ -157,7 +157,7 @@ class OwnResidual(nn.Module):
 
 
 class Attention(nn.Module):
-    """Self-attention as vision transformers write it: one matrix for all, then torch's function."""
+    """Self-attention as in vision transformers: one matrix for q, k and v, then the function of torch."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -191,7 +191,7 @@ class ViTBlock(nn.Module):
 
 
 class ViT(nn.Module):
-    """A vision transformer; ``module`` says whether its attention is torch's module, or the function."""
+    """A vision transformer; with ``module``, its attention is the module of torch, else the function."""
 
     def __init__(self, module: bool = True, width: int = 8, heads: int = 2, depth: int = 2) -> None:
         super().__init__()
@@ -237,7 +237,7 @@ class Autoencoder(nn.Module):
 
 
 def forward_of(function: Callable[[Tensor], Tensor], *parts: nn.Module) -> Any:
-    """A module of one function, which may use these parts."""
+    """Return a module that runs a function, which may use these parts."""
 
     class Own(nn.Module):
         def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Bad encoders, heads and images get a message that says what was expected, what came and what to do."""
+"""Error messages for invalid encoders, heads and images."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from torch import nn
-from torch.nn import functional as F  # noqa: N812  # as everybody calls it
+from torch.nn import functional as F  # noqa: N812  # the usual name
 
 import whycluster as wc
 from benchmarks.summaries import feature_maps
@@ -29,7 +29,7 @@ AS_TRAINED = (
 
 
 def small(*layers: nn.Module) -> Any:
-    """A network from images to 5 features, with these layers in it."""
+    """Return a network from images to 5 features that contains these layers."""
     return settled(nn.Sequential(nn.Conv2d(3, 4, 3), *layers, nn.Flatten(), nn.Linear(144, 5)))
 
 
@@ -45,7 +45,7 @@ def refused(make: Callable[[], Any], kind: type[Exception] = wc.InvalidInputErro
     return str(error.value)
 
 
-# ---- inputs
+# ---- Inputs
 
 
 def test_images_of_another_size() -> None:
@@ -55,7 +55,7 @@ def test_images_of_another_size() -> None:
     )
 
 
-def test_images_whose_channels_come_last() -> None:
+def test_images_with_channels_last() -> None:
     assert message(small(), X.transpose(0, 2, 3, 1)) == (
         "explain: the encoder fails on X of shape (3, 8, 8, 3), float32: Given groups=1, weight of size [4, "
         "3, 3, 3], expected input[3, 8, 8, 3] to have 3 channels, but got 8 channels instead. The channels "
@@ -64,7 +64,7 @@ def test_images_whose_channels_come_last() -> None:
     )
 
 
-def test_encoders_that_bring_the_channels_forward_themselves_are_taken() -> None:
+def test_encoders_may_move_the_channels_themselves() -> None:
     within = small()
     encoder = forward_of(lambda x: within(x.permute(0, 3, 1, 2)), within)
     exp = wc.explain(DeepClustering(encoder, HEAD), X.transpose(0, 2, 3, 1))
@@ -85,7 +85,7 @@ def test_images_of_bytes(bounds: Any) -> None:
     ("values", "name"),
     [(X > 0, "torch.bool"), (X + 0j, "torch.complex64"), (torch.ones(2, 3) > 0, "torch.bool")],
 )
-def test_inputs_that_are_no_real_numbers(values: Any, name: str) -> None:
+def test_inputs_that_are_not_real_numbers(values: Any, name: str) -> None:
     assert message(small(), values) == f"explain: X must hold real numbers; got {name}."
 
 
@@ -133,11 +133,11 @@ def test_no_inputs_or_a_single_row(shape: tuple[int, ...]) -> None:
     ("values", "kind"),
     [([[1.0, 2.0], [3.0]], "list"), (["a", "b"], "list"), (None, "NoneType"), (np.array([{}]), "ndarray")],
 )
-def test_inputs_that_are_no_array(values: Any, kind: str) -> None:
+def test_inputs_that_are_not_an_array(values: Any, kind: str) -> None:
     assert message(mlp(), values) == (f"explain: X must be a tensor or an array of numbers; got {kind}.")
 
 
-def test_tensors_without_values_of_their_own() -> None:
+def test_tensors_without_dense_values() -> None:
     dense = torch.ones(3, 6)
     for values, got in (
         (dense.to_sparse(), "torch.float32, torch.sparse_coo, on the device cpu"),
@@ -160,7 +160,7 @@ def test_tensors_without_values_of_their_own() -> None:
         )
 
 
-def test_frames_with_columns_that_are_no_numbers() -> None:
+def test_frames_with_columns_that_are_not_numeric() -> None:
     frame = pd.DataFrame(np.ones((3, 6)), columns=list("abcdef"))
     text = (
         "must have only numeric or boolean columns; got 'c' (String). Encode them as numbers (if they are "
@@ -175,7 +175,7 @@ def test_frames_with_columns_that_are_no_numbers() -> None:
     assert np.allclose(wc.explain(model, flags).relevance, numbers.relevance, rtol=1e-5, atol=1e-6)
 
 
-def test_values_behind_a_mask_are_not_taken() -> None:
+def test_masked_arrays_are_refused() -> None:
     masked = np.ma.masked_greater(np.arange(12.0).reshape(2, 6), 10)
     assert message(mlp(), masked) == ("explain: X must be a tensor or an array of numbers; got MaskedArray.")
 
@@ -194,30 +194,30 @@ def test_values_behind_a_mask_are_not_taken() -> None:
         list,
     ],
 )
-def test_inputs_of_any_layout_are_taken(convert: Callable[[Array], Any]) -> None:
+def test_inputs_may_have_any_layout(convert: Callable[[Array], Any]) -> None:
     model = DeepClustering(small(), HEAD)
     exp, same = wc.explain(model, X), wc.explain(model, convert(X))
     assert np.allclose(same.relevance, exp.relevance, rtol=1e-4, atol=1e-5)
     assert np.allclose(same[[0, 2]].relevance, exp.relevance[[0, 2]], rtol=1e-4, atol=1e-5)
 
 
-def test_read_only_inputs_are_taken() -> None:
+def test_inputs_may_be_read_only() -> None:
     frozen = X.copy()
     frozen.flags.writeable = False
     wc.explain(DeepClustering(small(), HEAD), frozen)
 
 
-# ---- encoders
+# ---- Encoders
 
 
-def test_encoders_that_are_no_modules() -> None:
+def test_encoders_that_are_not_modules() -> None:
     assert refused(lambda: DeepClustering(lambda x: x, HEAD)) == (  # type: ignore[arg-type]
         "DeepClustering: the encoder must be a torch.nn.Module; got function."
     )
 
 
 @pytest.mark.parametrize("layer", [nn.BatchNorm2d(4), nn.Dropout(), nn.Dropout2d()])
-def test_encoders_in_the_mode_of_training(layer: nn.Module) -> None:
+def test_encoders_in_training_mode(layer: nn.Module) -> None:
     encoder = small(layer).train()
     expected = (
         f"the encoder must be in evaluation mode; its 1 ({type(layer).__name__}) is in training mode, where "
@@ -230,7 +230,7 @@ def test_encoders_in_the_mode_of_training(layer: nn.Module) -> None:
     assert message(encoder, X) == f"explain: {expected}"
 
 
-def test_encoders_that_are_in_the_mode_of_training_but_not_affected_by_it_are_taken() -> None:
+def test_encoders_may_be_in_training_mode_if_it_has_no_effect() -> None:
     wc.explain(DeepClustering(small(nn.ReLU()).train(), HEAD), X)
 
 
@@ -249,7 +249,7 @@ def test_encoders_that_draw_random_numbers(forward: Callable[[Tensor], Tensor], 
         "encoder.eval(), and remove all randomness from its forward: dropout needs training=self.training."
     )
     encoder = nn.Sequential(small(), forward_of(forward))
-    torch.manual_seed(0)  # two draws may be the same by chance
+    torch.manual_seed(0)  # two draws may be equal by chance
     assert message(encoder, X) == f"explain: {expected}"
     assert refused(lambda: wc.deep.features(encoder, X)) == f"features: {expected}"
     assert refused(lambda: DeepClustering(encoder, HEAD).predict(X)) == f"assign: {expected}"
@@ -266,7 +266,7 @@ def test_encoders_that_change_from_run_to_run() -> None:
 
     def forward(x: Tensor) -> Tensor:
         runs.append(1)
-        result: Tensor = below(x) + (len(runs) > 2)  # not yet where features are computed
+        result: Tensor = below(x) + (len(runs) > 2)  # not yet when features are computed
         return result
 
     below = small()
@@ -285,7 +285,7 @@ def test_encoders_that_change_from_run_to_run() -> None:
         (lambda x: x[:, :0], "shape (3, 0, 8, 8)"),
     ],
 )
-def test_encoders_that_give_no_features(forward: Callable[[Tensor], Any], got: str) -> None:
+def test_encoders_without_features(forward: Callable[[Tensor], Any], got: str) -> None:
     assert message(forward_of(forward), X) == (
         "explain: the encoder must return one non-empty row of features per input; for 3 inputs it returns "
         f"{got}. Name a layer that does: layer=...; for a single input, pass X[None]."
@@ -308,7 +308,7 @@ def test_encoders_whose_features_vary_in_number() -> None:
     )
 
 
-def test_encoders_whose_weights_are_not_made_yet_stay_as_they_are() -> None:
+def test_lazy_encoders_are_refused_and_stay_unchanged() -> None:
     encoder = nn.LazyLinear(5)
     expected = (
         "the encoder must have its weights; a lazy layer creates them in its first run. Run and train the "
@@ -319,7 +319,7 @@ def test_encoders_whose_weights_are_not_made_yet_stay_as_they_are() -> None:
     assert encoder.has_uninitialized_params()
 
 
-# ---- layers
+# ---- Layers
 
 
 @pytest.mark.parametrize(
@@ -369,7 +369,7 @@ def test_layers_that_do_not_run() -> None:
     )
 
 
-def test_messages_begin_with_the_function_that_was_called() -> None:
+def test_messages_start_with_the_public_function() -> None:
     used, aside, x = small(), nn.Linear(2, 2), torch.from_numpy(X)
     encoder = forward_of(used, used, aside)
     for name, call in (
@@ -400,15 +400,15 @@ def test_messages_begin_with_the_function_that_was_called() -> None:
     )
 
 
-def test_what_comes_after_the_layer_need_not_fit() -> None:
+def test_later_layers_may_not_fit_the_inputs() -> None:
     encoder = nn.Sequential(small(), nn.Linear(99, 2))
     assert wc.explain(DeepClustering(encoder, HEAD, layer="0"), X).relevance.shape == X.shape
 
 
-# ---- heads
+# ---- Heads
 
 
-def test_features_of_another_width_than_the_head() -> None:
+def test_features_that_do_not_fit_the_head() -> None:
     first = "explain: the encoder must return as many features as the head was fitted on,"
     fit = "Fit the head to features of this layer, or name the layer that it was fitted to: layer=..."
     assert message(small(), X, np.eye(7)) == f"{first} 7; it returns 5. {fit}"
@@ -454,14 +454,14 @@ def test_heads_of_the_wrong_kind() -> None:
         "neuralize: the KMeans must be fitted first. Call its fit method."
     )
     assert refused(lambda: DeepClustering(encoder, np.array([0, 1, 1])), kind).startswith(
-        "neuralize: labels give the cluster of each row"
+        "neuralize: labels give the cluster of each row, but no rule for other rows."
     )
     assert refused(lambda: DeepClustering(encoder, "kmeans"), kind).startswith(
         "neuralize: model must be a fitted model; got 'kmeans'."
     )
 
 
-# ---- options
+# ---- Options
 
 
 def test_options_that_exclude_each_other() -> None:
@@ -492,7 +492,7 @@ def test_options_that_do_not_exist() -> None:
 
 
 @pytest.mark.parametrize("question", [{"at": "features.16"}, {"units": "channels"}])
-def test_layers_of_models_that_have_none(question: dict[str, Any]) -> None:
+def test_layers_of_models_without_layers(question: dict[str, Any]) -> None:
     rows = np.random.default_rng(0).normal(size=(20, 2))
     for model in (KMeans(2, n_init=1).fit(rows), rows[:2]):
         assert refused(lambda model=model: wc.explain(model, rows, **question)) == (  # type: ignore[misc]
@@ -501,7 +501,7 @@ def test_layers_of_models_that_have_none(question: dict[str, Any]) -> None:
         )
 
 
-def test_rules_that_are_none() -> None:
+def test_invalid_rules() -> None:
     assert refused(lambda: Gamma(-1)) == "Gamma: gamma must be a number of at least 0; got -1."
     assert refused(lambda: Gamma(float("nan"))) == "Gamma: gamma must be a number of at least 0; got nan."
     assert refused(lambda: Epsilon("a")) == "Epsilon: epsilon must be a number of at least 0; got 'a'."  # type: ignore[arg-type]
@@ -521,9 +521,9 @@ def test_rules_that_are_none() -> None:
     assert refused(lambda: Composite(None)) == f"{pairs} None."  # type: ignore[arg-type]
 
 
-def test_rules_that_can_be_gone_through_once_are_kept() -> None:
+def test_rules_may_be_an_iterator() -> None:
     pairs = [("first", Epsilon()), ("linear", Gamma(0.1))]
-    once: Any = Composite(iter(pairs))  # type: ignore[arg-type]  # a list is asked for, but this is as good
+    once: Any = Composite(iter(pairs))  # type: ignore[arg-type]  # typed as a sequence, but an iterator works
     assert once == Composite(pairs)
     pairs.clear()
     assert len(once.rules) == 2
@@ -539,7 +539,7 @@ def test_inputs_outside_the_bounds() -> None:
     assert message(small(), inside, bounds=(-1, 1), batch_size=1) == message(small(), inside, bounds=(-1, 1))
 
 
-def test_bounds_that_are_none() -> None:
+def test_invalid_bounds() -> None:
     ends = "ZBox: low and high must be finite numbers of the same shape, with low no greater than high; got"
     assert refused(lambda: DeepClustering(small(), HEAD, bounds=(0, 1, 2))) == (  # type: ignore[arg-type]
         "DeepClustering: bounds must be a pair, the smallest and the largest value; got (0, 1, 2)."
@@ -559,7 +559,7 @@ def test_bounds_that_are_none() -> None:
     )
 
 
-def test_relevance_of_another_shape_than_the_features() -> None:
+def test_invalid_relevance() -> None:
     assert refused(lambda: lrp(small(), torch.from_numpy(X), torch.ones(3, 4))) == (
         "lrp: relevance must have the shape of the output of the module, (3, 5); got (3, 4)."
     )
@@ -573,14 +573,14 @@ def test_relevance_of_another_shape_than_the_features() -> None:
     )
 
 
-def test_relevance_of_any_layout_is_taken() -> None:
+def test_relevance_may_have_any_layout() -> None:
     encoder, x, given = small(), torch.from_numpy(X), np.arange(15.0, dtype=np.float32).reshape(3, 5)
     expected = lrp(encoder, x, given)
     for same in (given[::-1].copy()[::-1], pd.DataFrame(given), torch.tensor(given, requires_grad=True)):
         assert torch.equal(lrp(encoder, x, same), expected)
 
 
-def test_spatial_clusters_read_where_nothing_is() -> None:
+def test_invalid_options_of_spatial_clusters() -> None:
     assert refused(lambda: wc.deep.spatial_clusters(conv_net(), X[0], "2", 2, units="pixels")) == (
         "spatial_clusters: units must be one of None, 'channels', 'locations'; got 'pixels'."
     )
@@ -591,7 +591,7 @@ def test_spatial_clusters_read_where_nothing_is() -> None:
         wc.deep.spatial_clusters(conv_net(), X[0], "2", 2, target=1)  # type: ignore[call-arg]
 
 
-def test_spatial_clusters_of_what_has_too_few_places() -> None:
+def test_spatial_clusters_of_layers_with_too_few_locations() -> None:
     encoder = conv_net()
     assert refused(lambda: wc.deep.spatial_clusters(encoder, X[0], "2", 1)) == (
         "spatial_clusters: n_clusters must be a whole number of at least 2; got 1."
@@ -606,7 +606,7 @@ def test_spatial_clusters_of_what_has_too_few_places() -> None:
     )
 
 
-def test_what_a_deep_clustering_cannot_give() -> None:
+def test_unsupported_results_of_deep_clusterings() -> None:
     model = DeepClustering(small(), HEAD)
     network = wc.neuralize(model)
     assert refused(lambda: network.gradient(X), wc.UnsupportedModelError) == (

@@ -1,4 +1,4 @@
-"""Deep clusterings that were trained with ClustPy."""
+"""Deep clusterings trained with ClustPy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MODELS = (DEC, IDEC, DCN, DKM, AEC)
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread() -> Iterator[None]:
-    """These networks are so small that threads only wait for each other."""
+    """Use one thread: these networks are too small for several."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -40,12 +40,12 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def digits() -> Array:
-    """1797 digits of 64 pixels, from 0 to 1."""
+    """Return 1797 digits of 64 pixels, from 0 to 1."""
     return np.asarray(load_digits().data / 16)
 
 
 def fit(kind: Any, X: Array, layers: Any = (64, 200, 5), n_clusters: int = 10, **options: Any) -> Any:
-    """A short training; the clusters need not be good."""
+    """Train briefly; the clusters do not have to be good."""
     network = FeedforwardAutoencoder(list(layers), random_state=0) if isinstance(layers, tuple) else layers
     epochs = {"pretrain_epochs": 5, "clustering_epochs": 3}
     options = {"neural_network": network, "embedding_size": 5, "random_state": 0, **epochs, **options}
@@ -58,7 +58,7 @@ def encoder_of(model: Any) -> torch.nn.Module:
 
 
 def is_conserved(exp: Any) -> bool:
-    """Nothing is lost but by rounding, which counts where evidence is nearly 0."""
+    """Only rounding loses relevance, which matters if the evidence is almost 0."""
     sizes = np.abs(exp.relevance).sum(axis=1)
     return bool((np.abs(exp.residual) <= 1e-4 * exp.evidence + 1e-6 * sizes).all())
 
@@ -89,21 +89,21 @@ def test_relevance_of_pixels_adds_up_to_the_evidence(model: Any, digits: Array) 
     assert (exp.cluster == model.predict(digits)).all()
     assert np.unique(exp.cluster).size == 10
     assert is_conserved(exp)
-    assert (exp.relevance[digits == 0] == 0).all()  # black pixels take no part in any sum
+    assert (exp.relevance[digits == 0] == 0).all()  # black pixels contribute to no sum
     distances = ((model.transform(digits)[:, None] - model.cluster_centers_) ** 2).sum(axis=2)
     nearest, next_one = np.sort(distances, axis=1)[:, :2].T
     assert np.abs(exp.evidence - (next_one - nearest)).max() <= 1e-5 * exp.evidence.max()
 
 
-def test_the_network_that_clustpy_makes_itself(digits: Array) -> None:
+def test_the_default_network_of_clustpy(digits: Array) -> None:
     model = fit(DEC, digits, layers=None, pretrain_epochs=1, clustering_epochs=1)
     exp = wc.explain(model, digits)
     assert (exp.cluster == model.predict(digits)).all()
     assert is_conserved(exp)
 
 
-def test_pixels_that_are_relevant_move_the_row_away(dec: Any, digits: Array) -> None:
-    """Without its five most relevant pixels a row has less evidence than without five others."""
+def test_removing_relevant_pixels_lowers_the_evidence(dec: Any, digits: Array) -> None:
+    """Removing the five most relevant pixels lowers the evidence more than removing five others."""
     exp = wc.explain(dec, digits)
     order = np.argsort(-exp.relevance, axis=1)
     lit = np.argsort(-digits + np.random.default_rng(0).uniform(0, 1e-6, digits.shape), axis=1)
@@ -117,7 +117,7 @@ def test_pixels_that_are_relevant_move_the_row_away(dec: Any, digits: Array) -> 
     assert evidence_without(order) < evidence_without(lit) < exp.evidence.mean()
 
 
-def test_layers_have_the_names_of_the_users_network(dec: Any, digits: Array) -> None:
+def test_layers_keep_their_names(dec: Any, digits: Array) -> None:
     names = [name for name, _ in dec.neural_network_trained_.named_modules()]
     assert "encoder.block.1" in names
     exp = wc.explain(dec, digits[:20], at="encoder.block.1")
@@ -131,7 +131,7 @@ def test_layers_have_the_names_of_the_users_network(dec: Any, digits: Array) -> 
     )
 
 
-def test_the_model_stays_as_it_was(dec: Any, digits: Array) -> None:
+def test_the_model_stays_unchanged(dec: Any, digits: Array) -> None:
     before, network = copy.deepcopy(dec.__dict__), dec.neural_network_trained_
     modes = [part.training for part in network.modules()]
     gradients = [None if p.grad is None else p.grad.clone() for p in network.parameters()]
@@ -148,7 +148,7 @@ def test_the_model_stays_as_it_was(dec: Any, digits: Array) -> None:
     assert (dec.cluster_centers_ == before["cluster_centers_"]).all()
 
 
-def test_torch_gives_the_evidence(dec: Any, digits: Array) -> None:
+def test_to_torch_returns_the_evidence(dec: Any, digits: Array) -> None:
     net = wc.neuralize(dec)
     evidence = net.to_torch()(torch.tensor(digits[:50], dtype=torch.float32)).detach().numpy()
     expected = net.evidence(digits[:50])
@@ -156,8 +156,8 @@ def test_torch_gives_the_evidence(dec: Any, digits: Array) -> None:
 
 
 @pytest.mark.parametrize("kind", [DEC, IDEC])
-def test_the_soft_assignments_behind_the_same_encoder(kind: Any, digits: Array) -> None:
-    """q of the paper, around the centers that were trained with it."""
+def test_the_soft_assignments_of_the_same_encoder(kind: Any, digits: Array) -> None:
+    """Test q of the paper, with the centers that were trained with it."""
     model = fit(kind, digits)
     soft = wc.deep.DeepClustering(
         encoder_of(model), wc.neuralize(model.dec_cluster_centers_, metric="student")
@@ -178,7 +178,7 @@ def test_other_degrees_of_freedom(digits: Array) -> None:
     assert (soft.predict(digits) == model.dec_labels_).all()
 
 
-def test_whole_numbers_are_refused_where_predict_rounds_them() -> None:
+def test_integers_are_refused_if_predict_rounds_them() -> None:
     X = load_digits().data
     model = fit(DEC, X)
     assert (wc.neuralize(model).assign(X) == model.predict(X)).all()
@@ -195,7 +195,7 @@ def test_whole_numbers_are_refused_where_predict_rounds_them() -> None:
     )
     same = np.flatnonzero(predicted == nearest)[:10]
     assert (wc.explain(model, whole[same]).relevance == wc.explain(model, X[same]).relevance).all()
-    brief = torch.tensor(X[:10], dtype=torch.bfloat16)  # which holds these numbers exactly
+    brief = torch.tensor(X[:10], dtype=torch.bfloat16)  # represents these numbers exactly
     assert (
         wc.explain(model, brief).relevance == wc.explain(model, X[:10].astype(np.float32)).relevance
     ).all()
@@ -213,8 +213,8 @@ def test_rows_of_another_width(dec: Any) -> None:
         wc.explain(dec, np.zeros((3, 10)))
 
 
-def test_a_network_left_in_the_mode_of_training(digits: Array) -> None:
-    """Trained elsewhere and said to be fitted, it stays in the mode it came in."""
+def test_a_network_in_training_mode(digits: Array) -> None:
+    """A model trained elsewhere and marked as fitted keeps its mode."""
     network = FeedforwardAutoencoder([64, 30, 5], batch_norm=True, dropout=0.2)
     network.fitted = True
     model = fit(DEC, digits, layers=network, clustering_epochs=1)
@@ -238,7 +238,7 @@ def test_images_through_convolutions(digits: Array) -> None:
     assert wc.explain(model, images, at="conv_encoder.layer1", units="channels").relevance.shape == (24, 64)
 
 
-def test_models_that_predict_in_another_way_are_explained_by_their_labels(digits: Array) -> None:
+def test_models_with_another_prediction_are_explained_by_their_labels(digits: Array) -> None:
     class Sorted(DCN):  # type: ignore[misc]  # ClustPy has no types
         def predict(self, X: Array, cluster_centers: Any = None) -> Array:
             return np.asarray(9 - super().predict(X, cluster_centers))
@@ -252,7 +252,7 @@ def test_models_that_predict_in_another_way_are_explained_by_their_labels(digits
         )
 
 
-def test_a_subclass_that_predicts_alike(digits: Array) -> None:
+def test_a_subclass_with_the_same_prediction(digits: Array) -> None:
     class Careful(DCN):  # type: ignore[misc]  # as above
         pass
 
@@ -260,10 +260,10 @@ def test_a_subclass_that_predicts_alike(digits: Array) -> None:
     assert (wc.neuralize(model).assign(digits) == model.predict(digits)).all()
 
 
-def test_behind_other_steps_it_is_refused(digits: Array) -> None:
+def test_pipelines_with_a_deep_model_are_refused(digits: Array) -> None:
     network = FeedforwardAutoencoder(
         [64, 64], random_state=0
-    )  # as many features as pixels: nothing else tells
+    )  # as many features as pixels: the shapes alone do not reveal it
     model = DCN(4, neural_network=network, embedding_size=64, pretrain_epochs=1, clustering_epochs=1)
     pipeline = make_pipeline(StandardScaler(), model).fit(digits)
     with pytest.raises(wc.UnsupportedModelError) as caught:

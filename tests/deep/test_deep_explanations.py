@@ -23,6 +23,11 @@ else:
     pl = optional("polars")
 
 
+def test_public_names() -> None:
+    assert wc.deep.__name__ == "whycluster.deep"
+    assert {"fit_scan", "normalize", "pixel_bounds"} <= set(wc.deep.__all__)
+
+
 def explain(*args: Any, **options: Any) -> Any:
     return wc.explain(*args, **options)
 

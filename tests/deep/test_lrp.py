@@ -1,4 +1,4 @@
-"""LRP through torch modules: against a reference that writes all contributions out, and by what must hold."""
+"""LRP through torch modules: compared with an explicit reference, and tested for its invariants."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
-from torch.nn import functional as F  # noqa: N812  # as everybody calls it
+from torch.nn import functional as F  # noqa: N812  # the usual name
 from torch.nn.modules import module as torch_hooks
 
 import whycluster as wc
@@ -58,7 +58,7 @@ RULES: dict[str, tuple[Any, reference.Rule]] = {
 
 
 def refer(module: Any, run: Pass, x: Value) -> Value:
-    """The reference's forward pass of a network of these tests."""
+    """Run the forward pass of a test network with the reference."""
     if isinstance(module, (nn.Sequential, nn.Linear, nn.Conv2d)):
         return refer_in_order(list(module) if isinstance(module, nn.Sequential) else [module], run, x)
     own: Any = REFERENCES[type(module)]
@@ -67,7 +67,7 @@ def refer(module: Any, run: Pass, x: Value) -> Value:
 
 
 def refer_in_order(layers: list[nn.Module], run: Pass, x: Value) -> Value:
-    """One after the other; a batch norm behind a linear layer is part of it."""
+    """Run layers in order; a batch norm after a linear layer is part of it."""
     while layers:
         first = layers.pop(0)
         if isinstance(first, (nn.Linear, nn.Conv1d, nn.Conv2d)):
@@ -104,7 +104,7 @@ def _own(net: Any, run: Pass, x: Value) -> Value:
 
 
 def _attend(layer: Any, run: Pass, x: Value) -> Value:
-    """`tests.deep.networks.Attention` in the terms of torch's module."""
+    """Run `tests.deep.networks.Attention` as a module of torch."""
     whole = nn.MultiheadAttention(layer.proj.in_features, layer.heads)
     whole.in_proj_weight, whole.in_proj_bias = layer.qkv.weight, layer.qkv.bias
     whole.out_proj = layer.proj
@@ -152,7 +152,7 @@ REFERENCES: dict[Any, Callable[[Any, Pass, Value], Value]] = {
 
 
 def referred(module: nn.Module, x: Tensor, rule: reference.Rule, **options: Any) -> tuple[Array, Array]:
-    """The reference's features and relevance of each input of a batch, for relevance that is the features."""
+    """Return features and relevance of a batch by the reference, with the features as their own relevance."""
     double = copy.deepcopy(module).double()
     features, relevance = [], []
     for row in x.double().numpy():
@@ -165,7 +165,7 @@ def referred(module: nn.Module, x: Tensor, rule: reference.Rule, **options: Any)
 
 
 def agree(found: Tensor, expected: Array, dtype: torch.dtype) -> None:
-    """The issue's bound in single precision, and nearly exact in double."""
+    """Assert agreement within single precision, and almost exact agreement in double precision."""
     assert found.dtype == dtype
     bound = 1e-3 if dtype == torch.float32 else 1e-9
     assert np.abs(found.double().numpy() - expected).max() <= bound * np.abs(expected).max()
@@ -183,7 +183,7 @@ NETWORKS: dict[str, tuple[Callable[[], Any], Tensor]] = {
 }
 
 
-# ---- against the reference
+# ---- Agreement with the reference
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -198,7 +198,7 @@ def test_networks_agree_with_the_reference(network: str, rule: str, dtype: torch
     with torch.no_grad():
         assert np.allclose(
             module(x.to(dtype)).double(), features, atol=1e-4
-        )  # the reference is of this network
+        )  # the reference is for this network
     agree(found, expected, dtype)
 
 
@@ -214,7 +214,7 @@ def test_rules_agree_with_the_reference(network: str, rule: str) -> None:
 
 @pytest.mark.parametrize("network", ["mlp", "conv", "own", "vit, function"])
 @pytest.mark.parametrize("rule", ["gamma", "proportional", "z-plus", "zB"])
-def test_biases_that_take_relevance_agree_with_the_reference(network: str, rule: str) -> None:
+def test_biases_with_relevance_agree_with_the_reference(network: str, rule: str) -> None:
     build, x = NETWORKS[network]
     module = build().double()
     ours, theirs = RULES[rule]
@@ -224,7 +224,7 @@ def test_biases_that_take_relevance_agree_with_the_reference(network: str, rule:
 
 
 @pytest.mark.parametrize("network", ["conv", "own"])
-def test_maximum_pooling_shared_as_a_mean_agrees_with_the_reference(network: str) -> None:
+def test_max_pooling_as_a_mean_agrees_with_the_reference(network: str) -> None:
     build, x = NETWORKS[network]
     module = build().double()
     expected = referred(module, x.double(), reference.gamma(0.25), average=True)[1]
@@ -261,11 +261,11 @@ def test_layers_agree_with_the_reference(layer: str, rule: str) -> None:
     agree(lrp(module, x.double(), lambda y: y, rules=ours), expected, torch.float64)
 
 
-# ---- what must hold
+# ---- Conservation
 
 
 @pytest.mark.parametrize("module", [True, False])
-def test_proportional_shares_of_a_network_without_biases_are_gradient_times_input(module: bool) -> None:
+def test_epsilon_zero_without_biases_is_gradient_times_input(module: bool) -> None:
     net: Any = nn.Sequential(
         nn.Conv2d(3, 4, 3, padding=1, bias=False),
         nn.BatchNorm2d(4) if module else nn.Identity(),
@@ -289,7 +289,7 @@ def test_proportional_shares_of_a_network_without_biases_are_gradient_times_inpu
 
 
 @pytest.mark.parametrize("shape", [(3, 6), (2, 4, 6)])
-def test_a_matrix_of_tokens_is_one_for_each(shape: tuple[int, ...]) -> None:
+def test_a_linear_layer_of_tokens_applies_to_each_token(shape: tuple[int, ...]) -> None:
     x = torch.randn(shape, generator=torch.Generator().manual_seed(0)).double()
     layer = settled(nn.Linear(6, 4)).double()
     found = lrp(layer, x, lambda y: y, rules=Gamma(0.25))
@@ -298,7 +298,7 @@ def test_a_matrix_of_tokens_is_one_for_each(shape: tuple[int, ...]) -> None:
 
 
 def kept(model: DeepClustering, X: Any, bound: float = 1e-4, **options: Any) -> None:
-    """What the issue asks for: the sum at the inputs is that at the features, to 1e-4 of the evidence."""
+    """Assert that relevance has the same sum at inputs and features, within 1e-4 of the evidence."""
     exp: Any = wc.explain(model, X, **options)
     at_input = exp.relevance.reshape(len(X), -1).sum(axis=1, dtype=np.float64)
     at_features = exp.features.relevance.sum(axis=1, dtype=np.float64)
@@ -308,7 +308,7 @@ def kept(model: DeepClustering, X: Any, bound: float = 1e-4, **options: Any) -> 
 
 
 def centroids_of(encoder: Any, X: Tensor, n_clusters: int = 3, **options: Any) -> Array:
-    """Features of some inputs as centroids, moved a little."""
+    """Return slightly perturbed features of some inputs as centroids."""
     read = Encoder(encoder, options.get("layer"), options.get("pool"), len(X))
     rows = read.features(Inputs.open(X, "test")).reshape(len(X), -1)[:n_clusters].astype(np.float64)
     centroids: Array = rows + 0.3 * rows.std() * np.random.default_rng(0).normal(size=rows.shape)
@@ -352,7 +352,7 @@ def test_relevance_is_conserved_by_every_rule(network: str, rule: str) -> None:
     kept(DeepClustering(encoder, head, rules=RULES[rule][0], **options), X)
 
 
-def test_what_has_no_positive_contribution_is_left_in_the_residual_by_z_plus() -> None:
+def test_z_plus_leaves_outputs_without_positive_contributions_in_the_residual() -> None:
     layer = nn.Linear(2, 1, bias=False)
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[-1.0, -2.0]]))
@@ -360,11 +360,11 @@ def test_what_has_no_positive_contribution_is_left_in_the_residual_by_z_plus() -
     assert lrp(layer, x, [[1.0], [1.0]], rules=ZPlus()).tolist() == [[0.0, 0.0], [0.0, 1.0]]
 
 
-# ---- the model stays as it is
+# ---- The model stays unchanged
 
 
 def state(module: nn.Module) -> list[Any]:
-    """All of a model that could be changed, and torch's own settings."""
+    """Return everything that could change in a model, and the settings of torch."""
     parts: list[Any] = []
     for name, part in module.named_modules():
         hooks = {
@@ -384,7 +384,7 @@ def state(module: nn.Module) -> list[Any]:
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_nothing_of_the_model_is_changed(network: str) -> None:
+def test_the_model_stays_unchanged(network: str) -> None:
     build, X = NETWORKS[network]
     module = build()
     seen: list[Any] = []
@@ -397,12 +397,12 @@ def test_nothing_of_the_model_is_changed(network: str) -> None:
     lrp(module, X, lambda y: y)
     assert state(module) == before
     assert torch.equal(X, given)
-    assert seen  # the model's own hooks run
+    assert seen  # hooks of the model still run
 
 
 @pytest.mark.parametrize("fails", [RuntimeError, KeyError, KeyboardInterrupt])
 @pytest.mark.filterwarnings("ignore::whycluster.GradientWarning")
-def test_nothing_of_torch_is_changed_if_the_model_fails(fails: type[BaseException]) -> None:
+def test_torch_stays_unchanged_if_the_model_fails(fails: type[BaseException]) -> None:
     calls: list[int] = []
 
     def forward(x: Tensor) -> Tensor:
@@ -422,7 +422,7 @@ def test_nothing_of_torch_is_changed_if_the_model_fails(fails: type[BaseExceptio
     assert state(module) == before
 
 
-def test_nothing_of_torch_is_changed_if_there_is_no_rule() -> None:
+def test_torch_stays_unchanged_if_there_is_no_rule() -> None:
     module = forward_of(lambda x: torch.cumprod(x, 1))
     before = state(module)
     with pytest.raises(wc.UnsupportedModelError):
@@ -431,7 +431,7 @@ def test_nothing_of_torch_is_changed_if_there_is_no_rule() -> None:
 
 
 @pytest.mark.parametrize("first", [nn.ReLU(inplace=True), nn.Hardtanh(inplace=True)])
-def test_inputs_of_an_encoder_that_works_in_place_are_not_changed(first: nn.Module) -> None:
+def test_in_place_encoders_do_not_change_their_inputs(first: nn.Module) -> None:
     encoder = nn.Sequential(first, settled(nn.Linear(4, 3)))
     X = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
     X.flags.writeable = False
@@ -443,7 +443,7 @@ def test_inputs_of_an_encoder_that_works_in_place_are_not_changed(first: nn.Modu
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_features_are_those_of_the_model(network: str) -> None:
+def test_features_equal_the_output_of_the_model(network: str) -> None:
     build, X = NETWORKS[network]
     module = build()
     with torch.no_grad():
@@ -455,10 +455,10 @@ def test_features_are_those_of_the_model(network: str) -> None:
     assert exp.relevance.shape == tuple(X.shape)
 
 
-# ---- dead units
+# ---- Units that are 0
 
 
-def test_bounds_of_channels_hold_for_inputs_that_are_flattened_first() -> None:
+def test_bounds_per_channel_apply_to_flattened_inputs() -> None:
     torch.manual_seed(0)
     encoder = nn.Sequential(nn.Flatten(), nn.Linear(12, 5), nn.ReLU()).eval()
     X = torch.rand(4, 3, 2, 2)
@@ -478,18 +478,18 @@ def test_gates_and_maxima_of_two() -> None:
     assert greater.tolist() == [[0.0, 0.0, 4.0, 2.0]]
 
 
-def test_dilated_maxima_have_no_mean() -> None:
+def test_dilated_max_pooling_has_no_mean() -> None:
     module = nn.MaxPool2d(2, 1, dilation=2)
     with pytest.raises(wc.UnsupportedModelError, match="there is no rule for the operation 'max_pool2d"):
         lrp(module, images(1), lambda y: y, rules=Composite(max_pool="average"))
 
 
-def test_relevance_of_features_that_are_off_stays_finite_and_is_conserved() -> None:
+def test_relevance_of_features_of_zero_is_finite_and_conserved() -> None:
     encoder = settled(nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 8), nn.ReLU()))
     X = torch.randn(20, 6, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         assert (encoder(X) == 0).float().mean() > 0.2
-    head = np.random.default_rng(0).normal(size=(4, 8))  # relevance is where features are 0, too
+    head = np.random.default_rng(0).normal(size=(4, 8))  # features of 0 have relevance, too
     exp: Any = wc.explain(DeepClustering(encoder, head, rules=Gamma(0.25)), X)
     off = exp.features.relevance[np.asarray(encoder(X).detach()) == 0]
     assert np.abs(off).max() > 0.1
@@ -509,14 +509,14 @@ def test_maps_that_are_all_zero_share_equally(pool: str, max_pool: str) -> None:
         encoder, [[2.0, 0.0], [0.0, 3.0]], pool=pool, rules=Composite(default=Gamma(0.5), max_pool=max_pool)
     )
     exp: Any = wc.explain(model, X)
-    assert exp.features.relevance[0, 1] == pytest.approx(9.0)  # of the map that is off
+    assert exp.features.relevance[0, 1] == pytest.approx(9.0)  # the feature map that is 0
     assert exp.relevance.sum() == pytest.approx(13.0)
     if max_pool == "average":
         assert np.allclose(exp.relevance, 13 / 16)
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_inputs_of_zero_leave_what_they_cannot_bear_in_the_residual(rule: str) -> None:
+def test_inputs_of_zero_leave_relevance_in_the_residual(rule: str) -> None:
     encoder = conv_net()
     X = torch.zeros(2, 3, 8, 8)
     exp: Any = wc.explain(DeepClustering(encoder, np.eye(5), rules=RULES[rule][0]), X)
@@ -533,7 +533,7 @@ def test_sums_of_zero_are_shared_equally(sums: float) -> None:
     assert lrp(module, x, [[4.0, 2.0]], rules=Composite(sums=sums)).tolist() == [pytest.approx([4.0, 2.0])]
 
 
-# ---- operations without a rule
+# ---- Operations without a rule
 
 
 NO_RULE = (
@@ -558,7 +558,7 @@ def test_an_operation_without_a_rule_raises() -> None:
     assert str(error.value) == NO_RULE.format("explain", "")
 
 
-def test_an_operation_without_a_rule_takes_its_gradient_if_it_may() -> None:
+def test_an_operation_without_a_rule_may_use_its_gradient() -> None:
     x = torch.tensor([[2.0, 3.0, 5.0]], dtype=torch.float64)
     with pytest.warns(wc.GradientWarning) as caught:
         found = lrp(Product(), x, [[0.0, 0.0, 30.0]], rules=Composite(unknown="gradient"))
@@ -566,18 +566,18 @@ def test_an_operation_without_a_rule_takes_its_gradient_if_it_may() -> None:
         "lrp: there is no rule for the operation 'cumprod' of the encoder; its relevance is distributed in "
         "proportion to input times gradient and may not add up."
     ]
-    assert found.tolist() == [[30.0, 30.0, 30.0]]  # the product's gradient times each factor
+    assert found.tolist() == [[30.0, 30.0, 30.0]]  # gradient of the product times each factor
 
 
-def test_an_operation_without_a_rule_does_not_matter_where_no_relevance_comes() -> None:
-    module = forward_of(lambda x: x * torch.cumprod(x, 1).softmax(1))  # weights are held constant
+def test_an_operation_without_a_rule_does_not_matter_without_relevance() -> None:
+    module = forward_of(lambda x: x * torch.cumprod(x, 1).softmax(1))  # weights count as constant
     x = torch.randn(2, 3)
     assert torch.allclose(lrp(module, x, lambda y: y), module(x))
     aside = forward_of(lambda x: (x * 2, torch.cumprod(x, 1))[0])
     assert torch.allclose(lrp(aside, x, lambda y: y), 2 * x)
 
 
-# ---- in place
+# ---- In-place operations
 
 
 def _overwritten(x: Tensor) -> Tensor:
@@ -600,7 +600,7 @@ def _viewed(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("forward", [_overwritten, _filled, _viewed])
-def test_parts_that_are_changed_in_place_raise(forward: Callable[[Tensor], Tensor]) -> None:
+def test_in_place_changes_of_parts_raise(forward: Callable[[Tensor], Tensor]) -> None:
     module = nn.Sequential(nn.Linear(3, 3), forward_of(forward))
     with pytest.raises(wc.UnsupportedModelError) as error:
         lrp(module, torch.randn(2, 3), lambda y: y)
@@ -612,7 +612,7 @@ def test_parts_that_are_changed_in_place_raise(forward: Callable[[Tensor], Tenso
     assert str(error.value) in [f"lrp: {place} {end}" for place in places]
 
 
-def test_whole_tensors_may_be_changed_in_place() -> None:
+def test_in_place_changes_of_whole_tensors_are_supported() -> None:
     def forward(x: Tensor) -> Tensor:
         y = first(x)
         kept = y * 1.0
@@ -635,11 +635,11 @@ def test_whole_tensors_may_be_changed_in_place() -> None:
     assert torch.allclose(lrp(inplace, x, lambda y: y), lrp(ordinary, x, lambda y: y), rtol=1e-4, atol=1e-6)
 
 
-# ---- single operations
+# ---- Single operations
 
 
-def test_constants_beside_values_of_a_relu_may_be_negative() -> None:
-    """As a class token is put before tokens."""
+def test_constants_next_to_values_of_a_relu_may_be_negative() -> None:
+    """As for a class token before the other tokens."""
     constant = torch.tensor([[-1.0, 2.0, -3.0]], dtype=torch.float64)
     layer = settled(nn.Linear(6, 4)).double()
     module = forward_of(lambda x: layer(torch.cat([constant.expand(len(x), -1), torch.relu(x)], 1)), layer)
@@ -649,21 +649,21 @@ def test_constants_beside_values_of_a_relu_may_be_negative() -> None:
     agree(lrp(module, x, lambda y: y, rules=Gamma(0.25)), expected, torch.float64)
 
 
-def test_batch_norm_behind_a_product_of_batches_scales_its_rows() -> None:
+def test_batch_norm_after_a_batched_product_scales_its_rows() -> None:
     draw = torch.Generator().manual_seed(0)
     x, w = torch.randn(3, 5, 5, generator=draw).double(), torch.randn(5, 7, generator=draw).double()
     norm = settled(nn.BatchNorm1d(5)).double()
     module = forward_of(lambda x: norm(torch.bmm(x, w.expand(len(x), 5, 7))), norm)
     apart = forward_of(lambda x: norm(torch.bmm(x, w.expand(len(x), 5, 7)).clone()), norm)
     found = lrp(module, x, lambda y: y, rules=Gamma(0.25))
-    # A scale of both signs turns outputs round, so that folded and not are the same only for epsilon.
+    # Negative scales flip outputs: only for epsilon is a folded batch norm the same.
     assert torch.allclose(
         lrp(module, x, lambda y: y, rules=Epsilon(0.0)), lrp(apart, x, lambda y: y, rules=Epsilon(0.0))
     )
     assert torch.allclose(found.sum((1, 2)), module(x).sum((1, 2)))
 
 
-def test_random_activations_are_fixed_in_the_mode_of_evaluation() -> None:
+def test_random_activations_are_fixed_in_evaluation_mode() -> None:
     x = torch.randn(2, 4, generator=torch.Generator().manual_seed(0))
     layer = settled(nn.Linear(4, 3))
     same = nn.Sequential(layer, nn.LeakyReLU((1 / 8 + 1 / 3) / 2))
@@ -673,7 +673,7 @@ def test_random_activations_are_fixed_in_the_mode_of_evaluation() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("kind", ["none", "causal", "bool", "added"])
-def test_attention_of_any_mask_is_a_mean_of_constant_weights(kind: str, dtype: torch.dtype) -> None:
+def test_attention_with_any_mask_is_a_mean_with_constant_weights(kind: str, dtype: torch.dtype) -> None:
     below = torch.ones(5, 5).tril().bool()
     masks: dict[str, dict[str, Any]] = {
         "none": {},
@@ -727,25 +727,25 @@ def test_operations_conserve(module: nn.Module) -> None:
         assert torch.allclose(found.flatten(1).sum(1), module(x).abs().flatten(1).sum(1))
 
 
-# ---- kinds of models
+# ---- Kinds of models
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")  # torch's, of torch.jit
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")  # from torch.jit
 @pytest.mark.parametrize("network", ["mlp", "conv", "encoder"])
-def test_compiled_modules_are_followed_like_others(network: str) -> None:
+def test_scripted_modules_are_traced_like_others(network: str) -> None:
     build, x = NETWORKS[network]
     module = build()
     expected = lrp(module, x, lambda y: y, rules=Gamma(0.25))
-    jit: Any = torch.jit  # of no types
+    jit: Any = torch.jit  # untyped
     for compiled in (jit.script(module), jit.trace(module, x)):
-        for _ in range(3):  # it is optimised after some runs
+        for _ in range(3):  # it is optimized after a few runs
             found = lrp(compiled, x, lambda y: y, rules=Gamma(0.25))
         assert torch.allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("network", ["mlp", "conv", "own", "vit", "vit, function", "autoencoder"])
-def test_relevance_of_half_precision_is_of_single(network: str, dtype: torch.dtype) -> None:
+def test_half_precision_models_have_single_precision_relevance(network: str, dtype: torch.dtype) -> None:
     build, x = NETWORKS[network]
     module = build().to(dtype)
     single = copy.deepcopy(module).float()
@@ -753,7 +753,7 @@ def test_relevance_of_half_precision_is_of_single(network: str, dtype: torch.dty
     found = lrp(module, x, lambda y: torch.ones_like(y), rules=Gamma(0.25))
     expected = lrp(single, x.float(), lambda y: torch.ones_like(y), rules=Gamma(0.25))
     assert found.dtype == torch.float32
-    # Sums of branches that nearly cancel make more of what was rounded on the way up.
+    # Branches that nearly cancel amplify rounding errors of the forward pass.
     bound = 0.95 if "vit" in network else 0.98
     assert F.cosine_similarity(found.flatten(), expected.flatten(), dim=0) > bound
     exp: Any = wc.explain(DeepClustering(module, np.eye(2, module(x).flatten(1).shape[1])), x)
@@ -761,7 +761,7 @@ def test_relevance_of_half_precision_is_of_single(network: str, dtype: torch.dty
 
 
 @pytest.mark.parametrize("network", ["mlp", "conv", "own", "vit", "vit, function"])
-def test_modes_of_torch_around_it_do_not_matter(network: str) -> None:
+def test_torch_modes_of_the_caller_do_not_matter(network: str) -> None:
     build, x = NETWORKS[network]
     module = build()
     head = np.eye(2, module(x)[0].numel())
@@ -775,7 +775,7 @@ def test_modes_of_torch_around_it_do_not_matter(network: str) -> None:
         assert np.allclose(inner.relevance, exp.relevance, rtol=1e-3, atol=1e-5)
 
 
-def test_relevance_is_of_single_precision_under_autocast() -> None:
+def test_relevance_has_single_precision_under_autocast() -> None:
     module, x = conv_net(), images(2)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = lrp(module, x, lambda y: y, rules=Gamma(0.25))
@@ -784,7 +784,7 @@ def test_relevance_is_of_single_precision_under_autocast() -> None:
     assert F.cosine_similarity(found.flatten(), expected.flatten(), dim=0) > 0.98
 
 
-def test_torchs_own_transformer_is_followed_off_its_fast_path() -> None:
+def test_the_transformer_of_torch_is_traced_without_its_fast_path() -> None:
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, activation="gelu")
     encoder = settled(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)).double()
     X = torch.randn(4, 5, 8, generator=torch.Generator().manual_seed(0)).double()
@@ -799,7 +799,7 @@ def test_memory_formats_do_not_matter(resnet: tuple[Any, Tensor, Array]) -> None
     assert (found - expected).abs().max() <= 1e-3 * expected.abs().max()
 
 
-def test_relevance_of_double_precision_is_of_double() -> None:
+def test_double_precision_models_have_double_precision_relevance() -> None:
     x = torch.randn(3, 6, dtype=torch.float64)
     exp: Any = wc.explain(DeepClustering(mlp().double(), np.eye(5)), x)
     assert exp.relevance.dtype == np.float64
@@ -808,7 +808,7 @@ def test_relevance_of_double_precision_is_of_double() -> None:
     )
 
 
-# ---- what is read, and where
+# ---- Layers and units
 
 
 @pytest.fixture(scope="module")
@@ -837,14 +837,14 @@ def test_relevance_at_a_layer_has_its_shape(resnet: tuple[Any, Tensor, Array]) -
         assert exp.at == "layer2"
 
 
-def test_relevance_read_at_a_layer_goes_on_to_the_input(resnet: tuple[Any, Tensor, Array]) -> None:
+def test_relevance_at_a_layer_propagates_to_the_input(resnet: tuple[Any, Tensor, Array]) -> None:
     encoder, X, _ = resnet
     inner = lrp(encoder, X, lambda y: y, at="layer1", rules=Gamma(0.25))
     below = lrp(encoder, X, inner, layer="layer1", rules=Gamma(0.25))
     assert torch.allclose(below, lrp(encoder, X, lambda y: y, rules=Gamma(0.25)), rtol=1e-3, atol=1e-5)
 
 
-def test_relevance_of_tokens_has_channels_behind_them() -> None:
+def test_relevance_of_tokens_has_channels_last() -> None:
     encoder, X = settled(ViT()), images(3)
     model = DeepClustering(encoder, centroids_of(encoder, X))
     inner: Any = wc.explain(model, X, at="blocks.0")
@@ -855,7 +855,7 @@ def test_relevance_of_tokens_has_channels_behind_them() -> None:
 
 
 @pytest.mark.parametrize("name", ["layer1.0.conv2", "layer1.0.bn2", "layer1.0.bn1", "layer1.0"])
-def test_what_a_skip_connection_carries_around_a_layer_is_not_its_relevance(
+def test_relevance_of_a_skip_connection_does_not_belong_to_the_layer(
     resnet: tuple[Any, Tensor, Array], name: str
 ) -> None:
     double = copy.deepcopy(resnet[0]).double()
@@ -866,13 +866,13 @@ def test_what_a_skip_connection_carries_around_a_layer_is_not_its_relevance(
 
 
 def _read_in_first_block(net: Any, x: Array, name: str) -> Array:
-    """The relevance of what a part of the first block gives, by the reference."""
+    """Return the relevance of the output of a part of the first block, by the reference."""
     run = Pass(reference.gamma(0.25))
     block = net.layer1[0]
     stem = run.max_pool(run.each(torch.relu, run.linear(net.conv1, Value(x), net.bn1)), 3, 2, 1)
     first = run.linear(block.conv1, stem, block.bn1)
     middle = run.each(torch.relu, first)
-    if name.endswith("conv2"):  # read between the two, which are not one then
+    if name.endswith("conv2"):  # between convolution and batch norm, which are not folded then
         conv = run.linear(block.conv2, middle)
         second = run.batch_norm(block.bn2, conv)
     else:
@@ -888,7 +888,7 @@ def _read_in_first_block(net: Any, x: Array, name: str) -> Array:
 
 
 @pytest.mark.parametrize("at", [None, "0", "1", "3"])
-def test_features_of_a_layer_are_those_of_the_network_up_to_it(at: str | None) -> None:
+def test_features_of_a_layer_equal_those_of_the_network_up_to_it(at: str | None) -> None:
     encoder, X = conv_net(), images(4)
     cut = encoder[:5]
     head = centroids_of(cut, X)
@@ -897,7 +897,7 @@ def test_features_of_a_layer_are_those_of_the_network_up_to_it(at: str | None) -
     assert np.allclose(exp.relevance, same.relevance, rtol=1e-5, atol=1e-6)
 
 
-def test_at_the_layer_of_the_features_relevance_is_theirs() -> None:
+def test_relevance_at_the_layer_of_the_features_is_that_of_the_features() -> None:
     encoder, X = conv_net(), images(4)
     model = DeepClustering(encoder, centroids_of(encoder, X, layer="4"), layer="4")
     exp: Any = wc.explain(model, X, at="4")
@@ -905,7 +905,7 @@ def test_at_the_layer_of_the_features_relevance_is_theirs() -> None:
 
 
 @pytest.mark.parametrize("pool", ["mean", "max"])
-def test_pooled_features_are_as_a_layer_that_pools_makes_them(pool: str) -> None:
+def test_pooled_features_equal_those_of_a_pooling_layer(pool: str) -> None:
     encoder = conv_net()[:7]
     X = images(5)
     layer: nn.Module = nn.AdaptiveAvgPool2d(1) if pool == "mean" else nn.AdaptiveMaxPool2d(1)
@@ -921,7 +921,7 @@ def test_pooled_features_are_as_a_layer_that_pools_makes_them(pool: str) -> None
 @pytest.mark.parametrize(
     "options", [{}, {"layer": "layer3", "pool": "mean"}, {"layer": "layer3", "spatial": True}]
 )
-def test_how_many_go_through_at_once_does_not_matter(
+def test_the_batch_size_does_not_matter(
     resnet: tuple[Any, Tensor, Array], batch_size: int, options: dict[str, Any]
 ) -> None:
     encoder, X, head = resnet
@@ -932,7 +932,7 @@ def test_how_many_go_through_at_once_does_not_matter(
     assert np.abs(some.relevance - exp.relevance).max() <= 1e-3 * np.abs(exp.relevance).max()
 
 
-def test_features_of_unit_length_are_clustered_as_such() -> None:
+def test_features_are_clustered_with_unit_length() -> None:
     encoder, X = mlp(), torch.randn(6, 6, generator=torch.Generator().manual_seed(0))
     inside = forward_of(lambda x: F.normalize(encoder(x), dim=1), encoder)
     head = centroids_of(inside, X)
@@ -943,7 +943,7 @@ def test_features_of_unit_length_are_clustered_as_such() -> None:
 
 
 @pytest.mark.parametrize("normalize", [False, True])
-def test_places_are_clustered_each_on_its_own(normalize: bool) -> None:
+def test_each_location_is_clustered(normalize: bool) -> None:
     encoder, X = settled(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 5, 3))), images(3)
     head = np.random.default_rng(0).normal(size=(3, 5))
     model = DeepClustering(encoder, head, spatial=True, normalize=normalize)
@@ -963,7 +963,7 @@ def test_places_are_clustered_each_on_its_own(normalize: bool) -> None:
         assert np.allclose(exp.relevance[:, c].sum(axis=(1, 2, 3)), of_cluster, rtol=1e-4, atol=1e-4)
 
 
-def test_places_of_tokens_are_rows_of_the_last_axis() -> None:
+def test_locations_of_tokens_are_rows_along_the_last_axis() -> None:
     encoder, X = settled(ViT(width=16)), images(3)
     head = np.random.default_rng(0).normal(size=(3, 16))
     exp: Any = wc.explain(DeepClustering(encoder, head, layer="norm", spatial=True), X, at="dropout")
@@ -982,7 +982,7 @@ def test_heat_maps_of_tokens_and_of_features() -> None:
     assert np.array_equal(rows.heatmaps, rows.relevance)
 
 
-def test_spatial_clusters_are_those_of_a_kmeans_on_unit_rows() -> None:
+def test_spatial_clusters_equal_k_means_of_unit_rows() -> None:
     encoder, image = settled(OwnResidual()), images(1, size=12)[0]
     exp = wc.deep.spatial_clusters(encoder, image, "stem", 3)
     with torch.no_grad():
@@ -992,7 +992,7 @@ def test_spatial_clusters_are_those_of_a_kmeans_on_unit_rows() -> None:
     assert exp.relevance.shape == (1, 3, 3, 12, 12)
 
 
-def test_bounds_are_the_rule_of_what_works_on_the_input() -> None:
+def test_bounds_set_the_rule_of_the_first_layer() -> None:
     encoder, X = conv_net().double(), images(3).double().clamp(-2, 2)
     low, high = [-2.0, -2.5, -3.0], [2.0, 2.5, 3.0]
     model = DeepClustering(encoder, np.eye(5), rules=Gamma(0.25), bounds=(low, high))
@@ -1006,17 +1006,17 @@ def test_bounds_are_the_rule_of_what_works_on_the_input() -> None:
     assert np.array_equal(wc.explain(named, X).relevance, exp.relevance)
 
 
-# ---- which rule goes where
+# ---- Composites
 
 
-def test_rules_go_where_names_patterns_and_functions_say() -> None:
+def test_selectors_are_names_patterns_and_functions() -> None:
     encoder, x = conv_net().double(), images(2).double()
     by_number = [reference.flat, reference.w_squared, reference.epsilon(0.1)]
     expected = referred(encoder, x, reference.gamma(9.0), rules=dict(enumerate(by_number)))[1]
     rules: list[Any] = [
         [("first", Flat()), ("convolution", WSquare()), ("linear", Epsilon(0.1))],
         [("0", Flat()), ("4", WSquare()), ("9", Epsilon(0.1))],
-        [("[0-3]", Flat()), ("?", WSquare()), ("linear", Epsilon(0.1))],  # "9": the first counts
+        [("[0-3]", Flat()), ("?", WSquare()), ("linear", Epsilon(0.1))],  # "9": the first match counts
         [
             (lambda place: place.index == 0 and place.count == 3 and place.first, Flat()),
             (lambda layer: layer.block == 2 and layer.kind == "convolution", WSquare()),
@@ -1035,7 +1035,7 @@ def test_rules_go_where_names_patterns_and_functions_say() -> None:
 @pytest.mark.parametrize(
     ("kind", "network"), [("vgg", "conv"), ("resnet", "own"), ("transformer", "vit"), ("mlp", "mlp")]
 )
-def test_auto_is_the_composite_of_the_kind_of_network(kind: str, network: str) -> None:
+def test_auto_chooses_the_composite_by_the_kind_of_network(kind: str, network: str) -> None:
     build, x = NETWORKS[network]
     module = build()
     assert torch.equal(lrp(module, x, lambda y: y), lrp(module, x, lambda y: y, rules=kind))
@@ -1052,7 +1052,7 @@ def test_the_papers_composite_has_less_gamma_in_the_last_two_blocks() -> None:
     agree(lrp(encoder, x, lambda y: y, rules="vgg"), expected, torch.float64)
 
 
-def test_what_biases_take_is_in_the_residual() -> None:
+def test_relevance_of_biases_is_in_the_residual() -> None:
     encoder: Any = nn.Sequential(nn.Linear(1, 1))
     with torch.no_grad():
         encoder[0].weight.fill_(1.0)
@@ -1065,7 +1065,7 @@ def test_what_biases_take_is_in_the_residual() -> None:
     assert exp.residual.tolist() == [12.0]
 
 
-# ---- heads
+# ---- Heads
 
 
 @pytest.fixture(scope="module")
@@ -1085,7 +1085,7 @@ HEADS: dict[str, Callable[[Array], Any]] = {
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_fitted_models_are_heads_that_assign_as_they_do(
+def test_fitted_models_are_heads_with_the_same_clusters(
     encoded: tuple[Any, Tensor, Array], head: str
 ) -> None:
     encoder, X, rows = encoded
@@ -1151,7 +1151,7 @@ def test_encoder_and_head_as_one_module(encoded: tuple[Any, Tensor, Array]) -> N
         assert np.allclose(network.to_torch()(X), network.evidence(X), atol=1e-5)
 
 
-# ---- any network
+# ---- Random networks
 
 
 LAYER_KINDS = ("linear", "relu", "tanh", "layer norm", "batch norm")
@@ -1171,12 +1171,12 @@ def test_any_sequence_of_layers_agrees_with_the_reference(kinds: list[str], rule
     found = lrp(module, x, lambda y: y, rules=ours).numpy()
     size = max(np.abs(expected).max(), np.abs(features).max())
     assert np.abs(found - expected).max() <= 1e-7 * size
-    if rule == "gamma" and "relu" not in kinds:  # no unit whose inputs are all off
+    if rule == "gamma" and "relu" not in kinds:  # no unit with inputs that are all 0
         assert np.abs(found.sum(axis=1) - features.sum(axis=1)).max() <= 1e-7 * size
 
 
 def _sequence(kinds: list[str], seed: int) -> Any:
-    """Layers of these kinds."""
+    """Return layers of these kinds."""
     make: dict[str, Callable[[], Any]] = {
         "linear": lambda: nn.Linear(4, 4),
         "relu": nn.ReLU,
@@ -1187,7 +1187,7 @@ def _sequence(kinds: list[str], seed: int) -> Any:
     return settled(nn.Sequential(*[make[kind]() for kind in kinds]), seed)
 
 
-# ---- what must not go wrong silently
+# ---- Special cases
 
 
 def test_threads_do_not_see_each_others_modules() -> None:
@@ -1217,7 +1217,7 @@ def test_threads_do_not_see_each_others_modules() -> None:
     assert torch.backends.mha.get_fastpath_enabled()
 
 
-def test_weights_that_are_changed_after_use_are_refused() -> None:
+def test_changing_weights_after_use_raises() -> None:
     def masked(x: Tensor) -> Tensor:
         mask = torch.arange(4) < 2
         first = x.masked_fill(mask, 0.0)
@@ -1232,12 +1232,12 @@ def test_weights_that_are_changed_after_use_are_refused() -> None:
         lrp(forward_of(masked), torch.ones(2, 4), lambda y: y)
 
 
-def test_complex_numbers_are_no_constants() -> None:
+def test_complex_numbers_are_not_constants() -> None:
     with pytest.raises(wc.UnsupportedModelError, match="there is no rule for the operation"):
         lrp(forward_of(lambda x: x + torch.fft.fft(x).real), torch.ones(2, 4), lambda y: y)
 
 
-def test_zeros_of_a_shape_are_constants_and_maxima_with_them_a_relu() -> None:
+def test_the_maximum_with_zeros_like_is_a_relu() -> None:
     x = torch.tensor([[1.0, -2.0]])
     given = [[3.0, 4.0]]
     assert lrp(forward_of(lambda x: torch.maximum(x, torch.zeros_like(x))), x, given).tolist() == given
@@ -1247,9 +1247,9 @@ def test_zeros_of_a_shape_are_constants_and_maxima_with_them_a_relu() -> None:
     assert lrp(written, x, given).tolist() == given
 
 
-def test_patches_that_overlap_are_sums() -> None:
+def test_overlapping_patches_are_sums() -> None:
     x = torch.rand(2, 12, 9, generator=torch.Generator().manual_seed(0))
-    assert torch.allclose(lrp(nn.Fold(4, 2), x, lambda y: y), x)  # of what is positive, in proportion
+    assert torch.allclose(lrp(nn.Fold(4, 2), x, lambda y: y), x)  # proportional for positive values
 
 
 def test_heads_that_share_keys_and_values() -> None:
@@ -1267,7 +1267,7 @@ def test_heads_that_share_keys_and_values() -> None:
     assert found.sum().item() == pytest.approx(attend(x, repeat=True).sum().item(), rel=1e-4)
 
 
-def test_what_weighs_ends_at_weights() -> None:
+def test_a_linear_layer_turns_scales_into_values() -> None:
     weight = torch.ones(4, 4)
 
     def attention(x: Tensor) -> Tensor:
@@ -1278,7 +1278,7 @@ def test_what_weighs_ends_at_weights() -> None:
     assert lrp(forward_of(attention), x, lambda y: y).sum().item() == pytest.approx(attention(x).sum().item())
 
 
-def test_a_matrix_times_itself_is_a_product_of_two() -> None:
+def test_a_matrix_times_itself_is_a_product_of_two_variables() -> None:
     x = torch.randn(2, 3, 3, generator=torch.Generator().manual_seed(0))
     twice = lrp(forward_of(lambda x: torch.bmm(x, x)), x, lambda y: y)
     apart = lrp(forward_of(lambda x: torch.bmm(x, 1 * x)), x, lambda y: y)
@@ -1293,7 +1293,7 @@ def test_very_small_values_have_relevance() -> None:
 
 @pytest.mark.parametrize("size", [1e-5, 1.0])
 @pytest.mark.parametrize("bias", [0.1, 1e3])
-def test_biases_far_above_what_they_are_added_to_cost_no_digits(size: float, bias: float) -> None:
+def test_large_biases_cost_no_precision(size: float, bias: float) -> None:
     torch.manual_seed(0)
     encoder = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 5, 3), nn.ReLU()).eval()
     nn.init.constant_(encoder[0].get_parameter("bias"), bias)
@@ -1302,7 +1302,7 @@ def test_biases_far_above_what_they_are_added_to_cost_no_digits(size: float, bia
     assert relevance.sum().item() == pytest.approx(3 * 5 * 4 * 4, rel=1e-4)
 
 
-def test_instance_norm_has_its_bias_where_biases_count() -> None:
+def test_instance_norm_includes_its_bias_if_biases_count() -> None:
     x = images(2)
     norms = nn.InstanceNorm2d(3, affine=True), nn.GroupNorm(3, 3)
     for norm in norms:
@@ -1312,7 +1312,7 @@ def test_instance_norm_has_its_bias_where_biases_count() -> None:
     assert one.sum() < 0.9 * norms[0](x).abs().sum()
 
 
-def test_channels_come_first_behind_convolutions_and_last_without() -> None:
+def test_channels_come_first_with_convolutions_and_last_without() -> None:
     conv, X = nn.Conv1d(1, 4, 3).eval(), torch.randn(5, 1, 10)
     assert wc.deep.features(conv, X, spatial=True).shape == (5, 8, 4)
     tokens, T = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval(), torch.randn(5, 8, 8)
@@ -1331,7 +1331,7 @@ def test_bounds_of_tokens() -> None:
     assert np.abs(exp.residual).max() <= 1e-4 * exp.evidence.mean()
 
 
-def test_bounds_and_names_that_fit_nowhere_are_errors() -> None:
+def test_bounds_and_names_without_a_matching_layer_raise() -> None:
     encoder = nn.Sequential(forward_of(lambda x: (x - 0.5) / 0.25), nn.Conv2d(3, 4, 8), nn.Flatten()).eval()
     model = DeepClustering(encoder, np.eye(4)[:2], bounds=(0.0, 1.0))
     message = (
@@ -1349,7 +1349,7 @@ def test_bounds_and_names_that_fit_nowhere_are_errors() -> None:
         wc.explain(typo, torch.rand(2, 3, 8, 8))
 
 
-def test_hooks_of_the_user_come_in_pairs_and_change_nothing_unseen() -> None:
+def test_hooks_of_the_user_run_in_pairs() -> None:
     encoder = settled(nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)))
     x, calls = torch.randn(3, 4), list[str]()
     encoder.register_forward_pre_hook(lambda *_: calls.append("in"))
@@ -1365,7 +1365,7 @@ def test_hooks_of_the_user_come_in_pairs_and_change_nothing_unseen() -> None:
         wc.deep.features(encoder, x, layer="1")
 
 
-def test_what_a_module_keeps_can_be_trained() -> None:
+def test_tensors_kept_by_a_module_can_be_trained() -> None:
     class Keeps(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -1383,7 +1383,7 @@ def test_what_a_module_keeps_can_be_trained() -> None:
     assert encoder.layer.weight.grad is not None
 
 
-def test_reference_zero_is_the_linear_layer_of_k_means(encoded: tuple[Any, Tensor, Array]) -> None:
+def test_reference_zero_turns_k_means_into_a_linear_layer(encoded: tuple[Any, Tensor, Array]) -> None:
     encoder, X, rows = encoded
     centers = KMeans(3, n_init=1, random_state=0).fit(rows).cluster_centers_
     exp = wc.explain(DeepClustering(encoder, centers, reference="zero"), X)
@@ -1404,7 +1404,27 @@ def test_reference_zero_is_the_linear_layer_of_k_means(encoded: tuple[Any, Tenso
         DeepClustering(encoder, wc.neuralize(centers, metric="student"), reference="zero")
 
 
-def test_relevance_of_what_comes_out_second_has_no_rule() -> None:
+def test_relevance_of_a_second_output_has_no_rule() -> None:
     second = forward_of(lambda x: torch.native_layer_norm(x, (4,), None, None, 1e-5)[1].expand(-1, 4) * 1.0)
     with pytest.raises(wc.UnsupportedModelError, match="no rule for the operation 'native_layer_norm'"):
         lrp(second, torch.randn(2, 4), lambda y: y)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_z_plus_gives_nothing_without_positive_contributions(dtype: torch.dtype) -> None:
+    """Rounding leaves a remainder of the positive sum, which must not receive all relevance.
+
+    The large bias lets the output pass the ReLU.
+    """
+    generator = torch.Generator().manual_seed(0)
+    linear = torch.nn.Linear(500, 40, dtype=dtype)
+    with torch.no_grad():
+        linear.weight.copy_(-torch.rand(40, 500, generator=generator, dtype=dtype))
+        linear.weight[:5].abs_()
+        linear.bias.fill_(300.1)
+    module = torch.nn.Sequential(linear, torch.nn.ReLU())
+    x = torch.rand(20, 500, generator=generator, dtype=dtype)
+    relevance = torch.ones(20, 40, dtype=dtype)
+    found = wc.deep.lrp(module, x, relevance, rules=wc.deep.ZPlus())
+    assert (found >= 0).all()
+    assert torch.allclose(found.sum(dim=1), torch.full((20,), 5.0, dtype=dtype), rtol=1e-4)

@@ -1,7 +1,7 @@
-"""LRP of one input, layer by layer, with every contribution c_ij = a_i w_ij written out, in double precision.
+"""LRP of one input, layer by layer, with all contributions c_ij = a_i w_ij explicit, in double precision.
 
-A linear layer becomes its matrix: each unit vector is pushed through it. A `Pass` holds what was done, and
-goes back through it.
+A linear layer becomes its matrix: the images of all unit vectors. A `Pass` records the steps of a forward
+pass and propagates relevance back through them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from torch import nn
 
 Array = NDArray[np.float64]
-Shares = tuple[Array, Array]  # (inputs, outputs) what each input brings, (outputs,) what is divided by
+Shares = tuple[Array, Array]  # (inputs, outputs) contributions, (outputs,) denominators
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A linear layer at one input: a_i, w_ij, b_j, and which inputs an output is made of at all."""
+    """A linear layer at one input: a_i, w_ij, b_j, and which inputs each output depends on."""
 
     a: Array
     w: Array
@@ -46,7 +46,7 @@ def epsilon(size: float) -> Rule:
 
 
 def gamma(size: float) -> Rule:
-    """C + gamma max(0, c) where the output is at least 0, c + gamma min(0, c) where it is negative."""
+    """Use c + gamma max(0, c) if the output is at least 0, and c + gamma min(0, c) if it is negative."""
 
     def shares(layer: Layer) -> Shares:
         c = layer.a[:, None] * layer.w
@@ -82,19 +82,19 @@ def w_squared(layer: Layer) -> Shares:
 
 
 def flat(layer: Layer) -> Shares:
-    """1 for each input that an output is made of."""
+    """1 for each input that an output depends on."""
     return layer.connected, layer.connected.sum(axis=0)
 
 
 def share(layer: Layer, R: Array, rule: Rule) -> Array:
-    """R_i = sum_j c'_ij R_j / (sum_i c'_ij), nothing where that is 0."""
+    """R_i = sum_j c'_ij R_j / (sum_i c'_ij), without the terms whose denominator is 0."""
     c, total = rule(layer)
     parts: Array = c / np.where(total == 0, np.inf, total)
     return parts @ R
 
 
 def in_proportion(c: Array, R: Array, connected: Array, size: float) -> Array:
-    """Shares of a sum, those of its sign with 1 + gamma; equal ones where it is exactly 0."""
+    """Distribute relevance among the terms of a sum by the gamma rule; equally if the sum is exactly 0."""
     result = np.zeros(len(c))
     for j in range(len(R)):
         signed = np.maximum(c[:, j], 0) if c[:, j].sum() >= 0 else np.minimum(c[:, j], 0)
@@ -106,7 +106,7 @@ def in_proportion(c: Array, R: Array, connected: Array, size: float) -> Array:
 
 
 def matrix(function: Callable[[torch.Tensor], torch.Tensor], shape: Sequence[int]) -> Array:
-    """(inputs, outputs) of a linear function of one input of this shape."""
+    """Return the matrix (inputs, outputs) of a linear function of one input of this shape."""
     n = math.prod(shape)
     with torch.no_grad():
         images = function(torch.eye(n, dtype=torch.float64).reshape(n, *shape))
@@ -114,7 +114,7 @@ def matrix(function: Callable[[torch.Tensor], torch.Tensor], shape: Sequence[int
 
 
 def without_bias(layer: Any, ones: bool = False) -> Any:
-    """A copy of a layer in double precision whose bias is 0, and whose weights may all be 1."""
+    """Return a copy of a layer in double precision without bias; with ``ones``, all weights are 1."""
     layer = copy.deepcopy(layer).double()
     with torch.no_grad():
         if layer.bias is not None:
@@ -126,7 +126,7 @@ def without_bias(layer: Any, ones: bool = False) -> Any:
 
 @dataclass(eq=False)
 class Value:
-    """What comes out of a step, and the relevance that has come back to it so far."""
+    """The result of a step, and the relevance propagated to it so far."""
 
     value: Array
     relevance: Array = field(init=False)
@@ -139,25 +139,26 @@ class Value:
 class Pass:
     """The steps of a forward pass of one input.
 
-    ``rule`` is that of all linear layers, ``rules`` those of some, by their number in the order they run.
+    ``rule`` is the rule for all linear layers, ``rules`` overrides it for some, by their number in the order
+    in which they run.
     """
 
     rule: Rule
     rules: dict[int, Rule] = field(default_factory=dict)
     biases: bool = False
-    average: bool = False  # maximum pooling: shares as of a mean
-    sums: float = 0.1  # the gamma of sums, means and LayerNorm
+    average: bool = False  # max pooling distributes relevance as a mean does
+    sums: float = 0.1  # the gamma for sums, means and LayerNorm
     steps: list[Callable[[], None]] = field(default_factory=list)
     n_linear: int = 0
 
     def back(self, output: Value, R: Any) -> None:
-        """Give the output its relevance, and go back through all steps."""
+        """Set the relevance of the output and propagate it back through all steps."""
         output.relevance = output.relevance + np.asarray(R, dtype=np.float64).reshape(output.value.shape)
         for step in reversed(self.steps):
             step()
 
     def step(self, value: Array, *parts: tuple[Value, Callable[[Array], Array]]) -> Value:
-        """A new value, and what each of those that it is made of takes of its relevance."""
+        """Record a value, and how each of its sources takes its relevance."""
         made = Value(value)
 
         def go_back() -> None:
@@ -168,7 +169,7 @@ class Pass:
         return made
 
     def linear(self, layer: Any, x: Value, norm: Any = None) -> Value:
-        """A convolution, transposed or not, or a matrix; with the batch norm behind it as part of it."""
+        """Apply a convolution, possibly transposed, or a matrix, together with the batch norm after it."""
         shape = x.value.shape
         w = matrix(without_bias(layer), shape)
         connected = matrix(without_bias(layer, ones=True), shape)
@@ -191,7 +192,7 @@ class Pass:
         return self.step(made, (x, lambda R: share(here, R.ravel(), rule)))
 
     def rows(self, layer: Any, x: Value) -> Value:
-        """A matrix for each token on its own."""
+        """Apply a matrix to each token."""
         number = self.n_linear
         found = []
         for row in self.split(x):
@@ -200,12 +201,12 @@ class Pass:
         return self.stack(found)
 
     def each(self, function: Callable[[torch.Tensor], torch.Tensor], x: Value) -> Value:
-        """Each value on its own: relevance stays."""
+        """Apply an elementwise function: relevance stays where it is."""
         with torch.no_grad():
             return self.step(np.asarray(function(torch.from_numpy(x.value))), (x, lambda R: R))
 
     def add(self, x: Value, y: Value) -> Value:
-        """A sum of two, value by value."""
+        """Add two values elementwise."""
 
         def part(which: int) -> Callable[[Array], Array]:
             def take(R: Array) -> Array:
@@ -222,7 +223,7 @@ class Pass:
         return self.step(x.value + y.value, (x, part(0)), (y, part(1)))
 
     def shift(self, x: Value, constant: Any) -> Value:
-        """What is added and does not depend on the input takes nothing."""
+        """Add a constant, which takes relevance only if biases do."""
         added = x.value + np.asarray(constant)
         if not self.biases:
             return self.step(added, (x, lambda R: R))
@@ -231,11 +232,11 @@ class Pass:
         )
 
     def scale(self, x: Value, constant: Any) -> Value:
-        """A scale of each value leaves relevance where it is."""
+        """Scale each value: relevance stays where it is."""
         return self.step(x.value * np.asarray(constant), (x, lambda R: R))
 
     def average_of(self, function: Callable[[torch.Tensor], torch.Tensor], x: Value) -> Value:
-        """A mean, pooled or of all, or an interpolation: shared in proportion."""
+        """Apply a mean, a pooling or an interpolation: relevance is proportional."""
         w = matrix(function, x.value.shape)
         with torch.no_grad():
             made = np.asarray(function(torch.from_numpy(x.value)[None])[0])
@@ -243,7 +244,7 @@ class Pass:
         return self.step(made, (x, lambda R: in_proportion(c, R.ravel(), (w != 0).astype(float), self.sums)))
 
     def max_pool(self, x: Value, size: int, stride: int, padding: int = 0) -> Value:
-        """The winner of each window takes all, the first of equals, but zeros share; or as of a mean."""
+        """Pool maxima: all relevance to the first maximum; windows of zeros share it; or as for a mean."""
         channels, height, width = x.value.shape
         high = (height + 2 * padding - size) // stride + 1
         wide = (width + 2 * padding - size) // stride + 1
@@ -262,7 +263,7 @@ class Pass:
                 if self.average:
                     equal = np.ones((len(values), 1))
                     parts = in_proportion(values[:, None], np.ones(1), equal, self.sums)
-                elif values.max() == 0:  # as behind a ReLU: all of them are
+                elif values.max() == 0:  # as after a ReLU: all values are 0
                     parts = np.full(len(values), 1 / len(values))
                 else:
                     parts = np.eye(len(values))[values.argmax()]
@@ -273,17 +274,17 @@ class Pass:
         return self.step(made, (x, take))
 
     def batch_norm(self, norm: Any, x: Value) -> Value:
-        """On its own, with no linear layer before it: a scale and a shift of each channel."""
+        """Apply a batch norm without a linear layer before it: a scale and a shift of each channel."""
         scale, shift = (s.reshape(-1, *[1] * (x.value.ndim - 1)) for s in batch_scale(norm))
         return self.shift(self.scale(x, scale), shift)
 
     def layer_norm(self, norm: Any, x: Value) -> Value:
-        """The last axis; a linear layer, as the deviation is held constant."""
+        """Normalize the last axis; with a constant deviation this is a linear layer."""
         n = x.value.shape[-1]
         weight = np.ones(n) if norm.weight is None else np.asarray(norm.weight.detach().double())
         bias = np.zeros(n) if norm.bias is None else np.asarray(norm.bias.detach().double())
-        centred = x.value - x.value.mean(axis=-1, keepdims=True)
-        deviation = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + norm.eps)
+        centered = x.value - x.value.mean(axis=-1, keepdims=True)
+        deviation = np.sqrt((centered**2).mean(axis=-1, keepdims=True) + norm.eps)
 
         def take(R: Array) -> Array:
             found = np.zeros_like(x.value)
@@ -293,10 +294,10 @@ class Pass:
                 found[place] = share(Layer(x.value[place], w, b, np.ones((n, n))), R[place], gamma(self.sums))
             return found
 
-        return self.step(centred / deviation * weight + bias, (x, take))
+        return self.step(centered / deviation * weight + bias, (x, take))
 
     def attention(self, layer: Any, x: Value) -> Value:
-        """Self-attention of tokens (T, d) by a `torch.nn.MultiheadAttention`."""
+        """Apply the self-attention of a `torch.nn.MultiheadAttention` to tokens (T, d)."""
         w, b = (np.asarray(p.detach().double()) for p in (layer.in_proj_weight, layer.in_proj_bias))
         d, heads = layer.embed_dim, layer.num_heads
         q, k = (x.value @ w[i * d : (i + 1) * d].T + b[i * d : (i + 1) * d] for i in range(2))
@@ -309,7 +310,7 @@ class Pass:
         return self.rows(layer.out_proj, mixed)
 
     def mix(self, q: Array, k: Array, v: Value, heads: int) -> Value:
-        """Means of the values (T, d), head by head; their weights are held constant."""
+        """Average the values (T, d) per head, with constant weights."""
         n_tokens, d = v.value.shape
         size = d // heads
         weights = np.empty((heads, n_tokens, n_tokens))
@@ -331,7 +332,7 @@ class Pass:
         return self.step(made, (v, take))
 
     def moved(self, function: Callable[[Any], Any], x: Value) -> Value:
-        """Values moved about, or left out: relevance goes the way back."""
+        """Move or drop values: relevance moves back with them."""
         source = function(np.arange(x.value.size).reshape(x.value.shape))
 
         def take(R: Array) -> Array:
@@ -342,22 +343,22 @@ class Pass:
         return self.step(function(x.value), (x, take))
 
     def split(self, x: Value) -> list[Value]:
-        """The parts along the first axis."""
+        """Return the parts along the first axis."""
         return [self.moved(lambda a, i=i: a[i], x) for i in range(len(x.value))]  # type: ignore[misc]
 
     def stack(self, parts: Sequence[Value]) -> Value:
-        """Parts as rows of one."""
+        """Stack parts as rows."""
         made = np.stack([part.value for part in parts])
         return self.step(made, *[(part, lambda R, i=i: R[i]) for i, part in enumerate(parts)])
 
     def with_constant(self, constant: Any, x: Value) -> Value:
-        """Constant rows before those of x."""
+        """Prepend constant rows to x."""
         first = np.asarray(constant, dtype=np.float64)
         return self.step(np.concatenate([first, x.value]), (x, lambda R: R[len(first) :]))
 
 
 def batch_scale(norm: Any) -> tuple[Array, Array]:
-    """The scale and the shift of each channel of a batch norm in the mode of evaluation."""
+    """Return the scale and the shift of each channel of a batch norm in evaluation mode."""
     mean, var, weight, bias = (
         np.asarray(t.detach().double()) for t in (norm.running_mean, norm.running_var, norm.weight, norm.bias)
     )

@@ -1,4 +1,4 @@
-"""SCAN's neighbors and loss, one pair of rows at a time."""
+"""The neighbors and the loss of SCAN, one pair of rows at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def neighbors(rows: Any, n_near: int) -> list[set[int]]:
-    """Of each row, the others with the greatest cosine."""
+    """Return the other rows with the largest cosine similarity to each row."""
     found = []
     for i, x in enumerate(rows):
         cosine = {
@@ -20,7 +20,7 @@ def neighbors(rows: Any, n_near: int) -> list[set[int]]:
 
 
 def loss(logits: Any, near: list[set[int]], entropy_weight: float) -> float:
-    """The mean of -log <p_i, p_j> over rows and neighbors, less the weighted entropy of the mean of p."""
+    """Return the mean of -log <p_i, p_j> over rows and neighbors, minus weight times entropy of the mean."""
     p = [np.exp(row - row.max()) / np.exp(row - row.max()).sum() for row in np.asarray(logits, np.float64)]
     pairs = [(i, j) for i, others in enumerate(near) for j in others]
     consistency = sum(-math.log(float(p[i] @ p[j])) for i, j in pairs) / len(pairs)

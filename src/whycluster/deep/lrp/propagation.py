@@ -189,7 +189,7 @@ def _default_modes(device: torch.device) -> Iterator[None]:
 def _without_fast_paths(module: torch.nn.Module) -> Iterator[None]:
     """Turn off the fast paths of transformers and recurrent networks, which are one opaque operation.
 
-    These settings are global: other threads use the slow paths meanwhile, too.
+    These settings are global: other threads use the slow paths at the same time.
     """
     is_recurrent = any(isinstance(part, torch.nn.RNNBase) for part in module.modules())
     switches = _SWITCHES if is_recurrent else _SWITCHES[:1]

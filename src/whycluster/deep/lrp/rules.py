@@ -7,7 +7,7 @@ relevance in proportion to them:
 
 With z_j = sum_i c_ij and T_j = sum_i |c_ij|, where |c_ij| = |a_i| |w_ij|, the sum of the positive
 contributions is (z + T) / 2. The gamma and z+ rules therefore need only two products with weights forward and
-two backward, whatever the signs of the inputs. Biases receive no relevance unless the composite says so.
+two backward, whatever the signs of the inputs. Biases receive relevance only if the composite allows it.
 
 References
 ----------
