@@ -623,7 +623,8 @@ def test_parameters_that_would_do_nothing() -> None:
         "neuralize: metric is for centroids; a Network has its energies already."
     )
     assert message(ROWS, categorical=[0, 1]) == (
-        "neuralize: categorical is for KPrototypes, which does not keep its columns; ndarray does not need it."
+        "neuralize: categorical is for KPrototypes, which does not keep its columns; ndarray does not "
+        "need it."
     )
 
 

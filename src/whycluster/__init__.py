@@ -7,8 +7,7 @@ model does (`neuralize`); the evidence for the cluster is then propagated back t
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from whycluster.explanations import views
-from whycluster.models import collections
+from whycluster.data import registry
 
 if TYPE_CHECKING:
     from whycluster import deep as deep
@@ -36,10 +35,15 @@ if TYPE_CHECKING:
     from whycluster.pipelines import tabular
     from whycluster.storage.saving import load, save
 
-for library in ("dask", "dask_expr"):
-    collections.provide(library, "whycluster.engines.dask")
-views.provide("plot_images", "whycluster.plots.image_plots:DeepPlots")
-views.provide("plot_spatial", "whycluster.plots.image_plots:spatial_grid")
+for _name, _target in {
+    "assign_lazily": "engines.dask:assign_lazily",
+    "notebook": "report.notebook:fragment",
+    "plot": "plots.accessor:Plots",
+    "plot_images": "plots.image_plots:DeepPlots",
+    "plot_spatial": "plots.image_plots:spatial_grid",
+    "report": "report:write_report",
+}.items():
+    registry.provide(_name, f"whycluster.{_target}")
 
 __version__ = "0.1.0"
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.opening import column_names, open_table
-from whycluster.explanations import views
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.formatting import Line, format_lines, rest
@@ -195,7 +194,7 @@ class DeepExplanation(BaseExplanation):
     @property
     def plot(self) -> Any:
         """Plots: ``plot.images([0, 1])``, ...; ``plot([0, 1])`` returns the whole figure."""
-        return views.load("plot_images")(self)
+        return registry.load("plot_images")(self)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -278,7 +277,7 @@ class SpatialExplanation:
         -------
         matplotlib.figure.Figure
         """
-        return views.load("plot_spatial")(self, **options)
+        return registry.load("plot_spatial")(self, **options)
 
 
 def _take(inputs: Any, rows: Codes) -> Any:

@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -20,7 +19,7 @@ from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError
 from whycluster.core.evidence import bar_of
 from whycluster.core.rules import CONTRAST
-from whycluster.data import display
+from whycluster.data import display, registry
 from whycluster.data.absent_table import AbsentTable
 from whycluster.data.frames import build_frame, unique_name
 from whycluster.data.labels import NOISE, is_noise
@@ -32,7 +31,6 @@ from whycluster.explanations.summary import ClusterSummary, MemberClusters, Summ
 if TYPE_CHECKING:
     from typing_extensions import Self  # of typing itself only from Python 3.11 on
 
-    from whycluster.plots.accessor import Plots
 
 BORDERLINE = 0.1  # of the median evidence; a row with less could as well be elsewhere
 _ROWS_SHOWN = 3  # when an explanation is printed
@@ -131,11 +129,9 @@ class BaseExplanation(ABC):
         """What bears the claim of a single row: the ``n`` strongest first, then all that is left."""
 
     @property
-    def plot(self) -> Plots:
-        """Pictures of it: ``plot.row(0)``, ``plot.clusters()``, ...; see `whycluster.plots`."""
-        from whycluster.plots.accessor import Plots
-
-        return Plots(self)  # not kept: it and the arrays would then hold each other in memory
+    def plot(self) -> Any:
+        """The plots of this explanation, such as ``plot.row(0)``; see `whycluster.plots`."""
+        return registry.load("plot")(self)  # not cached: it and the arrays would keep each other in memory
 
     @cached_property
     def assigned(self) -> NDArray[Any]:
@@ -321,9 +317,7 @@ class BaseExplanation(ABC):
         left_out : columns that were left out before clustering, with the reasons
         random_state : the seed of the draw
         """
-        # It stands above all kinds of explanations, so it is loaded when it is asked for.
-        report = import_module("whycluster.report")
-        report.write_report(self, path, report.Options(title, n_rows, random_state, ids, left_out))
+        registry.load("report")(self, path, title, n_rows, random_state, ids, left_out)
 
     def verified(self, where: str) -> Self:
         """Return the explanation after one check that the data are unchanged; it does not check again."""

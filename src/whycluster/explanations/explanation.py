@@ -6,7 +6,6 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from whycluster.core import blocks
 from whycluster.core.arrays import Codes, Floats, strongest
 from whycluster.core.errors import InvalidInputError, MissingDependencyError
-from whycluster.data import display
+from whycluster.data import display, registry
 from whycluster.data.absent_table import AbsentTable
 from whycluster.data.arrays import is_real
 from whycluster.data.frames import as_column, build_frame
@@ -140,7 +139,7 @@ class Explanation(BaseExplanation):
         """The clusters and the first rows, for a notebook; without data, the text."""
         if isinstance(self.table, AbsentTable):
             return f"<pre>{escape(str(self))}</pre>"
-        page: str = import_module("whycluster.report.notebook").fragment(self)
+        page: str = registry.load("notebook")(self)
         return page
 
     def top(self, n: int = 3) -> TopFeatures:

@@ -22,6 +22,7 @@ from whycluster.core.attribution import CodedQuery, attribute
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
 from whycluster.core.rules import CONTRAST, DEFAULT_RULE, RULES, SOFT
+from whycluster.data import registry
 from whycluster.data.arrays import is_dask, is_real
 from whycluster.data.labels import Labels
 from whycluster.data.mixed_table import MixedTable
@@ -30,7 +31,6 @@ from whycluster.data.table import Table
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.fidelity import Fidelity
-from whycluster.models import collections
 from whycluster.models.verification import Verification
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ class Network(ABC):
         result is a Dask array in the same chunks.
         """
         if is_dask(X):
-            lazy: NDArray[Any] = collections.assign(self, X)
+            lazy: NDArray[Any] = registry.load("assign_lazily")(self, X)
             return lazy
         return self.codes.decode(outputs.assign(self.energy, self.open(X, "assign")))
 

@@ -22,10 +22,10 @@ _FEWER = 0.75  # of the rows, where they do not fit
 __all__ = ["Options", "make_page", "write_report"]
 
 
-def write_report(exp: BaseExplanation, path: Any, options: Options) -> None:
-    """Write the page, as a whole or not at all."""
+def write_report(exp: BaseExplanation, path: Any, *options: Any) -> None:
+    """Write the page atomically; ``options`` are the fields of `Options`, in their order."""
     where = as_path(path, "report")
-    write_text(where, make_page(exp, options))
+    write_text(where, make_page(exp, Options(*options)))
 
 
 def make_page(exp: BaseExplanation, options: Options) -> str:

@@ -10,7 +10,6 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies.energy import Energy, carve
 from whycluster.core.energies.squared import SquaredEnergy
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.arrays import is_real
 
 
 class StudentEnergy(Energy):
@@ -39,7 +38,8 @@ class StudentEnergy(Energy):
     title = "nearest center under Student's t, as in DEC"
 
     def __init__(self, centers: Floats, alpha: float = 1.0) -> None:
-        if not is_real(alpha) or not sys.float_info.min <= alpha <= sys.float_info.max:
+        real = isinstance(alpha, (int, float, np.integer, np.floating)) and not isinstance(alpha, bool)
+        if not real or not sys.float_info.min <= alpha <= sys.float_info.max:
             raise InvalidInputError(
                 f"StudentEnergy: alpha must be a finite number above 0; got {alpha!r}. "
                 "In DEC and IDEC it is 1."
