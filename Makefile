@@ -23,6 +23,7 @@ test: browser compiler
 	$(TEST)/bin/ruff format --check .
 	$(TEST)/bin/ruff check .
 	$(TEST)/bin/mypy
+	$(TEST)/bin/lint-imports
 	$(TEST)/bin/pytest -n 2 --dist loadfile
 	$(MAKE) -j2 --output-sync test-bio test-spark
 

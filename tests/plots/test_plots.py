@@ -695,7 +695,7 @@ def test_hundreds_of_clusters_are_drawn() -> None:
     )
     drawn(exp.plot.clusters(7))
     for ax in (exp.plot.heatmap(), exp.plot.competition()):
-        assert max(ax.figure.get_size_inches()) <= 30  # type: ignore[union-attr]
+        assert max(ax.figure.get_size_inches()) <= 30
         assert tick_labels(ax.xaxis)[:2] == ["0", "2"]
         drawn(ax)
     ax = exp.plot.map()
@@ -798,7 +798,7 @@ for name in ("row", "clusters", "heatmap", "beeswarm", "competition", "map"):
 def test_pictures_are_written_without_a_screen(exp: wc.Explanation, tmp_path: Path) -> None:
     for ending in ("png", "pdf", "svg"):
         path = tmp_path / f"why.{ending}"
-        exp.plot.beeswarm().figure.savefig(path)  # type: ignore[union-attr]
+        exp.plot.beeswarm().figure.savefig(path)
         assert path.stat().st_size > 1000
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
+from whycluster.data import registry
 from whycluster.data.opening import column_names, open_table
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.explanation import Explanation
