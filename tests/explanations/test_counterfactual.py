@@ -438,9 +438,9 @@ def test_dates_and_durations_change_in_time() -> None:
     assert "2020-09-1" in str(found)
 
 
-def test_columns_that_are_bent_are_held(frame: Any) -> None:
+def test_nonlinear_columns_are_held(frame: Any) -> None:
     bins = KBinsDiscretizer(4, encode="ordinal", strategy="uniform")
-    bent = ColumnTransformer(
+    nonlinear = ColumnTransformer(
         [
             ("log", make_pipeline(FunctionTransformer(np.log), StandardScaler()), ["proline", "magnesium"]),
             ("power", PowerTransformer(method="box-cox"), ["hue"]),
@@ -449,8 +449,8 @@ def test_columns_that_are_bent_are_held(frame: Any) -> None:
             ("scaled", StandardScaler(), ["flavanoids", "color_intensity"]),
         ]
     )
-    pipe = make_pipeline(bent, KMeans(3, n_init=3, random_state=0)).fit(frame)
-    held = dict.fromkeys(("alcohol", "ash", "magnesium", "hue", "proline"), "bent")
+    pipe = make_pipeline(nonlinear, KMeans(3, n_init=3, random_state=0)).fit(frame)
+    held = dict.fromkeys(("alcohol", "ash", "magnesium", "hue", "proline"), "nonlinear")
     unused = set(frame.columns) - set(held) - {"flavanoids", "color_intensity"}
     found = wc.explain(pipe, frame).counterfactual(0)
     assert found.held == held | dict.fromkeys(unused, "unused")
@@ -458,7 +458,7 @@ def test_columns_that_are_bent_are_held(frame: Any) -> None:
     assert pipe.predict(pd.DataFrame([found.after], columns=frame.columns).astype(float)) == found.to
 
 
-def test_columns_that_are_bent_are_searched(frame: Any) -> None:
+def test_nonlinear_columns_are_searched(frame: Any) -> None:
     money = make_pipeline(FunctionTransformer(np.log), StandardScaler())
     columns = ColumnTransformer([("log", money, ["proline"]), ("scaled", StandardScaler(), ["flavanoids"])])
     pipe = make_pipeline(columns, KMeans(3, n_init=3, random_state=0)).fit(frame)
@@ -484,10 +484,10 @@ def test_rows_of_unit_length_hold_every_column(wine: Array) -> None:
     """What a column does then depends on the others."""
     pipe = make_pipeline(Normalizer(), KMeans(3, n_init=1, random_state=0)).fit(wine)
     found = wc.explain(pipe, wine).counterfactual(0)
-    assert set(found.held.values()) == {"bent"}
+    assert set(found.held.values()) == {"nonlinear"}
     assert not found.found
     assert str(found).startswith(
-        f"Row 0 is in cluster {found.cluster}. No change of those features that are not held moves it to"
+        f"Row 0 is in cluster {found.cluster}. No change of the features that are not held fixed moves it to"
     )
     for i, value in enumerate(found.single):
         if value is not None:
@@ -643,7 +643,7 @@ def test_nothing_is_enough() -> None:
     assert (found.after == None).all()  # noqa: E711
     assert np.isnan(found.change).all()
     assert str(found) == (
-        "Row 0 is in cluster 0. No change of those features that are not held moves it to cluster 1.\n\n"
+        "Row 0 is in cluster 0. No change of the features that are not held fixed moves it to cluster 1.\n\n"
         "No feature alone moves it to cluster 1."
     )
     assert len(found.to_frame()) == 2
@@ -667,17 +667,17 @@ def test_nothing_is_enough() -> None:
         ({"row": True}, "counterfactual: row must be one position, a whole number; got True."),
         (
             {"within": "x0"},
-            "counterfactual: within must be a list of names of features; got 'x0'. Leave it out to let all "
-            "of them change.",
+            "counterfactual: within must be a list of feature names; got 'x0'. Leave it out to let all "
+            "features change.",
         ),
         (
             {"within": []},
-            "counterfactual: within must be a list of names of features; got []. Leave it out to let all "
-            "of them change.",
+            "counterfactual: within must be a list of feature names; got []. Leave it out to let all "
+            "features change.",
         ),
         (
             {"within": ["x0", "age"]},
-            "counterfactual: within must be names of features, which are 'x0', 'x1'; got 'age'.",
+            "counterfactual: within must be names of features, one or more of 'x0', 'x1'; got 'age'.",
         ),
     ],
 )
@@ -710,16 +710,20 @@ def test_data_that_were_changed(wine: Array, kmeans: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", ["mixture", "kernel", "bent components"])
+@pytest.mark.parametrize("kind", ["mixture", "kernel", "transformed components"])
 def test_models_of_other_boundaries(kind: str, wine: Array) -> None:
     model: Any = {
         "mixture": GaussianMixture(2, random_state=0),
         "kernel": wc.KernelKMeans(3, random_state=0),
-        "bent components": make_pipeline(PCA(3), PowerTransformer(), KMeans(2, n_init=1, random_state=0)),
+        "transformed components": make_pipeline(
+            PCA(3), PowerTransformer(), KMeans(2, n_init=1, random_state=0)
+        ),
     }[kind]
-    energy = {"mixture": "GaussianEnergy", "kernel": "KernelEnergy", "bent components": "TransformedEnergy"}[
-        kind
-    ]
+    energy = {
+        "mixture": "GaussianEnergy",
+        "kernel": "KernelEnergy",
+        "transformed components": "TransformedEnergy",
+    }[kind]
     exp = wc.explain(model.fit(wine), wine)
     with pytest.raises(wc.UnsupportedModelError) as error:
         exp.counterfactual(0)

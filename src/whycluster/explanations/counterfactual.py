@@ -1,9 +1,9 @@
-"""What would have to change: the smallest change that moves a row to another cluster.
+"""Counterfactuals: the smallest change that moves a row to another cluster.
 
-For models that part their clusters by planes (`half_spaces`), and for columns that the steps of a
-pipeline, if there are any, do nothing but scale, which is found by trying. Columns of another kind are held,
-and tried one by one. A row on a plane is in neither cluster for sure, so that changes go a little beyond; and
-every answer is put to the network itself first.
+They exist for models that separate their clusters by hyperplanes (see `half_spaces`), and for columns that
+the steps of a pipeline only scale, which is found by trial. Other columns are held fixed, and tried one by
+one. A row on a hyperplane belongs to neither cluster for certain, so changes go slightly beyond it. Every
+result is checked with the network itself.
 """
 
 from __future__ import annotations
@@ -33,49 +33,55 @@ from whycluster.explanations.half_spaces import HalfSpaceModel, HalfSpaces, leas
 
 WHERE = "counterfactual"
 
-# How far beyond a plane a row is moved, as a part of the change: the first of these that is enough once all
-# values are rounded to what their columns can hold.
+# How far beyond a hyperplane a row is moved, as a part of the change: the first of these that is enough after
+# all values are rounded to the types of their columns.
 _MARGINS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
-_TIE = 1e-3  # a row on a plane is moved as if it were off by this part of the distance of the centroids
-_FLAT = 1e-12  # planes that turn to a column by less are taken for parallel to it: it is rounding
-_STEPS = np.array([2.0**-6, 0.5, 3.0, 40.0])  # times the spread of a column, to see whether it is only scaled
-_MOST_DAYS = 20_000.0  # by which a date is moved to see it: some calendars end in 2262
-_ROUNDING = {4: 1e-2, 8: 1e-6}  # by the bytes of a number that steps work with
-_SAMPLE = 256  # rows that values of bent columns are taken from
-_MOST_TRIED = 1000  # categories of a column; more are free text
-_ROUNDS, _PARTS = 3, 1000  # of a search between two values, to 10^-9 of what lies between them
-_MOST_CELLS = 1 << 20  # of rows that are tried at once
+_TIE = 1e-3  # a row on a hyperplane is moved as if it were this part of the centroids' distance away
+_FLAT = 1e-12  # a smaller relative slope is rounding: the hyperplane is parallel to the column
+_STEPS = np.array(
+    [2.0**-6, 0.5, 3.0, 40.0]
+)  # times the spread of a column, to test whether it is only scaled
+_MOST_DAYS = 20_000.0  # for the same test with dates; some calendars end in 2262
+_ROUNDING = {4: 1e-2, 8: 1e-6}  # tolerance by bytes per number
+_SAMPLE = 256  # rows from which values of nonlinear columns are taken
+_MOST_TRIED = 1000  # categories of a column; a column with more holds free text
+_ROUNDS, _PARTS = 3, 1000  # of a search between two values, to 10^-9 of their difference
+_MOST_CELLS = 1 << 20  # tried at once
 _DAY = dt.timedelta(days=1)
 _OUTSIDE = "outside the data"
 
-_CATEGORY, _WHOLE_DAYS, _MISSING, _BENT, _UNUSED = "category", "whole days", "missing", "bent", "unused"
+_CATEGORY, _WHOLE_DAYS, _MISSING, _NONLINEAR, _UNUSED = (
+    "category",
+    "whole days",
+    "missing",
+    "nonlinear",
+    "unused",
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Counterfactual:
-    """The smallest change that moves a row to another cluster; `print` it, or `to_frame`.
+    """The smallest change that moves a row to another cluster: `print` it, or convert it with `to_frame`.
 
-    Values are in the units of the columns. How large a change is, is in those that the model measures in:
-    behind the scalers of a pipeline, and before anything mixes what they scale.
+    Values are in the units of the columns. Sizes are in the units in which the model measures distances:
+    after the scalers of a pipeline, and before any step that mixes the scaled columns.
 
     Attributes
     ----------
     row : the position of the row
-    cluster, to : the label of the cluster that it is in, and of the one that it is moved to
-    before, after : (d,) its values, and those with which it is in the other cluster; None where no change is
+    cluster, to : the label of its cluster, and of the cluster it is moved to
+    before, after : (d,) its values, and the values that move it to the other cluster; None if no change is
         enough
-    change : (d,) after minus before, of dates in days; 0 where a feature is held; NaN where no change is
-        enough
-    size : (d,) how large the change of each feature is
-    distance : how large they are together: the root of the sum of the squared sizes; infinite where no change
-        is enough
-    single : (d,) of each feature the nearest value that is enough on its own, None where there is none
-    single_distance : (d,) how large these changes are; infinite where there is none
-    outside, single_outside : (d,) whether the values in `after` and in `single` lie outside those of all rows
-        that were explained
-    held : of the features that cannot change freely, why: "category" (also a boolean), "whole days",
-        "missing", "bent" (the steps do more than scale it) or "unused" (they leave it out). In `after` they
-        are as they were
+    change : (d,) after minus before, for dates in days; 0 for features held fixed; NaN if no change is enough
+    size : (d,) the size of the change of each feature
+    distance : the total size, the root of the sum of the squared sizes; infinite if no change is enough
+    single : (d,) for each feature, the nearest value that is enough on its own; None if there is none
+    single_distance : (d,) the sizes of these changes; infinite if there is none
+    outside, single_outside : (d,) whether the values in `after` and in `single` are outside the range of all
+        rows that were explained
+    held : for the features that cannot change freely, the reason: "category" (also for booleans), "whole
+        days", "missing", "nonlinear" (the steps do more than scale it) or "unused" (the steps drop it). They
+        do not change in `after`
     feature_names : the d names
     """
 
@@ -93,25 +99,25 @@ class Counterfactual:
     single_outside: NDArray[np.bool_]
     held: dict[Hashable, str]
     feature_names: list[Hashable]
-    _name: Any = field(default=None, repr=False)  # what the user calls the row
+    _name: Any = field(default=None, repr=False)  # the name of the row
     _like: Any = field(default=None, repr=False)
 
     @property
     def found(self) -> bool:
-        """Whether some change of the features that are not held is enough."""
+        """Whether some change of the features that are not held fixed is enough."""
         return math.isfinite(self.distance)
 
     @property
     def best_single(self) -> Hashable | None:
-        """The feature that has to change least to be enough on its own; None if none is."""
+        """The feature with the smallest change that is enough on its own; None if there is none."""
         best = int(np.argmin(self.single_distance))
         return self.feature_names[best] if np.isfinite(self.single_distance[best]) else None
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """One row per feature, the largest change first.
+        """Return a frame with one row per feature, largest changes first.
 
-        The frame is of the library the data came in; ``backend`` ("pandas", "polars", "pyarrow")
-        chooses another.
+        By default, the frame comes from the same library as the data; ``backend`` ("pandas", "polars" or
+        "pyarrow") selects another.
         """
         order = self._largest_first()
         columns: dict[Hashable, NDArray[Any]] = {
@@ -126,16 +132,16 @@ class Counterfactual:
         return build_frame(columns, self._like, backend, f"{WHERE}.to_frame", same_rows=False)
 
     def describe(self, n_features: int = 6) -> str:
-        """The largest changes, and the features of which one alone is enough, as text."""
+        """Return the largest changes, and the features of which one alone is enough, as text."""
         name, to = display.clean(str(self._name)), cluster_name(self.to)
         place = "in " * (not is_noise(self.cluster)) + cluster_name(self.cluster)
         parts = [
-            f"Row {name} is {place}. " + self._tell_all(to, n_features),
-            self._tell_single(to, n_features),
+            f"Row {name} is {place}. " + self._describe_all(to, n_features),
+            self._describe_single(to, n_features),
         ]
         if self.held:
             listed = ", ".join(f"{display.clean(str(name))} ({why})" for name, why in self.held.items())
-            parts.append(f"Held where several change: {listed}.")
+            parts.append(f"Held fixed if several change: {listed}.")
         return "\n\n".join(parts)
 
     def __str__(self) -> str:
@@ -146,16 +152,16 @@ class Counterfactual:
     def _largest_first(self) -> Codes:
         return np.argsort(-self.size, kind="stable")
 
-    def _tell_all(self, to: str, n_features: int) -> str:
+    def _describe_all(self, to: str, n_features: int) -> str:
         if not self.found:
-            return f"No change of those features that are not held moves it to {to}."
+            return f"No change of the features that are not held fixed moves it to {to}."
         changed = [i for i in self._largest_first().tolist() if self.change[i]]
         largest = float(self.size.max())
         lines = [
             [
                 str(self.feature_names[i]),
-                _shown(self.before[i]),
-                _shown(self.after[i]),
+                _format_cell(self.before[i]),
+                _format_cell(self.after[i]),
                 "+" * bool(self.change[i] > 0) + display.number(self.change[i]),
                 display.bar(math.copysign(self.size[i], self.change[i]), largest),
                 _OUTSIDE * bool(self.outside[i]),
@@ -169,7 +175,7 @@ class Counterfactual:
             + f"\n{display.count(left, 'more feature')} by less" * bool(left)
         )
 
-    def _tell_single(self, to: str, n_features: int) -> str:
+    def _describe_single(self, to: str, n_features: int) -> str:
         order = np.argsort(self.single_distance, kind="stable")
         enough = [i for i in order.tolist() if np.isfinite(self.single_distance[i])]
         if not enough:
@@ -177,8 +183,8 @@ class Counterfactual:
         lines = [
             [
                 str(self.feature_names[i]),
-                _shown(self.before[i]),
-                _shown(self.single[i]),
+                _format_cell(self.before[i]),
+                _format_cell(self.single[i]),
                 f"{self.single_distance[i]:.3g}",
                 _OUTSIDE * bool(self.single_outside[i]),
             ]
@@ -203,17 +209,17 @@ def find(
     ranges: Floats,
     name: Hashable,
 ) -> Counterfactual:
-    """The smallest change.
+    """Return the smallest change that moves a row to another cluster.
 
     Parameters
     ----------
-    energy : of the model
-    table, row : the data that were explained, and which row of them
-    labels : (K,) of the clusters
-    cluster, to : codes of the cluster that it is in, and of the one to move it to; None: of the nearest
-    within : names of the features that may change; by default all
-    ranges : (2, d) the least and the greatest value of each column, of dates in days
-    name : what the user calls the row
+    energy : the energy of the model
+    table, row : the data that were explained, and the position of the row
+    labels : (K,) the labels of the clusters
+    cluster, to : the codes of the row's cluster and of the cluster to move it to; None for the nearest
+    within : the names of the features that may change; all by default
+    ranges : (2, d) the least and the greatest value of each column, for dates in days
+    name : the name of the row
     """
     subject = _subject(energy, table, row, _positions(within, table.feature_names), ranges)
     to = subject.nearest(cluster) if to is None else to
@@ -250,20 +256,20 @@ def find(
 
 
 def _positions(within: Any, names: list[Hashable]) -> Codes:
-    """Where the features stand that may change."""
+    """Return the positions of the features that may change."""
     if within is None:
         return np.arange(len(names))
     chosen = [] if isinstance(within, str) or not isinstance(within, Iterable) else list(within)
     if not chosen:
         raise InvalidInputError(
-            f"{WHERE}: within must be a list of names of features; got {within!r}. Leave it out to let all "
-            f"of them change."
+            f"{WHERE}: within must be a list of feature names; got {within!r}. Leave it out to let all "
+            f"features change."
         )
     unknown = [name for name in chosen if name not in names]
     if unknown:
         listed = ", ".join(map(repr, names[:5])) + ", ..." * (len(names) > 5)
         raise InvalidInputError(
-            f"{WHERE}: within must be names of features, which are {listed}; got {unknown[0]!r}."
+            f"{WHERE}: within must be names of features, one or more of {listed}; got {unknown[0]!r}."
         )
     return np.unique([names.index(name) for name in chosen])
 
@@ -274,13 +280,13 @@ class _Subject:
 
     Attributes
     ----------
-    model : what assigns it
-    table : that row only
+    model : the model that assigns it
+    table : a table of this row only
     cells : (d,) its values
-    x : (D,) what the model takes of it
-    rate : (D,) by how much each of these grows with its column; 0 where it does not, or not evenly
+    x : (D,) its inputs to the model
+    rate : (D,) the derivative of each input with respect to its column; 0 if it is constant or nonlinear
     allowed : the columns that may change
-    held : of those of them that cannot change freely, why
+    held : for those of them that cannot change freely, the reason
     """
 
     model: HalfSpaceModel
@@ -293,24 +299,24 @@ class _Subject:
 
     @cached_property
     def weight(self) -> Floats:
-        """(d,) how much a change of 1 in each column counts; 0 where it cannot change evenly."""
+        """(d,) how much a change of 1 in each column counts; 0 if it is not linear."""
         weight = np.zeros(len(self.cells))
         moved = self.rate != 0.0
         np.add.at(weight, self.model.source[moved], np.square(self.model.step_scale * self.rate)[moved])
         return np.asarray(np.sqrt(weight))
 
     @property
-    def even(self) -> Codes:
-        """The columns that come nearer to planes, or farther, evenly."""
+    def linear(self) -> Codes:
+        """The allowed columns in which the distance to hyperplanes is linear."""
         return self.allowed[self.weight[self.allowed] > 0.0]
 
     @property
     def free(self) -> Codes:
-        """Those of them that can have any value."""
-        return np.array([column for column in self.even.tolist() if column not in self.held], dtype=np.intp)
+        """The linear columns that can have any value."""
+        return np.array([column for column in self.linear.tolist() if column not in self.held], dtype=np.intp)
 
     def slopes(self, half_spaces: HalfSpaces, columns: Codes) -> Floats:
-        """How fast each h grows with each column, (J, C), for changes that count 1."""
+        """Return the derivative of each h with respect to each column, (J, C), for changes of size 1."""
         by_column = np.zeros((len(self.cells), len(half_spaces.h)))
         moved, counts = self.rate != 0.0, self.model.step_scale > 0.0
         np.add.at(by_column, self.model.source[moved], (half_spaces.slopes * self.rate).T[moved])
@@ -319,9 +325,9 @@ class _Subject:
         return np.where(np.abs(g) > _FLAT * whole[:, None], g, 0.0)
 
     def nearest(self, cluster: int) -> int:
-        """The cluster that the smallest change of free columns leads to, of a row in this one.
+        """Return the cluster that the smallest change of free columns leads to, for a row in ``cluster``.
 
-        The shortest way out of a cluster is that to its nearest plane, whatever lies behind the others.
+        The shortest way out of a cluster leads to its nearest hyperplane, whatever is behind the others.
         """
         half_spaces, columns = self.model.half_spaces(self.x, cluster), self.free
         g = self.slopes(half_spaces, columns)
@@ -338,21 +344,21 @@ class _Subject:
         return strongest if found == cluster else found
 
     def changed(self, rows: Codes, columns: Codes, values: Sequence[Any]) -> Table:
-        """Copies of the row, up to the last of ``rows``, with these values in these cells."""
+        """Return copies of the row, up to the last of ``rows``, with these values in these cells."""
         copies = self.table.take(np.zeros(int(rows[-1]) + 1, dtype=np.intp))
         return copies.put(rows, columns, values)
 
     def distances(self, changed: Table, to: int) -> Floats:
-        """How far copies of the row were moved, (n,); infinite where they are not in the cluster."""
+        """Return how far copies of the row were moved, (n,); infinite if they are not in the cluster."""
         try:
             x = self.model.read(changed)
-        except InvalidInputError:  # steps cannot take such values
+        except InvalidInputError:  # the steps do not accept such values
             return np.full(changed.n_rows, np.inf)
         far = np.linalg.norm((x - self.x) * self.model.step_scale, axis=1)
         return np.where((self.model.assign(x) == to) & np.isfinite(far), far, np.inf)
 
     def try_each(self, columns: Codes, values: Sequence[Any], to: int) -> Floats:
-        """How far it is moved by each of these values alone; infinite where that is not enough."""
+        """Return how far the row is moved by each of these values alone; infinite if that is not enough."""
         size = max(1, _MOST_CELLS // len(self.cells))
         found = [np.empty(0)]
         for start in range(0, len(columns), size):
@@ -363,7 +369,7 @@ class _Subject:
 
 
 def _subject(energy: Energy, table: Table, row: int, allowed: Codes, ranges: Floats) -> _Subject:
-    """A row of a table, with what can be done to its columns."""
+    """Return a row of a table, with the ways in which its columns can change."""
     model = HalfSpaceModel.of(energy, WHERE)
     one = table.take(np.array([row]))
     cells = np.empty(table.n_features, dtype=object)
@@ -372,18 +378,18 @@ def _subject(energy: Energy, table: Table, row: int, allowed: Codes, ranges: Flo
     movable = np.array(
         [c for c in allowed.tolist() if held.get(c, _WHOLE_DAYS) == _WHOLE_DAYS], dtype=np.intp
     )
-    still = _Subject(model, one, cells, model.read(one)[0], allowed, np.zeros(len(model.source)), held)
+    fixed = _Subject(model, one, cells, model.read(one)[0], allowed, np.zeros(len(model.source)), held)
     if table.is_plain:
-        return replace(still, rate=np.isin(model.source, movable).astype(np.float64))
-    rate = _rates(still, movable, _spread(ranges, cells))
+        return replace(fixed, rate=np.isin(model.source, movable).astype(np.float64))
+    rate = _rates(fixed, movable, _spread(ranges, cells))
     own = {column: rate[model.source == column] for column in movable.tolist()}
-    bent = {column: _BENT for column, rates in own.items() if np.isnan(rates).any()}
+    nonlinear = {column: _NONLINEAR for column, rates in own.items() if np.isnan(rates).any()}
     unused = {column: _UNUSED for column, rates in own.items() if not rates.any()}
-    return replace(still, rate=np.nan_to_num(rate), held=held | bent | unused)
+    return replace(fixed, rate=np.nan_to_num(rate), held=held | nonlinear | unused)
 
 
 def _why_held(value: Any) -> str:
-    """Why a value cannot change freely, as far as it says so itself; empty if it can."""
+    """Return why a value of this type cannot change freely; empty if it can."""
     if is_missing(value):
         return _MISSING
     if isinstance(value, (dt.datetime, dt.timedelta, Decimal)) or is_real(value):
@@ -392,17 +398,17 @@ def _why_held(value: Any) -> str:
 
 
 def _spread(ranges: Floats, cells: NDArray[Any]) -> Floats:
-    """(d,) how far the values of each column lie apart; of one value, its size."""
+    """Return the range of each column, (d,); if it is a single value, the size of that."""
     apart = ranges[1] - ranges[0]
     size = np.array([abs(float(value)) if is_real(value) else 1.0 for value in cells])
     return np.where(np.isfinite(apart) & (apart > 0.0), apart, np.where(size > 0.0, size, 1.0))
 
 
 def _rates(subject: _Subject, columns: Codes, spread: Floats) -> Floats:
-    """(D,) by how much what the model takes grows with these columns; NaN where steps do more than scale.
+    """Return the derivatives of the inputs with respect to these columns, (D,); NaN if nonlinear.
 
-    Every column is moved by small steps and by large ones. If it is only scaled, all that is its own moves in
-    proportion, and nothing else does.
+    Every column is moved by small and by large steps. If it is only scaled, its own inputs move in
+    proportion, and no others do.
     """
     model, n_steps = subject.model, 2 * len(_STEPS)
     rate = np.zeros(len(model.source))
@@ -423,7 +429,7 @@ def _rates(subject: _Subject, columns: Codes, spread: Floats) -> Floats:
 
 
 def _moves(subject: _Subject, columns: Codes, spread: Floats) -> tuple[Floats, Floats] | None:
-    """By how much columns were moved, (C, S), and what the model takes, (C, S, D); None where that fails."""
+    """Return the steps of the columns, (C, S), and the moves of the inputs, (C, S, D); None if that fails."""
     steps = np.concatenate([-_STEPS, _STEPS])
     if not columns.size:
         return np.empty((0, len(steps))), np.empty((0, len(steps), len(subject.x)))
@@ -446,7 +452,7 @@ def _moves(subject: _Subject, columns: Codes, spread: Floats) -> tuple[Floats, F
 
 
 def _in_proportion(step: Floats, move: Floats, own: NDArray[np.bool_], rounding: float) -> Floats:
-    """By how much its own features grow with a column, if they do so evenly and no others do; else NaN."""
+    """Return the derivatives of a column's own inputs, if they are linear and no others move; else NaN."""
     with np.errstate(invalid="ignore", over="ignore"):
         rate = step @ move / (step @ step)
         most = np.abs(move).max(axis=0)
@@ -457,7 +463,7 @@ def _in_proportion(step: Floats, move: Floats, own: NDArray[np.bool_], rounding:
 
 
 def _moved(value: Any, by: float) -> Any:
-    """A number, or a date by days: whole ones, rather more, if it has no time; None if no calendar has it."""
+    """Return a number or date plus a step; in days, rounded up for dates without time; None on overflow."""
     if not isinstance(value, (dt.date, dt.timedelta)):
         return float(value) + by
     whole = isinstance(value, dt.date) and not isinstance(value, dt.datetime)
@@ -469,7 +475,7 @@ def _moved(value: Any, by: float) -> Any:
 
 
 def _apart(after: Any, before: Any) -> float:
-    """The difference of two numbers, or of dates in days; 0 of what is the same, NaN of what is not there."""
+    """Return the difference of two numbers, or of dates in days; 0 if identical, NaN if ``after`` is None."""
     if after is before:
         return 0.0
     if after is None:
@@ -484,30 +490,30 @@ def _zone(value: Any) -> dt.tzinfo | None:
 
 
 def _in_utc(value: Any) -> Any:
-    """A moment of a time zone, in UTC: in its own, Python counts by the clocks on the wall, which are set."""
+    """Return a datetime in UTC: in its own time zone, Python counts in wall time, which jumps."""
     return value if _zone(value) is None else value.astimezone(dt.timezone.utc)
 
 
 def _outside(values: NDArray[Any], ranges: Floats) -> NDArray[np.bool_]:
-    """Which numbers and dates lie outside these ranges."""
+    """Return which numbers and dates are outside these ranges."""
     days = (to_days(v) if isinstance(v, (dt.date, dt.timedelta)) else v for v in values)
     numbers = np.array([float(v) if is_real(v) else math.nan for v in days])
     return np.asarray((numbers < ranges[0]) | (numbers > ranges[1]))
 
 
-def _shown(value: Any) -> str:
-    """As in an explanation, but moments to the minute."""
+def _format_cell(value: Any) -> str:
+    """Return a value as in an explanation, but datetimes to the minute."""
     timed = isinstance(value, dt.datetime) and value.time() != dt.time()
     return f"{value:%Y-%m-%d %H:%M}" if timed else display.format_value(value)
 
 
 def _beyond(distance: Any, size: Any, margin: float) -> Any:
-    """How far beyond planes a row is moved that is at this distance; ``size`` is that of their slopes."""
+    """Return how far beyond hyperplanes at this distance a row is moved; ``size`` is the norm of slopes."""
     return margin * np.maximum(distance, _TIE * size)
 
 
 def _all_at_once(subject: _Subject, half_spaces: HalfSpaces, to: int) -> tuple[NDArray[Any], float]:
-    """The values after the smallest change of all free columns, and its size; None, infinite if none is."""
+    """Return the values after the smallest change of all free columns, and its size; or None and infinity."""
     columns, nothing = subject.free, (np.full(len(subject.cells), None), math.inf)
     g = subject.slopes(half_spaces, columns)
     sizes = np.linalg.norm(g, axis=1)
@@ -535,10 +541,10 @@ def _all_at_once(subject: _Subject, half_spaces: HalfSpaces, to: int) -> tuple[N
 
 
 def _one_by_one(subject: _Subject, half_spaces: HalfSpaces, to: int) -> tuple[NDArray[Any], Floats]:
-    """Of each column that changes evenly the nearest value that is enough, (d,), and how far it is, (d,)."""
+    """Return the nearest value of each linear column that is enough, (d,), and the distances, (d,)."""
     single = np.full(len(subject.cells), None)
     distances = np.full(len(subject.cells), np.inf)
-    columns = subject.even
+    columns = subject.linear
     g, need = subject.slopes(half_spaces, columns), -half_spaces.h[:, None]
     least = np.abs(least_steps_along(g, need))
     for margin in _MARGINS:
@@ -563,21 +569,21 @@ def _one_by_one(subject: _Subject, half_spaces: HalfSpaces, to: int) -> tuple[ND
 
 
 def _values_to_try(subject: _Subject, table: Table, column: int) -> list[Any]:
-    """Other values of a column that cannot change evenly: categories, or values that are there."""
+    """Return other values of a column that is not linear: its categories, or values in the data."""
     why, cell = subject.held.get(column), subject.cells[column]
     values: Sequence[Any] = []
     if isinstance(cell, bool):
         values = [not cell]
     elif why in (_CATEGORY, _MISSING) and not isinstance(cell, dt.time):
         values = table.categories.get(column, [])[:_MOST_TRIED]
-    elif why == _BENT or isinstance(cell, dt.time):
+    elif why == _NONLINEAR or isinstance(cell, dt.time):
         some = table.take(evenly(table.n_rows, _SAMPLE))
         values = sorted({v for v in some.pick(np.full((some.n_rows, 1), column))[:, 0] if not is_missing(v)})
     return [value for value in values if is_missing(cell) or value != cell]
 
 
 def _tried(subject: _Subject, table: Table, to: int) -> dict[int, tuple[Any, float]]:
-    """Of columns that cannot change evenly, the value that is enough and moves the row least, and how far."""
+    """Return the value of each other column that is enough and moves the row least, and its distance."""
     pairs = [(c, value) for c in subject.allowed.tolist() for value in _values_to_try(subject, table, c)]
     columns, values = np.array([c for c, _ in pairs], dtype=np.intp), [value for _, value in pairs]
     found = subject.try_each(columns, values, to)
@@ -586,7 +592,7 @@ def _tried(subject: _Subject, table: Table, to: int) -> dict[int, tuple[Any, flo
         there = np.flatnonzero((columns == column) & np.isfinite(found))
         nearest = int(there[np.argmin(found[there])])
         best[column] = values[nearest], float(found[nearest])
-        if subject.held[column] == _BENT:
+        if subject.held[column] == _NONLINEAR:
             far = np.array([_apart(values[i], subject.cells[column]) for i in there.tolist()])
             sides = [far[far < 0.0].max(initial=-np.inf), far[far > 0.0].min(initial=np.inf)]
             nearer = [_first_between(subject, column, side, to) for side in sides if np.isfinite(side)]
@@ -595,7 +601,7 @@ def _tried(subject: _Subject, table: Table, to: int) -> dict[int, tuple[Any, flo
 
 
 def _first_between(subject: _Subject, column: int, far: float, to: int) -> tuple[Any, float]:
-    """The nearest value that is enough, on the way to one that is, ``far`` off."""
+    """Return the nearest value that is enough, between the current one and one at distance ``far``."""
     low, high, best = 0.0, far, (None, math.inf)
     for _ in range(_ROUNDS):
         parts = np.linspace(low, high, _PARTS + 1)

@@ -51,7 +51,7 @@ def _behind_columns(model: Any, end: Any) -> Network | OnlyLabels | AwaitingColu
     if isinstance(last, Network):
         check_not_deep(last, end)
     first = first_to_see(model)
-    n_columns = getattr(first, "n_features_in_", last.n_features)
+    n_columns = first.n_features_in_ if hasattr(first, "n_features_in_") else last.n_features
 
     def behind(network: Network) -> Network:
         return network_behind(model.steps[:-1], network, n_columns, names_of(first))

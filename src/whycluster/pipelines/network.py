@@ -92,7 +92,7 @@ class PipelineNetwork(Network):
     def open(self, X: Any, where: str, *, name: str = "X", whole: bool = True, **names: Any) -> StagedTable:  # noqa: ARG002
         """Return the user's rows with the steps that they go through."""
         names.setdefault("model_names", self.feature_names)
-        raw = open_table(X, where=where, name=name, n_features=self.n_features, any_kind=True, **names)
+        raw = open_table(X, where=where, name=name, n_features=self.energy.n_features, any_kind=True, **names)
         table = StagedTable.of(raw, self.stages)
         if self.stages.form.mixes:
             table.check_steps()
@@ -110,7 +110,7 @@ class PipelineNetwork(Network):
 
 def check_width(form: AffineForm, last: Network) -> None:
     """Raise unless the steps return as many features as the last one takes."""
-    if form.n_outputs != last.n_features:
+    if form.n_outputs != last.energy.n_features:
         raise InvalidInputError(
             f"neuralize: the steps of the pipeline return {form.n_outputs} features, but its last step was "
             f"fitted on {last.n_features}. Fit the pipeline as a whole, and mark with wc.elementwise only "

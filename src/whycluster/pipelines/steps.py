@@ -98,15 +98,16 @@ class Step:
 
 def follow(steps: Sequence[tuple[str, Any]], form: AffineForm, prefix: str = "") -> AffineForm:
     """Return the form after several steps."""
-    for name, transformer in steps:
-        form = _follow_one(Step(prefix + name, transformer), form)
+    active = [
+        Step(prefix + name, transformer) for name, transformer in steps if not does_nothing(transformer)
+    ]
+    check_fitted(*(step.transformer for step in active))
+    for step in active:
+        form = _follow_one(step, form)
     return form
 
 
 def _follow_one(step: Step, form: AffineForm) -> AffineForm:
-    if does_nothing(step.transformer):
-        return form
-    check_fitted(step.transformer)
     expected = getattr(step.transformer, "n_features_in_", form.n_outputs)
     if expected != form.n_outputs:
         raise UnsupportedModelError(
@@ -372,7 +373,7 @@ def _pipeline(pipeline: Any, step: Step, form: AffineForm) -> AffineForm:
 def _union(union: Any, step: Step, form: AffineForm) -> AffineForm:
     weights = union.transformer_weights or {}
     branches = [
-        _weighted(_follow_one(Step(f"{step.name}.{name}", transformer), form), weights.get(name))
+        _weighted(follow([(name, transformer)], form, f"{step.name}."), weights.get(name))
         for name, transformer in union.transformer_list
         if not _is(transformer, "drop")
     ]
@@ -388,7 +389,7 @@ def _columns(transformer: Any, step: Step, form: AffineForm) -> AffineForm:
         if _is(inner, "drop") or not chosen.size:
             continue
         part = form.select(PickColumns(chosen, np.isscalar(columns)), chosen)
-        branch = _follow_one(Step(f"{step.name}.{name}", inner), part)
+        branch = follow([(name, inner)], part, f"{step.name}.")
         branches.append(_weighted(branch, weights.get(name)))
     return _joined(branches, step, form)
 

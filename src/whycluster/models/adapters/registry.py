@@ -215,13 +215,15 @@ def _from_centroids(model: Any, metric: str) -> Network:
     )
 
 
-def check_fitted(model: Any) -> None:
-    """Raise unless a scikit-learn estimator has been fitted."""
+def check_fitted(*models: Any) -> None:
+    """Raise unless all of these scikit-learn estimators have been fitted."""
     from sklearn import exceptions
     from sklearn.utils import validation
 
+    model = None
     try:
-        validation.check_is_fitted(model)
+        for model in models:
+            validation.check_is_fitted(model)
     except exceptions.NotFittedError:
         raise NotFittedError(
             f"neuralize: the {type(model).__name__} must be fitted first. Call its fit method."
