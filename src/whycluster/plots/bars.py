@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.validation import check_whole
-from whycluster.deep.explanation import DeepExplanation
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.formatting import Line
@@ -51,7 +50,7 @@ def row(exp: BaseExplanation, row: int = 0, n_features: int = 10, ax: Axes | Non
     check_whole(n_features, 1, where, "n_features")
     if not isinstance(row, (int, np.integer)) or isinstance(row, bool):
         raise InvalidInputError(f"{where}: row must be one position, a whole number; got {row!r}.")
-    if isinstance(exp, DeepExplanation) and exp.relevance.ndim > 2:  # images
+    if np.ndim(getattr(exp, "relevance", 0)) > 2:  # images
         refuse(exp, where)
     one = exp[row]
     lines, evidence = one.lines(int(n_features)), float(one.evidence[0])
