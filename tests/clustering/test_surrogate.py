@@ -444,12 +444,12 @@ def test_labels_that_would_be_misread(moons: Array) -> None:
     y = DBSCAN(eps=0.2).fit_predict(moons)
     frame = pd.DataFrame(moons, columns=["a", "b"])
     assert message(pd.Series(y).sample(frac=1, random_state=0), frame) == (
-        "explain: labels and X must be in the same order; their indexes are the same in another order. "
-        "Give labels.loc[X.index]."
+        "explain: labels and X must be in the same order; their indexes hold the same values in another "
+        "order. Pass labels.loc[X.index]."
     )
     assert message(y[:, None], moons) == (
         "explain: model must be a model or centroids; got shape (600, 1), one column with a value for "
-        "each row of X. If these are labels, give the column itself, one-dimensional."
+        "each row of X. If these are labels, pass them as a one-dimensional column."
     )
     with pytest.raises(
         wc.InvalidInputError, match=r"explain: background is for models; labels are explained"
