@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from whycluster.data.files import as_path, write_text
-from whycluster.deep.explanation import DeepExplanation
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.explanation import Explanation
 from whycluster.report.contents import Contents, Options
@@ -60,9 +59,9 @@ def _fewer_and_fewer(n_rows: int) -> Iterator[int]:
 def _contents(exp: BaseExplanation, options: Options) -> Contents:
     if isinstance(exp, TextExplanation):
         return TextContents(exp, options)
-    if isinstance(exp, DeepExplanation):
-        from whycluster.report.images import contents_of  # with torch, which such an explanation has
+    if isinstance(exp, Explanation):
+        return TableContents(exp, options)
+    from whycluster.report.images import contents_of  # needs torch, as does every other explanation
 
-        return contents_of(exp)(exp, options)
-    assert isinstance(exp, Explanation)
-    return TableContents(exp, options)
+    deep: Any = exp
+    return contents_of(deep)(deep, options)
