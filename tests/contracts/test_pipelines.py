@@ -52,7 +52,7 @@ from tests.contracts.pipelines import (
 )
 from tests.optional import optional
 from tests.reference import models, neon, pipeline
-from whycluster.core import blocks
+from whycluster.core import attribution
 from whycluster.pipelines import mixing
 
 if TYPE_CHECKING:
@@ -587,7 +587,7 @@ def test_a_row_with_a_background_is_explained_as_among_all(name: str) -> None:
 def test_blocks_do_not_matter(name: str, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     X, model = DATA[CASES[name].data](), fitted(name)
     whole = wc.explain(model, X, rule=rule)
-    monkeypatch.setattr(blocks, "_THREAD_BYTES", 1 << 13)
+    monkeypatch.setattr(attribution, "_THREAD_BYTES", 1 << 13)
     exp = wc.explain(model, X, rule=rule)
     assert_same(exp.relevance, whole.relevance, whole)
     assert (wc.neuralize(model).assign(X) == whole.cluster).all()
