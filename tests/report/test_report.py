@@ -65,8 +65,8 @@ def test_why_not_has_the_numbers_of_contrasts(wines: wc.Explanation, tmp_path: P
     model = make_pipeline(StandardScaler(), KMeans(3, n_init=5, random_state=0)).fit(X)
     page = Page.of(wines, tmp_path)
     evidence = page.scaled("against", "against_scale")
-    relevance = page.scaled("apart_relevance", "apart_scale")
-    names = np.array([feature["name"] for feature in page.data["features"]])[page.array("apart_feature")]
+    relevance = page.scaled("contrast_relevance", "contrast_scale")
+    names = np.array([feature["name"] for feature in page.data["features"]])[page.array("contrast_feature")]
     for k in range(3):
         exp = wc.explain(model, X, against=k, target=wines.cluster)
         top = exp.top(3)
@@ -80,13 +80,13 @@ def test_why_not_has_the_numbers_of_contrasts(wines: wc.Explanation, tmp_path: P
 def test_clusters_look_as_in_plots(wine: NDArray[Any], tmp_path: Path) -> None:
     exp = wc.explain(KMeans(9, n_init=1, random_state=0).fit(wine), wine)
     page = Page.of(replace(exp, labels=np.array([*"abcdefgh", "noise"])), tmp_path)
-    for code, (colour, shape) in enumerate(page.data["looks"]):
+    for code, (colour, shape) in enumerate(page.data["styles"]):
         plotted, marker = style.cluster_style(code, code == 8)
         assert f"--c{colour}: {plotted}; " in page.text
         assert SHAPES[shape].marker == marker
-        assert f'<path id="look-{shape}" d="{SHAPES[shape].path}"/>' in page.text
+        assert f'<path id="shape-{shape}" d="{SHAPES[shape].path}"/>' in page.text
         name = "Noise" if code == 8 else f"Cluster {'abcdefgh'[code]}"
-        drawn = rf'<svg class="look c{colour}"[^>]*><use href="#look-{shape}"/></svg><bdi>{name}<'
+        drawn = rf'<svg class="marker c{colour}"[^>]*><use href="#shape-{shape}"/></svg><bdi>{name}<'
         assert re.search(drawn, page.text)
     assert style.cluster_style(8, True) == ("#767676", "x")
 
@@ -114,7 +114,7 @@ def test_contrasts_of_some_rows_are_those_of_all(model: Any, wine: NDArray[Any],
     page = Page.of(exp, tmp_path, n_rows=40)
     rows, own = page.array("position"), page.array("cluster")
     evidence, width = page.scaled("against", "against_scale"), len(exp.labels) - 1
-    relevance = page.scaled("apart_relevance", "apart_scale")
+    relevance = page.scaled("contrast_relevance", "contrast_scale")
     for j in range(width):
         k = np.where(j < own, j, j + 1)
         against = np.where(exp.cluster_codes == 0, 1, 0)
@@ -152,11 +152,11 @@ def test_the_rivals_are_those_of_the_findings(wines: wc.Explanation, tmp_path: P
     pairs = page.data["pairs"]
     for g, k in ((0, 1), (0, 2), (2, 0)):
         assert pairs["evidence"][g][k] == pytest.approx(competition.evidence[g, k], rel=1e-3)
-        names = [pairs["names"][i] for i, _ in pairs["on"][g][k]]
+        names = [pairs["names"][i] for i, _ in pairs["features"][g][k]]
         assert names == [wines.feature_names[i] for i in competition.feature[g, k]]
         cell = rf'<button [^>]*data-pair="{k}" data-group="{g}"[^>]*>([^<]*)</button>'
         assert re.findall(cell, page.text) == [f"{competition.share[g, k]:.0%}"]
-    assert pairs["on"][0][0] == []
+    assert pairs["features"][0][0] == []
 
 
 def test_histograms_count_all_rows() -> None:
@@ -180,7 +180,7 @@ def test_a_page_of_5000_rows_and_50_features_is_below_a_megabyte(tmp_path: Path)
     assert page.array("position").shape == (5000,)
     assert page.array("against").shape == (5000, 7)
     assert page.array("feature").shape[1] >= 8
-    assert "strongest of 50 features; the others are added up." in page.text
+    assert "strongest of 50 features, and the sum of the others." in page.text
 
 
 def test_long_names_take_room_from_the_rows(tmp_path: Path) -> None:
@@ -196,13 +196,13 @@ def test_very_many_clusters_show_the_nearest_only(tmp_path: Path) -> None:
     exp = many_rows(700, 8, 70)
     page = Page.of(exp, tmp_path)
     assert len(page.text.encode()) <= 1_000_000
-    rival, evidence = page.array("rival"), page.scaled("against", "against_scale")
-    n_rivals = rival.shape[1]
-    assert n_rivals == 60
-    assert f"Of each row the {n_rivals} nearest of 69 other clusters." in page.text
+    other, evidence = page.array("other"), page.scaled("against", "against_scale")
+    n_others = other.shape[1]
+    assert n_others == 60
+    assert f"Each row is compared with the {n_others} nearest of 69 other clusters." in page.text
     assert (np.diff(evidence, axis=1) >= -HALF * evidence[:, 1:]).all()
     np.testing.assert_allclose(evidence[:, 0], exp.evidence[page.array("position")], rtol=HALF)
-    assert (rival[:, 0] == page.array("competitor")).all()
+    assert (other[:, 0] == page.array("competitor")).all()
     assert page.data["pairs"] is None
 
 
@@ -230,7 +230,8 @@ class TestSampling:
         named = {int(row) for row in re.findall(r'href="#row-(\d+)"', page.text)}
         assert named <= set(page.array("position").tolist())
         assert len(named) >= 4 * 8
-        assert "100 of 4,000 rows, drawn at random; every cluster is there" in page.text
+        note = "Showing 100 of 4,000 rows, drawn at random. All clusters, and all rows named above, are "
+        assert f"{note}included." in page.text
 
 
 class TestCodes:
@@ -390,8 +391,8 @@ def test_what_a_surrogate_is_worth_is_said(wine: NDArray[Any], tmp_path: Path) -
         exp = wc.explain(labels, wine)
     page = words_of(Page.of(exp, tmp_path))
     assert exp.fidelity is not None
-    assert f"right label to {exp.fidelity.cross_validated:.1%} of the rows" in page
-    assert "labels that were given, through a surrogate" in page
+    assert f"predicts the labels of {exp.fidelity.cross_validated:.1%} of the rows" in page
+    assert "given labels, through a surrogate" in page
     assert "Noise" in page
     for caution in findings.warnings(exp):
         assert caution.text in page
@@ -403,10 +404,10 @@ def test_targets_are_told_from_clusters(wine: NDArray[Any], kmeans: Any, tmp_pat
     np.testing.assert_array_equal(exp.labels[page.array("assigned")], exp.assigned)
     assert (page.array("cluster") == 2).all()
     n = int((exp.assigned != 2).sum())
-    assert f"{n} rows are explained for a cluster that the model does not give" in words_of(page)
+    assert f"{n} rows are explained for a cluster that the model does not assign" in words_of(page)
     nowhere = wc.explain(kmeans, wine[exp.assigned != 2], target=2)
     text = words_of(Page.of(nowhere, tmp_path))
-    assert "No row belongs to the cluster that it is explained for." in text
+    assert "No row is in the cluster that it is explained for." in text
 
 
 def test_a_threshold_is_a_line_of_its_own(wine: NDArray[Any], tmp_path: Path) -> None:
@@ -490,7 +491,7 @@ def test_images_have_heat_maps(tmp_path: Path) -> None:
     heat = page.array("heat").astype(np.float64) / 127
     largest = np.abs(exp.heatmaps).max(axis=(1, 2), keepdims=True)
     np.testing.assert_allclose(heat, exp.heatmaps / largest, atol=0.005)
-    for_it, against_it = page.array("speaks_for"), page.array("speaks_against")
+    for_it, against_it = page.array("total_for"), page.array("total_against")
     residual = page.array("residual")
     np.testing.assert_allclose(for_it + against_it + residual, exp.evidence, atol=1e-5)
     picture = page.array("picture")
@@ -528,11 +529,14 @@ def test_large_images_are_reduced() -> None:
         ({"n_rows": 0}, "report: n_rows must be a whole number of at least 1; got 0."),
         ({"random_state": -1}, "report: random_state must be a whole number of at least 0; got -1."),
         ({"title": 3}, "report: title must be text; got 3."),
-        ({"ids": ["a"]}, "report: ids must be one for each of the 178 rows; got 1."),
-        ({"ids": (c for c in "abc")}, "report: ids must be one for each of the 178 rows; got a generator."),
+        ({"ids": ["a"]}, "report: ids must hold one id for each of the 178 rows; got 1."),
+        (
+            {"ids": (c for c in "abc")},
+            "report: ids must hold one id for each of the 178 rows; got a generator.",
+        ),
         (
             {"left_out": ["a"]},
-            "report: left_out must map the name of each column that was left out to the reason; got list.",
+            "report: left_out must map the names of columns that were left out to reasons; got list.",
         ),
     ],
 )
@@ -545,7 +549,8 @@ def test_bad_options(wines: wc.Explanation, options: Any, message: str, tmp_path
 
 def test_no_rows(wines: wc.Explanation, tmp_path: Path) -> None:
     with pytest.raises(
-        wc.InvalidInputError, match=r"report: there is no row to report on. Choose some rows."
+        wc.InvalidInputError,
+        match=r"report: exp must have at least one row; it has none\. Choose some rows\.",
     ):
         wines[:0].report(tmp_path / "page.html")
 
@@ -646,15 +651,15 @@ def test_a_column_that_the_steps_leave_out_has_no_part_in_it(tmp_path: Path) -> 
     page = Page.of(exp, tmp_path)
     said = words_of(page)
     assert "Columns 10\n" in said
-    assert "2 columns have no part in it: respondent, comment.\n" in said
+    assert "2 columns have no influence: respondent, comment.\n" in said
     assert page.data["n_features"] == 10
     assert "strongest of" not in said  # all ten are shown
-    assert "no part in it" not in words_of(Page.of(exp[:9], tmp_path))  # too few to tell
+    assert "no influence" not in words_of(Page.of(exp[:9], tmp_path))  # too few to tell
     some = frame[["respondent", "size", "colour"]]
     with pytest.warns(wc.ColumnWarning, match="1 column is left out"):
         exp = wc.explain(wc.tabular.pipeline(some, n_clusters=2), some)
-    assert "1 column has no part in it: respondent.\n" in words_of(Page.of(exp, tmp_path))
-    assert "no part in it" not in words_of(Page.of(explained_wines(), tmp_path))
+    assert "1 column has no influence: respondent.\n" in words_of(Page.of(exp, tmp_path))
+    assert "no influence" not in words_of(Page.of(explained_wines(), tmp_path))
 
 
 def test_booleans_counts_and_frequencies_are_shown_as_what_they_are(tmp_path: Path) -> None:
@@ -685,4 +690,4 @@ def test_booleans_counts_and_frequencies_are_shown_as_what_they_are(tmp_path: Pa
 def test_what_may_mislead_stands_under_the_heading_of_the_command(tmp_path: Path) -> None:
     X = np.random.default_rng(0).normal(size=(60, 3)) * [1000.0, 1.0, 1.0]
     said = words_of(Page.of(wc.explain(KMeans(2, n_init=1, random_state=0).fit(X), X), tmp_path))
-    assert "Take care\n" in said
+    assert "Warnings\n" in said

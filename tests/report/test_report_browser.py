@@ -162,7 +162,7 @@ def test_a_click_on_a_row_explains_it(browser: Browser, wine_page: Path, wines: 
     assert f"In {wines.cluster[7]}: evidence {wines.evidence[7]:.3g}" in browser.text("#row p").replace(
         "\n", " "
     )
-    lines = browser.all(".bearing tbody tr")
+    lines = browser.all(".relevance tbody tr")
     top = wines.top(10)
     assert [line.find_element("css selector", "th").text for line in lines[:10]] == top.feature[7].tolist()
     numbers = [number(line.find_elements("css selector", "td")[1].text) for line in lines]
@@ -279,9 +279,9 @@ def test_links_to_rows(browser: Browser, wine_page: Path) -> None:
     browser.open(wine_page, "#row-wine%2042")  # as it is called
     assert browser.text("#row h3") == "Row wine 42"
     for link, told in (
-        ("#row-4711", "No row of this page is at position 4711 or is called so."),
-        ("#row-wine%204711", "No row of this page is called wine 4711."),
-        ("#row-%E0%A4%A", "No row of this page is called %E0%A4%A."),
+        ("#row-4711", "This page has no row at position 4711 or with that name."),
+        ("#row-wine%204711", "This page has no row named wine 4711."),
+        ("#row-%E0%A4%A", "This page has no row named %E0%A4%A."),
     ):
         browser.run("location.hash = arguments[0]", link)
         browser.settle()
@@ -304,7 +304,7 @@ def test_by_keyboard_only(browser: Browser, wine_page: Path) -> None:
         )
         if reached[-1] == "chart":
             browser.press(right, right)
-            assert browser.text("#map-said").startswith("Row wine ")
+            assert browser.text("#map-status").startswith("Row wine ")
         if reached[-1] == "open":
             break
     assert {"chart", "search", "only", "near"} <= set(reached)
@@ -315,7 +315,7 @@ def test_by_keyboard_only(browser: Browser, wine_page: Path) -> None:
     assert browser.column(0)[0] == "wine 177"
     browser.run("document.querySelector('.matrix button').focus()")
     browser.press(" ")
-    assert "told apart by" in browser.text("#pair")
+    assert "separated by" in browser.text("#pair")
 
 
 def test_the_map_opens_rows(browser: Browser, wine_page: Path) -> None:
@@ -326,7 +326,7 @@ def test_the_map_opens_rows(browser: Browser, wine_page: Path) -> None:
     browser.press(tab)
     browser.run("document.getElementById('chart').focus()")
     browser.press(right, right, right)
-    said = browser.text("#map-said")
+    said = browser.text("#map-status")
     assert "evidence" in said
     browser.press(enter)
     assert browser.text("#row h3") == said.partition(":")[0]
@@ -342,9 +342,9 @@ def test_who_competes_on_which_features(browser: Browser, wine_page: Path) -> No
     button = browser.one(".matrix tbody tr:nth-child(3) td:nth-child(2) button")
     button.click()
     assert browser.text("#pair").startswith(
-        "2 against 0: the strongest competitor of 100% of its rows; mean evidence"
+        "2 against 0: strongest competitor of 100% of its rows; mean evidence"
     )
-    assert "told apart by proline (+" in browser.text("#pair")
+    assert "separated by proline (+" in browser.text("#pair")
     assert button.get_attribute("aria-pressed") == "true"
 
 
@@ -403,7 +403,8 @@ def test_documents_are_shown_with_their_words(browser: Browser, text_page: Path)
         if word.known and abs(word.relevance) > 0.1 * max(abs(w.relevance) for w in exp.words(0)):
             assert marked[word.text] == ("p" if word.relevance > 0 else "n")
     numbers = [
-        number(line.find_elements("css selector", "td")[0].text) for line in browser.all(".bearing tbody tr")
+        number(line.find_elements("css selector", "td")[0].text)
+        for line in browser.all(".relevance tbody tr")
     ]
     assert sum(numbers[:-1]) == pytest.approx(numbers[-1], abs=0.02)
     assert len(browser.all(".contrasts .why")) == 1
@@ -547,7 +548,7 @@ def test_values_of_every_kind(browser: Browser, pages: Path) -> None:
     for row in (3, 4, 5):
         browser.run("location.hash = arguments[0]", f"#row-{row}")
         browser.settle()
-        lines = [line.find_elements("css selector", "th, td") for line in browser.all(".bearing tbody tr")]
+        lines = [line.find_elements("css selector", "th, td") for line in browser.all(".relevance tbody tr")]
         shown = {cells[0].text: cells[1].text for cells in lines}
         assert shown["count"] == str(frame["count"][row])
         assert shown["day"] == str(frame.day[row].date())
@@ -599,7 +600,7 @@ def test_search_finds_what_the_list_shows(browser: Browser, survey_page: Path) -
     assert find(browser, "Amsterdam") == 0
     assert browser.text("#found") == "No row matches \u201cAmsterdam\u201d."
     browser.one("#near").click()
-    assert browser.text("#found") == "No row matches \u201cAmsterdam\u201d among those chosen beside it."
+    assert browser.text("#found") == "No row matches \u201cAmsterdam\u201d with the selected filters."
     assert "category" in browser.one("#search").get_attribute("placeholder")
 
 
@@ -620,7 +621,7 @@ def test_long_names_leave_room(browser: Browser, survey_page: Path, width: int) 
     lines = browser.run(  # of text, in the cells of names and of values
         "const lines = e => { const all = document.createRange(); all.selectNodeContents(e);"
         "return new Set([...all.getClientRects()].map(box => Math.round(box.top))).size; };"
-        "return [...document.querySelectorAll('.bearing tbody tr')].map(line => "
+        "return [...document.querySelectorAll('.relevance tbody tr')].map(line => "
         "[line.children[0].innerText, line.children[1].innerText, "
         "lines(line.children[0]), lines(line.children[1])])"
     )
@@ -629,7 +630,7 @@ def test_long_names_leave_room(browser: Browser, survey_page: Path, width: int) 
     assert {each[3] for each in lines if each[0] == "day"} == {1}
     assert values["member"] in ("True", "False")
     cells = browser.run(  # the list: the name is cut, the value is all there
-        "return [...document.querySelectorAll('.most')].map(e => "
+        "return [...document.querySelectorAll('.strongest')].map(e => "
         "[e.lastChild.scrollWidth <= e.lastChild.clientWidth, "
         "e.lastChild.getBoundingClientRect().right <= e.parentNode.getBoundingClientRect().right])"
     )
@@ -648,7 +649,7 @@ def test_arrows_end_inside_their_cell(browser: Browser, survey_page: Path) -> No
     browser.open(survey_page, "#row-17")
     room = browser.run(
         "const right = document.getElementById('row').getBoundingClientRect().right;"
-        "return [...document.querySelectorAll('.bearing polygon')]"
+        "return [...document.querySelectorAll('.relevance polygon')]"
         ".map(e => right - e.getBoundingClientRect().right)"
     )
     assert min(room) >= 5

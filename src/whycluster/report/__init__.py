@@ -1,4 +1,9 @@
-"""The report: one page that says what was clustered, how well, and why each row is where it is."""
+"""The report: one self-contained HTML page about the clusters, their features, and each row.
+
+Modules, in reading order: `contents` (shared by all reports), `features` (tables), `documents` and `images`;
+`distributions`, `formatting`, `rows`, `values` and `sampling`, which these use; `packing` and `page`, which
+turn the contents into HTML with `page.html.j2`, `page.css` and `page.js`; and `notebook`, for notebooks.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +20,26 @@ from whycluster.report.page import open_template, render
 from whycluster.text.explanation import TextExplanation
 
 _LARGEST = 1_000_000  # bytes of a page
-_SPARE = 2_000  # bytes, for what is not counted exactly
-_FEWER = 0.75  # of the rows, where they do not fit
+_SPARE = 2_000  # bytes, since sizes are estimates
+_FEWER = 0.75  # of the rows, if they do not fit
 
 __all__ = ["Options", "make_page", "write_report"]
 
 
 def write_report(exp: BaseExplanation, path: Any, *options: Any) -> None:
-    """Write the page atomically; ``options`` are the fields of `Options`, in their order."""
+    """Write the page; the file appears only once it is complete. ``options`` are the fields of `Options`."""
     where = as_path(path, "report")
     write_text(where, make_page(exp, Options(*options)))
 
 
 def make_page(exp: BaseExplanation, options: Options) -> str:
-    """The page as text, of at most a million bytes."""
+    """Return the page as text, of at most a million bytes."""
     options.check(len(exp))
     template = open_template()
     contents = _contents(exp.verified("report"), options)
     context, shared, plans = contents.context(), contents.shared(), contents.plans()
     room = _LARGEST - _SPARE - len(render(template, context | contents.notes(0, plans[0]), shared).encode())
-    for n_rows in _fewer_and_fewer(min(options.n_rows, len(exp))):
+    for n_rows in _row_counts(min(options.n_rows, len(exp))):
         chosen = contents.chosen(n_rows)
         names = contents.n_bytes_of_names(chosen)
         for plan in plans:
@@ -49,8 +54,8 @@ def make_page(exp: BaseExplanation, options: Options) -> str:
     return render(template, context | contents.notes(0, plans[-1]), shared)
 
 
-def _fewer_and_fewer(n_rows: int) -> Iterator[int]:
-    """How many rows to show: rather less of each, as the plans say, than fewer of them."""
+def _row_counts(n_rows: int) -> Iterator[int]:
+    """Yield numbers of rows to try; all plans are tried for each, so that rows are shortened first."""
     while n_rows > 0:
         yield n_rows
         n_rows = int(n_rows * _FEWER)

@@ -1,4 +1,4 @@
-"""What every report says, whatever was clustered: all numbers and words, and no markup."""
+"""The contents that all reports share: numbers and sentences, without markup."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from whycluster.report.sampling import choose_rows
 
 _WHERE = "report"
 _LISTED = 5  # typical and borderline rows of a cluster
-LEAST_SHARE = 0.005  # what would be shown as 0 %
-_FEW_CLUSTERS = 40  # beyond, the table of who competes with whom has too many cells to be read
+LEAST_SHARE = 0.005  # smaller shares would be shown as 0%
+_FEW_CLUSTERS = 40  # with more, the table of competitors has too many cells to be readable
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the user asked of a report; see `whycluster.Explanation.report`."""
+    """The options of a report; see `whycluster.Explanation.report`."""
 
     title: str | None = None
     n_rows: int = 5000
@@ -41,25 +41,27 @@ class Options:
     left_out: Mapping[str, str] | None = None
 
     def check(self, n: int) -> None:
-        """Raise unless they can be met for a table of n rows."""
+        """Raise if the options do not suit a table of n rows."""
         if not n:
-            raise InvalidInputError(f"{_WHERE}: there is no row to report on. Choose some rows.")
+            raise InvalidInputError(
+                f"{_WHERE}: exp must have at least one row; it has none. Choose some rows."
+            )
         check_whole(self.n_rows, 1, _WHERE, "n_rows")
         check_whole(self.random_state, 0, _WHERE, "random_state")
         if self.title is not None and not isinstance(self.title, str):
             raise InvalidInputError(f"{_WHERE}: title must be text; got {self.title!r}.")
         if self.left_out is not None and not isinstance(self.left_out, Mapping):
             raise InvalidInputError(
-                f"{_WHERE}: left_out must map the name of each column that was left out to the reason; "
+                f"{_WHERE}: left_out must map the names of columns that were left out to reasons; "
                 f"got {type(self.left_out).__name__}."
             )
         if self.ids is not None and (not hasattr(self.ids, "__len__") or len(self.ids) != n):
             n_ids = len(self.ids) if hasattr(self.ids, "__len__") else f"a {type(self.ids).__name__}"
-            raise InvalidInputError(f"{_WHERE}: ids must be one for each of the {n} rows; got {n_ids}.")
+            raise InvalidInputError(f"{_WHERE}: ids must hold one id for each of the {n} rows; got {n_ids}.")
 
 
 class Plan(NamedTuple):
-    """How much of each row a page has room for."""
+    """How much of each row the page shows."""
 
     detail: int  # features, the strongest; characters of a text; pixels along a side of an image
     n_others: int  # other clusters; the nearest, if not all
@@ -87,7 +89,7 @@ class Contents(ABC):
 
     @abstractmethod
     def n_bytes(self, chosen: Codes, plan: Plan) -> int:
-        """Estimate how many bytes the chosen rows take on the page, without their names."""
+        """Estimate the size of the chosen rows on the page in bytes, without their names."""
 
     @abstractmethod
     def rows(self, chosen: Codes, plan: Plan) -> dict[str, Any]:
@@ -103,16 +105,17 @@ class Contents(ABC):
             "kind": self.kind,
             "title": self.title(),
             "noun": self.noun,
+            "article": self._article,
             "facts": self.facts(),
             "quality": self.quality(),
             "warnings": self.warnings(),
             "left_out": self._left_out(),
             "clusters": self.clusters(),
-            "reach": format_numbers(self._evidence_range),
+            "evidence_range": format_numbers(self._evidence_range),
             "competition": self.competition(),
             "names": self.names,
             "legend": np.unique(self.codes_on_map).tolist(),
-            "looks": self.styles,
+            "styles": self.styles,
             "colors": COLORS,
             "shapes": SHAPES,
         }
@@ -130,7 +133,7 @@ class Contents(ABC):
             "kind": self.kind,
             "noun": self.noun,
             "names": self.names,
-            "looks": self.styles,
+            "styles": self.styles,
             "headings": self.headings,
             "groups": self.exp.member_clusters.codes.tolist(),
             "pairs": self.pairs() if len(self.names) <= _FEW_CLUSTERS else None,
@@ -147,8 +150,8 @@ class Contents(ABC):
         lines = []
         if n_shown < n:
             lines.append(
-                f"{n_shown:,} of {n:,} {self.noun}s, drawn at random; every cluster is there, and so are the "
-                f"{self.noun}s named above."
+                f"Showing {n_shown:,} of {n:,} {self.noun}s, drawn at random. All clusters, and all "
+                f"{self.noun}s named above, are included."
             )
         return {"notes": lines + self.not_shown(plan)}
 
@@ -234,13 +237,17 @@ class Contents(ABC):
         """The word for a row, in lower case."""
         return self.exp.noun.lower()
 
+    @property
+    def _article(self) -> str:
+        return "an" if self.noun[0] in "aeiou" else "a"
+
     def title(self) -> str:
         """Return the given title, or a default one."""
         if self.options.title is not None:
             return clean_names([self.options.title])[0]
         if self.n_rows == 1:
-            return f"Why a {self.noun} is where it is"
-        return f"Why {display.count(self.n_rows, self.noun)} are where they are"
+            return f"Why {self._article} {self.noun} is in its cluster"
+        return f"Why {display.count(self.n_rows, self.noun)} are in their clusters"
 
     def facts(self) -> list[tuple[str, str]]:
         """Describe what was clustered, as pairs of a name and a value."""
@@ -248,8 +255,8 @@ class Contents(ABC):
         clusters = f"{len(exp.labels):,}"
         empty = len(exp.labels) - len(self.groups.codes)
         if empty:
-            clusters += f", {empty:,} of them without members here"
-        how = "labels that were given, through a surrogate" if exp.fidelity else exp.energy.title
+            clusters += f", {empty:,} of them without members"
+        how = "given labels, through a surrogate" if exp.fidelity else exp.energy.title
         rule = exp.rule if exp.beta is None else f"{exp.rule}, beta {exp.beta:.3g}"
         return [
             (f"{exp.noun}s", f"{self.n_rows:,}"),
@@ -264,26 +271,26 @@ class Contents(ABC):
         n = int(exp.is_borderline.sum())
         some = f"{display.count(n, self.noun)} ({n / self.n_rows:.1%})" if n else f"No {self.noun}"
         lines = [
-            f"{some} {'are' if n > 1 else 'is'} borderline: the evidence for the cluster is at most a tenth "
-            f"of the median, {format_numbers([exp.median_evidence])[0]}."
+            f"{some} {'are' if n > 1 else 'is'} borderline, with evidence of at most a tenth of the median, "
+            f"{format_numbers([exp.median_evidence])[0]}."
         ]
         n_targets = int((~exp.is_member).sum())
         if exp.fidelity is not None:
             fidelity = exp.fidelity
             lines.append(
-                f"A surrogate stands in for the labels. It gives the right label to "
-                f"{fidelity.cross_validated:.1%} of the {self.noun}s that it was not fitted to, and to "
-                f"{fidelity.in_sample:.1%} of those it was."
+                f"The labels are explained through a surrogate. It predicts the labels of "
+                f"{fidelity.cross_validated:.1%} of the {self.noun}s that it was not fitted to, and of "
+                f"{fidelity.in_sample:.1%} of those that it was."
             )
             if n_targets:
                 lines.append(
-                    f"{display.count(n_targets, self.noun)} that it puts elsewhere than the label says "
-                    f"{'is' if n_targets == 1 else 'are'} not counted in the clusters below."
+                    f"{display.count(n_targets, self.noun)} that it assigns to a cluster other than the "
+                    f"label {'is' if n_targets == 1 else 'are'} not counted in the clusters below."
                 )
         elif n_targets:
             lines.append(
                 f"{display.count(n_targets, self.noun)} {'is' if n_targets == 1 else 'are'} explained for a "
-                f"cluster that the model does not give, and not counted in the clusters below."
+                f"cluster that the model does not assign, and not counted in the clusters below."
             )
         return lines
 
@@ -314,7 +321,7 @@ class Contents(ABC):
                 "means": "Mean",
                 "words": [],
                 "size": int(groups.size[g]),
-                "part": f"{groups.size[g] / max(1, self.n_rows):.0%}",
+                "share": f"{groups.size[g] / max(1, self.n_rows):.0%}",
                 "width": round(100 * groups.size[g] / largest, 1),
                 "evidence": medians[g],
                 "strip": histogram_outline(bins, float(bins.max())),
@@ -358,8 +365,8 @@ class Contents(ABC):
         features = iter(self.features_between([(g, k) for g, some in enumerate(competitors) for k in some]))
         lines = []
         for g, code in enumerate(self.groups.codes.tolist()):
-            rivals = [
-                {"name": self.names[k], "part": f"{shares[g, k]:.0%}", "on": next(features)}
+            named = [
+                {"name": self.names[k], "share": f"{shares[g, k]:.0%}", "features": next(features)}
                 for k in competitors[g]
             ]
             cells = [
@@ -367,7 +374,7 @@ class Contents(ABC):
                 for k, share in enumerate(shares[g])
             ]
             lines.append(
-                {"group": g, "code": code, "name": self.names[code], "rivals": rivals, "cells": cells}
+                {"group": g, "code": code, "name": self.names[code], "competitors": named, "cells": cells}
             )
         return {"lines": lines, "matrix": len(self.names) <= _FEW_CLUSTERS}
 

@@ -1,4 +1,4 @@
-"""What reports of documents have: the words of clusters, and texts with their words marked."""
+"""Reports of documents: the words of clusters, and texts with marked words."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from whycluster.text.summary import TextSummary
 from whycluster.text.words import KNOWN, STOP_WORD
 
 _WORDS_SHOWN = 8  # of a cluster
-_BYTES_PER_MARK = 8  # gap, length and relevance, two bytes each, as base64
+_BYTES_PER_MARK = 8  # start, length and relevance, two bytes each, as base64
 
 
 @dataclass(frozen=True)
 class TextContents(Contents):
-    """The report of documents."""
+    """The contents of a report of documents."""
 
     exp: TextExplanation
     kind: ClassVar[str] = "documents"
 
     @cached_property
     def summary(self) -> TextSummary:
-        """Which words make each cluster."""
+        """The summary of the explanation."""
         return self.exp.summary()
 
     def facts(self) -> list[tuple[str, str]]:
-        """With the words."""
+        """Add the number of words."""
         facts = super().facts()
         n_known, n_words = int(self.exp.n_known.sum()), int(self.exp.n_words.sum())
         facts.insert(1, ("Words", f"{n_words:,}, of which the model knows {n_known:,}"))
         return facts
 
     def clusters(self) -> list[dict[str, Any]]:
-        """With a sentence and the words of each."""
+        """Add a sentence and the words of each cluster."""
         cards = super().clusters()
         sentences = clean_sentences(findings.sentences(self.exp, self.summary))
         for g, (card, sentence) in enumerate(zip(cards, sentences, strict=True)):
@@ -69,19 +69,21 @@ class TextContents(Contents):
         ]
 
     def plans(self) -> list[Plan]:
-        """How many characters of each document."""
+        """Return numbers of characters, and of other clusters."""
         others = len(self.names) - 1
         return [Plan(n, min(others, most)) for n, most in ((8000, 60), (3000, 60), (1200, 20))]
 
     def not_shown(self, plan: Plan) -> list[str]:
-        """What is beyond the end."""
+        """Say where documents are cut."""
         longest = max((len(text) for text in self.exp.texts), default=0)
         if longest <= plan.detail:
             return []
-        return [f"Documents are cut after {plan.detail:,} characters; what is beyond is added up."]
+        return [
+            f"Documents are cut after {plan.detail:,} characters; the relevance beyond is shown as one sum."
+        ]
 
     def n_bytes(self, chosen: Codes, plan: Plan) -> int:
-        """Those of the texts and of the marks."""
+        """Estimate the size of the texts and their marks."""
         words = self.exp.word_table
         size = len(chosen) * (40 + 3 * plan.n_others)
         for row in chosen.tolist():
@@ -93,7 +95,7 @@ class TextContents(Contents):
         return size
 
     def rows(self, chosen: Codes, plan: Plan) -> dict[str, Any]:
-        """The texts, and where their words stand."""
+        """Return the texts of the chosen documents, and the positions of their words."""
         exp = self.exp[chosen]
         texts = [html.visible(text[: plan.detail]) for text in exp.texts]
         marks = [self._marks(exp, row, plan.detail) for row in range(len(exp))]
@@ -119,7 +121,7 @@ class TextContents(Contents):
 
     @staticmethod
     def _marks(exp: TextExplanation, row: int, longest: int) -> list[html.Mark]:
-        """The words of a document that are to be marked, before its cut."""
+        """Return the words of a document to mark, up to where it is cut."""
         words = exp.word_table
         of = words.slice_of(row)
         each = zip(

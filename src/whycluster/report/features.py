@@ -64,7 +64,7 @@ class TableContents(Contents):
             len(names) > _MAX_NAMED
         )
         have = "has" if len(names) == 1 else "have"
-        unused = f"{display.count(len(names), 'column')} {have} no part in it: {some}."
+        unused = f"{display.count(len(names), 'column')} {have} no influence: {some}."
         return super().quality() + clean_sentences([unused])
 
     @cached_property
@@ -165,7 +165,7 @@ class TableContents(Contents):
         return {
             "names": [""] * (len(used) - len(names)) + names,  # -1, for none, comes first
             "evidence": [[_rounded(value) for value in row] for row in competition.evidence],
-            "on": [
+            "features": [
                 [
                     [[place[g, k, j].item(), _rounded(r)] for j, r in enumerate(some) if not np.isnan(r)]
                     for k, some in enumerate(row)
@@ -196,9 +196,9 @@ class TableContents(Contents):
                 "feature": smallest_codes(places),
                 "relevance": relevance,
                 "value": values,
-                "apart_scale": contrast_scale,
-                "apart_feature": smallest_codes(contrast_places),
-                "apart_relevance": contrast_relevance,
+                "contrast_scale": contrast_scale,
+                "contrast_feature": smallest_codes(contrast_places),
+                "contrast_relevance": contrast_relevance,
             }
         )
 
@@ -234,9 +234,11 @@ class TableContents(Contents):
         d, others = self.exp.relevance.shape[1] - len(self._unused), len(self.names) - 1
         lines = []
         if plan.detail < d:
-            lines.append(f"Of each row the {plan.detail} strongest of {d} features; the others are added up.")
+            lines.append(
+                f"Each row shows its {plan.detail} strongest of {d} features, and the sum of the others."
+            )
         if plan.n_others < others:
-            lines.append(f"Of each row the {plan.n_others} nearest of {others} other clusters.")
+            lines.append(f"Each row is compared with the {plan.n_others} nearest of {others} other clusters.")
         return lines
 
 

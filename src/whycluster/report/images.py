@@ -1,4 +1,4 @@
-"""What reports of deep clusterings have: images with their heat maps, or channels and places by number."""
+"""Reports of deep clusterings: images with their heat maps, or numbered channels and places."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _MOST = 0.5  # of the members
 
 @dataclass(frozen=True)
 class DeepContents(Contents):
-    """What reports of deep clusterings share."""
+    """The contents that reports of deep clusterings share."""
 
     exp: DeepExplanation
 
     def facts(self) -> list[tuple[str, str]]:
-        """With what relevance is of."""
+        """Add the shape of the relevance."""
         facts = super().facts()
         shape = " x ".join(map(str, self.exp.relevance.shape[1:]))
         where = "" if self.exp.at is None else f" of layer {clean_names([self.exp.at])[0]}"
@@ -36,7 +36,7 @@ class DeepContents(Contents):
         return facts
 
     def clusters(self) -> list[dict[str, Any]]:
-        """With whom each is mostly up against."""
+        """Add the main competitor of each cluster."""
         cards = super().clusters()
         for g, card in enumerate(cards):
             share = self.groups.competitor_share[g]
@@ -48,22 +48,26 @@ class DeepContents(Contents):
 
 @dataclass(frozen=True)
 class ImageContents(DeepContents):
-    """The report of images."""
+    """The contents of a report of images."""
 
     kind: ClassVar[str] = "images"
 
     def plans(self) -> list[Plan]:
-        """How many pixels along a side."""
+        """Return numbers of pixels along a side."""
         others = len(self.names) - 1
         return [Plan(side, min(others, 60)) for side in (96, 64, 48, 32)]
 
     def not_shown(self, plan: Plan) -> list[str]:
-        """What is smaller than a pixel of the page."""
+        """Say to which size images are reduced."""
         side = max(self.exp.heatmaps.shape[1:])
-        return [f"Images and heat maps are reduced to {plan.detail} pixels."] if side > plan.detail else []
+        return (
+            [f"Images and heat maps are reduced to at most {plan.detail} pixels per side."]
+            if side > plan.detail
+            else []
+        )
 
     def n_bytes(self, chosen: Codes, plan: Plan) -> int:
-        """Those of the images and of the heat maps."""
+        """Estimate the size of the images and heat maps."""
         n_pixels = _reduced_size(self.exp.heatmaps.shape[1:], plan.detail)
         shape = np.shape(self.exp.data)
         if len(shape) == 4:
@@ -71,7 +75,7 @@ class ImageContents(DeepContents):
         return len(chosen) * (n_pixels + 50 + 3 * plan.n_others) * 4 // 3
 
     def rows(self, chosen: Codes, plan: Plan) -> dict[str, Any]:
-        """The images, and where their relevance is."""
+        """Return the chosen images and their heat maps."""
         exp = self.exp[chosen]
         side = plan.detail
         heat = _reduced(exp.heatmaps.astype(np.float64), side, np.add)
@@ -80,8 +84,8 @@ class ImageContents(DeepContents):
         flat = exp.relevance.reshape(len(exp), -1)
         found = {
             "heat": np.round(heat * unit[:, None, None]).astype(np.int8),
-            "speaks_for": smallest_floats(np.maximum(flat, 0).sum(axis=1, dtype=np.float64)),
-            "speaks_against": smallest_floats(np.minimum(flat, 0).sum(axis=1, dtype=np.float64)),
+            "total_for": smallest_floats(np.maximum(flat, 0).sum(axis=1, dtype=np.float64)),
+            "total_against": smallest_floats(np.minimum(flat, 0).sum(axis=1, dtype=np.float64)),
         }
         images = displayable_images(exp.data)
         if images is not None:
@@ -92,26 +96,26 @@ class ImageContents(DeepContents):
 
 @dataclass(frozen=True)
 class UnitContents(DeepContents):
-    """The report of what is explained in channels, places or other numbered units."""
+    """The contents of a report of channels, places or other numbered units."""
 
     kind: ClassVar[str] = "table"
 
     @cached_property
     def relevance(self) -> NDArray[Any]:
-        """(n, d)."""
+        """(n, d) the relevance of each unit."""
         exp = self.exp
         values = exp.relevance if exp.relevance.ndim == 2 or exp.units == CHANNELS else exp.heatmaps
         return values.reshape(len(exp), -1)
 
     @cached_property
     def unit_names(self) -> list[str]:
-        """(d,) what relevance is of."""
+        """(d,) the names of the units."""
         if self.exp.relevance.ndim == 2:
             return clean_names(self.exp.names)
         return [f"place {i}" for i in range(self.relevance.shape[1])]
 
     def clusters(self) -> list[dict[str, Any]]:
-        """With the units of the largest share in each."""
+        """Add the units with the largest share in each cluster."""
         cards = super().clusters()
         for card in cards:
             own = self.exp.is_member & (self.exp.cluster_codes == card["code"])
@@ -136,25 +140,27 @@ class UnitContents(DeepContents):
         ]
 
     def plans(self) -> list[Plan]:
-        """The strongest units."""
+        """Return numbers of units, and of other clusters."""
         others = len(self.names) - 1
         return [
             Plan(min(n, len(self.unit_names)), min(others, most)) for n, most in ((10, 60), (6, 20), (4, 6))
         ]
 
     def not_shown(self, plan: Plan) -> list[str]:
-        """Units for which there is no room."""
+        """Count the units that are not shown."""
         d = len(self.unit_names)
         if plan.detail >= d:
             return []
-        return [f"Of each {self.noun} the {plan.detail} strongest of {d}; the others are added up."]
+        return [
+            f"Each {self.noun} shows its {plan.detail} strongest of {d} units, and the sum of the others."
+        ]
 
     def n_bytes(self, chosen: Codes, plan: Plan) -> int:
-        """Those of the arrays."""
+        """Estimate the size of the arrays."""
         return len(chosen) * (40 + 6 * plan.detail + 3 * plan.n_others) * 4 // 3
 
     def rows(self, chosen: Codes, plan: Plan) -> dict[str, Any]:
-        """The strongest units of each."""
+        """Return the strongest units of the chosen inputs."""
         exp, some = self.exp[chosen], self.relevance[chosen]
         columns = strongest(some, plan.detail)
         used, place = np.unique(columns, return_inverse=True)
@@ -173,7 +179,7 @@ class UnitContents(DeepContents):
 
 
 def contents_of(exp: DeepExplanation) -> type[DeepContents]:
-    """Which report suits what relevance is of."""
+    """Return the class of contents that suits the shape of the relevance."""
     return ImageContents if exp.units != CHANNELS and exp.heatmaps.ndim == 3 else UnitContents
 
 
@@ -182,12 +188,12 @@ def _reduced_size(shape: Any, side: int) -> int:
 
 
 def _factor(shape: Any, side: int) -> int:
-    """How many pixels become one along a side."""
+    """Return how many pixels along a side become one."""
     return int(max(1, -(-max(shape) // side)))
 
 
 def _reduced(values: NDArray[Any], side: int, how: np.ufunc) -> NDArray[Any]:
-    """The last two axes in blocks, put together by ``how``."""
+    """Reduce the last two axes in blocks by the ufunc ``how``."""
     factor = _factor(values.shape[-2:], side)
     for axis in (-2, -1):
         values = how.reduceat(values, np.arange(0, values.shape[axis], factor), axis=axis)
@@ -195,8 +201,8 @@ def _reduced(values: NDArray[Any], side: int, how: np.ufunc) -> NDArray[Any]:
 
 
 def _bytes(images: Floats, side: int) -> NDArray[np.uint8]:
-    """(n, 3, H, W) from 0 to 1 as (n, h, w, 3), or without the last axis if they are grey."""
+    """Convert images from 0 to 1, (n, 3, H, W), to bytes, (n, h, w, 3); (n, h, w) if they are gray."""
     size = _reduced(np.ones(images.shape[-2:]), side, np.add)
     small = np.round(255 * _reduced(images, side, np.add) / size).astype(np.uint8)
-    grey = bool((small == small[:, :1]).all())
-    return small[:, 0] if grey else np.moveaxis(small, 1, -1)
+    gray = bool((small == small[:, :1]).all())
+    return small[:, 0] if gray else np.moveaxis(small, 1, -1)

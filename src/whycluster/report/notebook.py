@@ -1,4 +1,4 @@
-"""An explanation in a notebook: what is claimed, the clusters, and the first rows as bars; no script."""
+"""Explanations in a notebook: the clusters, and the first rows as bars, without a script."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STYLE = """
 
 
 def fragment(exp: Explanation) -> str:
-    """What a notebook shows."""
+    """Return the HTML that a notebook shows."""
     contents = TableContents(exp, Options())
     parts = [html.note(repr(exp)), _clusters(contents)]
     parts += [_row(exp, row) for row in range(min(len(exp), _ROWS))]
@@ -38,7 +38,7 @@ def fragment(exp: Explanation) -> str:
 
 
 def _clusters(contents: TableContents) -> str:
-    """A line for each cluster: its size, and it in a sentence."""
+    """Return a table of the clusters: name, size and a sentence."""
     sentences = clean_sentences(findings.sentences(contents.exp, contents.summary))
     sizes = contents.groups.size.tolist()
     lines = [
@@ -57,7 +57,7 @@ def _clusters(contents: TableContents) -> str:
 
 
 def _row(exp: Explanation, row: int) -> str:
-    """A row: what is claimed of it, and the features that bear it."""
+    """Return the claim about a row, and a table of its strongest features."""
     one = exp[row]
     every = one.lines(_FEATURES)
     reach = max(abs(line.relevance) for line in every) or 1.0
@@ -73,7 +73,7 @@ def _row(exp: Explanation, row: int) -> str:
 
 
 def _bar(part: float) -> str:
-    """To the right of the middle what speaks for the cluster, to the left what speaks against it."""
+    """Return a bar: to the right of the middle if positive, to the left if negative."""
     width = 50 * abs(part)
     left = 50 if part >= 0 else 50 - width
     side, place = "p" if part >= 0 else "n", f"--w:{width:.1f}%;--l:{left:.1f}%"

@@ -1,5 +1,5 @@
 "use strict";
-// Data are only ever put into text, attributes and drawings: no text of theirs becomes markup or code.
+// Data only become text, attributes and drawings, never markup or code.
 (() => {
   performance.mark("start");
   const data = JSON.parse(document.getElementById("data").textContent);
@@ -31,10 +31,10 @@
   const isNear = (i) => Math.abs(rows.evidence[i]) <= data.limit && rows.cluster[i] !== rows.competitor[i];
   const shape = (name) => data[name].shape;
 
-  // ---- words and numbers
+  // ---- text and numbers
 
   const MINUS = "\u2212";
-  function plain(value) { // as many digits as a person reads
+  function plain(value) { // with as many digits as a person reads
     if (!Number.isFinite(value)) return "";
     const size = Math.abs(value);
     let text;
@@ -43,13 +43,13 @@
     else text = String(Number(value.toPrecision(3)));
     return text.replace("-", MINUS);
   }
-  function signed(value, largest) { // all numbers of a column with the same digits
+  function signed(value, largest) { // with the same digits for all numbers of a column
     if (!Number.isFinite(value)) return "";
     const digits = largest > 0 ? 2 - Math.floor(Math.log10(largest)) : 2;
     const text = digits > 6 || digits < -3 ? Math.abs(value).toExponential(1) : Math.abs(value).toFixed(Math.max(0, digits));
     return (Number(text) === 0 ? "" : value < 0 ? MINUS : "+") + text;
   }
-  const digits = data.median > 0 ? 3 - Math.floor(Math.log10(data.median)) : 3; // of evidence, in the list
+  const digits = data.median > 0 ? 3 - Math.floor(Math.log10(data.median)) : 3; // decimals of evidence in the list
   const evidence = (i) => (digits > 6 || digits < -3 ? rows.evidence[i].toExponential(2) : rows.evidence[i].toFixed(Math.max(0, digits))).replace("-", MINUS);
   const many = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 
@@ -60,7 +60,7 @@
     else value = code === 65535 ? NaN : feature.low + code * feature.step;
     if (Number.isNaN(value)) return "missing";
     if (feature.date) return new Date(Math.round(value) * 864e5).toISOString().slice(0, 10);
-    if (!feature.exact && Math.abs(value) >= 1000) value = Number(value.toPrecision(4)); // what the code is good for
+    if (!feature.exact && Math.abs(value) >= 1000) value = Number(value.toPrecision(4)); // the precision of the code
     return plain(value);
   }
 
@@ -80,17 +80,17 @@
   }
   const bdi = (text) => make("bdi", {}, text);
   const breakable = (text) => make("bdi", {}, ...String(text).split(/(?<=[_/.-])/).flatMap((part, at) => (at ? [make("wbr"), part] : [part])));
-  function look(code) {
-    const [color, shape] = data.looks[code];
-    return draw("svg", { class: `look c${color}`, viewBox: "-10 -10 20 20", "aria-hidden": "true" }, draw("use", { href: `#look-${shape}` }));
+  function marker(code) {
+    const [color, shape] = data.styles[code];
+    return draw("svg", { class: `marker c${color}`, viewBox: "-10 -10 20 20", "aria-hidden": "true" }, draw("use", { href: `#shape-${shape}` }));
   }
-  function palette() { // the colors of the page as they are now, light or dark
+  function palette() { // the current colors of the page, light or dark
     const style = getComputedStyle(document.documentElement);
     return (name) => style.getPropertyValue(name).trim();
   }
-  const named = (code) => [look(code), bdi(data.names[code])];
+  const named = (code) => [marker(code), bdi(data.names[code])];
 
-  // ---- one row: what bears it
+  // ---- one row: relevance
 
   function lines(i) {
     const width = shape("feature")[1], found = [];
@@ -103,10 +103,10 @@
       n++;
     }
     const residual = rows.residual ? rows.residual[i] : 0;
-    return closed(found, i, sum, data.n_features - n, "feature", residual);
+    return completed(found, i, sum, data.n_features - n, "feature", residual);
   }
 
-  function closed(found, i, sum, nLeft, noun, residual) { // with what is left, so that all adds up to the evidence
+  function completed(found, i, sum, nLeft, noun, residual) { // adds the remaining lines, so that all add up to the evidence
     const bar = data.bar || 0;
     if (nLeft > 0) found.push({ name: `${many(nLeft, `more ${noun}`)}`, value: "", relevance: rows.evidence[i] - residual - sum, other: true });
     if (bar) found.push({ name: `the threshold ${data.threshold}`, value: "", relevance: bar, other: true });
@@ -138,18 +138,18 @@
     zero.style.left = `clamp(.3em, ${place(0)}%, calc(100% - .3em))`;
     axis.append(zero);
     const heads = [make("th", { scope: "col" }, noun), ...(withValues ? [make("th", { scope: "col", class: "number" }, "Value")] : []), make("th", { scope: "col", class: "number" }, "Relevance"), make("td", { class: "fall" }, axis)];
-    const isLong = withValues && found.some((line) => line.name.length > 24); // a phone shows such names on lines of their own
-    return make("table", { class: isLong ? "bearing long" : "bearing" }, make("thead", {}, make("tr", {}, ...heads)), body);
+    const isLong = withValues && found.some((line) => line.name.length > 24); // phones show long names on separate lines
+    return make("table", { class: isLong ? "relevance long" : "relevance" }, make("thead", {}, make("tr", {}, ...heads)), body);
   }
 
   function tableLine(name, value, number, drawing, other) {
     const line = make("tr", {}, make("th", { scope: "row", class: other ? "dim" : "" }, breakable(name)));
-    if (value !== null) line.append(/^\S{0,12}$/.test(value) ? make("td", { class: "number" }, bdi(value)) : make("td", { class: "number value" }, breakable(value))); // a date is one word
+    if (value !== null) line.append(/^\S{0,12}$/.test(value) ? make("td", { class: "number" }, bdi(value)) : make("td", { class: "number value" }, breakable(value))); // dates do not break
     line.append(make("td", { class: "number" }, number), make("td", { class: "fall" }, drawing));
     return line;
   }
 
-  function arrow(from, to, zero, side) { // from where the last one ended; its tip says which way it goes
+  function arrow(from, to, zero, side) { // starts where the last one ended; the tip shows the direction
     side = side || (to >= from ? "for" : "against");
     const tip = Math.sign(to - from) * Math.min(1.6, Math.abs(to - from) / 2), points = [[from, 3], [to - tip, 3], [to, 9], [to - tip, 15], [from, 15]];
     const outline = points.map((point) => point.map((v) => v.toFixed(2)).join(",")).join(" ");
@@ -165,13 +165,13 @@
     if (!rows.against) return [];
     const m = shape("against")[1], found = [];
     for (let j = 0; j < m; j++) {
-      const k = rows.rival ? rows.rival[i * m + j] : j < rows.cluster[i] ? j : j + 1;
-      const line = { k, evidence: half(rows.against[i * m + j]) * rows.against_scale[i], apart: [] };
-      if (rows.apart_feature) {
-        const width = shape("apart_feature")[2];
+      const k = rows.other ? rows.other[i * m + j] : j < rows.cluster[i] ? j : j + 1;
+      const line = { k, evidence: half(rows.against[i * m + j]) * rows.against_scale[i], features: [] };
+      if (rows.contrast_feature) {
+        const width = shape("contrast_feature")[2];
         for (let c = 0; c < width; c++) {
           const at = (i * m + j) * width + c;
-          line.apart.push({ name: data.features[rows.apart_feature[at]].name, relevance: half(rows.apart_relevance[at]) * rows.apart_scale[i] });
+          line.features.push({ name: data.features[rows.contrast_feature[at]].name, relevance: half(rows.contrast_relevance[at]) * rows.contrast_scale[i] });
         }
       }
       found.push(line);
@@ -188,17 +188,17 @@
     for (const line of found) {
       const first = make("th", { scope: "row" }, ...named(line.k));
       body.append(make("tr", { class: "why" }, first, make("td", { class: "number" }, signed(line.evidence, Math.abs(line.evidence))), make("td", { class: "fall" }, arrow(place(0), place(line.evidence), place(0)))));
-      if (line.apart.length) {
-        const rest = line.evidence - line.apart.reduce((sum, each) => sum + each.relevance, 0);
-        const cell = make("td", { colspan: 3, class: "apart" }), size = Math.max(Math.abs(line.evidence), ...line.apart.map((each) => Math.abs(each.relevance)));
-        line.apart.filter((each) => each.relevance).forEach((each, c) => cell.append(c ? ", " : "", breakable(each.name), " ", signed(each.relevance, size)));
-        cell.append(`, the rest ${signed(rest, size)}`);
+      if (line.features.length) {
+        const rest = line.evidence - line.features.reduce((sum, each) => sum + each.relevance, 0);
+        const cell = make("td", { colspan: 3, class: "contrast-features" }), size = Math.max(Math.abs(line.evidence), ...line.features.map((each) => Math.abs(each.relevance)));
+        line.features.filter((each) => each.relevance).forEach((each, c) => cell.append(c ? ", " : "", breakable(each.name), " ", signed(each.relevance, size)));
+        cell.append(`, all others ${signed(rest, size)}`);
         body.lastChild.classList.add("first");
         body.append(make("tr", { class: "more" }, cell));
       }
     }
     const heads = [make("th", { scope: "col" }, "Other cluster"), make("th", { scope: "col", class: "number" }, "Evidence"), make("td", { class: "fall" })];
-    const note = make("p", { class: "dim" }, "Evidence for ", bdi(own), ` against each of the others${rows.apart_feature ? ", and what speaks most in it" : ""}.`);
+    const note = make("p", { class: "dim" }, "Evidence for ", bdi(own), ` against each other cluster${rows.contrast_feature ? ", with the strongest features" : ""}.`);
     const table = make("table", { class: "contrasts" }, make("thead", {}, make("tr", {}, ...heads)), body);
     return [make("h4", {}, "Why not another cluster?"), note, table];
   }
@@ -208,8 +208,8 @@
   function claim(i) {
     const own = rows.cluster[i], other = rows.competitor[i];
     const node = make("p", {}, "In ", ...named(own));
-    if (rows.assigned && rows.assigned[i] !== own) node.replaceChildren("Explained for ", ...named(own), "; the model puts it in ", ...named(rows.assigned[i]));
-    if (own === other) node.append(": nothing to explain against itself.");
+    if (rows.assigned && rows.assigned[i] !== own) node.replaceChildren("Explained for ", ...named(own), "; the model assigns it to ", ...named(rows.assigned[i]));
+    if (own === other) node.append(": compared with itself, so there is nothing to explain.");
     else node.append(`: evidence ${plain(rows.evidence[i])}, ${data.contrast ? "against" : "nearest competitor"} `, ...named(other), ".");
     if (isNear(i)) node.append(" It is borderline.");
     return node;
@@ -226,7 +226,7 @@
     opened = i;
     const title = make("h3", { tabindex: "-1" }, `${data.noun[0].toUpperCase()}${data.noun.slice(1)} `, bdi(idOf(i)));
     $("row").replaceChildren(title, claim(i), ...VIEWS[data.kind](i), ...whyNot(i));
-    for (const line of document.querySelectorAll("#list tbody tr")) line.classList.toggle("chosen", Number(line.dataset.row) === i);
+    for (const line of document.querySelectorAll("#list tbody tr")) line.classList.toggle("selected", Number(line.dataset.row) === i);
     drawMap();
     title.focus({ preventScroll: true });
     const box = $("row").getBoundingClientRect();
@@ -234,32 +234,32 @@
   }
 
   let places = null;
-  function placeOf(position) { // of a row of the data among those of the page
+  function placeOf(position) { // the index on this page of a row of the data
     if (!places) {
       places = new Map();
       for (let i = 0; i < N; i++) places.set(rows.position[i], i);
     }
     return places.get(position);
   }
-  function called(name) { // of the row that is shown under a name
+  function findByName(name) {
     for (let i = 0; i < N; i++) if (idOf(i) === name) return i;
     return undefined;
   }
-  function follow(behavior) { // to the row that the address names: by its position, or as it is called
+  function follow(behavior) { // opens the row in the address, given by position or by name
     if (!location.hash.startsWith("#row-")) return;
     let name = location.hash.slice(5);
     try {
       name = decodeURIComponent(name);
-    } catch { /* no encoded text: as it is */ }
-    const isPosition = /^\d+$/.test(name), there = isPosition ? placeOf(Number(name)) : undefined, i = there === undefined ? called(name) : there;
-    if (i === undefined) tellNone(name, isPosition);
+    } catch { /* not encoded */ }
+    const isPosition = /^\d+$/.test(name), there = isPosition ? placeOf(Number(name)) : undefined, i = there === undefined ? findByName(name) : there;
+    if (i === undefined) showNotFound(name, isPosition);
     else if (i !== opened) open(i, behavior);
   }
-  function tellNone(name, isPosition) {
+  function showNotFound(name, isPosition) {
     opened = -1;
-    for (const line of document.querySelectorAll("#list tbody tr.chosen")) line.classList.remove("chosen");
+    for (const line of document.querySelectorAll("#list tbody tr.selected")) line.classList.remove("selected");
     drawMap();
-    $("row").replaceChildren(make("p", {}, `No ${data.noun} of this page ${isPosition ? "is at position " : "is called "}`, bdi(name), isPosition ? " or is called so." : "."));
+    $("row").replaceChildren(make("p", {}, `This page has no ${data.noun} ${isPosition ? "at position " : "named "}`, bdi(name), isPosition ? " or with that name." : "."));
     $("row").focus({ preventScroll: true });
     $("row").scrollIntoView({ block: "nearest" });
   }
@@ -272,13 +272,13 @@
   // ---- the list of rows
 
   const collator = new Intl.Collator("en", { numeric: true });
-  function first(i) { // what bears most of a row
+  function first(i) { // the strongest feature, or the beginning of a document
     if (data.kind === "documents") return beginning(i);
     if (!rows.feature) return "";
     const at = i * shape("feature")[1], feature = data.features[rows.feature[at]];
     return rows.value ? `${feature.name} = ${valueOf(feature, rows.value[at])}` : feature.name;
   }
-  function categoriesOf(i) { // by which it is found, besides what the list shows
+  function categoriesOf(i) { // searched, too, in addition to the text in the list
     const found = [];
     for (let j = 0; rows.value && j < shape("feature")[1]; j++) {
       const at = i * shape("feature")[1] + j, feature = data.features[rows.feature[at]];
@@ -286,20 +286,20 @@
     }
     return found.join("\n");
   }
-  function most(i) { // where there is no room the name is cut, and the value stays
+  function strongestCell(i) { // if there is no room, the name is cut, not the value
     const text = first(i);
     if (!rows.value) return [bdi(text)];
     const at = i * shape("feature")[1], feature = data.features[rows.feature[at]];
-    return [make("div", { class: "most", title: text }, bdi(feature.name), make("span", {}, " = ", bdi(valueOf(feature, rows.value[at]))))];
+    return [make("div", { class: "strongest", title: text }, bdi(feature.name), make("span", {}, " = ", bdi(valueOf(feature, rows.value[at]))))];
   }
   const LAST = { table: "Strongest feature", documents: "Text", images: "" }[data.kind];
   const COLUMNS = [
     { name: data.noun[0].toUpperCase() + data.noun.slice(1), key: idOf, cell: null },
     { name: "Cluster", key: (i) => rows.cluster[i], cell: (i) => named(rows.cluster[i]) },
     { name: "Competitor", key: (i) => rows.competitor[i], cell: (i) => named(rows.competitor[i]) },
-    { name: "Evidence", key: (i) => rows.evidence[i], cell: (i) => [...(isNear(i) ? [make("span", { class: "ring-mark", title: "borderline" }, "\u25EF"), " "] : []), evidence(i)], number: true },
+    { name: "Evidence", key: (i) => rows.evidence[i], cell: (i) => [...(isNear(i) ? [make("span", { class: "borderline-mark", title: "borderline" }, "\u25EF"), " "] : []), evidence(i)], number: true },
   ];
-  if (LAST) COLUMNS.push({ name: LAST, key: first, cell: most, wide: true });
+  if (LAST) COLUMNS.push({ name: LAST, key: first, cell: strongestCell, wide: true });
 
   let order = Array.from({ length: N }, (_, i) => i), page = 0, sorted = -1, down = false, haystack = null;
 
@@ -319,7 +319,7 @@
   }
   function matching() {
     const text = $("search").value.trim().toLowerCase().replace(/\s+/g, " "), only = $("only").value, near = $("near").checked;
-    const wanted = data.kind === "documents" ? text.split(" ").filter(Boolean) : text ? [text] : []; // of texts, all words
+    const wanted = data.kind === "documents" ? text.split(" ").filter(Boolean) : text ? [text] : []; // all words of a search must be in a document
     if (wanted.length && !haystack) haystack = Array.from({ length: N }, (_, i) => searched(i));
     const found = [];
     for (let i = 0; i < N; i++) {
@@ -331,8 +331,8 @@
     return found;
   }
   function searched(i) {
-    const shown = data.kind === "documents" ? data.texts[i] : `${first(i)}\n${categoriesOf(i)}`;
-    return `${idOf(i)}\n${data.headings[rows.cluster[i]]}\n${shown}`.toLowerCase();
+    const text = data.kind === "documents" ? data.texts[i] : `${first(i)}\n${categoriesOf(i)}`;
+    return `${idOf(i)}\n${data.headings[rows.cluster[i]]}\n${text}`.toLowerCase();
   }
   function list() {
     order = matching();
@@ -348,7 +348,7 @@
     const body = document.createDocumentFragment();
     for (const i of order.slice(start, start + ROWS_PER_PAGE)) {
       const button = make("button", { type: "button", class: "open" }, bdi(idOf(i)));
-      const line = make("tr", { "data-row": i, class: i === opened ? "chosen" : "" }, make("th", { scope: "row", class: "cell" }, button));
+      const line = make("tr", { "data-row": i, class: i === opened ? "selected" : "" }, make("th", { scope: "row", class: "cell" }, button));
       for (const column of COLUMNS.slice(1)) line.append(make("td", { class: column.number ? "number" : column.wide ? "cell wide" : "cell" }, ...column.cell(i)));
       line.addEventListener("click", () => go(i));
       body.append(line);
@@ -362,7 +362,7 @@
   }
   function howMany() {
     const text = $("search").value.trim();
-    if (!order.length && text) return `No ${data.noun} matches \u201C${text}\u201D${$("only").value !== "" || $("near").checked ? " among those chosen beside it" : ""}.`;
+    if (!order.length && text) return `No ${data.noun} matches \u201C${text}\u201D${$("only").value !== "" || $("near").checked ? " with the selected filters" : ""}.`;
     return order.length === N ? many(N, data.noun) : `${order.length.toLocaleString("en")} of ${many(N, data.noun)}`;
   }
   function turn(by) {
@@ -374,7 +374,7 @@
 
   const chart = $("chart"), onMap = rows.assigned && !data.labelled ? rows.assigned : rows.cluster;
   let hovered = -1, dots = null, byPlace = null;
-  const SHAPES = [...document.querySelectorAll("path[id^=look-]")].map((path) => new Path2D(path.getAttribute("d")));
+  const SHAPES = [...document.querySelectorAll("path[id^=shape-]")].map((path) => new Path2D(path.getAttribute("d")));
   const RADIUS = 8; // of these paths
   function layOut() {
     if (!rows.map) return;
@@ -397,7 +397,7 @@
     c.save();
     c.translate(dots[2 * i], dots[2 * i + 1]);
     c.scale(r / RADIUS, r / RADIUS);
-    const [color, shape] = data.looks[onMap[i]];
+    const [color, shape] = data.styles[onMap[i]];
     c.fillStyle = colors.fills[color];
     c.fill(SHAPES[shape]);
     if (isNear(i)) {
@@ -409,7 +409,7 @@
   }
   function drawMap() {
     if (!N || !rows.map || !dots) return;
-    const read = palette(), nColors = 1 + Math.max(...data.looks.map(([color]) => color));
+    const read = palette(), nColors = 1 + Math.max(...data.styles.map(([color]) => color));
     const colors = { ink: read("--ink"), paper: read("--paper"), fills: Array.from({ length: nColors }, (_, c) => read(`--c${c}`)) };
     const c = chart.getContext("2d"), ratio = devicePixelRatio || 1, r = N > 2000 ? 2.6 : N > 400 ? 3.4 : 4.6;
     c.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -464,7 +464,7 @@
     hovered = i;
     chart.style.cursor = i < 0 ? "" : "pointer";
     const text = i < 0 ? "\u00A0" : `${data.noun[0].toUpperCase()}${data.noun.slice(1)} ${idOf(i)}: ${data.headings[rows.cluster[i]]}, evidence ${plain(rows.evidence[i])} against ${data.names[rows.competitor[i]]}${isNear(i) ? ", borderline" : ""}`;
-    $("map-said").textContent = text;
+    $("map-status").textContent = text;
     drawMap();
   }
   function walk(event) {
@@ -478,19 +478,19 @@
     return hover(line[Math.min(N - 1, Math.max(0, at + step))]);
   }
 
-  // ---- who competes with whom
+  // ---- which clusters compete
 
-  function tellPair(button) {
+  function showPair(button) {
     const g = Number(button.dataset.group), k = Number(button.dataset.pair), own = data.groups[g];
     document.querySelectorAll(".matrix button").forEach((each) => each.setAttribute("aria-pressed", each === button));
     const node = $("pair");
     node.classList.remove("dim");
-    node.replaceChildren(...named(own), " against ", ...named(k), `: the strongest competitor of ${button.textContent} of its ${data.noun}s`);
+    node.replaceChildren(...named(own), " against ", ...named(k), `: strongest competitor of ${button.textContent} of its ${data.noun}s`);
     const known = data.pairs;
     if (known && known.evidence[g][k] !== null) node.append(`; mean evidence ${plain(known.evidence[g][k])}`);
-    const on = known ? known.on[g][k] : [];
-    if (on.length) node.append(", told apart by ");
-    on.forEach(([feature, relevance], at) => node.append(at ? ", " : "", bdi(known.names[feature]), ` (${signed(relevance, Math.abs(on[0][1]))})`));
+    const features = known ? known.features[g][k] : [];
+    if (features.length) node.append("; separated by ");
+    features.forEach(([feature, relevance], at) => node.append(at ? ", " : "", bdi(known.names[feature]), ` (${signed(relevance, Math.abs(features[0][1]))})`));
     node.append(".");
   }
 
@@ -507,7 +507,7 @@
     return found;
   }
   function documentView(i) {
-    const text = Array.from(data.texts[i]), found = marks(i), words = new Map(); // by code points, as they were counted
+    const text = Array.from(data.texts[i]), found = marks(i), words = new Map(); // positions count code points
     const largest = Math.max(0, ...found.map((mark) => Math.abs(mark.relevance) || 0));
     const box = make("div", { class: "text", dir: "auto" });
     let end = 0;
@@ -521,18 +521,18 @@
       words.set(key, known);
     }
     box.append(text.slice(end).join(""));
-    const strongest = [...words.values()].sort((a, b) => Math.abs(b.relevance) - Math.abs(a.relevance)), shown = strongest.slice(0, 8);
-    const sum = shown.reduce((total, each) => total + each.relevance, 0), isCut = data.cut.includes(i);
-    const residual = rows.residual ? rows.residual[i] : 0, nLeft = strongest.length - shown.length;
-    const all = closed(shown, i, sum, nLeft + (isCut ? 1 : 0), "word", residual);
+    const strongest = [...words.values()].sort((a, b) => Math.abs(b.relevance) - Math.abs(a.relevance)), top = strongest.slice(0, 8);
+    const sum = top.reduce((total, each) => total + each.relevance, 0), isCut = data.cut.includes(i);
+    const residual = rows.residual ? rows.residual[i] : 0, nLeft = strongest.length - top.length;
+    const all = completed(top, i, sum, nLeft + (isCut ? 1 : 0), "word", residual);
     const rest = all.find((line) => line.name.includes("more word"));
     if (rest && isCut) rest.name = "all other words";
     const parts = [box, waterfall(all, rows.evidence[i], "Word")];
-    if (isCut) parts.splice(1, 0, make("p", { class: "dim" }, "The document goes on."));
+    if (isCut) parts.splice(1, 0, make("p", { class: "dim" }, "The document continues."));
     return parts;
   }
   function tinted(word, relevance, largest) {
-    if (Number.isNaN(relevance)) return make("span", { class: "u", title: "not known to the model" }, word);
+    if (Number.isNaN(relevance)) return make("span", { class: "u", title: "unknown to the model" }, word);
     const strength = largest > 0 ? Math.abs(relevance) / largest : 0;
     if (strength < 0.03) return word;
     const node = make("b", { class: relevance >= 0 ? "p" : "n", title: signed(relevance, largest) }, word);
@@ -553,7 +553,7 @@
     c.putImageData(image, 0, 0);
   }
   const photo = (i) => picture("picture", i, shape("picture").length === 4 ? (at) => [rows.picture[3 * at], rows.picture[3 * at + 1], rows.picture[3 * at + 2], 255] : (at) => [rows.picture[at], rows.picture[at], rows.picture[at], 255]);
-  function tints() { // from the paper to what speaks for the cluster, or against it
+  function tints() { // from the background to the color for the cluster, or against it
     const read = palette(), hex = read("--paper"), paper = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
     const [ahead, behind] = ["--for", "--against"].map((name) => read(name).split(" ").map(Number));
     return (at) => {
@@ -579,14 +579,14 @@
   }
   function imageView(i) {
     const id = idOf(i), parts = [], width = Math.min(220, Math.max(120, $("row").clientWidth / 2 - 24));
-    if (rows.picture) parts.push(make("figure", {}, framed(photo(i), `${data.noun} ${id}`, width), make("figcaption", {}, "as it was given")));
-    parts.push(make("figure", {}, framed(heat(i), `heat map of ${data.noun} ${id}`, width), make("figcaption", {}, "blue speaks for the cluster, orange against")));
+    if (rows.picture) parts.push(make("figure", {}, framed(photo(i), `${data.noun} ${id}`, width), make("figcaption", {}, "input")));
+    parts.push(make("figure", {}, framed(heat(i), `heat map of ${data.noun} ${id}`, width), make("figcaption", {}, "blue: for the cluster, orange: against it")));
     const residual = rows.residual ? rows.residual[i] : 0;
     const found = [
-      { name: "all that speaks for it", value: "", relevance: rows.speaks_for[i] },
-      { name: "all that speaks against it", value: "", relevance: rows.speaks_against[i] },
+      { name: "total for the cluster", value: "", relevance: rows.total_for[i] },
+      { name: "total against it", value: "", relevance: rows.total_against[i] },
     ];
-    return [make("div", { class: "figures" }, ...parts), waterfall(closed(found, i, 0, 0, "pixel", residual), rows.evidence[i], "Pixels")];
+    return [make("div", { class: "figures" }, ...parts), waterfall(completed(found, i, 0, 0, "pixel", residual), rows.evidence[i], "Pixels")];
   }
   function thumbnails() {
     for (const box of document.querySelectorAll(".pictures")) {
@@ -607,7 +607,7 @@
     list();
     if (rows.map) {
       const parts = data.map_explained.map((part) => `${Math.round(100 * part)}%`);
-      $("map-note").textContent = `The first two principal components of ${data.map_of}; they show ${parts[0]} and ${parts[1]} of the variance. What lies close together here may differ in what is not shown.`;
+      $("map-note").textContent = `The first two principal components of ${data.map_of}, with ${parts[0]} and ${parts[1]} of the variance. Points that are close together here may differ in the other components.`;
       layOut();
       drawMap();
     }
@@ -629,7 +629,7 @@
     if (i >= 0) go(i);
   });
   chart.addEventListener("keydown", walk);
-  for (const button of document.querySelectorAll(".matrix button")) button.addEventListener("click", () => tellPair(button));
+  for (const button of document.querySelectorAll(".matrix button")) button.addEventListener("click", () => showPair(button));
   addEventListener("hashchange", () => follow("auto"));
   const again = () => {
     layOut();
@@ -643,7 +643,7 @@
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolor);
   addEventListener("beforeprint", () => {
-    document.documentElement.classList.add("printing"); // paper is white
+    document.documentElement.classList.add("printing"); // print on white
     for (const each of document.querySelectorAll("details:not(.how)")) each.open = true;
     again();
   });

@@ -1,8 +1,8 @@
-"""From the contents to a page that needs nothing else: no network, no other file.
+"""Turn the contents of a report into one self-contained page: no network, no other files.
 
-Nothing of the data can become markup or code. The template escapes all that it is given; what the script
-reads is JSON, in which no character is left that ends an element; and the page's own policy lets no other
-script run and nothing be fetched.
+Data cannot become markup or code. The template escapes all its variables. The script reads JSON without any
+character that could end an element. The content security policy of the page forbids other scripts and all
+requests.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028",
 
 
 def render(template: Template, context: dict[str, Any], data: dict[str, Any]) -> str:
-    """The page.
+    """Return the page as text.
 
     Parameters
     ----------
-    template : what `open_template` gives
-    context : what the template shows
-    data : what the script reads
+    template : the result of `open_template`
+    context : the variables of the template
+    data : the data that the script reads
     """
     from markupsafe import Markup
 
@@ -54,7 +54,7 @@ def render(template: Template, context: dict[str, Any], data: dict[str, Any]) ->
 
 
 def as_json(data: Any) -> str:
-    """JSON that can stand inside an element for scripts, whatever texts are in it."""
+    """Return JSON that is safe inside a script element, whatever texts are in it."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character, escaped in _ESCAPED.items():
         text = text.replace(character, escaped)
@@ -62,7 +62,7 @@ def as_json(data: Any) -> str:
 
 
 def _breakable(name: str) -> Any:
-    """A name that may go on in the next line where its parts meet; as markup, its parts escaped."""
+    """Return a name as escaped markup that may break after underscores, slashes, dots and hyphens."""
     from markupsafe import Markup
 
     return Markup("<wbr>").join(_JOINTS.split(name))
@@ -77,7 +77,7 @@ def _read(name: str) -> str:
 
 
 def open_template() -> Template:
-    """The template; raise if what reads it is not installed."""
+    """Return the template; raise if jinja2 is not installed."""
     try:
         from jinja2 import Environment, StrictUndefined
     except ImportError as error:

@@ -118,5 +118,5 @@ def pack_contrasts(other: Codes, evidence: Floats, n_clusters: int) -> dict[str,
     scale, halves = scaled_halves(evidence)
     found = {"against_scale": scale, "against": halves}
     if other.shape[1] < n_clusters - 1:
-        found["rival"] = smallest_codes(other)
+        found["other"] = smallest_codes(other)
     return found
