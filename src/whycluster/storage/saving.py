@@ -136,7 +136,7 @@ def _load_network(stored: Stored) -> Network:
     labels, names = stored.values("labels", "k"), stored.fact("feature_names", list, type(None))
     return stored.make(
         "a network",
-        Network,
+        TableNetwork,
         energy,
         labels=labels,
         feature_names=None if names is None else stored.objects("feature_names", names),
