@@ -76,7 +76,7 @@ def measure(method: str) -> dict[str, tuple[list[int], list[float]]]:
     for quantity, sizes in axes_of(method).items():
         subjects = {getattr(size, quantity): problem(size) for size in sizes}
         calls: dict[str, Callable[[], Any]] = {
-            str(value): (lambda subject=subject: METHODS[method].of(subject, 0))  # type: ignore[misc]
+            str(value): (lambda subject=subject: METHODS[method].explain(subject, 0))  # type: ignore[misc]
             for value, subject in subjects.items()
         }
         times = side_by_side(calls, REPEATS)
@@ -125,7 +125,7 @@ def main() -> None:
 def _limits() -> list[str]:
     """The two times that the project promises, on 2,000 x 30 with K = 8."""
     subject = problem(Size(2000, 30, 8))
-    relevance = METHODS["neon"].of(subject, 0)
+    relevance = METHODS["neon"].explain(subject, 0)
     calls: dict[str, Callable[[], Any]] = {
         "`flipping_auc`, 5 repeats": lambda: flipping_auc(
             subject.network, subject.rows, relevance, repeats=5

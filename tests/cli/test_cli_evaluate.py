@@ -175,7 +175,7 @@ def test_labels_are_checked_too_and_may_be_missing(
     assert "Left out because of missing values: 5 of 150 rows." in out  # one of them has two
     assert "Left out:" in out
     assert "stability (" in out
-    assert "randomisation" in out
+    assert "randomization" in out
 
 
 def test_columns_have_their_names_in_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

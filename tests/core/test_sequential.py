@@ -258,7 +258,7 @@ def test_it_is_more_faithful(wine: Array, kmeans: Any) -> None:
 
 def test_but_it_jumps(wine: Array, kmeans: Any) -> None:
     assert checks.conservation(kmeans, wine, rule="sequential").holds
-    assert checks.randomisation(kmeans, wine, method="neon sequential").holds
+    assert checks.randomization(kmeans, wine, method="neon sequential").holds
     assert not checks.continuity(kmeans, wine, rule="sequential").holds
 
 

@@ -1,4 +1,4 @@
-"""Bad input to the evaluation gets a message: where, what was expected, what came, what to do."""
+"""Error messages of the evaluation: where, what was expected, what came, what to do."""
 
 from __future__ import annotations
 
@@ -33,12 +33,13 @@ def test_relevance_of_another_shape(wine: Array, kmeans: Any) -> None:
 def test_nan_in_relevance(wine: Array, kmeans: Any) -> None:
     relevance = np.zeros_like(wine)
     relevance[3, 2] = relevance[7, 1] = np.nan
-    assert "relevance must have no missing values (NaN); row 3, feature 'x2' is one (2 in all)" in message(
-        kmeans, wine, relevance
+    assert (
+        "relevance must have no missing values (NaN); row 3, feature 'x2' is missing (2 in all)"
+        in message(kmeans, wine, relevance)
     )
 
 
-def test_relevance_that_is_no_numbers(wine: Array, kmeans: Any) -> None:
+def test_relevance_without_numbers(wine: Array, kmeans: Any) -> None:
     masked = np.ma.masked_greater(wine, 1.0)
     for relevance in (masked, wine + 1j, wine.astype("m8[s]"), wine.astype(str), [[1], [1, 2]]):
         assert "must be an array of real numbers" in message(kmeans, wine, relevance=relevance)
@@ -53,15 +54,15 @@ def test_constant_features(wine: Array) -> None:
     X[:, 4] = 7.0
     text = message(X[:3], X)
     assert "every feature of X must vary" in text
-    assert "'x4' is constant (1 of 13 are). Leave such features out" in text
+    assert "'x4' is constant (1 of 13 are). Drop such features and refit the model" in text
     frame = pd.DataFrame(X, columns=[f"column {i}" for i in range(13)])
     assert "'column 4' is constant" in message(frame[:3], frame)
-    flipping_auc(X[:3], X, np.zeros_like(X), sampler="zero")  # nothing is drawn there
+    flipping_auc(X[:3], X, np.zeros_like(X), sampler="zero")  # draws nothing
 
 
-def test_duplicate_rows_give_no_bandwidth(wine: Array, kmeans: Any) -> None:
+def test_duplicate_rows_have_no_bandwidth(wine: Array, kmeans: Any) -> None:
     text = message(kmeans, np.vstack([wine, wine]))
-    assert "the bandwidth of the density is 0, since every row of X has a duplicate" in text
+    assert "X must have rows without duplicates to choose the bandwidth; every row has a duplicate" in text
     some = np.vstack([wine, wine[:50]])
     assert np.isfinite(flipping_auc(kmeans, some, np.zeros_like(some), repeats=1).auc)
     kde = ConditionalKDE(np.vstack([wine, wine]), bandwidth=0.5)
@@ -85,9 +86,9 @@ def test_repeats(wine: Array, kmeans: Any, repeats: Any) -> None:
     assert text == f"flipping_auc: repeats must be a whole number of at least 1; got {repeats!r}."
 
 
-def test_samplers_that_give_something_else(wine: Array, kmeans: Any) -> None:
+def test_samplers_with_wrong_results(wine: Array, kmeans: Any) -> None:
     text = message(kmeans, wine, sampler=lambda rows, _, __: rows[:, :3])
-    assert "sampler must give rows of shape" in text
+    assert "sampler must return rows of the shape it gets" in text
     text = message(kmeans, wine, sampler=lambda rows, _, __: rows + 1.0)
     assert "leave what is known as it is; it changed known features" in text
     text = message(kmeans, wine, sampler=lambda rows, known, _: np.where(known, rows, np.nan))
@@ -100,34 +101,37 @@ def test_samplers_that_give_something_else(wine: Array, kmeans: Any) -> None:
     assert "its rows have 5" in message(kmeans, wine, sampler=ConditionalKDE(wine[:, :5]))
 
 
-def test_functions_that_give_something_else(wine: Array) -> None:
+def test_functions_with_wrong_results(wine: Array) -> None:
     text = message(lambda X: np.zeros((len(X), 2)), wine)
     assert (
-        text == "flipping_auc: model must give one label for each row; for 178 rows it gave shape (178, 2)."
+        text
+        == "flipping_auc: model must return one label for each row; for 178 rows it returned shape (178, 2)."
     )
 
 
-def test_labels_that_are_missing_or_none(wine: Array, kmeans: Any) -> None:
+def test_missing_labels(wine: Array, kmeans: Any) -> None:
     nan = np.array([np.nan, 1, 2, 3, 4])
-    assert "must give a label for each row; it gave nan" in message(lambda X: nan[kmeans.predict(X)], wine)
+    assert "must return a label for each row; it returned nan" in message(
+        lambda X: nan[kmeans.predict(X)], wine
+    )
     nothing = [None, 1, 2, 3, 4]
     assert "it gave None" in message(lambda X: [nothing[c] for c in kmeans.predict(X)], wine)
     assert "numbers or text" in message(lambda X: [{c} for c in kmeans.predict(X)], wine)
     assert "labels must be one-dimensional" in message(lambda X: [[1, 2]] * len(X), wine)
 
 
-def test_default_methods_that_cannot_be_had_are_said(wine: Array, kmeans: Any) -> None:
+def test_default_methods_that_do_not_work_are_listed(wine: Array, kmeans: Any) -> None:
     X = np.column_stack([wine, np.ones(len(wine))])
     centers = np.column_stack([kmeans.cluster_centers_, np.ones(5)])
     found = compare(centers, X, sampler="zero", repeats=1)
     assert "every feature of X must vary" in found.left_out["pda-kde"]
     assert "shapley" in found.methods
     one = wine[kmeans.labels_ == 0]
-    with pytest.raises(wc.InvalidInputError, match="Give background=all_rows"):
+    with pytest.raises(wc.InvalidInputError, match="Pass background=all_rows"):
         METHODS["forest"](kmeans, one)
 
 
-def test_models_that_have_only_labels(wine: Array) -> None:
+def test_models_with_labels_only(wine: Array) -> None:
     text = message([0, 1] * 89, wine, kind=wc.UnsupportedModelError)
     assert "wc.Surrogate().fit(X, labels)" in text
 
@@ -153,13 +157,13 @@ def test_the_density(wine: Array) -> None:
     kde, rng = ConditionalKDE(wine), np.random.default_rng(0)
     with pytest.raises(wc.InvalidInputError, match=r"shape \(b, 13\); got \(13,\) and \(13,\)"):
         kde(wine[0], wine[0] > 0, rng)
-    with pytest.raises(wc.InvalidInputError, match="known must be of booleans; got dtype float64"):
+    with pytest.raises(wc.InvalidInputError, match="known must be booleans; got dtype float64"):
         kde(wine, wine, rng)
 
 
 @pytest.mark.parametrize("seed", [-1, None, 0.5, "0"])
 def test_seeds(wine: Array, kmeans: Any, seed: Any) -> None:
-    """The same seed draws alike for all methods, so there has to be one."""
+    """All methods see the same draws with the same seed, so a seed is required."""
     told = f"random_state must be a whole number of at least 0; got {seed!r}"
     for call in (
         lambda: flipping_auc(kmeans, wine, wine, random_state=seed),
@@ -168,7 +172,7 @@ def test_seeds(wine: Array, kmeans: Any, seed: Any) -> None:
         lambda: METHODS["random"](kmeans, wine, random_state=seed),
         lambda: ConditionalKDE(wine, random_state=seed),
         lambda: checks.run(kmeans, wine, random_state=seed),
-        lambda: checks.randomisation(kmeans, wine, random_state=seed),
+        lambda: checks.randomization(kmeans, wine, random_state=seed),
         lambda: checks.stability(kmeans, wine, random_state=seed),
     ):
         with pytest.raises(wc.InvalidInputError) as error:
@@ -182,7 +186,7 @@ def test_the_comparison(wine: Array, kmeans: Any) -> None:
     wrong: tuple[Any, ...] = ([], {"greedy oracle": wine}, {3: wine})
     for methods in wrong:
         with pytest.raises(
-            wc.InvalidInputError, match="at least one method, called by text, and none called"
+            wc.InvalidInputError, match="at least one name, all names must be text, and none may be"
         ):
             compare(kmeans, wine, methods)
     with pytest.raises(wc.InvalidInputError, match=r"got 'joint'. Did you mean 'neon joint'\?"):
@@ -204,7 +208,7 @@ def test_the_comparison(wine: Array, kmeans: Any) -> None:
 
 
 def test_shapley_values(wine: Array, kmeans: Any) -> None:
-    with pytest.raises(wc.InvalidInputError, match=r"at most 12 features.*X has 13. Give permutations=100"):
+    with pytest.raises(wc.InvalidInputError, match=r"at most 12 features.*got 13. Pass permutations=100"):
         shapley_values(kmeans, wine, permutations="exact")
     with pytest.raises(
         wc.InvalidInputError, match='permutations must be "exact" or a whole number of at least 1'

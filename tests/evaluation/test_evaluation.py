@@ -1,4 +1,4 @@
-"""How faithfulness is measured: Algorithm 1, its density, the methods, the oracle, the comparison."""
+"""Algorithm 1, its density, the methods, the oracle and the comparison."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def one_row(model: Any) -> Callable[[Array], int]:
 # --- Algorithm 1
 
 
-def test_curves_are_those_of_algorithm_1(iris: Array, iris_model: Any) -> None:
-    """With missing features set to something fixed, nothing is random and every curve must agree."""
+def test_curves_match_algorithm_1(iris: Array, iris_model: Any) -> None:
+    """With fixed values for missing features nothing is random, and every curve must match."""
     relevance = wc.explain(iris_model, iris).relevance
     found = flipping_auc(
         iris_model, iris, relevance, sampler=lambda rows, known, _: np.where(known, rows, 0.3), repeats=2
@@ -90,7 +90,7 @@ def test_curves_are_those_of_algorithm_1(iris: Array, iris_model: Any) -> None:
     assert found.curve == pytest.approx(np.mean(curves, axis=0))
 
 
-def test_with_the_density_it_agrees_up_to_the_error_of_the_draws(iris: Array, iris_model: Any) -> None:
+def test_curves_with_the_density_match_up_to_sampling_error(iris: Array, iris_model: Any) -> None:
     X = iris[::4]
     relevance = wc.explain(iris_model, X).relevance
     kde = ConditionalKDE(X)
@@ -119,12 +119,12 @@ def test_with_the_density_it_agrees_up_to_the_error_of_the_draws(iris: Array, ir
     assert error < 0.5
 
 
-def test_good_orders_beat_random_ones_and_these_beat_reversed_ones(wine: Array, kmeans: Any) -> None:
+def test_good_orders_beat_random_orders_and_these_beat_reversed_orders(wine: Array, kmeans: Any) -> None:
     relevance = wc.explain(kmeans, wine).relevance
     good, bad = flipping_auc(kmeans, wine, relevance), flipping_auc(kmeans, wine, -relevance)
     random = flipping_auc(kmeans, wine, np.random.default_rng(0).random(wine.shape))
     assert good.auc > random.auc + 5 > bad.auc + 10
-    assert (good.curves[:, -1] == 1.0).all()  # all is known
+    assert (good.curves[:, -1] == 1.0).all()  # all features are known
     assert "AUC" in repr(good)
 
 
@@ -139,7 +139,7 @@ def test_only_the_order_counts_and_the_seed_fixes_the_draws(iris: Array, iris_mo
     assert not np.array_equal(first.curves, other.curves)
 
 
-def test_ties_fall_at_random_not_by_the_order_of_columns(wine: Array, kmeans: Any) -> None:
+def test_ties_are_broken_at_random(wine: Array, kmeans: Any) -> None:
     relevance = wc.explain(kmeans, wine).relevance
     by_use = np.argsort(-np.abs(relevance).mean(axis=0))
     flat = np.zeros_like(wine)
@@ -147,10 +147,10 @@ def test_ties_fall_at_random_not_by_the_order_of_columns(wine: Array, kmeans: An
     last = flipping_auc(
         KMeans(5, n_init=3, random_state=0).fit(wine[:, by_use[::-1]]), wine[:, by_use[::-1]], flat
     )
-    assert abs(first.auc - last.auc) < 4  # in the order of the columns they differ by 15
+    assert abs(first.auc - last.auc) < 4  # they would differ by 15 in the order of the columns
 
 
-def test_any_function_of_rows_that_gives_labels(iris: Array, iris_model: Any) -> None:
+def test_any_function_that_returns_labels(iris: Array, iris_model: Any) -> None:
     relevance = wc.explain(iris_model, iris).relevance
     by_model = flipping_auc(iris_model, iris, relevance)
     by_function = flipping_auc(iris_model.predict, iris, relevance)
@@ -159,7 +159,7 @@ def test_any_function_of_rows_that_gives_labels(iris: Array, iris_model: Any) ->
     assert np.array_equal(by_model.curves, named.curves)
 
 
-def test_a_function_is_given_the_kind_of_frame_that_the_user_has(iris: Array, iris_model: Any) -> None:
+def test_a_function_gets_frames_of_the_library_of_X(iris: Array, iris_model: Any) -> None:
     seen = set()
 
     def predict(frame: pl.DataFrame) -> Array:
@@ -202,7 +202,7 @@ def test_every_kind_of_model(iris: Array, model: Any) -> None:
     assert gap > 2 * error
 
 
-def test_categories_are_drawn_as_they_are(iris: Array) -> None:
+def test_categories_are_drawn_without_noise(iris: Array) -> None:
     kinds = pd.DataFrame(iris).apply(lambda column: pd.qcut(column, 3, labels=list("abc")).astype(str))
     kinds.columns = list("wxyz")
     model = KModes(3, n_init=2, random_state=0).fit(kinds)
@@ -216,7 +216,7 @@ def test_categories_are_drawn_as_they_are(iris: Array) -> None:
     assert set(np.unique(drawn)) <= {0.0, 1.0, 2.0, 3.0}
 
 
-def test_the_model_and_the_data_are_left_as_they_were(iris: Array, iris_model: Any) -> None:
+def test_the_model_and_the_data_do_not_change(iris: Array, iris_model: Any) -> None:
     before, centers = iris.copy(), iris_model.cluster_centers_.copy()
     compare(iris_model, iris, repeats=1)
     assert np.array_equal(iris, before)
@@ -231,7 +231,7 @@ def test_the_bandwidth_is_the_fixed_point_of_the_leave_one_out_likelihood(iris: 
     variance = ConditionalKDE(X).bandwidth ** 2
     standard = (X - X.mean(axis=0)) / X.std(axis=0)
     assert reference.next_variance(standard, variance) == pytest.approx(variance, rel=1e-3)
-    for factor in (0.5, 2.0):  # and no other is
+    for factor in (0.5, 2.0):  # other bandwidths are not fixed points
         assert abs(reference.next_variance(standard, factor * variance) / (factor * variance) - 1) > 0.1
 
 
@@ -251,7 +251,7 @@ def test_rows_are_drawn_with_the_weights_of_the_density(iris: Array) -> None:
         assert drawn[:, i].var() == pytest.approx(variance, rel=0.05)
 
 
-def test_nothing_known_draws_from_the_whole_data(iris: Array) -> None:
+def test_without_known_features_all_data_are_drawn_from(iris: Array) -> None:
     kde = ConditionalKDE(iris)
     drawn = kde.draw(iris[:1], np.zeros((1, 4), bool), 20_000, np.random.default_rng(0))[:, 0]
     assert drawn.mean(axis=0) == pytest.approx(iris.mean(axis=0), abs=0.05)
@@ -282,7 +282,7 @@ def test_a_large_table_is_sampled_and_memory_stays_bounded() -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(3, 30))
-def test_what_is_known_is_kept_and_the_rest_is_finite(seed: int, d: int, n: int) -> None:
+def test_known_features_are_kept_and_the_others_are_finite(seed: int, d: int, n: int) -> None:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d)) * 10.0 ** rng.integers(-6, 6)
     z, known = rng.normal(size=(5, d)), rng.random((5, d)) < 0.5
@@ -295,7 +295,7 @@ def test_what_is_known_is_kept_and_the_rest_is_finite(seed: int, d: int, n: int)
 # --- the methods
 
 
-def test_every_method_gives_a_relevance_for_every_row_and_feature(iris: Array, iris_model: Any) -> None:
+def test_every_method_returns_a_relevance_for_every_row_and_feature(iris: Array, iris_model: Any) -> None:
     network = wc.neuralize(iris_model)
     for name, method in METHODS.items():
         relevance = method(network, iris)
@@ -303,7 +303,7 @@ def test_every_method_gives_a_relevance_for_every_row_and_feature(iris: Array, i
         assert np.isfinite(relevance).all(), name
 
 
-def test_the_rules_are_those_of_explain(iris: Array, iris_model: Any) -> None:
+def test_rules_match_explain(iris: Array, iris_model: Any) -> None:
     for name, rule in (
         ("neon", "min-take-most"),
         ("neon joint", "joint"),
@@ -331,7 +331,7 @@ def test_prediction_difference_with_zeros(iris: Array, iris_model: Any) -> None:
 
 
 def test_prediction_difference_with_draws(iris: Array, iris_model: Any) -> None:
-    """A feature that the clustering does not use can be missing."""
+    """A feature that the clustering ignores has no relevance."""
     X = np.column_stack([iris, np.random.default_rng(0).normal(size=len(iris))])
     found = METHODS["pda-kde"](lambda rows: iris_model.predict(rows[:, :4]), X)
     assert (found[:, 4] == 0.0).all()
@@ -339,7 +339,7 @@ def test_prediction_difference_with_draws(iris: Array, iris_model: Any) -> None:
 
 
 def test_integrated_gradients_add_up_to_the_gain_over_the_origin(iris: Array) -> None:
-    """Of two clusters the evidence is linear in x, so that ten steps are as good as infinitely many."""
+    """The evidence of two clusters is linear in x, so ten steps are exact."""
     model = KMeans(2, n_init=1, random_state=0).fit(iris)
     network = wc.neuralize(model)
     own = model.predict(iris)
@@ -347,7 +347,7 @@ def test_integrated_gradients_add_up_to_the_gain_over_the_origin(iris: Array) ->
     assert METHODS["ig-10"](network, iris).sum(axis=1) == pytest.approx(gain[np.arange(len(iris)), own])
 
 
-def test_integrated_gradients_are_a_mean_along_the_way(iris: Array, iris_model: Any) -> None:
+def test_integrated_gradients_are_a_mean_along_the_path(iris: Array, iris_model: Any) -> None:
     network = wc.neuralize(iris_model)
     found = METHODS["ig-10"](network, iris)
     for row in (3, 70, 140):
@@ -359,7 +359,7 @@ def test_integrated_gradients_are_a_mean_along_the_way(iris: Array, iris_model: 
         assert found[row] == pytest.approx(expected)
 
 
-def test_exact_shapley_values_are_those_of_all_coalitions(iris: Array, iris_model: Any) -> None:
+def test_exact_shapley_values_match_all_coalitions(iris: Array, iris_model: Any) -> None:
     X = iris[::15]
     found = shapley_values(iris_model, X, permutations="exact")
     for row, x in enumerate(X):
@@ -378,8 +378,8 @@ def test_sampled_shapley_values_come_close_to_the_exact_ones(iris: Array, iris_m
     assert errors[0] > 4 * errors[1]  # a hundred times the permutations, a tenth of the error
 
 
-def test_shapley_values_add_up_to_what_the_row_gains(iris: Array, iris_model: Any) -> None:
-    """From the share of all rows that are in the cluster to certainty."""
+def test_shapley_values_add_up_to_the_gain(iris: Array, iris_model: Any) -> None:
+    """The gain is from the share of all rows that are in the cluster to 1."""
     own = iris_model.predict(iris)
     expected = 1.0 - np.bincount(own)[own] / len(iris)
     assert shapley_values(iris_model, iris, permutations="exact").sum(axis=1) == pytest.approx(expected)
@@ -387,7 +387,7 @@ def test_shapley_values_add_up_to_what_the_row_gains(iris: Array, iris_model: An
     assert sampled.mean() == pytest.approx(expected.mean(), abs=0.02)
 
 
-def test_the_forest_finds_what_the_clusters_are_made_of(iris: Array) -> None:
+def test_the_forest_finds_the_relevant_features(iris: Array) -> None:
     X = np.column_stack([iris, np.random.default_rng(0).normal(size=(len(iris), 2))])
     relevance = METHODS["forest"](lambda rows: (rows[:, 2] > 0).astype(int), X)
     assert (relevance.argmax(axis=1) == 2).mean() > 0.9
@@ -396,8 +396,8 @@ def test_the_forest_finds_what_the_clusters_are_made_of(iris: Array) -> None:
 # --- the oracle and the comparison
 
 
-def test_the_oracle_adds_at_each_step_what_holds_the_row_best(iris: Array, iris_model: Any) -> None:
-    """With zeros for what is missing nothing is random but ties, and its order can be followed."""
+def test_the_oracle_adds_the_best_feature_at_each_step(iris: Array, iris_model: Any) -> None:
+    """With zeros for missing features only ties are random, and a loop can follow the order."""
     relevance = greedy(Subject(iris_model, iris, "test"), samplers.zero, 0)
     assert (np.sort(relevance, axis=1) == [1, 2, 3, 4]).all()
     for z, order in zip(iris, np.argsort(-relevance, axis=1), strict=True):
@@ -412,7 +412,7 @@ def test_the_oracle_adds_at_each_step_what_holds_the_row_best(iris: Array, iris_
             known[chosen] = True
 
 
-def test_the_oracle_is_a_ceiling(wine: Array, kmeans: Any) -> None:
+def test_the_oracle_is_an_upper_bound(wine: Array, kmeans: Any) -> None:
     found = compare(kmeans, wine, ["random", "neon", "neon joint", "shapley"], repeats=5, oracle=True)
     assert found.methods[0] == ORACLE
     assert found.share(ORACLE) == 1.0
@@ -438,7 +438,7 @@ def test_the_comparison_is_a_table(iris: Array) -> None:
     assert found.methods[0] in repr(found)
 
 
-def test_methods_of_ones_own(iris: Array, iris_model: Any) -> None:
+def test_custom_methods(iris: Array, iris_model: Any) -> None:
     exp = wc.explain(iris_model, iris, rule="joint")
     found = compare(
         iris_model,
@@ -458,18 +458,18 @@ def test_methods_of_ones_own(iris: Array, iris_model: Any) -> None:
     assert np.array_equal(found.flipping["mine"].curves, same.curves)
 
 
-def test_of_a_function_only_what_needs_no_energies_is_compared(iris: Array, iris_model: Any) -> None:
+def test_methods_that_need_energies_are_left_out_for_functions(iris: Array, iris_model: Any) -> None:
     found = compare(iris_model.predict, iris, repeats=1, oracle=False)
     assert "shapley" in found.methods
     assert "neon" not in found.methods
     printed = str(found)
-    assert "neon, neon joint, neon sequential (the energies of a model are needed" in printed
+    assert "neon, neon joint, neon sequential (model must have energies" in printed
     assert printed.count("left out:") == 1
     with pytest.raises(wc.InvalidInputError, match="the energies of a model are needed"):
         compare(iris_model.predict, iris, ["neon"])
 
 
-def test_without_shap_the_forest_is_left_out_and_said(
+def test_the_forest_is_left_out_without_shap(
     iris: Array, iris_model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import importlib.util
@@ -493,8 +493,8 @@ def test_a_single_row_has_no_standard_error() -> None:
 # --- seeds, threads, populations
 
 
-def test_a_seed_reaches_the_methods(iris: Array, iris_model: Any) -> None:
-    """Also those that draw themselves; and what they draw is not what the curves are drawn with."""
+def test_the_seed_is_passed_to_the_methods(iris: Array, iris_model: Any) -> None:
+    """Methods that draw use the seed, but other draws than the curves."""
     curves = [
         compare(iris_model, iris, ["random"], sampler="zero", random_state=seed).flipping["random"].curves
         for seed in (0, 0, 1)
@@ -527,8 +527,8 @@ def test_a_sampler_is_called_on_one_thread_only(iris: Array, iris_model: Any) ->
     assert threads == {threading.get_ident()}
 
 
-def test_the_first_error_ends_the_work(wine: Array, kmeans: Any) -> None:
-    """Whatever the number of blocks and threads."""
+def test_the_first_error_stops_all_blocks(wine: Array, kmeans: Any) -> None:
+    """This holds for any number of blocks and threads."""
     subject = Subject(kmeans, wine, "test")
     steps = []
 
@@ -546,7 +546,7 @@ def test_the_first_error_ends_the_work(wine: Array, kmeans: Any) -> None:
 
 
 def test_a_few_rows_of_a_population(wine: Array, kmeans: Any) -> None:
-    """Everything that is drawn, measured or learned is then of the population."""
+    """Methods then draw, measure and learn from the population."""
     few = wine[kmeans.labels_ == 0][:10]
     network = wc.neuralize(kmeans)
     whole = wc.explain(kmeans, few, background=wine, rule="sequential").relevance
@@ -575,7 +575,7 @@ def test_columns_are_matched_by_name(iris: Array) -> None:
         assert np.array_equal(found.curves, expected)
     with pytest.raises(wc.InvalidInputError, match="in their order, which begins"):
         flipping_auc(model, frame, exp, sampler=ConditionalKDE(turned))
-    unnamed = KMeans(4, n_init=3, random_state=0).fit(iris)  # nothing to match by
+    unnamed = KMeans(4, n_init=3, random_state=0).fit(iris)  # has no names to match
     by_position = flipping_auc(unnamed, iris, exp.relevance, sampler=ConditionalKDE(frame))
     assert np.array_equal(by_position.curves, expected)
     seen = flipping_auc(lambda X: model.predict(X[list("abcd")]), turned, relevance, background=frame)
@@ -586,7 +586,7 @@ def test_labels_of_any_kind_from_a_function(iris: Array, iris_model: Any) -> Non
     relevance = wc.explain(iris_model, iris).relevance
     expected = flipping_auc(iris_model, iris, relevance).curves
     for name in (
-        lambda code: "noise" if code == 0 else int(code),  # a list that mixes text and numbers
+        lambda code: "noise" if code == 0 else int(code),  # a list of text and numbers
         lambda code: float(code) / 2,
         lambda code: bytes([code]),
         lambda code: (int(code), "tuple")[0],
@@ -597,7 +597,7 @@ def test_labels_of_any_kind_from_a_function(iris: Array, iris_model: Any) -> Non
     assert np.array_equal(series.curves, expected)
 
 
-def test_a_function_of_sparse_rows_is_given_sparse_rows(iris: Array, iris_model: Any) -> None:
+def test_a_function_gets_sparse_rows_if_X_is_sparse(iris: Array, iris_model: Any) -> None:
     kinds = set()
 
     def predict(rows: Any) -> Array:
@@ -612,13 +612,13 @@ def test_a_function_of_sparse_rows_is_given_sparse_rows(iris: Array, iris_model:
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("scale", [1e-250, 1e-160, 1e120])
 def test_scales(iris: Array, iris_model: Any, scale: float) -> None:
-    """Squares of such numbers vanish or overflow; the density takes none."""
+    """Squares of such numbers underflow or overflow; the density avoids them."""
     relevance = wc.explain(iris_model, iris).relevance
     found = flipping_auc(lambda X: iris_model.predict(X / scale), iris * scale, relevance, repeats=2)
     assert found.auc == pytest.approx(flipping_auc(iris_model, iris, relevance, repeats=2).auc, abs=1.0)
 
 
-def test_results_can_be_kept(iris: Array, iris_model: Any) -> None:
+def test_results_can_be_pickled(iris: Array, iris_model: Any) -> None:
     found = compare(iris_model, iris, ["neon", "random"], repeats=1)
     again = pickle.loads(pickle.dumps(found))
     assert str(again) == str(found)

@@ -1,4 +1,4 @@
-"""Algorithm 1 and its density, written as they are read: one row, one step, one draw at a time."""
+"""Algorithm 1 and its density, transcribed from the paper: one row, one step, one draw at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Complete = Callable[[Array, list[int], np.random.Generator], Array]
 def curve(
     assign: Callable[[Array], int], z: Array, relevance: Array, complete: Complete, rng: np.random.Generator
 ) -> Array:
-    """Whether the row is in its cluster with 0, 1, ..., d features known."""
+    """Return whether the row is in its cluster with 0, 1, ..., d known features."""
     cluster = assign(z)
     known: list[int] = []
     found = [float(assign(complete(z, known, rng)) == cluster)]
@@ -25,19 +25,19 @@ def curve(
 
 
 def area(values: Array) -> float:
-    """Trapezoids, times 100 / d."""
+    """Return the area by the trapezoidal rule, times 100 / d."""
     d = len(values) - 1
     return float(sum((values[t] + values[t + 1]) / 2 for t in range(d)) * 100 / d)
 
 
 def weights(data: Array, z: Array, known: list[int], variance: float) -> Array:
-    """How likely each row of the data is the one that a completion is taken from."""
+    """Return the probability that a completion starts from each row of the data."""
     found = np.array([np.exp(-sum((z[i] - x[i]) ** 2 for i in known) / (2 * variance)) for x in data])
     return np.asarray(found / found.sum())
 
 
 def density(data: Array, variance: float) -> Complete:
-    """The conditional sampler of a kernel density estimate of standardised data."""
+    """Return the conditional sampler of a kernel density estimate of standardized data."""
 
     def complete(z: Array, known: list[int], rng: np.random.Generator) -> Array:
         j = rng.choice(len(data), p=weights(data, z, known, variance))
@@ -49,7 +49,7 @@ def density(data: Array, variance: float) -> Complete:
 
 
 def next_variance(data: Array, variance: float) -> float:
-    """One step of the fixed point of the leave-one-out likelihood."""
+    """Return the variance after one fixed-point step of the leave-one-out likelihood."""
     n, d = data.shape
     total = 0.0
     for i in range(n):
@@ -60,7 +60,7 @@ def next_variance(data: Array, variance: float) -> float:
 
 
 def without_each(assign: Callable[[Array], int], z: Array) -> Array:
-    """Prediction difference analysis with zeros."""
+    """Return 1 for each feature whose replacement by 0 changes the cluster, else 0."""
     found = []
     for i in range(len(z)):
         changed = z.copy()
@@ -70,7 +70,7 @@ def without_each(assign: Callable[[Array], int], z: Array) -> Array:
 
 
 def integrated_gradients(gradient: Callable[[Array], Array], z: Array, n_steps: int = 10) -> Array:
-    """From the origin, at the middle of each step."""
+    """Integrate the gradient from the origin, evaluated at the midpoint of each step."""
     total = np.zeros_like(z)
     for step in range(n_steps):
         total += gradient(z * (step + 0.5) / n_steps) / n_steps

@@ -1,4 +1,4 @@
-"""Shapley values by brute force: every coalition of features, the others at a reference point."""
+"""Shapley values by brute force: every coalition of features, with the other features at a reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sanity checks of explanations: do they behave as explanations should?"""
+"""Sanity checks: does an explanation behave as an explanation should?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from whycluster.evaluation.methods import Method, named
 from whycluster.evaluation.subject import Subject
 from whycluster.models.network import check_rule
 
-_GRID = 33  # points of a way that is searched for a jump
+_GRID = 33  # points on each path that is searched for a jump
 _HALVINGS = 30
 _PAIRS = 100
 _SHUFFLES = 10
@@ -28,19 +28,20 @@ _STABLE = 0.7
 
 
 class DoesNotApplyError(InvalidInputError):
-    """A check that cannot be made of this model and these rows."""
+    """The check does not apply to this model or these rows."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """What a check found.
+    """The result of one check.
 
     Attributes
     ----------
-    name : of the check
-    value : what was measured
-    limit : what it must not exceed, or with ``at_least`` not fall below
+    name : the name of the check
+    value : the measured value
+    limit : the largest value that passes
     meaning : the value in words
+    at_least : whether ``limit`` is the smallest value that passes instead of the largest
     """
 
     name: str
@@ -51,7 +52,7 @@ class Check:
 
     @property
     def holds(self) -> bool:
-        """Whether the explanation behaves."""
+        """Whether the explanation passes the check."""
         return self.value >= self.limit if self.at_least else self.value <= self.limit
 
     def __str__(self) -> str:
@@ -60,13 +61,13 @@ class Check:
 
 @dataclass(frozen=True)
 class Checks:
-    """All checks; `print` it.
+    """The results of all checks; `print` shows them as a table.
 
     Attributes
     ----------
-    rule : that was checked
-    checks : those that could be made
-    left_out : those that could not, and why
+    rule : the rule under test
+    checks : the results of the checks that apply
+    left_out : the checks that do not apply, each with the reason
     """
 
     rule: str
@@ -75,7 +76,7 @@ class Checks:
 
     @property
     def hold(self) -> bool:
-        """Whether all do."""
+        """Whether the explanations pass all checks that apply."""
         return all(check.holds for check in self.checks)
 
     def __str__(self) -> str:
@@ -89,49 +90,54 @@ class Checks:
             for c in self.checks
         ]
         table = display.table([f"rule {self.rule!r}", "", "value", "must be"], rows, "<<>>")
-        told = [f"{check.name}: {check.meaning}" for check in self.checks]
-        told += [f"left out: {name} ({why})" for name, why in self.left_out.items()]
-        return "\n".join([table, "", *told])
+        notes = [f"{check.name}: {check.meaning}" for check in self.checks]
+        notes += [f"left out: {name} ({reason})" for name, reason in self.left_out.items()]
+        return "\n".join([table, "", *notes])
 
 
 def run(model: Any, X: Any, *, rule: str = DEFAULT_RULE, random_state: int = 0) -> Checks:
-    """All checks of a model's explanations that can be made; the others are said.
+    """Run all checks that apply to a model's explanations.
 
     Parameters
     ----------
-    model : anything that `neuralize` takes
+    model : any model that `neuralize` accepts
     X : (n, d) rows
-    rule : as in `explain`
-    random_state : seed
+    rule : the rule to check, as in `explain`
+    random_state : random seed
+
+    Returns
+    -------
+    Checks
+        the results, and the reason for each check that does not apply
     """
     check_rule(rule, "checks.run")
     check_whole(random_state, 0, "checks.run", "random_state")
     subject = Subject(model, X, "checks.run")
 
-    def by_rule(of: Subject) -> Floats:
-        return of.explain(rule).relevance
+    def by_rule(explained: Subject) -> Floats:
+        return explained.explain(rule).relevance
 
     calls: dict[str, Callable[[], Check]] = {
         "conservation": lambda: _conservation(subject, rule),
         "continuity": lambda: _continuity(subject, rule, random_state),
-        "randomisation": lambda: _randomisation(subject, by_rule, _SHUFFLES, random_state),
+        "randomization": lambda: _randomization(subject, by_rule, _SHUFFLES, random_state),
         "stability": lambda: _stability(subject, model, rule, _REFITS, random_state),
     }
     found, left_out = [], {}
     for name, call in calls.items():
         try:
             found.append(call())
-        except DoesNotApplyError as error:  # noqa: PERF203  # four times
+        except DoesNotApplyError as error:  # noqa: PERF203  # only four iterations
             left_out[name] = str(error)
     return Checks(rule, tuple(found), left_out)
 
 
 def conservation(model: Any, X: Any, *, rule: str = DEFAULT_RULE) -> Check:
-    """Whether the relevances of a row add up to its evidence.
+    """Check that the relevances of a row add up to its evidence.
 
-    The value is the largest difference over all rows, as a part of the mean evidence. It is 0 but for
-    rounding where all of the evidence is the features'; weights of mixture components, and what soft minima
-    dissipate, is not, and then the check does not apply.
+    The value is the largest difference over all rows, relative to the mean evidence. It is 0 up to rounding
+    if all evidence belongs to features. The check does not apply to models in which some evidence belongs to
+    no feature, such as the component weights of a mixture or the loss in soft minima.
     """
     check_rule(rule, "conservation")
     return _conservation(Subject(model, X, "conservation"), rule)
@@ -142,21 +148,21 @@ def _conservation(subject: Subject, rule: str) -> Check:
     assert subject.network is not None
     if not subject.network.energy.adds_up:
         raise DoesNotApplyError(
-            f"{subject.where}: of this model a part of the evidence is due to no feature, so that relevance "
-            "need not add up to it; see Explanation.residual."
+            f"{subject.where}: all evidence must belong to features; a part of this model's evidence belongs "
+            "to none. See Explanation.residual."
         )
     gap = np.abs(answer.relevance.sum(axis=1) - answer.evidence)
     value = float(gap.max() / max(np.abs(answer.evidence).mean(), np.finfo(float).tiny))
-    meaning = f"relevance and evidence differ by {value:.2g} of the mean evidence at most"
+    meaning = f"relevance and evidence differ by at most {value:.2g} of the mean evidence"
     return Check("conservation", value, 1e-9, meaning)
 
 
 def continuity(model: Any, X: Any, *, rule: str = DEFAULT_RULE, random_state: int = 0) -> Check:
-    """Whether a small move of a row changes its relevance only a little, as long as it stays in its cluster.
+    """Check that a small move of a row within its cluster changes its relevance only slightly.
 
-    On straight ways between rows of a cluster, the largest jump is searched by halving: what is left of it on
-    a way a billion times shorter is a discontinuity. The value is the largest found, as a part of the mean
-    absolute relevance of a row.
+    A bisection searches for the largest jump on straight paths between rows of a cluster. A jump that is
+    still there on a path a billion times shorter is a discontinuity. The value is the largest one found,
+    relative to the mean absolute relevance of a row.
     """
     check_rule(rule, "continuity")
     check_whole(random_state, 0, "continuity", "random_state")
@@ -170,40 +176,50 @@ def _continuity(subject: Subject, rule: str, random_state: int) -> Check:
     def relevance(rows: Floats) -> Floats:
         return subject.explain(rule, rows, answer.beta).relevance
 
-    start, stop = _ways(subject, random_state)
+    start, stop = _paths(subject, random_state)
     if not len(start):
         raise DoesNotApplyError(
-            f"{subject.where}: X must have two rows of one cluster with nothing but that cluster between "
-            "them; there are none. Give more rows."
+            f"{subject.where}: X must have two rows of the same cluster with no other cluster between them; "
+            "there are none. Pass more rows."
         )
     jump = _search_jumps(relevance, start, stop)
     value = float(jump.max() / size)
-    meaning = f"a tiny move changes the relevance by {value:.2g} of its usual size at most"
+    meaning = f"a tiny move changes the relevance by at most {value:.2g} of its usual size"
     return Check("continuity", value, 1e-3, meaning)
 
 
-def randomisation(
+def randomization(
     model: Any, X: Any, *, method: str | Method = "neon", shuffles: int = _SHUFFLES, random_state: int = 0
 ) -> Check:
-    """Whether the relevance is that of this model: it must change when the centroids are shuffled.
+    """Check that the relevance depends on the model: it must change when the centroids are shuffled.
 
-    Their coordinates, in standard deviations, are dealt out to other features, and half of them mirrored.
-    The value is the mean rank correlation, row by row, of the relevance before and after; about 0 is right,
-    1 means that the model does not matter.
+    The shuffle assigns the coordinates, in standard deviations, to other features and mirrors half of them.
+    The value is the mean rank correlation of each row's relevance before and after. About 0 is expected; 1
+    means that the model does not matter.
+
+    Parameters
+    ----------
+    model : any model that `neuralize` accepts, or a function that returns the labels of rows
+    X : (n, d) rows
+    method : the method to check, a name from `METHODS` or a `Method`
+    shuffles : number of random shuffles
+    random_state : random seed
     """
-    check_whole(shuffles, 1, "randomisation", "shuffles")
-    check_whole(random_state, 0, "randomisation", "random_state")
-    chosen = named(method, "randomisation")
-    subject = Subject(model, X, "randomisation")
-    return _randomisation(subject, lambda of: chosen.of(of, random_state), shuffles, random_state)
+    check_whole(shuffles, 1, "randomization", "shuffles")
+    check_whole(random_state, 0, "randomization", "random_state")
+    chosen = named(method, "randomization")
+    subject = Subject(model, X, "randomization")
+    return _randomization(
+        subject, lambda shuffled: chosen.explain(shuffled, random_state), shuffles, random_state
+    )
 
 
-def _randomisation(
+def _randomization(
     subject: Subject, explain: Callable[[Subject], Floats], shuffles: int, random_state: int
 ) -> Check:
     _check_numbers(subject)
     if subject.n_features < 2:
-        raise DoesNotApplyError(f"{subject.where}: X must have at least 2 features to be shuffled; got 1.")
+        raise DoesNotApplyError(f"{subject.where}: X must have at least 2 features to shuffle; got 1.")
     before = explain(subject)
     rng = np.random.default_rng(random_state)
     mean, scale = subject.rows.mean(axis=0), subject.rows.std(axis=0)
@@ -215,18 +231,17 @@ def _randomisation(
         after = explain(subject.shuffled(order, factor, mean - factor * mean[order]))
         correlations.append(_rank_correlation(before, after).mean())
     value = float(np.mean(correlations))
-    meaning = f"after shuffling the model, rank correlation with the relevance before is {value:.2f}"
-    return Check("randomisation", value, 0.5, meaning)
+    meaning = f"the relevance before and after shuffling the model has a rank correlation of {value:.2f}"
+    return Check("randomization", value, 0.5, meaning)
 
 
 def stability(
     model: Any, X: Any, *, rule: str = DEFAULT_RULE, refits: int = _REFITS, random_state: int = 0
 ) -> Check:
-    """Whether the ranking of features would be the same had other rows of the same kind been clustered.
+    """Check that the ranking of features survives a fit to resampled rows.
 
-    The model is fitted again to bootstrap samples of X. The value is the rank correlation of the features'
-    relevance in each cluster, before and after, averaged over clusters and refits, with clusters counting as
-    often as they have members.
+    The check fits the model to bootstrap samples of X. The value is the rank correlation of the features'
+    relevance in each cluster before and after, averaged over refits and over clusters weighted by their size.
     """
     check_rule(rule, "stability")
     check_whole(refits, 1, "stability", "refits")
@@ -250,9 +265,9 @@ def _stability(subject: Subject, model: Any, rule: str, refits: int, random_stat
         after = _cluster_means(subject, again.explain(rule).relevance)
         values.append(np.average(_rank_correlation(before[there], after[there]), weights=sizes[there]))
     value = float(np.mean(values))
-    meaning = f"fitted again to resampled rows, features keep their rank with a correlation of {value:.2f}"
+    meaning = f"after a fit to resampled rows, the features' ranks have a correlation of {value:.2f}"
     if value < _STABLE:
-        meaning += "; there may be too many clusters, or none"
+        meaning += "; there may be too many clusters, or no clusters in the data"
     return Check("stability", value, _STABLE, meaning, at_least=True)
 
 
@@ -260,12 +275,12 @@ def _check_numbers(subject: Subject) -> None:
     if subject.categorical.any():
         name = subject.table.feature_names[int(np.argmax(subject.categorical))]
         raise DoesNotApplyError(
-            f"{subject.where}: X must hold numbers only for this check; {name!r} holds categories."
+            f"{subject.where}: X must hold only numbers for this check; {name!r} holds categories."
         )
 
 
-def _ways(subject: Subject, random_state: int) -> tuple[Floats, Floats]:
-    """Straight ways between rows of one cluster that do not leave it, (p, d) starts and stops."""
+def _paths(subject: Subject, random_state: int) -> tuple[Floats, Floats]:
+    """Return (p, d) starts and stops of straight paths that stay within one cluster."""
     rng = np.random.default_rng(random_state)
     first = rng.integers(subject.n_rows, size=10 * _PAIRS)
     second = rng.integers(subject.n_rows, size=10 * _PAIRS)
@@ -277,14 +292,16 @@ def _ways(subject: Subject, random_state: int) -> tuple[Floats, Floats]:
 
 
 def _search_jumps(relevance: Callable[[Floats], Floats], start: Floats, stop: Floats) -> Floats:
-    """The jump of the relevance that is left of each way when it is halved again and again, (p,)."""
+    """Return the jump of the relevance that remains on each path after repeated halving, (p,)."""
     d = start.shape[1]
     part = np.linspace(0.0, 1.0, _GRID)[:, None, None]
     points = start + part * (stop - start)
     values = relevance(points.reshape(-1, d)).reshape(points.shape)
     steepest = np.abs(np.diff(values, axis=0)).sum(axis=2).argmax(axis=0)
     at = np.arange(len(start))
-    (a, b), (at_a, at_b) = [(of[steepest, at].copy(), of[steepest + 1, at].copy()) for of in (points, values)]
+    (a, b), (at_a, at_b) = [
+        (array[steepest, at].copy(), array[steepest + 1, at].copy()) for array in (points, values)
+    ]
     for _ in range(_HALVINGS):
         middle = (a + b) / 2
         at_middle = relevance(middle)
@@ -295,7 +312,7 @@ def _search_jumps(relevance: Callable[[Floats], Floats], start: Floats, stop: Fl
 
 
 def _derangement(n: int, rng: np.random.Generator) -> Any:
-    """An order in which nothing stays where it is."""
+    """Return a random permutation that moves every element."""
     order = rng.permutation(n)
     result = np.empty(n, dtype=np.intp)
     result[order] = np.roll(order, 1)
@@ -307,7 +324,7 @@ def _half_mirrored(n: int, rng: np.random.Generator) -> Floats:
 
 
 def _rank_correlation(a: Floats, b: Floats) -> Floats:
-    """Spearman's correlation, row by row, (n,); 0 where a row has only ties."""
+    """Return Spearman's correlation of each pair of rows, (n,); 0 if a row has only ties."""
     a, b = rankdata(a, axis=1), rankdata(b, axis=1)
     a, b = a - a.mean(axis=1, keepdims=True), b - b.mean(axis=1, keepdims=True)
     size = np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))
@@ -315,23 +332,22 @@ def _rank_correlation(a: Floats, b: Floats) -> Floats:
 
 
 def _cluster_means(subject: Subject, relevance: Floats) -> Floats:
-    """Mean relevance over the members of each cluster, (K, d)."""
+    """Return the mean relevance of each cluster's members, (K, d)."""
     sums = np.zeros((subject.cluster.max() + 1, subject.n_features))
     np.add.at(sums, subject.cluster, relevance)
     return sums / np.maximum(np.bincount(subject.cluster), 1)[:, None]
 
 
 def _check_can_be_fitted(model: Any, subject: Subject) -> None:
-    """Raise unless a copy of the model can be fitted to other rows, and to nothing but rows."""
+    """Raise unless a copy of the model can be fitted to other rows alone."""
     if isinstance(model, type) or not all(hasattr(model, name) for name in ("fit", "get_params")):
         raise DoesNotApplyError(
-            f"{subject.where}: model must be an estimator that can be fitted again; got "
-            f"{type(model).__name__}."
+            f"{subject.where}: model must be an estimator that can be refitted; got {type(model).__name__}."
         )
     more = [p for p in list(inspect.signature(model.fit).parameters.values())[1:] if p.default is p.empty]
     per_row = [name for name, value in model.get_params().items() if np.shape(value)[:1] == (subject.n_rows,)]
     if any(p.kind is p.POSITIONAL_OR_KEYWORD for p in more) or per_row:
         raise DoesNotApplyError(
-            f"{subject.where}: model must be fitted to rows alone, so that it can be to other rows; "
+            f"{subject.where}: model must be fitted to rows alone, so that it can be refitted to other rows; "
             f"{type(model).__name__} also needs {', '.join([p.name for p in more] + per_row)}."
         )

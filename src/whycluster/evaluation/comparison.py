@@ -1,4 +1,4 @@
-"""Methods side by side: how faithful each is, and what it costs."""
+"""`compare`: how faithful several methods are, and how long they take."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from whycluster.data.validation import check_whole
 from whycluster.evaluation.flipping import Flipping, flip, open_sampler, read_relevance, standard_error
 from whycluster.evaluation.methods import METHODS, Method, named
 from whycluster.evaluation.oracle import greedy
+from whycluster.evaluation.samplers import Sampler
 from whycluster.evaluation.subject import Subject
 
 ORACLE = "greedy oracle"
 RANDOM = "random"
 _WELL_ABOVE = 1.05
-_SMALL = 1 << 28  # rows x rows of the population x features squared: up to here the oracle is asked anyway
+_SMALL = 1 << 28  # rows x rows of the population x features squared: "auto" runs the oracle up to here
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """Methods and their flipping curves, the best first; `print` it, or `to_frame`.
+    """The flipping curves of several methods; `print` it, or call `to_frame`.
 
     Attributes
     ----------
-    flipping : of each method its `Flipping`; the greedy oracle, where it was asked, is one of them
-    seconds : of each method the time for its relevance
-    left_out : methods that were not asked for by name and could not be had, and why
+    flipping : the `Flipping` of each method, including the greedy oracle if it ran
+    seconds : the time each method took to compute its relevance
+    left_out : the default methods that do not work for this model, each with the reason
     """
 
     flipping: dict[str, Flipping]
@@ -43,23 +44,23 @@ class Comparison:
 
     @property
     def methods(self) -> list[str]:
-        """Their names, the best first."""
+        """The names of the methods, the best first."""
         return sorted(self.flipping, key=lambda name: -self.flipping[name].auc)
 
     def share(self, method: str) -> float:
-        """How much of the way from a random order to the greedy oracle a method goes; NaN without one."""
+        """Return a method's AUC from 0, a random order, to 1, the greedy oracle; NaN without the oracle."""
         if self._floor is None:
             return float("nan")
-        way = self.flipping[ORACLE].auc - self._floor
-        return (self.flipping[method].auc - self._floor) / way if way > 0 else float("nan")
+        range_ = self.flipping[ORACLE].auc - self._floor
+        return (self.flipping[method].auc - self._floor) / range_ if range_ > 0 else float("nan")
 
     def difference(self, method: str, other: str) -> tuple[float, float]:
-        """By how much the AUC of one method exceeds another's, and the standard error, row by row."""
+        """Return the mean difference of two methods' AUC over the rows, and its standard error."""
         gap = self.flipping[method].per_row - self.flipping[other].per_row
         return float(gap.mean()), standard_error(gap)
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """One row per method: method, auc, standard_error, share, seconds."""
+        """Return a data frame with one row per method: method, auc, standard_error, share, seconds."""
         names = self.methods
         columns: dict[Any, Any] = {
             "method": np.array(names),
@@ -82,15 +83,15 @@ class Comparison:
             for name in self.methods
         ]
         table = display.table(["method", "AUC", "+-", "share", "seconds"], rows, "<>>>>")
-        said = []
+        notes = []
         if any(self.share(name) > _WELL_ABOVE for name in self.methods):
-            said.append(
-                "share above 100%: the oracle is greedy, and misses features that only tell together."
+            notes.append(
+                "share above 100%: the oracle is greedy and misses features that matter only together."
             )
-        for why in dict.fromkeys(self.left_out.values()):
-            names = [name for name, reason in self.left_out.items() if reason == why]
-            said.append(f"left out: {', '.join(names)} ({why})")
-        return "\n".join([table, *said])
+        for reason in dict.fromkeys(self.left_out.values()):
+            names = [name for name, other in self.left_out.items() if other == reason]
+            notes.append(f"left out: {', '.join(names)} ({reason})")
+        return "\n".join([table, *notes])
 
     def __repr__(self) -> str:
         return f"<Comparison of {len(self.flipping)} methods, best: {self.methods[0]}>"
@@ -107,19 +108,20 @@ def compare(
     oracle: bool | str = "auto",
     random_state: int = 0,
 ) -> Comparison:
-    """Compare ways to explain a clustering by the area under their flipping curves.
+    """Compare methods that explain a clustering by the area under their flipping curves.
 
     Parameters
     ----------
-    model : anything that `neuralize` takes, or a function that gives the labels of rows
+    model : any model that `neuralize` accepts, or a function that returns the labels of rows
     X : (n, d) rows
-    methods : names from `METHODS`; or a dict of names of your own, each with an (n, d) relevance, a function
-        ``method(model, X)`` that gives one, or a name from `METHODS`. By default all of these that can be had
+    methods : names from `METHODS`; or a dict from your own names to (n, d) relevances, functions
+        ``method(model, X)`` that return one, or names from `METHODS`. By default all methods in `METHODS`
+        that work for this model
     sampler, repeats, random_state : as in `flipping_auc`; all methods see the same draws
-    background : (m, d) the population that missing features are drawn from, and that methods measure or learn
-        on whatever they need; by default X
-    oracle : whether to ask the greedy oracle, the practical ceiling, whose cost grows with the square of the
-        number of features; "auto" does where the data are small
+    background : (m, d) the population: the source of missing features, and the data that methods measure or
+        learn from; by default X
+    oracle : whether to run the greedy oracle, a practical upper bound, whose cost grows with the square of
+        the number of features; "auto" runs it if the data are small
 
     Returns
     -------
@@ -147,10 +149,23 @@ def compare(
         flipping[name] = flip(subject, relevance, drawer, repeats, random_state)
     floor = None
     if ORACLE in flipping:
-        random = METHODS[RANDOM]
-        known = flipping[RANDOM] if request.get(RANDOM) is random else None  # a user may call anything random
-        floor = (known or flip(subject, random.of(subject, random_state), drawer, repeats, random_state)).auc
+        floor = _floor(subject, request, flipping, drawer, repeats, random_state)
     return Comparison(flipping, seconds, left_out, floor, subject.table.native)
+
+
+def _floor(
+    subject: Subject,
+    request: Mapping[str, Any],
+    flipping: Mapping[str, Flipping],
+    sampler: Sampler,
+    repeats: int,
+    random_state: int,
+) -> float:
+    """Return the AUC of a random order."""
+    random = METHODS[RANDOM]
+    if request.get(RANDOM) is random:  # a user may give another method this name
+        return flipping[RANDOM].auc
+    return flip(subject, random.explain(subject, random_state), sampler, repeats, random_state).auc
 
 
 def _wants_oracle(oracle: Any, subject: Subject) -> bool:
@@ -162,19 +177,19 @@ def _wants_oracle(oracle: Any, subject: Subject) -> bool:
 
 
 def _named(methods: Any) -> dict[str, Any]:
-    """Methods by their names."""
+    """Return the requested methods by name."""
     if methods is None:
         return METHODS
     if isinstance(methods, str):
         methods = [methods]
     if not isinstance(methods, Iterable):
-        raise InvalidInputError(f"compare: methods must be a list of names, or a dict; got {methods!r}.")
+        raise InvalidInputError(f"compare: methods must be a list of names or a dict; got {methods!r}.")
     if not isinstance(methods, Mapping):
         methods = {m if isinstance(m, str) else named(m, "compare").title: m for m in methods}
     methods = {name: named(m, "compare") if isinstance(m, str) else m for name, m in methods.items()}
     if not methods or ORACLE in methods or not all(isinstance(name, str) for name in methods):
         raise InvalidInputError(
-            "compare: methods must have at least one method, called by text, and none called "
+            "compare: methods must have at least one name, all names must be text, and none may be "
             f"{ORACLE!r}; got {list(methods)}."
         )
     return dict(methods)
@@ -182,5 +197,5 @@ def _named(methods: Any) -> dict[str, Any]:
 
 def _relevance_of(method: Any, subject: Subject, model: Any, X: Any, random_state: int) -> Callable[[], Any]:
     if isinstance(method, Method):
-        return lambda: method.of(subject, random_state)
+        return lambda: method.explain(subject, random_state)
     return (lambda: method(model, X)) if callable(method) else (lambda: method)

@@ -1,4 +1,4 @@
-"""Algorithm 1 of the paper: do the features that are called relevant suffice to hold a row in its cluster?"""
+"""Algorithm 1 of the paper: do the most relevant features suffice to keep a row in its cluster?"""
 
 from __future__ import annotations
 
@@ -20,35 +20,34 @@ from whycluster.explanations.explanation import Explanation
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Flipping:
-    """How well an order of the features holds rows in their clusters, while features are added.
+    """Flipping curves: how soon rows stay in their clusters as features are added in order of relevance.
 
     Attributes
     ----------
-    curves : (n, d + 1) of each row the share of completions that were in its cluster, with 0, 1, ..., d of
-        its features known
+    curves : (n, d + 1) for each row, the share of completions in its cluster with 0, 1, ..., d known features
     """
 
     curves: Floats
 
     @property
     def per_row(self) -> Floats:
-        """(n,) the area under each row's curve, from 0 to 100: trapezoids, the empty start included."""
+        """(n,) area under each row's curve by the trapezoidal rule, from 0 to 100, start at 0 included."""
         steps = (self.curves[:, 1:] + self.curves[:, :-1]) / 2
         return np.asarray(100.0 * steps.mean(axis=1))
 
     @property
     def auc(self) -> float:
-        """The mean area; higher is better."""
+        """Mean area over the rows; higher is better."""
         return float(self.per_row.mean())
 
     @property
     def standard_error(self) -> float:
-        """Of the mean over the rows: that they differ, and that completions are drawn, makes it uncertain."""
+        """Standard error of the mean area: rows differ, and completions are random."""
         return standard_error(self.per_row)
 
     @property
     def curve(self) -> Floats:
-        """(d + 1,) the mean curve."""
+        """(d + 1,) mean curve over the rows."""
         return np.asarray(self.curves.mean(axis=0))
 
     def __repr__(self) -> str:
@@ -58,7 +57,7 @@ class Flipping:
 
 
 def standard_error(values: Floats) -> float:
-    """Of their mean; NaN of a single one."""
+    """Return the standard error of the mean of the values; NaN for a single value."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
 
 
@@ -72,27 +71,28 @@ def flipping_auc(
     background: Any = None,
     random_state: int = 0,
 ) -> Flipping:
-    """The area under the flipping curve of an explanation (Algorithm 1 of the paper).
+    """Compute the area under the flipping curve of an explanation (Algorithm 1 of the paper).
 
-    Of each row nothing is known at first. Its features are added from the most to the least relevant, the
-    missing ones are drawn, and it is recorded whether the row is in its cluster. The sooner it stays there,
-    the larger the area.
+    Each row starts with all features unknown. The algorithm adds its features from the most to the least
+    relevant, draws the missing ones, and records whether the row is in its cluster. The sooner the row stays
+    there, the larger the area.
 
     Parameters
     ----------
-    model : anything that `neuralize` takes, or a function that gives the labels of rows, such as the
+    model : any model that `neuralize` accepts, or a function that returns the labels of rows, such as the
         ``predict`` of any model
     X : (n, d) rows
-    relevance : (n, d) an explanation of these rows, or an `Explanation`, with the features in the order of
-        the model, or a frame with their names; only the order within each row counts, and ties are broken at
+    relevance : an `Explanation` of these rows; or (n, d) numbers, with the features in the order of the
+        model; or a data frame with their names. Only the order within each row counts, with ties broken at
         random
-    sampler : how missing features are drawn: "kde" (`ConditionalKDE` of the background), "zero", or a
-        function ``sampler(rows, known, rng)`` that completes (b, d) rows of which ``known`` is True, such as
-        a `ConditionalKDE` of other rows
-    repeats : how many completions are drawn at each step
-    background : (m, d) the population that missing features are drawn from; by default X itself. Give it when
-        evaluating a few rows of a known table
-    random_state : seed; the same seed draws alike for every relevance, so that methods can be compared
+    sampler : the source of missing features: "kde" (a `ConditionalKDE` of the background), "zero", or a
+        function ``sampler(rows, known, rng)`` that completes (b, d) rows whose features are known where
+        ``known`` is True, such as a `ConditionalKDE` of other rows
+    repeats : number of completions at each step
+    background : (m, d) the population that missing features are drawn from; by default X. Pass it to evaluate
+        a few rows of a larger table
+    random_state : random seed; all relevances see the same draws with the same seed, which makes methods
+        comparable
 
     Returns
     -------
@@ -120,15 +120,15 @@ def flipping_auc(
 
 
 def flip(subject: Subject, relevance: Floats, sampler: Sampler, repeats: int, random_state: int) -> Flipping:
-    """The same, of a subject that is open."""
+    """Compute the flipping curves of checked arguments."""
     d = relevance.shape[1]
     curves = np.empty((len(relevance), d + 1))
 
     def work(rows: slice, rng: np.random.Generator, step: Callable[[], None]) -> None:
         z, cluster = subject.rows[rows], subject.cluster[rows]
-        place = _places(relevance[rows], rng)
+        rank = _ranks(relevance[rows], rng)
         for n_known in range(d + 1):
-            completed = complete(sampler, z, place < n_known, repeats, rng)
+            completed = complete(sampler, z, rank < n_known, repeats, rng)
             curves[rows, n_known] = subject.stays(completed, cluster).mean(axis=0)
             step()
 
@@ -138,38 +138,37 @@ def flip(subject: Subject, relevance: Floats, sampler: Sampler, repeats: int, ra
 
 
 def complete(sampler: Sampler, z: Floats, known: Known, repeats: int, rng: np.random.Generator) -> Floats:
-    """Completions of rows, (repeats, b, d), by a sampler that `open_sampler` gave."""
-    if isinstance(sampler, ConditionalKDE):  # draws many at the cost of one
+    """Return completions of rows, (repeats, b, d), by a sampler from `open_sampler`."""
+    if isinstance(sampler, ConditionalKDE):  # draws several at the cost of one
         return sampler.draw(z, known, repeats, rng)
-    if sampler is samplers.zero:  # all alike
+    if sampler is samplers.zero:  # all completions are equal
         return sampler(z, known, rng)[None]
     drawn = np.empty((repeats, *z.shape))
     for repeat in range(repeats):
-        one = _as_numbers(sampler(z.copy(), known.copy(), rng), "evaluation", "what sampler gives")
+        one = _as_numbers(sampler(z.copy(), known.copy(), rng), "evaluation", "the result of sampler")
         if one.shape != z.shape:
             raise InvalidInputError(
-                f"evaluation: sampler must give rows of shape {z.shape} for rows of that shape; got "
-                f"{one.shape}."
+                f"evaluation: sampler must return rows of the shape it gets, {z.shape}; got {one.shape}."
             )
         if not np.isfinite(one).all() or (one[known] != z[known]).any():
             raise InvalidInputError(
-                "evaluation: sampler must give finite numbers and leave what is known as it is; "
-                + ("it changed known features." if np.isfinite(one).all() else "it gave NaN or infinity.")
+                "evaluation: sampler must return finite numbers and keep known features unchanged; "
+                + ("it changed known features." if np.isfinite(one).all() else "it returned NaN or infinity.")
             )
         drawn[repeat] = one
     return drawn
 
 
-def _places(relevance: Floats, rng: np.random.Generator) -> Codes:
-    """Of each feature its place in the row's order, 0 for the most relevant; ties fall at random."""
+def _ranks(relevance: Floats, rng: np.random.Generator) -> Codes:
+    """Return the rank of each feature in its row, 0 for the most relevant; ties are broken at random."""
     order = np.lexsort((rng.random(relevance.shape), -relevance), axis=1)
-    place = np.empty_like(order)
-    np.put_along_axis(place, order, np.arange(relevance.shape[1])[None, :], axis=1)
-    return place
+    rank = np.empty_like(order)
+    np.put_along_axis(rank, order, np.arange(relevance.shape[1])[None, :], axis=1)
+    return rank
 
 
 def read_relevance(relevance: Any, subject: Subject) -> Floats:
-    """The numbers of an explanation, checked."""
+    """Return the numbers of an explanation in the order of the model's features."""
     given = relevance.relevance if isinstance(relevance, Explanation) else relevance
     names = column_names(given, subject.where, "relevance")
     values = _as_numbers(given, subject.where, "relevance")
@@ -185,19 +184,19 @@ def read_relevance(relevance: Any, subject: Subject) -> Floats:
         row, column = bad[0].tolist()
         raise InvalidInputError(
             f"{subject.where}: relevance must have no missing values (NaN); row {row}, feature "
-            f"{features[column]!r} is one ({len(bad)} in all)."
+            f"{features[column]!r} is missing ({len(bad)} in all)."
         )
     return values
 
 
 def _as_numbers(given: Any, where: str, name: str) -> Floats:
-    """An array of real numbers; nothing is guessed of what is none."""
+    """Convert to an array of real numbers; raise if that would need a guess."""
     try:
         values = np.asarray(given)
         if values.dtype.kind in "fiubO" and not np.ma.is_masked(given):
             return np.asarray(values, dtype=np.float64)
         what = "masked values" if np.ma.is_masked(given) else str(values.dtype)
-    except (TypeError, ValueError) as error:  # rows of different lengths, objects that are no numbers
+    except (TypeError, ValueError) as error:  # rows of different lengths, objects other than numbers
         what = str(error)
     raise InvalidInputError(
         f"{where}: {name} must be an array of real numbers, one for each row and feature; got "
@@ -206,7 +205,7 @@ def _as_numbers(given: Any, where: str, name: str) -> Floats:
 
 
 def open_sampler(sampler: Any, subject: Subject) -> Sampler:
-    """The sampler that was asked for by name, or the user's own."""
+    """Return the sampler with this name, or the user's own."""
     if isinstance(sampler, ConditionalKDE):
         _check_density(sampler, subject)
         subject.density = sampler
@@ -219,12 +218,11 @@ def open_sampler(sampler: Any, subject: Subject) -> Sampler:
             f'{subject.where}: sampler must be "kde", "zero" or a function sampler(rows, known, rng); got '
             f"{sampler!r}."
         )
-    alone = subject.population is subject.rows and (subject.cluster == subject.cluster[0]).all()
-    if alone:
+    if subject.population is subject.rows and (subject.cluster == subject.cluster[0]).all():
         raise InvalidInputError(
-            f"{subject.where}: X must have rows of at least 2 clusters, since the rows that missing features "
-            f"are drawn from must be able to leave a cluster; all {subject.n_rows} rows are in one. Give all "
-            "rows, or background=all_rows."
+            f"{subject.where}: X must have rows of at least 2 clusters, since completed rows must be able to "
+            f"leave their cluster; all {subject.n_rows} rows are in one. Pass all rows, or "
+            "background=all_rows."
         )
     return samplers.zero if sampler == "zero" else subject.density
 
@@ -232,18 +230,18 @@ def open_sampler(sampler: Any, subject: Subject) -> Sampler:
 def _check_density(density: ConditionalKDE, subject: Subject) -> None:
     if density.rows.shape[1] != subject.n_features:
         raise InvalidInputError(
-            f"{subject.where}: sampler must be made of rows with the {subject.n_features} features of X; its "
-            f"rows have {density.rows.shape[1]}."
+            f"{subject.where}: sampler must be fitted to rows with the {subject.n_features} features of X; "
+            f"its rows have {density.rows.shape[1]}."
         )
     names = subject.names
     if None not in (names, density.feature_names) and density.feature_names != names:
         raise InvalidInputError(
-            f"{subject.where}: sampler must be made of rows with the model's columns in their order, which "
-            f"begins {(names or [])[:3]}; its columns begin {(density.feature_names or [])[:3]}. Give "
-            "background=... instead, which is matched by name."
+            f"{subject.where}: sampler must be fitted to the model's columns in their order, which begins "
+            f"with {(names or [])[:3]}; its columns begin with {(density.feature_names or [])[:3]}. Pass "
+            "background=... instead, whose columns are matched by name."
         )
     if not np.array_equal(density.categorical, subject.categorical):
         raise InvalidInputError(
-            f"{subject.where}: sampler must know which features are categories; give background=... instead, "
+            f"{subject.where}: sampler must know which features are categories. Pass background=... instead, "
             "or ConditionalKDE(codes, categorical=...)."
         )

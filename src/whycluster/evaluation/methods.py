@@ -1,4 +1,4 @@
-"""Ways to explain an assignment, each a function of a clustering and rows: the paper's, ours, and others'."""
+"""The registry of methods that explain cluster assignments: the paper's, ours, and baselines."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ _TREES = 100
 
 @dataclass(frozen=True)
 class Method:
-    """A way to explain: ``method(network, X)`` gives the relevance of each feature for each row.
+    """A method that explains: ``method(network, X)`` returns the relevance of each feature for each row.
 
     Attributes
     ----------
-    title : what it is, in a few words
-    needs : what of the clustering it needs: "nothing", its "labels" for rows, or its "energies"
-    requires : a package that must be installed, and the extra that brings it, or ""
+    title : a short description
+    needs : the part of the clustering that the method uses: "nothing", its "labels" for rows, or its
+        "energies"
+    requires : the package that must be installed, which is also the name of the extra that installs it, or ""
     """
 
     title: str
@@ -45,19 +46,24 @@ class Method:
     requires: str = ""
 
     def __call__(self, network: Any, X: Any, *, background: Any = None, random_state: int = 0) -> Floats:
-        """The relevance of each feature for each row, (n, d).
+        """Return the relevance of each feature for each row, (n, d).
 
-        ``background`` is the population that whatever is drawn or measured comes from; by default X.
+        Parameters
+        ----------
+        network : any model that `neuralize` accepts, or a function that returns the labels of rows
+        X : (n, d) rows
+        background : (m, d) the population to draw and measure from; by default X
+        random_state : random seed
         """
         check_whole(random_state, 0, "evaluation", "random_state")
-        return self.of(Subject(network, X, "evaluation", background), random_state)
+        return self.explain(Subject(network, X, "evaluation", background), random_state)
 
-    def of(self, subject: Subject, random_state: int) -> Floats:
-        """The same, of a subject that is open."""
+    def explain(self, subject: Subject, random_state: int) -> Floats:
+        """Return the relevance for checked arguments."""
         if self.needs == "energies" and subject.network is None:
             raise InvalidInputError(
-                f"{subject.where}: the energies of a model are needed; a function of rows has only labels. "
-                "Give the model itself (of a pipeline, pipeline[-1] with pipeline[:-1].transform(X))."
+                f"{subject.where}: model must have energies; a function of rows has only labels. Pass the "
+                "model itself (for a pipeline, pipeline[-1] with pipeline[:-1].transform(X))."
             )
         if self.requires and importlib.util.find_spec(self.requires) is None:
             raise MissingDependencyError(
@@ -68,7 +74,7 @@ class Method:
 
 
 def named(name: Any, where: str) -> Method:
-    """The method of this name."""
+    """Return the method with this name."""
     if isinstance(name, Method):
         return name
     if isinstance(name, str) and name in METHODS:
@@ -76,7 +82,7 @@ def named(name: Any, where: str) -> Method:
     near = difflib.get_close_matches(str(name), METHODS, 1, 0.5) if isinstance(name, str) else []
     raise InvalidInputError(
         f"{where}: methods must be among {', '.join(map(repr, METHODS))}; got {reprlib.repr(name)}. "
-        + (f"Did you mean {near[0]!r}?" if near else "One of your own is given by name, {name: relevance}.")
+        + (f"Did you mean {near[0]!r}?" if near else "Pass your own method as {name: relevance}.")
     )
 
 
@@ -88,19 +94,23 @@ def shapley_values(
     background: Any = None,
     random_state: int = 0,
 ) -> Floats:
-    """Shapley values of the assignment, (n, d).
+    """Compute Shapley values of the cluster assignment.
 
-    The value of a set of features is the probability that the row stays in its cluster when all others are
-    those of a random row of the population.
+    The value of a set of features is the probability that the row stays in its cluster if all other features
+    come from a random row of the population.
 
     Parameters
     ----------
-    model : anything that `neuralize` takes, or a function that gives the labels of rows
+    model : any model that `neuralize` accepts, or a function that returns the labels of rows
     X : (n, d) rows
-    permutations : how many orders of the features are tried, half of them the reverse of the others; or
-        "exact": all sets of at most 12 features, with every row of the population
+    permutations : number of random orders of the features, half of them the reverse of the others; or "exact"
+        for all sets of features, at most 12, and every row of the population
     background : (m, d) the population; by default X
-    random_state : seed
+    random_state : random seed
+
+    Returns
+    -------
+    (n, d) array
     """
     check_whole(random_state, 0, "shapley_values", "random_state")
     subject = Subject(model, X, "shapley_values", background)
@@ -114,7 +124,7 @@ def _random(subject: Subject, random_state: int) -> Floats:
     return np.random.default_rng([random_state, 1]).random(subject.rows.shape)
 
 
-def _squared_features(subject: Subject, random_state: int) -> Floats:  # noqa: ARG001  # as all methods
+def _squared_features(subject: Subject, random_state: int) -> Floats:  # noqa: ARG001  # the signature of all methods
     return subject.rows**2
 
 
@@ -127,7 +137,7 @@ def _pda_kde(subject: Subject, random_state: int) -> Floats:
 
 
 def _without_each(subject: Subject, sampler: Sampler, random_state: int) -> Floats:
-    """Prediction difference analysis: how often the row leaves its cluster when one feature is missing."""
+    """Prediction difference analysis: the share of draws of one feature that leave the row's cluster."""
     result = np.empty_like(subject.rows)
 
     def work(rows: slice, rng: np.random.Generator, step: Callable[[], None]) -> None:
@@ -144,7 +154,7 @@ def _without_each(subject: Subject, sampler: Sampler, random_state: int) -> Floa
 
 
 def _gradient(subject: Subject, rows: Floats) -> Floats:
-    """Of f_c at other rows, with c the cluster of the row at hand."""
+    """Return the gradient of f_c at other rows, with c the cluster of the subject's row."""
     assert subject.network is not None
     return outputs.gradient(subject.network.energy, ArrayTable.of(rows), subject.cluster)
 
@@ -154,7 +164,7 @@ def _squared_gradient(subject: Subject, random_state: int) -> Floats:  # noqa: A
 
 
 def _integrated_gradients(subject: Subject, random_state: int) -> Floats:  # noqa: ARG001
-    """The gradient along the straight way from the origin, at the middle of each of ten parts, times x."""
+    """Return x times the mean gradient at the midpoints of ten steps from the origin."""
     total = np.zeros_like(subject.rows)
     for step in range(_IG_STEPS):
         total += _gradient(subject, subject.rows * ((step + 0.5) / _IG_STEPS))
@@ -166,7 +176,7 @@ def _by_rule(subject: Subject, random_state: int, rule: str) -> Floats:  # noqa:
 
 
 def _rule(rule: str) -> Callable[[Subject, int], Floats]:
-    return partial(_by_rule, rule=rule)  # which can be pickled
+    return partial(_by_rule, rule=rule)  # a partial can be pickled
 
 
 def _shapley(subject: Subject, random_state: int) -> Floats:
@@ -174,7 +184,7 @@ def _shapley(subject: Subject, random_state: int) -> Floats:
 
 
 def _forest(subject: Subject, random_state: int) -> Floats:
-    """A random forest learns the clusters, and TreeSHAP explains the forest."""
+    """Fit a random forest to the clusters and explain it with TreeSHAP."""
     import shap
     from sklearn.ensemble import RandomForestClassifier
 
@@ -182,8 +192,8 @@ def _forest(subject: Subject, random_state: int) -> Floats:
     names = np.unique(learned)
     if len(names) < 2 or not np.isin(subject.cluster, names).all():
         raise InvalidInputError(
-            f"{subject.where}: a forest can only tell clusters apart that have rows: the population must "
-            "have rows of at least 2 clusters, and of all that X has. Give background=all_rows."
+            f"{subject.where}: the population must have rows of at least 2 clusters, and of every cluster of "
+            "X, for a forest to learn them. Pass background=all_rows."
         )
     forest = RandomForestClassifier(_TREES, random_state=random_state).fit(subject.population, learned)
     values = shap.TreeExplainer(forest).shap_values(subject.rows)  # (n, d, clusters)
@@ -201,8 +211,8 @@ METHODS: dict[str, Method] = {
     "nearest centroid": Method("contrast with the nearest competitor (NCA)", "energies", _rule("contrast")),
     "neon": Method("NEON, the paper's rule", "energies", _rule("min-take-most")),
     "neon joint": Method("NEON, joint rule", "energies", _rule("joint")),
-    "neon sequential": Method("NEON, features one after another", "energies", _rule("sequential")),
+    "neon sequential": Method("NEON, sequential rule", "energies", _rule("sequential")),
     "shapley": Method("Shapley values of the assignment, 100 permutations", "labels", _shapley),
     "forest": Method("random forest with TreeSHAP", "labels", _forest, requires="shap"),
 }
-"""All methods by name."""
+"""All methods by name, from the simplest baseline to the most expensive."""

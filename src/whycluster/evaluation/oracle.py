@@ -1,4 +1,4 @@
-"""The greedy oracle: the order of features that Algorithm 1 itself would choose, step by step."""
+"""The greedy oracle: the order of features that is best for Algorithm 1 at each step."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from whycluster.evaluation.flipping import complete
 from whycluster.evaluation.samplers import Sampler
 from whycluster.evaluation.subject import Subject
 
-_DRAWS = 50  # completions that a feature's chance is estimated from
+_DRAWS = 50  # completions to estimate the probability of each candidate feature
 
 
 def greedy(subject: Subject, sampler: Sampler, random_state: int) -> Floats:
-    """A relevance whose order adds, at each step, the feature with which the row most likely stays.
+    """Return a relevance whose order adds, at each step, the feature that most likely keeps the row.
 
-    It looks at the very thing that is measured, so it is no explanation but a ceiling, in practice: an order
-    that looks several steps ahead could still be better. Quadratic in the number of features.
+    It optimizes the quantity that Algorithm 1 measures. It is therefore no explanation but a practical upper
+    bound; an order that plans several steps ahead could still be better. The cost is quadratic in the number
+    of features.
     """
     d = subject.n_features
     relevance = np.empty_like(subject.rows)
@@ -28,15 +29,15 @@ def greedy(subject: Subject, sampler: Sampler, random_state: int) -> Floats:
         at = np.arange(len(z))
         known = np.zeros(z.shape, dtype=bool)
         for n_left in range(d, 0, -1):
-            # One more feature each, in every row: (b, left, d)
+            # Every row with each of its unknown features added, (b, left, d)
             left = np.nonzero(~known)[1].reshape(len(z), n_left)
             tried = np.repeat(known[:, None], n_left, axis=1)
             tried[at[:, None], np.arange(n_left), left] = True
-            many, owner = np.repeat(z, n_left, axis=0), np.repeat(cluster, n_left)
-            completed = complete(sampler, many, tried.reshape(-1, d), _DRAWS, rng)
-            chance = subject.stays(completed, owner).mean(axis=0).reshape(len(z), n_left)
-            chance += rng.random(chance.shape) / (2 * _DRAWS)  # ties fall at random
-            best = left[at, chance.argmax(axis=1)]
+            repeated, target = np.repeat(z, n_left, axis=0), np.repeat(cluster, n_left)
+            completed = complete(sampler, repeated, tried.reshape(-1, d), _DRAWS, rng)
+            probability = subject.stays(completed, target).mean(axis=0).reshape(len(z), n_left)
+            probability += rng.random(probability.shape) / (2 * _DRAWS)  # ties are broken at random
+            best = left[at, probability.argmax(axis=1)]
             known[at, best] = True
             relevance[rows][at, best] = n_left
             step()

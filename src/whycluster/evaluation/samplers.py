@@ -1,7 +1,7 @@
-"""What a row may look like of which only some features are known: the missing ones are drawn.
+"""Samplers, which draw the unknown features of a row given its known ones.
 
-A sampler is called as ``sampler(rows, known, rng)`` with (b, d) rows, (b, d) booleans and a NumPy generator,
-and gives (b, d) rows that keep what is known.
+A sampler is a function ``sampler(rows, known, rng)`` of (b, d) rows, (b, d) booleans and a NumPy generator.
+It returns (b, d) rows with unchanged known features.
 """
 
 from __future__ import annotations
@@ -22,30 +22,37 @@ from whycluster.data.validation import check_whole
 Known: TypeAlias = NDArray[np.bool_]
 Sampler: TypeAlias = Callable[[Floats, Known, np.random.Generator], Floats]
 
-MOST_ROWS = 10_000  # that a density is made of
-_MOST_LEFT_OUT = 1 << 22  # pairs of rows that the bandwidth is chosen by (32 MB)
-_SHARP = 0.25  # a bandwidth at which a category that differs rules a row out: exp(-16) at least
-_MOST_PAIRS = 1 << 20  # of distances that are held at once (8 MB, two or three times)
+MOST_ROWS = 10_000  # in a density
+_MOST_LEFT_OUT = 1 << 22  # pairs of rows to choose the bandwidth from (32 MB)
+_SHARP = 0.25  # a bandwidth that excludes rows with another category: their weight is at most exp(-16)
+_MOST_PAIRS = 1 << 20  # distances in memory at once (8 MB, two or three times)
 
 
 class ConditionalKDE:
-    """Kernel density estimate of the data, conditioned on the features that are known.
+    """A kernel density estimate of the data, conditioned on the known features.
 
-    A row z of which the features I are known is completed in two steps: a row x_j of the data is drawn with a
-    weight of exp(-|z_I - x_jI|^2 / 2 s^2), then each missing feature from a normal distribution around its
-    value, with variance s^2. Distances are in standard deviations of each feature. A category is at a fixed
-    distance from all others, such that two rows are on average as far apart in it as in a number, and is
-    taken over as it is.
+    It completes a row z with known features I in two steps. It draws a row x_j of the data with a weight of
+    exp(-|z_I - x_jI|^2 / 2 s^2), then each missing feature from a normal distribution around the value of
+    that row, with variance s^2. Distances are in standard deviations of each feature. A category has the same
+    distance to all other categories, such that two rows are on average as far apart in it as in a number. It
+    is copied from x_j without noise.
 
     Parameters
     ----------
-    X : (N, d) the data; of more than 10,000 rows, a random sample of as many is used
-    bandwidth : s; by default the one of greatest leave-one-out likelihood, which solves
-        s^2 = 1/(N d) sum_ij w_ij |x_i - x_j|^2, where w_i is the softmax over j != i of -|x_i - x_j|^2 / 2
-        s^2
-    categorical : (d,) which features are codes of categories; by default none
-    feature_names : (d,) names for the columns of an array, for messages
-    random_state : seed of the sample
+    X : (N, d) the data; a random sample of 10,000 rows if there are more
+    bandwidth : s, in standard deviations; by default the one with the largest leave-one-out likelihood, which
+        solves s^2 = 1/(N d) sum_ij w_ij |x_i - x_j|^2, where w_i is the softmax over j != i of
+        -|x_i - x_j|^2 / 2 s^2
+    categorical : (d,) booleans, True for features that are codes of categories; by default all False
+    feature_names : (d,) names for the columns of an array, for error messages
+    random_state : random seed of the sample
+
+    Attributes
+    ----------
+    rows : (N, d) the data of the density
+    feature_names : the column names of X, or None if it has none
+    scale : (d,) standard deviations of the features; 0 for categories
+    bandwidth : s
     """
 
     def __init__(
@@ -66,7 +73,7 @@ class ConditionalKDE:
         if len(rows) > MOST_ROWS:
             rows = rows[np.sort(rng.choice(len(rows), MOST_ROWS, replace=False))]
         self.rows = rows
-        self.feature_names = column_names(X, "ConditionalKDE", "X")  # None where it has none
+        self.feature_names = column_names(X, "ConditionalKDE", "X")
         d = rows.shape[1]
         self.categorical = np.zeros(d, bool) if categorical is None else np.array(categorical)
         if self.categorical.shape != (d,) or self.categorical.dtype != bool:
@@ -84,7 +91,7 @@ class ConditionalKDE:
         self.bandwidth = self._choose_bandwidth(bandwidth, rng)
 
     def __call__(self, rows: Floats, known: Known, rng: np.random.Generator) -> Floats:
-        """One completion of each row; ``rows`` and ``known`` are (b, d), ``known`` of booleans."""
+        """Draw one completion of each row; ``rows`` and ``known`` are (b, d), and ``known`` is boolean."""
         rows, known = np.asarray(rows, dtype=np.float64), np.asarray(known)
         if rows.ndim != 2 or rows.shape[1] != self.rows.shape[1] or known.shape != rows.shape:
             raise InvalidInputError(
@@ -92,11 +99,11 @@ class ConditionalKDE:
                 f"{rows.shape} and {known.shape}."
             )
         if known.dtype != bool:
-            raise InvalidInputError(f"ConditionalKDE: known must be of booleans; got dtype {known.dtype}.")
+            raise InvalidInputError(f"ConditionalKDE: known must be booleans; got dtype {known.dtype}.")
         return np.asarray(self.draw(rows, known, 1, rng)[0])
 
     def draw(self, rows: Floats, known: Known, repeats: int, rng: np.random.Generator) -> Floats:
-        """Several completions of each row, (repeats, b, d)."""
+        """Draw several completions of each row, (repeats, b, d)."""
         drawn = np.empty((repeats, *rows.shape))
         size = max(1, _MOST_PAIRS // len(self.rows))
         for start in range(0, len(rows), size):
@@ -110,21 +117,21 @@ class ConditionalKDE:
         return drawn
 
     def _choose_rows(self, rows: Floats, known: Known, repeats: int, rng: np.random.Generator) -> Codes:
-        """Which row of the data each completion is taken from, (repeats, b)."""
+        """Draw the row of the data that each completion starts from, (repeats, b)."""
         weights = self._distances(rows, known)
         weights -= weights.min(axis=1, keepdims=True)
         weights *= -0.5 / self.bandwidth**2
         np.exp(weights, out=weights)
         np.cumsum(weights, axis=1, out=weights)
         weights /= weights[:, -1:]
-        # All rows in one sorted array, the i-th between i and i + 1, are searched at once.
+        # One search finds all rows in one sorted array, in which row i takes the values from i to i + 1.
         at = np.arange(len(rows))
         weights += at[:, None]
         found = np.searchsorted(weights.ravel(), rng.random((repeats, len(rows))) + at, side="right")
         return np.asarray(np.minimum(found - at * len(self.rows), len(self.rows) - 1))
 
     def _distances(self, rows: Floats, known: Known) -> Floats:
-        """|z_I - x_jI|^2 to all rows of the data, (b, N), up to a constant of each row."""
+        """Return |z_I - x_jI|^2 to all rows of the data, (b, N), up to a constant per row."""
         weight = known[:, self._source].astype(np.float64)
         distances: Floats = weight @ self._squares.T
         weight *= self._widen(rows)
@@ -133,7 +140,7 @@ class ConditionalKDE:
         return distances
 
     def _widen(self, rows: Floats) -> Floats:
-        """Rows with numbers in standard deviations and one column for each category, (b, D)."""
+        """Return rows with numbers in standard deviations and one column per category, (b, D)."""
         wide = rows[:, self._source]
         is_code = self.categorical[self._source]
         wide[:, is_code] = wide[:, is_code] == self._code[is_code]
@@ -152,7 +159,7 @@ class ConditionalKDE:
         )
 
     def _likeliest(self, rng: np.random.Generator) -> float:
-        """The bandwidth of greatest leave-one-out likelihood; of many rows, only some are left out."""
+        """Return the bandwidth with the largest leave-one-out likelihood over a sample of the rows."""
         n_rows = len(self.rows)
         left_out = rng.permutation(n_rows)[: max(1, _MOST_LEFT_OUT // n_rows)]
         points = self._points[left_out]
@@ -167,21 +174,21 @@ class ConditionalKDE:
             return _SHARP
         if nearest.mean() < 1e-12:
             raise InvalidInputError(
-                "ConditionalKDE: the bandwidth of the density is 0, since every row of X has a duplicate. "
-                "Leave duplicates out, or say bandwidth=..., in standard deviations."
+                "ConditionalKDE: X must have rows without duplicates to choose the bandwidth; every row has "
+                "a duplicate. Drop duplicates, or pass bandwidth=..., in standard deviations."
             )
         distances[own] = nearest[:, 0]  # any finite number: its weight is 0 below
         d = self.rows.shape[1]
 
         def excess(log_variance: float) -> float:
-            """Log of the mean squared distance under the weights of this variance, over the variance."""
+            """Return log(mean squared distance under this variance's weights / variance)."""
             weights = np.exp((nearest - distances) * (0.5 * d * np.exp(-log_variance)))
             weights[own] = 0.0
             mean = np.einsum("bn,bn->b", weights, distances) / weights.sum(axis=1)
             return float(np.log(mean.mean()) - log_variance)
 
-        # A mean under such weights lies between the least distance and the plain mean: one is below the
-        # solution, the other above.
+        # The weighted mean is between the smallest distance and the unweighted mean, which bracket the
+        # solution.
         least, plain = nearest.mean(), distances.sum(axis=1).mean() / (n_rows - 1)
         log_variance = brentq(excess, np.log(least / 2), np.log(plain * 2), xtol=1e-4)
         return float(np.exp(0.5 * log_variance))
@@ -192,14 +199,14 @@ def _check_varying(rows: Floats, names: Sequence[Hashable]) -> None:
     constant = np.flatnonzero(np.ptp(rows, axis=0) <= rounding)
     if constant.size:
         raise InvalidInputError(
-            f"ConditionalKDE: every feature of X must vary, since a constant one has no density; "
-            f"{names[constant[0]]!r} is constant ({constant.size} of {rows.shape[1]} are). Leave such "
-            "features out and fit the model again."
+            f"ConditionalKDE: every feature of X must vary, since a constant feature has no density; "
+            f"{names[constant[0]]!r} is constant ({constant.size} of {rows.shape[1]} are). Drop such "
+            "features and refit the model."
         )
 
 
 def _columns(rows: Floats, categorical: Known) -> tuple[Codes, Floats]:
-    """Of each wide column the feature it is made of, and for a category its code."""
+    """Return the feature of each wide column, and its code if it stands for a category."""
     source: list[int] = []
     code: list[float] = []
     for i, is_category in enumerate(categorical):
@@ -210,16 +217,16 @@ def _columns(rows: Floats, categorical: Known) -> tuple[Codes, Floats]:
 
 
 def _deviations(rows: Floats) -> Floats:
-    """Standard deviations, without squares that overflow or vanish."""
+    """Return standard deviations, computed without overflow or underflow of squares."""
     span = np.ptp(rows, axis=0)
     return np.asarray(span * ((rows - rows[0]) / span).std(axis=0))
 
 
 def _standard(rows: Floats, categorical: Known, deviations: Floats) -> tuple[Floats, Floats]:
-    """What is subtracted from the columns of each feature, and what they are then multiplied with.
+    """Return the offset to subtract from each feature's columns, and the factor to multiply them by.
 
-    Two rows are on average at a squared distance of 2 in each feature: so are numbers of variance 1, and
-    categories if one that differs counts 2 over the share of pairs of rows that differ in it.
+    They make two rows differ by a squared distance of 2 on average in each feature. This holds for numbers
+    with variance 1, and for categories if a mismatch counts 2 / (share of pairs of rows that differ).
     """
     center, factor = rows.mean(axis=0), 1.0 / deviations
     for i in np.flatnonzero(categorical):
@@ -228,6 +235,6 @@ def _standard(rows: Floats, categorical: Known, deviations: Floats) -> tuple[Flo
     return center, factor
 
 
-def zero(rows: Floats, known: Known, rng: np.random.Generator) -> Floats:  # noqa: ARG001  # a sampler
-    """Missing features are 0: for activations of a network, or standardised data."""
+def zero(rows: Floats, known: Known, rng: np.random.Generator) -> Floats:  # noqa: ARG001  # the signature of a sampler
+    """Set missing features to 0; suits activations of a network and standardized data."""
     return np.where(known, rows, 0.0)

@@ -1,7 +1,7 @@
-"""Shapley values of the assignment: the strongest baseline, at a hundred times the cost.
+"""Shapley values of the cluster assignment: the strongest baseline, at a hundred times the cost.
 
-The value of a set S of features is the probability that a row stays in its cluster when the other features
-are those of a random row of the data.
+The value of a set S of features is the probability that a row stays in its cluster if the other features come
+from a random row of the data.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.evaluation.subject import Subject
 
-MOST_ENUMERATED = 12  # features, of which all sets are tried
-_MOST_COALITIONS = 1 << 17  # rows that are assigned at once
+MOST_ENUMERATED = 12  # features whose sets are enumerated
+_MOST_COALITIONS = 1 << 17  # rows to assign at once
 
 
 def sampled(subject: Subject, permutations: int, random_state: int) -> Floats:
-    """By antithetic sampling: each order of the features is followed from its front and from its back.
+    """Estimate Shapley values by antithetic sampling: each order of the features is used in both directions.
 
-    On the way features are taken over from the row into a random one, and each is credited with what its
-    arrival changed.
+    Following an order, features are copied from the row into a random row, and each is credited with the
+    change that it causes.
     """
     n_pairs, d = -(-permutations // 2), subject.n_features
     total = np.zeros_like(subject.rows)
@@ -33,11 +33,11 @@ def sampled(subject: Subject, permutations: int, random_state: int) -> Floats:
         x = subject.rows[rows]
         for _ in range(n_pairs):
             z = subject.population[rng.integers(len(subject.population), size=len(x))]
-            place = rng.permuted(np.tile(np.arange(d), (len(x), 1)), axis=1)
-            for way in (place, d - 1 - place):
+            rank = rng.permuted(np.tile(np.arange(d), (len(x), 1)), axis=1)
+            for order in (rank, d - 1 - rank):
                 n_known = np.arange(d + 1)[:, None, None]
-                stays = subject.stays(np.where(way < n_known, x, z), subject.cluster[rows])
-                total[rows] += np.take_along_axis(np.diff(stays, axis=0).T, way, axis=1)
+                stays = subject.stays(np.where(order < n_known, x, z), subject.cluster[rows])
+                total[rows] += np.take_along_axis(np.diff(stays, axis=0).T, order, axis=1)
             step()
 
     subject.in_blocks(work, "Shapley values", n_pairs, d + 1, random_state)
@@ -45,12 +45,12 @@ def sampled(subject: Subject, permutations: int, random_state: int) -> Floats:
 
 
 def exact(subject: Subject) -> Floats:
-    """From all 2^d sets of features, and all rows in place of the random one."""
+    """Compute Shapley values exactly, from all 2^d sets of features and all rows of the population."""
     d = subject.n_features
     if d > MOST_ENUMERATED:
         raise InvalidInputError(
-            f"{subject.where}: Shapley values are enumerated for at most {MOST_ENUMERATED} features, since "
-            f"every set of them is tried; X has {d}. Give permutations=100."
+            f"{subject.where}: X must have at most {MOST_ENUMERATED} features for exact Shapley values, "
+            f"which try every set of features; got {d}. Pass permutations=100."
         )
     sets = np.arange(2**d)
     known = (sets[:, None] >> np.arange(d)) & 1 == 1  # feature i is bit i
@@ -71,7 +71,7 @@ def exact(subject: Subject) -> Floats:
 
 
 def _values(subject: Subject, row: int, known: NDArray[np.bool_]) -> Floats:
-    """The value of every set for one row, (2^d,)."""
+    """Return the value of every set of features for one row, (2^d,)."""
     value = np.zeros(len(known))
     size = max(1, _MOST_COALITIONS // len(known))
     for start in range(0, len(subject.population), size):

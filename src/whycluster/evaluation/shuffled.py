@@ -1,4 +1,4 @@
-"""A model whose features were dealt out anew: the random model that explanations are checked against."""
+"""A model with shuffled features, for the sanity check by randomization."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from whycluster.pipelines.wrapped_energy import WrappedEnergy
 class ShuffledEnergy(WrappedEnergy):
     """s_k(T x) with (T x)_i = factor_i x_order(i) + shift_i.
 
-    For k-means these are centroids with shuffled coordinates.
+    For k-means, this shuffles the coordinates of the centroids.
 
     Parameters
     ----------
-    energy : of the model as it was
-    order : (d,) which feature takes the place of each
-    factor, shift : (d,) what it is then multiplied with, and what is added; a negative factor mirrors it
+    energy : the energy of the original model
+    order : (d,) the feature that replaces each feature
+    factor, shift : (d,) the scale and offset of each replacement; a negative factor mirrors it
     """
 
     def __init__(self, energy: Energy, order: Codes, factor: Floats, shift: Floats) -> None:
@@ -29,37 +29,37 @@ class ShuffledEnergy(WrappedEnergy):
         self.scratch_width = 2 * self.n_features + energy.scratch_width
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
-        """Those of the moved rows."""
+        """Write the energies of the shuffled rows."""
         moved, _, rest = self._move(x, scratch)
         self.energy.energies(moved, out, rest)
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """The splits of the moved rows, each given to the feature that it came from."""
+        """Write the weighted terms of the shuffled rows, each in the column of its original feature."""
         moved, split, rest = self._move(x, scratch)
         self.energy.combine(moved, weights, split, rest)
         out[:, self.order] = split
 
     @property
     def parts(self) -> Parts:
-        """Those of the energy."""
+        """The parts of the original energy."""
         return self.energy.parts
 
     def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
-        """Those of the moved rows, each given to the feature that it came from."""
+        """Write the terms of the shuffled rows, each in the column of its original feature."""
         moved, _, rest = self._move(x, scratch)
         terms = np.empty_like(out)
         self.energy.terms(moved, cluster, terms, rest)
         out[:, :, self.order] = terms
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """The chain rule."""
+        """Write the gradient by the chain rule."""
         moved, slope, rest = self._move(x, scratch)
         self.energy.differentiate(moved, weights, slope, rest)
         slope *= self.factor
         out[:, self.order] = slope
 
     def _move(self, x: Floats, scratch: Floats) -> list[Floats]:
-        """T x, room for a result, and what is left of the scratch."""
+        """Return T x, an array for a result, and the rest of the scratch array."""
         d = self.n_features
         moved, result, rest = carve(scratch, d, d, self.energy.scratch_width)
         np.take(x, self.order, axis=1, out=moved)

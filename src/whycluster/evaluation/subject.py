@@ -1,4 +1,4 @@
-"""What is evaluated: a clustering and some rows, as numbers."""
+"""The model and the rows under evaluation, as numbers."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ Work: TypeAlias = Callable[[slice, np.random.Generator, Callable[[], None]], Non
 
 
 class _StoppedError(Exception):
-    """Ends the work of a thread when that of another is lost anyway."""
+    """Ends a thread after another one has failed."""
 
 
 class Subject:
-    """A clustering, rows with the cluster of each, and the population that they are from.
+    """A clustering, rows with their clusters, and the population of the rows.
 
     Parameters
     ----------
-    model : anything that `neuralize` takes, or a function that gives the labels of rows
+    model : any model that `neuralize` accepts, or a function that returns the labels of rows
     X : (n, d) rows
-    where : the function that was called, for messages
+    where : the name of the calling function, for error messages
     background : (m, d) the population; by default X
     """
 
@@ -54,20 +54,20 @@ class Subject:
         self.network: Network | None = None
         self._function: Callable[[Any], Any] | None = None
         self._codes: dict[Any, int] = {}
-        self._move: Callable[[Floats], Floats] = np.copy  # what is done to rows before the function sees them
+        self.transform: Callable[[Floats], Floats] = np.copy  # applied to rows before the function gets them
         if _is_function(model):
             self._function = model
         else:
             found = find_network(model, None, None, X)
-            # Of labels alone there is no network; neuralize says what to do then.
+            # Labels alone have no network; to_network raises an error that says what to do.
             self.network = to_network(model) if isinstance(found, OnlyLabels) else found
-        self.on_threads = self.network is not None  # a user's function is called on the thread it came on
+        self.on_threads = self.network is not None  # a user's function runs on the calling thread
         self.table = self._open(X, "X")
         if self.table.goes_through_steps:
             raise UnsupportedModelError(
-                f"{where}: model must take numbers as they are, no pipeline. Evaluate its last step on what "
-                f"comes to it, {where}(pipeline[-1], pipeline[:-1].transform(X), ...); or, on numbers, its "
-                f"prediction: flipping_auc(pipeline.predict, X, exp.relevance)."
+                f"{where}: model must take numbers directly; got a pipeline. Evaluate its last step on the "
+                f"transformed rows, {where}(pipeline[-1], pipeline[:-1].transform(X), ...); or, if X holds "
+                f"numbers, its predictions: flipping_auc(pipeline.predict, X, exp.relevance)."
             )
         self.rows: Floats = to_finite_array(self.table)
         self.n_rows, self.n_features = self.rows.shape
@@ -87,7 +87,7 @@ class Subject:
 
     @property
     def names(self) -> list[Hashable] | None:
-        """Of the features, None where neither the model nor X has any."""
+        """The names of the features; None if neither the model nor X has any."""
         known = self.network is not None and self.network.feature_names is not None
         return self.table.feature_names if known or self._has_names(self.table) else None
 
@@ -97,67 +97,69 @@ class Subject:
 
     @cached_property
     def density(self) -> ConditionalKDE:
-        """Of the population."""
+        """The density of the population."""
         names = self.table.feature_names
         return ConditionalKDE(self.population, categorical=self.categorical, feature_names=names)
 
     def explain(self, rule: str, rows: Floats | None = None, beta: float | None = None) -> Attribution:
-        """The relevance of rows, by default of all, by a rule; what it has to measure, on the population."""
+        """Explain rows, by default all, by a rule that measures on the population."""
         if self.network is None:
-            raise InvalidInputError(f"{self.where}: model must be one that `neuralize` takes, no function.")
+            raise InvalidInputError(
+                f"{self.where}: model must be one that `neuralize` accepts; got a function."
+            )
         rows = self.rows if rows is None else rows
         population = None if rows is self.population else ArrayTable.of(self.population)
         query = CodedQuery(rule=rule, beta=beta)
         return attribution.attribute(self.network.energy, ArrayTable.of(rows), query, population)
 
     def shuffled(self, order: Codes, factor: Floats, shift: Floats) -> Subject:
-        """The same rows under the model whose features were dealt out anew, as `ShuffledEnergy` has it."""
+        """Return the same rows with a model whose features are shuffled as in `ShuffledEnergy`."""
         other = copy.copy(self)
         if self.network is not None:
             other.network = TableNetwork(ShuffledEnergy(self.network.energy, order, factor, shift))
         else:
-            other._move = lambda rows: rows[:, order] * factor + shift
+            other.transform = lambda rows: rows[:, order] * factor + shift
         other.cluster = other.assign(self.rows)
         return other
 
     def assign(self, rows: Floats) -> Codes:
-        """Codes of the clusters of other rows, (b,)."""
+        """Return the cluster codes of other rows, (b,)."""
         if self.network is not None:
             return outputs.assign(self.network.energy, ArrayTable.of(rows))
-        return self._ask(rows)
+        return self._call_function(rows)
 
     def stays(self, rows: Floats, cluster: Codes) -> Floats:
-        """1 where a row is in the given cluster, 0 elsewhere: (..., d) and (...,) to (...,)."""
+        """Return 1 for rows in the given cluster, else 0; maps (..., d) and (...,) to (...,)."""
         assigned = self.assign(rows.reshape(-1, self.n_features)).reshape(rows.shape[:-1])
         return np.asarray(assigned == cluster, dtype=np.float64)
 
     def in_blocks(self, work: Work, title: str, n_steps: int, per_row: int, random_state: int) -> None:
-        """Call ``work(rows, rng, step)`` for blocks of rows, so that what is held for one is about 8 MB.
+        """Call ``work(rows, rng, step)`` for blocks of rows that need about 8 MB each.
 
-        On several threads, unless a user's function is part of it. What is drawn depends on the seed, the
-        title and the blocks only, never on the threads.
+        Blocks run on several threads, unless a user's function takes part. The random numbers depend only on
+        the seed, the title and the blocks, never on the threads.
 
         Parameters
         ----------
-        work : gets a slice of rows, a generator, and a function to be called after each step
-        title, n_steps : for the progress bar; the steps are those of one block
-        per_row : how many times a row's features it holds for each row
-        random_state : seed
+        work : gets a slice of rows, a random generator, and a function to call after each step
+        title, n_steps : title and number of steps per block for the progress bar
+        per_row : the memory per row, as a multiple of the row's features
+        random_state : random seed
         """
         most = max(1, _BLOCK_VALUES // (self.n_features * per_row))
-        size = min(most, -(-self.n_rows // 4))  # small data too are for more than one thread
+        size = min(most, -(-self.n_rows // 4))  # several threads share small data, too
         starts = range(0, self.n_rows, size)
         seeds = np.random.SeedSequence([random_state, zlib.crc32(title.encode())]).spawn(len(starts))
         stopped = threading.Event()
 
         def step() -> None:
-            if stopped.is_set():  # another block failed, or Ctrl-C
+            if stopped.is_set():  # another block failed, or the user pressed Ctrl-C
                 raise _StoppedError
             bar.step()
 
         def one(block: int) -> None:
             rows = slice(starts[block], min(starts[block] + size, self.n_rows))
-            with suppress(_StoppedError):  # the error that stopped it is the one to be raised
+            with suppress(_StoppedError):  # the original error is the one to raise
                 work(rows, np.random.default_rng(seeds[block]), step)
 
         with Progress(title, n_steps * len(starts)) as bar:
@@ -167,33 +169,35 @@ class Subject:
                 for block in range(len(starts)):
                     one(block)
 
-    def _ask(self, rows: Floats) -> Codes:
-        """The user's function is given rows as the user has them, and may give any labels."""
+    def _call_function(self, rows: Floats) -> Codes:
+        """Return codes of the labels from the user's function, which gets the container that X is in."""
         assert self._function is not None
-        labels = self._function(self._as_given(self._move(rows)))
+        labels = self._function(self._as_given(self.transform(rows)))
         plain = isinstance(labels, np.ndarray) and labels.dtype.kind in "iufbU"
-        if not plain:  # as Python objects: NumPy would make text of a list that mixes text and numbers
+        if not plain:  # keep Python objects: NumPy would convert a list of text and numbers to text
             objects = as_list(labels, self.where)
             labels = np.empty(len(objects), dtype=object)
             labels[:] = objects
         if labels.shape != (len(rows),):
             raise InvalidInputError(
-                f"{self.where}: model must give one label for each row; for {len(rows)} rows it gave shape "
-                f"{labels.shape}."
+                f"{self.where}: model must return one label for each row; for {len(rows)} rows it returned "
+                f"shape {labels.shape}."
             )
         names, inverse = np.unique(labels, return_inverse=True) if plain else (labels, slice(None))
         return np.array([self._code(name) for name in names.tolist()], dtype=np.intp)[inverse]
 
     def _code(self, label: Any) -> int:
         if is_missing(label):
-            raise InvalidInputError(f"{self.where}: model must give a label for each row; it gave {label!r}.")
+            raise InvalidInputError(
+                f"{self.where}: model must return a label for each row; it returned {label!r}."
+            )
         try:
             return self._codes.setdefault(label, len(self._codes))
         except TypeError as error:
-            raise InvalidInputError(f"{self.where}: model must give numbers or text ({error}).") from error
+            raise InvalidInputError(f"{self.where}: model must return numbers or text ({error}).") from error
 
     def _as_given(self, rows: Floats) -> Any:
-        """Rows in the kind of container that X is."""
+        """Return rows in the same kind of container as X."""
         if isinstance(self.table, SparseTable):
             return type(self.table.native)(rows)
         if not self._has_names(self.table):
@@ -203,5 +207,5 @@ class Subject:
 
 
 def _is_function(model: Any) -> bool:
-    """A function of rows, such as a model's bound ``predict``; no class, and no model itself."""
+    """Return whether model is a function of rows, such as a bound ``predict``, and no class or model."""
     return callable(model) and not isinstance(model, type) and not hasattr(model, "predict")
