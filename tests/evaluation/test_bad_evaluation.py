@@ -90,14 +90,14 @@ def test_samplers_with_wrong_results(wine: Array, kmeans: Any) -> None:
     text = message(kmeans, wine, sampler=lambda rows, _, __: rows[:, :3])
     assert "sampler must return rows of the shape it gets" in text
     text = message(kmeans, wine, sampler=lambda rows, _, __: rows + 1.0)
-    assert "leave what is known as it is; it changed known features" in text
+    assert "keep known features unchanged; it changed known features" in text
     text = message(kmeans, wine, sampler=lambda rows, known, _: np.where(known, rows, np.nan))
-    assert "it gave NaN or infinity" in text
+    assert "it returned NaN or infinity" in text
     for sampler in ("mean", None, wine, ConditionalKDE):
         assert '"kde", "zero" or a function' in message(kmeans, wine, sampler=sampler)
     for given in ([[1.0], [1.0, 2.0]], "text"):
         text = message(kmeans, wine, sampler=lambda *_, given=given: given)
-        assert "what sampler gives must be an array of real numbers" in text
+        assert "the result of sampler must be an array of real numbers" in text
     assert "its rows have 5" in message(kmeans, wine, sampler=ConditionalKDE(wine[:, :5]))
 
 
@@ -115,7 +115,7 @@ def test_missing_labels(wine: Array, kmeans: Any) -> None:
         lambda X: nan[kmeans.predict(X)], wine
     )
     nothing = [None, 1, 2, 3, 4]
-    assert "it gave None" in message(lambda X: [nothing[c] for c in kmeans.predict(X)], wine)
+    assert "it returned None" in message(lambda X: [nothing[c] for c in kmeans.predict(X)], wine)
     assert "numbers or text" in message(lambda X: [{c} for c in kmeans.predict(X)], wine)
     assert "labels must be one-dimensional" in message(lambda X: [[1, 2]] * len(X), wine)
 
@@ -193,7 +193,7 @@ def test_the_comparison(wine: Array, kmeans: Any) -> None:
         compare(kmeans, wine, ["neon", "joint"])
     with pytest.raises(wc.InvalidInputError) as error:
         compare(kmeans, wine, ["neon", wine])  # type: ignore[list-item]
-    assert str(error.value).endswith("One of your own is given by name, {name: relevance}.")
+    assert str(error.value).endswith("Pass your own method as {name: relevance}.")
     assert len(str(error.value)) < 600
     with pytest.raises(wc.InvalidInputError, match="a list of names, or a dict; got 3"):
         compare(kmeans, wine, 3)  # type: ignore[arg-type]

@@ -195,7 +195,7 @@ def test_bad_input(wine: Array, three: Any) -> None:
         checks.randomization(three, wine, shuffles=0)
     with pytest.raises(wc.InvalidInputError, match="refits must be a whole number"):
         checks.stability(three, wine, refits=0)
-    with pytest.raises(wc.InvalidInputError, match="two rows of one cluster"):
+    with pytest.raises(wc.InvalidInputError, match="two rows of the same cluster"):
         checks.continuity([[0.0, 0.0], [1.0, 1.0]], [[0.1, 0.0], [0.9, 1.0]])
 
 

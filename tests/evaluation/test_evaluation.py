@@ -159,7 +159,7 @@ def test_any_function_that_returns_labels(iris: Array, iris_model: Any) -> None:
     assert np.array_equal(by_model.curves, named.curves)
 
 
-def test_a_function_gets_frames_of_the_library_of_X(iris: Array, iris_model: Any) -> None:
+def test_a_function_gets_frames_of_the_same_library(iris: Array, iris_model: Any) -> None:
     seen = set()
 
     def predict(frame: pl.DataFrame) -> Array:
@@ -597,7 +597,7 @@ def test_labels_of_any_kind_from_a_function(iris: Array, iris_model: Any) -> Non
     assert np.array_equal(series.curves, expected)
 
 
-def test_a_function_gets_sparse_rows_if_X_is_sparse(iris: Array, iris_model: Any) -> None:
+def test_a_function_gets_sparse_rows_for_sparse_data(iris: Array, iris_model: Any) -> None:
     kinds = set()
 
     def predict(rows: Any) -> Array:
