@@ -195,7 +195,7 @@ def test_the_comparison(wine: Array, kmeans: Any) -> None:
         compare(kmeans, wine, ["neon", wine])  # type: ignore[list-item]
     assert str(error.value).endswith("Pass your own method as {name: relevance}.")
     assert len(str(error.value)) < 600
-    with pytest.raises(wc.InvalidInputError, match="a list of names, or a dict; got 3"):
+    with pytest.raises(wc.InvalidInputError, match="a list of names or a dict; got 3"):
         compare(kmeans, wine, 3)  # type: ignore[arg-type]
     with pytest.raises(wc.InvalidInputError, match="oracle must be"):
         compare(kmeans, wine, ["random"], oracle=np.zeros(2))  # type: ignore[arg-type]

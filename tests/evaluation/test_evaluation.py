@@ -465,7 +465,7 @@ def test_methods_that_need_energies_are_left_out_for_functions(iris: Array, iris
     printed = str(found)
     assert "neon, neon joint, neon sequential (model must have energies" in printed
     assert printed.count("left out:") == 1
-    with pytest.raises(wc.InvalidInputError, match="the energies of a model are needed"):
+    with pytest.raises(wc.InvalidInputError, match="model must have energies"):
         compare(iris_model.predict, iris, ["neon"])
 
 
