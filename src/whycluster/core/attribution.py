@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,9 +113,9 @@ class Attribution:
 
         ``width`` is the number of relevances per row, by default one per feature.
         """
-        n = rows.n_rows
+        n, width = rows.n_rows, rows.n_features if width is None else width
         return cls(
-            relevance=blocks.empty(n, rows.n_features if width is None else width, by_columns, rows.dtype),
+            relevance=np.empty((n, width), rows.dtype, "F" if by_columns else "C"),
             cluster=np.empty(n, np.intp) if query.cluster is None else query.cluster,
             competitor=np.empty(n, np.intp) if query.competitor is None else query.competitor,
             evidence=np.empty(n, rows.dtype),
@@ -397,11 +397,12 @@ class Workspace:
 
     def __init__(self, energy: Energy, n_rows: int, by_columns: bool = False) -> None:
         d, n_clusters = energy.n_features, energy.n_clusters
-        self.x = blocks.empty(n_rows, energy.n_inputs, by_columns)
-        self.relevance = blocks.empty(n_rows, d, by_columns)
-        self.scratch = blocks.empty(n_rows, energy.scratch_width, by_columns)
+        order: Literal["C", "F"] = "F" if by_columns else "C"
+        self.x = np.empty((n_rows, energy.n_inputs), order=order)
+        self.relevance = np.empty((n_rows, d), order=order)
+        self.scratch = np.empty((n_rows, energy.scratch_width), order=order)
         self.h = blocks.per_cluster(np.empty(n_rows * n_clusters), n_rows, n_clusters)
-        self.weights = blocks.per_cluster(np.empty(n_rows * n_clusters), n_rows, n_clusters)
+        self.weights = np.empty_like(self.h)
 
 
 def block_rows(energy: Energy, rows: Rows) -> int:

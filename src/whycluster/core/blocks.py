@@ -52,11 +52,6 @@ Work: TypeAlias = Callable[[Space, int, int], None]
 """Processes rows start..stop with the work arrays of its thread."""
 
 
-def empty(n_rows: int, width: int, by_columns: bool, dtype: Any = np.float64) -> NDArray[Any]:
-    """Return an uninitialized array (n_rows, width), by rows or by columns."""
-    return np.empty((n_rows, width), dtype, order="F" if by_columns else "C")
-
-
 def per_cluster(room: Floats, n_rows: int, n_clusters: int) -> Floats:
     """Return a view of ``room`` of shape (n_rows, n_clusters), by columns if there are few clusters."""
     part = room[: n_rows * n_clusters]

@@ -167,10 +167,11 @@ def competition(exp: BaseExplanation, sample: MemberSample | None = None) -> Com
         evidence = _means(some.h, group, len(codes))
         energy = attribution.informed(exp.energy, exp.table)  # by all rows, not only the sample
         # One competitor at a time, so that no array of shape (rows, clusters, features) is needed.
-        for k in range(len(exp.labels) if isinstance(exp, Explanation) else 0):
-            against = np.full(len(group), k)
-            found = attribution.attribute(energy, some.table, CodedQuery(some.cluster, against))
-            feature[:, k], relevance[:, k] = _distinctive(_means(found.relevance, group, len(codes)))
+        for j in range(len(exp.labels) - 1 if isinstance(exp, Explanation) else 0):
+            others = np.where(j < codes, j, j + 1)  # (G,) the j-th cluster other than their own
+            found = attribution.attribute(energy, some.table, CodedQuery(some.cluster, others[group]))
+            pairs = np.arange(len(codes)), others
+            feature[pairs], relevance[pairs] = _distinctive(_means(found.relevance, group, len(codes)))
     return Competition(
         clusters=exp.labels[codes],
         labels=exp.labels,
@@ -178,7 +179,7 @@ def competition(exp: BaseExplanation, sample: MemberSample | None = None) -> Com
         evidence=evidence,
         feature=feature,
         relevance=relevance,
-        feature_names=exp.feature_names if isinstance(exp, Explanation) else [],
+        feature_names=exp.table.feature_names if isinstance(exp, Explanation) else [],
     )
 
 

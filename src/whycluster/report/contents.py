@@ -20,7 +20,7 @@ from whycluster.explanations import findings
 from whycluster.explanations.base import BORDERLINE, BaseExplanation
 from whycluster.explanations.cluster_styles import COLORS, SHAPES, ClusterStyle, styles_of
 from whycluster.explanations.summary import MemberClusters
-from whycluster.report.distributions import N_BINS, histogram_outline
+from whycluster.report.distributions import N_BINS, histogram_outlines
 from whycluster.report.formatting import clean_names, clean_sentences, format_numbers
 from whycluster.report.sampling import choose_rows
 
@@ -111,7 +111,7 @@ class Contents(ABC):
             "warnings": self.warnings(),
             "left_out": self._left_out(),
             "clusters": self.clusters(),
-            "evidence_range": format_numbers(self._evidence_range),
+            "evidence_range": self._evidence_texts[1:],
             "competition": self.competition(),
             "names": self.names,
             "legend": np.unique(self.codes_on_map).tolist(),
@@ -139,7 +139,7 @@ class Contents(ABC):
             "pairs": self.pairs() if len(self.names) <= _FEW_CLUSTERS else None,
             "median": self.exp.median_evidence,
             "n_rows": self.n_rows,
-            "labelled": self.exp.fidelity is not None,
+            "labeled": self.exp.fidelity is not None,
             "contrast": self.exp.rule == CONTRAST,
             "threshold": self.exp.threshold,
         }
@@ -250,7 +250,7 @@ class Contents(ABC):
         return f"Why {display.count(self.n_rows, self.noun)} are in their clusters"
 
     def facts(self) -> list[tuple[str, str]]:
-        """Describe what was clustered, as pairs of a name and a value."""
+        """Describe the data and the model, as pairs of a name and a value."""
         exp = self.exp
         clusters = f"{len(exp.labels):,}"
         empty = len(exp.labels) - len(self.groups.codes)
@@ -272,7 +272,7 @@ class Contents(ABC):
         some = f"{display.count(n, self.noun)} ({n / self.n_rows:.1%})" if n else f"No {self.noun}"
         lines = [
             f"{some} {'are' if n > 1 else 'is'} borderline, with evidence of at most a tenth of the median, "
-            f"{format_numbers([exp.median_evidence])[0]}."
+            f"{self._evidence_texts[0]}."
         ]
         n_targets = int((~exp.is_member).sum())
         if exp.fidelity is not None:
@@ -308,10 +308,13 @@ class Contents(ABC):
         medians = format_numbers([float(np.median(own)) for own in members])
         boundary = round(100 * float(np.clip((0.0 - limits[0]) / (limits[1] - limits[0]), 0, 1)), 2)
         largest = int(groups.size.max(initial=1))
+        counts = [
+            np.histogram(np.clip(own, *limits), N_BINS, limits)[0].astype(np.float64) for own in members
+        ]
+        outlines = histogram_outlines(counts)
         links = iter(self._links(self._wanted))
         cards = []
         for g, (code, own) in enumerate(zip(groups.codes.tolist(), members, strict=True)):
-            bins = np.histogram(np.clip(own, *limits), N_BINS, limits)[0].astype(np.float64)
             card = {
                 "code": code,
                 "name": self.names[code],
@@ -324,7 +327,7 @@ class Contents(ABC):
                 "share": f"{groups.size[g] / max(1, self.n_rows):.0%}",
                 "width": round(100 * groups.size[g] / largest, 1),
                 "evidence": medians[g],
-                "strip": histogram_outline(bins, float(bins.max())),
+                "strip": outlines[g],
                 "boundary": boundary,
                 "borderline": f"{(np.abs(own) <= self.limit).mean():.0%}",
                 "typical": [next(links) for _ in self.listed[g][0]],
@@ -345,6 +348,11 @@ class Contents(ABC):
             return 0.0, 1.0
         low, high = min(0.0, float(np.quantile(evidence, 0.01))), float(np.quantile(evidence, 0.99))
         return (low, high) if high > low else (low, low + 1.0)
+
+    @cached_property
+    def _evidence_texts(self) -> list[str]:
+        """The median evidence, and the ends of the range in which evidence is drawn, as text."""
+        return format_numbers([self.exp.median_evidence, *self._evidence_range])
 
     def _fidelity(self, code: int) -> str | None:
         fidelity = self.exp.fidelity

@@ -107,7 +107,12 @@ class Distributions(NamedTuple):
         return bars
 
 
-def histogram_outline(counts: Floats, largest: float) -> str:
+def histogram_outlines(histograms: Iterable[Floats]) -> list[str]:
+    """Return the outlines of histograms as SVG paths, each scaled to its largest count."""
+    return [_outline(counts, float(counts.max())) for counts in histograms]
+
+
+def _outline(counts: Floats, largest: float) -> str:
     """Return the outline of a histogram as an SVG path, from the lower left to the lower right corner."""
     height = _HEIGHT * (1.0 - np.asarray(counts) / largest) if largest > 0 else np.full(len(counts), _HEIGHT)
     width = _WIDTH / len(counts)
@@ -119,10 +124,7 @@ def _two_outlines(inside: Floats, outside: Floats) -> dict[str, str]:
     """Draw two histograms over the same bins, each as shares of its own total."""
     shares = [counts / max(1.0, counts.sum()) for counts in (inside, outside)]
     largest = max(float(share.max(initial=0.0)) for share in shares)
-    return {
-        "inside": histogram_outline(shares[0], largest),
-        "outside": histogram_outline(shares[1], largest),
-    }
+    return {"inside": _outline(shares[0], largest), "outside": _outline(shares[1], largest)}
 
 
 def _short(number: float) -> str:

@@ -372,7 +372,7 @@
 
   // ---- the map
 
-  const chart = $("chart"), onMap = rows.assigned && !data.labelled ? rows.assigned : rows.cluster;
+  const chart = $("chart"), onMap = rows.assigned && !data.labeled ? rows.assigned : rows.cluster;
   let hovered = -1, dots = null, byPlace = null;
   const SHAPES = [...document.querySelectorAll("path[id^=shape-]")].map((path) => new Path2D(path.getAttribute("d")));
   const RADIUS = 8; // of these paths
