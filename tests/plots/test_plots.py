@@ -1,4 +1,4 @@
-"""Plots: what is drawn is what was explained, names are shown as they are, and nothing else is touched."""
+"""Plots draw the numbers of the explanation, show names as plain text, and change nothing else."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def axes() -> Any:
 
 
 def drawn(ax: Any) -> None:
-    """Draw it into a picture; matplotlib reports here what it cannot draw, and warnings are errors."""
+    """Render the figure; matplotlib warns here about problems, and warnings are errors."""
     with io.BytesIO() as file:
         ax.figure.savefig(file, format="png", dpi=50)
         assert file.getvalue().startswith(b"\x89PNG")
@@ -326,7 +326,7 @@ def test_colors_of_the_swarm_are_ordered_in_black_and_white() -> None:
     assert (np.diff(light) > 0).all()
 
 
-def test_only_some_of_many_rows_are_drawn_and_that_is_said() -> None:
+def test_only_some_of_many_rows_are_drawn_and_the_title_says_so() -> None:
     X = np.random.default_rng(0).normal(size=(5000, 3))
     exp = wc.explain(KMeans(3, n_init=1, random_state=0).fit(X), X)
     assert "2,000 of 5,000 rows" in exp.plot.beeswarm().get_title(loc="left")
@@ -362,7 +362,7 @@ def test_clusters_differ_by_color_and_marker(exp: wc.Explanation, wide: wc.Expla
     assert len(shapes) == 5
     assert {"0", "1", "2", "3", "4"} <= set(texts_in(ax))
     many = wide.plot.map()
-    assert {str(label) for label in wide.labels} == set(texts_in(many))  # in place of a legend
+    assert {str(label) for label in wide.labels} == set(texts_in(many))  # instead of a legend
     drawn(many)
 
 
@@ -439,7 +439,9 @@ def test_control_characters_are_not_obeyed() -> None:
     assert tick_labels(exp.plot.heatmap().yaxis)[1] == "\\u202eevil"
 
 
-@pytest.mark.filterwarnings("ignore:Glyph .* missing from")  # here; fonts of other systems have them
+@pytest.mark.filterwarnings(
+    "ignore:Glyph .* missing from"
+)  # on this system; other systems have fonts for them
 @pytest.mark.filterwarnings("ignore:Matplotlib currently does not support Arabic")  # before 3.11
 def test_other_scripts_are_drawn() -> None:
     names = [
@@ -462,8 +464,8 @@ def test_names_are_cut_in_the_middle() -> None:
 def test_names_that_would_be_the_same_keep_what_differs() -> None:
     names = [LONG.format(2019), LONG.format(2020), "short"]
     assert style.cut_all(names) == ["average_monthl…2019…stomer", "average_monthl…2020…stomer", "short"]
-    assert style.cut_all([names[0]] * 2) == ["average_monthly…e_customer"] * 2  # nothing does
-    assert style.cut_all(["a" * 40, "a" * 41]) == ["…aaaaaaaaaaaaa…"] * 2  # too long to tell
+    assert style.cut_all([names[0]] * 2) == ["average_monthly…e_customer"] * 2  # identical names
+    assert style.cut_all(["a" * 40, "a" * 41]) == ["…aaaaaaaaaaaaa…"] * 2  # too long to show the difference
 
 
 @given(st.lists(st.text(max_size=60), max_size=5))
@@ -510,8 +512,8 @@ def test_numbers_have_signs(value: float, expected: str) -> None:
     assert style.signed(value) == expected
 
 
-def test_for_and_against_are_told_apart_by_the_colour_blind() -> None:
-    """Without red, or without green, which is how most of them see: blue and the sum of both remain."""
+def test_color_blind_people_can_distinguish_for_and_against() -> None:
+    """People who cannot tell red from green still see blue, and the sum of red and green."""
     one, other = np.array(to_rgb(FOR)), np.array(to_rgb(AGAINST))
     assert abs(one[2] - other[2]) > 0.5
     assert abs(one[:2].sum() - other[:2].sum()) > 0.5
@@ -609,8 +611,8 @@ def test_styles_of_the_user_are_kept(look: str, exp: wc.Explanation) -> None:
     with plt.style.context(look):
         for draw in all_plots(exp):
             drawn(draw(ax=None))
-        colour = exp.plot.row().yaxis.get_ticklabels()[0].get_color()
-        assert to_hex(colour) == to_hex(mpl.rcParams["ytick.color"])
+        color = exp.plot.row().yaxis.get_ticklabels()[0].get_color()
+        assert to_hex(color) == to_hex(mpl.rcParams["ytick.color"])
 
 
 def test_notebooks_show_figures_and_files_keep_them(exp: wc.Explanation) -> None:

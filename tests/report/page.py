@@ -1,4 +1,4 @@
-"""Reads what the script of a report reads, as the script does; and explanations to report on."""
+"""A reader for the data of a report, which decodes them like the script, and explanations to report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HOSTILE = [
 
 @dataclass(frozen=True)
 class Page:
-    """A report."""
+    """The text of a report."""
 
     text: str
 
@@ -55,12 +55,12 @@ class Page:
         return np.asarray(numbers.reshape(packed["shape"]))
 
     def scaled(self, name: str, scale: str) -> NDArray[np.float64]:
-        """Numbers in half precision times the scale of their row."""
+        """Return half-precision numbers multiplied by the scale of their row."""
         values = self.array(name).astype(np.float64)
         return values * self.array(scale).astype(np.float64).reshape(-1, *[1] * (values.ndim - 1))
 
     def values(self) -> NDArray[np.float64]:
-        """(n, F) the values of features of numbers."""
+        """Return the values of numeric features, (n, F)."""
         code, feature = self.array("value"), self.array("feature")
         values = np.empty(code.shape)
         for i, known in enumerate(self.data["features"]):
@@ -73,7 +73,7 @@ class Page:
 
 
 def words_of(page: Page) -> str:
-    """What a reader without scripts sees, a line for each line of the page."""
+    """Return the visible text of the page without scripts, line by line."""
     body = (
         page.text.partition("<body>")[2].partition('<script type="application/json"')[0].replace("<wbr>", "")
     )
@@ -83,7 +83,7 @@ def words_of(page: Page) -> str:
 
 
 def explained_wines() -> wc.Explanation:
-    """Wines as they were measured, behind a scaler."""
+    """Explain wines, clustered after scaling."""
     X = load_wine(as_frame=True).data
     model = make_pipeline(StandardScaler(), KMeans(3, n_init=5, random_state=0)).fit(X)
     exp = wc.explain(model, X)
@@ -92,7 +92,7 @@ def explained_wines() -> wc.Explanation:
 
 
 def many_rows(n: int = 5000, d: int = 50, n_clusters: int = 8) -> wc.Explanation:
-    """Rows around random centers, explained."""
+    """Explain rows around random centers."""
     random = np.random.default_rng(0)
     centers = 3 * random.normal(size=(n_clusters, d))
     X = random.normal(size=(n, d)) + centers[random.integers(0, n_clusters, n)]
@@ -102,7 +102,7 @@ def many_rows(n: int = 5000, d: int = 50, n_clusters: int = 8) -> wc.Explanation
 
 
 def hostile_table() -> tuple[wc.Explanation, list[str]]:
-    """Columns, categories and rows whose names are attacks; also the ids of the rows."""
+    """Explain a table whose names are attacks, and return ids of the rows that are attacks, too."""
     random = np.random.default_rng(0)
     n = 60
     group = random.integers(0, 2, n)

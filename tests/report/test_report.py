@@ -1,4 +1,4 @@
-"""The report: what the page says is what the explanation says, whatever the data are."""
+"""The report shows the numbers of the explanation, whatever the data are."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_why_not_has_the_numbers_of_contrasts(wines: wc.Explanation, tmp_path: P
         exp = wc.explain(model, X, against=k, target=wines.cluster)
         top = exp.top(3)
         rows = np.flatnonzero(wines.cluster != k)
-        place = np.where(k < wines.cluster[rows], k, k - 1)  # the own cluster is left out
+        place = np.where(k < wines.cluster[rows], k, k - 1)  # without the row's own cluster
         np.testing.assert_allclose(evidence[rows, place], exp.evidence[rows], rtol=HALF)
         np.testing.assert_allclose(relevance[rows, place], top.relevance[rows], rtol=HALF)
         assert names[rows, place].tolist() == top.feature[rows].tolist()
@@ -80,19 +80,19 @@ def test_why_not_has_the_numbers_of_contrasts(wines: wc.Explanation, tmp_path: P
 def test_clusters_look_as_in_plots(wine: NDArray[Any], tmp_path: Path) -> None:
     exp = wc.explain(KMeans(9, n_init=1, random_state=0).fit(wine), wine)
     page = Page.of(replace(exp, labels=np.array([*"abcdefgh", "noise"])), tmp_path)
-    for code, (colour, shape) in enumerate(page.data["styles"]):
+    for code, (color, shape) in enumerate(page.data["styles"]):
         plotted, marker = style.cluster_style(code, code == 8)
-        assert f"--c{colour}: {plotted}; " in page.text
+        assert f"--c{color}: {plotted}; " in page.text
         assert SHAPES[shape].marker == marker
         assert f'<path id="shape-{shape}" d="{SHAPES[shape].path}"/>' in page.text
         name = "Noise" if code == 8 else f"Cluster {'abcdefgh'[code]}"
-        drawn = rf'<svg class="marker c{colour}"[^>]*><use href="#shape-{shape}"/></svg><bdi>{name}<'
+        drawn = rf'<svg class="marker c{color}"[^>]*><use href="#shape-{shape}"/></svg><bdi>{name}<'
         assert re.search(drawn, page.text)
     assert style.cluster_style(8, True) == ("#767676", "x")
 
 
 def test_features_of_equal_relevance_are_those_of_top(tmp_path: Path) -> None:
-    X = np.repeat(np.random.default_rng(0).normal(size=(30, 2)), 20, axis=1)  # each column 20 times
+    X = np.repeat(np.random.default_rng(0).normal(size=(30, 2)), 20, axis=1)  # 20 copies of each column
     exp = wc.explain(KMeans(3, n_init=2, random_state=0).fit(X), X)
     page = Page.of(exp, tmp_path)
     names = np.array([feature["name"] for feature in page.data["features"]])
@@ -286,7 +286,7 @@ def decode(values: NDArray[Any], coding: Any) -> NDArray[Any]:
 
 
 class Attributes(HTMLParser):
-    """The names of all attributes of a page, and the addresses among them."""
+    """Collects the names of all attributes of a page, and the addresses among them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -347,28 +347,26 @@ def test_mixed_tables_show_categories_dates_and_what_is_missing(tmp_path: Path) 
     frame = pd.DataFrame(
         {
             "size": np.where(random.random(80) < 0.2, np.nan, random.normal(5.0 * group)),
-            "colour": np.array(["red", "blue", "green"])[(group + random.integers(0, 2, 80)) % 3],
+            "color": np.array(["red", "blue", "green"])[(group + random.integers(0, 2, 80)) % 3],
             "day": pd.Timestamp("2024-02-28") + pd.to_timedelta(group * 30 + random.integers(0, 9, 80), "D"),
         }
     )
-    frame.loc[3, "colour"] = None
+    frame.loc[3, "color"] = None
     exp = wc.explain(group, frame)
     page = Page.of(exp, tmp_path)
     features = {feature["name"]: feature for feature in page.data["features"]}
-    assert sorted(features["colour"]["categories"]) == ["blue", "green", "red"]
+    assert sorted(features["color"]["categories"]) == ["blue", "green", "red"]
     assert features["day"]["date"]
     code, names = page.array("value"), [feature["name"] for feature in page.data["features"]]
     for row in range(80):
         cells = {names[f]: code[row, j] for j, f in enumerate(page.array("feature")[row])}
-        colour = frame.colour[row]
-        expected = (
-            65535 if colour is None or colour != colour else features["colour"]["categories"].index(colour)
-        )
-        assert cells["colour"] == expected
+        color = frame.color[row]
+        expected = 65535 if color is None or color != color else features["color"]["categories"].index(color)
+        assert cells["color"] == expected
         days = features["day"]["low"] + cells["day"]
         assert pd.Timestamp("1970-01-01") + pd.Timedelta(days, "D") == frame.day[row]
         assert (cells["size"] == 65535) == bool(np.isnan(frame["size"][row]))
-    assert re.search(r"colour = (red|blue)", words_of(page))
+    assert re.search(r"color = (red|blue)", words_of(page))
 
 
 def test_names_of_rows(wine: NDArray[Any], tmp_path: Path) -> None:
@@ -378,14 +376,14 @@ def test_names_of_rows(wine: NDArray[Any], tmp_path: Path) -> None:
     assert Page.of(exp, tmp_path).data["ids"][3] == "wine 3"
     assert Page.of(exp, tmp_path, ids=pd.Series(range(100, 120))).data["ids"][3] == "103"
     plain = wc.explain(KMeans(2, n_init=1, random_state=0).fit(wine), wine)
-    assert Page.of(plain, tmp_path).data["ids"] is None  # their positions
+    assert Page.of(plain, tmp_path).data["ids"] is None  # positions
     some = plain[[7, 9, 11]]
     page = Page.of(some, tmp_path)
     assert page.data["ids"] == ["7", "9", "11"]
     assert page.array("position").tolist() == [0, 1, 2]
 
 
-def test_what_a_surrogate_is_worth_is_said(wine: NDArray[Any], tmp_path: Path) -> None:
+def test_the_fidelity_of_a_surrogate_is_shown(wine: NDArray[Any], tmp_path: Path) -> None:
     labels = DBSCAN(2.2, min_samples=4).fit_predict(wine)
     with pytest.warns(wc.FidelityWarning):
         exp = wc.explain(labels, wine)
@@ -398,7 +396,7 @@ def test_what_a_surrogate_is_worth_is_said(wine: NDArray[Any], tmp_path: Path) -
         assert caution.text in page
 
 
-def test_targets_are_told_from_clusters(wine: NDArray[Any], kmeans: Any, tmp_path: Path) -> None:
+def test_targets_differ_from_clusters(wine: NDArray[Any], kmeans: Any, tmp_path: Path) -> None:
     exp = wc.explain(kmeans, wine, target=2)
     page = Page.of(exp, tmp_path)
     np.testing.assert_array_equal(exp.labels[page.array("assigned")], exp.assigned)
@@ -452,7 +450,7 @@ def test_documents_have_their_words_marked(tmp_path: Path) -> None:
         expected = [word.relevance if word.known else np.nan for word in words]
         np.testing.assert_allclose(found, expected, rtol=HALF, atol=1e-6)
     against = page.scaled("against", "against_scale")[:, 0]
-    np.testing.assert_allclose(against, texts.evidence, rtol=HALF)  # of two clusters
+    np.testing.assert_allclose(against, texts.evidence, rtol=HALF)  # there are only two clusters
     for label, name in texts.summary().names(3).items():
         assert all(word in words_of(page) for word in name.split(", ")), label
 
@@ -495,7 +493,7 @@ def test_images_have_heat_maps(tmp_path: Path) -> None:
     residual = page.array("residual")
     np.testing.assert_allclose(for_it + against_it + residual, exp.evidence, atol=1e-5)
     picture = page.array("picture")
-    assert picture.shape == (120, 8, 8)  # grey
+    assert picture.shape == (120, 8, 8)  # gray
     np.testing.assert_array_equal(picture[5], np.round(255 * exp.data[5, 0] / exp.data[5].max()))
 
 
@@ -518,9 +516,9 @@ def test_large_images_are_reduced() -> None:
     assert small.shape == (2, 4, 3)
     np.testing.assert_allclose(small[1, 0, 0], heat[1, :3, :3].sum())
     np.testing.assert_allclose(small.sum(axis=(1, 2)), heat.sum(axis=(1, 2)))
-    colours = np.random.default_rng(0).random((2, 3, 5, 5))
-    assert _bytes(colours, 2).shape == (2, 2, 2, 3)
-    np.testing.assert_array_equal(_bytes(colours, 5), np.round(255 * np.moveaxis(colours, 1, -1)))
+    colors = np.random.default_rng(0).random((2, 3, 5, 5))
+    assert _bytes(colors, 2).shape == (2, 2, 2, 3)
+    np.testing.assert_array_equal(_bytes(colors, 5), np.round(255 * np.moveaxis(colors, 1, -1)))
 
 
 @pytest.mark.parametrize(
@@ -595,7 +593,7 @@ def test_few_rows_and_features(n: int, tmp_path: Path) -> None:
 def test_jinja2_is_asked_for_by_name(
     wines: wc.Explanation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setitem(sys.modules, "jinja2", None)  # as where it is not installed
+    monkeypatch.setitem(sys.modules, "jinja2", None)  # as if it were not installed
     with pytest.raises(wc.MissingDependencyError) as error:
         wines.report(tmp_path / "page.html")
     assert str(error.value) == 'a report needs jinja2: pip install "whycluster[report]"'
@@ -630,7 +628,7 @@ def test_different_categories_have_different_names_beside_their_bars(tmp_path: P
         assert {"strongly agree", "strongly disagree"} <= set(names)
         assert max(map(len, names)) <= 22
         widths = [float(width) for width in re.findall(r"width:([\d.]+)%", bars)]
-        assert max(widths) == 100.0  # all the room there is
+        assert max(widths) == 100.0  # the full width
         assert f'title="{begin}yes: ' in bars
 
 
@@ -641,7 +639,7 @@ def test_a_column_that_the_steps_leave_out_has_no_part_in_it(tmp_path: Path) -> 
         {
             "respondent": [f"R{i:03d}" for i in range(60)],
             "size": random.normal(4.0 * group),
-            "colour": np.array(["red", "blue"])[group],
+            "color": np.array(["red", "blue"])[group],
             "comment": [f"no. {i}" for i in range(60)],
             **{f"x{i}": random.normal(group) for i in range(8)},
         }
@@ -649,13 +647,13 @@ def test_a_column_that_the_steps_leave_out_has_no_part_in_it(tmp_path: Path) -> 
     with pytest.warns(wc.ColumnWarning, match="2 columns are left out"):
         exp = wc.explain(wc.tabular.pipeline(frame, n_clusters=2), frame)
     page = Page.of(exp, tmp_path)
-    said = words_of(page)
-    assert "Columns 10\n" in said
-    assert "2 columns have no influence: respondent, comment.\n" in said
+    text = words_of(page)
+    assert "Columns 10\n" in text
+    assert "2 columns have no influence: respondent, comment.\n" in text
     assert page.data["n_features"] == 10
-    assert "strongest of" not in said  # all ten are shown
+    assert "strongest of" not in text  # all ten are listed
     assert "no influence" not in words_of(Page.of(exp[:9], tmp_path))  # too few to tell
-    some = frame[["respondent", "size", "colour"]]
+    some = frame[["respondent", "size", "color"]]
     with pytest.warns(wc.ColumnWarning, match="1 column is left out"):
         exp = wc.explain(wc.tabular.pipeline(some, n_clusters=2), some)
     assert "1 column has no influence: respondent.\n" in words_of(Page.of(exp, tmp_path))
@@ -681,13 +679,13 @@ def test_booleans_counts_and_frequencies_are_shown_as_what_they_are(tmp_path: Pa
     place, code = page.array("feature"), page.array("value")
     shown = [known[c] for c in code[place == names.index("member")]]
     assert shown == frame.member.astype(str).tolist()
-    said = words_of(page)
-    assert "Feature Share Distribution Mean or frequency inside Outside\n" in said
-    assert re.search(r"(high|low|middle) visits\n\+\d+%\n0 7\n", said)
+    text = words_of(page)
+    assert "Feature Share Distribution Mean or frequency inside Outside\n" in text
+    assert re.search(r"(high|low|middle) visits\n\+\d+%\n0 7\n", text)
     assert "Mean or frequency" not in words_of(Page.of(explained_wines(), tmp_path))
 
 
-def test_what_may_mislead_stands_under_the_heading_of_the_command(tmp_path: Path) -> None:
+def test_warnings_have_the_heading_of_the_command(tmp_path: Path) -> None:
     X = np.random.default_rng(0).normal(size=(60, 3)) * [1000.0, 1.0, 1.0]
-    said = words_of(Page.of(wc.explain(KMeans(2, n_init=1, random_state=0).fit(X), X), tmp_path))
-    assert "Warnings\n" in said
+    text = words_of(Page.of(wc.explain(KMeans(2, n_init=1, random_state=0).fit(X), X), tmp_path))
+    assert "Warnings\n" in text

@@ -1,4 +1,4 @@
-"""The report in a browser: everything works by mouse and by keyboard, and nothing leaves the file.
+"""The report in a browser: everything works with mouse and keyboard, and the page sends no request.
 
 Needs chromedriver and Chromium, which `make browser` installs where it may.
 """
@@ -41,7 +41,7 @@ QUIET = [
 
 
 class Browser:
-    """Chromium with a report in it."""
+    """Chromium that shows a report."""
 
     def __init__(self, folder: Path) -> None:
         from selenium import webdriver
@@ -54,13 +54,13 @@ class Browser:
         self.driver = webdriver.Chrome(options=options, service=Service(CHROMEDRIVER))
 
     def open(self, page: Path, hash_: str = "", **look: Any) -> None:
-        """Open a page anew, of a size and in the colours that are asked for."""
+        """Open a page in a fresh state, with a given size and color scheme."""
         self.driver.get("about:blank")
         self.look(**look)
         self.logs("browser")
         self.logs("performance")
         self.driver.get(page.as_uri() + hash_)
-        self.run(  # a busy machine may go on before a large page is there
+        self.run(  # a large page may take a while on a busy machine
             "return new Promise(done => document.readyState === 'complete' ? done()"
             " : addEventListener('load', () => setTimeout(done)))"
         )
@@ -68,7 +68,10 @@ class Browser:
     def look(self, width: int = 1280, media: str = "screen", scheme: str = "light") -> None:
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         self.cdp("Emulation.setDeviceMetricsOverride", size)
-        still = {"name": "prefers-reduced-motion", "value": "reduce"}  # a click then finds its place at once
+        still = {
+            "name": "prefers-reduced-motion",
+            "value": "reduce",
+        }  # so that clicks need not wait for scrolling
         features = [{"name": "prefers-color-scheme", "value": scheme}, still]
         self.cdp("Emulation.setEmulatedMedia", {"media": media, "features": features})
 
@@ -88,11 +91,11 @@ class Browser:
         return str(self.one(selector).text)
 
     def settle(self) -> None:
-        """Wait until the page has followed a link, which it does a moment after."""
+        """Wait until the page has followed a link, which takes a moment."""
         self.run("return new Promise(done => setTimeout(done, 100))")
 
     def column(self, number: int) -> list[str]:
-        """A column of the list of rows."""
+        """Return a column of the list of rows."""
         script = (
             "return [...document.querySelectorAll('#list tbody tr')]"
             ".map(line => line.children[arguments[0]].innerText.trim())"
@@ -108,7 +111,7 @@ class Browser:
         return list(self.driver.get_log(kind))  # type: ignore[no-untyped-call]
 
     def requests(self) -> list[str]:
-        """The addresses that were asked for since the page was opened."""
+        """Return the addresses requested since the page was opened."""
         events = [json.loads(entry["message"])["message"] for entry in self.logs("performance")]
         return [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
 
@@ -262,7 +265,7 @@ def test_pages_of_fifty(browser: Browser, wine_page: Path) -> None:
     assert not following.is_enabled()
     back.click()
     assert browser.column(0)[0] == "wine 100"
-    browser.one("#search").send_keys("wine 3")  # from the first page again
+    browser.one("#search").send_keys("wine 3")  # starts at the first page again
     assert browser.column(0)[0] == "wine 3"
 
 
@@ -276,16 +279,16 @@ def test_links_to_rows(browser: Browser, wine_page: Path) -> None:
     browser.driver.back()
     browser.settle()
     assert browser.text("#row h3") == "Row wine 42"
-    browser.open(wine_page, "#row-wine%2042")  # as it is called
+    browser.open(wine_page, "#row-wine%2042")  # by name
     assert browser.text("#row h3") == "Row wine 42"
-    for link, told in (
+    for link, text in (
         ("#row-4711", "This page has no row at position 4711 or with that name."),
         ("#row-wine%204711", "This page has no row named wine 4711."),
         ("#row-%E0%A4%A", "This page has no row named %E0%A4%A."),
     ):
         browser.run("location.hash = arguments[0]", link)
         browser.settle()
-        assert browser.text("#row") == told
+        assert browser.text("#row") == text
         top = browser.run("return document.getElementById('row').getBoundingClientRect().top")
         assert 0 <= top < 900
     assert browser.logs("browser") == []
@@ -326,10 +329,10 @@ def test_the_map_opens_rows(browser: Browser, wine_page: Path) -> None:
     browser.press(tab)
     browser.run("document.getElementById('chart').focus()")
     browser.press(right, right, right)
-    said = browser.text("#map-status")
-    assert "evidence" in said
+    text = browser.text("#map-status")
+    assert "evidence" in text
     browser.press(enter)
-    assert browser.text("#row h3") == said.partition(":")[0]
+    assert browser.text("#row h3") == text.partition(":")[0]
     drawn = browser.run(
         "const c = document.getElementById('chart');"
         "return c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(v => v > 0)"
@@ -376,14 +379,14 @@ def test_hostile_names_are_shown_and_not_run(browser: Browser, hostile_page: Pat
     assert browser.driver.title == HOSTILE[1]
     browser.one("#search").send_keys("onerror")
     exp, ids = hostile_table()
-    kept = exp.data[HOSTILE[4]]  # its categories are found too
+    kept = exp.data[HOSTILE[4]]  # categories are searched, too
     there = [i for i in range(60) if "onerror" in ids[i] or "onerror" in kept[i]]
     assert browser.text("#found") == f"{len(there)} of 60 rows"
     assert len(browser.all("img")) == 0
 
 
 def test_the_policy_stops_what_slips_through(browser: Browser, wine_page: Path) -> None:
-    """Even markup that came in would run nothing and fetch nothing."""
+    """Injected markup could neither run scripts nor send requests."""
     browser.open(wine_page)
     browser.run(
         "const e = document.createElement('div'); document.body.append(e);"
@@ -442,19 +445,19 @@ def test_images_are_drawn_with_their_heat_maps(browser: Browser, image_page: Pat
     ],
 )
 def test_no_barrier(browser: Browser, name: str, scheme: str, request: pytest.FixtureRequest) -> None:
-    """axe-core finds nothing serious, in either colours."""
+    """axe-core finds no violation, in light and dark mode."""
     browser.open(request.getfixturevalue(name), "#row-2", scheme=scheme)
     browser.run("document.querySelector('.matrix button').click()")
     browser.run("document.querySelector('.how').open = true")
     axe = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
-    browser.cdp("Runtime.evaluate", {"expression": axe})  # a page's policy does not hold for its developers
+    browser.cdp("Runtime.evaluate", {"expression": axe})  # developer tools bypass the policy
     found = browser.driver.execute_async_script(
         "const done = arguments[arguments.length - 1]; axe.run().then(found => done(found.violations))"
     )
     assert found == [], [(each["id"], each["impact"], each["nodes"][0]["html"]) for each in found]
 
 
-def test_heat_maps_are_of_the_colours_of_the_page(browser: Browser, image_page: Path) -> None:
+def test_heat_maps_are_of_the_colors_of_the_page(browser: Browser, image_page: Path) -> None:
     part = deep_digits().heatmaps[3]
     part = np.round(127 * part / np.abs(part).max())[..., None] / 127
     heat = (
@@ -485,7 +488,7 @@ def test_dark_and_light(browser: Browser, wine_page: Path) -> None:
     light = browser.run(paper), browser.run(dot)
     browser.look(scheme="dark")
     assert browser.run(paper) != light[0] == "rgb(255, 255, 255)"
-    assert browser.run(dot) != light[1]  # the map is drawn anew
+    assert browser.run(dot) != light[1]  # the map is redrawn
     browser.look(media="print", scheme="dark")
     assert browser.run(paper) == light[0]
 
@@ -525,7 +528,7 @@ def test_5000_rows_and_50_features_open_in_under_a_second(browser: Browser, page
         assert len(browser.column(0)) == 50
         assert browser.text("#found") == "5,000 rows"
         times.append(browser.run("return performance.getEntriesByType('navigation')[0].loadEventEnd"))
-    assert min(times) < 1000, times  # the list is there before the load event
+    assert min(times) < 1000, times  # the list is complete before the load event
     browser.one("#search").send_keys("cluster 3")
     assert set(browser.column(1)) == {"3"}
 
@@ -538,11 +541,11 @@ def test_values_of_every_kind(browser: Browser, pages: Path) -> None:
             "weight": np.where(np.arange(60) == 4, np.nan, 1000.25 * (1 + group) + random.random(60)),
             "tail": np.exp(random.normal(3 * group, 4)),
             "count": random.integers(0, 9, 60) + 20 * group,
-            "colour": np.array(["red", "blue"])[group],
+            "color": np.array(["red", "blue"])[group],
             "day": pd.Timestamp("2024-02-28") + pd.to_timedelta(group * 30 + random.integers(0, 9, 60), "D"),
         }
     )
-    frame.loc[5, "colour"] = None
+    frame.loc[5, "color"] = None
     wc.explain(group, frame).report(pages / "kinds.html")
     browser.open(pages / "kinds.html")
     for row in (3, 4, 5):
@@ -552,7 +555,7 @@ def test_values_of_every_kind(browser: Browser, pages: Path) -> None:
         shown = {cells[0].text: cells[1].text for cells in lines}
         assert shown["count"] == str(frame["count"][row])
         assert shown["day"] == str(frame.day[row].date())
-        assert shown["colour"] == ("missing" if row == 5 else frame.colour[row])
+        assert shown["color"] == ("missing" if row == 5 else frame.color[row])
         assert shown["weight"] == ("missing" if row == 4 else f"{frame.weight[row]:.0f}")
         assert float(shown["tail"].replace("\u2212", "-")) == pytest.approx(frame["tail"][row], rel=6e-3)
 
@@ -562,7 +565,7 @@ QUESTION = "Q{}. I like the service number {} of this company very much"
 
 @pytest.fixture(scope="module")
 def survey_page(pages: Path) -> Path:
-    """Long names of features, answers, a date, a boolean and counts; one column is left out by the steps."""
+    """A report with long feature names, answers, a date, a boolean and numbers with gaps."""
     random = np.random.default_rng(0)
     group = random.integers(0, 3, 90)
     answers = np.array(["disagree", "neutral", "agree", "strongly agree", "strongly disagree"])
@@ -578,14 +581,14 @@ def survey_page(pages: Path) -> Path:
 
 
 def find(browser: Browser, text: str) -> int:
-    """How many rows a search finds."""
+    """Return how many rows a search finds."""
     browser.run(
         "const e = document.getElementById('search'); e.value = arguments[0];"
         "e.dispatchEvent(new Event('input'))",
         text,
     )
-    told = browser.text("#found")
-    return 0 if told.startswith("No row") else int(told.split()[0])
+    text = browser.text("#found")
+    return 0 if text.startswith("No row") else int(text.split()[0])
 
 
 def test_search_finds_what_the_list_shows(browser: Browser, survey_page: Path) -> None:
@@ -596,7 +599,7 @@ def test_search_finds_what_the_list_shows(browser: Browser, survey_page: Path) -
         assert find(browser, shown) >= 1, shown
         assert find(browser, shown.rpartition(" = ")[2]) >= 1, shown
     assert find(browser, "strongly disagree") >= 1
-    assert find(browser, "member = True") >= 20  # wherever it is among the features of a row
+    assert find(browser, "member = True") >= 20  # at any rank among the features of a row
     assert find(browser, "Amsterdam") == 0
     assert browser.text("#found") == "No row matches \u201cAmsterdam\u201d."
     browser.one("#near").click()
@@ -618,7 +621,7 @@ def test_long_names_leave_room(browser: Browser, survey_page: Path, width: int) 
         assert browser.run(
             "return [...document.querySelectorAll('.scroll')].every(e => e.scrollWidth <= e.clientWidth)"
         )
-    lines = browser.run(  # of text, in the cells of names and of values
+    lines = browser.run(  # lines of text in the cells of names and values
         "const lines = e => { const all = document.createRange(); all.selectNodeContents(e);"
         "return new Set([...all.getClientRects()].map(box => Math.round(box.top))).size; };"
         "return [...document.querySelectorAll('.relevance tbody tr')].map(line => "
@@ -629,7 +632,7 @@ def test_long_names_leave_room(browser: Browser, survey_page: Path, width: int) 
     assert max(each[2] for each in lines) <= (2 if width < 600 else 4)
     assert {each[3] for each in lines if each[0] == "day"} == {1}
     assert values["member"] in ("True", "False")
-    cells = browser.run(  # the list: the name is cut, the value is all there
+    cells = browser.run(  # in the list, the name is cut, not the value
         "return [...document.querySelectorAll('.strongest')].map(e => "
         "[e.lastChild.scrollWidth <= e.lastChild.clientWidth, "
         "e.lastChild.getBoundingClientRect().right <= e.parentNode.getBoundingClientRect().right])"
@@ -641,7 +644,7 @@ def test_long_names_leave_room(browser: Browser, survey_page: Path, width: int) 
 def test_a_row_is_found_by_the_name_that_is_shown(browser: Browser, survey_page: Path) -> None:
     browser.open(survey_page, "#row-1017")
     assert browser.text("#row h3") == "Row 1017"
-    browser.open(survey_page, "#row-17")  # positions first
+    browser.open(survey_page, "#row-17")  # positions take precedence
     assert browser.text("#row h3") == "Row 1017"
 
 

@@ -21,9 +21,9 @@ from whycluster.plots.checks import check, code_of, refuse, short_name, summary_
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_HEIGHT = 0.74  # of a bar, relative to its line
+_HEIGHT = 0.74  # relative to the distance between bars
 _SMALL_SHARE = 0.1  # if no share is larger, shares have a decimal
-_MARGIN = 0.19  # of the axis, for numbers beside the bars
+_MARGIN = 0.19  # fraction of the axis for numbers beside the bars
 _MAX_PANELS = 60
 _COLUMNS = ((1, 1), (2, 2), (3, 3), (4, 2), (12, 3), (20, 4))  # (panels at most, columns); 5 beyond
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 2000
 _BINS = 80  # across the axis; points in one bin are stacked
-_HALF = 0.42  # of a line, for the points above its middle
+_HALF = 0.42  # largest offset of a point from its line
 _MAX_VECTORS = 500  # rows; with more, points become pixels in files such as PDF
 _STEP = 0.07  # between stacked points
 

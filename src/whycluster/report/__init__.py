@@ -21,7 +21,7 @@ from whycluster.text.explanation import TextExplanation
 
 _LARGEST = 1_000_000  # bytes of a page
 _SPARE = 2_000  # bytes, since sizes are estimates
-_FEWER = 0.75  # of the rows, if they do not fit
+_FEWER = 0.75  # share of the rows to try next if they do not fit
 
 __all__ = ["Options", "make_page", "write_report"]
 

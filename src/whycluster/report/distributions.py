@@ -14,9 +14,9 @@ from whycluster.plots.style import cut_all
 from whycluster.report.formatting import clean_names, format_numbers
 
 N_BINS = 24
-_WIDTH, _HEIGHT = 120, 30  # of a histogram, in SVG units; the page stretches it
+_WIDTH, _HEIGHT = 120, 30  # size of a histogram in SVG units; the page stretches it
 _MAX_SAMPLED = 5000  # rows to take ranges from
-_MAX_CATEGORIES = 1000  # of a column; with more, it is free text
+_MAX_CATEGORIES = 1000  # columns with more are free text
 _MAX_BARS = 5  # categories drawn
 _LONGEST_CATEGORY = 22  # characters, beside a bar
 
@@ -121,7 +121,7 @@ def _outline(counts: Floats, largest: float) -> str:
 
 
 def _two_outlines(inside: Floats, outside: Floats) -> dict[str, str]:
-    """Draw two histograms over the same bins, each as shares of its own total."""
+    """Draw two histograms over the same bins, each as shares of its total."""
     shares = [counts / max(1.0, counts.sum()) for counts in (inside, outside)]
     largest = max(float(share.max(initial=0.0)) for share in shares)
     return {"inside": _outline(shares[0], largest), "outside": _outline(shares[1], largest)}

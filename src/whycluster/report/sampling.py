@@ -24,7 +24,7 @@ def choose_rows(cluster: Codes, wanted: Codes, n_rows: int, random_state: int) -
     if n <= n_rows:
         return np.arange(n)
     order = np.random.default_rng(random_state).permutation(n)
-    rank = np.empty(n, dtype=np.intp)  # of each row within its cluster, in random order
+    rank = np.empty(n, dtype=np.intp)  # rank of each row within its cluster, in random order
     by_cluster = order[np.argsort(cluster[order], kind="stable")]
     sizes = np.bincount(cluster)
     rank[by_cluster] = np.arange(n) - np.repeat(np.cumsum(sizes) - sizes, sizes)
