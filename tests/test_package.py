@@ -279,7 +279,7 @@ def test_the_readme_shows_the_demo_as_it_is() -> None:
 def test_tables_in_the_pages_are_those_that_were_measured() -> None:
     """A figure in the documentation is one that a benchmark wrote."""
     page = (ROOT / "docs" / "faithfulness.md").read_text()
-    _, measured_part = page.split("## The paper's table, made again")
+    _, measured_part = page.split("## The paper's table, reproduced")
     rows = [line for line in measured_part.splitlines() if line.startswith("|")]
     measured = "\n".join(path.read_text() for path in (ROOT / "benchmarks" / "results").glob("*.md"))
     assert len(rows) > 20
