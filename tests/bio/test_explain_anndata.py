@@ -296,7 +296,7 @@ def test_sparse_counts_stay_sparse() -> None:
 
 def test_of_many_cells_some_are_drawn(cells: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only where the surrogate is fitted to expression; all cells are explained."""
-    monkeypatch.setattr("whycluster.engines.anndata.engine._DENSE", 90 * N_GENES)
+    monkeypatch.setattr("whycluster.engines.anndata.gene_model._DENSE", 90 * N_GENES)
     wc.explain_anndata(cells, "kind", use_rep=None, output="layer")
     assert 90 <= cells.uns["why"]["params"]["n_fitted"] <= 93
     assert (cells.obs["why_evidence"] > 0).mean() > 0.95
@@ -460,7 +460,7 @@ def test_cells_by_their_names(cells: Any) -> None:
     np.testing.assert_array_equal(exp.relevance, wc.explain_anndata(cells, "kind", cells=[7, 3]).relevance)
     assert names[0] in str(exp.describe(0))
     assert refused(cells, "kind", cells=["nobody"]) == (
-        "explain_anndata: cells must be names in adata.obs_names; 'nobody' is none."
+        "explain_anndata: cells must be names in adata.obs_names; 'nobody' is not."
     )
 
 
@@ -494,9 +494,8 @@ def test_a_mask_with_names_is_matched_by_them(cells: Any) -> None:
 def test_a_mask_of_other_cells(cells: Any) -> None:
     mask = cells.obs["kind"] == "B"
     message = (
-        "explain_anndata: cells must have every name in adata.obs_names once in its index, if it is a mask "
-        "with names; 'cell{}' is there {} times. Give cells.to_numpy() if it stands in the order of the "
-        "cells."
+        "explain_anndata: the index of cells, a mask with names, must have every name in adata.obs_names "
+        "once; 'cell{}' occurs {} times. Pass cells.to_numpy() if it is in the order of the cells."
     )
     assert refused(cells, "kind", cells=mask.rename({"cell7": "other"})) == message.format(7, 0)
     assert refused(cells, "kind", cells=mask.rename({"cell9": "cell3"})) == message.format(3, 2)
@@ -538,41 +537,42 @@ def refused(*args: Any, **options: Any) -> str:
 
 def test_no_anndata() -> None:
     assert refused(np.zeros((3, 2))) == (
-        "explain_anndata: adata must be an AnnData; got ndarray. Labels of any other table are explained by "
-        "wc.explain(labels, X)."
+        "explain_anndata: adata must be an AnnData; got ndarray. To explain the labels of any other table, "
+        "use wc.explain(labels, X)."
     )
 
 
 def test_groups_that_are_none(cells: Any) -> None:
     assert refused(cells, "leidan") == (
-        "explain_anndata: groups must be a column of adata.obs; got 'leidan'. Perhaps 'leiden' is meant."
+        "explain_anndata: groups must be a column of adata.obs; got 'leidan'. Did you mean 'leiden'?"
     )
     assert refused(cells, "zzz") == (
-        "explain_anndata: groups must be a column of adata.obs; got 'zzz'. There is 'kind', 'leiden'."
+        "explain_anndata: groups must be a column of adata.obs; got 'zzz'. It has 'kind', 'leiden'."
     )
     assert refused(cells, ["kind"]).startswith("explain_anndata: groups must be a column of adata.obs; got [")
     cells.obs["one"] = "a"
     assert refused(cells, "one") == (
-        "explain_anndata: adata.obs['one'] must have at least 2 groups, since a group is explained against "
+        "explain_anndata: adata.obs['one'] must have at least 2 groups, because a group is explained against "
         "its competitors; all cells are in 'a'."
     )
     cells.obs["gaps"] = cells.obs["kind"].where(np.arange(N_CELLS) % 100 != 5)
     assert refused(cells, "gaps") == (
         "explain_anndata: adata.obs['gaps'] must have a group for every cell; 3 of 240 have none, the first "
-        "'cell5'. Take the cells that have one: adata[adata.obs['gaps'].notna()].copy()."
+        "is "
+        "'cell5'. Select the cells that have one: adata[adata.obs['gaps'].notna()].copy()."
     )
     cells.obs["twice"] = [1, "1"] * (N_CELLS // 2)
     assert refused(cells, "twice") == (
-        "explain_anndata: adata.obs['twice'] must have groups of different names; some differ by their type "
-        "only. Give them as text: adata.obs['twice'].astype(str)."
+        "explain_anndata: adata.obs['twice'] must have groups with different names; some differ only in "
+        "type. Convert them to text: adata.obs['twice'].astype(str)."
     )
 
 
 def test_expression_that_is_not_there(cells: Any) -> None:
     cells.layers["counts"] = cells.X
     assert refused(cells, layer="count") == (
-        "explain_anndata: layer must be one of adata.layers, or None for adata.X; got 'count'. Perhaps "
-        "'counts' is meant."
+        "explain_anndata: layer must be one of adata.layers, or None for adata.X; got 'count'. Did you mean "
+        "'counts'?"
     )
     empty = anndata.AnnData(obs=cells.obs, var=cells.var)
     assert refused(empty) == ("explain_anndata: adata.X must hold expression; it is None. Name a layer.")
@@ -580,33 +580,33 @@ def test_expression_that_is_not_there(cells: Any) -> None:
 
 def test_scores_that_are_not_there(cells: Any) -> None:
     assert refused(cells, use_rep="X_pcs") == (
-        "explain_anndata: use_rep must be one of adata.obsm, or None for expression itself; got 'X_pcs'. "
-        "Perhaps 'X_pca' is meant."
+        "explain_anndata: use_rep must be one of adata.obsm, or None for the expression; got 'X_pcs'. "
+        "Did you mean 'X_pca'?"
     )
     cells.obsm["X_scvi"] = cells.obsm["X_pca"]
     assert refused(cells, use_rep="X_scvi") == (
-        "explain_anndata: adata.varm['X_scvi'] must have the loadings of adata.obsm['X_scvi'], to go from "
-        "scores to genes; there are none. Compute both by sc.pp.pca, or give use_rep=None for expression "
-        "itself."
+        "explain_anndata: adata.varm['X_scvi'] must have the loadings of adata.obsm['X_scvi'], which relate "
+        "scores to genes; there are none. Compute both with sc.pp.pca, or pass use_rep=None for the "
+        "expression."
     )
     assert refused(cells, n_pcs=13) == (
-        "explain_anndata: n_pcs must be at most 12, which adata.obsm['X_pca'] has; got 13."
+        "explain_anndata: n_pcs must be at most 12, the width of adata.obsm['X_pca']; got 13."
     )
     cells.varm["PCs"] = cells.varm["PCs"][:, :4]
     assert refused(cells) == (
-        "explain_anndata: adata.obsm['X_pca'] and adata.varm['PCs'] must have a column for each component; "
-        "got shapes (240, 12) and (40, 4). Compute both again, by sc.pp.pca."
+        "explain_anndata: adata.obsm['X_pca'] and adata.varm['PCs'] must have one column per component; "
+        "got shapes (240, 12) and (40, 4). Compute both again with sc.pp.pca."
     )
 
 
 OTHER = (
-    "explain_anndata: adata.X must be what adata.obsm['X_pca'] was computed from; times adata.varm['PCs'] it "
-    "gives other scores. "
+    "explain_anndata: adata.X must be the data that adata.obsm['X_pca'] was computed from; multiplied by "
+    "adata.varm['PCs'], it gives other scores. "
 )
 ADVICE = (
-    "Name the layer that they were computed from, scaled if it was, with all its genes; or compute them "
-    "again, by sc.pp.pca. Scores that were corrected afterwards have no loadings: give use_rep=None for "
-    "expression itself."
+    "Pass the layer that they were computed from (scaled, if it was scaled) with all its genes, or compute "
+    "them again with sc.pp.pca. Scores that were corrected afterward have no loadings: pass use_rep=None for "
+    "the expression."
 )
 
 
@@ -618,7 +618,7 @@ def test_scores_of_other_data(cells: Any) -> None:
     assert refused(corrected) == OTHER + ADVICE
     cells.layers["logs"] = cells.X
     cells.X = np.expm1(cells.X.toarray())
-    assert refused(cells) == OTHER + "adata.layers['logs'] does: give layer='logs'."
+    assert refused(cells) == OTHER + "adata.layers['logs'] gives the right ones: pass layer='logs'."
     wc.explain_anndata(cells, layer="logs")
 
 
@@ -643,7 +643,7 @@ def test_no_cells_or_no_genes(cells: Any) -> None:
     for nothing in (cells[:0], cells[:, :0], cells[:0].copy()):
         assert refused(nothing) == (
             f"explain_anndata: adata must have at least one cell and one gene; got shape {nothing.shape}. "
-            "See by what they were chosen."
+            "Check how they were selected."
         )
 
 
@@ -651,27 +651,27 @@ def test_values_that_are_not_finite(cells: Any) -> None:
     cells.X = cells.X.toarray()
     cells.X[7, 3] = np.nan
     message = (
-        "explain_anndata: adata.X must be finite; cell 7, gene 'CD79A' holds nan. Leave such cells or genes "
-        "out first."
+        "explain_anndata: adata.X must be finite; cell 7, gene 'CD79A' holds nan. Remove such cells or genes "
+        "first."
     )
     assert refused(cells) == message
     assert refused(cells, use_rep=None) == message
     cells.X = cells.X.astype(np.float64)
     cells.X[7:200, 3] = 1e308
     assert refused(cells, use_rep=None) == (
-        "explain_anndata: adata.X has values too large to be added up. Rescale the data first."
+        "explain_anndata: adata.X must have finite sums; its values are too large. Rescale the data first."
     )
     cells.obsm["X_pca"][9, 0] = np.inf
     assert refused(cells) == (
-        "explain_anndata: adata.obsm['X_pca'] must be finite; cell 9 is not. Leave such cells out first."
+        "explain_anndata: adata.obsm['X_pca'] must be finite; cell 9 is not. Remove such cells first."
     )
 
 
 @pytest.mark.parametrize("key", ["", "T/B", 5, ".", "..", "why\0"])
 def test_names_that_a_file_cannot_have(key: Any, cells: Any) -> None:
     assert refused(cells, key_added=key) == (
-        "explain_anndata: key_added must be a name without a slash or a NUL, and not '.' or '..', as the "
-        f"keys of a file are; got {key!r}. Choose another."
+        "explain_anndata: key_added must be a valid key of a file: not empty, '.' or '..', and without "
+        f"slashes and NULs; got {key!r}. Choose another."
     )
 
 
@@ -679,8 +679,8 @@ def test_names_that_a_file_cannot_have(key: Any, cells: Any) -> None:
 def test_groups_are_not_replaced_by_what_explains_them(groups: str, cells: Any) -> None:
     cells.obs[groups] = cells.obs["kind"]
     assert refused(cells, groups, overwrite=True) == (
-        f"explain_anndata: key_added must be another name than 'why', since adata.obs['{groups}'], which has "
-        "the groups, would be replaced. Choose another."
+        f"explain_anndata: key_added must not replace the groups; 'why' would replace adata.obs['{groups}']. "
+        "Choose another."
     )
     assert (cells.obs[groups] == cells.obs["kind"]).all()
     assert len(wc.explain_anndata(cells, groups, cells=[3])) == 1  # which replaces nothing
@@ -692,7 +692,7 @@ def test_loadings_are_not_replaced_by_what_goes_through_them(cells: Any) -> None
     sc.pp.neighbors(cells, use_rep="mine")  # by which they are chosen, without being named
     before = cells.varm["mine"].copy()
     assert refused(cells, key_added="mine", overwrite=True) == (
-        "explain_anndata: key_added must be another name than that of the data; got 'mine'. Choose another."
+        "explain_anndata: key_added must not be the name of the data; got 'mine'. Choose another."
     )
     np.testing.assert_array_equal(cells.varm["mine"], before)
 
@@ -721,9 +721,9 @@ def test_expression_of_dask_may_be_sparse(cells: Any) -> None:
 def test_names_that_are_taken(cells: Any) -> None:
     wc.explain_anndata(cells)
     assert refused(cells) == (
-        "explain_anndata: key_added must be a name under which there is nothing yet; there is "
+        "explain_anndata: key_added must be a new name; there is already "
         "adata.obs['why_evidence'], adata.obs['why_competitor'], adata.obsm['why_genes'], "
-        "adata.obsm['why_relevance'], adata.varm['why'], adata.uns['why']. Choose another, or give "
+        "adata.obsm['why_relevance'], adata.varm['why'], adata.uns['why']. Choose another, or pass "
         "overwrite=True."
     )
 
@@ -731,8 +731,8 @@ def test_names_that_are_taken(cells: Any) -> None:
 def test_views_are_not_written_to(cells: Any) -> None:
     view = cells[cells.obs["kind"] != "B"]
     assert refused(view, "kind") == (
-        "explain_anndata: adata must not be a view, since results are written into it. Give adata.copy(), or "
-        "copy=True for a copy with the results."
+        "explain_anndata: adata must not be a view, because results are written into it. Pass adata.copy(), "
+        "or copy=True to get a copy with the results."
     )
     assert view.is_view
     copied = wc.explain_anndata(view, "kind", copy=True)
@@ -744,15 +744,15 @@ def test_files(cells: Any, tmp_path: Path) -> None:
     cells.write_h5ad(tmp_path / "cells.h5ad")
     backed = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
     assert refused(backed, copy=True) == (
-        "explain_anndata: adata must be in memory to be copied; it is backed by a file. Give "
-        "adata.to_memory(), or leave copy out: results then stand in memory until adata.write() is called."
+        "explain_anndata: adata must be in memory to be copied; it is backed by a file. Pass "
+        "adata.to_memory(), or leave copy out: results then stay in memory until adata.write() is called."
     )
     cells.X = cells.X.tocsc()
     cells.write_h5ad(tmp_path / "genes.h5ad")
     backed = anndata.read_h5ad(tmp_path / "genes.h5ad", backed="r")
     assert refused(backed) == (
-        "explain_anndata: adata.X must be stored by cells (CSR or dense) where it is read from a file; it is "
-        "stored by genes (CSC). Give adata.to_memory()."
+        "explain_anndata: adata.X must be stored by cells (CSR or dense) to be read from a file; it is "
+        "stored by genes (CSC). Pass adata.to_memory()."
     )
 
 
@@ -775,6 +775,6 @@ def test_options(cells: Any) -> None:
         )
     cells.var_names = ["same"] * N_GENES
     assert refused(cells) == (
-        "explain_anndata: adata.var_names must be different; some are there more than once. Call "
+        "explain_anndata: adata.var_names must be unique; some occur more than once. Call "
         "adata.var_names_make_unique() first."
     )

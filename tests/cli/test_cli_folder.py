@@ -79,7 +79,7 @@ def test_a_second_run_resumes_and_a_different_one_is_refused(
     assert facts["clusters"][0]["features"][0]["share"] > 0
     code, _, error = invoke(capsys, *arguments, "--k", 2)
     assert code == 2
-    assert "holds the results of a run with another model. Give another folder, or --force to rep" in error
+    assert "holds results with another model. Choose another folder, or pass --force to rep" in error
     assert invoke(capsys, *arguments, "--k", 2, "--force")[0] == 0
 
 
@@ -162,7 +162,7 @@ def test_a_corrupt_part_is_named_and_the_others_are_done(
     (place / "1.parquet").write_bytes(b"nothing")
     code, _, error = invoke(capsys, "explain", place, "--out", tmp_path / "out", "--k", 3)
     assert code == 2
-    assert "1 of 3 parts could not be explained, the others are done. '1.parquet': it cannot be read" in error
+    assert "1 of 3 parts could not be explained; the others are done. '1.parquet': it cannot be read" in error
     assert sorted(path.name for path in (tmp_path / "out").glob("[0-9].parquet")) == [
         "0.parquet",
         "2.parquet",
@@ -272,12 +272,16 @@ def test_other_files_rows_that_cannot_be_explained_and_names_that_look_like_file
         "whycluster: part '0.parquet': X must be finite; row 3, feature 'a' holds a missing value (NaN). "
         in error
     )
-    assert error.endswith("Or give --invalid skip, for nulls in their place.\n")
-    assert "whycluster: 1 file of the folder is left out, such as 'more.jsonl'; read are .parquet" in error
+    assert error.endswith("Or pass --invalid skip to get nulls for such rows.\n")
+    assert (
+        "whycluster: skipped 1 file in the folder, such as 'more.jsonl'; only files of type .parquet" in error
+    )
     code, printed, error = invoke(capsys, *words, "--out", tmp_path / "out", "--invalid", "skip")
     assert printed.startswith("600 rows in 3 files; 1 row could not be explained; the network in ")
     code, printed, error = invoke(capsys, "explain", place, "--out", tmp_path / "new", "--k", 2)
-    assert "whycluster: 1 file of the folder is left out, such as 'more.jsonl'; read are .parquet" in error
+    assert (
+        "whycluster: skipped 1 file in the folder, such as 'more.jsonl'; only files of type .parquet" in error
+    )
     for name in ("x.csv", "net"):
         code, _, error = invoke(capsys, "explain", place, "--out", tmp_path / name)
         assert (code, "--out must be a folder if there are many files; " in error) == (2, True)
@@ -332,7 +336,7 @@ def test_one_file_among_many_does_not_decide_what_columns_hold(
     assert code == 2
     name = f"{odd}.{suffix}"
     assert f"rows that cannot be read are not clustered; {name!r}: " in error
-    assert f"1 of 6 parts could not be explained, the others are done. {name!r}: column 'u'" in error
+    assert f"1 of 6 parts could not be explained; the others are done. {name!r}: column 'u'" in error
     found = pl.read_parquet(f"{tmp_path}/out/*.parquet")
     assert found.height == 250
     assert found.group_by("cluster").len()["len"].sort().to_list() == [80, 85, 85]

@@ -41,8 +41,9 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import whycluster as wc
 from tests.optional import optional
-from whycluster.engines.dask.engine import LazyExplanation, _aggregate
-from whycluster.engines.dask.parts import Partitions
+from whycluster.engines.dask.engine import DaskEngine
+from whycluster.engines.dask.parts import Partition
+from whycluster.engines.dask.results import LazyExplanation, _aggregate
 from whycluster.evaluation import compare
 
 if TYPE_CHECKING:
@@ -323,14 +324,14 @@ LOADED: dict[str, Callable[[], Any]] = {
 @pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
     """Counts from 0; of explanations too."""
-    explain = Partitions.explain
+    explain = DaskEngine.explain
 
-    def counted(self: Partitions, part: Any, number: int) -> Any:
+    def counted(self: DaskEngine, part: Partition) -> Any:
         with LOADS.lock:
             LOADS.explained += 1
-        return explain(self, part, number)
+        return explain(self, part)
 
-    monkeypatch.setattr(Partitions, "explain", counted)
+    monkeypatch.setattr(DaskEngine, "explain", counted)
     LOADS.start()
     return LOADS
 
@@ -343,7 +344,7 @@ def test_nothing_is_computed_before_it_is_asked_for(kind: str, loads: Loads, mod
     parts = [lazy.relevance, lazy.evidence, lazy.cluster, lazy.competitor, lazy.beta, lazy.to_frame()]
     assert repr(lazy) == (
         "<LazyExplanation of 40 partitions, 4 features, 3 clusters (min-take-most, beta measured); "
-        "compute() gives an Explanation>"
+        "compute() returns an Explanation>"
     )
     assert repr(parts)
     wc.neuralize(model).assign(X)
@@ -540,7 +541,7 @@ def test_a_partition_without_a_column(rows: Array, model: Any) -> None:
         lazy.relevance.compute()
     assert str(error.value) == (
         "explain: all partitions of X must have the 4 columns of its meta; missing: ['c']; unknown: ['see']. "
-        "Select or rename them as they are read. This is partition 1 of X; its rows are counted from 0."
+        "Select or rename them when they are read. This is partition 1 of X; its rows are counted from 0."
     )
 
 
@@ -564,8 +565,8 @@ def test_a_partition_with_text_where_there_should_be_numbers(rows: Array, model:
     with pytest.raises(wc.InvalidInputError) as error:
         lazy.to_frame().compute()
     assert str(error.value) == (
-        "explain: all partitions of X must hold numbers in the columns where its meta has them; "
-        "got 'b' (string). Convert it as it is read. This is partition 1 of X; its rows are counted from 0."
+        "explain: all partitions of X must hold numbers in the columns that are numeric in its meta; got 'b' "
+        "(string). Convert it when it is read. This is partition 1 of X; its rows are counted from 0."
     )
 
 
@@ -576,8 +577,8 @@ def test_partitions_of_a_frame_that_are_none_of_pandas(make: Any, kind: str, row
     X = framed(rows, 1)
     other = X.map_partitions(make, meta=X._meta, enforce_metadata=False)
     said = (
-        f"explain: all partitions of X must be data frames of pandas; got a {kind}. Convert it as it is "
-        "read. This is partition 0 of X; its rows are counted from 0."
+        f"explain: all partitions of X must be pandas data frames; got a {kind}. Convert the data when they "
+        "are read. This is partition 0 of X; its rows are counted from 0."
     )
     auto: Any = wc.explain(model, other)
     known: Any = wc.explain(model, other, beta=0.5)
@@ -599,8 +600,8 @@ def test_results_are_never_rounded_to_what_the_meta_says(rows: Array, model: Any
     with pytest.raises(wc.InvalidInputError) as error:
         lazy.relevance.compute()
     assert str(error.value) == (
-        "explain: all partitions of X must hold float32, as its meta says; got float64. Convert it as it is "
-        "read. This is partition 0 of X; its rows are counted from 0."
+        "explain: all partitions of X must hold float32, as its meta declares; got float64. Convert the data "
+        "when they are read. This is partition 0 of X; its rows are counted from 0."
     )
 
 
@@ -659,14 +660,14 @@ ROWS = da.zeros((10, 4), chunks=(5, 4))
         (
             ROWS,
             {"target": [0] * 10},
-            "explain: target must be one cluster for all rows of a Dask collection, not one for each. "
-            "Ask for one cluster at a time.",
+            "explain: target must be one cluster for all rows of a Dask collection, not one per row. Pass "
+            "one cluster at a time.",
         ),
         (
             ROWS,
             {"against": da.zeros(10, chunks=5)},
-            "explain: against must be one cluster for all rows of a Dask collection, not one for each. "
-            "Ask for one cluster at a time.",
+            "explain: against must be one cluster for all rows of a Dask collection, not one per row. Pass "
+            "one cluster at a time.",
         ),
         (
             ROWS,
@@ -704,8 +705,8 @@ def test_labels_need_a_surrogate_first(rows: Array, model: Any) -> None:
     with pytest.raises(wc.UnsupportedModelError) as error:
         wc.explain(model.labels_, X)
     assert str(error.value) == (
-        "explain: labels say which cluster each row is in, but not why another row would be, so that parts "
-        "need a model. Fit a surrogate to some rows, and give that: wc.Surrogate().fit(X, labels)."
+        "explain: model must be a model that can assign new rows; labels only say which cluster each row is "
+        "in. Fit a surrogate to some rows, and pass that: wc.Surrogate().fit(X, labels)."
     )
 
 
@@ -846,14 +847,14 @@ def test_a_summary_takes_a_partition_of_new_categories_as_all_else_does() -> Non
 
 def test_a_summary_says_of_which_partition_it_could_not_be_made(rows: Array, model: Any) -> None:
     exp: Any = wc.explain(model, framed(rows), beta=0.5)
-    parts, part = exp._parts, framed(rows).partitions[3].compute()
-    found = parts.explain(part, 3)
-    assert _aggregate([found], [part], parts).size.sum() == len(part)
+    partitions, part = exp._partitions, framed(rows).partitions[3].compute()
+    found = DaskEngine(partitions).explain(Partition(part, 3))
+    assert _aggregate([found], [part], partitions).size.sum() == len(part)
     with pytest.raises(wc.InvalidInputError) as caught:
-        _aggregate([found], [part.drop(columns="a")], parts)
+        _aggregate([found], [part.drop(columns="a")], partitions)
     assert str(caught.value) == (
-        "explain: all partitions of X must have the 4 columns of its meta; missing: ['a']. Select or "
-        "rename them as they are read. This is partition 3 of X; its rows are counted from 0."
+        "explain: all partitions of X must have the 4 columns of its meta; missing: ['a']. Select or rename "
+        "them when they are read. This is partition 3 of X; its rows are counted from 0."
     )
 
 
@@ -875,7 +876,7 @@ def test_what_is_no_collection_of_rows() -> None:
 def test_what_only_an_explanation_in_memory_has() -> None:
     exp = wc.explain([[0.0], [1.0]], da.zeros((4, 1)))
     with pytest.raises(
-        AttributeError, match=r"no attribute 'describe'. An Explanation has it: compute\(\) gives one."
+        AttributeError, match=r"no attribute 'describe'. An Explanation has it; compute\(\) returns one."
     ):
         exp.describe(0)
     assert not hasattr(exp, "nonsense")

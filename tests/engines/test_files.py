@@ -45,8 +45,8 @@ from tests.optional import optional
 from whycluster.engines.aggregates import Aggregate, ReservoirSample
 from whycluster.engines.files import run_state
 from whycluster.engines.files.parts import find_parts
-from whycluster.engines.files.plan import make_plan
-from whycluster.engines.files.run import DatasetExplanation
+from whycluster.engines.files.plan import ModelColumns, make_plan
+from whycluster.engines.files.results import DatasetExplanation
 from whycluster.engines.files.run_state import RunState
 from whycluster.engines.files.stages import ahead
 from whycluster.engines.request import ExplainRequest
@@ -246,8 +246,8 @@ def test_files_that_look_like_data_and_are_not_read(tmp_path: Path) -> None:
         wc.explain_dataset(MODEL, folder, tmp_path / "out")
     (warning,) = told
     assert str(warning.message) in [
-        f"explain_dataset: 2 files of the folder are left out, such as {name!r}; read are .parquet, .parq, "
-        ".pq, .csv, .tsv."
+        f"explain_dataset: skipped 2 files in the folder, such as {name!r}; only files of type .parquet, "
+        ".parq, .pq, .csv, .tsv are read."
         for name in ("x.arrow", "more/y.jsonl")
     ]
     assert warning.filename == __file__
@@ -280,8 +280,8 @@ def test_two_parts_that_would_become_one_file_are_refused(tmp_path: Path) -> Non
     pacsv.write_csv(pa.Table.from_pandas(frame()), folder / "part-0.csv")
     (folder / "part-0.parquet").rename(folder / "part-0.csv.parquet")
     assert refusal(MODEL, folder, tmp_path / "out") == (
-        "explain_dataset: each part must become a file of its own; 'part-0.csv.parquet' and 'part-0.csv' "
-        "would both be 'part-0.csv.parquet'. Rename one of them."
+        "explain_dataset: each part must have its own result file; 'part-0.csv.parquet' and 'part-0.csv' "
+        "would both be written to 'part-0.csv.parquet'. Rename one of them."
     )
 
 
@@ -314,7 +314,7 @@ def test_files_given_by_way_of_their_parents_stay_as_they_are(
 def test_a_part_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     path = str(write(tmp_path / "in", sizes=[900]) / "part-0.parquet")
     assert refusal(MODEL, pads.dataset([path, path]), tmp_path / "out") == (
-        "explain_dataset: data must have each part once; the Dataset has 'part-0.parquet' 2 times."
+        "explain_dataset: data must list each file once; the Dataset has 'part-0.parquet' 2 times."
     )
 
 
@@ -355,17 +355,17 @@ def test_how_many_rows_there_are_is_told_before_they_are_read(tmp_path: Path) ->
     folder = write(tmp_path / "in", table, sizes=[40_000, 20_000, 0], suffix="csv")
     write(tmp_path / "in", table, sizes=[50_000])
 
-    def told() -> int | None:
-        plan = make_plan(wc.neuralize(MODEL), find_parts(folder, "explain"), None, ())
+    def n_rows() -> int | None:
+        plan = make_plan(ModelColumns.of(wc.neuralize(MODEL)), find_parts(folder, "explain"), None, ())
         return plan.n_rows(plan.parts)
 
-    assert told() == pytest.approx(110_000, rel=0.01)
+    assert n_rows() == pytest.approx(110_000, rel=0.01)
     for path in folder.glob("*.csv"):
         path.unlink()
-    assert told() == 50_000
+    assert n_rows() == 50_000
     with gzip.open(folder / "more.csv.gz", "wt") as file:
         table.to_csv(file)
-    assert told() is None
+    assert n_rows() is None
 
 
 def test_text_that_is_compressed_blank_or_of_long_lines(tmp_path: Path) -> None:
@@ -400,7 +400,7 @@ def test_it_does_not_matter_which_part_is_the_first(tmp_path: Path) -> None:
         frame()[:150].assign(b="x").to_parquet(folder / f"part-{odd}.parquet")
         said = refusal(MODEL, folder, tmp_path / f"out-{odd}")
         assert (
-            f"1 of 6 parts could not be explained, the others are done. 'part-{odd}.parquet': column 'b'"
+            f"1 of 6 parts could not be explained; the others are done. 'part-{odd}.parquet': column 'b'"
             in said
         )
         assert len(list((tmp_path / f"out-{odd}").glob("part-*"))) == 5
@@ -422,7 +422,7 @@ def test_columns_of_pipelines_are_what_most_parts_have(odd: int, tmp_path: Path)
         part = part.assign(size=part["size"].astype(str) + "!") if i == odd else part
         part.to_parquet(tmp_path / "in" / f"{i}.parquet")
     said = refusal(model, tmp_path / "in", tmp_path / "out")
-    assert f"1 of 4 parts could not be explained, the others are done. '{odd}.parquet': column 'size'" in said
+    assert f"1 of 4 parts could not be explained; the others are done. '{odd}.parquet': column 'size'" in said
 
 
 def test_decimals_are_numbers(tmp_path: Path) -> None:
@@ -445,8 +445,9 @@ def test_results_that_do_not_fit_into_float32(tmp_path: Path) -> None:
     pq.write_table(pa.table(narrow), tmp_path / "x.parquet")
     centres = np.array([[1e21, 0.0], [-1e21, 1.0], [0.0, 0.0]])
     assert refusal(centres, tmp_path / "x.parquet", tmp_path / "out", beta=0.1) == (
-        "explain_dataset: part 'x.parquet': results must fit into float32, which goes up to 3.4e+38; row 0, "
-        "feature 'a' has a relevance of 9.98e+41, of an evidence of 9.98e+41. Drop such rows, or rescale the "
+        "explain_dataset: part 'x.parquet': results must fit into float32, whose largest number is 3.4e+38; "
+        "row 0, feature 'a' has relevance 9.98e+41 and the row has evidence 9.98e+41. Drop such rows, or "
+        "rescale the "
         "data and fit the model again."
     )
 
@@ -524,9 +525,9 @@ def test_what_a_run_has_settled_holds_for_parts_that_come_later(tmp_path: Path) 
     wc.explain_dataset(MODEL, folder, out, beta=0.2, top=1)
     pq.write_table(pa.Table.from_pandas(frame()[NAMES]), folder / "part-1.parquet")
     assert refusal(MODEL, folder, out, beta=0.2, top=1) == (
-        "explain_dataset: 1 of 2 parts could not be explained, the others are done. 'part-1.parquet': it "
-        "must hold float32 or less, as all parts did when the run began, so that nothing is rounded; convert "
-        "it, or begin anew, with overwrite=True."
+        "explain_dataset: 1 of 2 parts could not be explained; the others are done. 'part-1.parquet': it "
+        "must hold float32 or smaller, like all parts when the run began, because results must not be "
+        "rounded; convert it, or start over with overwrite=True."
     )
     pq.write_table(narrow, folder / "part-1.parquet")
     found = wc.explain_dataset(MODEL, folder, out, beta=0.2, top=1)
@@ -538,12 +539,12 @@ def test_text_where_all_parts_had_numbers(tmp_path: Path) -> None:
     encoder = make_column_transformer((OneHotEncoder(), ["kind"]), (StandardScaler(), ["size"]))
     model = make_pipeline(encoder, KMeans(2, n_init=1, random_state=0)).fit(table)
     table.to_parquet(tmp_path / "a.parquet")
-    plan = make_plan(wc.neuralize(model), find_parts(tmp_path, ""), None, ())
-    assert plan.settled == {"dtype": "float64", "as_text": True}
-    later = plan.as_settled({"dtype": "float64", "as_text": False})
+    plan = make_plan(ModelColumns.of(wc.neuralize(model)), find_parts(tmp_path, ""), None, ())
+    assert plan.settings == {"dtype": "float64", "as_text": True}
+    later = plan.with_settings({"dtype": "float64", "as_text": False})
     assert later.to_do == []
     assert later.failed["a.parquet"] == (
-        "its columns must hold numbers, as in all parts when the run began; or begin anew, with "
+        "its columns must hold numbers, like all parts when the run began; convert them, or start over with "
         "overwrite=True"
     )
 
@@ -562,7 +563,7 @@ def test_a_background_is_matched_by_name_and_is_part_of_what_was_asked(tmp_path:
 def test_with_a_background_and_without(tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in"), tmp_path / "out"
     wc.explain_dataset(MODEL, folder, out, background=frame()[NAMES][:50])
-    assert "holds the results of a run with another background. Give another" in refusal(MODEL, folder, out)
+    assert "holds results with another background. Choose another" in refusal(MODEL, folder, out)
 
 
 def test_behind_a_pca_more_than_beta_is_measured(tmp_path: Path) -> None:
@@ -573,8 +574,8 @@ def test_behind_a_pca_more_than_beta_is_measured(tmp_path: Path) -> None:
     np.testing.assert_allclose(relevance(read(found)), whole.relevance, rtol=1e-8, atol=1e-9)
     frame()[600:].to_parquet(folder / "part-2.parquet")
     assert refusal(model, folder, out, beta=0.3) == (
-        "explain_dataset: the parts must be those that the clusters were measured on; 'part-2.parquet' came, "
-        "went or changed since. Give overwrite=True to begin anew."
+        "explain_dataset: the parts must be those that the clusters were measured on; 'part-2.parquet' was "
+        "added, removed or changed since. Pass overwrite=True to start over."
     )
 
 
@@ -615,7 +616,7 @@ def test_data_in_memory_are_never_taken_for_those_of_an_earlier_run(tmp_path: Pa
     found = wc.explain_dataset(MODEL, pads.dataset(table), out, beta=0.2)
     assert (found.n_rows, found.n_done_before) == (900, 0)
     wc.explain_dataset(MODEL, pads.dataset(table[:10]), tmp_path / "auto")
-    assert "came, went or changed since" in refusal(MODEL, pads.dataset(table), tmp_path / "auto")
+    assert "added, removed or changed since" in refusal(MODEL, pads.dataset(table), tmp_path / "auto")
 
 
 def test_files_that_look_alike_in_another_folder_are_others(tmp_path: Path) -> None:
@@ -701,7 +702,7 @@ def test_many_parts_do_not_take_more_time_each(tmp_path: Path, monkeypatch: pyte
 def test_a_name_that_is_too_long_for_what_is_kept_of_a_part(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     frame().to_parquet(tmp_path / "in" / f"{'a' * 245}.parquet")
-    with pytest.raises(OSError, match=r"File name too long.*mend that, and start it again"):
+    with pytest.raises(OSError, match=r"File name too long.*fix the cause and run it again"):
         wc.explain_dataset(MODEL, tmp_path / "in", tmp_path / "out", output="both")
 
 
@@ -801,7 +802,7 @@ def test_links_that_lead_out_of_the_folder_are_not_followed(tmp_path: Path) -> N
     (tmp_path / "theirs").mkdir()
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "_whycluster.tmp").symlink_to(tmp_path / "theirs")
-    assert "out must have no links that lead out of it" in refusal(MODEL, folder, tmp_path / "out", beta=0.2)
+    assert "out must not have links that lead out of it" in refusal(MODEL, folder, tmp_path / "out", beta=0.2)
     assert list((tmp_path / "theirs").iterdir()) == []
 
 
@@ -840,7 +841,7 @@ def test_what_was_written_down_and_is_not_any_more_what_it_was(change: Any, tmp_
     (out / "_whycluster.json").write_text(json.dumps({**facts, **change}))
     said = refusal(MODEL, folder, out)
     assert (
-        "must be as this version of whycluster writes it" in said or "must be left as it was written" in said
+        "must be a description that this version of whycluster wrote" in said or "must not be edited" in said
     )
 
 
@@ -919,12 +920,13 @@ def test_quantiles_are_there_only_if_they_were_asked_for(tmp_path: Path) -> None
     with pytest.raises(wc.InvalidInputError) as caught:
         found.quantiles()
     assert str(caught.value) == (
-        'explain_dataset: quantiles are there only if they were asked for, with output="summary" or "both".'
+        'explain_dataset: quantiles must be requested with output="summary" or "both"; this run wrote only '
+        "rows."
     )
 
 
 def test_parts_of_a_large_table_keep_little_of_their_rows() -> None:
-    asked = ExplainRequest.of(MODEL, "explain", beta=0.2)
+    asked = ExplainRequest.of(MODEL, "explain", wc.Query(beta=0.2))
     total, drawn, kept = Aggregate.empty(3, 4, most=500), ReservoirSample(3, 4, most=500), np.zeros(3)
     whole = Aggregate.empty(3, 4, most=500)
     for seed in range(60):
@@ -945,7 +947,7 @@ def test_parts_of_a_large_table_keep_little_of_their_rows() -> None:
 
 
 def test_quantiles_after_parts_have_gone_are_of_rows_that_were_all_looked_at() -> None:
-    asked = ExplainRequest.of(MODEL, "explain", beta=0.2)
+    asked = ExplainRequest.of(MODEL, "explain", wc.Query(beta=0.2))
     drawn, states = ReservoirSample(3, 4, most=50), []
     for seed in range(4):
         rows = CENTRES[np.zeros(200, int)] + 0.01 * np.random.default_rng(seed).normal(size=(200, 4))
@@ -994,7 +996,7 @@ def test_quantiles_of_relevance_beyond_float32(tmp_path: Path) -> None:
 def test_quantiles_of_more_rows_than_the_sample_holds_are_as_near_as_they_say() -> None:
     rng = np.random.default_rng(1)
     rows = np.concatenate([rng.normal(size=(20_000, 2)), rng.normal(size=(20_000, 2)) + 6])
-    asked = ExplainRequest.of([[0.0, 0.0], [6.0, 6.0]], "explain", beta=1.0)
+    asked = ExplainRequest.of([[0.0, 0.0], [6.0, 6.0]], "explain", wc.Query(beta=1.0))
     halves = []
     for half in (rows[::2], rows[1::2]):
         total = Aggregate.empty(2, 2)
@@ -1017,7 +1019,7 @@ def test_quantiles_of_more_rows_than_the_sample_holds_are_as_near_as_they_say() 
 def test_sums_of_parts_are_those_of_the_whole(sizes: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(sum(sizes), 4)) * 3
-    asked = ExplainRequest.of(MODEL.cluster_centers_, "explain", beta=1.0)
+    asked = ExplainRequest.of(MODEL.cluster_centers_, "explain", wc.Query(beta=1.0))
     total, start = Aggregate.empty(3, 4), 0
     for size in sizes:
         total.add(asked.explain(rows[start : start + size]), rng)
@@ -1086,8 +1088,11 @@ def test_another_model_or_another_option_is_refused_and_can_be_forced(tmp_path: 
     wc.explain_dataset(MODEL, folder, out, id_columns=["key"])
     before = {path.name: path.read_bytes() for path in out.glob("*.parquet")}
     other = KMeans(3, init=CENTRES + 0.5, n_init=1, max_iter=1).fit(frame()[NAMES])
-    said = f"explain_dataset: {str(out)!r} holds the results of a run with another "
-    instead = ". Give another folder, or overwrite=True to replace what it holds."
+    said = (
+        "explain_dataset: out must be a new folder, or that of a run with the same options; "
+        f"{str(out)!r} holds results with another "
+    )
+    instead = ". Choose another folder, or pass overwrite=True to replace its contents."
     assert refusal(other, folder, out, id_columns=["key"]) == f"{said}model{instead}"
     assert refusal(MODEL, folder, out, id_columns=["key"], top=2) == f"{said}top{instead}"
     assert refusal(MODEL, folder, out, rule="joint") == f"{said}id_columns and another rule{instead}"
@@ -1130,7 +1135,8 @@ def test_a_ledger_that_was_tampered_with_takes_nothing_outside_its_folder(tmp_pa
     assert outside.read_text() == "mine"
     (out / "_whycluster.json").write_text("[" * 100_000)
     assert refusal(MODEL, tmp_path / "in", out).startswith(
-        f"explain_dataset: {str(out / '_whycluster.json')!r} must be as this version of whycluster writes it"
+        f"explain_dataset: {str(out / '_whycluster.json')!r} must be a description that this version of "
+        "whycluster wrote"
     )
 
 
@@ -1139,8 +1145,9 @@ def test_parts_that_changed_since_beta_was_measured(tmp_path: Path) -> None:
     wc.explain_dataset(MODEL, folder, out)
     pq.write_table(pa.Table.from_pandas(frame()[:5]), folder / "part-9.parquet")
     assert refusal(MODEL, folder, out) == (
-        "explain_dataset: the parts must be those that beta was measured on; 'part-9.parquet' came, went or "
-        "changed since. Give beta=... to explain parts as they come, or overwrite=True to begin anew."
+        "explain_dataset: the parts must be those that beta was measured on; 'part-9.parquet' was added, "
+        "removed or changed since. Pass beta=... to explain parts as they arrive, or overwrite=True to start "
+        "over."
     )
     assert wc.explain_dataset(MODEL, folder, out, overwrite=True).n_rows == 905
 
@@ -1163,7 +1170,7 @@ def test_results_of_parts_that_are_gone_are_told(tmp_path: Path) -> None:
         found = wc.explain_dataset(MODEL, folder, out, beta=0.2)
     assert str(told[0].message) == (
         f"explain_dataset: {str(out)!r} holds the results of 1 other part, such as 'part-1.parquet', which "
-        "is not among the data now. They are left as they are."
+        "is no longer among the data. They are kept."
     )
     assert told[0].filename == __file__
     assert (found.n_rows, found.n_done_before) == (900, 3)
@@ -1175,9 +1182,9 @@ def test_parts_that_are_called_otherwise_as_more_are_given(tmp_path: Path) -> No
     wc.explain_dataset(MODEL, [old / "part-0.parquet", old / "part-1.parquet"], tmp_path / "out", beta=0.2)
     said = refusal(MODEL, [old, new / "part-0.parquet"], tmp_path / "out", beta=0.2)
     assert said == (
-        "explain_dataset: parts must be called as they were; what became 'part-0.parquet' would now be "
-        "'2024/part-0.parquet'. Give the folder that all of them lie in, the same each time, or "
-        "overwrite=True to begin anew."
+        "explain_dataset: parts must keep their names; 'part-0.parquet' would now be written to "
+        "'2024/part-0.parquet'. Pass the folder that contains all parts each time, or overwrite=True to "
+        "start over."
     )
     found = wc.explain_dataset(
         MODEL, [old, new / "part-0.parquet"], tmp_path / "out", beta=0.2, overwrite=True
@@ -1205,16 +1212,16 @@ def test_a_folder_of_other_files_or_among_the_data_is_refused(tmp_path: Path) ->
     out.mkdir()
     (out / "thesis.txt").write_text("mine")
     assert refusal(MODEL, folder, out, overwrite=True) == (
-        "explain_dataset: out must be a new folder, an empty one, or one of an earlier run; "
-        f"{str(out)!r} holds other files, such as 'thesis.txt'. Give another one."
+        "explain_dataset: out must be a new folder, an empty one, or that of an earlier run; "
+        f"{str(out)!r} holds other files, such as 'thesis.txt'. Choose another folder."
     )
     for place in (folder, folder / "out", tmp_path):
         assert refusal(MODEL, folder, place) == (
-            f"explain_dataset: out must be a folder apart from the data; {str(place)!r} lies among them or "
-            "around them."
+            f"explain_dataset: out must be a folder apart from the data; {str(place)!r} contains the data, "
+            "or is inside them."
         )
     assert refusal(MODEL, folder, out / "thesis.txt").startswith(
-        "explain_dataset: out must be a folder that can"
+        "explain_dataset: out must be a writable folder"
     )
 
 
@@ -1234,7 +1241,7 @@ def test_a_corrupt_part_is_named_and_the_others_are_done(tmp_path: Path) -> None
         (folder / "part-1.parquet").write_bytes(broken)
         said = refusal(MODEL, folder, out, overwrite=True)
         assert said.startswith(
-            "explain_dataset: 1 of 3 parts could not be explained, the others are done. 'part-1.parquet': it "
+            "explain_dataset: 1 of 3 parts could not be explained; the others are done. 'part-1.parquet': it "
         )
         assert sorted(path.name for path in out.glob("*.parquet")) == ["part-0.parquet", "part-2.parquet"]
     rest = wc.explain(MODEL, frame()[NAMES].drop(range(300, 500)))
@@ -1252,9 +1259,9 @@ def test_parts_with_other_columns_are_named_and_the_others_are_done(tmp_path: Pa
     odd.drop(columns="c").to_parquet(folder / "part-1.parquet")
     odd.assign(d="x").to_parquet(folder / "part-2.parquet")
     assert refusal(MODEL, folder, out) == (
-        "explain_dataset: 2 of 3 parts could not be explained, the others are done. 'part-1.parquet': there "
+        "explain_dataset: 2 of 3 parts could not be explained; the others are done. 'part-1.parquet': there "
         "must be one column 'c'; there are ['a', 'b', 'd', 'key']; 'part-2.parquet': column 'd' must hold "
-        "numbers; it is of type "
+        "numbers; it has type "
         f"{pq.read_schema(folder / 'part-2.parquet').field('d').type}."
     )
     assert [path.name for path in out.glob("*.parquet")] == ["part-0.parquet"]
@@ -1296,7 +1303,7 @@ def test_rows_that_are_not_finite_are_an_error_that_names_part_row_and_column(
     folder, out = write(tmp_path / "in", holed()), tmp_path / "out"
     assert refusal(MODEL, folder, out, beta=beta) == (
         "explain_dataset: part 'part-3.parquet': X must be finite; row 9, feature 'b' holds a missing value "
-        '(NaN). Drop or fill such rows first. Or give invalid="skip", for nulls in their place.'
+        '(NaN). Drop or fill such rows first. Or pass invalid="skip" to get nulls for such rows.'
     )
     assert not (out / "part-3.parquet").exists()
     found = wc.explain_dataset(MODEL, folder, out, beta=beta, invalid="skip")  # goes on from there
@@ -1411,8 +1418,8 @@ def test_two_runs_do_not_write_to_the_same_folder(tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in"), tmp_path / "out"
     with RunState(out, "explain_dataset").opened():
         assert refusal(MODEL, folder, out) == (
-            f"explain_dataset: {str(out)!r} must not be in use; another run is writing there. Wait for it, "
-            "or give another folder."
+            f"explain_dataset: {str(out)!r} must not be in use; another run is writing to it. Wait for it to "
+            "finish, or choose another folder."
         )
     check_whole(read(wc.explain_dataset(MODEL, folder, out)))
 
@@ -1433,7 +1440,9 @@ def test_a_disk_that_is_full_leaves_whole_parts_and_says_so(room: int, whole: in
     assert done.stderr.splitlines()[-1].startswith(
         f"OSError: [Errno {errno.EFBIG}] explain_dataset: writing to "
     )
-    assert done.stderr.splitlines()[-1].endswith("make room, and start it again: it goes on from there")
+    assert done.stderr.splitlines()[-1].endswith(
+        "free some space and run it again, and it resumes from there"
+    )
     assert (
         sorted(p.name for p in (tmp_path / "out").glob("*.parquet"))
         == [
@@ -1461,7 +1470,9 @@ def test_a_writer_that_fails_leaves_no_thread(tmp_path: Path, monkeypatch: pytes
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(pq.ParquetWriter, "write_table", fail)
-    with pytest.raises(OSError, match=r"writing to .* failed .*No space left on device.*make room") as caught:
+    with pytest.raises(
+        OSError, match=r"writing to .* failed .*No space left on device.*free some space"
+    ) as caught:
         wc.explain_dataset(MODEL, folder, tmp_path / "out", beta=0.2, batch_rows=9)
     assert caught.value.errno == errno.ENOSPC
     assert threading.active_count() == before  # though the traceback is still there
@@ -1529,21 +1540,21 @@ def test_stages_hand_on_errors_and_end_when_no_more_is_asked_for() -> None:
         ({"top": 0}, "top must be None or a whole number of at least 1; got 0."),
         ({"batch_rows": "many"}, "batch_rows must be 'auto' or a whole number of at least 1; got 'many'."),
         ({"workers": 1.5}, "workers must be 'auto' or a whole number of at least 1; got 1.5."),
-        ({"id_columns": "a", "output": "summary"}, "id_columns and top are of rows, and output="),
-        ({"top": 2, "output": "summary"}, "id_columns and top are of rows, and output="),
+        ({"id_columns": "a", "output": "summary"}, "id_columns and top apply to rows, and output="),
+        ({"top": 2, "output": "summary"}, "id_columns and top apply to rows, and output="),
         (
             {"columns": ["a", "b"]},
-            "columns must be the 4 that the model was fitted on; got 2: ['a', 'b']. Say ",
+            "columns must be the 4 that the model was fitted on; got 2: ['a', 'b']. Pass ",
         ),
         ({"target": 9}, "target must be one of the model's 3 clusters, 0, 1, 2; got 9."),
-        ({"target": [0, 1]}, "target must be one cluster for all rows; got 2. Ask for one at a time."),
-        ({"target": 1, "against": 1}, "against must be another cluster than target; both are 1."),
+        ({"target": [0, 1]}, "target must be one cluster for all rows; got 2. Pass one at a time."),
+        ({"target": 1, "against": 1}, "against must differ from target; both are 1."),
         ({"beta": -1}, 'beta must be "auto" or a number above 0'),
         ({"rule": "x"}, "rule must be one of"),
-        ({"id_columns": ["key", "key"]}, "id_columns must be a list of different names of columns; got"),
-        ({"id_columns": None}, "id_columns must be a list of different names of columns; got None."),
-        ({"columns": 5}, "columns must be a list of different names of columns; got 5."),
-        ({"target": 1, "output": "both"}, "a summary is of rows that are explained for their own clusters"),
+        ({"id_columns": ["key", "key"]}, "id_columns must be a list of different column names; got"),
+        ({"id_columns": None}, "id_columns must be a list of different column names; got None."),
+        ({"columns": 5}, "columns must be a list of different column names; got 5."),
+        ({"target": 1, "output": "both"}, "a summary must be of rows explained for their own clusters"),
         ({"invalid": "drop"}, "invalid must be one of ('error', 'skip'); got 'drop'."),
         (
             {"id_columns": ["name"]},
@@ -1563,16 +1574,16 @@ def test_data_that_are_not_there(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("{}")
     out = tmp_path / "out"
     assert refusal(MODEL, tmp_path / "gone", out) == (
-        f"explain_dataset: data must be files; there is none at {str(tmp_path / 'gone')!r}."
+        f"explain_dataset: data must be files; there are none at {str(tmp_path / 'gone')!r}."
     )
     assert refusal(MODEL, tmp_path / "empty", out).startswith(
-        "explain_dataset: data must be files of the kind .parq"
+        "explain_dataset: data must be files of type .parq"
     )
     assert refusal(MODEL, str(tmp_path / "*.parquet"), out).startswith(
-        "explain_dataset: data must be files of the "
+        "explain_dataset: data must be files of type "
     )
     assert refusal(MODEL, tmp_path / "x.json", out).startswith(
-        "explain_dataset: data must be files of the kind .parq"
+        "explain_dataset: data must be files of type .parq"
     )
     assert refusal(MODEL, frame(), out) == (
         "explain_dataset: data must be a file, a folder, a pattern such as 'in/*.parquet', a list of these, "
@@ -1585,8 +1596,8 @@ def test_labels_and_documents_need_something_else(tmp_path: Path) -> None:
     with pytest.raises(wc.UnsupportedModelError) as caught:
         wc.explain_dataset(WHOLE.cluster, folder, tmp_path / "out")
     assert str(caught.value) == (
-        "explain_dataset: labels say which cluster each row is in, but not why another row would be, so that "
-        "parts need a model. Fit a surrogate to some rows, and give that: wc.Surrogate().fit(X, labels)."
+        "explain_dataset: model must be a model that can assign new rows; labels only say which cluster each "
+        "row is in. Fit a surrogate to some rows, and pass that: wc.Surrogate().fit(X, labels)."
     )
     surrogate = wc.Surrogate().fit(frame()[NAMES], WHOLE.cluster)
     check_whole(

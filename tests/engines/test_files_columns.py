@@ -116,8 +116,8 @@ def test_numbers_where_the_model_knows_text(tmp_path: Path) -> None:
     with pytest.raises(wc.InvalidInputError) as caught:
         wc.explain_dataset(model, tmp_path / "in", tmp_path / "out", columns=["zip", "group"])
     assert str(caught.value) == (
-        "explain_dataset: 1 of 3 parts could not be explained, the others are done. '1.parquet': column "
-        "'zip' must hold text, as the model knows it; it is of type int64."
+        "explain_dataset: 1 of 3 parts could not be explained; the others are done. '1.parquet': column "
+        "'zip' must hold text, as the model was fitted on; it has type int64."
     )
 
 
@@ -328,7 +328,9 @@ def test_relevance_of_a_column_that_folders_stand_for(given: str, tmp_path: Path
         )
     data: Any = str(tmp_path / "in")
     if given == "dataset":
-        with pytest.raises(wc.InvalidInputError, match=r"folders stand for it: give pyarrow.dataset.dataset"):
+        with pytest.raises(
+            wc.InvalidInputError, match=r"it is in the folder names: pass pyarrow.dataset.dataset"
+        ):
             wc.explain_dataset(model, data, tmp_path / "none")
         data = pads.dataset(data, partitioning="hive")
     wc.explain_dataset(model, data, tmp_path / "out")
@@ -356,6 +358,7 @@ def test_a_file_that_would_be_a_folder_of_others(tmp_path: Path) -> None:
     with pytest.raises(wc.InvalidInputError) as caught:
         wc.explain_dataset(NUMBERS, folder, tmp_path / "out")
     assert str(caught.value) == (
-        "explain_dataset: each part must become a file of its own; '0.csv' would be '0.csv.parquet', which "
+        "explain_dataset: each part must have its own result file; '0.csv' would be written to "
+        "'0.csv.parquet', which "
         "is the folder of '0.csv.parquet/part-0.parquet'. Rename one of them."
     )

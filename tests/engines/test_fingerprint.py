@@ -118,6 +118,7 @@ def test_what_cannot_be_told_from_others_is_refused() -> None:
     with pytest.raises(wc.UnsupportedModelError) as caught:
         of(model)
     assert str(caught.value) == (
-        "explain_dataset: the model must be of what can be told from others in a later run, so that their "
-        "results are never mixed; it holds what cannot be pickled (cannot pickle '_thread.lock' object)."
+        "explain_dataset: the model must be one that a later run can recognize, so that results of different "
+        "models are never mixed; it holds an object that cannot be pickled (cannot pickle '_thread.lock' "
+        "object)."
     )

@@ -17,7 +17,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import whycluster as wc
 from tests.optional import optional
-from whycluster.engines.request import ExplainRequest, PartResult
+from whycluster.engines.request import ExplainRequest
+from whycluster.engines.results import PartResult
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +45,7 @@ def by_parts(asked: ExplainRequest, rows: Any, cuts: Any = CUTS) -> list[PartRes
     parts = [rows[start:stop] for start, stop in cuts]
     if asked.needs_population:
         found = [asked.measure(part) for part in parts]
-        asked = asked.knowing(sum(found[1:], found[0]))
+        asked = asked.with_population(sum(found[1:], found[0]))
     return [asked.explain(part) for part in parts]
 
 
@@ -74,7 +75,7 @@ def test_parts_are_explained_as_the_whole_is(name: str, options: dict[str, Any])
     if name == "surrogate" and options.get("rule") == "sequential":
         options = {**options, "beta": 2.0}
     whole = wc.explain(model, rows, **options)
-    answers = by_parts(ExplainRequest.of(model, "explain", **options), rows)
+    answers = by_parts(ExplainRequest.of(model, "explain", wc.Query(**options)), rows)
     np.testing.assert_array_equal(labels[joined(answers, "cluster")], whole.cluster)
     np.testing.assert_array_equal(labels[joined(answers, "competitor")], whole.competitor)
     np.testing.assert_allclose(joined(answers, "evidence"), whole.evidence, rtol=1e-10, atol=1e-9)
@@ -85,20 +86,20 @@ def test_parts_are_explained_as_the_whole_is(name: str, options: dict[str, Any])
 
 def test_beta_is_that_of_all_rows_and_of_a_background_if_one_is_given() -> None:
     model = MODELS["k-means"]
-    asked = ExplainRequest.of(model, "explain")
+    asked = ExplainRequest.of(model, "explain", wc.Query())
     assert asked.beta is None
-    known = asked.knowing(asked.measure(ROWS[:100]) + asked.measure(ROWS[100:]))
+    known = asked.with_population(asked.measure(ROWS[:100]) + asked.measure(ROWS[100:]))
     assert known.beta == pytest.approx(wc.explain(model, ROWS).beta, rel=1e-14)
     assert not known.needs_population
-    given = ExplainRequest.of(model, "explain", background=ROWS[:50])
+    given = ExplainRequest.of(model, "explain", wc.Query()).measure_background(ROWS[:50])
     assert not given.needs_population
     assert given.beta == wc.explain(model, ROWS[50:], background=ROWS[:50]).beta
-    assert not ExplainRequest.of(model, "explain", against=0).needs_population
+    assert not ExplainRequest.of(model, "explain", wc.Query(against=0)).needs_population
 
 
 def test_a_part_whose_rows_are_all_of_the_cluster_they_are_contrasted_with_has_no_evidence() -> None:
     model = MODELS["k-means"]
-    asked = ExplainRequest.of(model, "explain", against=0)
+    asked = ExplainRequest.of(model, "explain", wc.Query(against=0))
     answer = asked.explain(ROWS[model.labels_ == 0])
     assert not answer.evidence.any()
     assert not answer.relevance.any()
@@ -111,7 +112,7 @@ def test_parts_of_any_container(kind: str) -> None:
     part = {"frame": FRAME, "arrow": table, "batch": table.to_batches()[0], "sparse": sp.csr_array(rows)}.get(
         kind, rows
     )
-    asked = ExplainRequest.of(MODELS["k-means"], "explain", beta=0.01)
+    asked = ExplainRequest.of(MODELS["k-means"], "explain", wc.Query(beta=0.01))
     answer = asked.explain(part)
     assert answer.relevance.dtype == (np.float32 if kind == "float32" else np.float64)
     np.testing.assert_allclose(
@@ -129,8 +130,8 @@ def holed(rows: Any) -> Any:
 def test_rows_that_are_not_finite_are_an_error_or_skipped(name: str) -> None:
     model, rows = MODELS[name], holed(ROWS)
     with pytest.raises(wc.InvalidInputError, match=r"row 3|NaN|infin"):
-        ExplainRequest.of(model, "explain").measure(rows)
-    skipping = ExplainRequest.of(model, "explain", invalid="skip")
+        ExplainRequest.of(model, "explain", wc.Query()).measure(rows)
+    skipping = ExplainRequest.of(model, "explain", wc.Query(), invalid="skip")
     answers = by_parts(skipping, rows)
     valid = np.isfinite(rows).all(axis=1)
     np.testing.assert_array_equal(
@@ -144,19 +145,21 @@ def test_rows_that_are_not_finite_are_an_error_or_skipped(name: str) -> None:
 
 
 def test_a_part_without_any_valid_row_and_data_without_any() -> None:
-    asked = ExplainRequest.of(MODELS["k-means"], "explain", invalid="skip")
+    asked = ExplainRequest.of(MODELS["k-means"], "explain", wc.Query(), invalid="skip")
     nothing = np.full((4, 13), np.nan)
     assert asked.measure(nothing).n_rows == 0
-    answer = ExplainRequest.of(MODELS["k-means"], "explain", invalid="skip", beta=1.0).explain(nothing)
+    answer = ExplainRequest.of(MODELS["k-means"], "explain", wc.Query(beta=1.0), invalid="skip").explain(
+        nothing
+    )
     assert answer.n_invalid == 4
-    assert asked.to_arrow(answer, top=2)["value_1"].null_count == 4
+    assert asked.arrow_format(top=2).table(answer)["value_1"].null_count == 4
     with pytest.raises(wc.InvalidInputError) as caught:
-        asked.knowing(asked.measure(nothing))
+        asked.with_population(asked.measure(nothing))
     assert str(caught.value) == "explain: there must be at least one row that can be explained."
 
 
 def test_skipping_is_no_way_round_other_faults() -> None:
-    asked = ExplainRequest.of(MODELS["k-means"], "explain", invalid="skip")
+    asked = ExplainRequest.of(MODELS["k-means"], "explain", wc.Query(), invalid="skip")
     with pytest.raises(wc.InvalidInputError, match="must have 13 features"):
         asked.measure(ROWS[:, :5])
     with pytest.raises(wc.InvalidInputError, match="too large to be squared"):
@@ -180,7 +183,7 @@ def test_missing_categories_and_numbers_of_a_pipeline_are_skipped() -> None:
     gaps = frame.copy()
     gaps.loc[4, "colour"] = None
     gaps.loc[9, "size"] = np.nan
-    answer = ExplainRequest.of(model, "explain", beta=1.0, invalid="skip").explain(gaps)
+    answer = ExplainRequest.of(model, "explain", wc.Query(beta=1.0), invalid="skip").explain(gaps)
     assert answer.valid is not None
     assert np.flatnonzero(~answer.valid).tolist() == [4, 9]
     whole = wc.explain(model, frame, beta=1.0)
@@ -195,14 +198,14 @@ def test_missing_values_all_over_the_place_take_few_tries(
     rows[np.random.default_rng(0).random(rows.shape) < 0.1] = np.nan
     steps = {"imputed": [SimpleImputer()], "scaled": [StandardScaler()], "k-means": []}[name]
     model = make_pipeline(*steps, KMeans(3, n_init=1, random_state=0)).fit(ROWS) if steps else MODELS[name]
-    takes, tried = ExplainRequest._takes, list[int]()
+    takes, tried = ExplainRequest._accepts, list[int]()
 
     def count(self: ExplainRequest, some: Any) -> bool:
         tried.append(len(some))
         return takes(self, some)
 
-    monkeypatch.setattr(ExplainRequest, "_takes", count)
-    answer = ExplainRequest.of(model, "explain", beta=1.0, invalid="skip").explain(rows)
+    monkeypatch.setattr(ExplainRequest, "_accepts", count)
+    answer = ExplainRequest.of(model, "explain", wc.Query(beta=1.0), invalid="skip").explain(rows)
     valid = np.ones(len(rows), bool) if answer.valid is None else answer.valid
     assert valid.tolist() == (~np.isnan(rows).any(axis=1) | (name == "imputed")).tolist()
     assert len(tried) <= most
@@ -215,7 +218,7 @@ def test_which_rows_are_skipped_does_not_depend_on_those_beside_them(size: int) 
     rows[[5, 62], 0] = np.inf
     rows[[62, 63], 2] = np.nan
     model = make_pipeline(SimpleImputer(), StandardScaler(), KMeans(3, n_init=2, random_state=0)).fit(ROWS)
-    asked = ExplainRequest.of(model, "explain", beta=0.5, invalid="skip")
+    asked = ExplainRequest.of(model, "explain", wc.Query(beta=0.5), invalid="skip")
     answers = [asked.explain(rows[start : start + size]) for start in range(0, len(rows), size)]
     valid = np.concatenate([np.ones(len(a.evidence), bool) if a.valid is None else a.valid for a in answers])
     assert np.flatnonzero(~valid).tolist() == [5, 62]
@@ -226,20 +229,20 @@ def test_which_rows_are_skipped_does_not_depend_on_those_beside_them(size: int) 
 def test_columns_lists_and_the_strongest_features_as_arrow() -> None:
     rows = holed(ROWS)
     asked = ExplainRequest.of(
-        MODELS["labels"], "explain", beta=0.01, invalid="skip", feature_names=list(FRAME)
+        MODELS["labels"], "explain", wc.Query(beta=0.01), invalid="skip", feature_names=list(FRAME)
     )
     answer = asked.explain(rows)
-    columns = asked.to_arrow(answer, dtype=np.float32)
+    columns = asked.arrow_format(dtype=np.float32).table(answer)
     assert columns.column_names == ["cluster", "evidence", "competitor", *FRAME]
     assert columns["alcohol"].type == pa.float32()
     assert [columns[name].null_count for name in ("cluster", "evidence", "proline")] == [3, 3, 3]
     assert columns["cluster"][0].as_py() == asked.labels[answer.cluster[0]]
     np.testing.assert_allclose(columns["proline"].to_numpy()[0], answer.relevance[0, -1], rtol=1e-6)
-    lists = asked.to_arrow(answer, layout="array")
+    lists = asked.arrow_format(layout="array").table(answer)
     assert lists.column_names == ["cluster", "evidence", "competitor", "relevance"]
     assert lists["relevance"].null_count == 3
     assert lists["relevance"][5].as_py() == answer.relevance[5].tolist()
-    top = asked.to_arrow(answer, top=2)
+    top = asked.arrow_format(top=2).table(answer)
     assert top.column_names[3:] == [
         f"{what}_{k}" for k in (1, 2) for what in ("feature", "relevance", "value")
     ]
@@ -252,8 +255,8 @@ def test_columns_lists_and_the_strongest_features_as_arrow() -> None:
 
 def test_values_of_categories_are_text_and_names_that_are_taken_are_evaded() -> None:
     model, frame = mixed()
-    asked = ExplainRequest.of(model, "explain", beta=1.0)
-    table = asked.to_arrow(asked.explain(frame), top=2, taken=["cluster"])
+    asked = ExplainRequest.of(model, "explain", wc.Query(beta=1.0))
+    table = asked.arrow_format(top=2, taken=["cluster"]).table(asked.explain(frame))
     assert table.column_names[0] == "cluster_"
     values = {table["feature_1"][i].as_py(): table["value_1"][i].as_py() for i in range(60)}
     last = max(i for i in range(60) if table["feature_1"][i].as_py() == "size")
@@ -264,7 +267,7 @@ def test_values_of_categories_are_text_and_names_that_are_taken_are_evaded() -> 
 @pytest.mark.parametrize(
     ("model", "options", "said"),
     [
-        (np.arange(5), {}, "explain: labels say which cluster each row is in"),
+        (np.arange(5), {}, "explain: model must be a model that can assign new rows; labels only say"),
         (
             MODELS["k-means"],
             {"invalid": "drop"},
@@ -278,14 +281,17 @@ def test_values_of_categories_are_text_and_names_that_are_taken_are_evaded() -> 
         (
             MODELS["k-means"],
             {"target": [0, 1]},
-            "explain: target must be one cluster for all rows; got 2. Ask for one at a time.",
+            "explain: target must be one cluster for all rows; got 2. Pass one at a time.",
         ),
         (MODELS["k-means"], {"rule": "x"}, "explain: rule must be one of"),
         (MODELS["k-means"], {"beta": -1}, 'explain: beta must be "auto" or a number above 0'),
     ],
     ids=str,
 )
-def test_what_cannot_be_asked_is_said_before_any_row_is_read(model: Any, options: Any, said: str) -> None:
+def test_what_cannot_be_asked_is_said_before_any_row_is_read(
+    model: Any, options: dict[str, Any], said: str
+) -> None:
+    invalid = options.pop("invalid", "error")
     with pytest.raises(wc.WhyClusterError) as caught:
-        ExplainRequest.of(model, "explain", **options)
+        ExplainRequest.of(model, "explain", wc.Query(**options), invalid=invalid)
     assert str(caught.value).startswith(said)

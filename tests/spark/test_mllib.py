@@ -162,7 +162,7 @@ def test_metadata_say_what_the_relevances_are_of_and_how_long_vectors_are(df: An
     short = VectorAssembler(inputCols=["a", "n"], outputCol="features").transform(df)
     told = (
         "spark.explain: column 'features' must hold vectors of length 4, as the model takes; its metadata "
-        "say 2."
+        "declare length 2."
     )
     with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(told)}$"):
         engine.explain(model, short)
@@ -217,7 +217,7 @@ def test_names_as_mllib_finds_them(spark: Any) -> None:
     found = engine.explain(model, model.transform(df), beta=1.0).toPandas()
     assert found["why_cluster"].tolist() == found["prediction"].tolist()
     model = Pipeline(stages=[VectorAssembler(inputCols=["s.u"], outputCol="f"), kmeans("f", k=2)]).fit(df)
-    with pytest.raises(wc.InvalidInputError, match=r"'s\.u' is within another\. Select it under a name"):
+    with pytest.raises(wc.InvalidInputError, match=r"'s\.u' is a field of a struct\. Select it under a name"):
         engine.explain(model, df)
 
 

@@ -186,7 +186,8 @@ def encoded(table: pd.DataFrame) -> Any:
 def test_columns_of_types_that_no_model_takes(kind: str, encoded: Any, df: Any) -> None:
     rows = df.selectExpr("a", "n", f"{kind} AS kind")
     told = (
-        "spark.explain: column 'kind'{} must hold numbers, text or moments, one in each row; it is of type "
+        "spark.explain: column 'kind'{} must hold numbers, text, dates or timestamps, one in each row; it "
+        "has type "
         f"{rows.schema['kind'].dataType.simpleString()}."
     )
     with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(told.format(''))}$"):
@@ -199,7 +200,7 @@ def test_numbers_are_numbers_in_a_background_and_are_there_once(encoded: Any, df
     """Also where the model takes categories beside them, and would make numbers of text."""
     with pytest.raises(wc.InvalidInputError, match="'a' of background must hold numbers, one in each row"):
         engine.explain(encoded, df, background=df.selectExpr("kind", "string(a) AS a", "n"))
-    told = "spark.explain: background must have unique column names; 'n' is there more than once. Rename one."
+    told = "spark.explain: background must have unique column names; 'n' occurs more than once. Rename one."
     with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(told)}$"):
         engine.explain(encoded, df, background=df.select("kind", "a", "n", "n"))
 
@@ -224,11 +225,12 @@ def test_what_a_background_or_a_model_lacks(model: Any, df: Any, table: pd.DataF
     ):
         engine.explain(model, df, background=df.drop("one"))
     with pytest.raises(
-        wc.InvalidInputError, match=r"column 'a' of background must hold numbers, one in each row; it is of"
+        wc.InvalidInputError, match=r"column 'a' of background must hold numbers, one in each row; it has"
     ):
         engine.explain(model, df, background=df.withColumn("a", df["kind"]))
     with pytest.raises(
-        wc.UnsupportedModelError, match=r"^spark\.explain: labels say which cluster each row is"
+        wc.UnsupportedModelError,
+        match=r"^spark\.explain: model must be a model that can assign new rows; labels",
     ):
         engine.explain(table["n"], df)
 
@@ -276,14 +278,14 @@ def test_names_that_differ_in_case_only(spark: Any) -> None:
         engine.explain(model, rows, layout="columns", id_columns=[])
     assert str(caught.value) == (
         "spark.explain: names of columns must differ in more than case; the result would have 'why_cluster' "
-        "and 'why_Cluster'. Rename a column, or give layout=\"array\"."
+        "and 'why_Cluster'. Rename a column, or pass layout=\"array\"."
     )
 
 
 def test_columns_that_cannot_be_kept(spark: Any) -> None:
     rows = spark.sql("select 1.0D as x, interval '3' month as m union all select 2.0D, interval '1' month")
     for kept, kind in [("m", "interval month"), ("map('u', array(m))", "map<string,array<interval month>>")]:
-        told = re.escape(f"'m' is of type {kind}. Name the others with id_columns=[...].")
+        told = re.escape(f"'m' has type {kind}. Name the other columns with id_columns=[...].")
         with pytest.raises(wc.InvalidInputError, match=told):
             engine.explain([[0.0], [3.0]], rows.selectExpr("x", f"{kept} AS m"), columns=["x"])
     assert engine.explain([[0.0], [3.0]], rows, columns=["x"], id_columns=[]).count() == 2
@@ -291,7 +293,7 @@ def test_columns_that_cannot_be_kept(spark: Any) -> None:
 
 @pytest.mark.parametrize(
     ("invalid", "not_skipped"),
-    [("error", ""), ("skip", 'invalid="skip" is for what is missing or infinite. ')],
+    [("error", ""), ("skip", 'invalid="skip" applies only to missing and infinite values. ')],
 )
 def test_results_too_large_for_single_precision(invalid: str, not_skipped: str, spark: Any) -> None:
     from pyspark.errors import PythonException
@@ -299,9 +301,9 @@ def test_results_too_large_for_single_precision(invalid: str, not_skipped: str, 
     rows = [(0.0, 1.0), (float("nan") if invalid == "skip" else 0.0, 1.0), (2.0, 1.0), (-3.0, 1e39)]
     df = spark.createDataFrame(rows, "x double, y double").coalesce(1)
     told = (
-        "spark.explain: results must fit into float32, which goes up to 3.4e+38; row 3, feature 'y' has a "
-        f"relevance of 2e+39, of an evidence of 2e+39. {not_skipped}Drop such rows, or rescale the data and "
-        "fit the model again. (Rows are counted from row 0 of partition 0.)"
+        "spark.explain: results must fit into float32, whose largest number is 3.4e+38; row 3, feature 'y' "
+        f"has relevance 2e+39 and the row has evidence 2e+39. {not_skipped}Drop such rows, or rescale the "
+        "data and fit the model again. (Rows are counted from row 0 of partition 0.)"
     )
     with pytest.raises(PythonException, match=re.escape(told)):
         engine.explain(np.eye(2), df, columns=["x", "y"], beta=1.0, invalid=invalid).collect()
@@ -338,8 +340,8 @@ def test_rows_with_missing_values_are_an_error(model: Any, df: Any) -> None:
 
     told = (
         r"InvalidInputError: spark\.explain: X must be finite; row \d+, feature 'a' holds (a missing value "
-        r"\(NaN\)|an infinite value)\. Drop or fill such rows first\. Or give invalid=.skip., for nulls in "
-        r"their place\. \(Rows are counted from row 0 of partition [01]\.\)"
+        r"\(NaN\)|an infinite value)\. Drop or fill such rows first\. Or pass invalid=.skip. to get nulls "
+        r"for such rows\. \(Rows are counted from row 0 of partition [01]\.\)"
     )
     with pytest.raises(PythonException, match=told):
         engine.explain(model, holed(df), beta=1.0).collect()
@@ -412,7 +414,7 @@ def test_a_stream_needs_beta(spark: Any) -> None:
     stream = spark.readStream.format("rate").load()
     assert engine.explain([[0.0], [1.0]], stream, columns=["value"], beta=1.0).isStreaming
     with pytest.raises(
-        wc.InvalidInputError, match=r"^spark\.explain: beta must be given for a stream, or a back"
+        wc.InvalidInputError, match=r"^spark\.explain: beta, or a background to measure it on, must be given"
     ):
         engine.explain([[0.0], [1.0]], stream, columns=["value"])
 
@@ -422,8 +424,8 @@ def test_a_stream_needs_beta(spark: Any) -> None:
     [
         (
             {},
-            "columns must name the 2 columns that the model takes, in order; it has no names of its own. Or "
-            "features_col must name one column of vectors.",
+            "columns must name the 2 columns that the model takes, in order, because it was fitted without "
+            "names; got none. Or pass features_col, one column of vectors.",
         ),
         (
             {"columns": ["a"]},
@@ -431,20 +433,20 @@ def test_a_stream_needs_beta(spark: Any) -> None:
         ),
         (
             {"columns": ["a", "z"]},
-            "df must have the columns that the model takes; 'z' is not there. It has 'id', 'a', 'b.c', 'n', "
+            "df must have the columns that the model takes; 'z' is missing. It has 'id', 'a', 'b.c', 'n', "
             "'one', 'kind'.",
         ),
         (
             {"columns": ["a", "kind"]},
-            "column 'kind' must hold numbers, one in each row; it is of type string.",
+            "column 'kind' must hold numbers, one in each row; it has type string.",
         ),
         (
             {"features_col": "a"},
-            "column 'a' must hold vectors or arrays of 2 numbers; it is of type double.",
+            "column 'a' must hold vectors or arrays of 2 numbers; it has type double.",
         ),
         (
             {"features_col": "a", "columns": ["a", "n"]},
-            "columns and features_col say the same; give one of them.",
+            "columns or features_col must name the columns of the model, not both. Leave one out.",
         ),
         (
             {"columns": ["a", "n"], "layout": "wide"},
@@ -456,14 +458,14 @@ def test_a_stream_needs_beta(spark: Any) -> None:
         ),
         ({"columns": ["a", "n"], "prefix": None}, "prefix must be text; got None."),
         ({"columns": ["a", "n"], "invalid": "drop"}, "invalid must be one of ('error', 'skip'); got 'drop'."),
-        ({"columns": ["a", "n"], "id_columns": ["z"]}, "id_columns must be columns of df; 'z' is none."),
+        ({"columns": ["a", "n"], "id_columns": ["z"]}, "id_columns must be columns of df; 'z' is not."),
         (
             {"columns": ["a", "n"], "id_columns": ["id", "a", "id"]},
-            "id_columns must be different columns; 'id' is there more than once. Name it once.",
+            "id_columns must be different columns; 'id' occurs more than once. Name it once.",
         ),
         (
             {"columns": ["a", "n"], "prefix": "", "layout": "columns", "beta": 1.0},
-            "df has a column 'a' already. Drop it, or give another prefix than ''.",
+            "df must not have a column 'a', which the result adds. Drop it, or pass another prefix than ''.",
         ),
     ],
 )
@@ -480,7 +482,7 @@ def test_frames_that_are_none_of_sparks_and_names_that_are_there_twice(df: Any, 
         engine.explain([[0.0], [1.0]], table)
     twice = df.withColumnRenamed("n", "A")
     with pytest.raises(
-        wc.InvalidInputError, match=r"^spark\.explain: df must have unique column names; 'a' is"
+        wc.InvalidInputError, match=r"^spark\.explain: df must have unique column names; 'a' occurs"
     ):
         engine.explain([[0.0], [1.0]], twice, columns=["id"])
 

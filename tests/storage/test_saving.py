@@ -54,7 +54,7 @@ from whycluster.core.energies import (
 from whycluster.core.tree import Tree
 from whycluster.models.network import Network, TableNetwork
 from whycluster.storage import archive
-from whycluster.storage.parameters import RECIPES
+from whycluster.storage.parameters import PARAMETERS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -71,7 +71,7 @@ else:
 
 Array = NDArray[Any]
 RNG = np.random.default_rng(7)
-NOT_OURS = "It was not made by wc.save, or has been changed since."
+NOT_OURS = "The file was not made by wc.save, or was changed afterward."
 
 
 def again(what: Any, path: Path) -> Any:
@@ -81,7 +81,7 @@ def again(what: Any, path: Path) -> Any:
 
 def assert_same_network(loaded: Network, network: Network, X: Any) -> None:
     """Bit by bit, in all that a network computes."""
-    assert type(loaded) is Network
+    assert type(loaded) is TableNetwork
     assert repr(loaded) == repr(network)
     assert loaded.feature_names == network.feature_names
     assert loaded.categories == network.categories
@@ -110,8 +110,8 @@ def test_every_model_is_loaded_as_it_was(kind: str, wine: Array, tmp_path: Path)
         with pytest.raises(wc.UnsupportedModelError) as caught:
             wc.save(network, tmp_path / "saved")
         assert str(caught.value) == (
-            "save: all rows that come to this network are compared with the model's own predict, which is "
-            "code. Where it has centroids, their network can be saved, and is then not compared: "
+            "save: this network verifies the assignment of all rows with the model's own predict, which is "
+            "code. If the model has centroids, save their network, which is not verified: "
             "wc.neuralize(model.cluster_centers_)."
         )
         assert not list(tmp_path.iterdir())
@@ -234,9 +234,9 @@ def classes(parent: type[Any]) -> Iterator[type[Any]]:
         yield from classes(child)
 
 
-def test_every_energy_has_a_recipe_or_is_refused() -> None:
-    from whycluster.evaluation import shuffled  # noqa: F401  # loaded, so that these are seen
-    from whycluster.pipelines import mixing  # noqa: F401
+def test_every_energy_has_parameters_or_is_refused() -> None:
+    from whycluster.evaluation import shuffled  # noqa: F401  # imported to be listed
+    from whycluster.pipelines import column_energy, mixing  # noqa: F401
 
     ours = {
         c
@@ -244,20 +244,21 @@ def test_every_energy_has_a_recipe_or_is_refused() -> None:
         if c.__module__.startswith(("whycluster.core", "whycluster.pipelines", "whycluster.evaluation"))
     }
     plain = {c for c in ours if not inspect.isabstract(c) and c.__name__ not in BEHIND_STEPS}
-    assert plain == set(RECIPES) - {Tree} == {type(energy) for energy in ENERGIES}
+    assert plain == set(PARAMETERS) - {Tree} == {type(energy) for energy in ENERGIES}
     assert {c.__name__ for c in ours} >= BEHIND_STEPS
 
 
-@pytest.mark.parametrize("kind", RECIPES, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", PARAMETERS, ids=lambda kind: kind.__name__)
 def test_a_recipe_has_every_parameter(kind: type) -> None:
-    assert list(RECIPES[kind].parameters) == list(inspect.signature(kind).parameters)
+    assert list(PARAMETERS[kind].parameters) == list(inspect.signature(kind).parameters)
 
 
 def state(made: Any) -> Any:
-    """All that an object is, as plain values, but for what it computes when it is asked for."""
+    """Return the state of an object as plain values, without cached properties."""
     if isinstance(made, (Energy, Tree)):
-        later = {name for name, value in vars(type(made)).items() if isinstance(value, cached_property)}
-        return type(made), {n: state(value) for n, value in sorted(vars(made).items()) if n not in later}
+        kind = type(made)
+        stored = {n for n in vars(made) if not isinstance(getattr(kind, n, None), cached_property)}
+        return kind, {n: state(getattr(made, n)) for n in sorted(stored)}
     if isinstance(made, np.ndarray):
         return made.dtype.str, made.shape, made.strides, made.tobytes()
     if isinstance(made, (list, tuple)):
@@ -426,7 +427,7 @@ def test_a_column_without_a_name(tmp_path: Path) -> None:
     with pytest.raises(wc.UnsupportedModelError) as caught:
         wc.save(wc.neuralize(centres), tmp_path / "saved")
     assert str(caught.value) == (
-        "save: feature_names must be names; one of them is missing (NaN). Rename the column first."
+        "save: feature_names must not be missing; one of them is NaN. Rename the column first."
     )
 
 
@@ -445,7 +446,7 @@ def test_nothing_of_an_explanation_is_lost(tmp_path: Path) -> None:
     """A field that is added is to be saved too, or named here, where it is compared in another way."""
     exp = replace(wc.explain(SMALL, ROWS, target="b"), row_names=list("ABCDEFGHI"))[[7, 2]]
     loaded = again(exp, tmp_path)
-    others = {"_called", "_energy", "_table", "_ours", "fidelity"}
+    others = {"row_names", "energy", "table", "owns_data", "fidelity"}
     for name in {part.name for part in fields(exp)} - others:
         assert_same(np.asarray(getattr(loaded, name)), np.asarray(getattr(exp, name)))
     assert state(loaded.energy) == state(exp.energy)
@@ -466,8 +467,8 @@ def test_data_that_have_been_changed_are_not_saved(tmp_path: Path) -> None:
 # What is refused.
 
 INSTEAD = (
-    "save: the steps of a pipeline are Python objects. Save what stands behind the steps, in the features "
-    "that they make: the network wc.neuralize(pipeline[-1]) (of MLlib: pipeline.stages[-1]), or the "
+    "save: the steps of a pipeline are Python objects. Save the model after the steps, in the features that "
+    "they make: the network wc.neuralize(pipeline[-1]) (MLlib: pipeline.stages[-1]), or the "
     "explanation wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
 )
 ZONED = pd.date_range("2024-10-26", periods=178, freq="h", tz="Europe/Berlin")
@@ -500,47 +501,48 @@ def of_objects(label: Any) -> Network:
         (lambda: wc.neuralize(STEPS), INSTEAD),
         (
             lambda: wc.explain(STEPS, FRAME),
-            f"{INSTEAD} The arrays of an explanation can be saved as they are, with data=False.",
+            f"{INSTEAD} Or save the arrays of the explanation alone, with data=False.",
         ),
         (
             deep_network,
-            "save: a deep clustering has an encoder of torch. Save that as torch does, and the network of "
-            "its head: wc.save(wc.neuralize(head), path).",
+            "save: a deep clustering has a torch encoder, which is code. Save the encoder with torch, and "
+            "the network of its head with wc.save(wc.neuralize(head), path).",
         ),
         (
             text_explanation,
-            "save: an explanation must be that of the rows of a table; got a TextExplanation, which holds "
-            "what made its features. Save its arrays with numpy.savez.",
+            "save: an explanation must be of the rows of a table; got a TextExplanation, which depends on "
+            "the objects that made its features. Save its arrays with numpy.savez.",
         ),
         (
             lambda: STEPS[-1],
-            "save: what must be a Network or an Explanation; got KMeans. Of a fitted model, save the "
+            "save: what must be a Network or an Explanation; got KMeans. For a fitted model, save its "
             "network: wc.neuralize(model).",
         ),
         (
             lambda: TableNetwork(Halves(np.eye(2))),
-            "save: what an energy of the class Halves is made of is not known. Save its parameters with "
-            "numpy.savez, and make it again of these.",
+            "save: the energy must be of a known class; got Halves. Save its parameters with numpy.savez, "
+            "and make it again from these.",
         ),
         (
             lambda: of_objects(1j),
-            "save: labels must be numbers, booleans, text or dates; got complex. Turn them into text first.",
+            "save: labels must be numbers, booleans, text or dates; got complex. Convert them to text first.",
         ),
         (
             lambda: TableNetwork(SquaredEnergy(np.eye(2)), labels=np.array([b"a", b"b"])),
-            "save: labels must be numbers, booleans, text or dates; got |S1. Turn them into text first.",
+            "save: labels must be numbers, booleans, text or dates; got |S1. Convert them to text first.",
         ),
         (
             lambda: wc.explain(FRAME.to_numpy()[:3], FRAME.set_axis(ZONED)),
-            "save: index must be numbers, booleans, text or dates; got Timestamp. Turn them into text first.",
+            "save: index must be numbers, booleans, text or dates; got Timestamp. Convert them to text "
+            "first.",
         ),
         (
             lambda: wc.explain(FRAME.to_numpy()[:3], FRAME.to_numpy())[[]],
-            "save: an explanation must have at least one row; this has none.",
+            "save: an explanation must have at least one row; this one has none.",
         ),
         (
             lambda: TableNetwork(LinearEnergy(np.full((2, 2), np.nan))),
-            "save: energy.directions must be finite numbers; the model has others.",
+            "save: energy.directions must be finite numbers; the model has other values.",
         ),
     ],
 )
@@ -589,7 +591,7 @@ def test_the_same_network_is_the_same_file(tmp_path: Path) -> None:
 def test_no_place_for_a_file(tmp_path: Path) -> None:
     with pytest.raises(wc.InvalidInputError) as caught:
         wc.save(SMALL, tmp_path)
-    assert str(caught.value) == f"save: path must be the name of a file; {str(tmp_path)!r} is a folder."
+    assert str(caught.value) == f"save: path must be a file; {str(tmp_path)!r} is a folder."
     with pytest.raises(wc.InvalidInputError, match="save: path must be the name of a file; got 3"):
         wc.save(SMALL, 3)  # type: ignore[arg-type]
     with pytest.raises(FileNotFoundError) as missing:
@@ -618,7 +620,7 @@ def test_it_is_what_safetensors_reads(tmp_path: Path) -> None:
         path = tmp_path / str(number)
         _, arrays = contents(what, path)
         with path.open("rb") as file:
-            blank = archive.Stored(path, {"values": {}}, {})
+            blank = archive.ArchiveReader(path, {"values": {}}, {})
             header = archive._read_header(file, path.stat().st_size, blank)
             del header["__metadata__"]
             ours = {name: archive._read_array(file, name, entry, blank) for name, entry in header.items()}
@@ -634,7 +636,7 @@ def test_no_file_to_load(tmp_path: Path) -> None:
         with pytest.raises(wc.InvalidInputError) as caught:
             wc.load(path)
         assert str(caught.value) == (
-            f"load: path must be a file that wc.save has made; there is none at {str(path)!r}."
+            f"load: path must be a file made by wc.save; there is none at {str(path)!r}."
         )
     with pytest.raises(wc.InvalidInputError, match="load: path must be the name of a file; got None"):
         wc.load(None)  # type: ignore[arg-type]
@@ -701,15 +703,16 @@ def array(name: str, value: Any) -> Change:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (without("kind"), "the metadata must say 'kind'"),
+        (without("kind"), "the metadata must have 'kind'"),
         (without("labels"), "there must be an array 'labels'"),
         (without("energy.scale"), "there must be an array 'energy.scale'"),
-        (without("format"), "the metadata must say which format it is of"),
-        (fact(format=True), "the metadata must say which format it is of"),
+        (without("format"), "the metadata must have the version of the format"),
+        (fact(format=True), "the metadata must have the version of the format"),
         (fact(format=0), "the format must be 1; got 0"),
         (
             fact(format=2),
-            " must be of format 1 at most, which this version of whycluster knows; got 2. Update whycluster.",
+            " must have format 1, the newest that this version of whycluster reads; got 2. Update "
+            "whycluster.",
         ),
         (fact(kind="pickle"), "'kind' must be one of network, explanation; got 'pickle'"),
         (fact(kind=["network"]), "'kind' must be of type str; got list"),
@@ -724,34 +727,37 @@ def array(name: str, value: Any) -> Change:
         ),
         (array("energy.scale", SCALE.astype("f4")), "'energy.scale' must be of float64; got float32"),
         (array("energy.scale", [1, 1]), "'energy.scale' must be of float64; got int64"),
-        (array("energy.scale", -SCALE), "'energy.scale' must be finite numbers from 0 on; it has others"),
+        (
+            array("energy.scale", -SCALE),
+            "'energy.scale' must be finite numbers from 0 on; it has other values",
+        ),
         (
             array("energy.scale", [1, np.nan]),
-            "'energy.scale' must be finite numbers from 0 on; it has others",
+            "'energy.scale' must be finite numbers from 0 on; it has other values",
         ),
-        (array("energy.near", 2.0), "'energy.near' must be from 0 to 1; it has others"),
+        (array("energy.near", 2.0), "'energy.near' must be from 0 to 1; it has other values"),
         (array("energy.near", [0.5]), "'energy.near' must have shape (); got (1,)"),
         (
             array("energy.centroids", np.full((3, 2), 1e200)),
-            "what it holds must make a SquaredEnergy (neuralize: the squared distances between the centroids "
+            "its contents must make a SquaredEnergy (neuralize: the squared distances between the centroids "
             "overflow; the largest centroid value is 1e+200. Rescale and fit again)",
         ),
         (
             array("energy.centroids", np.ones((1, 2))),
-            "what it holds must make a network (neuralize: the model must have at least 2 clusters, since a "
+            "its contents must make a network (neuralize: the model must have at least 2 clusters, since a "
             "cluster is explained against its competitors; got 1)",
         ),
         (
             array("labels", np.full((3, 1), 97, dtype=np.uint32)),
-            "what it holds must make a network (neuralize: labels must be different names; got "
+            "its contents must make a network (neuralize: labels must be different names; got "
             "['a', 'a', 'a'])",
         ),
         (
             array("labels", np.full((2, 1), 97, dtype=np.uint32)),
-            "what it holds must make a network (neuralize: labels must be different names; got ['a', 'a'])",
+            "its contents must make a network (neuralize: labels must be different names; got ['a', 'a'])",
         ),
-        (array("labels", np.full((3, 1), 2**31, np.uint32)), "'labels' must be numbers of characters"),
-        (array("labels", np.empty((3, 0), np.uint32)), "'labels' must be numbers of characters"),
+        (array("labels", np.full((3, 1), 2**31, np.uint32)), "'labels' must be code points of characters"),
+        (array("labels", np.empty((3, 0), np.uint32)), "'labels' must be code points of characters"),
         (array("labels", SCALE), "'labels' must be of uint32; got float64"),
         (fact(values={}), "'labels' must be numbers, text or objects; got 'None'"),
         (fact(values=[]), "'values' must be of type dict; got list"),
@@ -768,18 +774,27 @@ def array(name: str, value: Any) -> Change:
         (fact(feature_names="ab"), "'feature_names' must be of type list or NoneType; got str"),
         (
             fact(feature_names=["a"]),
-            "what it holds must make a network (neuralize: the model must have a name for each of its 2 "
+            "its contents must make a network (neuralize: the model must have a name for each of its 2 "
             "features; it has 1)",
         ),
-        (fact(feature_names=["a", []]), "'feature_names' has an object of a kind that is not known"),
-        (fact(feature_names=["a", {}]), "'feature_names' has an object of a kind that is not known"),
+        (
+            fact(feature_names=["a", []]),
+            "'feature_names' must have objects of known kinds; it has other values",
+        ),
+        (
+            fact(feature_names=["a", {}]),
+            "'feature_names' must have objects of known kinds; it has other values",
+        ),
         (
             fact(feature_names=["a", {"code": "1"}]),
-            "'feature_names' has an object of a kind that is not known",
+            "'feature_names' must have objects of known kinds; it has other values",
         ),
         (fact(feature_names=["a", {"date": "x"}]), "'feature_names' must have a date; got 'x'"),
-        (fact(feature_names=["a", {"date": 3}]), "'feature_names' has an object of a kind that is not known"),
-        (fact(categories=[]), "'categories' must be of 2 features; got 0"),
+        (
+            fact(feature_names=["a", {"date": 3}]),
+            "'feature_names' must have objects of known kinds; it has other values",
+        ),
+        (fact(categories=[]), "'categories' must have 2 entries; got 0"),
         (fact(categories=[None, "ab"]), "'categories' must be a list; got str"),
         (fact(fidelity=1), "'fidelity' must be of type bool; got int"),
         (fact(fidelity=True), "there must be an array 'fidelity.in_sample'"),
@@ -796,8 +811,8 @@ def test_a_network_that_is_not_as_it_must_be(change: Change, said: str, tmp_path
     [
         (KERNEL, "sizes", [3, 3], "'energy': sizes must add up to the 5 support vectors"),
         (KERNEL, "sizes", [2**62, 2**62], "'energy': sizes must add up to the 5 support vectors"),
-        (KERNEL, "sizes", [0, 5], "'energy.sizes' must be whole numbers from 1 on; it has others"),
-        (KERNEL, "gamma", np.nan, "'energy.gamma' must be above 0; it has others"),
+        (KERNEL, "sizes", [0, 5], "'energy.sizes' must be whole numbers from 1 on; it has other values"),
+        (KERNEL, "gamma", np.nan, "'energy.gamma' must be above 0; it has other values"),
         (KERNEL, "log_weights", np.full(5, np.nan), "'energy.log_weights' must be logarithms of weights; "),
         (ENERGIES[4], "roots", np.ones((2, 3, 3)), "'energy': roots must be 1 or 4; there are 2"),
         (ENERGIES[4], "roots", -np.ones((4, 3, 3)), "'energy': roots must have diagonals above 0"),
@@ -806,9 +821,9 @@ def test_a_network_that_is_not_as_it_must_be(change: Change, said: str, tmp_path
             ENERGIES[7],
             "directions",
             np.zeros((4, 3)),
-            "what it holds must make a CosineEnergy (neuralize: a ",
+            "its contents must make a CosineEnergy (neuralize: a ",
         ),
-        (ENERGIES[8], "alpha", 0.0, "'energy.alpha' must be finite numbers above 0; it has others"),
+        (ENERGIES[8], "alpha", 0.0, "'energy.alpha' must be finite numbers above 0; it has other values"),
         (
             ENERGIES[-1],
             "tree.leaf",
@@ -857,13 +872,13 @@ FRAMED = wc.explain(SMALL, pd.DataFrame(ROWS, columns=["u", "v"], index=list("ab
             fact(rule="exec"),
             "'rule' must be one of min-take-most, joint, sequential, contrast, soft",
         ),
-        (EXPLAINED, fact(beta=None), "'beta' must be a number above 0, or none for contrasts"),
-        (EXPLAINED, fact(beta={"float": "nan"}), "'beta' must be a number above 0, or none for contrasts"),
-        (EXPLAINED, fact(beta={"tuple": []}), "'beta' must be a number above 0, or none for contrasts"),
+        (EXPLAINED, fact(beta=None), "'beta' must be a number above 0, or null for contrasts"),
+        (EXPLAINED, fact(beta={"float": "nan"}), "'beta' must be a number above 0, or null for contrasts"),
+        (EXPLAINED, fact(beta={"tuple": []}), "'beta' must be a number above 0, or null for contrasts"),
         (
             EXPLAINED,
             fact(threshold=0.5),
-            "'threshold' must be a probability, or none but for the rule 'soft'",
+            "'threshold' must be a probability for the rule 'soft', otherwise null",
         ),
         (EXPLAINED, fact(feature_names=["a"]), "there must be 2 feature_names; got 1"),
         (EXPLAINED, fact(has_rows=True), "there must be an array 'rows'"),
@@ -875,11 +890,11 @@ FRAMED = wc.explain(SMALL, pd.DataFrame(ROWS, columns=["u", "v"], index=list("ab
         (EXPLAINED, fact(called=["a"]), "'called' must be 9 names; got 1"),
         (EXPLAINED, fact(data="none"), "there must be an array 'assigned'"),
         (EXPLAINED, array("cluster", np.full(9, 3)), "'cluster' must be below 3, the number of clusters"),
-        (EXPLAINED, array("cluster", np.full(9, -1)), "'cluster' must be clusters; it has others"),
+        (EXPLAINED, array("cluster", np.full(9, -1)), "'cluster' must be clusters; it has other values"),
         (
             EXPLAINED,
             array("evidence", np.full(9, np.nan)),
-            "'evidence' must be finite numbers; it has others",
+            "'evidence' must be finite numbers; it has other values",
         ),
         (EXPLAINED, array("evidence", np.ones(8)), "'evidence' must have shape (9,); got (8,)"),
         (EXPLAINED, array("evidence", np.ones(9, "f4")), "'evidence' must be of float64; got float32"),
@@ -889,31 +904,39 @@ FRAMED = wc.explain(SMALL, pd.DataFrame(ROWS, columns=["u", "v"], index=list("ab
         (
             EXPLAINED,
             array("labels", np.full((2, 1), 97, "u4")),
-            "what it holds must make labels (neuralize: ",
+            "its contents must make labels (neuralize: ",
         ),
         (EXPLAINED, array("labels", np.arange(97, 99, dtype="u4")[:, None]), "there must be 3 labels; got 2"),
         (EXPLAINED, array("data", np.ones((8, 2))), "'data' must have shape (9, 2); got (8, 2)"),
-        (SPARSE, array("data.indices", np.full(18, 2)), "'data' must be numbers of 2 features"),
-        (SPARSE, array("data.indices", np.full(18, -1)), "'data' must be numbers of 2 features"),
-        (SPARSE, array("data.indices", np.ones(17, int)), "'data' must say where each row begins"),
-        (SPARSE, array("data.starts", np.arange(10)), "'data' must say where each row begins"),
-        (SPARSE, array("data.starts", [0, 99, 2, 3, 4, 5, 6, 7, 8, 18]), "'data' must say where each row be"),
-        (FRAMED, fact(feature_names=["u", "u"]), "'feature_names' must be different names of columns"),
+        (SPARSE, array("data.indices", np.full(18, 2)), "'data' must be numbers with indices of 2 features"),
+        (SPARSE, array("data.indices", np.full(18, -1)), "'data' must be numbers with indices of 2 features"),
+        (
+            SPARSE,
+            array("data.indices", np.ones(17, int)),
+            "'data' must have the position where each row begins",
+        ),
+        (SPARSE, array("data.starts", np.arange(10)), "'data' must have the position where each row begins"),
+        (
+            SPARSE,
+            array("data.starts", [0, 99, 2, 3, 4, 5, 6, 7, 8, 18]),
+            "'data' must have the position where each row be",
+        ),
+        (FRAMED, fact(feature_names=["u", "u"]), "'feature_names' must be different column names"),
         (
             FRAMED,
             fact(data="polars", index=None, feature_names=["u", 1]),
             "'feature_names' must be different ",
         ),
-        (FRAMED, fact(data="polars"), "'index' must be none, since frames of polars have none"),
-        (FRAMED, fact(index=["u", "v"]), "the data must make a frame of pandas (ValueError)"),
+        (FRAMED, fact(data="polars"), "'index' must be null, because polars frames have no index"),
+        (FRAMED, fact(index=["u", "v"]), "the data must make a pandas frame (ValueError)"),
         (FRAMED, array("data.1", np.ones(8)), "'data.1' must have shape (9,); got (8,)"),
         (FRAMED, array("index", np.frombuffer(b'["a"]', np.uint8)), "'index' must have shape (9,); got (1,)"),
         (
             FRAMED,
             array("index", np.frombuffer(b"[" * 10**5, np.uint8)),
-            "what is JSON must nest at most 100 times",
+            "its JSON must nest at most 100 times",
         ),
-        (FRAMED, array("index", np.frombuffer(b"[" + b"9" * 5000 + b"]", np.uint8)), "what is JSON must be "),
+        (FRAMED, array("index", np.frombuffer(b"[" + b"9" * 5000 + b"]", np.uint8)), "its JSON must be "),
     ],
 )
 def test_an_explanation_that_is_not_as_it_must_be(
@@ -992,23 +1015,23 @@ def beginning(entry: Any) -> bytes:
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ({**ENTRY, "dtype": "F8_E5M2"}, "'a' must be of a known dtype; got F8_E5M2"),
-        ({**ENTRY, "dtype": ["F64"]}, "'a' must be of a known dtype; got ['F64']"),
+        ({**ENTRY, "dtype": "F8_E5M2"}, "'a' must have a known dtype; got F8_E5M2"),
+        ({**ENTRY, "dtype": ["F64"]}, "'a' must have a known dtype; got ['F64']"),
         ({**ENTRY, "shape": [-2]}, "'a' must have a shape; got [-2]"),
         ({**ENTRY, "shape": [True, 2]}, "'a' must have a shape; got [True, 2]"),
-        ({**ENTRY, "shape": [3]}, "'a' must lie behind the array before, as long as its shape says"),
+        ({**ENTRY, "shape": [3]}, "'a' must follow the array before it, with the length of its shape"),
         ({**ENTRY, "shape": [0, 10**9]}, "'a' must be smaller than the file; got shape (0, 1000000000)"),
         ({**ENTRY, "shape": [1, 1, 1, 2]}, "'a' must be smaller than the file; got shape (1, 1, 1, 2)"),
         (
             {**ENTRY, "data_offsets": [8, 24]},
-            "'a' must lie behind the array before, as long as its shape says",
+            "'a' must follow the array before it, with the length of its shape",
         ),
-        ({**ENTRY, "data_offsets": [0, 16.0]}, "'a' must have two places where it lies"),
-        ({**ENTRY, "data_offsets": None}, "'a' must have two places where it lies"),
-        (7, "'a' must have two places where it lies"),
+        ({**ENTRY, "data_offsets": [0, 16.0]}, "'a' must have two offsets"),
+        ({**ENTRY, "data_offsets": None}, "'a' must have two offsets"),
+        (7, "'a' must have two offsets"),
         (
             {**ENTRY, "shape": [1], "data_offsets": [0, 8]},
-            "it must be a safetensors file (it has other bytes",
+            "it must be a safetensors file (its length does not match",
         ),
     ],
 )
@@ -1020,7 +1043,7 @@ def test_a_header_that_does_not_fit(entry: Any, said: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("start", [b"", b"{}", bytes(8), b"\xff" * 16, (5).to_bytes(8, "little") + b"[[[[["])
 def test_no_header(start: bytes, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(start)
-    assert refusal(tmp_path / "file").startswith(("it must be a safetensors file (", "what is JSON must be"))
+    assert refusal(tmp_path / "file").startswith(("it must be a safetensors file (", "its JSON must be"))
 
 
 def no_room(*_: Any) -> None:
@@ -1032,10 +1055,10 @@ def test_a_file_that_says_it_is_larger_than_memory(tmp_path: Path, monkeypatch: 
     head = beginning({**ENTRY, "shape": [size // 8], "data_offsets": [0, size]})
     (tmp_path / "file").write_bytes(head)
     os.truncate(tmp_path / "file", len(head) + size)
-    assert refusal(tmp_path / "file") == "it must not be larger than the memory of this machine; it is"
+    assert refusal(tmp_path / "file") == "the file must not be larger than the memory of this machine; it is"
     monkeypatch.setattr(archive, "_memory", lambda: math.inf)
     monkeypatch.setattr(np, "empty", no_room)
-    assert refusal(tmp_path / "file") == "it must be readable (no room)"
+    assert refusal(tmp_path / "file") == "the file must be readable (no room)"
 
 
 def test_a_file_that_is_cut_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1047,7 +1070,7 @@ def test_a_file_that_is_cut_while_it_is_read(tmp_path: Path, monkeypatch: pytest
         return reading(*args)
 
     monkeypatch.setattr(archive, "_read_facts", cut)
-    assert refusal(tmp_path / "file") == "it must not change while it is read; it did"
+    assert refusal(tmp_path / "file") == "the file must not change while it is read; it did"
     assert refusal(Path("/proc/self/status")).startswith("it must be a safetensors file (")
 
 
@@ -1057,7 +1080,7 @@ def test_objects_inside_each_other_without_end(tmp_path: Path) -> None:
         nested = '{"tuple":[' * depth + "]}" * depth
         text = json.dumps({**facts, "feature_names": ["u", "HERE"]}).replace('"HERE"', nested)
         said = refusal(write(tmp_path / "hostile", text, arrays))
-        assert said == "what is JSON must nest at most 100 times"
+        assert said == "its JSON must nest at most 100 times"
 
 
 def test_brackets_in_names_do_not_nest_and_tuples_that_could_not_be_read_are_refused(tmp_path: Path) -> None:
@@ -1081,13 +1104,13 @@ def test_json_that_nests_is_refused_also_where_python_may_recurse_without_end(tm
         "try: wc.load(sys.argv[1])\nexcept wc.InvalidInputError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
-    assert "what is JSON must nest at most 100 times" in done.stdout
+    assert "its JSON must nest at most 100 times" in done.stdout
 
 
 def test_a_file_of_another_program_and_one_without_a_checksum(tmp_path: Path) -> None:
     facts, arrays = contents(SMALL, tmp_path / "saved")
     assert refusal(write(tmp_path / "unchecked", facts, arrays, check=False)) == (
-        "the checksum must be that of its contents"
+        "the checksum must match the contents"
     )
     save_file(arrays, tmp_path / "weights")
     assert refusal(tmp_path / "weights") == "the metadata must have the key 'whycluster'"
@@ -1229,3 +1252,13 @@ print(events)
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.stdout == "[]\n", result.stderr
     assert before == {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+
+
+def test_files_of_format_1_still_load() -> None:
+    """The files were written by the first version that used format 1."""
+    folder = Path(__file__).parent / "format_1"
+    rows = np.array([[0.0, 1.0], [1.0, 0.0], [4.0, 5.0], [5.0, 4.5]])
+    network, explanation = wc.load(folder / "network.wc"), wc.load(folder / "explanation.wc")
+    np.testing.assert_array_equal(explanation.data, rows)
+    np.testing.assert_array_equal(network.explain(rows).relevance, explanation.relevance)
+    assert explanation.beta == network.explain(rows).beta

@@ -21,7 +21,7 @@ from whycluster.data.settings import spelled_as
 from whycluster.engines.files.engine import check_apart, explain_dataset
 from whycluster.engines.files.parts import PARQUET, FilePart, find_parts, is_pattern, load_pyarrow
 from whycluster.engines.files.plan import WHERE
-from whycluster.engines.files.run import DatasetExplanation
+from whycluster.engines.files.results import DatasetExplanation
 from whycluster.models.network import Network
 
 if TYPE_CHECKING:

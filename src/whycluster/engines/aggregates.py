@@ -1,4 +1,4 @@
-"""What rows say of their clusters, added up part by part: means, and samples to take quantiles from."""
+"""Summaries of clusters, added up over parts: means, and samples to estimate quantiles from."""
 
 from __future__ import annotations
 
@@ -12,28 +12,31 @@ from numpy.typing import NDArray
 
 from whycluster.core.arrays import Floats
 from whycluster.data.table import Table
-from whycluster.engines.request import PartResult
+from whycluster.engines.results import PartResult
 from whycluster.explanations.summary import Summary, means_of, summary_of, sums_of
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-_SAMPLE = 4096  # rows of each cluster
+_SAMPLE = 4096  # the most rows of a cluster in its sample
 _SAMPLE_BYTES = 64 << 20  # for all clusters
 
 
 @dataclass
 class Aggregate:
-    """Sums over the rows of each of K clusters, of d features.
+    """Means and samples of the rows of each of K clusters, by d features.
+
+    Each row draws a random number, its priority; the m rows of a cluster with the smallest priorities are its
+    sample. So samples of several parts can be merged, and the result is still uniform.
 
     Attributes
     ----------
-    size : (K,) how many rows
-    relevance : (K, d) their mean relevance
-    mean, count : (K, d) the mean value, and of how many values it is; none of columns that hold no numbers
-    n_invalid : how many rows could not be explained
-    priority, sample : (K, m) and (K, m, d) random numbers and the relevance of the rows that drew the m
-        smallest of each cluster, NaN where there are fewer: a uniform sample, also of rows of several parts
-    limit : (K,) rows that drew more were not looked at, since others had drawn less; if these are gone, the
-        sample ends there
+    size : (K,) the number of rows
+    relevance : (K, d) the mean relevance
+    mean, count : (K, d) the mean value and the number of values; 0 for columns that are not numeric
+    n_invalid : the number of rows that could not be explained
+    priority, sample : (K, m) and (K, m, d) the priority and the relevance of the sampled rows; infinity and
+        NaN if a cluster has fewer than m rows
+    limit : (K,) rows with a larger priority were not considered, because other parts had enough rows with
+        smaller ones; if those parts are gone, the sample ends there
     """
 
     size: NDArray[np.intp]
@@ -47,7 +50,7 @@ class Aggregate:
 
     @classmethod
     def empty(cls, n_clusters: int, n_features: int, most: int = _SAMPLE) -> Aggregate:
-        """Of no rows; it will keep at most so many of each cluster."""
+        """Return the aggregate of no rows, with samples of at most ``most`` rows per cluster."""
         shape = (n_clusters, n_features)
         m = _sample_size(n_clusters, n_features, most)
         return cls(
@@ -61,44 +64,46 @@ class Aggregate:
             np.full(n_clusters, np.inf),
         )
 
-    def add(self, answer: PartResult, rng: np.random.Generator, drawn: ReservoirSample | None = None) -> None:
-        """Add the rows of an answer; ``drawn`` is what those of other parts drew."""
-        self.n_invalid += answer.n_invalid
-        if answer.table is None:
+    def add(
+        self, result: PartResult, rng: np.random.Generator, reservoir: ReservoirSample | None = None
+    ) -> None:
+        """Add the rows of a result; ``reservoir`` has the priorities of the other parts."""
+        self.n_invalid += result.n_invalid
+        if result.table is None:
             return
-        valid = slice(None) if answer.valid is None else answer.valid
-        cluster, relevance = answer.cluster[valid], answer.relevance[valid]
+        valid = slice(None) if result.valid is None else result.valid
+        cluster, relevance = result.cluster[valid], result.relevance[valid]
         n_clusters = len(self.size)
         size = np.bincount(cluster, minlength=n_clusters)
-        mean, count = _means(answer.table, cluster, n_clusters)
+        mean, count = _means(result.table, cluster, n_clusters)
         total = sums_of(relevance, cluster, np.ones(len(cluster), bool), n_clusters)
         self._mix(size, total / np.maximum(size, 1)[:, None], mean, count)
         priority = rng.random(len(cluster))
-        enough = self.priority.max(axis=1)  # soon, only few draw less
-        if drawn is not None:
-            self.limit = np.minimum(self.limit, drawn.enough)
-            enough = np.minimum(enough, self.limit)
-        within = np.flatnonzero(priority < enough[cluster])
+        highest = self.priority.max(axis=1)  # after a while, few rows have smaller priorities
+        if reservoir is not None:
+            self.limit = np.minimum(self.limit, reservoir.highest)
+            highest = np.minimum(highest, self.limit)
+        within = np.flatnonzero(priority < highest[cluster])
         for k in np.unique(cluster[within]).tolist():
             rows = within[cluster[within] == k]
             self._sample(k, priority[rows], relevance[rows])
 
     def merge(self, other: Aggregate) -> None:
-        """Add what was added up elsewhere."""
+        """Add another aggregate."""
         self._mix(other.size, other.relevance, other.mean, other.count)
         self.n_invalid, self.limit = self.n_invalid + other.n_invalid, np.minimum(self.limit, other.limit)
         for k in range(len(self.size)):
-            drawn = np.isfinite(other.priority[k])
-            self._sample(k, other.priority[k, drawn], other.sample[k, drawn])
+            sampled = np.isfinite(other.priority[k])
+            self._sample(k, other.priority[k, sampled], other.sample[k, sampled])
 
     def _mix(self, size: Any, relevance: Floats, mean: Floats, count: Floats) -> None:
-        """Take other means into account, each by how many rows or values it is of."""
+        """Average with other means, weighted by the numbers of rows and values."""
         self.relevance = _weighted(self.relevance, self.size[:, None], relevance, size[:, None])
         self.mean = _weighted(self.mean, self.count, mean, count)
         self.count, self.size = self.count + count, self.size + size
 
     def _sample(self, k: int, priority: Floats, relevance: NDArray[Any]) -> None:
-        """Let rows of a cluster into its sample, if they drew less than those that are there."""
+        """Add rows of a cluster to its sample if their priorities are small enough."""
         m = self.priority.shape[1]
         both = np.concatenate([self.priority[k], priority])
         first = np.argsort(both, kind="stable")[:m]
@@ -106,7 +111,7 @@ class Aggregate:
         self.priority[k] = both[first]
 
     def summary(self, labels: NDArray[Any], names: list[str]) -> Summary:
-        """As `Explanation.summary` gives it; of columns that hold no numbers, relevance only."""
+        """Return the summary, as `Explanation.summary` does; columns that are not numeric have no means."""
         present = self.size > 0
         mean = np.where(self.count > 0, self.mean, np.nan)
         return summary_of(
@@ -119,46 +124,46 @@ class Aggregate:
         )
 
     def quantiles(self) -> Floats:
-        """(K, d, q) of the relevance in each cluster, from the sample; NaN of a cluster without rows."""
-        found, drawn = np.full((*self.relevance.shape, len(QUANTILES)), np.nan), self._is_drawn
+        """Return the quantiles of the relevance from the samples, (K, d, q); NaN for empty clusters."""
+        found, sampled = np.full((*self.relevance.shape, len(QUANTILES)), np.nan), self._is_sampled
         for k in np.flatnonzero(self.size):
-            rows = self.sample[k][drawn[k]]
+            rows = self.sample[k][sampled[k]]
             found[k] = np.quantile(rows, QUANTILES, axis=0).T if len(rows) else np.nan
         return found
 
     @property
-    def _is_drawn(self) -> NDArray[np.bool_]:
-        """(K, m) which rows of the samples there are."""
+    def _is_sampled(self) -> NDArray[np.bool_]:
+        """(K, m) whether each place of the samples holds a row."""
         return np.isfinite(self.priority) & (self.priority <= self.limit[:, None])
 
     @property
     def rank_error(self) -> Floats:
-        """(K,) the standard error of the rank of a median from the sample; 0 where it holds all rows."""
-        drawn = self._is_drawn.sum(axis=1)
-        error = 0.5 / np.sqrt(np.maximum(drawn, 1))
-        return np.where(drawn < self.size, error, 0.0)
+        """(K,) the standard error of the rank of the median; 0 if the sample has all rows."""
+        n_sampled = self._is_sampled.sum(axis=1)
+        error = 0.5 / np.sqrt(np.maximum(n_sampled, 1))
+        return np.where(n_sampled < self.size, error, 0.0)
 
     def save(self, path: Path, run: str) -> None:
-        """Write it as arrays, which are read without unpickling; of the samples, what there is of them."""
+        """Write the aggregate of a run to a file of arrays, which is read without unpickling."""
         n = int(np.isfinite(self.priority).sum(axis=1).max())
-        drawn = {"priority": self.priority[:, :n], "sample": self.sample[:, :n]}
+        samples = {"priority": self.priority[:, :n], "sample": self.sample[:, :n]}
         with path.open("xb") as file:
-            np.savez(file, run=np.array(run), **{**vars(self), **drawn})
+            np.savez(file, run=np.array(run), **{**vars(self), **samples})
 
     @classmethod
     def load(cls, path: Path, run: str) -> Aggregate | None:
-        """Read it, to merge it into another; None if it is not there, not whole, or of another run."""
+        """Read an aggregate, to merge it; None if it is missing, damaged or of another run."""
         try:
             with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 if str(file["run"]) != run:
                     return None
                 found = {name: file[name] for name in cls.__dataclass_fields__}
                 return cls(**{**found, "n_invalid": int(found["n_invalid"])})
-        except Exception:  # what reading damaged files may raise is listed nowhere
+        except Exception:  # NumPy does not document what reading a damaged file raises
             return None
 
     def fits(self, n_clusters: int, n_features: int) -> bool:
-        """Whether it is of so many clusters and features, and all of its arrays are as they should be."""
+        """Return whether all arrays have the shapes for these numbers of clusters and features."""
         n = self.sample.shape[1:2]
         shapes: dict[str, tuple[int, ...]] = {
             **dict.fromkeys(("relevance", "mean", "count"), (n_clusters, n_features)),
@@ -171,9 +176,9 @@ class Aggregate:
 
 
 class ReservoirSample:
-    """The smallest random numbers that rows of each cluster have drawn so far, of all parts.
+    """The smallest priorities of the rows of each cluster so far, over all parts.
 
-    Who draws more than the last of them will be in no sample, so that of many parts most keep little.
+    A row with a larger priority will not be in the final sample. So of many parts, most keep few rows.
     """
 
     def __init__(self, n_clusters: int, n_features: int, most: int = _SAMPLE) -> None:
@@ -181,12 +186,12 @@ class ReservoirSample:
         self._lock = threading.Lock()
 
     @property
-    def enough(self) -> Floats:
-        """(K,) of each cluster the last of them; infinite while there is room for more."""
+    def highest(self) -> Floats:
+        """(K,) the largest of these priorities; infinite until a sample is full."""
         return np.asarray(self._priority.max(axis=1))
 
     def add(self, part: Aggregate) -> None:
-        """Take those of a part into account."""
+        """Add the priorities of a part."""
         with self._lock:
             m = self._priority.shape[1]
             both = np.concatenate([self._priority, part.priority], axis=1)
@@ -194,7 +199,7 @@ class ReservoirSample:
 
 
 def _sample_size(n_clusters: int, n_features: int, most: int) -> int:
-    """Of how many rows of a cluster the relevance is kept."""
+    """Return how many rows of a cluster the sample keeps."""
     return max(1, min(most, _SAMPLE_BYTES // (8 * n_clusters * n_features)))
 
 
@@ -204,8 +209,8 @@ def _weighted(a: Floats, weight_a: Any, b: Floats, weight_b: Any) -> Floats:
 
 
 def _means(table: Table, cluster: Any, n_clusters: int) -> tuple[Floats, Floats]:
-    """Means of the values in each cluster, (K, d), 0 where there is none, and of how many they are."""
+    """Return the mean values of each cluster, (K, d), and the numbers of values; 0 if there are none."""
     found, count = means_of(table, cluster, n_clusters)
-    apart = [*table.categories, *table.dates]
-    found[:, apart], count[:, apart] = 0.0, 0.0
+    not_numeric = [*table.categories, *table.dates]
+    found[:, not_numeric], count[:, not_numeric] = 0.0, 0.0
     return np.nan_to_num(found), count

@@ -1,7 +1,7 @@
-"""What each energy is made of: the arrays and numbers that it is made with, and what these may be.
+"""The parameters of each energy, for files: arrays and numbers, and which values they may have.
 
-An energy that is made again of the same parameters computes the same, bit by bit: all else it has, it derives
-from them, and it keeps them in C order.
+An energy made again from the same parameters computes the same results, bit by bit: it derives all other
+attributes from them, and keeps them in C order.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from whycluster.core.tree import Tree
 
 
 class Values(NamedTuple):
-    """Which values an array may have: in words, and as a test of each."""
+    """The values that an array may have: a description, and a test of each value."""
 
     text: str
     are: Callable[[NDArray[Any]], Any]
@@ -34,23 +34,23 @@ ANY = Values("numbers", np.isreal)
 FINITE = Values("finite numbers", np.isfinite)
 POSITIVE = Values("finite numbers above 0", lambda a: np.isfinite(a) & (a > 0))
 NOT_NEGATIVE = Values("finite numbers from 0 on", lambda a: np.isfinite(a) & (a >= 0))
-STIFFNESS = Values("above 0", lambda a: a > 0)  # infinite for a hard minimum
+STIFFNESS = Values("above 0", lambda a: a > 0)  # infinity is a hard minimum
 SHARE = Values("from 0 to 1", lambda a: (a >= 0) & (a <= 1))
-LOGS = Values("logarithms of weights", lambda a: a < np.inf)  # of no weight, -inf
+LOGS = Values("logarithms of weights", lambda a: a < np.inf)  # -inf is weight 0
 COUNTS = Values("whole numbers from 1 on", lambda a: a >= 1)
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """An array, or a number, that is a parameter of an energy.
+    """A parameter of an energy: an array or a number.
 
     Attributes
     ----------
-    path : where an energy has it
-    axes : a letter for each axis, such as "Kd"; the same letter is the same length. None for a number
-    dtype : the one that it is kept in
-    values : what these may be
-    optional : it may be None
+    path : the attribute of the energy, possibly dotted
+    axes : a letter for each axis, such as "Kd"; the same letter means the same length; empty for a number
+    dtype : the dtype in the file
+    values : the values it may have
+    optional : whether it may be None
     """
 
     path: str
@@ -61,47 +61,59 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Part:
-    """A parameter that is itself made of parameters."""
+class NestedParameter:
+    """A parameter that has parameters of its own.
+
+    Attributes
+    ----------
+    path : the attribute of the energy
+    kind : its class
+    """
 
     path: str
     kind: type
 
 
-def _all_well(_: dict[str, Any]) -> str | None:
+def _no_error(_: dict[str, Any]) -> str | None:
     return None
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """The parameters by the names that a class takes them by, and what is wrong between them, if anything."""
+class ParameterSet:
+    """The parameters of a class.
 
-    parameters: dict[str, Parameter | Part]
-    fault: Callable[[dict[str, Any]], str | None] = _all_well
+    Attributes
+    ----------
+    parameters : by the names of the arguments of its constructor
+    error : returns what is wrong with a combination of values; None if nothing is
+    """
+
+    parameters: dict[str, Parameter | NestedParameter]
+    error: Callable[[dict[str, Any]], str | None] = _no_error
 
 
-def _unit_fault(made: dict[str, Any]) -> str | None:
-    """Every support vector is of one cluster."""
-    n_units = len(made["support"])
-    # Each is looked at first: a sum of large numbers may come around to the right one.
-    if (made["sizes"] > n_units).any() or made["sizes"].sum() != n_units:
+def _unit_error(values: dict[str, Any]) -> str | None:
+    """Check that every support vector belongs to one cluster."""
+    n_units = len(values["support"])
+    # Check each size first: a sum of huge sizes may overflow to the right number.
+    if (values["sizes"] > n_units).any() or values["sizes"].sum() != n_units:
         return f"sizes must add up to the {n_units} support vectors"
     return None
 
 
-def _root_fault(made: dict[str, Any]) -> str | None:
-    """One root for each component, or one for all, with determinants that have logarithms."""
-    means, roots = made["means"], made["roots"]
+def _root_error(values: dict[str, Any]) -> str | None:
+    """Check that there is one root per component, or one for all, and that determinants are positive."""
+    means, roots = values["means"], values["roots"]
     if len(roots) not in (1, len(means)):
         return f"roots must be 1 or {len(means)}; there are {len(roots)}"
-    if made.get("log_det") is None and not (np.einsum("kii->ki", roots) > 0).all():
+    if values.get("log_det") is None and not (np.einsum("kii->ki", roots) > 0).all():
         return "roots must have diagonals above 0"
     return None
 
 
-def _tree_fault(made: dict[str, Any]) -> str | None:
-    """Each pair but the first is below one node of a pair before it, and each cluster is one leaf."""
-    below, leaf = made["below"], made["leaf"]
+def _tree_error(values: dict[str, Any]) -> str | None:
+    """Check that each pair but the first is below a node of an earlier pair, and each cluster is a leaf."""
+    below, leaf = values["below"], values["leaf"]
     inner = np.flatnonzero(leaf < 0)
     n_pairs, odd = divmod(len(below), 2)
     pairs, clusters = np.sort(below[inner]), np.sort(leaf[leaf >= 0])
@@ -115,8 +127,8 @@ def _tree_fault(made: dict[str, Any]) -> str | None:
 _PROTOTYPES = Parameter("prototypes", "Kd")
 _LOG_WEIGHTS = Parameter("log_weights", "K")
 
-RECIPES: dict[type, Recipe] = {
-    SquaredEnergy: Recipe(
+PARAMETERS: dict[type, ParameterSet] = {
+    SquaredEnergy: ParameterSet(
         {
             "centroids": _PROTOTYPES,
             "scale": Parameter("scale", "d", values=NOT_NEGATIVE),
@@ -124,36 +136,36 @@ RECIPES: dict[type, Recipe] = {
             "groups": Parameter("groups", "K", "int64", ANY, optional=True),
         }
     ),
-    ManhattanEnergy: Recipe({"prototypes": _PROTOTYPES}),
-    MixedEnergy: Recipe(
+    ManhattanEnergy: ParameterSet({"prototypes": _PROTOTYPES}),
+    MixedEnergy: ParameterSet(
         {
             "prototypes": _PROTOTYPES,
             "categorical": Parameter("categorical", "d", "bool", ANY),
             "gamma": Parameter("gamma"),
         }
     ),
-    DiagonalGaussianEnergy: Recipe(
+    DiagonalGaussianEnergy: ParameterSet(
         {
             "means": _PROTOTYPES,
             "precisions": Parameter("precisions", "Kd", values=POSITIVE),
             "log_weights": _LOG_WEIGHTS,
         }
     ),
-    GaussianEnergy: Recipe(
+    GaussianEnergy: ParameterSet(
         {
             "means": Parameter("centers", "Kd"),
             "roots": Parameter("roots", "rdd"),
             "log_weights": _LOG_WEIGHTS,
             "log_det": Parameter("log_det", "K", optional=True),
         },
-        _root_fault,
+        _root_error,
     ),
-    LinearEnergy: Recipe({"directions": Parameter("directions", "Kd"), "bias": Parameter("bias", "K")}),
-    CosineEnergy: Recipe({"directions": Parameter("centroids", "Kd")}),
-    StudentEnergy: Recipe(
+    LinearEnergy: ParameterSet({"directions": Parameter("directions", "Kd"), "bias": Parameter("bias", "K")}),
+    CosineEnergy: ParameterSet({"directions": Parameter("centroids", "Kd")}),
+    StudentEnergy: ParameterSet(
         {"centers": Parameter("squares.prototypes", "Kd"), "alpha": Parameter("alpha", values=POSITIVE)}
     ),
-    KernelEnergy: Recipe(
+    KernelEnergy: ParameterSet(
         {
             "support": Parameter("units.prototypes", "Pd"),
             "sizes": Parameter("sizes", "K", "int64", COUNTS),
@@ -161,19 +173,21 @@ RECIPES: dict[type, Recipe] = {
             "log_weights": Parameter("log_weights", "P", values=LOGS),
             "scale": Parameter("units.scale", "d", values=NOT_NEGATIVE),
         },
-        _unit_fault,
+        _unit_error,
     ),
-    FloorEnergy: Recipe(
+    FloorEnergy: ParameterSet(
         {
-            "clusters": Part("clusters", KernelEnergy),
+            "clusters": NestedParameter("clusters", KernelEnergy),
             "floor": Parameter("floor"),
             "split": Parameter("split", "d"),
         }
     ),
-    TreeEnergy: Recipe({"tree": Part("tree", Tree), "centers": Parameter("nodes.prototypes", "Nd")}),
-    Tree: Recipe(
+    TreeEnergy: ParameterSet(
+        {"tree": NestedParameter("tree", Tree), "centers": Parameter("nodes.prototypes", "Nd")}
+    ),
+    Tree: ParameterSet(
         {"below": Parameter("below", "N", "int64", ANY), "leaf": Parameter("leaf", "N", "int64", ANY)},
-        _tree_fault,
+        _tree_error,
     ),
 }
-"""Of every energy that a model gives by itself, and of what it is made of."""
+"""The parameters of every energy that can be saved, and of their nested parameters."""

@@ -1,4 +1,4 @@
-"""Networks and explanations as files: `save` and `load`."""
+"""`save` and `load`: networks and explanations as files."""
 
 from __future__ import annotations
 
@@ -31,66 +31,75 @@ from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.models.network import Network, TableNetwork
-from whycluster.storage.archive import Draft, Stored, encode, read
-from whycluster.storage.parameters import FINITE, NOT_NEGATIVE, RECIPES, SHARE, Parameter, Part, Values
+from whycluster.storage.archive import ArchiveReader, ArchiveWriter, encode, read
+from whycluster.storage.parameters import (
+    FINITE,
+    NOT_NEGATIVE,
+    PARAMETERS,
+    SHARE,
+    NestedParameter,
+    Parameter,
+    Values,
+)
 
-_ENERGIES = {kind.__name__: kind for kind in RECIPES if issubclass(kind, Energy)}
+_ENERGIES = {kind.__name__: kind for kind in PARAMETERS if issubclass(kind, Energy)}
 _RESULTS = ("float64", "float32")
 _SPARSE = ("csr_array", "csr_matrix")
 _CONTAINERS = ("none", "array", *_SPARSE, *BACKENDS)
 _CODES = Values("clusters", lambda codes: codes >= 0)
 _SHARES = Values("from 0 to 1, or NaN", lambda a: ~((a < 0) | (a > 1)))
 _INSTEAD = (
-    "Save what stands behind the steps, in the features that they make: the network "
-    "wc.neuralize(pipeline[-1]) (of MLlib: pipeline.stages[-1]), or the explanation "
+    "Save the model after the steps, in the features that they make: the network "
+    "wc.neuralize(pipeline[-1]) (MLlib: pipeline.stages[-1]), or the explanation "
     "wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
 )
-_ARRAYS = "The arrays of an explanation can be saved as they are, with data=False."
+_ARRAYS = "Or save the arrays of the explanation alone, with data=False."
 
 
 def save(what: Network | Explanation, path: str | os.PathLike[str], *, data: bool = True) -> None:
-    """Write a network or an explanation to a file, which `load` reads again.
+    """Write a network or an explanation to a file that `load` can read.
 
-    The file is of safetensors with JSON: numbers and text, and no code. What is loaded gives the same
-    relevance, bit by bit. Needs safetensors: ``pip install "whycluster[save]"``.
+    The file is in the safetensors format, with JSON: numbers and text, but no code. A loaded object gives the
+    same relevance, bit by bit. Needs safetensors: ``pip install "whycluster[save]"``.
 
     Parameters
     ----------
-    what : a `Network`, or an `Explanation` of the rows of a table. Networks that cannot do without Python
-        objects are refused: pipelines, deep clusterings, models that are compared with their own ``predict``
-    path : the file; one that is there is replaced, at once or not at all
-    data : of an explanation, whether its rows are saved too. Without them there are its arrays, `to_frame`,
-        and `top` and `tell` without values, all of rows that are counted, since a pandas index goes with
-        them; summaries, reports and all else need them. Explanations through pipelines can be saved without
-        them only
+    what : a `Network`, or an `Explanation` of the rows of a table. Networks that need Python objects cannot
+        be saved: pipelines, deep clusterings, and models whose assignments are verified with their own
+        ``predict``
+    path : the file; an existing file is replaced, completely or not at all
+    data : whether to save the rows of an explanation. Without them, the loaded explanation has its arrays,
+        `to_frame`, and `top` and `describe` without values; rows are numbered, because a pandas index is part
+        of the rows. Summaries, reports and all other methods need the rows. Explanations through pipelines
+        can only be saved without them
     """
     target = as_path(path, "save")
     if target.is_dir():
-        raise InvalidInputError(f"save: path must be the name of a file; {str(path)!r} is a folder.")
+        raise InvalidInputError(f"save: path must be a file; {str(path)!r} is a folder.")
     if isinstance(what, Network):
-        draft = _draft_network(what)
+        writer = _write_network(what)
     elif isinstance(what, BaseExplanation):
-        draft = _draft_explanation(what, data)
+        writer = _write_explanation(what, data)
     else:
-        raise _no_such(what)
-    with replacing(target) as beside:
-        draft.write(beside)
+        raise _unsupported(what)
+    with replacing(target) as temporary:
+        writer.write(temporary)
 
 
-def _no_such(what: Any) -> UnsupportedModelError:
+def _unsupported(what: Any) -> UnsupportedModelError:
     kind = type(what).__name__
-    lazy = "Compute it first, by its compute method." * (kind == "LazyExplanation")
+    lazy = "Call its compute method first." * (kind == "LazyExplanation")
     return UnsupportedModelError(
         f"save: what must be a Network or an Explanation; got {kind}. "
-        f"{lazy or 'Of a fitted model, save the network: wc.neuralize(model).'}"
+        f"{lazy or 'For a fitted model, save its network: wc.neuralize(model).'}"
     )
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Read what `save` has written: a `Network` or an `Explanation`.
+    """Read a `Network` or an `Explanation` from a file that `save` wrote.
 
-    Nothing in the file is run, imported or written; whatever is not as `save` makes it is an
-    `InvalidInputError`, before anything is made of it that is larger than the file.
+    Nothing in the file is run or imported. A file that `save` did not write raises an `InvalidInputError`,
+    before any object larger than the file is made.
 
     Parameters
     ----------
@@ -103,35 +112,36 @@ def load(path: str | os.PathLike[str]) -> Any:
     return found
 
 
-def _draft_network(network: Network) -> Draft:
+def _write_network(network: Network) -> ArchiveWriter:
     if network.is_deep:
         raise UnsupportedModelError(
-            "save: a deep clustering has an encoder of torch. Save that as torch does, and the network of "
-            "its head: wc.save(wc.neuralize(head), path)."
+            "save: a deep clustering has a torch encoder, which is code. Save the encoder with torch, and "
+            "the "
+            "network of its head with wc.save(wc.neuralize(head), path)."
         )
     if not isinstance(network, TableNetwork):
         raise UnsupportedModelError(f"save: the steps of a pipeline are Python objects. {_INSTEAD}")
-    if network.is_checked:
+    if network.verification is not None:
         raise UnsupportedModelError(
-            "save: all rows that come to this network are compared with the model's own predict, which is "
-            "code. Where it has centroids, their network can be saved, and is then not compared: "
+            "save: this network verifies the assignment of all rows with the model's own predict, which is "
+            "code. If the model has centroids, save their network, which is not verified: "
             "wc.neuralize(model.cluster_centers_)."
         )
-    draft = Draft("network")
-    _put_energy(draft, network.energy)
-    draft.put_values("labels", network.labels)
-    draft.facts["feature_names"] = _coded_names(network.feature_names)
-    draft.facts["categories"] = _coded_lists(network.categories)
-    _put_fidelity(draft, network.fidelity)
-    return draft
+    writer = ArchiveWriter("network")
+    _put_energy(writer, network.energy)
+    writer.put_values("labels", network.labels)
+    writer.facts["feature_names"] = _encoded_names(network.feature_names)
+    writer.facts["categories"] = _encoded_lists(network.categories)
+    _put_fidelity(writer, network.fidelity)
+    return writer
 
 
 def digest(network: Network) -> str:
-    """What tells a network from any other: a number made of all that would be saved of it."""
-    return _draft_network(network).digest()
+    """Return a hash of all that `save` would write of a network."""
+    return _write_network(network).digest()
 
 
-def _load_network(stored: Stored) -> Network:
+def _load_network(stored: ArchiveReader) -> Network:
     energy = _take_energy(stored)
     labels, names = stored.values("labels", "k"), stored.fact("feature_names", list, type(None))
     return stored.make(
@@ -145,59 +155,61 @@ def _load_network(stored: Stored) -> Network:
     )
 
 
-def _draft_explanation(exp: BaseExplanation, data: bool) -> Draft:
+def _write_explanation(exp: BaseExplanation, data: bool) -> ArchiveWriter:
     if type(exp) is not Explanation:
         raise UnsupportedModelError(
-            "save: an explanation must be that of the rows of a table; got a "
-            f"{type(exp).__name__}, which holds what made its features. Save its arrays with numpy.savez."
+            "save: an explanation must be of the rows of a table; got a "
+            f"{type(exp).__name__}, which depends on the objects that made its features. Save its arrays "
+            "with "
+            "numpy.savez."
         )
     if data and exp.table.goes_through_steps:
         raise UnsupportedModelError(f"save: the steps of a pipeline are Python objects. {_INSTEAD} {_ARRAYS}")
     if not len(exp):
-        raise InvalidInputError("save: an explanation must have at least one row; this has none.")
-    draft = Draft("explanation")
+        raise InvalidInputError("save: an explanation must have at least one row; this one has none.")
+    writer = ArchiveWriter("explanation")
     for name in ("relevance", "evidence"):
-        draft.put(name, getattr(exp, name))
-    draft.put("cluster", exp.cluster_codes, "int64")
-    draft.put("competitor", exp.competitor_codes, "int64")
-    draft.put_values("labels", exp.labels)
-    draft.facts.update(
+        writer.put(name, getattr(exp, name))
+    writer.put("cluster", exp.cluster_codes, "int64")
+    writer.put("competitor", exp.competitor_codes, "int64")
+    writer.put_values("labels", exp.labels)
+    writer.facts.update(
         beta=encode(exp.beta, "beta"),
         rule=exp.rule,
         threshold=encode(exp.threshold, "threshold"),
         targeted=bool(exp.is_targeted),
-        feature_names=_coded_names(exp.feature_names),
+        feature_names=_encoded_names(exp.feature_names),
         has_rows=exp.positions is not None,
-        called=_coded(_names(exp), "the names of rows"),
+        called=_encoded(_names(exp), "the names of rows"),
     )
     if exp.positions is not None:
-        draft.put("rows", exp.positions, "int64")
-    _put_fidelity(draft, exp.fidelity)
+        writer.put("rows", exp.positions, "int64")
+    _put_fidelity(writer, exp.fidelity)
     table = exp.unchanged_table("save") if data else AbsentTable.like(exp.table, exp.assigned_codes)
-    _put_table(draft, table)
-    if not isinstance(table, AbsentTable):  # without rows, there is nothing to compute the energies of
-        _put_energy(draft, exp.energy)
-    return draft
+    _put_table(writer, table)
+    if not isinstance(table, AbsentTable):  # without rows, the energy cannot be used
+        _put_energy(writer, exp.energy)
+    return writer
 
 
 def _names(exp: Explanation) -> list[Any] | None:
-    """What rows are called that do not say it themselves."""
+    """Return the names of the rows, if the explanation has them apart from the rows."""
     positions = range(len(exp)) if exp.positions is None else exp.positions.tolist()
     return None if exp.row_names is None else [exp.row_names[position] for position in positions]
 
 
-def _load_explanation(stored: Stored) -> Explanation:
+def _load_explanation(stored: ArchiveReader) -> Explanation:
     relevance = _take(stored, "relevance", "nd", _RESULTS)
     evidence = _take(stored, "evidence", "n", [relevance.dtype.name])
     labels = stored.make("labels", Labels, stored.values("labels", "k")).names
     names = stored.objects("feature_names", stored.fact("feature_names", list))
     if len(names) != stored.lengths["d"]:
-        raise stored.fault(f"there must be {stored.lengths['d']} feature_names; got {len(names)}")
+        raise stored.error(f"there must be {stored.lengths['d']} feature_names; got {len(names)}")
     table = _take_table(stored, names, len(labels))
     absent = isinstance(table, AbsentTable)
-    energy = _Unknown(len(labels), len(names)) if absent else _take_energy(stored)
+    energy = _AbsentEnergy(len(labels), len(names)) if absent else _take_energy(stored)
     if len(labels) != energy.n_clusters:
-        raise stored.fault(f"there must be {energy.n_clusters} labels; got {len(labels)}")
+        raise stored.error(f"there must be {energy.n_clusters} labels; got {len(labels)}")
     return Explanation(
         relevance=relevance,
         evidence=evidence,
@@ -210,27 +222,27 @@ def _load_explanation(stored: Stored) -> Explanation:
         is_targeted=stored.fact("targeted", bool),
         owns_data=absent,
         **_take_rows(stored),
-        **_take_question(stored),
+        **_take_query(stored),
     )
 
 
-def _take_rows(stored: Stored) -> dict[str, Any]:
-    """Where the rows stood in the data that were explained, and what they are called there."""
+def _take_rows(stored: ArchiveReader) -> dict[str, Any]:
+    """Return the positions of the rows in the explained data, and their names there."""
     has_rows, called = stored.fact("has_rows", bool), stored.fact("called", list, type(None))
     rows = _take(stored, "rows", "n", ["int64"], NOT_NEGATIVE).astype(np.intp) if has_rows else None
     if called is None:
-        return {"_rows": rows}
+        return {"positions": rows}
     positions, names = (
         range(stored.lengths["n"]) if rows is None else rows.tolist(),
         stored.objects("called", called),
     )
     if len(names) != len(positions):
-        raise stored.fault(f"'called' must be {len(positions)} names; got {len(names)}")
-    return {"_rows": rows, "_called": dict(zip(positions, names, strict=True))}
+        raise stored.error(f"'called' must be {len(positions)} names; got {len(names)}")
+    return {"positions": rows, "row_names": dict(zip(positions, names, strict=True))}
 
 
-class _Unknown(Energy):
-    """The place of energies that were not saved, since the rows were not."""
+class _AbsentEnergy(Energy):
+    """A placeholder for the energy of an explanation that was saved without its rows."""
 
     scratch_width, offset = 0, None
 
@@ -238,111 +250,112 @@ class _Unknown(Energy):
         self.n_clusters, self.n_features = n_clusters, n_features
 
     def energies(self, *_: Any) -> None:
-        """Not known; the rows, which are read first, say so."""
+        """Never called: reading the rows raises first."""
         raise NotImplementedError
 
     def combine(self, *_: Any) -> None:
-        """Not known either."""
+        """Never called: reading the rows raises first."""
         raise NotImplementedError
 
     def differentiate(self, *_: Any) -> None:
-        """Not known either."""
+        """Never called: reading the rows raises first."""
         raise NotImplementedError
 
 
-def _take_question(stored: Stored) -> dict[str, Any]:
-    """By which rule, beta and threshold it was explained, if these go together."""
+def _take_query(stored: ArchiveReader) -> dict[str, Any]:
+    """Return the rule, beta and threshold of an explanation; raise if they do not match."""
     rule = stored.choice("rule", (*RULES, SOFT))
     beta, threshold = (stored.object(name, stored.fact(name, *_NUMBER)) for name in ("beta", "threshold"))
     if (beta is None) != (rule == CONTRAST) or not (beta is None or (type(beta) is float and beta > 0)):
-        raise stored.fault("'beta' must be a number above 0, or none for contrasts")
+        raise stored.error("'beta' must be a number above 0, or null for contrasts")
     if (threshold is None) != (rule != SOFT) or not (
         threshold is None or (type(threshold) is float and 0 < threshold < 1)
     ):
-        raise stored.fault("'threshold' must be a probability, or none but for the rule 'soft'")
+        raise stored.error("'threshold' must be a probability for the rule 'soft', otherwise null")
     return {"rule": rule, "beta": beta, "threshold": threshold}
 
 
-_NUMBER = (float, dict, type(None))  # infinity is an object
+_NUMBER = (float, dict, type(None))  # infinity is stored as an object
 
 
-def _put_energy(draft: Draft, energy: Energy) -> None:
+def _put_energy(writer: ArchiveWriter, energy: Energy) -> None:
     name = type(energy).__name__
     if _ENERGIES.get(name) is not type(energy):
         raise UnsupportedModelError(
-            f"save: what an energy of the class {name} is made of is not known. Save its parameters with "
-            "numpy.savez, and make it again of these."
+            f"save: the energy must be of a known class; got {name}. Save its parameters with numpy.savez, "
+            "and "
+            "make it again from these."
         )
-    draft.facts["energy"] = name
-    _put_parameters(draft, "energy", energy)
+    writer.facts["energy"] = name
+    _put_parameters(writer, "energy", energy)
 
 
-def _put_parameters(draft: Draft, name: str, made: Any) -> None:
-    for key, parameter in RECIPES[type(made)].parameters.items():
-        value, place = attrgetter(parameter.path)(made), f"{name}.{key}"
-        if isinstance(parameter, Part):
-            _put_parameters(draft, place, value)
+def _put_parameters(writer: ArchiveWriter, name: str, owner: Any) -> None:
+    for key, parameter in PARAMETERS[type(owner)].parameters.items():
+        value, place = attrgetter(parameter.path)(owner), f"{name}.{key}"
+        if isinstance(parameter, NestedParameter):
+            _put_parameters(writer, place, value)
         elif value is not None:
             if not np.all(parameter.values.are(np.asarray(value))):
                 raise InvalidInputError(
-                    f"save: {place} must be {parameter.values.text}; the model has others."
+                    f"save: {place} must be {parameter.values.text}; the model has other values."
                 )
-            draft.put(place, value, parameter.dtype)
+            writer.put(place, value, parameter.dtype)
 
 
-def _take_energy(stored: Stored) -> Energy:
+def _take_energy(stored: ArchiveReader) -> Energy:
     kind = _ENERGIES[stored.choice("energy", tuple(_ENERGIES))]
     energy: Energy = _take_parameters(stored, "energy", kind)
     return energy
 
 
-def _take_parameters(stored: Stored, name: str, kind: type) -> Any:
-    recipe, values = RECIPES[kind], dict[str, Any]()
-    for key, parameter in recipe.parameters.items():
+def _take_parameters(stored: ArchiveReader, name: str, kind: type) -> Any:
+    known, values = PARAMETERS[kind], dict[str, Any]()
+    for key, parameter in known.parameters.items():
         place = f"{name}.{key}"
-        if isinstance(parameter, Part):
+        if isinstance(parameter, NestedParameter):
             values[key] = _take_parameters(stored, place, parameter.kind)
         elif stored.has(place) or not parameter.optional:
             values[key] = _take_parameter(stored, place, parameter)
-    fault = recipe.fault(values)
-    if fault is not None:
-        raise stored.fault(f"{name!r}: {fault}")
+    error = known.error(values)
+    if error is not None:
+        raise stored.error(f"{name!r}: {error}")
     return stored.make(f"a {kind.__name__}", kind, **values)
 
 
-def _take_parameter(stored: Stored, name: str, parameter: Parameter) -> Any:
+def _take_parameter(stored: ArchiveReader, name: str, parameter: Parameter) -> Any:
     array = _take(stored, name, parameter.axes, [parameter.dtype], parameter.values)
     return array if parameter.axes else array.item()
 
 
 def _take(
-    stored: Stored, name: str, axes: str, dtypes: Sequence[str] = ("float64",), values: Values = FINITE
+    stored: ArchiveReader, name: str, axes: str, dtypes: Sequence[str] = ("float64",), values: Values = FINITE
 ) -> NDArray[Any]:
     array = stored.array(name, dtypes, axes)
     if not np.all(values.are(array)):
-        raise stored.fault(f"{name!r} must be {values.text}; it has others")
+        raise stored.error(f"{name!r} must be {values.text}; it has other values")
     return array
 
 
-def _take_codes(stored: Stored, name: str, n_clusters: int) -> Codes:
+def _take_codes(stored: ArchiveReader, name: str, n_clusters: int) -> Codes:
     codes = _take(stored, name, "n", ["int64"], _CODES)
     if codes.max() >= n_clusters:
-        raise stored.fault(f"{name!r} must be below {n_clusters}, the number of clusters")
+        raise stored.error(f"{name!r} must be below {n_clusters}, the number of clusters")
     return codes.astype(np.intp)
 
 
-def _put_fidelity(draft: Draft, fidelity: Fidelity | None) -> None:
-    draft.facts["fidelity"] = fidelity is not None
+def _put_fidelity(writer: ArchiveWriter, fidelity: Fidelity | None) -> None:
+    writer.facts["fidelity"] = fidelity is not None
     if fidelity is None:
         return
-    draft.put_values("fidelity.labels", fidelity.labels)
-    draft.put("fidelity.size", fidelity.size, "int64")
+    writer.put_values("fidelity.labels", fidelity.labels)
+    writer.put("fidelity.size", fidelity.size, "int64")
     for name in ("in_sample", "cross_validated"):
-        draft.put(f"fidelity.{name}", getattr(fidelity, name), "float64")
-        draft.put(f"fidelity.{name}_per_cluster", getattr(fidelity, f"{name}_per_cluster"), "float64")
+        writer.put(f"fidelity.{name}", getattr(fidelity, name), "float64")
+        writer.put(f"fidelity.{name}_per_cluster", getattr(fidelity, f"{name}_per_cluster"), "float64")
 
 
-def _take_fidelity(stored: Stored) -> Fidelity | None:
+def _take_fidelity(stored: ArchiveReader) -> Fidelity | None:
     if not stored.fact("fidelity", bool):
         return None
     return Fidelity(
@@ -357,78 +370,81 @@ def _take_fidelity(stored: Stored) -> Fidelity | None:
     )
 
 
-def _coded(values: Sequence[Any] | None, name: str) -> list[Any] | None:
+def _encoded(values: Sequence[Any] | None, name: str) -> list[Any] | None:
     return None if values is None else [encode(value, name) for value in values]
 
 
-def _coded_names(names: Sequence[Any] | None) -> list[Any] | None:
-    if names is not None and any(map(is_missing, set(names) - {None})):  # NaN, which is not even itself
+def _encoded_names(names: Sequence[Any] | None) -> list[Any] | None:
+    others = {name for name in names or () if type(name) is not str and name is not None}
+    if any(map(is_missing, others)):
         raise UnsupportedModelError(
-            "save: feature_names must be names; one of them is missing (NaN). Rename the column first."
+            "save: feature_names must not be missing; one of them is NaN. Rename the column first."
         )
-    return _coded(names, "feature_names")
+    return _encoded(names, "feature_names")
 
 
-def _coded_lists(categories: Sequence[Sequence[Any] | None] | None) -> list[Any] | None:
-    return None if categories is None else [_coded(values, "categories") for values in categories]
+def _encoded_lists(categories: Sequence[Sequence[Any] | None] | None) -> list[Any] | None:
+    return None if categories is None else [_encoded(values, "categories") for values in categories]
 
 
-def _take_categories(stored: Stored, n_features: int) -> list[list[Any] | None] | None:
+def _take_categories(stored: ArchiveReader, n_features: int) -> list[list[Any] | None] | None:
     coded = stored.fact("categories", list, type(None))
     if coded is None:
         return None
     if len(coded) != n_features:
-        raise stored.fault(f"'categories' must be of {n_features} features; got {len(coded)}")
+        raise stored.error(f"'categories' must have {n_features} entries; got {len(coded)}")
     return [None if values is None else stored.objects("categories", values) for values in coded]
 
 
-def _put_table(draft: Draft, table: Table) -> None:
-    """The rows, and what holds them."""
-    draft.facts["categories"] = None
+def _put_table(writer: ArchiveWriter, table: Table) -> None:
+    """Add the rows and the kind of their container."""
+    writer.facts["categories"] = None
     if isinstance(table, MixedTable):
-        draft.facts["categories"] = _coded_lists([table.categories.get(i) for i in range(table.n_features)])
+        writer.facts["categories"] = _encoded_lists(
+            [table.categories.get(i) for i in range(table.n_features)]
+        )
     if isinstance(table, AbsentTable):
-        draft.facts["data"] = "none"
-        draft.put("assigned", table.assigned, "int64")
+        writer.facts["data"] = "none"
+        writer.put("assigned", table.assigned, "int64")
     elif isinstance(table, SparseTable):
-        draft.facts["data"] = _SPARSE[_is_matrix(table.native)]
-        draft.put_values("data", table.native.data)
-        draft.put("data.indices", table.native.indices, "int64")
-        draft.put("data.starts", table.native.indptr, "int64")
+        writer.facts["data"] = _SPARSE[_is_matrix(table.native)]
+        writer.put_values("data", table.native.data)
+        writer.put("data.indices", table.native.indices, "int64")
+        writer.put("data.starts", table.native.indptr, "int64")
     elif isinstance(table.native, np.ndarray):
-        draft.facts["data"] = "array"
-        draft.put_values("data", table.native)
+        writer.facts["data"] = "array"
+        writer.put_values("data", table.native)
     else:
-        _put_frame(draft, nw.from_native(table.native, eager_only=True))
+        _put_frame(writer, nw.from_native(table.native, eager_only=True))
 
 
 def _is_matrix(native: Any) -> bool:
-    """Whether a sparse matrix is of the old kind."""
+    """Return whether a sparse container is a matrix rather than an array."""
     from scipy.sparse import spmatrix
 
     return isinstance(native, spmatrix)
 
 
-def _put_frame(draft: Draft, frame: nw.DataFrame[Any]) -> None:
-    draft.facts["data"] = str(frame.implementation)
-    if draft.facts["data"] not in BACKENDS:
+def _put_frame(writer: ArchiveWriter, frame: nw.DataFrame[Any]) -> None:
+    writer.facts["data"] = str(frame.implementation)
+    if writer.facts["data"] not in BACKENDS:
         raise UnsupportedModelError(
             f"save: the rows must be an array or a frame of {', '.join(BACKENDS)}; got "
-            f"{frame.implementation}. Explain frame.to_pandas(), or leave them out with data=False."
+            f"{frame.implementation}. Explain frame.to_pandas(), or leave the rows out with data=False."
         )
     for column, series in enumerate(frame.iter_columns()):
-        draft.put_values(f"data.{column}", _to_values(series))
+        writer.put_values(f"data.{column}", _to_values(series))
     index: Any = nw.maybe_get_index(frame)
     named = index is not None and not (type(index).__name__ == "RangeIndex" and _counts(index))
-    draft.facts["index"] = list(map(_label, index.names)) if named else None
+    writer.facts["index"] = list(map(_label, index.names)) if named else None
     if named:
         labels = np.empty(len(index), dtype=object)
         labels[:] = [_plain(label) for label in index.tolist()]
-        draft.put_values("index", labels)
+        writer.put_values("index", labels)
 
 
 def _to_values(series: nw.Series[Any]) -> NDArray[Any]:
-    """A column as the table reads it: numbers as such, all else as objects."""
+    """Return a column as the table reads it: an array of numbers, or of objects."""
     if is_numeric(series.dtype):
         return numbers_of(series)
     objects = np.empty(len(series), dtype=object)
@@ -445,16 +461,16 @@ def _label(name: Any) -> Any:
 
 
 def _plain(label: Any) -> Any:
-    """A label of an index, without what only pandas knows if it can do without: moments of no time zone."""
+    """Return a label of an index; pandas timestamps become plain ones if that loses nothing."""
     if isinstance(label, tuple):
         return tuple(_plain(part) for part in label)
     if not isinstance(label, dt.datetime) or not hasattr(label, "to_pydatetime"):
         return label
-    moment: Any = label
-    return moment if moment.tzinfo is not None or moment.nanosecond else moment.to_pydatetime()
+    stamp: Any = label
+    return stamp if stamp.tzinfo is not None or stamp.nanosecond else stamp.to_pydatetime()
 
 
-def _take_table(stored: Stored, names: list[Hashable], n_clusters: int) -> Table:
+def _take_table(stored: ArchiveReader, names: list[Hashable], n_clusters: int) -> Table:
     container = stored.choice("data", _CONTAINERS)
     categories = _take_categories(stored, len(names))
     n = stored.lengths["n"]
@@ -473,51 +489,51 @@ def _take_table(stored: Stored, names: list[Hashable], n_clusters: int) -> Table
         "a table", open_table, native, where="explain", model_names=names, categories=categories
     )
     if (table.n_rows, table.n_features) != (n, len(names)):
-        raise stored.fault(f"the data must be of {n} rows and {len(names)} features")
+        raise stored.error(f"the data must have {n} rows and {len(names)} features")
     return table
 
 
-def _take_sparse(stored: Stored, container: str) -> Any:
-    """Every index is looked at: what sums rows up later would follow it anywhere."""
+def _take_sparse(stored: ArchiveReader, container: str) -> Any:
+    """Return a sparse matrix; every index is checked, because sums over rows would follow it anywhere."""
     from scipy import sparse
 
     values = stored.values("data", "?")
-    if values.dtype == np.float16:  # which SciPy does not know
-        raise stored.fault("'data' of a sparse matrix must be of another dtype than float16")
+    if values.dtype == np.float16:  # not supported by SciPy
+        raise stored.error("'data' of a sparse matrix must not be float16")
     indices, starts = (stored.array(f"data.{name}", ["int64"], "?") for name in ("indices", "starts"))
     n, d = stored.lengths["n"], stored.lengths["d"]
     steps = len(starts) == n + 1 and starts[0] == 0 and starts[-1] == len(values)
     if not steps or (starts[1:] < starts[:-1]).any() or len(indices) != len(values):
-        raise stored.fault("'data' must say where each row begins")
+        raise stored.error("'data' must have the position where each row begins")
     if ((indices < 0) | (indices >= d)).any() or values.dtype.kind not in "biuf":
-        raise stored.fault(f"'data' must be numbers of {d} features")
+        raise stored.error(f"'data' must be numbers with indices of {d} features")
     return getattr(sparse, container)((values, indices, starts), shape=(n, d))
 
 
-def _take_frame(stored: Stored, library: str, names: list[Hashable]) -> Any:
+def _take_frame(stored: ArchiveReader, library: str, names: list[Hashable]) -> Any:
     columns = [stored.values(f"data.{column}", "n") for column in range(len(names))]
     labels = stored.fact("index", list, type(None))
     if labels is not None and library != "pandas":
-        raise stored.fault(f"'index' must be none, since frames of {library} have none")
+        raise stored.error(f"'index' must be null, because {library} frames have no index")
     if len(set(names)) < len(names) or (library != "pandas" and not all(type(n) is str for n in names)):
-        raise stored.fault("'feature_names' must be different names of columns")
+        raise stored.error("'feature_names' must be different column names")
     try:
         frame: Any = nw.from_dict(dict(zip(names, columns, strict=True)), backend=library).to_native()  # type: ignore[arg-type]
         if labels is not None:
             frame.index = _take_index(stored, stored.objects("index", labels))
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
-            f"load: the rows of {str(stored.path)!r} are a frame of {library}, which is not installed: "
+            f"load: the rows of {str(stored.path)!r} are a {library} frame, and {library} is not installed: "
             f"pip install {library}"
         ) from error
     except InvalidInputError:
         raise
-    except Exception as error:  # each library has errors of its own for what it cannot hold
-        raise stored.fault(f"the data must make a frame of {library} ({type(error).__name__})") from error
+    except Exception as error:  # each library raises its own errors
+        raise stored.error(f"the data must make a {library} frame ({type(error).__name__})") from error
     return frame
 
 
-def _take_index(stored: Stored, names: list[Any]) -> Any:
+def _take_index(stored: ArchiveReader, names: list[Any]) -> Any:
     import pandas as pd
 
     labels = stored.values("index", "n").tolist()
@@ -525,5 +541,5 @@ def _take_index(stored: Stored, names: list[Any]) -> Any:
         return pd.MultiIndex.from_tuples(labels, names=names)
     try:
         return pd.Index(labels, name=names[0], tupleize_cols=False)
-    except UnicodeEncodeError:  # half a character, which only objects may hold
+    except UnicodeEncodeError:  # a lone surrogate, which only objects can hold
         return pd.Index(labels, dtype=object, name=names[0])

@@ -1,4 +1,4 @@
-"""What an AnnData says of its cells: groups, expression, scores and loadings, read and checked."""
+"""The contents of an AnnData: groups, expression, scores and loadings, read and checked."""
 
 from __future__ import annotations
 
@@ -20,57 +20,58 @@ from whycluster.data.table import Table
 from whycluster.data.validation import check_whole
 
 WHERE = "explain_anndata"
-_PARTS = ("X", "layers", "obs", "var_names", "obsm", "varm", "uns")
+_ATTRIBUTES = ("X", "layers", "obs", "var_names", "obsm", "varm", "uns")
 _CHECKED = 200  # cells on which loadings are compared with scores
-_OWN, _LARGEST = 0.1, 0.01  # parts of a score's spread, and of the largest: solvers that approximate miss by
-# less, and other data than those that the scores are of by more
+_OWN, _LARGEST = 0.1, 0.01  # tolerances relative to the spread of a score, and to the largest spread;
+# approximate solvers deviate by less, and other data by more
 
 
 def check_container(adata: Any, *, writes: bool, copy: bool) -> None:
-    """Raise unless it is an AnnData that results can be written to, or one like it."""
-    if not all(hasattr(adata, part) for part in _PARTS):
+    """Raise unless it is an AnnData, or a similar object, that results can be written to."""
+    if not all(hasattr(adata, part) for part in _ATTRIBUTES):
         raise InvalidInputError(
-            f"{WHERE}: adata must be an AnnData; got {type(adata).__name__}. Labels of any other table are "
-            f"explained by wc.explain(labels, X)."
+            f"{WHERE}: adata must be an AnnData; got {type(adata).__name__}. To explain the labels of any "
+            "other "
+            "table, use wc.explain(labels, X)."
         )
     if 0 in adata.shape:
         raise InvalidInputError(
-            f"{WHERE}: adata must have at least one cell and one gene; got shape {adata.shape}. See by what "
-            f"they were chosen."
+            f"{WHERE}: adata must have at least one cell and one gene; got shape {adata.shape}. Check how "
+            "they were selected."
         )
     if writes and not copy and adata.is_view:
         raise InvalidInputError(
-            f"{WHERE}: adata must not be a view, since results are written into it. Give adata.copy(), or "
-            f"copy=True for a copy with the results."
+            f"{WHERE}: adata must not be a view, because results are written into it. Pass adata.copy(), or "
+            "copy=True to get a copy with the results."
         )
     if writes and copy and adata.isbacked:
         raise InvalidInputError(
-            f"{WHERE}: adata must be in memory to be copied; it is backed by a file. Give adata.to_memory(), "
-            f"or leave copy out: results then stand in memory until adata.write() is called."
+            f"{WHERE}: adata must be in memory to be copied; it is backed by a file. Pass adata.to_memory(), "
+            "or leave copy out: results then stay in memory until adata.write() is called."
         )
     if not adata.var_names.is_unique:
         raise InvalidInputError(
-            f"{WHERE}: adata.var_names must be different; some are there more than once. Call "
-            f"adata.var_names_make_unique() first."
+            f"{WHERE}: adata.var_names must be unique; some occur more than once. Call "
+            "adata.var_names_make_unique() first."
         )
 
 
 class CellGroups(NamedTuple):
-    """The groups of a column of obs."""
+    """The groups in a column of obs."""
 
-    column: Any  # (n,) as it is
+    column: Any  # (n,) the column
     codes: Codes  # (n,)
-    labels: NDArray[Any]  # (K,) as a surrogate has them
-    originals: list[Any]  # (K,) as they are in the column; what is -1 there is noise to a surrogate
+    labels: NDArray[Any]  # (K,) the labels in the surrogate, to which -1 is noise
+    originals: list[Any]  # (K,) the labels in the column
 
     @property
     def names(self) -> list[str]:
-        """(K,) for people, and for the names of fields."""
+        """(K,) the groups as text."""
         return [str(name) for name in self.originals]
 
 
 def read_groups(adata: Any, groups: Any) -> CellGroups:
-    """A column of obs, with a group for every cell, and two or more of them."""
+    """Read a column of obs; every cell must have a group, and there must be two or more groups."""
     if not isinstance(groups, str) or groups not in adata.obs:
         raise InvalidInputError(
             f"{WHERE}: groups must be a column of adata.obs; got {groups!r}. {_closest(groups, adata.obs)}"
@@ -80,46 +81,43 @@ def read_groups(adata: Any, groups: Any) -> CellGroups:
     if missing.any():
         raise InvalidInputError(
             f"{WHERE}: {of} must have a group for every cell; {missing.sum()} of {len(column)} have none, "
-            f"the first {adata.obs_names[missing.argmax()]!r}. Take the cells that have one: "
+            f"the first is {adata.obs_names[missing.argmax()]!r}. Select the cells that have one: "
             f"adata[{of}.notna()].copy()."
         )
     codes, labels = read_labels(column, len(column), WHERE)
     if len(labels) < 2:
         raise InvalidInputError(
-            f"{WHERE}: {of} must have at least 2 groups, since a group is explained against its competitors; "
-            f"all cells are in {str(column.iloc[0])!r}."
+            f"{WHERE}: {of} must have at least 2 groups, because a group is explained against its "
+            f"competitors; all cells are in {str(column.iloc[0])!r}."
         )
     first = np.unique(codes, return_index=True)[1]
     found = CellGroups(column, codes, labels, column.iloc[first].tolist())
     if "" in found.names or any(isinstance(name, tuple) for name in found.originals):
         raise InvalidInputError(
-            f"{WHERE}: {of} must have groups with names: text that is not empty, or numbers. Rename the "
-            f"others."
+            f"{WHERE}: {of} must have groups with names: nonempty text, or numbers. Rename the others."
         )
     if len(set(found.names)) < len(labels):
         raise InvalidInputError(
-            f"{WHERE}: {of} must have groups of different names; some differ by their type only. Give them "
-            f"as text: {of}.astype(str)."
+            f"{WHERE}: {of} must have groups with different names; some differ only in type. Convert them to "
+            f"text: {of}.astype(str)."
         )
     return found
 
 
 def _closest(name: Any, known: Iterable[Any]) -> str:
-    """What may have been meant, in a sentence."""
+    """Return a sentence with the most similar names."""
     names = [str(other) for other in known]
     near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
     if near:
-        return f"Perhaps {' or '.join(map(repr, near))} is meant."
-    return (
-        f"There is {', '.join(map(repr, names[:10]))}{', ...' * (len(names) > 10)}."
-        if names
-        else "It has none."
-    )
+        return f"Did you mean {' or '.join(map(repr, near))}?"
+    if not names:
+        return "It has none."
+    return f"It has {', '.join(map(repr, names[:10]))}{', ...' * (len(names) > 10)}."
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """Expression, of some genes: what a table needs of its container, be it in memory or a file."""
+class _ExpressionRows:
+    """The expression of some genes, in memory or in a file, as the container of a table."""
 
     values: Any
     columns: Codes | None
@@ -127,7 +125,7 @@ class _Rows:
     def __getitem__(self, rows: slice | Codes) -> Any:
         if isinstance(rows, slice):
             return self._narrow(self.values[rows])
-        known, back = np.unique(rows, return_inverse=True)  # a file has to be read in order, each row once
+        known, back = np.unique(rows, return_inverse=True)  # files are read in order, each row once
         return self._narrow(self.values[known])[back]
 
     def _narrow(self, block: Any) -> Any:
@@ -137,23 +135,23 @@ class _Rows:
 
 
 def open_expression(adata: Any, layer: str | None, columns: Codes | None = None) -> Table:
-    """The expression of all cells, of some genes, as a table that reads some cells at a time."""
+    """Return the expression of all cells, in some genes, as a table that is read in batches."""
     values, name = _expression(adata, layer)
     if is_sparse(values):
         values = values.tocsr()
     elif getattr(values, "format", None) == "csc":
         raise InvalidInputError(
-            f"{WHERE}: {name} must be stored by cells (CSR or dense) where it is read from a file; it is "
-            f"stored by genes (CSC). Give adata.to_memory()."
+            f"{WHERE}: {name} must be stored by cells (CSR or dense) to be read from a file; it is stored by "
+            "genes (CSC). Pass adata.to_memory()."
         )
-    rows = _Rows(values, columns)
+    rows = _ExpressionRows(values, columns)
     names = adata.var_names if columns is None else adata.var_names[columns]
     table = open_table(rows[:1], where=WHERE, name=name, feature_names=names.tolist())
     return replace(table, native=rows, n_rows=adata.n_obs)
 
 
 def _expression(adata: Any, layer: str | None) -> tuple[Any, str]:
-    """What holds it, and what that is called."""
+    """Return the container of the expression, and its name."""
     if layer is not None and layer not in adata.layers:
         raise InvalidInputError(
             f"{WHERE}: layer must be one of adata.layers, or None for adata.X; got {layer!r}. "
@@ -168,18 +166,18 @@ def _expression(adata: Any, layer: str | None) -> tuple[Any, str]:
 
 
 def chosen_rep(adata: Any, use_rep: Any, n_pcs: int | None) -> str | None:
-    """The scores by which the cells were grouped, None for expression itself."""
+    """Return the name of the scores by which the cells were grouped; None for the expression."""
     if use_rep != "auto":
         return None if use_rep is None else str(use_rep)
-    seen = _neighbours(adata)
+    seen = _neighbors(adata)
     if n_pcs is None and (seen.get("use_rep") == "X" or seen.get("n_pcs") == 0):
         return None
     candidates = [str(seen.get("use_rep")), "X_pca"]
     return next((rep for rep in candidates if rep in adata.obsm and _loadings(rep) in adata.varm), None)
 
 
-def _neighbours(adata: Any) -> dict[str, Any]:
-    """What the neighbours were computed from, as scanpy keeps it; what is kept otherwise says nothing."""
+def _neighbors(adata: Any) -> dict[str, Any]:
+    """Return how the neighbors were computed, as far as scanpy stored it in its usual format."""
     params: Any = adata.uns
     for name in ("neighbors", "params"):
         params = params.get(name) if isinstance(params, Mapping) else None
@@ -191,63 +189,62 @@ def _neighbours(adata: Any) -> dict[str, Any]:
 
 
 def _only(value: Any) -> Any:
-    """A value, which a file gives back as an array of one; None for more or less than one."""
+    """Return a single value, which files store as an array; None if there is not exactly one."""
     values = as_array(value).ravel().tolist()
     return values[0] if len(values) == 1 else None
 
 
 def _loadings(rep: str) -> str:
-    """The name in varm, as scanpy has it."""
+    """Return the name of the loadings in varm, by scanpy's convention."""
     return "PCs" if rep == "X_pca" else rep
 
 
 def read_scores(adata: Any, rep: str, n_pcs: int | None) -> tuple[Floats, Floats]:
-    """The scores of all cells, (n, m), and the loadings of all genes, (genes, m)."""
+    """Return the scores of all cells, (n, m), and the loadings of all genes, (genes, m)."""
     name = _loadings(rep)
     if rep not in adata.obsm:
         raise InvalidInputError(
-            f"{WHERE}: use_rep must be one of adata.obsm, or None for expression itself; got {rep!r}. "
+            f"{WHERE}: use_rep must be one of adata.obsm, or None for the expression; got {rep!r}. "
             f"{_closest(rep, adata.obsm)}"
         )
     if name not in adata.varm:
         raise InvalidInputError(
-            f"{WHERE}: adata.varm[{name!r}] must have the loadings of adata.obsm[{rep!r}], to go from scores "
-            f"to genes; there are none. Compute both by sc.pp.pca, or give use_rep=None for expression "
-            f"itself."
+            f"{WHERE}: adata.varm[{name!r}] must have the loadings of adata.obsm[{rep!r}], which relate "
+            "scores "
+            "to genes; there are none. Compute both with sc.pp.pca, or pass use_rep=None for the expression."
         )
     scores = _numbers(adata.obsm[rep], f"adata.obsm[{rep!r}]")
     loadings = _numbers(adata.varm[name], f"adata.varm[{name!r}]")
     if scores.shape[1] != loadings.shape[1]:
         raise InvalidInputError(
-            f"{WHERE}: adata.obsm[{rep!r}] and adata.varm[{name!r}] must have a column for each component; "
-            f"got shapes {scores.shape} and {loadings.shape}. Compute both again, by sc.pp.pca."
+            f"{WHERE}: adata.obsm[{rep!r}] and adata.varm[{name!r}] must have one column per component; got "
+            f"shapes {scores.shape} and {loadings.shape}. Compute both again with sc.pp.pca."
         )
     if not np.isfinite(scores).all():
         raise InvalidInputError(
             f"{WHERE}: adata.obsm[{rep!r}] must be finite; cell {np.argwhere(~np.isfinite(scores))[0, 0]} is "
-            f"not. Leave such cells out first."
+            "not. Remove such cells first."
         )
-    loadings[np.isnan(loadings).any(axis=1)] = (
-        0.0  # how older versions of scanpy mark genes left out of a PCA
-    )
+    # Older versions of scanpy mark genes that are not in the PCA with NaN.
+    loadings[np.isnan(loadings).any(axis=1)] = 0.0
     m = _n_scores(adata, rep, n_pcs, scores.shape[1])
     return np.ascontiguousarray(scores[:, :m]), loadings[:, :m]
 
 
 def _numbers(values: Any, name: str) -> Floats:
-    """A new array of what may be a frame, sparse or of Dask."""
+    """Return a new array from an array, a frame, a sparse matrix or a Dask collection."""
     return open_table(values.compute() if is_dask(values) else values, where=WHERE, name=name).to_array()
 
 
 def _n_scores(adata: Any, rep: str, n_pcs: int | None, n_all: int) -> int:
     if n_pcs is None:
-        seen = _neighbours(adata)
+        seen = _neighbors(adata)
         same = seen.get("use_rep", rep) == rep
         return min(n_all, int(seen.get("n_pcs") or n_all)) if same else n_all
     check_whole(n_pcs, 1, WHERE, "n_pcs")
     if n_pcs > n_all:
         raise InvalidInputError(
-            f"{WHERE}: n_pcs must be at most {n_all}, which adata.obsm[{rep!r}] has; got {n_pcs}."
+            f"{WHERE}: n_pcs must be at most {n_all}, the width of adata.obsm[{rep!r}]; got {n_pcs}."
         )
     return int(n_pcs)
 
@@ -255,35 +252,35 @@ def _n_scores(adata: Any, rep: str, n_pcs: int | None, n_all: int) -> int:
 def check_loadings(
     adata: Any, table: Table, layer: str | None, rep: str, scores: Floats, loadings: Floats
 ) -> None:
-    """Raise unless expression times loadings gives the scores, but for what all cells have in common.
+    """Raise unless expression times loadings equals the scores, up to an offset common to all cells.
 
-    ``loadings`` is (genes, m), and the table has those genes that are not 0 there.
+    ``loadings`` is (genes, m); the table has the genes whose loadings are not all 0.
     """
     used = np.flatnonzero(loadings.any(axis=1))
     if _agrees(table, scores, loadings[used]):
         return
     for other in (None, *adata.layers):
         if other != layer and _agrees(open_expression(adata, other, used), scores, loadings[used]):
-            advice = f"{_expression(adata, other)[1]} does: give layer={other!r}."
+            advice = f"{_expression(adata, other)[1]} gives the right ones: pass layer={other!r}."
             break
     else:
         advice = (
-            "Name the layer that they were computed from, scaled if it was, with all its genes; or compute "
-            "them again, by sc.pp.pca. Scores that were corrected afterwards have no loadings: give "
-            "use_rep=None for expression itself."
+            "Pass the layer that they were computed from (scaled, if it was scaled) with all its genes, or "
+            "compute them again with sc.pp.pca. Scores that were corrected afterward have no loadings: pass "
+            "use_rep=None for the expression."
         )
     raise InvalidInputError(
-        f"{WHERE}: {table.name} must be what adata.obsm[{rep!r}] was computed from; times "
-        f"adata.varm[{_loadings(rep)!r}] it gives other scores. {advice}"
+        f"{WHERE}: {table.name} must be the data that adata.obsm[{rep!r}] was computed from; multiplied by "
+        f"adata.varm[{_loadings(rep)!r}], it gives other scores. {advice}"
     )
 
 
 def _agrees(table: Table, scores: Floats, loadings: Floats) -> bool:
-    """Whether it does so in some cells, but for a few parts of a hundred."""
+    """Return whether expression times loadings equals the scores in some cells, within a few percent."""
     some = evenly(table.n_rows, _CHECKED)
     with np.errstate(all="ignore"):
-        missed = table.take(some).to_array() @ loadings - scores[some]
-    if not np.isfinite(missed).all():  # told when all cells are read
+        difference = table.take(some).to_array() @ loadings - scores[some]
+    if not np.isfinite(difference).all():  # reading all cells reports it
         return True
     spread = scores[some].std(axis=0)
-    return bool((missed.std(axis=0) <= _OWN * spread + _LARGEST * spread.max()).all())
+    return bool((difference.std(axis=0) <= _OWN * spread + _LARGEST * spread.max()).all())

@@ -1,5 +1,14 @@
-"""Explain Dask arrays and data frames lazily, partition by partition."""
+"""Explain Dask arrays and data frames lazily, partition by partition.
 
-from whycluster.engines.dask.engine import LazyExplanation, assign_lazily, explain_lazily
+In reading order:
+
+- ``engine``: the lazy forms of `whycluster.explain` and `Network.assign`, and their engine
+- ``parts``: what each partition has to look like, and how tasks get it
+- ``graph``: task graphs
+- ``results``: `LazyExplanation`
+"""
+
+from whycluster.engines.dask.engine import assign_lazily, explain_lazily
+from whycluster.engines.dask.results import LazyExplanation
 
 __all__ = ["LazyExplanation", "assign_lazily", "explain_lazily"]

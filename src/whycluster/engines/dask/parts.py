@@ -1,136 +1,204 @@
-"""What is asked of the partitions of a Dask collection, and what each of them has to be like."""
+"""The partitions of a Dask collection: what each has to look like, and how tasks get them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.core.arrays import Codes
-from whycluster.core.attribution import Population
 from whycluster.core.errors import InvalidInputError, WhyClusterError
-from whycluster.data.column_kinds import is_numeric
+from whycluster.data import column_kinds
 from whycluster.data.frame_table import name_differences
+from whycluster.data.opening import open_table
+from whycluster.data.table import Table
 from whycluster.engines.request import ExplainRequest
 
 Result = TypeVar("Result")
 
 
-class PartitionResult(NamedTuple):
-    """The explanations of the rows of one partition."""
+class Partition(NamedTuple):
+    """One partition in memory, and its number."""
 
-    cluster: Codes  # (n,)
-    competitor: Codes  # (n,)
-    evidence: NDArray[Any]  # (n,)
-    relevance: NDArray[Any]  # (n, d)
-    index: Any  # that of a frame; of an array the position of its first row, 0 where that is not known
-    number: int  # of the partition
+    rows: Any
+    number: int
 
 
 @dataclass(frozen=True)
 class Partitions:
-    """What is asked of all partitions, and what each has to be like: one object that all tasks share.
+    """The request to answer for every partition, and what each has to look like.
+
+    All tasks share one such object.
 
     Attributes
     ----------
-    asked : the question
-    name : the parameter that they came as, for messages
-    columns : of frames, what the meta says; None for arrays
-    numbers : of frames, the columns that hold numbers or booleans
-    feature_names : (d,) in the order of the model
-    dtype : of the results, float32 or float64
-    starts : the position of the first row of each; of arrays, where it is known
+    request : the request
+    name : the name of the parameter that the collection was passed as, for messages
+    columns : the columns of the frame's meta; None for arrays
+    numeric : the numeric columns of a frame
+    feature_names : (d,) the names of the features, in the order of the model
+    dtype : the dtype of the results, float32 or float64
+    starts : the position of the first row of each chunk of an array, if it is known
     """
 
     request: ExplainRequest
     name: str
     columns: list[Hashable] | None
-    numbers: frozenset[Hashable]
+    numeric: frozenset[Hashable]
     feature_names: list[Hashable]
     dtype: np.dtype[Any]
     starts: list[int] | None
 
-    def knowing(self, population: Population) -> Partitions:
-        """The same, with what was measured on all rows."""
-        return replace(self, request=self.request.knowing(population))
-
-    def measure(self, part: Any, number: int) -> Population:
-        """How the rows of a partition stand."""
-        return self.told(part, number, self.request.measure)
-
-    def explain(self, part: Any, number: int) -> PartitionResult:
-        """The rows of a partition, explained."""
-        return self.told(part, number, lambda checked: self._explain(checked, number))
-
-    def assign(self, part: Any, number: int) -> NDArray[Any]:
-        """The labels of the rows of a partition."""
-        if part.shape[0] == 0:
-            return self.request.labels[:0]
-        return self.told(part, number, self.request.assign)
-
-    def told(self, part: Any, number: int, work: Callable[[Any], Result]) -> Result:
-        """What the work gives of a partition; if it raises, the message says of which."""
+    def attempt(self, part: Partition, work: Callable[[Any], Result]) -> Result:
+        """Apply ``work`` to the rows of a partition, once they are checked; errors name the partition."""
         try:
-            return work(self.checked(part))
+            return work(self.checked(part.rows))
         except WhyClusterError as error:
             raise type(error)(
-                f"{error} This is partition {number} of {self.name}; its rows are counted from 0."
+                f"{error} This is partition {part.number} of {self.name}; its rows are counted from 0."
             ) from error
 
-    def _explain(self, part: Any, number: int) -> PartitionResult:
-        found = self.request.explain(part)
-        index = 0 if self.starts is None else self.starts[number]
-        return PartitionResult(
-            found.cluster,
-            found.competitor,
-            self._as_promised(found.evidence),
-            self._as_promised(found.relevance),
-            index if self.columns is None else part.index,
-            number,
-        )
-
-    def checked(self, part: Any) -> Any:
-        """The partition, if it has the columns of its meta, and numbers where that has some."""
+    def checked(self, rows: Any) -> Any:
+        """Return the rows of a partition; raise unless their columns match the meta."""
         if self.columns is None:
-            return part
-        if not hasattr(part, "iloc"):
-            kind = type(part)
+            return rows
+        if not hasattr(rows, "iloc"):
+            kind = type(rows)
             raise InvalidInputError(
-                f"{self.request.where}: all partitions of {self.name} must be data frames of pandas; got a "
-                f"{kind.__module__.split('.')[0]} {kind.__name__}. Convert it as it is read."
+                f"{self.request.where}: all partitions of {self.name} must be pandas data frames; got a "
+                f"{kind.__module__.split('.')[0]} {kind.__name__}. Convert the data when they are read."
             )
-        if list(part.columns) != self.columns:
-            wrong = name_differences(list(part.columns), self.columns)
+        if list(rows.columns) != self.columns:
+            wrong = name_differences(list(rows.columns), self.columns)
             if wrong:
                 raise InvalidInputError(
                     f"{self.request.where}: all partitions of {self.name} must have the {len(self.columns)} "
-                    f"columns of its meta; {wrong}. Select or rename them as they are read."
+                    f"columns of its meta; {wrong}. Select or rename them when they are read."
                 )
-            part = part[self.columns]
-        text = [c for c in self.columns if c in self.numbers and not holds_numbers(part.dtypes[c])]
+            rows = rows[self.columns]
+        text = [c for c in self.columns if c in self.numeric and not is_numeric(rows.dtypes[c])]
         if text:
             raise InvalidInputError(
-                f"{self.request.where}: all partitions of {self.name} must hold numbers in the columns where "
-                f"its meta has them; got {text[0]!r} ({part.dtypes[text[0]]}). Convert it as it is read."
+                f"{self.request.where}: all partitions of {self.name} must hold numbers in the columns that "
+                f"are numeric in its meta; got {text[0]!r} ({rows.dtypes[text[0]]}). Convert it when it is "
+                "read."
             )
-        return part
+        return rows
 
-    def _as_promised(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Results in the dtype that the collection says it has, but never rounded."""
+    def cast(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return results in the dtype that the collection declares; raise if they would be rounded."""
         if len(values) and not np.can_cast(values.dtype, self.dtype):
             raise InvalidInputError(
                 f"{self.request.where}: all partitions of {self.name} must hold {self.dtype}, as its meta "
-                f"says; got {values.dtype}. Convert it as it is read."
+                f"declares; got {values.dtype}. Convert the data when they are read."
             )
         return values.astype(self.dtype, copy=False)
 
 
-def holds_numbers(dtype: Any) -> bool:
-    """Whether a column of pandas holds numbers or booleans."""
+class DaskParts(NamedTuple):
+    """A Dask array or DataFrame, and its partitions."""
+
+    collection: Any
+    partitions: Partitions
+
+
+def find_partitions(
+    X: Any, request: ExplainRequest, name: str = "X", known_names: list[Hashable] | None = None
+) -> DaskParts:
+    """Check a collection as far as possible without computing it.
+
+    ``known_names`` are the columns to match a frame with if the model has no names.
+    """
+    import dask.array as da
+
+    network = request.network
+    names = network.feature_names or known_names
+    if isinstance(X, da.Array):
+        first = _first_row(X, request, name, names)
+        sizes = X.chunks[0]
+        starts = None if any(map(np.isnan, sizes)) else [0, *accumulate(sizes[:-1])]
+        found = Partitions(request, name, None, frozenset(), first.feature_names, first.dtype, starts)
+        return DaskParts(X, found)
+    if not _is_frame(X):
+        raise InvalidInputError(
+            f"{request.where}: {name} must be a Dask array or DataFrame; got a Dask {type(X).__name__}."
+        )
+    if names is None and len(X.columns) != network.n_features:
+        raise InvalidInputError(
+            f"{request.where}: {name} must have {network.n_features} features, as the model was fitted on; "
+            f"got {len(X.columns)} columns."
+        )
+    first = _open_sample(X._meta_nonempty, request, name, names)
+    columns = list(X.columns) if known_names is None or network.feature_names else known_names
+    numeric = frozenset(column for column in columns if is_numeric(X.dtypes[column]))
+    found = Partitions(request, name, columns, numeric, first.feature_names, first.dtype, None)
+    return DaskParts(X, found)
+
+
+def _is_frame(X: Any) -> bool:
+    return hasattr(type(X), "map_partitions") and getattr(X, "ndim", 0) == 2  # a Delayed has any attribute
+
+
+def _first_row(X: Any, request: ExplainRequest, name: str, names: list[Hashable] | None) -> Table:
+    """Return a row of zeros with the shape and dtype of an array; raise if the shape is wrong."""
+    n_features = request.network.n_features
+    if X.ndim != 2:
+        raise InvalidInputError(
+            f"{request.where}: {name} must be two-dimensional (rows, features); got shape {X.shape}."
+        )
+    if X.shape[1] != n_features:
+        raise InvalidInputError(
+            f"{request.where}: {name} must have {n_features} features, as the model was fitted on; "
+            f"got shape {X.shape}."
+        )
+    return _open_sample(np.zeros((1, n_features), X.dtype), request, name, names)
+
+
+def _open_sample(like: Any, request: ExplainRequest, name: str, names: list[Hashable] | None) -> Table:
+    """Open a row or two of the same types as the data, to learn their names and dtype, and to check them."""
+    network = request.network
+    table = open_table(
+        like,
+        where=request.where,
+        name=name,
+        n_features=network.n_features,
+        model_names=names,
+        feature_names=request.feature_names,
+        any_kind=network.takes_any_kind,
+    )
+    return table if network.categories is None else replace(table, dtype=np.dtype(np.float64))
+
+
+def blocks_of(X: Any, step: str) -> Any:
+    """Return a Dask array of the partitions, (n, d), with all columns in one block; frames become blocks.
+
+    Dask fuses the tasks that lead to a partition, such as reading a file, into one, but only if a single step
+    needs it. Tasks are therefore named after their step, and fused at once. Layers of similar tasks are left
+    alone: Dask fuses them with the step when it is computed.
+    """
+    import dask
+    from dask.blockwise import Blockwise
+
+    if _is_frame(X):
+        width = np.empty((0, len(X.columns)))
+        blocks = X.map_partitions(_same, step, meta=width, enforce_metadata=False, align_dataframes=False)
+    else:
+        whole = X if X.numblocks[1] == 1 else X.rechunk({1: -1})  # a row cannot be split
+        blocks = whole.map_blocks(_same, step, dtype=X.dtype, meta=whole._meta)
+    alike = (isinstance(layer, Blockwise) or len(layer) == 1 for layer in blocks.dask.layers.values())
+    return blocks if all(alike) else dask.optimize(blocks)[0]
+
+
+def _same(part: Any, step: str) -> Any:  # noqa: ARG001  # the step makes the task a different one
+    return part
+
+
+def is_numeric(dtype: Any) -> bool:
+    """Return whether a pandas dtype holds numbers or booleans."""
     import pandas as pd
 
-    return is_numeric(nw.from_native(pd.Series(dtype=dtype), series_only=True).dtype)
+    return column_kinds.is_numeric(nw.from_native(pd.Series(dtype=dtype), series_only=True).dtype)

@@ -1,27 +1,62 @@
-"""`explain_dataset`: tables larger than memory, from files to files."""
+"""`explain_dataset`: explain tables larger than memory, from files to files.
+
+A run makes two passes over all parts. The first measures the figures that depend on all rows, if there are
+any. The second explains the parts and writes each to its own file. While one batch is explained, the next is
+read and the one before is written, so memory use does not depend on the number of rows.
+"""
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import json
 import os
-from collections.abc import Sequence
-from dataclasses import replace
+import warnings
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from whycluster.core.errors import InvalidInputError
-from whycluster.core.rules import DEFAULT_RULE
+import numpy as np
+
+from whycluster.core.attribution import Population
+from whycluster.core.blocks import InOrder
+from whycluster.core.errors import FilesWarning, InvalidInputError
+from whycluster.data.arrays import is_real
+from whycluster.data.display import count
 from whycluster.data.files import as_path
 from whycluster.data.settings import setting
 from whycluster.data.validation import check_whole
+from whycluster.engines.aggregates import Aggregate, ReservoirSample
+from whycluster.engines.engine import Engine
+from whycluster.engines.files.batches import MOST_ROWS, BatchReader
 from whycluster.engines.files.fingerprint import fingerprint
-from whycluster.engines.files.parts import FilePart, find_parts, takes_in
-from whycluster.engines.files.plan import WHERE, make_plan
-from whycluster.engines.files.run import DatasetExplanation, Run
+from whycluster.engines.files.parts import FilePart, PartError, find_parts, would_read
+from whycluster.engines.files.plan import (
+    WHERE,
+    ModelColumns,
+    RunPlan,
+    check_any_left,
+    describe_failures,
+    make_plan,
+    result_name,
+)
+from whycluster.engines.files.pool import PartPool
+from whycluster.engines.files.results import SUMMARY, DatasetExplanation, ResultFiles, naming
 from whycluster.engines.files.run_state import RunState
-from whycluster.engines.request import ExplainRequest
+from whycluster.engines.files.stages import ahead
+from whycluster.engines.request import ExplainRequest, population_to_json
+from whycluster.engines.results import PartResult
+from whycluster.models.network import Query, QueryOptions
 
-_MOST_WORKERS = 8  # each has some 150 MB
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 OUTPUTS = ("rows", "summary", "both")
+_MOST_WORKERS = 8  # each needs about 150 MB
+Found = TypeVar("Found")
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def explain_dataset(
@@ -33,46 +68,43 @@ def explain_dataset(
     id_columns: Sequence[str] = (),
     top: int | None = None,
     output: str = "rows",
-    target: Any = None,
-    against: Any = None,
-    beta: float | str = "auto",
-    rule: str = DEFAULT_RULE,
-    threshold: float | None = None,
-    background: Any = None,
     metric: str | None = None,
     invalid: str = "error",
     batch_rows: int | str = "auto",
     workers: int | str = "auto",
     overwrite: bool = False,
+    **query: Unpack[QueryOptions],
 ) -> DatasetExplanation:
-    """Explain a table that lies in files, however large, and write the results to files.
+    """Explain a table in files, of any size, and write the results to files.
 
-    Each part of the input (a Parquet or CSV file) becomes a Parquet file of the same name, with as many rows
-    in the same order. A part is there when it is finished: a run that was stopped, or killed, goes on where
-    it was when it is started again. Needs pyarrow: ``pip install "whycluster[files]"``.
+    Each part of the input (a Parquet or CSV file) becomes a Parquet file of the same name, with the same rows
+    in the same order. A part gets its final name only once it is complete. A run that was stopped or killed
+    resumes where it stopped when the same call is made again. Needs pyarrow:
+    ``pip install "whycluster[files]"``.
 
     Parameters
     ----------
-    model : as in `explain`; but labels need a model, such as a `Surrogate` of some rows
+    model : as in `explain`, but not labels: they need a model, such as a `Surrogate` fitted to some rows
     data : a file, a folder, a pattern such as "in/*.parquet", a list of these, or a pyarrow Dataset
-    out : a folder, new or of an earlier run
-    columns : the columns that the model takes, in its order; by default those it knows, or else all columns
-        of numbers that are no ``id_columns``
-    id_columns : columns that are copied to the results; of one that is explained too, the relevance gets an
-        underscore behind its name
-    top : write only the ``top`` strongest features of each row, as names, relevance and values; by default
-        the relevance of all of them, a column each
-    output : "rows", or "summary" for what makes each cluster only (mean relevance, share, quantiles), or
+    out : the folder for the results: a new one, or that of an earlier run
+    columns : the columns that the model takes, in its order. By default the names that the model knows;
+        otherwise all numeric columns except ``id_columns``
+    id_columns : columns to copy to the results. If such a column is explained too, the name of its relevance
+        gets an underscore
+    top : write only the ``top`` strongest features of each row: their names, relevance and values. By default
+        the relevance of all features, in one column each
+    output : "rows"; "summary" for the summary of each cluster only (mean relevance, share, quantiles); or
         "both"
-    target, against, rule, threshold, metric : as in `explain`, the same for all rows
-    beta : "auto" measures it on all rows, in a first pass over the files; a number saves that pass, unless
-        there is more to measure, as behind a PCA and for the sequential rule
-    background : rows to measure it on instead, as in `explain`
-    invalid : "error" for rows with values that are missing or not finite; "skip" writes nulls for them
-    batch_rows : how many rows each stage (reading, explaining, writing) of each worker has in memory;
-        "auto": some 12 to 24 MB of them
-    workers : how many parts are worked on at a time; "auto": as many as there are processors, up to 8
-    overwrite : replace the results of an earlier run, be it with another model, other options or the same
+    metric : as in `explain`
+    invalid : "error" raises for rows with missing or infinite values; "skip" writes nulls for them
+    batch_rows : how many rows each stage (reading, explaining, writing) of each worker has in memory; "auto"
+        takes 12 to 24 MB of rows
+    workers : how many parts to process at a time; "auto" takes the number of processors, at most 8
+    overwrite : replace the results of an earlier run, whatever its model and options
+    target, against, beta, rule, threshold, background : the query; see `whycluster.Query`. ``target`` and
+        ``against`` are one cluster for all rows. ``beta="auto"`` takes a first pass over the files; a number
+        makes that pass unnecessary, unless other figures have to be measured, as for a PCA or the sequential
+        rule
 
     Returns
     -------
@@ -81,46 +113,48 @@ def explain_dataset(
     Raises
     ------
     InvalidInputError
-        Also, after all others are done, if a part could not be read or has other columns.
+        If an argument is invalid. Also if a part cannot be read or has other columns; in that case after all
+        other parts are done.
     """
-    request = ExplainRequest.of(
-        model,
-        WHERE,
-        target=target,
-        against=against,
-        beta=beta,
-        rule=rule,
-        threshold=threshold,
-        metric=metric,
-        invalid=invalid,
-    )
-    request = replace(request, network=request.network.by_names)
+    asked = Query(**query)
+    request = ExplainRequest.of(model, WHERE, asked, metric=metric, invalid=invalid)
     _check_options(top, output, batch_rows, workers)
-    if output != "rows" and not (target is None and against is None):
+    if output != "rows" and not (asked.target is None and asked.against is None):
         raise InvalidInputError(
-            f"{WHERE}: a summary is of rows that are explained for their own clusters, against all others. "
-            'Leave out target and against, or give output="rows".'
+            f"{WHERE}: a summary must be of rows explained for their own clusters, against all others. Leave "
+            'out target and against, or pass output="rows".'
         )
     folder = as_path(out, WHERE, setting("out"), "a folder").expanduser()
     parts = find_parts(data, WHERE)
     check_apart(folder, data, parts)
-    n_top = None if top is None else int(top)
-    plan = make_plan(request.network, parts, columns, id_columns)
-    if output == "summary" and (plan.ids or n_top is not None):
+    model_columns = ModelColumns.of(request.network)
+    request = replace(request, network=model_columns.network)
+    plan = make_plan(model_columns, parts, columns, id_columns)
+    if output == "summary" and (plan.ids or top is not None):
         raise InvalidInputError(
-            f'{WHERE}: id_columns and top are of rows, and output="summary" writes none. Leave them out, or '
-            'give output="both".'
+            f'{WHERE}: id_columns and top apply to rows, and output="summary" writes none. Leave them out, '
+            'or pass output="both".'
         )
-    if background is not None:
-        request = request.measured_on(background, plan.columns)
-    told, n_workers = fingerprint(model, request.network, WHERE), _n_workers(workers, len(parts))
-    run_state = RunState(folder, WHERE)
-    run = Run(request, plan, run_state, workers=n_workers, batch_rows=batch_rows, top=n_top, output=output)
-    with run_state.opened(), run.saying_what_is_whole():
-        run.begin(told, metric, overwrite)
-        run.measure()
-        run.explain()
-        return run.finish()
+    if asked.background is not None:
+        request = request.measure_background(asked.background, plan.columns)
+    state = RunState(folder, WHERE)
+    facts = {
+        "model": fingerprint(model, request.network, WHERE),
+        **_options_to_json(request),
+        "metric": metric,
+        "columns": plan.columns,
+        "id_columns": plan.ids,
+        "top": None if top is None else int(top),
+        "output": output,
+    }
+    with state.opened(), _explaining_write_errors(folder):
+        state.begin(facts, plan.settings, overwrite)
+        plan = plan.with_settings(state.facts["settled"])
+        output_options = {"top": facts["top"], "output": output}
+        engine = FilesEngine.of(
+            request, plan, state, model_columns, batch_rows=batch_rows, workers=workers, **output_options
+        )
+        return engine.run(plan.parts)
 
 
 def _check_options(top: Any, output: Any, batch_rows: Any, workers: Any) -> None:
@@ -133,18 +167,320 @@ def _check_options(top: Any, output: Any, batch_rows: Any, workers: Any) -> None
             check_whole(value, 1, WHERE, name, "'auto' or ")
 
 
+def check_apart(folder: Path, data: Any, parts: list[FilePart]) -> None:
+    """Raise if results would be written among the data, where the next run would read them."""
+    place = folder.resolve()
+    around = any(part.path is not None and place in part.path.resolve().parents for part in parts)
+    if around or would_read(data, folder):
+        raise InvalidInputError(
+            f"{WHERE}: {setting('out')} must be a folder apart from the data; {str(folder)!r} contains the "
+            "data, or is inside them."
+        )
+
+
+def _options_to_json(request: ExplainRequest) -> dict[str, Any]:
+    """Return the query as JSON values; of a background, a hash of the figures measured on it."""
+    names = ("target", "against", "beta", "rule", "threshold")
+    options = {name: _option_to_json(getattr(request.query, name)) for name in names}
+    if request.population is not None:
+        text = json.dumps(population_to_json(request.population))
+        options["background"] = hashlib.sha256(text.encode()).hexdigest()[:32]
+    return options
+
+
+def _option_to_json(value: Any) -> str | None:
+    """Return an option as text; 1 and 1.0 give the same text."""
+    if value is None or type(value) is str:
+        return value
+    return repr(float(value)) if is_real(value) else str(value)
+
+
+@contextmanager
+def _explaining_write_errors(folder: Path) -> Iterator[None]:
+    """Say in errors of writing that the finished parts are complete, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        fix = "free some space" if error.errno in _DISK_FULL else "fix the cause"
+        raise OSError(
+            error.errno,
+            f"{WHERE}: writing to {str(folder)!r} failed ({error}). The finished parts are complete; {fix} "
+            "and run it again, and it resumes from there",
+        ) from error
+
+
+@dataclass(frozen=True)
+class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
+    """Explains files on threads; results go to files, so `explain` returns nothing.
+
+    Attributes
+    ----------
+    request : the request to answer
+    plan : how parts are read
+    results : where results are written
+    pool : the threads
+    reader : reads the batches of parts
+    reservoir : the sample of the summary, over all parts
+    """
+
+    request: ExplainRequest
+    plan: RunPlan
+    results: ResultFiles
+    pool: PartPool
+    reader: BatchReader
+    reservoir: ReservoirSample
+
+    @classmethod
+    def of(
+        cls,
+        request: ExplainRequest,
+        plan: RunPlan,
+        state: RunState,
+        model: ModelColumns,
+        *,
+        top: int | None,
+        output: str,
+        batch_rows: int | str,
+        workers: int | str,
+    ) -> FilesEngine:
+        """Make the engine of one run."""
+        pool, taken = PartPool(plan, _n_workers(workers, len(plan.parts))), plan.taken
+        n_rows = None if batch_rows == "auto" else min(int(batch_rows), MOST_ROWS)
+        reader = BatchReader(plan, model.n_clusters, n_rows)
+        arrow = request.arrow_format(top=top, dtype=plan.dtype, as_text=plan.as_text, taken=taken)
+        results = ResultFiles(plan, state, arrow, output, model, strict=request.invalid == "error")
+        reservoir = ReservoirSample(model.n_clusters, len(plan.columns))
+        return cls(request, plan, results, pool, reader, reservoir)
+
+    # The first pass
+
+    def measure_all(self, parts: list[FilePart]) -> Population:
+        """Measure all parts, unless an earlier run did; raise if it had other parts."""
+        state = self.results.state
+        known = state.facts["known"]
+        if "population" in known:
+            self._check_same_parts(known["inputs"], known["without"])
+            return self._population_from_json(known["population"])
+        total = self._measure_rest([part for part in parts if part.name not in self.plan.failed])
+        check_any_left(self.plan)
+        state.facts["measured"] = {}
+        if total.sizes.any():  # otherwise `explain_all` raises
+            state.save(
+                population=population_to_json(total),
+                inputs=self.plan.identities,
+                without=sorted(self.plan.failed),
+                finite=self.results.strict,
+            )
+        return total
+
+    def measure(self, part: FilePart) -> Population:
+        """Measure the rows of one file."""
+        total: Population | None = None
+        with closing(self._batches(part, self.plan.columns)) as batches:
+            for first_row, batch in batches:
+                found = _named(part, self.request.measure, batch, first_row)
+                total = found if total is None else total + found
+        self.plan.check_unchanged(part)
+        return Population.none(self.request.network.energy) if total is None else total
+
+    def _measure_rest(self, parts: list[FilePart]) -> Population:
+        """Return the sum over all parts, in their order, starting from that of a stopped run."""
+        before, stored = self._measured_before(parts)
+        rest = [part for part in parts if part.name not in before]
+        numbers, measured = {part.name: number for number, part in enumerate(rest)}, {*before}
+        start = None if stored is None else self._population_from_json(stored)
+        total = InOrder(Population.none(self.request.network.energy) if start is None else start)
+
+        def measure(part: FilePart) -> None:
+            number = numbers[part.name]
+            try:
+                found = self.measure(part)
+            except PartError:  # the sum does not include it
+                total.add(number, number + 1, None)
+                raise
+            measured.add(part.name)
+            total.add(number, number + 1, found)
+            sum_so_far = total.so_far
+            if sum_so_far[0] < len(rest):  # the whole sum is saved next
+                self.results.state.save_progress(lambda: progress(*sum_so_far))
+
+        def progress(n: int, population: Population) -> dict[str, Any]:
+            names = [*before, *(part.name for part in rest[:n] if part.name in measured)]
+            return {
+                "inputs": {name: self.plan.identities[name] for name in names},
+                "population": population_to_json(population),
+                "invalid": self.request.invalid,
+            }
+
+        self.pool.each("measuring", rest, measure)
+        return total.so_far[1]
+
+    def _measured_before(self, parts: list[FilePart]) -> tuple[list[str], Any]:
+        """Return the unchanged parts that a stopped run has measured, and the stored sum over them."""
+        stored = self.results.state.facts["measured"]
+        names, inputs = {part.name for part in parts}, stored.get("inputs", {})
+        changed = any(name not in names or self.plan.identities[name] != i for name, i in inputs.items())
+        if not stored or changed or stored["invalid"] != self.request.invalid:  # other rows were left out
+            return [], None
+        return list(inputs), stored["population"]
+
+    def _check_same_parts(self, before: dict[str, Any], without: list[str]) -> None:
+        """Raise if parts changed since they were measured; those that failed then may have been repaired."""
+        now = self.plan.identities
+        changed = sorted(
+            name for name in {*before, *now} if before.get(name) != now.get(name) and name not in without
+        )
+        if changed:
+            only_beta, beta = self.request.only_needs_beta, setting("beta=...")
+            what = "beta was" if only_beta else "the clusters were"
+            advice = f"Pass {beta} to explain parts as they arrive, or " if only_beta and beta else "Pass "
+            raise InvalidInputError(
+                f"{WHERE}: the parts must be those that {what} measured on; {changed[0]!r} "
+                f"{'and others were' if len(changed) > 1 else 'was'} added, removed or changed since. "
+                f"{advice}{setting('overwrite=True')} to start over."
+            )
+
+    def _population_from_json(self, stored: Any) -> Population:
+        """Read the figures that an earlier run measured."""
+        found = self.request.population_from_json(stored)
+        if found is None:
+            raise InvalidInputError(
+                f"{WHERE}: the figures that an earlier run measured must not be edited; they were changed. "
+                f"Start over with {setting('overwrite=True')}."
+            )
+        return found
+
+    # The second pass
+
+    def explain_all(self, parts: list[FilePart], population: Population | None) -> DatasetExplanation:
+        """Explain the parts that no earlier run has finished."""
+        engine = self
+        if population is not None:
+            engine = replace(self, request=self.request.with_population(population))
+        beta = engine.request.beta
+        parts = [part for part in parts if part.name not in self.plan.failed]
+        self._check_others()
+        to_do = [part for part in parts if not self._is_done(part)]
+        names = [name for part in parts for name in self.results.files_of(part)]
+        self.results.state.expect([SUMMARY, *names])
+        self.pool.each("explaining", to_do, engine.explain)
+        return self._finish(beta, len(parts) - len(to_do))
+
+    def explain(self, part: FilePart) -> None:
+        """Explain the rows of one file, and write the results."""
+        n_ahead = 0 if self.reader.is_one_batch(part) else 1
+        with closing(self._explained(part)) as explained:  # which ends its threads, whatever happens here
+            if self.results.output == "rows":
+                self.results.write_rows(part, explained, n_ahead)
+                return
+            total = Aggregate.empty(*self.results.shape)
+            counted = self._counted(part, explained, total)
+            if self.results.output == "both":
+                self.results.write_rows(part, counted, n_ahead)
+            for _ in counted:  # the rest; all of them if no rows are written
+                pass
+        self.plan.check_unchanged(part)
+        self.results.write_aggregate(part, total)
+        self.reservoir.add(total)
+
+    def _explained(self, part: FilePart) -> Generator[tuple[Any, PartResult]]:
+        """Yield the batches of a part and their explanations."""
+        columns, ids = self.plan.columns, self.plan.ids_of(part)
+        wanted = [*ids, *(name for name in columns if name not in ids)]
+        with closing(self._batches(part, wanted)) as batches:
+            for first_row, batch in batches:
+                yield batch, _named(part, self.request.explain, batch.select(columns), first_row)
+
+    def _counted(
+        self, part: FilePart, explained: Iterator[tuple[Any, PartResult]], total: Aggregate
+    ) -> Iterator[tuple[Any, PartResult]]:
+        """Yield the same, added to the aggregate; the sample depends on the name of the part only."""
+        rng = np.random.default_rng(list(hashlib.sha256(part.name.encode()).digest()[:16]))
+        for batch, result in explained:
+            total.add(result, rng, self.reservoir)
+            yield batch, result
+
+    def _batches(self, part: FilePart, columns: list[str]) -> Generator[tuple[int, Any]]:
+        """Yield the batches of a part, read ahead, and the number of the first row of each."""
+        first_row = 0
+        n_ahead = 0 if self.reader.is_one_batch(part) else 1
+        with closing(ahead(self.reader.read(part, columns), n_ahead)) as batches:
+            for batch in batches:
+                yield first_row, batch
+                first_row += batch.num_rows
+                self.pool.tick(batch.num_rows)
+
+    def _is_done(self, part: FilePart) -> bool:
+        """Return whether an earlier run has finished a part; if so, add it to the sample."""
+        if self.results.output == "rows":
+            return self.results.is_written(part)
+        found = self.results.finished_aggregate(part)
+        if found is not None:
+            self.reservoir.add(found)
+        return found is not None
+
+    def _check_others(self) -> None:
+        """Warn of results of other parts from earlier calls; raise if they are results of the same files.
+
+        The name of a part depends on the common folder of all given files.
+        """
+        others = self.results.others()
+        if not others:
+            return
+        now = {self.results.owner(part): result_name(part) for part in self.plan.to_do}
+        twice = next((name for name, owner in others.items() if owner in now), None)
+        if twice is not None:
+            raise InvalidInputError(
+                f"{WHERE}: parts must keep their names; {twice!r} would now be written to "
+                f"{now[others[twice]]!r}. Pass the folder that contains all parts each time, or "
+                f"{setting('overwrite=True')} to start over."
+            )
+        n, is_one = count(len(others), "other part"), len(others) == 1
+        warnings.warn(
+            f"{WHERE}: {str(self.results.state.folder)!r} holds the results of {n}, such as {min(others)!r}, "
+            f"which {'is' if is_one else 'are'} no longer among the data. They are kept.",
+            FilesWarning,
+            stacklevel=5,
+        )
+
+    def _finish(self, beta: float | None, n_done_before: int) -> DatasetExplanation:
+        """Write the summary and return the results; raise if a part failed."""
+        done, failed, results = self.plan.to_do, self.plan.failed, self.results
+        aggregate, summary = None, None
+        if results.output == "rows":
+            n_rows, n_invalid = results.count_rows(done)
+        else:
+            aggregate = results.total_aggregate(done)
+            summary = aggregate.summary(self.request.labels, self.plan.columns)
+            n_rows, n_invalid = int(aggregate.size.sum()) + aggregate.n_invalid, aggregate.n_invalid
+            results.write_summary(summary, aggregate)
+        if failed:
+            n, n_parts = len(failed), len(self.plan.parts)
+            others = "; the others are done" * (n < n_parts)
+            raise InvalidInputError(
+                f"{WHERE}: {n} of {n_parts} parts could not be explained{others}. {describe_failures(failed)}"
+            )
+        without = {*results.state.facts["known"].get("without", [])} & {part.name for part in done}
+        return DatasetExplanation(
+            results.state.folder,
+            [results.path(part) for part in done if results.output != "summary"],
+            n_rows,
+            n_invalid,
+            beta,
+            n_done_before,
+            sorted(without),
+            summary,
+            aggregate,
+        )
+
+
+def _named(part: FilePart, work: Callable[[Any, int], Found], batch: Any, first_row: int) -> Found:
+    """Apply ``work`` to a batch; errors name the part."""
+    with naming(part):
+        return work(batch, first_row)
+
+
 def _n_workers(workers: int | str, n_parts: int) -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     wanted = min(cores, _MOST_WORKERS) if workers == "auto" else int(workers)
     return min(wanted, n_parts)
-
-
-def check_apart(folder: Path, data: Any, parts: list[FilePart]) -> None:
-    """Raise if results would be written among the data: they would be read as such the next time."""
-    place = folder.resolve()
-    around = any(part.path is not None and place in part.path.resolve().parents for part in parts)
-    if around or takes_in(data, folder):
-        raise InvalidInputError(
-            f"{WHERE}: {setting('out')} must be a folder apart from the data; {str(folder)!r} lies among "
-            "them or around them."
-        )

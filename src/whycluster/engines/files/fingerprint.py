@@ -1,4 +1,4 @@
-"""What tells a model from any other, so that results of two are never mixed."""
+"""Fingerprints of models, so that results of different models are never mixed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HOLDERS = (tuple, list, set, frozenset)
 
 
 def fingerprint(model: Any, network: Network, where: str) -> str:
-    """A number made of all that the network is made of; of one that cannot be saved, of the model itself."""
+    """Return a hash of the network's parameters or, if it cannot be saved, of the model."""
     try:
         return digest(network)
     except UnsupportedModelError:
@@ -27,71 +27,71 @@ def fingerprint(model: Any, network: Network, where: str) -> str:
         return str(_Hasher("sha256").hash(model))[:32]
     except (pickle.PicklingError, TypeError, AttributeError, ValueError) as error:
         raise UnsupportedModelError(
-            f"{where}: the model must be of what can be told from others in a later run, so that their "
-            f"results are never mixed; it holds what cannot be pickled ({error.args[0]})."
+            f"{where}: the model must be one that a later run can recognize, so that results of different "
+            f"models are never mixed; it holds an object that cannot be pickled ({error.args[0]})."
         ) from error
 
 
 class _Hasher(NumpyHasher):  # type: ignore[misc]  # joblib has no types
-    """joblib's, which goes by values; and functions are told by what they do, since they may be edited."""
+    """A hasher of values that hashes functions by their code, because they may be edited."""
 
     def __init__(self, hash_name: str) -> None:
         super().__init__(hash_name)
         self._within: list[FunctionType] = []
-        self._parts: dict[FunctionType, tuple[Any, ...]] = {}
+        self._contents: dict[FunctionType, tuple[Any, ...]] = {}
 
     def save(self, obj: Any) -> None:
-        """Write an object."""
+        """Add an object to the hash."""
         if not isinstance(obj, FunctionType):
-            super().save(set(obj) if type(obj) is frozenset else obj)  # whose order is another each time
-        elif obj in self._within:  # it calls itself
+            super().save(set(obj) if type(obj) is frozenset else obj)  # the order of a frozenset varies
+        elif obj in self._within:  # the function calls itself
             super().save(obj.__qualname__)
         else:
             self._within.append(obj)
-            super().save(self._parts.setdefault(obj, _parts(obj)))
+            super().save(self._contents.setdefault(obj, _contents(obj)))
             self._within.pop()
 
 
-def _parts(function: FunctionType) -> tuple[Any, ...]:
-    """What a function does: its code, what it is given by default, and what it takes from around it.
+def _contents(function: FunctionType) -> tuple[Any, ...]:
+    """Return all that determines a function's results: code, defaults, closure and globals.
 
-    Of what is around it, that is the functions of its module that it calls, and plain values.
+    Of the globals, plain values and functions of the same module count.
     """
     module, outside = function.__module__, function.__globals__
-    around = {name: outside[name] for name in _names(function.__code__) if name in outside}
-    taken = {
+    used = {name: outside[name] for name in _names(function.__code__) if name in outside}
+    relevant = {
         name: value
-        for name, value in around.items()
+        for name, value in used.items()
         if _is_plain(value) or (isinstance(value, FunctionType) and value.__module__ == module)
     }
-    inside = [cell.cell_contents for cell in function.__closure__ or ()]
-    told = (_told(function.__code__), function.__defaults__, function.__kwdefaults__, inside, taken)
-    return (module, function.__qualname__, *told)
+    closure = [cell.cell_contents for cell in function.__closure__ or ()]
+    code, defaults = _code_contents(function.__code__), (function.__defaults__, function.__kwdefaults__)
+    return (module, function.__qualname__, code, *defaults, closure, relevant)
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether it is a value, or holds nothing else."""
+    """Return whether it is a plain value, or a container of plain values."""
     inside = [*value, *value.values()] if isinstance(value, dict) else value
     if not isinstance(inside, _HOLDERS):
         return isinstance(value, _PLAIN)
     try:
         return all(map(_is_plain, inside))
-    except RecursionError:  # it holds itself
+    except RecursionError:  # the container holds itself
         return False
 
 
 def _names(code: CodeType) -> list[str]:
-    """All that a code may take from around it, also in functions that it makes."""
+    """Return the global names that code may use, including functions defined inside it."""
     inner = (name for const in code.co_consts if isinstance(const, CodeType) for name in _names(const))
     return sorted({*code.co_names, *inner})
 
 
-def _told(code: CodeType) -> tuple[Any, ...]:
-    """What it does, wherever it stands."""
+def _code_contents(code: CodeType) -> tuple[Any, ...]:
+    """Return the contents of a code object, without file names and line numbers."""
     return (code.co_code, code.co_names, code.co_varnames, [_constant(const) for const in code.co_consts])
 
 
 def _constant(const: Any) -> Any:
     if isinstance(const, CodeType):
-        return _told(const)
+        return _code_contents(const)
     return sorted(map(repr, const)) if isinstance(const, frozenset) else const

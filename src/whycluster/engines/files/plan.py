@@ -1,4 +1,4 @@
-"""What is known of the parts before their rows are read: columns, types, and which parts do not fit."""
+"""The plan of a run, made before any row is read: columns, types, and the parts that do not match."""
 
 from __future__ import annotations
 
@@ -15,28 +15,62 @@ from whycluster.core.errors import InvalidInputError
 from whycluster.data.column_kinds import ColumnKind, kind_of_arrow
 from whycluster.data.display import cut
 from whycluster.data.settings import setting
-from whycluster.engines.files.parts import FilePart, PartError, about, reading
+from whycluster.engines.files.parts import FilePart, PartError, estimate_rows, reading
 from whycluster.models.network import Network
 
 WHERE = "explain_dataset"
-STATES = "_summary"  # the folder of what each part adds to the summary
-_WIDTHS = ("float32", "float64")
+AGGREGATES = "_summary"  # the folder of the aggregates of the parts
+_DTYPES = ("float32", "float64")
+_NUMERIC = (ColumnKind.NUMBER, ColumnKind.BOOLEAN)
+
+
+class ModelColumns(NamedTuple):
+    """The columns that a model takes.
+
+    Attributes
+    ----------
+    n_features, n_clusters : how many columns, and how many clusters
+    names : their names, if the model knows them
+    text : the positions of columns that hold text
+    only_text : the positions of columns in which the model, having no steps before it, knows only text
+    any_kind : whether columns may hold something other than numbers
+    network : the network for tables with named columns; it ignores names that are not text
+    """
+
+    n_features: int
+    n_clusters: int
+    names: list[str] | None
+    text: frozenset[int]
+    only_text: frozenset[int]
+    any_kind: bool
+    network: Network
+
+    @classmethod
+    def of(cls, network: Network) -> ModelColumns:
+        """Read them from a network."""
+        network = network.by_names
+        sizes, names = (network.n_features, network.n_clusters), network.feature_names
+        text, any_kind = network.text_columns, network.takes_any_kind
+        only_text = text if network.categories is not None else frozenset()
+        known = None if names is None else [str(name) for name in names]
+        return cls(*sizes, known, text, only_text, any_kind, network)
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """The parts of a run, and what becomes of their columns; made by `make_plan`.
+    """The parts of a run and how their columns are read; made by `make_plan`.
 
     Attributes
     ----------
-    parts : all of them
-    columns : that are explained, in the order of the model
-    kinds : what each of them holds, by name
-    ids : that are copied
-    dtype : of the results
+    parts : all parts
+    columns : the columns to explain, in the order of the model
+    kinds : the kind of values in each of them, by name
+    ids : the columns to copy
+    dtype : the dtype of the results
     as_text : whether the values of the strongest features are written as text
-    schemas, counts, identities : of each part, by name, what `FilePart.look` and `FilePart.identity` said
-    failed : why parts cannot be explained, by name; may grow as they are read
+    schemas, counts, identities : the schema, the number of rows and the `FilePart.identity` of each part, by
+        name
+    failed : why parts cannot be explained, by name; more may be added as parts are read
     """
 
     parts: list[FilePart]
@@ -52,46 +86,46 @@ class RunPlan:
 
     @property
     def to_do(self) -> list[FilePart]:
-        """The parts that can be explained, as far as it is known."""
+        """The parts that have not failed."""
         return [part for part in self.parts if part.name not in self.failed]
 
     @property
-    def settled(self) -> dict[str, Any]:
-        """What is the same for all results of a run, whoever goes on with it, as JSON can hold it."""
+    def settings(self) -> dict[str, Any]:
+        """The settings that stay the same if another call resumes the run, as JSON values."""
         return {"dtype": self.dtype.name, "as_text": self.as_text}
 
-    def as_settled(self, settled: Mapping[str, Any]) -> RunPlan:
-        """The plan with what the run settled when it began; parts that do not fit that fail."""
-        dtype, as_text = settled.get("dtype"), settled.get("as_text")
-        if dtype not in _WIDTHS or not isinstance(as_text, bool):
+    def with_settings(self, settings: Mapping[str, Any]) -> RunPlan:
+        """Return the plan with the settings of a run that is resumed; parts in conflict with them fail."""
+        dtype, as_text = settings.get("dtype"), settings.get("as_text")
+        if dtype not in _DTYPES or not isinstance(as_text, bool):
             raise InvalidInputError(
-                f"{WHERE}: what an earlier run settled must be left as it was written; it is not. Begin "
-                f"anew, with {setting('overwrite=True')}."
+                f"{WHERE}: the settings of the earlier run must not be edited; they were changed. Start "
+                f"over with {setting('overwrite=True')}."
             )
         for part in self.to_do:
-            types = self._types(part)
-            if dtype == "float32" and not all(map(_is_narrow, types)):
+            types = self.types(part)
+            if dtype == "float32" and not _are_narrow(types):
                 self.failed[part.name] = (
-                    "it must hold float32 or less, as all parts did when the run began, so that nothing is "
-                    f"rounded; convert it, or begin anew, with {setting('overwrite=True')}"
+                    "it must hold float32 or smaller, like all parts when the run began, because results "
+                    f"must not be rounded; convert it, or start over with {setting('overwrite=True')}"
                 )
-            elif not (as_text or all(map(_may_be_numbers, types))):
+            elif not (as_text or all(_may_be_numbers(types))):
                 self.failed[part.name] = (
-                    "its columns must hold numbers, as in all parts when the run began; or begin anew, with "
-                    f"{setting('overwrite=True')}"
+                    "its columns must hold numbers, like all parts when the run began; convert them, or "
+                    f"start over with {setting('overwrite=True')}"
                 )
         return replace(self, dtype=np.dtype(dtype), as_text=as_text)
 
     @contextmanager
-    def excusing(self, part: FilePart) -> Iterator[None]:
-        """Note that a part cannot be read, and go on."""
+    def recording_failure(self, part: FilePart) -> Iterator[None]:
+        """Record a part that cannot be read as failed, instead of raising."""
         try:
             yield
         except PartError as error:
             self.failed[part.name] = str(error)
 
     def read_as(self, part: FilePart, names: Sequence[str]) -> list[Any]:
-        """Fields of pyarrow: what columns of a part are read as."""
+        """Return pyarrow fields: the columns of a part with the types to read them as."""
         import pyarrow as pa
 
         found = []
@@ -100,155 +134,164 @@ class RunPlan:
             if name in self.kinds:
                 found.append(entry.with_type(as_read(entry.type, part, self.kinds[name])))
             elif part.is_text:
-                found.append(pa.field(name, pa.string(), nullable=False))  # as it stands: 007 is no number
+                found.append(pa.field(name, pa.string(), nullable=False))  # unchanged: 007 is not a number
             else:
                 found.append(entry)
         return found
 
     def ids_of(self, part: FilePart) -> list[str]:
-        """The columns that are copied of a part: not those that its folder, which is kept, says by name.
+        """Return the columns to copy from a part, without those in the names of its folders.
 
-        They would be there twice for whoever reads the results.
+        The results keep the folders, so readers of the results would find these columns twice.
         """
-        said = _said(part) & part.placed
-        return [name for name in self.ids if name not in said]
+        in_folders = _folder_columns(part) & part.partition_columns
+        return [name for name in self.ids if name not in in_folders]
 
     @cached_property
     def taken(self) -> list[str]:
-        """Names that stand beside those of the results, in the files or in the names of their folders."""
-        return [*dict.fromkeys([*self.ids, *sorted({name for part in self.parts for name in _said(part)})])]
+        """The names of other columns of the results: copied ones, and those in the names of folders."""
+        in_folders = {name for part in self.parts for name in _folder_columns(part)}
+        return [*dict.fromkeys([*self.ids, *sorted(in_folders)])]
 
     def n_rows(self, parts: Sequence[FilePart]) -> int | None:
-        """How many rows parts have, about; None if that is not known."""
+        """Return roughly how many rows parts have; None if that is unknown."""
         counts = [self.counts[part.name] for part in parts]
-        others = about([part for part, n in zip(parts, counts, strict=True) if n is None])
+        others = estimate_rows([part for part, n in zip(parts, counts, strict=True) if n is None])
         return None if others is None else sum(filter(None, counts)) + others
 
     def check_unchanged(self, part: FilePart) -> None:
-        """Raise if the part is not any more what it was."""
+        """Raise if the part has changed since the plan was made."""
         if part.identity != self.identities[part.name]:
             raise PartError("it must not change while it is read; it did")
 
-    def _types(self, part: FilePart) -> list[Any]:
+    def types(self, part: FilePart) -> list[Any]:
+        """Return the types of the explained columns in a part."""
         return [self.schemas[part.name].field(name).type for name in self.columns]
 
 
-def _said(part: FilePart) -> set[str]:
-    """The columns that the names of its folders stand for, such as year=2020."""
+def _folder_columns(part: FilePart) -> set[str]:
+    """Return the columns in the names of the folders of a part, such as year=2020."""
     return {key for key, equals, _ in (f.partition("=") for f in part.name.split("/")[:-1]) if equals}
 
 
-def make_plan(network: Network, parts: list[FilePart], columns: Any, ids: Any) -> RunPlan:
-    """Choose the columns, and find the parts that do not have them as the others do."""
+def make_plan(model: ModelColumns, parts: list[FilePart], columns: Any, ids: Any) -> RunPlan:
+    """Choose the columns, and find the parts that do not have the same columns as the others."""
     names = as_names(ids, "id_columns")
     _check_results(parts)
     plan = RunPlan(parts, [], {}, names, np.dtype(np.float64), False, {}, {}, {})
     for part in parts:
-        with plan.excusing(part), reading():
+        with plan.recording_failure(part), reading():
             plan.identities[part.name] = part.identity
             plan.schemas[part.name], plan.counts[part.name] = part.look()
     if plan.schemas:
-        plan.columns.extend(_choose(network, columns, names, plan.schemas))
-    text = {plan.columns[i] for i in network.text_columns if plan.columns}
+        plan.columns.extend(_choose(model, columns, names, plan.schemas))
+    text = {plan.columns[i] for i in model.text if plan.columns}
     for part in plan.to_do:
-        with plan.excusing(part):
+        with plan.recording_failure(part):
             _check_names([*plan.columns, *names], plan.schemas[part.name], part)
         if part.is_text:
             plan.schemas[part.name] = with_text(plan.schemas[part.name], text)
-    plan.kinds.update(_kinds(plan, network))
-    _check_kinds(plan, network)
-    if not plan.to_do:
-        raise InvalidInputError(f"{WHERE}: no part can be explained. {told(plan.failed)}")
-    types = [kind for part in plan.to_do for kind in plan._types(part)]
-    dtype = np.dtype(np.float32 if all(map(_is_narrow, types)) else np.float64)
+    plan.kinds.update(_kinds(plan, model))
+    _check_kinds(plan, model)
+    check_any_left(plan)
+    types = [kind for part in plan.to_do for kind in plan.types(part)]
+    dtype = np.dtype(np.float32 if _are_narrow(types) else np.float64)
     return replace(plan, dtype=dtype, as_text=not all(kind.is_number for kind in plan.kinds.values()))
 
 
-def result_of(part: FilePart) -> str:
-    """The name of the file that a part becomes."""
+def check_any_left(plan: RunPlan) -> None:
+    """Raise if all parts have failed."""
+    if not plan.to_do:
+        raise InvalidInputError(f"{WHERE}: no part can be explained. {describe_failures(plan.failed)}")
+
+
+def result_name(part: FilePart) -> str:
+    """Return the name of the file with the results of a part."""
     return part.name if part.name.endswith(".parquet") else f"{part.name}.parquet"
 
 
-def told(failed: Mapping[str, str]) -> str:
-    """Why parts cannot be explained, of the first few."""
-    shown = [f"{name!r}: {why}" for name, why in list(failed.items())[:5]]
-    return "; ".join(shown) + f"; and {len(failed) - 5} more" * (len(failed) > 5) + "."
+def describe_failures(failed: Mapping[str, str]) -> str:
+    """Describe why parts failed; names the first five."""
+    first = [f"{name!r}: {why}" for name, why in list(failed.items())[:5]]
+    return "; ".join(first) + f"; and {len(failed) - 5} more" * (len(failed) > 5) + "."
 
 
 def as_names(given: Any, name: str) -> list[str]:
-    """A list of names of columns, or one."""
+    """Return a list of column names from a list or a single name."""
     names = [given] if isinstance(given, str) else list(given) if hasattr(given, "__iter__") else None
     if names is None or not all(isinstance(each, str) for each in names) or len({*names}) < len(names):
         raise InvalidInputError(
-            f"{WHERE}: {setting(name)} must be a list of different names of columns; got {given!r}."
+            f"{WHERE}: {setting(name)} must be a list of different column names; got {given!r}."
         )
     return names
 
 
 class Kind(NamedTuple):
-    """What a column holds in all parts: whether numbers; if not, as what files of text are read."""
+    """The kind of values that a column holds in all parts."""
 
     is_number: bool
-    in_text: Any
+    in_text: Any  # the pyarrow type to read text files as, if the column is not numeric
 
 
 def kinds_of(looks: Sequence[tuple[FilePart, Any]]) -> dict[str, Kind]:
-    """What columns hold, by name, by the schemas of parts.
+    """Return the kind of each column, by name, given the schemas of all parts.
 
-    They hold numbers if they do in most parts; of as many, as the first has it. What does not, and looks
-    different in several files of text, is text.
+    A column is numeric if it is in most parts; on a tie, if it is in the first. Any other column is text if
+    its type differs between text files.
     """
     types: dict[str, list[Any]] = {}
-    guessed: dict[str, list[Any]] = {}
+    inferred: dict[str, list[Any]] = {}
     for part, schema in looks:
         for entry in schema:
             types.setdefault(entry.name, []).append(entry.type)
             if part.is_text:
-                guessed.setdefault(entry.name, []).append(entry.type)
-    return {name: _kind_of(found, guessed.get(name, [])) for name, found in types.items()}
+                inferred.setdefault(entry.name, []).append(entry.type)
+    return {name: _kind_of(found, inferred.get(name, [])) for name, found in types.items()}
 
 
-def _kind_of(types: Sequence[Any], guessed: Sequence[Any]) -> Kind:
-    """By the types of a column in all parts, and those of them that are guesses of files of text."""
+def _kind_of(types: Sequence[Any], inferred: Sequence[Any]) -> Kind:
+    """Return the kind of a column from its types in all parts, and those inferred from text files."""
     import pyarrow as pa
 
-    numbers = [kind_of_arrow(kind).is_numeric for kind in types if not _is_null(kind)]
+    numbers = [kind in _NUMERIC for kind in map(kind_of_arrow, types) if kind is not ColumnKind.EMPTY]
     mostly = 2 * sum(numbers) + (not numbers or numbers[0]) > len(numbers)
-    looks = {str(kind): kind for kind in guessed if not _is_null(kind)}
-    return Kind(mostly, _both(list(looks.values())) if looks else pa.string())
+    different = {str(kind): kind for kind in inferred if kind_of_arrow(kind) is not ColumnKind.EMPTY}
+    return Kind(mostly, _common_type(list(different.values())) if different else pa.string())
 
 
-def _both(kinds: Sequence[Any]) -> Any:
-    """What columns that look like these are read as: days and moments as moments; all else as text."""
+def _common_type(kinds: Sequence[Any]) -> Any:
+    """Return a common type: timestamps for dates and timestamps, text for other mixtures."""
     import pyarrow as pa
     import pyarrow.types as types
 
     if len(kinds) == 1:
         return kinds[0]
-    moments = [kind for kind in kinds if types.is_timestamp(kind)]
-    if len({kind.tz for kind in moments}) != 1 or not all(k in moments or types.is_date(k) for k in kinds):
+    timestamps = [kind for kind in kinds if types.is_timestamp(kind)]
+    zones = {kind.tz for kind in timestamps}
+    if len(zones) != 1 or not all(k in timestamps or types.is_date(k) for k in kinds):
         return pa.string()
-    if moments[0].tz is not None and len(moments) < len(kinds):
+    if timestamps[0].tz is not None and len(timestamps) < len(kinds):
         return pa.string()
-    return pa.timestamp("ns", moments[0].tz)
+    return pa.timestamp("ns", timestamps[0].tz)
 
 
 def as_read(found: Any, part: FilePart, kind: Kind) -> Any:
-    """The type that a column of a part is read as, which has this one, or was guessed to have it.
+    """Return the type to read a column of a part as, given its stored or inferred type.
 
-    Numbers are floats where they may turn out so further on, or are decimals.
+    Decimals become floats, and so do integers in text files, where later rows may have fractions.
     """
     import pyarrow as pa
     import pyarrow.types as kinds
 
     if not kind.is_number:
-        return kind.in_text if part.is_text else _held(found)
-    open_to_fractions = part.is_text and not kinds.is_boolean(found)
-    return pa.float64() if open_to_fractions or _is_null(found) or kinds.is_decimal(found) else found
+        return kind.in_text if part.is_text else _supported(found)
+    may_have_fractions = part.is_text and not kinds.is_boolean(found)
+    to_float = may_have_fractions or kinds.is_decimal(found) or kind_of_arrow(found) is ColumnKind.EMPTY
+    return pa.float64() if to_float else found
 
 
-def _held(found: Any) -> Any:
-    """The type of a column that holds no numbers; of views, pyarrow cannot take some rows."""
+def _supported(found: Any) -> Any:
+    """Return the type of a column that is not numeric; pyarrow cannot select rows of string views."""
     import pyarrow as pa
 
     others = {"null": pa.string(), "string_view": pa.large_string(), "binary_view": pa.large_binary()}
@@ -256,71 +299,69 @@ def _held(found: Any) -> Any:
 
 
 def is_float(kind: Any) -> bool:
-    """Whether a type of pyarrow is one of floating-point numbers."""
+    """Return whether a pyarrow type holds floating-point numbers."""
     import pyarrow.types as kinds
 
     return bool(kinds.is_floating(kind))
 
 
-def _is_narrow(kind: Any) -> bool:
-    return _is_null(kind) or (is_float(kind) and kind.bit_width <= 32)
+def _are_narrow(types: Sequence[Any]) -> bool:
+    """Return whether all types are floats of at most 32 bits, or those of empty columns."""
+    kinds = list(map(kind_of_arrow, types))
+    narrow = (is_float(type_) and type_.bit_width <= 32 for type_ in types)
+    return all(kind is ColumnKind.EMPTY or ok for kind, ok in zip(kinds, narrow, strict=True))
 
 
-def _may_be_numbers(kind: Any) -> bool:
-    """Whether a column is of numbers, or of nothing, as one is called of which all values are missing."""
-    return kind_of_arrow(kind).is_numeric or _is_null(kind)
-
-
-def _is_null(kind: Any) -> bool:
-    return kind_of_arrow(kind) is ColumnKind.EMPTY
+def _may_be_numbers(types: Sequence[Any]) -> list[bool]:
+    """Return whether each type is numeric, or that of a column in which all values are missing."""
+    return [kind in (*_NUMERIC, ColumnKind.EMPTY) for kind in map(kind_of_arrow, types)]
 
 
 def _check_results(parts: list[FilePart]) -> None:
-    """Raise if two parts would become one file."""
+    """Raise if the results of two parts would have the same name."""
     seen: dict[str, str] = {}
     for part in parts:
-        if part.name.startswith(("_whycluster", STATES)):
+        if part.name.startswith(("_whycluster", AGGREGATES)):
             raise InvalidInputError(
-                f"{WHERE}: names of parts must not begin as those of our own files; got {part.name!r}. "
-                "Rename it."
+                f"{WHERE}: names of parts must not begin with '_whycluster' or {AGGREGATES!r}; got "
+                f"{part.name!r}. Rename it."
             )
-        other = seen.setdefault(result_of(part), part.name)
+        other = seen.setdefault(result_name(part), part.name)
         if other != part.name:
             raise InvalidInputError(
-                f"{WHERE}: each part must become a file of its own; {part.name!r} and {other!r} would "
-                f"both be {result_of(part)!r}. Rename one of them."
+                f"{WHERE}: each part must have its own result file; {part.name!r} and {other!r} would both "
+                f"be written to {result_name(part)!r}. Rename one of them."
             )
     for part in parts:
         for folder in PurePosixPath(part.name).parents:
             if str(folder) in seen:
                 raise InvalidInputError(
-                    f"{WHERE}: each part must become a file of its own; {seen[str(folder)]!r} would be "
-                    f"{str(folder)!r}, which is the folder of {part.name!r}. Rename one of them."
+                    f"{WHERE}: each part must have its own result file; {seen[str(folder)]!r} would be "
+                    f"written to {str(folder)!r}, which is the folder of {part.name!r}. Rename one of them."
                 )
 
 
-def _choose(network: Network, columns: Any, ids: list[str], schemas: Mapping[str, Any]) -> list[str]:
-    """The columns that are explained, in the order of the model where it knows them."""
-    wanted, known = network.n_features, network.feature_names
-    model = None if known is None else [str(name) for name in known]
+def _choose(model: ModelColumns, columns: Any, ids: list[str], schemas: Mapping[str, Any]) -> list[str]:
+    """Return the columns to explain, in the order of the model if it has names."""
+    wanted, known = model.n_features, model.names
     if columns is None:
-        chosen = _fitting(wanted, ids, schemas) if model is None else model
+        chosen = _numeric_columns(wanted, ids, schemas) if known is None else known
     else:
         given = as_names(columns, "columns")
-        chosen = model if model is not None and {*given} == {*model} else given  # rows are matched by name
+        chosen = known if known is not None and {*given} == {*known} else given  # rows are matched by name
     if len(chosen) != wanted or len(set(chosen)) != wanted:
         raise InvalidInputError(
             f"{WHERE}: columns must be the {wanted} that the model was fitted on; got {len(chosen)}: "
-            f"{cut(chosen)}. Say which with {setting('columns=[...]')}; those that only "
-            f"name rows are {setting('id_columns')}."
+            f"{cut(chosen)}. Pass {setting('columns=[...]')}; columns that only identify rows are "
+            f"{setting('id_columns')}."
         )
     return chosen
 
 
-def _fitting(wanted: int, ids: list[str], schemas: Mapping[str, Any]) -> list[str]:
-    """The columns of numbers of the first part that has as many as are wanted; if none has, of the first."""
+def _numeric_columns(wanted: int, ids: list[str], schemas: Mapping[str, Any]) -> list[str]:
+    """Return the numeric columns of the first part that has the right number, or else of the first part."""
     found = [
-        [entry.name for entry in schema if entry.name not in ids and kind_of_arrow(entry.type).is_numeric]
+        [entry.name for entry in schema if entry.name not in ids and kind_of_arrow(entry.type) in _NUMERIC]
         for schema in schemas.values()
     ]
     return next((names for names in found if len(names) == wanted), found[0])
@@ -329,44 +370,40 @@ def _fitting(wanted: int, ids: list[str], schemas: Mapping[str, Any]) -> list[st
 def _check_names(names: list[str], schema: Any, part: FilePart) -> None:
     for name in names:
         if schema.get_field_index(name) < 0:
-            hive = "; folders stand for it: give pyarrow.dataset.dataset(path, partitioning='hive')"
+            hive = "; it is in the folder names: pass pyarrow.dataset.dataset(path, partitioning='hive')"
             raise PartError(
                 f"there must be one column {name!r}; there are {cut(schema.names, 12)}"
-                f"{hive if name in _said(part) else ''}"
+                f"{hive if name in _folder_columns(part) else ''}"
             )
 
 
-def _kinds(plan: RunPlan, network: Network) -> dict[str, Kind]:
-    """What the columns hold: numbers, if the model takes nothing else; as it knows them; or as most parts."""
+def _kinds(plan: RunPlan, model: ModelColumns) -> dict[str, Kind]:
+    """Return the kinds of the columns: numbers if the model takes only those, or as it or most parts say."""
     import pyarrow as pa
 
-    if not network.takes_any_kind:
+    if not model.any_kind:
         return dict.fromkeys(plan.columns, Kind(True, None))
     found = kinds_of([(part, plan.schemas[part.name]) for part in plan.to_do])
-    text = {plan.columns[i]: Kind(False, pa.string()) for i in _only_text(network)}
+    text = {plan.columns[i]: Kind(False, pa.string()) for i in model.only_text}
     return {name: text.get(name, found[name]) for name in plan.columns if name in found}
 
 
-def _only_text(network: Network) -> frozenset[int]:
-    """The features of which a model without steps knows nothing but text."""
-    return network.text_columns if network.categories is not None else frozenset()
-
-
 def with_text(schema: Any, names: Container[str]) -> Any:
-    """A schema that was guessed of a file of text, with text in columns that are known as such."""
+    """Return the schema inferred from a text file, with type string for these columns."""
     import pyarrow as pa
 
     return pa.schema([entry.with_type(pa.string()) if entry.name in names else entry for entry in schema])
 
 
-def _check_kinds(plan: RunPlan, network: Network) -> None:
-    """Parts fail that hold something else where there are to be numbers, or numbers in place of text."""
-    text = _only_text(network)
+def _check_kinds(plan: RunPlan, model: ModelColumns) -> None:
+    """Fail the parts that do not hold numbers, or text, in the columns where the model needs them."""
     for part in plan.to_do:
-        for i, (column, kind) in enumerate(zip(plan.columns, plan._types(part), strict=True)):
-            if plan.kinds[column].is_number and not _may_be_numbers(kind):
-                plan.failed[part.name] = f"column {column!r} must hold numbers; it is of type {kind}"
-            if i in text and kind_of_arrow(kind).is_numeric:
+        types = plan.types(part)
+        fits = _may_be_numbers(types)
+        for i, (column, kind, may_be_number) in enumerate(zip(plan.columns, types, fits, strict=True)):
+            if plan.kinds[column].is_number and not may_be_number:
+                plan.failed[part.name] = f"column {column!r} must hold numbers; it has type {kind}"
+            if i in model.only_text and kind_of_arrow(kind) in _NUMERIC:
                 plan.failed[part.name] = (
-                    f"column {column!r} must hold text, as the model knows it; it is of type {kind}"
+                    f"column {column!r} must hold text, as the model was fitted on; it has type {kind}"
                 )

@@ -1,9 +1,8 @@
-"""The folder that results are written to: which run they are of, which are finished, who is at work there.
+"""The folder of results: which run it belongs to, which results are complete, and which process uses it.
 
-A result is written in a folder of its own, ``_whycluster.tmp``, and moved to its place when it is whole; so
-whatever has its name is finished. ``_whycluster.json`` says what was asked: results of another model or of
-other options are never mixed with these. Names that begin with an underscore are no data to tools that read
-folders of Parquet.
+A result is written to ``_whycluster.tmp`` and gets its final name only once it is complete. The file
+``_whycluster.json`` describes the run, so that results of different models or options are never mixed. Tools
+that read folders of Parquet files ignore names that begin with an underscore.
 """
 
 from __future__ import annotations
@@ -24,39 +23,47 @@ from whycluster.data.files import parse_json
 from whycluster.data.settings import setting
 
 FORMAT = 1
-_PAUSE = 5.0  # seconds between two notes
+"""The format of the description; raised when older versions would misread a new one."""
+
+_PAUSE = 5.0  # seconds between two descriptions of the progress
 _OURS = "_whycluster"
-_FACTS, _LOCK, _TEMPORARY = f"{_OURS}.json", f"{_OURS}.lock", f"{_OURS}.tmp"
+_DESCRIPTION, _LOCK, _TEMPORARY = f"{_OURS}.json", f"{_OURS}.lock", f"{_OURS}.tmp"
 _KINDS = {"asked": dict, "settled": dict, "parts": list, "known": dict, "measured": dict}
 _KNOWN = {"inputs": dict, "without": list}
 
 
 class RunState:
-    """A folder of results, in use by one run at a time.
+    """A folder of results, used by one run at a time.
 
     Parameters
     ----------
-    folder : made if it is not there
-    where : the function that was called, for messages
+    folder : the folder; created if it does not exist
+    where : the name of the public function, for messages
+
+    Attributes
+    ----------
+    facts : the description of the run, as JSON values: the request ("asked"), the settings ("settled"), the
+        names of the results ("parts"), the figures that depend on all rows ("known"), and those of the parts
+        measured so far ("measured")
     """
 
     def __init__(self, folder: Path, where: str) -> None:
         self.folder, self.where = folder, where
         self.facts: dict[str, Any] = {}
-        self._noting, self._noted = threading.Lock(), 0.0
-        self._run: str | None = None
+        self._lock, self._saved_at = threading.Lock(), 0.0
+        self._run_id: str | None = None
 
     @contextmanager
     def opened(self) -> Iterator[RunState]:
-        """Hold the folder, so that no other run writes there; what a run that was killed left is removed.
+        """Lock the folder against other runs, and remove temporary files that a killed run left there.
 
-        The lock is the system's, which ends it with the process.
+        The operating system releases the lock when the process ends.
         """
         with self._make() as file:
             if not _lock(file, self.where):
                 raise InvalidInputError(
-                    f"{self.where}: {str(self.folder)!r} must not be in use; another run is writing there. "
-                    "Wait for it, or give another folder."
+                    f"{self.where}: {str(self.folder)!r} must not be in use; another run is writing to it. "
+                    "Wait for it to finish, or choose another folder."
                 )
             self._clear()
             try:
@@ -65,71 +72,74 @@ class RunState:
                 self._clear()
 
     def _make(self) -> IO[bytes]:
-        """Make the folder, unless it is there; the file to be locked, which is open."""
+        """Create the folder if necessary, and open its lock file."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             others = [name for name in os.listdir(self.folder) if not name.startswith(_OURS)]
             ours = not others or self.is_begun
-            file = open(self.folder / _LOCK, "a+b") if ours else None  # noqa: SIM115  # whoever asked closes it
+            file = open(self.folder / _LOCK, "a+b") if ours else None  # noqa: SIM115  # the caller closes it
         except OSError as error:
             raise InvalidInputError(
-                f"{self.where}: {setting('out')} must be a folder that can be written to; {error.strerror}: "
+                f"{self.where}: {setting('out')} must be a writable folder; {error.strerror}: "
                 f"{str(self.folder)!r}."
             ) from error
         if file is None:
             raise InvalidInputError(
-                f"{self.where}: {setting('out')} must be a new folder, an empty one, or one of an earlier "
-                f"run; {str(self.folder)!r} holds other files, such as {min(others)!r}. Give another one."
+                f"{self.where}: {setting('out')} must be a new folder, an empty one, or that of an earlier "
+                f"run; {str(self.folder)!r} holds other files, such as {min(others)!r}. Choose another "
+                "folder."
             )
         return file
 
     @property
     def is_begun(self) -> bool:
-        """Whether there is a run in the folder."""
-        return (self.folder / _FACTS).exists()
+        """Whether the folder holds a run."""
+        return (self.folder / _DESCRIPTION).exists()
 
     def _clear(self) -> None:
         shutil.rmtree(self.folder / _TEMPORARY, ignore_errors=True)
 
-    def begin(self, request: dict[str, Any], settled: dict[str, Any], overwrite: bool) -> None:
-        """Take up the run that is there, or begin one; raise if it is another, unless it may be replaced.
+    def begin(self, request: dict[str, Any], settings: dict[str, Any], overwrite: bool) -> None:
+        """Resume the run in the folder, or begin a new one.
 
-        ``settled`` is what a new run settles for all that go on with it.
+        Raises if the folder holds a run with another request, unless ``overwrite`` is true. ``settings`` are
+        those of a new run; a run that is resumed keeps its own.
         """
         found = self._read()
         before = found.get("asked", {})
         differing = sorted(name for name in {*before, *request} if before.get(name) != request.get(name))
         if found and differing and not overwrite:
             raise InvalidInputError(
-                f"{self.where}: {str(self.folder)!r} holds the results of a run with another "
-                f"{' and another '.join(differing)}. Give another folder, or {setting('overwrite=True')} to "
-                "replace what it holds."
+                f"{self.where}: {setting('out')} must be a new folder, or that of a run with the same "
+                f"options; {str(self.folder)!r} holds results with another "
+                f"{' and another '.join(differing)}. Choose another folder, or pass "
+                f"{setting('overwrite=True')} to replace its contents."
             )
         if found and (overwrite or differing):
             self._remove(found["parts"])
             found = {}
-        new = {"asked": request, "settled": settled, "parts": [], "known": {}, "measured": {}}
+        new = {"asked": request, "settled": settings, "parts": [], "known": {}, "measured": {}}
         self.facts = found or {"format": FORMAT, **new}
-        self.keep()
+        self.save()
 
     def _read(self) -> dict[str, Any]:
-        path = self.folder / _FACTS
+        path = self.folder / _DESCRIPTION
         if not path.exists():
             return {}
         try:
             facts = parse_json(path.read_text("utf-8"))
-            whole = _is_whole(facts)
+            intact = _is_intact(facts)
         except (OSError, ValueError, TypeError, KeyError):
-            whole = False
-        if not whole:
+            intact = False
+        if not intact:
             raise InvalidInputError(
-                f"{self.where}: {str(path)!r} must be as this version of whycluster writes it; it is not. "
-                "Give another folder, or remove this one."
+                f"{self.where}: {str(path)!r} must be a description that this version of whycluster wrote; "
+                "it is damaged, or from another version. Choose another folder, or remove this one."
             )
         return dict(facts)
 
     def _remove(self, parts: list[str]) -> None:
-        """Take away the results of another run, and nothing else."""
+        """Remove the results of another run, and nothing else."""
         for name in parts:
             path = self.folder / name
             if os.path.lexists(path) and self._is_inside(name) and not path.is_dir():
@@ -138,56 +148,56 @@ class RunState:
     def _is_inside(self, name: str) -> bool:
         return self.folder.resolve() in (self.folder / name).resolve().parents
 
-    def keep(self, **known: Any) -> None:
-        """Write down what is known by now."""
+    def save(self, **known: Any) -> None:
+        """Write the description to the folder, after adding figures to "known"."""
         self.facts["known"].update(known)
-        self._run = None if known else self._run
-        with self.writing(_FACTS) as path:
+        self._run_id = None if known else self._run_id
+        with self.writing(_DESCRIPTION) as path:
             path.write_text(json.dumps(self.facts, indent=1), "utf-8")
 
-    def note(self, measured: Callable[[], dict[str, Any]]) -> None:
-        """Write down what was measured by now, unless that was just done."""
-        with self._noting:
-            if time.monotonic() > self._noted + _PAUSE:
+    def save_progress(self, measured: Callable[[], dict[str, Any]]) -> None:
+        """Write the figures of the parts measured so far, unless that was done seconds ago."""
+        with self._lock:
+            if time.monotonic() > self._saved_at + _PAUSE:
                 self.facts["measured"] = measured()
-                self.keep()
-                self._noted = time.monotonic()
+                self.save()
+                self._saved_at = time.monotonic()
 
     def expect(self, parts: list[str]) -> None:
-        """Write down which results there will be."""
+        """Record the names of the results that the run will write."""
         self.facts["parts"] = sorted({*self.facts["parts"], *parts})
-        self.keep()
+        self.save()
 
     @property
-    def run(self) -> str:
-        """What tells the results of this run from those of any other."""
-        if self._run is None:  # what is known may be of many parts
-            told = json.dumps([self.facts["asked"], self.facts["known"]], sort_keys=True)
-            self._run = hashlib.sha256(told.encode()).hexdigest()[:32]
-        return self._run
+    def run_id(self) -> str:
+        """A hash of the request and the figures, which identifies the results of this run."""
+        if self._run_id is None:  # "known" can be large: it lists all parts
+            text = json.dumps([self.facts["asked"], self.facts["known"]], sort_keys=True)
+            self._run_id = hashlib.sha256(text.encode()).hexdigest()[:32]
+        return self._run_id
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:
-        """The path of a file that gets its name when all went well."""
-        beside = self.folder / _TEMPORARY / name
+        """Give a temporary path to write to; the file gets its final name if no error occurs."""
+        temporary = self.folder / _TEMPORARY / name
         for path in (name, f"{_TEMPORARY}/{name}"):
             if not self._is_inside(path):
                 raise InvalidInputError(
-                    f"{self.where}: {setting('out')} must have no links that lead out of it; {path!r} does. "
-                    "Give another folder."
+                    f"{self.where}: {setting('out')} must not have links that lead out of it; {path!r} does. "
+                    "Choose another folder."
                 )
-        beside.parent.mkdir(parents=True, exist_ok=True)
+        temporary.parent.mkdir(parents=True, exist_ok=True)
         try:
-            yield beside
+            yield temporary
             target = self.folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            beside.replace(target)
+            temporary.replace(target)
         finally:
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
-def _is_whole(facts: Any) -> bool:
-    """Whether it is of the kinds that are written down; what else is wrong with it, its readers find."""
+def _is_intact(facts: Any) -> bool:
+    """Return whether a description has the right types; its readers check the values."""
     if facts["format"] != FORMAT or not all(type(facts[name]) is kind for name, kind in _KINDS.items()):
         return False
     known, measured = facts["known"], facts["measured"]
@@ -199,7 +209,7 @@ def _is_whole(facts: Any) -> bool:
 
 
 def _lock(file: IO[bytes], where: str) -> bool:
-    """Whether the file could be locked; it stays so until it is closed, or the process ends."""
+    """Lock a file until it is closed or the process ends; return whether that succeeded."""
     try:
         import fcntl
     except ImportError:  # Windows
@@ -214,9 +224,9 @@ def _lock(file: IO[bytes], where: str) -> bool:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError as error:  # some file systems that are shared
+    except OSError as error:  # some network file systems
         raise InvalidInputError(
-            f"{where}: {setting('out')} must be on a file system that can lock files; {error.strerror}. Give "
-            "another one."
+            f"{where}: {setting('out')} must be on a file system that can lock files; {error.strerror}. "
+            "Choose another folder."
         ) from error
     return True

@@ -1,4 +1,4 @@
-"""Work in stages that run beside each other, each some steps ahead of the next."""
+"""Stages of work on separate threads, each a few items ahead of the next."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ _END = object()
 
 
 def ahead(items: Iterable[Item], n: int = 1) -> Generator[Item]:
-    """The same items, made on a thread of their own, up to ``n`` of them before they are asked for.
+    """Yield the same items, produced by another thread up to ``n`` items in advance.
 
-    What goes wrong there is raised here. When no more is asked for, the thread is told to stop, and waited
-    for: nothing goes on behind the caller's back.
+    With ``n`` = 0 there is no other thread. Errors of the thread are raised here. When the generator is
+    closed, the thread stops, and `ahead` waits for it.
     """
+    if n == 0:
+        yield from items
+        return
     stage = _Stage(iter(items), n)
     stage.thread.start()
     try:
@@ -27,7 +30,7 @@ def ahead(items: Iterable[Item], n: int = 1) -> Generator[Item]:
 
 
 class _Stage:
-    """A thread that makes items, and the few that wait to be taken."""
+    """A thread that produces items, and the queue of those not taken yet."""
 
     def __init__(self, items: Iterator[Any], n: int) -> None:
         self.items, self.room = items, threading.Semaphore(n)
@@ -44,21 +47,21 @@ class _Stage:
 
     def stop(self) -> None:
         self.stopped = True
-        self.room.release()  # for a thread that waits for it
+        self.room.release()  # the thread may be waiting for it
         self.thread.join()
 
     def _work(self) -> None:
         try:
             while self._make():
                 pass
-        except BaseException as error:  # it belongs to whoever asks for the next item
+        except BaseException as error:  # raised where the next item is requested
             self.waiting.put((_END, error))
         finally:
-            close = getattr(self.items, "close", lambda: None)  # a generator: its own stages end too
+            close = getattr(self.items, "close", lambda: None)  # closing a generator ends its own stages
             close()
 
     def _make(self) -> bool:
-        """Make an item when there is room for it; whether there may be more."""
+        """Produce an item when there is room for it; return whether there may be more."""
         self.room.acquire()
         if self.stopped:
             return False

@@ -1,0 +1,182 @@
+"""The model of the groups in an AnnData: a surrogate, expressed in genes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster.clustering.surrogate import Surrogate, sample_rows
+from whycluster.core import attribution, outputs
+from whycluster.core.arrays import Codes, Floats
+from whycluster.core.attribution import CodedQuery
+from whycluster.core.energies import Energy
+from whycluster.core.errors import InvalidInputError
+from whycluster.core.rules import DEFAULT_RULE
+from whycluster.data.arrays import is_sparse
+from whycluster.data.table import ArrayTable, Table
+from whycluster.engines.anndata.parts import (
+    WHERE,
+    CellGroups,
+    check_loadings,
+    chosen_rep,
+    open_expression,
+    read_scores,
+)
+from whycluster.explanations.explanation import Explanation
+from whycluster.explanations.fidelity import Fidelity
+from whycluster.explanations.summary import membership
+from whycluster.pipelines.affine_map import AffineMap
+from whycluster.pipelines.mixing import through
+
+CHUNK_VALUES = 1 << 22  # values that are explained at a time
+_DENSE = 1 << 25  # the most values of expression that a surrogate is fitted to
+
+
+@dataclass(frozen=True)
+class GeneModel:
+    """The model to explain, in D genes, and the query.
+
+    Attributes
+    ----------
+    energy : the energy in the expression of these genes
+    table : the expression of all cells in these genes
+    columns : (D,) the positions of these genes
+    query : the query for all cells, with all measured figures
+    labels : (K,) the groups
+    fidelity : how well the surrogate matches
+    n_fitted : the number of cells that the surrogate was fitted to
+    inside, outside : (K, D) the mean expression in each group and in all other cells
+    scores : the name and number of the scores that it was fitted to; None for the expression
+    """
+
+    energy: Energy
+    table: Table
+    columns: Codes
+    query: CodedQuery
+    labels: NDArray[Any]
+    fidelity: Fidelity
+    n_fitted: int
+    inside: Floats
+    outside: Floats
+    scores: tuple[str, int] | None = None
+
+    def part(self, rows: slice | Codes) -> tuple[Table, CodedQuery]:
+        """Return some cells, and the query for them."""
+        assert self.query.cluster is not None
+        native = self.table.native[rows]
+        table = replace(self.table, native=native, n_rows=native.shape[0])
+        return table, replace(self.query, cluster=self.query.cluster[rows])
+
+    def explanation(self, rows: Codes) -> Explanation:
+        """Return the explanation of some cells."""
+        table, query = self.part(rows)
+        found = attribution.attribute(self.energy, table, query)
+        result = Explanation.of(
+            found, query, self.energy, table, self.labels, self.fidelity, relevance=found.relevance
+        )
+        return replace(result, positions=rows, owns_data=True)
+
+
+def fit_gene_model(
+    adata: Any, groups: CellGroups, layer: str | None, use_rep: str | None, n_pcs: int | None
+) -> GeneModel:
+    """Fit the surrogate, and express it in genes."""
+    rep = chosen_rep(adata, use_rep, n_pcs)
+    if rep is None:
+        return _fit_genes(open_expression(adata, layer), groups)
+    scores, loadings = read_scores(adata, rep, n_pcs)
+    used = np.flatnonzero(loadings.any(axis=1))
+    table = open_expression(adata, layer, used)
+    check_loadings(adata, table, layer, rep, scores, loadings)
+    return _fit_scores(table, groups, _Basis(rep, used, scores, loadings[used]))
+
+
+class _Basis(NamedTuple):
+    """Scores of cells, and the genes that have loadings."""
+
+    rep: str  # the name of the scores
+    used: Codes  # (D,) the positions of the genes
+    scores: Floats  # (n, m)
+    loadings: Floats  # (D, m)
+
+
+def _fit_scores(table: Table, groups: CellGroups, basis: _Basis) -> GeneModel:
+    """Fit the surrogate to scores z = (x - mean) W + o, and express it in genes."""
+    rows, n_groups = ArrayTable.of(basis.scores), len(groups.labels)
+    surrogate = Surrogate().fit_rows(basis.scores, groups.column, WHERE)
+    energy = surrogate.energy
+    query = attribution.measured(CodedQuery(groups.codes, None, DEFAULT_RULE), energy, rows)
+    assigned = outputs.assign(energy, rows)
+    sums, of_assigned = _sums(table, [groups.codes, assigned], n_groups)
+    center, sizes = sums.sum(axis=0) / table.n_rows, np.bincount(assigned, minlength=n_groups)
+    # The mean of the scores is not 0 if cells were removed afterward, or if no mean was subtracted.
+    linear = AffineMap(np.ascontiguousarray(basis.loadings.T), basis.scores.mean(axis=0), center)
+    means = of_assigned / np.maximum(sizes, 1)[:, None] - center
+    energy = through(energy, linear).with_means(means, sizes)
+    energy.needs_means = False  # they are those of all cells, whichever cells are explained
+    return GeneModel(
+        energy,
+        table,
+        basis.used,
+        query,
+        groups.labels,
+        surrogate.fidelity_,
+        surrogate.n_fitted_,
+        *_means(sums, groups.codes),
+        scores=(basis.rep, basis.scores.shape[1]),
+    )
+
+
+def _fit_genes(table: Table, groups: CellGroups) -> GeneModel:
+    """Fit the surrogate to the expression of a sample of cells, which has to be a dense array."""
+    (sums,) = _sums(table, [groups.codes], len(groups.labels))
+    sample = sample_rows(groups.codes, max(1, _DENSE // table.n_features), np.random.RandomState(0))
+    surrogate = Surrogate().fit_rows(table.take(sample).to_array(), groups.column.iloc[sample], WHERE)
+    return GeneModel(
+        surrogate.energy,
+        table,
+        np.arange(table.n_features),
+        attribution.measured(CodedQuery(groups.codes, None, DEFAULT_RULE), surrogate.energy, table),
+        groups.labels,
+        surrogate.fidelity_,
+        surrogate.n_fitted_,
+        *_means(sums, groups.codes),
+    )
+
+
+def chunks(n_rows: int, size: int) -> Iterator[slice]:
+    """Yield slices of at most ``size`` rows."""
+    return (slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size))
+
+
+def _sums(table: Table, codings: list[Codes], n_groups: int) -> list[Floats]:
+    """Return the sums of expression over the groups of each coding, (K, D); sparse data stay sparse."""
+    sums = [np.zeros((n_groups, table.n_features)) for _ in codings]
+    for rows in chunks(table.n_rows, max(1, CHUNK_VALUES // table.n_features)):
+        block = table.native[rows]
+        for total, codes in zip(sums, codings, strict=True):
+            added = membership(codes[rows], n_groups).T @ block
+            total += added.toarray() if is_sparse(added) else added
+    if not np.isfinite(sums[0]).all():
+        found = table.first_not_finite()
+        if found is None:
+            raise InvalidInputError(
+                f"{WHERE}: {table.name} must have finite sums; its values are too large. Rescale the data "
+                "first."
+            )
+        row, gene, value = found
+        raise InvalidInputError(
+            f"{WHERE}: {table.name} must be finite; cell {row}, gene {gene!r} holds {value}. Remove such "
+            "cells or genes first."
+        )
+    return sums
+
+
+def _means(sums: Floats, codes: Codes) -> tuple[Floats, Floats]:
+    """Return the means of each group and of all other cells, (K, D)."""
+    sizes = np.bincount(codes, minlength=len(sums))[:, None]
+    return sums / sizes, (sums.sum(axis=0) - sums) / (len(codes) - sizes)

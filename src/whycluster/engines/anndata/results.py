@@ -1,0 +1,172 @@
+"""The results of `explain_anndata`: per cell and per group, and where they are written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster.core import attribution
+from whycluster.core.arrays import Codes, Floats, strongest
+from whycluster.core.errors import InvalidInputError
+from whycluster.data.table import Table
+from whycluster.engines.anndata.gene_model import CHUNK_VALUES, GeneModel, chunks
+from whycluster.engines.anndata.parts import (
+    WHERE,
+    CellGroups,
+)
+from whycluster.explanations.summary import membership
+
+
+@dataclass(frozen=True)
+class CellResults:
+    """The results: per cell, and the mean relevance of each group."""
+
+    evidence: NDArray[Any]  # (n,)
+    competitor: Codes  # (n,)
+    means: Floats  # (K, D) of relevance
+    cells: dict[str, NDArray[Any]]  # by the names of arrays in obsm or layers
+
+    @classmethod
+    def of(
+        cls, model: GeneModel, output: str, n_top: int, n_vars: int, chunk_size: int | None
+    ) -> CellResults:
+        """Explain all cells in batches."""
+        table, n_groups = model.table, len(model.labels)
+        evidence = np.empty(table.n_rows, table.dtype)
+        competitor = np.empty(table.n_rows, np.intp)
+        sums, count = np.zeros((n_groups, table.n_features)), np.zeros((n_groups, 1))
+        cells = _allocate(model.table, output, n_top, n_vars)
+        for rows in chunks(table.n_rows, chunk_size or max(1, CHUNK_VALUES // table.n_features)):
+            part, query = model.part(rows)
+            found = attribution.attribute(model.energy, part, query)
+            evidence[rows], competitor[rows] = found.evidence, found.competitor
+            members = membership(found.cluster, n_groups, found.evidence > 0)
+            sums += members.T @ found.relevance.astype(np.float64)
+            count += np.asarray(members.sum(axis=0)).reshape(-1, 1)
+            _store(cells, rows, found.relevance, model.columns)
+        means = np.divide(sums, count, out=np.full_like(sums, np.nan), where=count > 0)
+        return cls(evidence, competitor, means, cells)
+
+
+def _allocate(table: Table, output: str, n_top: int, n_vars: int) -> dict[str, NDArray[Any]]:
+    """Return empty arrays for the results of all cells."""
+    shape = table.n_rows, min(n_top, table.n_features)
+    if output == "top":
+        return {"genes": np.empty(shape, np.int32), "relevance": np.empty(shape, np.float32)}
+    return {"layer": np.zeros((table.n_rows, n_vars), np.float32)} if output == "layer" else {}
+
+
+def _store(cells: dict[str, NDArray[Any]], rows: slice, relevance: NDArray[Any], columns: Codes) -> None:
+    """Store the relevance of some cells, (b, D)."""
+    if "layer" in cells:
+        cells["layer"][rows, columns] = relevance
+    if "genes" in cells:
+        first = strongest(relevance, cells["genes"].shape[1])
+        cells["genes"][rows] = columns[first]
+        cells["relevance"][rows] = np.take_along_axis(relevance, first, axis=1)
+
+
+def uns_entry(
+    found: CellResults, model: GeneModel, groups: CellGroups, n_genes: int, about: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the entry of uns: the strongest genes of each group, in scanpy's format, and all figures."""
+    known = np.nan_to_num(found.means, nan=-np.inf)
+    order = np.argsort(-known, axis=1, kind="stable")[:, :n_genes]
+    genes = np.asarray(model.table.feature_names, dtype=object)
+    scores, inside, outside = (
+        np.take_along_axis(values, order, axis=1) for values in (found.means, model.inside, model.outside)
+    )
+    unknown = np.isnan(scores)  # groups without cells to rank genes by
+    rep, n_scores = model.scores or ("X", 0)
+    fidelity = model.fidelity
+    return {
+        "params": about
+        | {
+            "reference": "rest",
+            "method": "whycluster",
+            "use_raw": False,
+            "use_rep": rep,
+            "n_fitted": model.n_fitted,
+        }
+        | {"rule": model.query.rule, "beta": float(model.query.beta or 0.0)}
+        | ({"n_pcs": n_scores} if n_scores else {}),
+        "groups": np.array(groups.names, dtype=object),
+        "names": _by_group(groups.names, np.where(unknown, "", genes[order]), "O"),
+        "scores": _by_group(groups.names, scores, "f8"),
+        "mean_inside": _by_group(groups.names, np.where(unknown, np.nan, inside), "f8"),
+        "mean_outside": _by_group(groups.names, np.where(unknown, np.nan, outside), "f8"),
+        "fidelity": {
+            "in_sample": fidelity.in_sample,
+            "cross_validated": fidelity.cross_validated,
+            "in_sample_per_group": fidelity.in_sample_per_cluster,
+            "cross_validated_per_group": fidelity.cross_validated_per_cluster,
+        },
+    }
+
+
+def _by_group(names: list[str], values: NDArray[Any], kind: str) -> NDArray[Any]:
+    """Return a structured array with one field per group, (k,), from values (K, k)."""
+    result = np.empty(values.shape[1], dtype=[(name, kind) for name in names])
+    for name, of_group in zip(names, values, strict=True):
+        result[name] = of_group
+    return result
+
+
+def _places(key: str) -> list[tuple[str, str]]:
+    """Return all places that may be written to, as (attribute, name)."""
+    obs = [("obs", f"{key}_evidence"), ("obs", f"{key}_competitor")]
+    cells = [("obsm", f"{key}_genes"), ("obsm", f"{key}_relevance"), ("layers", key)]
+    return [*obs, *cells, ("varm", key), ("uns", key)]
+
+
+def check_apart(key: str, groups: str, layer: str | None, rep: str | None) -> None:
+    """Raise if results would replace the data they are computed from, even with ``overwrite``."""
+    if not isinstance(key, str) or key in ("", ".", "..") or "/" in key or "\0" in key:
+        raise InvalidInputError(
+            f"{WHERE}: key_added must be a valid key of a file: not empty, '.' or '..', and without slashes "
+            f"and NULs; got {key!r}. Choose another."
+        )
+    if ("obs", groups) in _places(key):
+        raise InvalidInputError(
+            f"{WHERE}: key_added must not replace the groups; {key!r} would replace adata.obs[{groups!r}]. "
+            "Choose another."
+        )
+    if key in (layer, rep, "PCs"):
+        raise InvalidInputError(
+            f"{WHERE}: key_added must not be the name of the data; got {key!r}. Choose another."
+        )
+
+
+def check_free(adata: Any, key: str) -> None:
+    """Raise if there are results under this name."""
+    taken = [f"adata.{part}[{name!r}]" for part, name in _places(key) if name in getattr(adata, part)]
+    if taken:
+        raise InvalidInputError(
+            f"{WHERE}: key_added must be a new name; there is already {', '.join(taken)}. Choose another, or "
+            "pass overwrite=True."
+        )
+
+
+def write_results(
+    adata: Any, key: str, found: CellResults, model: GeneModel, groups: list[Any], entry: dict[str, Any]
+) -> None:
+    """Write all results into the AnnData, after removing those of an earlier call."""
+    import pandas as pd  # a dependency of anndata
+
+    competitor = pd.Categorical.from_codes(found.competitor, pd.Index(groups))
+    for part, name in _places(key):
+        if name in getattr(adata, part):
+            del getattr(adata, part)[name]
+    adata.obs[f"{key}_evidence"] = found.evidence
+    adata.obs[f"{key}_competitor"] = competitor
+    relevance = np.zeros((adata.n_vars, len(groups)))
+    relevance[model.columns] = found.means.T
+    adata.varm[key] = relevance
+    adata.uns[key] = entry
+    if "layer" in found.cells:
+        adata.layers[key] = found.cells["layer"]
+    for name in found.cells.keys() - {"layer"}:
+        adata.obsm[f"{key}_{name}"] = found.cells[name]

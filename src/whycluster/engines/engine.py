@@ -1,0 +1,67 @@
+"""The protocol of all engines: explain a table in parts.
+
+Only a few figures depend on all rows: beta and, for some rules and energies, the sizes and means of the
+clusters. Once they are known, each row can be explained without the others. So every engine takes the same
+two steps, wherever its parts are:
+
+1. `Engine.measure` every part and add up the figures; skipped if no figure depends on all rows.
+2. `Engine.explain` every part, given the sum.
+
+To add an engine, subclass `Engine`. `whycluster.engines.request.ExplainRequest` measures and explains the
+rows of a part, whatever library holds them; the engine reads the parts, distributes the work and assembles
+the results.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Generic, TypeVar, final
+
+from whycluster.core.attribution import Population
+from whycluster.engines.request import ExplainRequest
+
+PartsT = TypeVar("PartsT")
+PartT = TypeVar("PartT")
+ResultT = TypeVar("ResultT")
+OutputT = TypeVar("OutputT")
+
+
+class Engine(ABC, Generic[PartsT, PartT, ResultT, OutputT]):
+    """One way to explain a table in parts: parts in, results out.
+
+    The type parameters are the collection of all parts, one part, the explanations of one part, and the
+    results of a run.
+
+    Attributes
+    ----------
+    request : the request that every part has to answer
+    """
+
+    request: ExplainRequest
+
+    @abstractmethod
+    def measure(self, part: PartT) -> Population:
+        """Measure the rows of one part, on the machine that reads it."""
+
+    @abstractmethod
+    def explain(self, part: PartT) -> ResultT:
+        """Explain the rows of one part, on the machine that reads it."""
+
+    @abstractmethod
+    def measure_all(self, parts: PartsT) -> Any:
+        """Measure every part and return the sum: a `Population`, or a promise of one in a lazy engine."""
+
+    @abstractmethod
+    def explain_all(self, parts: PartsT, population: Any) -> OutputT:
+        """Explain every part and return the results.
+
+        ``population`` is the sum from `measure_all`; None if nothing had to be measured.
+        """
+
+    @final
+    def run(self, parts: PartsT, background: PartsT | None = None) -> OutputT:
+        """Measure all parts (or those of ``background``) if necessary, then explain all parts."""
+        population = None
+        if self.request.needs_population:
+            population = self.measure_all(parts if background is None else background)
+        return self.explain_all(parts, population)

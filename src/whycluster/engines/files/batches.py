@@ -1,0 +1,73 @@
+"""How many rows of a part are read at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from whycluster.engines.files.parts import FilePart, reading
+from whycluster.engines.files.plan import RunPlan
+
+MOST_ROWS = 1 << 31  # of a batch
+_FEWEST_ROWS = 1 << 10  # of a batch
+_BATCH_VALUES = 3 << 20  # numbers in a batch; each worker has a few batches in memory
+
+
+@dataclass(frozen=True)
+class BatchReader:
+    """Reads the batches of parts.
+
+    Attributes
+    ----------
+    plan : the plan of the run
+    n_clusters : the number of clusters
+    batch_rows : the number of rows in a batch; None to choose it by memory
+    """
+
+    plan: RunPlan
+    n_clusters: int
+    batch_rows: int | None
+
+    def read(self, part: FilePart, columns: list[str]) -> Iterator[Any]:
+        """Yield the batches of a part."""
+        fields = self.plan.read_as(part, columns)
+        with reading():
+            yield from part.batches(fields, self._n_rows(part, fields))
+
+    def is_one_batch(self, part: FilePart) -> bool:
+        """Return whether all rows of a part are known to fit in one batch, so that none is read ahead."""
+        n_rows = self.plan.counts[part.name]
+        return n_rows is not None and n_rows <= (self.batch_rows or self._usual_rows)
+
+    @property
+    def _usual_rows(self) -> int:
+        return max(_FEWEST_ROWS, _BATCH_VALUES // self._n_values)
+
+    @property
+    def _n_values(self) -> int:
+        """The numbers that are computed for each row."""
+        return len(self.plan.columns) + self.n_clusters
+
+    def _n_rows(self, part: FilePart, fields: list[Any]) -> int:
+        """Return the number of rows in a batch; fewer if the first values of copied columns are long."""
+        if self.batch_rows is not None:
+            return self.batch_rows
+        usual = self._usual_rows
+        long = [each for each in fields if not _is_short(each.type)]
+        if not long:
+            return usual
+        with closing(part.batches(long, _FEWEST_ROWS)) as batches:
+            first = next(batches, None)
+        if first is None or not first.num_rows:
+            return usual
+        width = 8 * self._n_values + first.nbytes / first.num_rows
+        return max(1, min(usual, int(8 * _BATCH_VALUES / width)))
+
+
+def _is_short(kind: Any) -> bool:
+    """Return whether all values of a pyarrow type have the same, small size."""
+    import pyarrow.types as kinds
+
+    return bool(kinds.is_primitive(kind) or kinds.is_decimal(kind) or kinds.is_null(kind))
