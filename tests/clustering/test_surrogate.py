@@ -152,7 +152,7 @@ def test_noise_is_named_and_explained(noisy: tuple[Array, Array]) -> None:
     assert (one.relevance == wc.explain(y, X, target=-1).relevance).all()
     far = int(np.flatnonzero((y == -1) & (exp.assigned == "noise"))[0])
     assert exp.describe(far).startswith(f"Row {far} is noise: evidence ")
-    assert "surrogate that foretells" in repr(exp)
+    assert "surrogate that predicts" in repr(exp)
 
 
 def test_a_noise_floor_blames_the_distant_feature() -> None:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whycluster.core.arrays import least, strongest
+from whycluster.core.arrays import least
+from whycluster.data.arrays import strongest
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

@@ -292,7 +292,7 @@ def test_a_class_without_prior_is_left_out(wine: Array) -> None:
 def test_a_tree_that_is_not_the_models_is_refused(wine: Array) -> None:
     model = BisectingKMeans(4, random_state=0).fit(wine)
     model._X_mean = model._X_mean + 1.0
-    with pytest.raises(wc.UnsupportedModelError, match="is not that of its cluster_centers_"):
+    with pytest.raises(wc.UnsupportedModelError, match="does not match its cluster_centers_"):
         wc.neuralize(model)
 
 

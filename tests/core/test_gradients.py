@@ -404,8 +404,8 @@ def test_a_dissimilarity_of_the_user_s() -> None:
     with pytest.raises(wc.UnsupportedModelError) as error:
         split_only.gradient(X)
     assert str(error.value) == (
-        "gradient: Canberra must have slope(x, k, out), the derivative of its split; it has none. To explain "
-        "rows it needs none."
+        "gradient: Canberra must have slope(x, k, out), the derivative of its split; it has none. "
+        "Explaining rows works without it."
     )
     with pytest.raises(wc.UnsupportedModelError) as error:
         split_only.to_torch()
@@ -435,7 +435,7 @@ def test_the_layers_of_a_tree(wine: Array) -> None:
     detection, pooling = module
     assert isinstance(detection, torch.nn.Linear)
     assert detection.weight.shape == (5, 13)
-    assert type(pooling).__name__ == "WayPooling"
+    assert type(pooling).__name__ == "PathPooling"
 
 
 @pytest.mark.parametrize(

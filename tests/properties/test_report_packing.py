@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from whycluster.core.arrays import Codes, Floats, evenly, strongest
+from whycluster.core.arrays import Codes, Floats
+from whycluster.data.arrays import evenly, strongest
 from whycluster.report.formatting import clean_names
 from whycluster.report.packing import scaled_halves
 from whycluster.report.page import as_json

@@ -10,8 +10,8 @@ import polars as pl
 
 from whycluster.cli.clustering import ClusteredTable
 from whycluster.cli.reading import is_utf8_path
-from whycluster.core.arrays import turned
 from whycluster.core.errors import InvalidInputError
+from whycluster.data.arrays import turned
 from whycluster.data.files import replacing
 from whycluster.data.frames import unique_name
 from whycluster.explanations.explanation import Explanation

@@ -1,16 +1,16 @@
-"""Every error that whycluster raises on purpose.
+"""The errors and warnings of whycluster.
 
-Each also inherits the built-in it refines, so ``except ValueError`` works as people expect.
-A message says where, what was expected, what came, and what to do.
+Each error also inherits from the built-in error that it refines, so ``except ValueError`` works as expected.
+A message names the function, what it expects, what it got, and what to do.
 """
 
 
 class WhyClusterError(Exception):
-    """The parent of all errors of this package."""
+    """The base class of all errors of this package."""
 
 
 class InvalidInputError(WhyClusterError, ValueError):
-    """The data or a parameter cannot be explained as it is."""
+    """The data or a parameter is invalid."""
 
 
 class UnsupportedModelError(WhyClusterError, TypeError):
@@ -22,20 +22,20 @@ class NotFittedError(WhyClusterError, ValueError):
 
 
 class MissingDependencyError(WhyClusterError, ImportError):
-    """An optional library is needed for this call."""
+    """An optional library that the call needs is not installed."""
 
 
 class FidelityWarning(UserWarning):
-    """A surrogate matches its labels badly, so its explanations may not be those of the clustering."""
+    """A surrogate matches its labels poorly, so its explanations may not hold for the clustering."""
 
 
 class ColumnWarning(UserWarning):
-    """Some columns of a table are left out, or read as what they may not be; the message names them."""
+    """Some columns of a table are left out or may be misread; the message names them."""
 
 
 class FilesWarning(UserWarning):
-    """Some files of a folder are of kinds that are not read there, or of no use; the message names one."""
+    """Some files of a folder cannot be read or are not used; the message names one."""
 
 
 class GradientWarning(UserWarning):
-    """Relevance went through an operation that has no rule by its gradient, and need not add up."""
+    """An operation without an LRP rule was handled by its gradient, so relevance may not add up."""

@@ -1,7 +1,7 @@
-"""From energies to evidence: which cluster a row is in, against which competitor, by how much.
+"""From energies to evidence: the cluster of each row, its strongest competitor, and by how much it wins.
 
 All functions work on one block of b rows. The names are those of the paper: h_k = s_k - s_c is the evidence
-for cluster c against competitor k, and f_c = min_k h_k the evidence for c (Props. 1, 6 and 7).
+for cluster c against competitor k, and f_c = min_k h_k is the evidence for c (Props. 1, 6 and 7).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from whycluster.core.arrays import Codes, Floats, least, row_sums
 from whycluster.core.tree import Tree
 
-# The evidence against a cluster that does not compete; unlike infinity, times 0 it is 0.
+# The evidence against a cluster that does not compete; unlike infinity, it is 0 if multiplied by 0.
 _TOO_FAR = 1e300
 
 
 class Assignment(NamedTuple):
-    """How each row of a block stands: (b,) arrays."""
+    """The result of the competition for each row of a block: (b,) arrays."""
 
-    cluster: Codes  # the cluster c that is explained
+    cluster: Codes  # the explained cluster c
     competitor: Codes  # its strongest competitor, the k that attains f_c
     evidence: NDArray[Any]  # f_c
 
@@ -29,16 +29,16 @@ class Assignment(NamedTuple):
 def compete(
     energies: Floats, tree: Tree | None = None, cluster: Codes | None = None, competitor: Codes | None = None
 ) -> Assignment:
-    """Evidence for each row's cluster: f_c = min over k != c of h_k (Prop. 1, layer 2).
+    """Return the evidence for each row's cluster, f_c = min over k != c of h_k (Prop. 1, layer 2).
+
+    If c is not the assigned cluster, the assigned one is the competitor, and the evidence is negative.
 
     Parameters
     ----------
-    energies : (b, K), turned in place into h, with +inf at the own cluster so that it never competes
-    tree : how the energies of a tree are to be read: they are of pairs of nodes, not of clusters
-    cluster : (b,) the cluster to explain; by default the one of least energy, the lowest index on a tie
-    competitor : (b,) the competitor, where the user chose it; the evidence against oneself is 0
-
-    Where the cluster is not the assigned one, that one is the competitor and the evidence is negative.
+    energies : (b, K), turned into h in place, with +inf for the row's own cluster, which never competes
+    tree : the tree, if the energies are those of pairs of its nodes
+    cluster : (b,) the cluster to explain; by default the one of least energy, the first on a tie
+    competitor : (b,) the competitor that the user chose, if any; a cluster has evidence 0 against itself
     """
     if tree is not None:
         cluster = _go_down(energies, tree, cluster, competitor)
@@ -59,9 +59,9 @@ def compete(
 
 
 def against_each(energies: Floats, tree: Tree | None, cluster: Codes) -> None:
-    """Turn the energies, (b, K), in place into h_k against every competitor k; NaN at the own cluster.
+    """Turn the energies, (b, K), into h_k for every competitor k, in place; NaN for the row's own cluster.
 
-    In a tree, that is the evidence of the turn beyond which the competitor lies.
+    In a tree, h_k is the evidence of the turn where the path to k branches off.
     """
     rows = np.arange(len(energies))
     if tree is None:
@@ -77,26 +77,26 @@ def against_each(energies: Floats, tree: Tree | None, cluster: Codes) -> None:
 
 
 def evidence_of_all(energies: Floats, tree: Tree | None, out: NDArray[Any]) -> None:
-    """f_k for every cluster k, (b, K)."""
+    """Write f_k for every cluster k into ``out``, (b, K)."""
     if tree is not None:
         for k, path in enumerate(tree.paths):
             out[:, k] = np.min([turn.sign * energies[:, turn.pair] for turn in path], axis=0)
         return
-    # The assigned cluster is the strongest competitor of all others, so f_k = s_c - s_k there.
+    # The assigned cluster is the strongest competitor of all others, so f_k = s_c - s_k for these.
     assignment = compete(energies)
     np.negative(energies, out=out, casting="same_kind")
     out[np.arange(len(energies)), assignment.cluster] = assignment.evidence
 
 
 def bar_of(threshold: float) -> float:
-    """log((1 - threshold) / threshold), which a threshold adds to the evidence (Prop. 7)."""
+    """Return log((1 - threshold) / threshold), which a threshold adds to the evidence (Prop. 7)."""
     return float(np.log1p(-threshold) - np.log(threshold))
 
 
 def absolute(h: Floats, assignment: Assignment, threshold: float) -> Assignment:
-    """The same rows, with the evidence that the cluster's probability exceeds a threshold (Prop. 7).
+    """Return the evidence that the probability of each row's cluster exceeds a threshold (Prop. 7).
 
-    f_c is the LME^-1 of h, which gets the bias -log(K - 1) + log((1 - threshold) / threshold), in place.
+    f_c is LME^-1 of h, after adding the bias -log(K - 1) + log((1 - threshold) / threshold) to h in place.
     """
     h += bar_of(threshold) - np.log(h.shape[1] - 1)
     least = h[np.arange(len(h)), assignment.competitor]
@@ -105,10 +105,10 @@ def absolute(h: Floats, assignment: Assignment, threshold: float) -> Assignment:
 
 
 def _go_down(g: Floats, tree: Tree, cluster: Codes | None, competitor: Codes | None) -> Codes:
-    """The cluster of each row; g becomes h, the evidence against the competitor beyond each turn.
+    """Return the cluster of each row, and turn g into h, the evidence against one competitor per turn.
 
-    Beyond a turn there may be many clusters. The one that counts is the one that the row would reach there,
-    or the one that the user chose; the others are too far to compete.
+    Several clusters may branch off at a turn. The competitor is the one that the row would reach from there,
+    or the one that the user chose; the others do not compete.
     """
     landings = tree.landings(g)
     if cluster is None:

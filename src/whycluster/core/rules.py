@@ -1,7 +1,7 @@
-"""From evidence to the weights of the competitors: one function for each rule.
+"""From evidence to the weights of the competitors (Eqs. 2 to 4): one function per rule.
 
-All functions work on one block of b rows. The relevance of the features is R = sum_k a_k (e_k - e_c), and a
-rule chooses the weights a_k.
+All functions work on one block of b rows. The relevance of the features is R = sum_k a_k (e_k - e_c); a rule
+chooses the weights a_k.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import numpy as np
 from whycluster.core.arrays import Floats, row_sums
 from whycluster.core.evidence import Assignment
 
-# Below this, 1 / h_k may overflow and f_c / h_k is computed with care.
+# Below this, 1 / h_k may overflow, so f_c / h_k is divided directly.
 _TINY_EVIDENCE = 1e-300
 
 
 def weigh(h: Floats, assignment: Assignment, rule: str, beta: float | None, out: Floats) -> None:
-    """Weights a_k of the competitors, (b, K); a_c is minus their sum, so that each row sums to zero.
+    """Write the weights a_k of the competitors, (b, K), and a_c = -sum_k a_k, so that each row sums to zero.
 
-    A row with negative evidence ("why not this cluster?") always gets the contrast with the cluster
-    that won: between h_k of either sign, sharing would be singular. Soft sharing never is.
+    A row with negative evidence ("why not this cluster?") always gets the contrast with the cluster that won,
+    because the other rules are singular for h_k of both signs. Only the soft rule is not.
     """
     if beta is None:  # a contrast
         contrasted = np.arange(len(h))
@@ -30,20 +30,22 @@ def weigh(h: Floats, assignment: Assignment, rule: str, beta: float | None, out:
         contrasted = np.flatnonzero((assignment.evidence < 0) & (rule != SOFT))
     out[contrasted] = 0.0
     out[contrasted, assignment.competitor[contrasted]] = 1.0
-    out[contrasted, assignment.cluster[contrasted]] = 0.0  # elsewhere it is: h_c is infinite
+    out[contrasted, assignment.cluster[contrasted]] = (
+        0.0  # in other rows it is 0 already, because h_c is infinite
+    )
     out[np.arange(len(h)), assignment.cluster] = -row_sums(out)
 
 
 def share(h: Floats, assignment: Assignment, weights: Floats) -> None:
-    """R_k = a_k h_k, the evidence that each competitor was given, in place of ``weights``."""
+    """Turn ``weights`` into R_k = a_k h_k, the share of the evidence of each competitor, in place."""
     weights *= h
     weights[np.arange(len(h)), assignment.cluster] = 0.0
 
 
 def _min_take_most(h: Floats, assignment: Assignment, beta: float, out: Floats) -> None:
-    """a_k = p_k f_c / h_k: Eq. 2, with the denominator of Eq. 4.
+    """Write a_k = p_k f_c / h_k: Eq. 2, with the denominator of Eq. 4.
 
-    f_c / h_k lies in [0, 1] and is 1 where both are 0, a tie: that is its limit, so no epsilon is needed.
+    f_c / h_k is in [0, 1]. On a tie, when both are 0, it is the limit 1, so no epsilon is needed.
     """
     f = assignment.evidence
     total = _soft_min(h, f, beta, out)
@@ -55,7 +57,7 @@ def _min_take_most(h: Floats, assignment: Assignment, beta: float, out: Floats) 
 
 
 def _joint(h: Floats, assignment: Assignment, beta: float, out: Floats) -> None:
-    """a_k = p_k f_c / sum_j p_j h_j: one denominator for all competitors."""
+    """Write a_k = p_k f_c / sum_j p_j h_j: one denominator for all competitors."""
     total = _soft_min(h, assignment.evidence, beta, out)
     out /= total[:, None]
     h[np.arange(len(h)), assignment.cluster] = 0.0  # p_c h_c = 0, not 0 * inf
@@ -63,7 +65,7 @@ def _joint(h: Floats, assignment: Assignment, beta: float, out: Floats) -> None:
 
 
 def _soft(h: Floats, assignment: Assignment, beta: float, out: Floats) -> None:
-    """a_k = p_k: the softmax of Eq. 2, with the stiffness of the LME.
+    """Write a_k = p_k: the softmax of Eq. 2, with the stiffness of the LME.
 
     The gate of Prop. 7, R_k <- R_k h_k / f_c, cancels both f_c and the denominator of Eq. 4.
     """
@@ -71,7 +73,7 @@ def _soft(h: Floats, assignment: Assignment, beta: float, out: Floats) -> None:
 
 
 def _soft_min(h: Floats, f: Floats, beta: float, out: Floats) -> Floats:
-    """exp(-beta (h_k - f_c)) and its row sums: p_k of Eq. 2, not yet normalised and never 0/0."""
+    """Write exp(-beta (h_k - f_c)), p_k of Eq. 2 before normalization; return the row sums, never 0."""
     np.subtract(h, f[:, None], out=out)
     out *= -beta
     np.exp(out, out=out)
@@ -79,7 +81,7 @@ def _soft_min(h: Floats, f: Floats, beta: float, out: Floats) -> Floats:
 
 
 def _ratio(numerator: Floats, denominator: Floats) -> Floats:
-    """Numerator over denominator, 1 where both vanish."""
+    """Return numerator / denominator, and 1 for a denominator of 0."""
     result = np.ones(np.broadcast_shapes(numerator.shape, denominator.shape))
     np.divide(numerator, denominator, out=result, where=denominator != 0)
     return result
@@ -87,8 +89,8 @@ def _ratio(numerator: Floats, denominator: Floats) -> Floats:
 
 DEFAULT_RULE = "min-take-most"
 CONTRAST = "contrast"
-SEQUENTIAL = "sequential"  # the total of the joint rule, shared anew by `whycluster.core.sequential`
-SOFT = "soft"  # for a threshold; no choice of the user's
+SEQUENTIAL = "sequential"  # the total of the joint rule, redistributed by `whycluster.core.sequential`
+SOFT = "soft"  # for a threshold; users cannot choose it
 _SHARING: dict[str, Callable[[Floats, Assignment, float, Floats], None]] = {
     DEFAULT_RULE: _min_take_most,
     "joint": _joint,

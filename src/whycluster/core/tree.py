@@ -12,25 +12,25 @@ from whycluster.core.arrays import Codes, Floats
 
 
 class Turn(NamedTuple):
-    """A pair of nodes on the way from the root to a cluster."""
+    """A pair of nodes on the path from the root to a cluster."""
 
-    pair: int  # which pair
-    sign: float  # +1 where the way goes left, -1 where it goes right
-    own: int  # the node the way goes to
-    sibling: int  # the other
+    pair: int  # the number of the pair
+    sign: float  # +1 if the path goes left, -1 if it goes right
+    own: int  # the node on the path
+    sibling: int  # the other node
 
 
 @dataclass(frozen=True)
 class Tree:
-    """A tree that a row goes down, at each pair of nodes to one of them.
+    """A binary tree whose leaves are clusters; a row descends it, choosing one node of each pair.
 
-    Nodes are numbered 0..2(K-1)-1 without the root; nodes 2m and 2m+1 are the left and right child of pair m,
-    and pairs are numbered so that the pair above comes first (pair 0 parts the root).
+    Nodes are numbered 0..2(K-1)-1, without the root. Nodes 2m and 2m+1 are the left and right node of pair m.
+    A pair has a higher number than the pairs above it; pair 0 is below the root.
 
     Attributes
     ----------
-    below : (2(K-1),) of each node the pair that parts it, or -1 for a leaf
-    leaf : (2(K-1),) of each leaf its cluster, or -1
+    below : (2(K-1),) the pair below each node; -1 for a leaf
+    leaf : (2(K-1),) the cluster of each leaf; -1 for other nodes
     """
 
     below: Codes
@@ -38,21 +38,21 @@ class Tree:
 
     @cached_property
     def paths(self) -> list[list[Turn]]:
-        """Of each cluster the turns from the root to it."""
+        """The turns from the root to each cluster."""
         found: dict[int, list[Turn]] = {}
-        above: dict[int, list[Turn]] = {0: []}  # the way to each pair
+        above: dict[int, list[Turn]] = {0: []}  # the path to each pair
         for node in range(len(self.below)):
             pair, right = divmod(node, 2)
-            way = [*above[pair], Turn(pair, -1.0 if right else 1.0, node, node ^ 1)]
+            path = [*above[pair], Turn(pair, -1.0 if right else 1.0, node, node ^ 1)]
             if self.leaf[node] >= 0:
-                found[int(self.leaf[node])] = way
+                found[int(self.leaf[node])] = path
             else:
-                above[int(self.below[node])] = way
+                above[int(self.below[node])] = path
         return [found[c] for c in range(self.n_clusters)]
 
     @cached_property
     def under(self) -> list[Codes]:
-        """Of each node the clusters under it."""
+        """The clusters under each node."""
         found: list[list[int]] = [[] for _ in self.below]
         for c, path in enumerate(self.paths):
             for turn in path:
@@ -61,13 +61,13 @@ class Tree:
 
     @property
     def n_clusters(self) -> int:
-        """K, one more than there are pairs."""
+        """K, the number of leaves."""
         return len(self.below) // 2 + 1
 
     def landings(self, g: Floats) -> list[Codes]:
-        """Of each node the cluster that a row reaches from it, (b,).
+        """Return for each node the cluster that each row reaches from it, (b,).
 
-        ``g`` is (b, K - 1), of each pair the evidence for its left node; a tie goes left.
+        ``g`` is (b, K - 1), the evidence for the left node of each pair; a tie goes left.
         """
         reached: list[Codes] = [np.empty(0, np.intp)] * len(self.below)
         for node in reversed(range(len(self.below))):

@@ -1,4 +1,4 @@
-"""Small tests and conversions of values and arrays of any type."""
+"""Tests, conversions and selections of values and arrays of any type."""
 
 import sys
 from typing import Any
@@ -6,7 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whycluster.core.arrays import Codes, least
 from whycluster.core.errors import InvalidInputError
+
+_ROWS_AT_A_TIME = 4096  # in `turned`
+_FEW = 4  # up to so many columns, and at most this fraction of all, are found one by one
 
 
 def is_real(value: Any) -> bool:
@@ -44,3 +48,46 @@ def to_finite_array(table: Any) -> NDArray[np.float64]:
     if not np.isfinite(rows).all():
         raise InvalidInputError(table.why_not_finite())
     return rows
+
+
+def evenly(n: int, most: int) -> Codes:
+    """Return at most ``most`` of n positions, evenly spaced from the first to the last."""
+    return np.linspace(0, n - 1, min(n, most)).astype(np.intp)
+
+
+def strongest(values: NDArray[Any], n: int) -> Codes:
+    """Return the columns of the n largest absolute values of each row, largest first, ties by column."""
+    size = -np.abs(values)
+    if n * _FEW > size.shape[1] or len(size) < 2 or np.isnan(size.sum()):
+        return np.asarray(np.argsort(size, axis=1, kind="stable")[:, :n])
+    return _first(size, n) if n > _FEW else _one_by_one(size, n)
+
+
+def _first(size: NDArray[Any], n: int) -> Codes:
+    """Return the columns of the n least values of each row; rows with a tie at the n-th are sorted."""
+    some = np.sort(np.argpartition(size, n - 1, axis=1)[:, :n], axis=1)
+    found = np.take_along_axis(size, some, axis=1)
+    columns = np.take_along_axis(some, np.argsort(found, axis=1, kind="stable"), axis=1)
+    tied = np.flatnonzero((size <= found.max(axis=1)[:, None]).sum(axis=1) > n)
+    columns[tied] = np.argsort(size[tied], axis=1, kind="stable")[:, :n]
+    return columns
+
+
+def _one_by_one(size: NDArray[Any], n: int) -> Codes:
+    """Return the columns of the n least values, found one after another: faster for few of many."""
+    size, rows = turned(size).T, np.arange(len(size))
+    columns: Codes = np.empty((n, len(size)), np.intp).T
+    for rank in range(n):
+        columns[:, rank], _ = least(size)
+        size[rows, columns[:, rank]] = 1  # more than any other
+    return columns
+
+
+def turned(rows: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
+    """Return the rows transposed, (d, n), and contiguous; batches stay in the cache, three times faster."""
+    if rows.T.flags.c_contiguous and rows.dtype == (dtype or rows.dtype):
+        return np.asarray(rows.T)  # no copy needed
+    columns = np.empty(rows.shape[::-1], rows.dtype if dtype is None else dtype)
+    for start in range(0, len(rows), _ROWS_AT_A_TIME):
+        columns[:, start : start + _ROWS_AT_A_TIME] = rows[start : start + _ROWS_AT_A_TIME].T
+    return columns

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.core.arrays import Codes, Floats, evenly
+from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.core.rows import Rows
+from whycluster.data.arrays import evenly
 from whycluster.data.cells import cells_of, with_cells
 
 _SCAN_VALUES = 1 << 19  # values per block (4 MB) when a table is only scanned

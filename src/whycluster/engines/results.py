@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.core.arrays import Codes, strongest, turned
+from whycluster.core.arrays import Codes
+from whycluster.data.arrays import strongest, turned
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import is_real
 from whycluster.data.display import format_value

@@ -1,4 +1,4 @@
-"""What all explanations have in common: for each row its cluster, its competitor and the evidence."""
+"""The base of all explanations: the cluster, the competitor and the evidence of each row."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from whycluster.explanations.formatting import Line
 from whycluster.explanations.summary import ClusterSummary, MemberClusters, Summary, group_members, summarize
 
 if TYPE_CHECKING:
-    from typing_extensions import Self  # of typing itself only from Python 3.11 on
+    from typing_extensions import Self  # in typing only from Python 3.11 on
 
 
-BORDERLINE = 0.1  # of the median evidence; a row with less could as well be elsewhere
-_ROWS_SHOWN = 3  # when an explanation is printed
-_ROUNDING = 1e-6  # a residual below this part of the evidence is not worth a line
+BORDERLINE = 0.1  # times the median evidence; rows with less are borderline
+_ROWS_SHOWN = 3  # if an explanation is printed
+_ROUNDING = 1e-6  # a residual below this fraction of the evidence is not listed
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class BaseExplanation(ABC):
-    """What is claimed of every row: its cluster, against which competitor, by how much evidence.
+    """The claim about every row: its cluster, the strongest competitor, and the evidence for the cluster.
 
-    What bears a claim, features or words, is up to the kind of explanation.
+    Subclasses add the relevance that supports the claim, for features or words.
     """
 
-    noun: ClassVar[str]  # what a row is called
-    instead: ClassVar[str] = ""  # what to draw where there are no features that could be
+    noun: ClassVar[str]  # the word for a row
+    instead: ClassVar[str] = ""  # the advice for plots that need features, if there are none
 
     evidence: NDArray[Any]
     beta: float | None
@@ -55,12 +55,12 @@ class BaseExplanation(ABC):
     competitor_codes: Codes
     energy: Energy
     table: Table
-    is_targeted: bool  # explained for a given cluster, so that it need not be the assigned one
+    is_targeted: bool  # whether a target was given, so that `cluster` may not be the assigned one
     threshold: float | None = None
     fidelity: Fidelity | None = None
-    positions: Codes | None = None  # where each row stood in the data that were explained; None: where it is
-    row_names: Any = None  # what the rows of these data are called, by position, where they do not say it
-    owns_data: bool = False  # nobody else has the data, so that they need not be looked at again
+    positions: Codes | None = None  # of the rows in the explained data; None if they are all rows in order
+    row_names: Any = None  # the names of the rows of the explained data, if the data have none
+    owns_data: bool = False  # whether nobody else can change the data, so that no check is needed
 
     @classmethod
     def of(
@@ -73,10 +73,7 @@ class BaseExplanation(ABC):
         fidelity: Fidelity | None,
         **parts: Any,
     ) -> Self:
-        """The explanation that answers a question asked of all rows of a table.
-
-        ``parts`` are what this kind of explanation has besides.
-        """
+        """Return the explanation of all rows of a table; ``parts`` are the fields of the subclass."""
         return cls(
             evidence=found.evidence,
             beta=found.beta,
@@ -94,48 +91,48 @@ class BaseExplanation(ABC):
 
     @property
     def data(self) -> Any:
-        """The rows as they were given, columns in the model's order; sparse matrices as CSR."""
+        """The rows as given, with columns in the model's order; sparse matrices are CSR."""
         return self.table.native
 
     @cached_property
     def cluster(self) -> NDArray[Any]:
-        """(n,) the cluster that is explained."""
+        """(n,) the label of the explained cluster."""
         return self.labels[self.cluster_codes]
 
     @cached_property
     def competitor(self) -> NDArray[Any]:
-        """(n,) its strongest competitor."""
+        """(n,) the label of its strongest competitor."""
         return self.labels[self.competitor_codes]
 
     @property
     @abstractmethod
     def residual(self) -> Floats:
-        """(n,) what the relevances leave unexplained of the evidence."""
+        """(n,) the evidence minus the sum of the relevances."""
 
     @abstractmethod
     def describe(self, row: int = 0) -> str:
-        """One row as text."""
+        """Return the explanation of one row as text."""
 
     @abstractmethod
     def summary(self) -> ClusterSummary:
-        """Return what defines each cluster, averaged over its members."""
+        """Return the features or words that define each cluster, averaged over its members."""
 
     @abstractmethod
     def _take(self, rows: Codes) -> dict[str, Any]:
-        """What this kind of explanation has besides, of some rows."""
+        """Return the fields of the subclass for some rows."""
 
     @abstractmethod
     def lines(self, n: int) -> list[Line]:
-        """What bears the claim of a single row: the ``n`` strongest first, then all that is left."""
+        """Return the lines that support the claim about a single row: the ``n`` strongest, then the rest."""
 
     @property
     def plot(self) -> Any:
         """The plots of this explanation, such as ``plot.row(0)``; see `whycluster.plots`."""
-        return registry.load("plot")(self)  # not cached: it and the arrays would keep each other in memory
+        return registry.load("plot")(self)  # not cached: a reference cycle would keep the arrays in memory
 
     @cached_property
     def assigned(self) -> NDArray[Any]:
-        """(n,) the cluster that the model assigns; differs from `cluster` where a target was given."""
+        """(n,) the label of the assigned cluster; with a target, it may differ from `cluster`."""
         return self.labels[self.assigned_codes]
 
     @cached_property
@@ -149,39 +146,36 @@ class BaseExplanation(ABC):
 
     @cached_property
     def is_member(self) -> NDArray[np.bool_]:
-        """(n,) whether a row is explained for the cluster it is in, against another."""
+        """(n,) whether a row is explained for its assigned cluster, against another one."""
         return np.asarray(
             (self.assigned_codes == self.cluster_codes) & (self.cluster_codes != self.competitor_codes)
         )
 
     @cached_property
     def member_clusters(self) -> MemberClusters:
-        """The clusters that have members, and how often each other cluster is their strongest competitor."""
+        """The clusters that have members, and how often each other cluster is the strongest competitor."""
         return group_members(self.cluster_codes, self.competitor_codes, self.is_member, len(self.labels))
 
     @cached_property
     def median_evidence(self) -> float:
-        """Of all members; 0 where there are none, or where most fall short of a threshold."""
+        """The median evidence of all members; 0 if there are none, or if most are below a threshold."""
         evidence = self.evidence[self.is_member].astype(np.float64)
         return max(0.0, float(np.median(evidence))) if evidence.size else 0.0
 
     @cached_property
     def is_borderline(self) -> NDArray[np.bool_]:
-        """(n,) whether a row is so near a boundary that it could as well be on the other side of it.
-
-        That is, whether its evidence is at most a tenth of the median evidence of all members.
-        """
-        contested = self.cluster_codes != self.competitor_codes  # against itself, there is no boundary
+        """(n,) whether a row is close to a boundary: its evidence is at most a tenth of `median_evidence`."""
+        contested = self.cluster_codes != self.competitor_codes  # a cluster has no boundary with itself
         return np.asarray((np.abs(self.evidence) <= BORDERLINE * self.median_evidence) & contested)
 
     @cached_property
     def competition(self) -> NDArray[Any]:
-        """(n, K) R_k, computed when first asked for: with many clusters it can outweigh all the rest."""
-        return outputs.competition(self.energy, self.unchanged_table("competition"), self._question)
+        """(n, K) R_k, computed on first access: with many clusters, it can be the largest array."""
+        return outputs.competition(self.energy, self.unchanged_table("competition"), self._query)
 
     @property
-    def _question(self) -> CodedQuery:
-        """What was asked of these rows."""
+    def _query(self) -> CodedQuery:
+        """The query that these rows answer."""
         competitor = self.competitor_codes if self.rule == CONTRAST else None
         return CodedQuery(self.cluster_codes, competitor, self.rule, self.beta, self.threshold)
 
@@ -189,14 +183,14 @@ class BaseExplanation(ABC):
         return len(self.evidence)
 
     def _how(self) -> str:
-        """By which rule, and through what."""
+        """Return the rule, beta and the fidelity of a surrogate as text."""
         how = self.rule if self.beta is None else f"{self.rule}, beta={self.beta:.4g}"
         if self.fidelity is not None:
-            how += f"; a surrogate that foretells {self.fidelity.cross_validated:.1%} of the labels"
+            how += f"; a surrogate that predicts {self.fidelity.cross_validated:.1%} of the labels"
         return how
 
     def __str__(self) -> str:
-        """The first rows as signed bars, strongest first."""
+        """Return the first rows as signed bars, strongest first."""
         parts = [repr(self), *(self.describe(row) for row in range(min(len(self), _ROWS_SHOWN)))]
         if len(self) > _ROWS_SHOWN:
             parts.append(f"... and {len(self) - _ROWS_SHOWN} more {self.noun.lower()}s")
@@ -220,13 +214,13 @@ class BaseExplanation(ABC):
         return names
 
     def claim(self) -> str:
-        """What is explained of a single row, in a sentence."""
+        """Return the claim about a single row as a sentence."""
         named = (self.cluster[0], self.competitor[0], self.assigned[0])
         cluster, competitor, assigned = (display.clean(str(label)) for label in named)
         claim = (
             f"{self.noun} {display.clean(str(self.row_name()))} is {_place(self.assigned[0], 'in cluster')}"
         )
-        if assigned != cluster:  # a label given to a row need not be the surrogate's
+        if assigned != cluster:  # a given label may differ from the surrogate's
             claim += " to the surrogate" * (self.fidelity is not None)
             claim += f", not {_place(self.cluster[0], 'in')}"
         if self.cluster_codes[0] == self.competitor_codes[0]:
@@ -240,7 +234,7 @@ class BaseExplanation(ABC):
         return f"{claim}: evidence {self.evidence[0]:.3g}, nearest competitor {competitor}"
 
     def unattributed(self, largest: float, noun: str) -> list[Line]:
-        """What of the evidence of a single row is no feature's or word's, where it is worth a line."""
+        """Return lines for the evidence of a single row that belongs to no feature or word, if any."""
         lines, residual = [], float(self.residual[0])
         if self.threshold is not None:
             bar = bar_of(self.threshold)
@@ -251,7 +245,7 @@ class BaseExplanation(ABC):
         return lines
 
     def _framed(self, names: Sequence[Hashable], relevance: NDArray[Any], backend: str | None) -> Any:
-        """A frame of what is claimed, and the relevance, (n, d), of what has these names."""
+        """Return a frame of cluster, competitor, evidence and the relevance, (n, d), under these names."""
         columns: dict[Hashable, NDArray[Any]] = {
             unique_name(name, names): getattr(self, name) for name in ("cluster", "competitor", "evidence")
         }
@@ -259,7 +253,7 @@ class BaseExplanation(ABC):
         return build_frame(columns, self.data, backend, "to_frame")
 
     def _summarized(self, table: Table, relevance: NDArray[Any]) -> Summary:
-        """What makes each cluster, by the relevance (n, d) of the columns of a table."""
+        """Return the summary of each cluster by the relevance, (n, d), of the columns of a table."""
         explained, note = self.is_member, ""
         if self.fidelity is not None and not explained.all():
             n = int((~explained).sum())
@@ -271,14 +265,14 @@ class BaseExplanation(ABC):
         return summarize(table, relevance, self.assigned_codes, explained, self.labels, self.data, note)
 
     def _without(self, explained: NDArray[np.bool_]) -> NDArray[Any]:
-        """The clusters that have rows, but none that is explained for where it is."""
+        """Return the labels of clusters that have rows, but no explained member."""
         return self.labels[np.setdiff1d(self.cluster_codes, self.cluster_codes[explained])]
 
     def __iter__(self) -> Iterator[Self]:
         return (self[row] for row in range(len(self)))
 
     def __getitem__(self, rows: Any) -> Self:
-        """The explanations of some rows, by position: an index, a list of them, a slice or a mask."""
+        """Return the explanation of some rows, given by an index, a list of indices, a slice or a mask."""
         chosen = _positions(rows, len(self))
         return replace(
             self,
@@ -300,34 +294,35 @@ class BaseExplanation(ABC):
         left_out: Mapping[Any, str] | None = None,
         random_state: int = 0,
     ) -> None:
-        """Write a page that says what was clustered, how well, and why each row is where it is.
+        """Write a self-contained HTML report about the clusters and the explanation of each row.
 
-        One file of at most a megabyte, which needs no network: each cluster in a sentence with its defining
-        features, a map, who competes with whom, and a list of rows to search, each with its explanation and
-        why it is in no other cluster. Needs jinja2: ``pip install "whycluster[report]"``.
+        The file needs no network and has at most one megabyte. It describes each cluster in a sentence with
+        its defining features, and shows a map, which clusters compete, and a searchable list of rows. Each
+        row has its explanation, and why it is in no other cluster. Requires jinja2:
+        ``pip install "whycluster[report]"``.
 
         Parameters
         ----------
-        path : the file; one that is there is replaced, at once or not at all
-        title : of the page
-        n_rows : how many rows are listed at most; of more, some are drawn, of every cluster. Fewer, where a
-            megabyte has no room for so many
-        ids : one for each row, by which rows are shown and searched; by default their names in a pandas index
+        path : the file; an existing file is replaced atomically
+        title : the title of the page
+        n_rows : the largest number of listed rows. If there are more, a sample of every cluster is listed. It
+            is smaller if the rows do not fit in a megabyte.
+        ids : one identifier per row, to show and search; by default the names of the rows in a pandas index,
             or their positions
         left_out : columns that were left out before clustering, with the reasons
-        random_state : the seed of the draw
+        random_state : the random seed of the sample
         """
         registry.load("report")(self, path, title, n_rows, random_state, ids, left_out)
 
     def verified(self, where: str) -> Self:
-        """Return the explanation after one check that the data are unchanged; it does not check again."""
+        """Check once that the data are unchanged; return the explanation without further checks."""
         self.unchanged_table(where)
         return self if self.owns_data else replace(self, owns_data=True)
 
     def unchanged_table(self, where: str) -> Table:
-        """The data, if they still give the evidence that was explained; it is computed again."""
+        """Return the data; raise if they no longer give the explained evidence, which is recomputed."""
         if not self.owns_data and not outputs.is_unchanged(
-            self.energy, self.table, self._question, self.evidence
+            self.energy, self.table, self._query, self.evidence
         ):
             raise InvalidInputError(
                 f"{where}: the data have been changed since they were explained. Explain them again."
@@ -336,14 +331,14 @@ class BaseExplanation(ABC):
 
 
 def _positions(rows: Any, n_rows: int) -> Codes:
-    """The positions that an index, a list of them, a slice or a mask stands for."""
+    """Return the positions selected by an index, a list of indices, a slice or a mask."""
     if isinstance(rows, (int, np.integer)) and not isinstance(rows, bool):
         if not -n_rows <= rows < n_rows:
             raise IndexError(f"explanation[{rows}]: rows are chosen by position, from 0 to {n_rows - 1}.")
         return np.array([range(n_rows)[rows]])
     if isinstance(rows, slice):
         return np.arange(n_rows)[rows]
-    chosen = np.asarray(None if isinstance(rows, tuple) else rows)  # a tuple: there is no second axis
+    chosen = np.asarray(None if isinstance(rows, tuple) else rows)  # a tuple would need a second axis
     mask = chosen.dtype == bool and chosen.shape == (n_rows,)
     if mask or (chosen.ndim == 1 and chosen.dtype.kind in "iu"):
         return np.asarray(np.arange(n_rows)[chosen])
@@ -356,5 +351,5 @@ def _positions(rows: Any, n_rows: int) -> Codes:
 
 
 def _place(label: Any, where: str) -> str:
-    """Where a row is: noise is no place to be in."""
+    """Return "in cluster ..." for a label, or just "noise"."""
     return NOISE if is_noise(label) else f"{where} {display.clean(str(label))}"

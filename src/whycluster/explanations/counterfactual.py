@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.core.arrays import Codes, Floats, evenly
+from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
-from whycluster.data.arrays import is_real
+from whycluster.data.arrays import evenly, is_real
 from whycluster.data.days import to_days
 from whycluster.data.frames import as_column, build_frame
 from whycluster.data.labels import cluster_name, is_noise

@@ -1,4 +1,4 @@
-"""The result: why each row is in its cluster, feature by feature."""
+"""The explanation of rows by their features, made by `whycluster.explain`."""
 
 from __future__ import annotations
 
@@ -6,26 +6,23 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core import blocks
-from whycluster.core.arrays import Codes, Floats, strongest
+from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.data import display, registry
 from whycluster.data.absent_table import AbsentTable
-from whycluster.data.arrays import is_real
+from whycluster.data.arrays import is_real, strongest
 from whycluster.data.frames import as_column, build_frame
 from whycluster.data.labels import Labels
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.counterfactual import Counterfactual, find
 from whycluster.explanations.formatting import Line, format_lines, rest
 from whycluster.explanations.summary import Summary
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -34,9 +31,9 @@ class TopFeatures:
 
     Attributes
     ----------
-    feature : names
-    relevance : signed relevance
-    value : the row's value of that feature; objects where the data have categories
+    feature : their names
+    relevance : their relevance, with its sign
+    value : the row's values of these features; objects if the data have categories
     """
 
     feature: NDArray[Any]
@@ -48,7 +45,7 @@ class TopFeatures:
         return len(self.feature)
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """One row per row: feature_1, relevance_1, value_1, feature_2, ..."""
+        """Return a frame with one line per row: feature_1, relevance_1, value_1, feature_2, ..."""
         columns: dict[Hashable, NDArray[Any]] = {
             f"{what}_{rank + 1}": values[:, rank]
             for rank in range(self.feature.shape[1])
@@ -66,32 +63,30 @@ class TopFeatures:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation(BaseExplanation):
-    """How much every feature of every row spoke for the row's cluster.
+    """The relevance of every feature of every row for the row's cluster.
 
-    Made by `whycluster.explain`. Relevance is in the units of evidence: over the features it adds up to the
-    evidence, but for the `residual`; positive for what speaks for the cluster, negative for what speaks
-    against it.
+    Made by `whycluster.explain`. The relevances of a row add up to its evidence, except for the `residual`.
+    Positive relevance is evidence for the cluster, negative relevance is evidence against it.
 
     Attributes
     ----------
     relevance : (n, d)
     evidence : (n,) f_c, how much better the cluster fits than its strongest competitor, in the units of the
         model's energy; 0 on the boundary, negative outside the cluster
-    cluster : (n,) the label of the cluster that is explained: the row's own, or the target
-    competitor : (n,) the label of its strongest competitor, or of the one it is explained against
-    assigned : (n,) the label of the cluster the row is in, whatever the target; of labels, what the
-        surrogate says
-    competition : (n, K) how the evidence was shared among the competitors, R_k; 0 at the own cluster
-    residual : (n,) evidence minus the sum of relevance: what is due to no feature. For energies that add over
-        the features, such as k-means, rounding only
-    beta : the stiffness that was used; None for contrasts, which need none
-    rule : "min-take-most", "joint", "sequential" or "contrast"; "soft" where a threshold was given
-    threshold : the probability that the cluster's was explained to exceed; None where it need only be the
-        largest
-    fidelity : how well the surrogate that is explained matches the clustering; None for exact networks
+    cluster : (n,) the label of the explained cluster: the row's own, or the target
+    competitor : (n,) the label of its strongest competitor, or of the chosen one
+    assigned : (n,) the label of the cluster that the model assigns, whatever the target; if labels are
+        explained, the prediction of the surrogate
+    competition : (n, K) R_k, the share of the evidence that each competitor gets; 0 for the row's own cluster
+    residual : (n,) the evidence minus the sum of the relevances, which belongs to no feature. For energies
+        that are sums over the features, as in k-means, it is only rounding
+    beta : the stiffness that was used; None for contrasts, which do not use it
+    rule : "min-take-most", "joint", "sequential" or "contrast"; "soft" if a threshold was given
+    threshold : the probability that the cluster is compared with; None if it is compared with other clusters
+    fidelity : how well the explained surrogate matches the clustering; None for exact networks
     labels : (K,) the labels of all clusters, in the order of the columns of `competition`
-    data : the rows as they were given; not copied, so leave their values as they are
-    feature_names : the d names
+    data : the rows as given; they are not copied, so do not change their values
+    feature_names : (d,) the names of the features
     """
 
     noun: ClassVar[str] = "Row"
@@ -99,12 +94,12 @@ class Explanation(BaseExplanation):
 
     @property
     def feature_names(self) -> list[Hashable]:
-        """The d names."""
+        """The names of the d features."""
         return self.table.feature_names
 
     @property
     def residual(self) -> Floats:
-        """(n,) what the relevances leave unexplained of the evidence."""
+        """(n,) the evidence minus the sum of the relevances."""
         explained: Floats = self.relevance.sum(axis=1, dtype=np.float64)
         return self.evidence.astype(np.float64) - explained
 
@@ -117,7 +112,7 @@ class Explanation(BaseExplanation):
         return f"<Explanation of {counts} ({self._how()})>"
 
     def describe(self, row: int = 0, n_features: int = 6) -> str:
-        """One row as text: what is claimed, and the features that bear it."""
+        """Return the explanation of one row as text: the claim and its strongest features."""
         if not isinstance(row, (int, np.integer)):
             raise InvalidInputError(f"describe: row must be one position, a whole number; got {row!r}.")
         one = self[row]
@@ -125,25 +120,25 @@ class Explanation(BaseExplanation):
         return f"{one.claim()}\n{format_lines(lines, ['feature', 'value', 'relevance'])}"
 
     def lines(self, n: int) -> list[Line]:
-        """What the evidence of a single row consists of: the ``n`` strongest features, then the rest."""
+        """Return the lines of a single row: its ``n`` strongest features, then the rest."""
         top = self.top(n)
         cells = zip(top.feature[0], top.value[0], top.relevance[0], strict=True)
         largest = float(np.abs(top.relevance).max())
-        # A column that was dropped has no part in it.
+        # Dropped columns have relevance 0 and are not listed.
         lines = [Line(str(f), display.format_value(v), float(r)) for f, v, r in cells if r or not largest]
         left = np.delete(self.relevance[0], strongest(self.relevance, len(lines))[0])
         lines += rest(left.size, "feature", "", float(left.sum()))
         return lines + self.unattributed(largest, "feature")
 
     def _repr_html_(self) -> str:
-        """The clusters and the first rows, for a notebook; without data, the text."""
+        """Return the clusters and the first rows for a notebook; without data, the text."""
         if isinstance(self.table, AbsentTable):
             return f"<pre>{escape(str(self))}</pre>"
         page: str = registry.load("notebook")(self)
         return page
 
     def top(self, n: int = 3) -> TopFeatures:
-        """The ``n`` strongest features of each row, by absolute relevance."""
+        """Return the ``n`` strongest features of each row, by absolute relevance."""
         d = self.relevance.shape[1]
         if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < 1:
             raise InvalidInputError(f"top: n must be a whole number from 1 to {d}; got {n!r}.")
@@ -157,7 +152,7 @@ class Explanation(BaseExplanation):
         )
 
     def strongest_features(self, n: int) -> Codes:
-        """Which features are the strongest of each row, (n, k)."""
+        """Return the positions of the ``n`` strongest features of each row, (n_rows, n)."""
         columns = np.empty((len(self), min(n, self.relevance.shape[1])), dtype=np.intp)
         parts = list(self.table.slices())
 
@@ -169,29 +164,28 @@ class Explanation(BaseExplanation):
         return columns
 
     def summary(self) -> Summary:
-        """What makes each cluster: mean relevance, share, direction and size, over its members.
+        """Return the mean relevance, share, direction and size of each cluster's features over its members.
 
-        A row explained for a cluster it is not in ("why not?"), or against its own, is no member; nor is, of
-        labels, one that the surrogate would put elsewhere.
+        Not counted are rows explained for a cluster that they are not in ("why not?"), or against their own,
+        and rows with a label that the surrogate does not predict.
         """
         return self._summarized(self.unchanged_table("summary"), self.relevance)
 
     def counterfactual(
         self, row: int, to: Any = None, *, within: Iterable[Hashable] | None = None
     ) -> Counterfactual:
-        """The smallest change that moves a row to another cluster, and the smallest in each single feature.
+        """Return the smallest change that moves a row to another cluster, in all features and in each one.
 
-        For models that part their clusters by planes: k-means and all others of nearest centroids, bisecting
-        k-means, cosines and soft heads, also behind the steps of a pipeline. Features that cannot change
-        freely (categories, missing values, columns that steps bend) are left as they are where several
-        change, and are tried on their own. The result goes beyond the boundary by a millionth of the change,
-        and is checked with the network.
+        It is available for models with linear boundaries: k-means and all other nearest-centroid models,
+        bisecting k-means, cosines and soft heads, also in a pipeline. Features that cannot change freely
+        (categories, missing values, columns that a step transforms nonlinearly) only change one at a time.
+        The change goes beyond the boundary by a millionth of its size, and is verified with the network.
 
         Parameters
         ----------
-        row : its position
-        to : the cluster to move it to; by default the one that the smallest change leads to
-        within : names of the features that may change; by default all
+        row : the position of the row
+        to : the cluster to move to; by default the one that needs the smallest change
+        within : the names of the features that may change; by default all
         """
         if not is_real(row) or not isinstance(row, (int, np.integer)):
             raise InvalidInputError(f"counterfactual: row must be one position, a whole number; got {row!r}.")
@@ -213,7 +207,7 @@ class Explanation(BaseExplanation):
 
     @cached_property
     def ranges(self) -> Floats:
-        """(2, d) the least and the greatest value of each feature; NaN where there is one row only."""
+        """(2, d) the smallest and largest value of each feature; NaN if there is only one row."""
         ranges = np.full((2, len(self.feature_names)), np.nan)
         if len(self) > 1:
             for _, block in self.table.blocks():
@@ -222,7 +216,7 @@ class Explanation(BaseExplanation):
         return ranges
 
     def _another(self, to: Any, cluster: int) -> int:
-        """The code of a cluster to move to."""
+        """Return the code of the cluster to move to."""
         code = Labels(self.labels).encode(to, "counterfactual", "to")
         if code.shape != ():
             raise InvalidInputError(f"counterfactual: to must be one cluster; got {to!r}.")
@@ -233,20 +227,20 @@ class Explanation(BaseExplanation):
         return int(code)
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """One row per row: cluster, competitor, evidence, then the relevance of every feature.
+        """Return a frame with one line per row: cluster, competitor, evidence and all relevances.
 
-        Pandas in, pandas out, with the same index; polars and pyarrow likewise. For arrays, pandas if it
-        is installed, else polars, else pyarrow; ``backend`` chooses. Where a feature is itself called
-        "cluster", "competitor" or "evidence", our column gets an underscore behind its name.
+        The result has the type of the data: pandas (with the same index), polars or pyarrow. For arrays it is
+        the first of these that is installed. ``backend`` chooses another. If a feature is named "cluster",
+        "competitor" or "evidence", our column gets an underscore after its name.
         """
-        self.unchanged_table("to_frame")  # are these still the rows that were explained?
+        self.unchanged_table("to_frame")  # raise if the rows were changed
         return self._framed(self.feature_names, self.relevance, backend)
 
     def to_shap(self) -> Any:
-        """A `shap.Explanation`, so that ``shap.plots`` work.
+        """Return a `shap.Explanation` for use with ``shap.plots``.
 
-        Its base value is the residual, for k-means 0: values and base add up to the evidence, 0 at the
-        boundary.
+        Its base value is the residual, which is 0 for k-means. Values and base value add up to the evidence,
+        which is 0 on the boundary.
         """
         try:
             import shap

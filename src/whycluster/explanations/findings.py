@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core import attribution, outputs
-from whycluster.core.arrays import Codes, Floats, evenly
+from whycluster.core.arrays import Codes, Floats
 from whycluster.core.attribution import CodedQuery
 from whycluster.data import display
+from whycluster.data.arrays import evenly
 from whycluster.data.column_checks import holds_dates, identifier_reason
 from whycluster.data.columns import Column
 from whycluster.data.labels import cluster_name, noise_mask

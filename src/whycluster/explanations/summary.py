@@ -10,8 +10,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.core.arrays import Codes, Floats, evenly
+from whycluster.core.arrays import Codes, Floats
 from whycluster.data import display
+from whycluster.data.arrays import evenly
 from whycluster.data.frames import as_column, build_frame
 from whycluster.data.labels import is_noise
 from whycluster.data.table import ArrayTable, Table

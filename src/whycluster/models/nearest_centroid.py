@@ -39,18 +39,18 @@ def nearest_centroid(
     predict: Callable[[Any], Any] | None = None,
     kind: str = "the model",
 ) -> Network:
-    """The network of Prop. 1, or for other metrics than the Euclidean its like.
+    """Return the network of a nearest-centroid model: Prop. 1, also for metrics other than the Euclidean.
 
     Parameters
     ----------
     centroids : (K, d)
-    metric : how near a centroid is: "euclidean", "manhattan", "cosine" (spherical k-means), "dot" (a soft
-        head: the probabilities are the softmax of the products) or "student" (the head of DEC and IDEC: the
-        probabilities are those of Student's t-distribution)
+    metric : "euclidean", "manhattan", "cosine" (spherical k-means), "dot" (a soft head: the probabilities are
+        the softmax of the products) or "student" (the head of DEC and IDEC: the probabilities are those of
+        Student's t-distribution)
     labels : (K,) the model's names for its clusters
-    feature_names : (d,) what the model calls its columns
-    predict : the model's own prediction, for a model that only may be a nearest-centroid one: every
-        table that comes is then predicted by it too, and a difference is an error
+    feature_names : (d,) the model's names for its columns
+    predict : the model's own prediction, if it is not certain that it predicts the nearest centroid. It is
+        called for every table, and a difference raises an error.
     kind : the model's class, for messages
     """
     if not isinstance(metric, str) or metric not in METRICS:
@@ -65,7 +65,9 @@ def nearest_centroid(
         )
     energy = METRICS[metric](table.to_array())
     rule = "the nearest of its cluster_centers_" + f" ({metric})" * (metric != "euclidean")
-    compared = energy.squares if isinstance(energy, StudentEnergy) else energy  # they assign alike
+    compared = (
+        energy.squares if isinstance(energy, StudentEnergy) else energy
+    )  # they assign rows alike, and squares are cheaper
     verification = (
         None if predict is None else Verification(compared, predict, rule, kind, feature_names is not None)
     )

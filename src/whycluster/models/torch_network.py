@@ -1,6 +1,6 @@
-"""The network as a torch module, so that any other tool for neural networks can be put on it.
+"""The network as a torch module, for use with other tools for neural networks.
 
-Its tensors are copies: training it, or loading a state into it, leaves the network as it was.
+Its tensors are copies: training the module, or loading a state into it, does not change the network.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ class MinPooling(torch.nn.Module):
 
     def forward(self, h: torch.Tensor) -> torch.Tensor:
         """Pool the units of each cluster."""
-        n_clusters = h.shape[-1] // self.n_competitors  # said, so that a batch may be empty
+        n_clusters = h.shape[-1] // self.n_competitors  # -1 would fail for an empty batch
         return h.reshape(*h.shape[:-1], n_clusters, self.n_competitors).amin(dim=-1)
 
     def extra_repr(self) -> str:
-        """Shown by print."""
+        """Return the parameters to print."""
         return f"n_competitors={self.n_competitors}"
 
 
 class SoftPooling(torch.nn.Module):
-    """1/gamma log sum_i v_i exp(gamma h_i) over units that lie side by side (Prop. 5, layers 2 and 3).
+    """1/gamma log sum_i v_i exp(gamma h_i) over groups of adjacent units (Prop. 5, layers 2 and 3).
 
-    A soft maximum for a positive gamma, a soft minimum for a negative one; infinite, a hard one.
+    A soft maximum if gamma is positive, a soft minimum if it is negative; hard if it is infinite.
     """
 
     def __init__(self, sizes: Codes, gamma: float, log_weights: Floats) -> None:
@@ -69,40 +69,40 @@ class SoftPooling(torch.nn.Module):
         return torch.stack([torch.logsumexp(part, dim=-1) for part in parts], dim=-1) / self.gamma
 
     def extra_repr(self) -> str:
-        """Shown by print."""
+        """Return the parameters to print."""
         return f"{sum(self.sizes)} units to {len(self.sizes)}, gamma={self.gamma:.4g}"
 
 
-class WayPooling(torch.nn.Module):
-    """f_c = min over the pairs of nodes on the way to cluster c: (n, K - 1) to (n, C).
+class PathPooling(torch.nn.Module):
+    """f_c = min over the pairs of nodes on the path to cluster c: (n, K - 1) to (n, C).
 
-    What comes in is the evidence for the left node of each pair; where the way goes right, its negative.
+    The input is the evidence for the left node of each pair; it is negated if the path goes right.
     """
 
-    def __init__(self, ways: list[list[Turn]]) -> None:
+    def __init__(self, paths: list[list[Turn]]) -> None:
         super().__init__()
-        self.sizes = [len(way) for way in ways]
-        turns = [turn for way in ways for turn in way]
+        self.sizes = [len(path) for path in paths]
+        turns = [turn for path in paths for turn in path]
         self.register_buffer("pairs", torch.tensor([turn.pair for turn in turns]))
         self.register_buffer("signs", torch.tensor([turn.sign for turn in turns], dtype=torch.float64))
 
     def forward(self, h: torch.Tensor) -> torch.Tensor:
-        """Pool the pairs on each way."""
+        """Pool the pairs on each path."""
         signed = h[..., self.get_buffer("pairs")] * self.get_buffer("signs")
-        return torch.stack([way.amin(dim=-1) for way in torch.split(signed, self.sizes, dim=-1)], dim=-1)
+        return torch.stack([path.amin(dim=-1) for path in torch.split(signed, self.sizes, dim=-1)], dim=-1)
 
     def extra_repr(self) -> str:
-        """Shown by print."""
-        return f"ways of {self.sizes} pairs"
+        """Return the parameters to print."""
+        return f"paths of {self.sizes} pairs"
 
 
 class UnitLength(torch.nn.Module):
-    """Rows of unit length; a row of zeros stays, and has no gradient."""
+    """Rows scaled to unit length; rows of zeros stay zero and have no gradient."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Divide each row by its length."""
-        # By its largest value first, so that no square overflows or vanishes; a direction has no size, so
-        # that this is a constant.
+        # Dividing by the largest value first keeps squares from overflowing or vanishing. It counts as a
+        # constant, because the scale of a row does not change its direction.
         largest = x.detach().abs().amax(dim=-1, keepdim=True)
         scaled = x / torch.where(largest == 0, torch.inf, largest)
         length = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)
@@ -119,7 +119,7 @@ class SquaredDistances(torch.nn.Module):
         self.register_buffer("bias", torch.tensor(bias))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Nothing is expanded, so that no digits are lost."""
+        """Return the energies; squares are not expanded, so no digits are lost."""
         squares = (x.unsqueeze(-2) - self.get_buffer("prototypes")).square() * self.get_buffer("scale")
         return squares.sum(dim=-1) + self.get_buffer("bias")
 
@@ -132,11 +132,11 @@ class HeavyTails(torch.nn.Module):
         self.alpha = alpha
 
     def forward(self, squares: torch.Tensor) -> torch.Tensor:
-        """But for what all share, the negative logarithms of Student's t."""
+        """Return the negative log of Student's t, without the constant that all clusters share."""
         return (self.alpha / 2 + 0.5) * torch.log1p(squares / self.alpha)
 
     def extra_repr(self) -> str:
-        """Shown by print."""
+        """Return the parameters to print."""
         return f"alpha={self.alpha:.4g}"
 
 
@@ -148,7 +148,7 @@ class ManhattanDistances(torch.nn.Module):
         self.register_buffer("prototypes", torch.tensor(prototypes))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The sum of the absolute differences."""
+        """Return the sums of the absolute differences."""
         return (x.unsqueeze(-2) - self.get_buffer("prototypes")).abs().sum(dim=-1)
 
 
@@ -162,19 +162,19 @@ class MixedDistances(torch.nn.Module):
         self.register_buffer("categorical", torch.tensor(categorical))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """A mismatch is a step: it has no gradient."""
+        """Return the energies; mismatches have no gradient."""
         difference = x.unsqueeze(-2) - self.get_buffer("prototypes")
         mismatch = self.gamma * (difference != 0).to(difference.dtype)
         parts = torch.where(self.get_buffer("categorical"), mismatch, difference.square())
         return parts.sum(dim=-1)
 
     def extra_repr(self) -> str:
-        """Shown by print."""
+        """Return the parameters to print."""
         return f"gamma={self.gamma:.4g}"
 
 
 class QuadraticForms(torch.nn.Module):
-    """s_k = |P_k^T (x - mu_k)|^2 / 2 + b_k: (n, d) to (n, K); one P for all, or one for each."""
+    """s_k = |P_k^T (x - mu_k)|^2 / 2 + b_k: (n, d) to (n, K); one P for all clusters, or one for each."""
 
     def __init__(self, means: Floats, roots: Floats, bias: Floats) -> None:
         super().__init__()
@@ -183,14 +183,14 @@ class QuadraticForms(torch.nn.Module):
         self.register_buffer("bias", torch.tensor(bias))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Whiten the differences by each root, and square them."""
+        """Return half the squared lengths of the whitened differences, plus the bias."""
         moved = x.unsqueeze(-2) - self.get_buffer("means")
         whitened = torch.einsum("...ki,kij->...kj", moved, self.get_buffer("roots"))
         return whitened.square().sum(dim=-1) / 2 + self.get_buffer("bias")
 
 
 class Floor(torch.nn.Module):
-    """One more energy, the same for all rows: (n, K) to (n, K + 1)."""
+    """An additional energy that is the same for all rows: (n, K) to (n, K + 1)."""
 
     def __init__(self, floor: float) -> None:
         super().__init__()
@@ -201,42 +201,42 @@ class Floor(torch.nn.Module):
         return torch.nn.functional.pad(s, (0, 1), value=self.floor)
 
     def extra_repr(self) -> str:
-        """Shown by print."""
+        """Return the parameters to print."""
         return f"{self.floor:.4g}"
 
 
 class Differences(torch.nn.Module):
     """h_k = s_k - s_c, the evidence for cluster c against competitor k: (n, K) to (n, C (K - 1))."""
 
-    def __init__(self, own: Codes, rival: Codes) -> None:
+    def __init__(self, own: Codes, competitor: Codes) -> None:
         super().__init__()
         self.register_buffer("own", torch.tensor(own))
-        self.register_buffer("rival", torch.tensor(rival))
+        self.register_buffer("competitor", torch.tensor(competitor))
 
     def forward(self, s: torch.Tensor) -> torch.Tensor:
-        """Compare each pair."""
-        return s[..., self.get_buffer("rival")] - s[..., self.get_buffer("own")]
+        """Return the difference of each pair."""
+        return s[..., self.get_buffer("competitor")] - s[..., self.get_buffer("own")]
 
 
 @functools.singledispatch
 def build(energy: Energy, clusters: Codes) -> torch.nn.Module:  # noqa: ARG001  # for those that have one
-    """The layers for the evidence of these clusters, in their order."""
+    """Return the layers that compute the evidence of these clusters, in this order."""
     raise UnsupportedModelError(f"to_torch: {type(energy).__name__} has no torch network yet.")
 
 
 @build.register
 def _squared(energy: SquaredEnergy, clusters: Codes) -> torch.nn.Module:
-    """Prop. 1: a linear layer, then a minimum."""
-    own, rival = _pairs(clusters, energy.n_clusters)
-    return torch.nn.Sequential(_distances(energy, own, rival), MinPooling(energy.n_clusters - 1))
+    """Return the network of Prop. 1: a linear layer, then a minimum."""
+    own, competitor = _pairs(clusters, energy.n_clusters)
+    return torch.nn.Sequential(_distances(energy, own, competitor), MinPooling(energy.n_clusters - 1))
 
 
 @build.register
 def _linear(energy: LinearEnergy, clusters: Codes) -> torch.nn.Module:
-    """Prop. 6: a linear layer, then a minimum; the cosine has rows of unit length before it."""
-    own, rival = _pairs(clusters, energy.n_clusters)
+    """Return the network of Prop. 6: a linear layer, then a minimum; for cosines, after scaling rows."""
+    own, competitor = _pairs(clusters, energy.n_clusters)
     detection = _detection(
-        energy.directions[own] - energy.directions[rival], energy.bias[own] - energy.bias[rival]
+        energy.directions[own] - energy.directions[competitor], energy.bias[own] - energy.bias[competitor]
     )
     layers = [detection, MinPooling(energy.n_clusters - 1)]
     return torch.nn.Sequential(*([UnitLength()] if isinstance(energy, CosineEnergy) else []), *layers)
@@ -244,24 +244,24 @@ def _linear(energy: LinearEnergy, clusters: Codes) -> torch.nn.Module:
 
 @build.register
 def _kernel(energy: KernelEnergy, clusters: Codes) -> torch.nn.Module:
-    """Prop. 5: one unit for each pair of support vectors, a soft maximum, a soft minimum, a minimum."""
+    """Return the network of Prop. 5: a unit per pair of support vectors, then soft and hard minima."""
     of = [np.flatnonzero(energy.unit_cluster == k) for k in range(energy.n_clusters)]
     pairs = list(zip(*_pairs(clusters, energy.n_clusters), strict=True))
     own = np.concatenate([np.tile(of[c], len(of[k])) for c, k in pairs])
-    rival = np.concatenate([np.repeat(of[k], len(of[c])) for c, k in pairs])
+    competitor = np.concatenate([np.repeat(of[k], len(of[c])) for c, k in pairs])
     within = np.concatenate([np.full(len(of[k]), len(of[c])) for c, k in pairs])
-    rivals = np.concatenate([of[k] for _, k in pairs])
+    competitors = np.concatenate([of[k] for _, k in pairs])
     return torch.nn.Sequential(
-        _distances(energy.units, own, rival),
+        _distances(energy.units, own, competitor),
         SoftPooling(within, energy.gamma, energy.log_weights[own]),
-        SoftPooling(np.array([len(of[k]) for _, k in pairs]), -energy.gamma, energy.log_weights[rivals]),
+        SoftPooling(np.array([len(of[k]) for _, k in pairs]), -energy.gamma, energy.log_weights[competitors]),
         MinPooling(energy.n_clusters - 1),
     )
 
 
 @build.register
 def _floor(energy: FloorEnergy, clusters: Codes) -> torch.nn.Module:
-    """The energies of Eq. 6 themselves: against a constant they are no differences of distances."""
+    """Return layers for the energies of Eq. 6: against a constant, they are not differences of distances."""
     kernel, n_units = energy.clusters, len(energy.clusters.log_weights)
     return _compare(
         energy,
@@ -274,10 +274,10 @@ def _floor(energy: FloorEnergy, clusters: Codes) -> torch.nn.Module:
 
 @build.register
 def _tree(energy: TreeEnergy, clusters: Codes) -> torch.nn.Module:
-    """A linear layer for the pairs of nodes, then a minimum over those on the way."""
+    """Return a linear layer for the pairs of nodes, then a minimum over each path."""
     left = np.arange(0, energy.nodes.n_clusters, 2)
     return torch.nn.Sequential(
-        _distances(energy.nodes, left, left + 1), WayPooling([energy.tree.paths[c] for c in clusters])
+        _distances(energy.nodes, left, left + 1), PathPooling([energy.tree.paths[c] for c in clusters])
     )
 
 
@@ -310,23 +310,23 @@ def _gaussian(energy: GaussianEnergy, clusters: Codes) -> torch.nn.Module:
 
 
 def _compare(energy: Energy, clusters: Codes, *layers: torch.nn.Module) -> torch.nn.Module:
-    """Layers for the energies, then their differences and a minimum."""
+    """Return layers for the energies, then their differences and a minimum."""
     differences = Differences(*_pairs(clusters, energy.n_clusters))
     return torch.nn.Sequential(*layers, differences, MinPooling(energy.n_clusters - 1))
 
 
 def _pairs(clusters: Codes, n_clusters: int) -> tuple[Codes, Codes]:
-    """Each of the clusters with each of its competitors."""
+    """Return all pairs of one of the clusters and a competitor."""
     own = np.repeat(clusters, n_clusters - 1)
     return own, np.concatenate([np.delete(np.arange(n_clusters), c) for c in clusters])
 
 
-def _distances(energy: SquaredEnergy, own: Codes, rival: Codes) -> torch.nn.Linear:
-    """|x - rival|^2 - |x - own|^2, linear in x."""
-    centroid, competitor = energy.prototypes[own], energy.prototypes[rival]
-    weight = 2.0 * (centroid - competitor) * energy.scale
-    # |mu_k|^2 - |mu_c|^2, written so that no digits are lost where the data lie far from 0
-    return _detection(weight, -0.5 * np.einsum("pd,pd->p", weight, centroid + competitor))
+def _distances(energy: SquaredEnergy, own: Codes, competitor: Codes) -> torch.nn.Linear:
+    """Return |x - competitor|^2 - |x - own|^2 as a linear layer."""
+    centroid, other = energy.prototypes[own], energy.prototypes[competitor]
+    weight = 2.0 * (centroid - other) * energy.scale
+    # |mu_k|^2 - |mu_c|^2, in a form that loses no digits if the data are far from 0
+    return _detection(weight, -0.5 * np.einsum("pd,pd->p", weight, centroid + other))
 
 
 def _detection(weight: Floats, bias: Floats) -> torch.nn.Linear:

@@ -1,4 +1,4 @@
-"""The check that a model of a class that is not known predicts as its network does."""
+"""The check that a model of an unknown class predicts like its network."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _MOST_TIES = 0.1
 
 @dataclass(frozen=True)
 class Verification:
-    """Raises if a model's own prediction is not that of its energies, on any row that is not a tie.
+    """A check that raises if a model and its energies assign a row to different clusters, except on ties.
 
     Attributes
     ----------
-    energy : the energies that the model is thought to compare
-    predict : its own prediction
-    rule : what it then predicts, for messages
-    kind : its class, for messages
-    knows_names : it was fitted on a frame, and matches the columns of frames by name
+    energy : the energies that the model is assumed to compare
+    predict : the model's own prediction
+    rule : the assumed prediction in words, for messages
+    kind : the model's class, for messages
+    knows_names : whether the model was fitted on a frame and matches columns by name
     """
 
     energy: Energy
@@ -40,7 +40,7 @@ class Verification:
     knows_names: bool
 
     def check(self, table: Table, labels: Labels) -> None:
-        """Predict all rows of a table that has come."""
+        """Compare the predictions for all rows of a table."""
         expected = outputs.assign(self.energy, table)
         given = self._predict(table)
         predicted = labels.find(given)
@@ -51,7 +51,7 @@ class Verification:
             )
         differ = np.flatnonzero(predicted != expected)
         tied = self._tied(table, differ, predicted[differ])
-        # Ties are few. If they are many, rounding hides what the model does, and nothing is verified.
+        # Ties are rare. If there are many, rounding hides what the model does, and nothing would be verified.
         wrong = differ if tied.sum() > _MOST_TIES * table.n_rows + 1 else differ[~tied]
         if wrong.size:
             row = wrong[0]
@@ -63,21 +63,21 @@ class Verification:
             )
 
     def _predict(self, table: Table) -> NDArray[Any]:
-        """The model's labels; a model that was not fitted on a frame is given arrays."""
+        """Return the model's labels; a model that was not fitted on a frame gets arrays."""
         if self.knows_names or isinstance(table.native, np.ndarray):
             with warnings.catch_warnings():
-                # An array is matched by position here, as said to the user; no need to be told again.
+                # Arrays are matched by position, as documented; scikit-learn need not warn.
                 warnings.filterwarnings("ignore", "X does not have valid feature names")
                 return np.asarray(self.predict(table.native))
         return np.concatenate([np.ravel(self.predict(block.copy())) for _, block in table.blocks()])
 
     def _tied(self, table: Table, rows: Codes, predicted: Codes) -> NDArray[np.bool_]:
-        """Whether two clusters are as near to each row as the rounding of a prediction can tell."""
+        """Return whether the predicted cluster ties with the nearest one, up to rounding."""
         chosen = table.take(rows)
         evidence = outputs.evidence_of_every_cluster(self.energy, chosen).astype(np.float64)
         gap = -evidence[np.arange(len(rows)), predicted]
         rounding = np.finfo(np.float32).eps * np.abs(evidence).max(axis=1, initial=0.0)
-        if isinstance(self.energy, SquaredEnergy):  # predictions may expand the square
+        if isinstance(self.energy, SquaredEnergy):  # the model may expand the square
             x, centroids = chosen.to_array(), self.energy.prototypes
             rounding = np.finfo(np.float32).eps * _squares(x - np.median(centroids, axis=0))
             rounding += np.finfo(table.dtype).eps * (_squares(x) + _squares(centroids[predicted]))
@@ -85,5 +85,5 @@ class Verification:
 
 
 def _squares(values: Floats) -> Floats:
-    """Squared length of each row."""
+    """Return the squared length of each row."""
     return np.asarray(np.einsum("nd,nd->n", values, values))

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from whycluster.core.arrays import Codes, Floats, evenly
+from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies import Energy, SquaredEnergy
 from whycluster.core.energies.squared import HARMLESS_OFFSET
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
-from whycluster.data.arrays import is_real, is_sparse
+from whycluster.data.arrays import evenly, is_real, is_sparse
 from whycluster.data.frames import installed
 from whycluster.data.missing import is_missing
 from whycluster.data.mixed_table import RawTable

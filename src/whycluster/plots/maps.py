@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from whycluster.core.arrays import Floats, evenly
+from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
+from whycluster.data.arrays import evenly
 from whycluster.data.labels import is_noise
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.projection import project

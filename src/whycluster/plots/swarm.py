@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from whycluster.core.arrays import Floats, evenly
+from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
+from whycluster.data.arrays import evenly
 from whycluster.data.validation import check_whole
 from whycluster.explanations.explanation import Explanation
 from whycluster.plots import style

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from whycluster.core.arrays import Floats, evenly
+from whycluster.core.arrays import Floats
+from whycluster.data.arrays import evenly
 from whycluster.data.table import Table
 from whycluster.explanations.explanation import Explanation
 from whycluster.plots.style import cut_all

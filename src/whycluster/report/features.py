@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from whycluster.core.arrays import Codes, strongest
+from whycluster.core.arrays import Codes
 from whycluster.data import display
+from whycluster.data.arrays import strongest
 from whycluster.explanations import findings
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.summary import MISSING, Summary

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.core.arrays import Codes, Floats, strongest
+from whycluster.core.arrays import Codes, Floats
+from whycluster.data.arrays import strongest
 from whycluster.deep.explanation import CHANNELS, DeepExplanation
 from whycluster.deep.images import displayable_images
 from whycluster.report.contents import Contents, Plan

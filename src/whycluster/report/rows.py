@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from whycluster.core import attribution, outputs
-from whycluster.core.arrays import Codes, Floats, strongest
+from whycluster.core.arrays import Codes, Floats
 from whycluster.core.attribution import CodedQuery
 from whycluster.core.evidence import bar_of
 from whycluster.core.rules import CONTRAST
+from whycluster.data.arrays import strongest
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.projection import project
 from whycluster.report.contents import Contents

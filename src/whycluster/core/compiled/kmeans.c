@@ -1,23 +1,23 @@
-/* The way of k-means from rows to relevance in one go, for `whycluster.fused`; the loops are in kmeans_tile.h.
+/* k-means from rows to relevance in one pass, for `whycluster.core.compiled.loops`; the loops are in kmeans_tile.h.
 
-Rows are taken in tiles of ROWS, which stay in the cache from the first step to the last. All sums are of double.
-Nothing is allocated, and nothing but what the caller gives is read or written. */
+Rows are processed in tiles of ROWS, which stay in the cache from the first step to the last. All sums are in double.
+Nothing is allocated, and only memory of the caller is read or written. */
 
 #if !defined __x86_64__ || !(defined __clang__ || (defined __GNUC__ && __GNUC__ >= 9))
-#error "These loops are written for x86-64, and gcc from 9 on or clang. Elsewhere NumPy does the work."
+#error "These loops need x86-64, and gcc 9 or later or clang. On other platforms, NumPy does the work."
 #endif
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-#define ROWS 32 /* of a tile: four registers of AVX-512 */
-#define LAYOUT 2 /* of the structures that the caller gives; as in loops.py, and to be raised with any change */
-#define NEGLIGIBLE 69.0 /* exp(-69) is 1e-30, nothing beside the 1 of the strongest competitor */
+#define ROWS 32 /* per tile: four AVX-512 registers */
+#define LAYOUT 2 /* version of the structures below, as in loops.py; raise it with any change */
+#define NEGLIGIBLE 69.0 /* exp(-69) is 1e-30, negligible compared with the 1 of the strongest competitor */
 
 typedef int64_t Size;
 
-/* Clusters in fours and features in twos, as they are used together; those that fill up the last are zeros. */
+/* Clusters are grouped in fours and features in twos, in the order of use; the last groups are padded with zeros. */
 typedef struct {
     Size K, d;
     const double *offset; /* (d), subtracted from every row */
@@ -26,14 +26,14 @@ typedef struct {
     const double *both; /* (d / 2, K, 4): two slopes, two squares */
 } Model;
 
-/* Rows `first` to `first + n` of a table, whose columns begin at these addresses; it is a step of `down` from row to
-   row. Steps are in numbers, not bytes. Without `out`, only cluster, competitor and evidence are written; with
+/* Rows `first` to `first + n` of a table whose columns begin at these addresses; `down` is the step from row to row.
+   Steps are in numbers, not bytes. Without `out`, only cluster, competitor and evidence are written; with
    `only_energies`, only the energies, to `out`. */
 typedef struct {
     Size first, n;
     const void *const *columns;
     Size down;
-    int side_by_side; /* the numbers of a row are */
+    int side_by_side; /* whether the numbers of a row are contiguous */
     int from_float;
     Size *cluster, *competitor;
     double *evidence;
@@ -43,12 +43,12 @@ typedef struct {
     int to_float, only_energies;
 } Block;
 
-/* How the rows of a tile stand; the numbers of clusters are double, too, so that all lanes are equally wide. */
+/* The assignment of the rows of a tile; clusters are double, too, so that all lanes have the same width. */
 typedef struct {
     double cluster[ROWS], competitor[ROWS], evidence[ROWS];
 } Tile;
 
-/* exp(-t) for t >= 0, to about 1e-15, and something for others; without a branch, so that loops over it are vectorised. */
+/* exp(-t) for t >= 0, accurate to about 1e-15; undefined for other t. It has no branch, so loops are vectorized. */
 static inline __attribute__((always_inline)) double exp_minus(double t)
 {
     const double shift = 6755399441055744.0; /* 1.5 * 2^52: adding it rounds to a whole number */
@@ -77,7 +77,7 @@ static inline __attribute__((always_inline)) double exp_minus(double t)
     return t < NEGLIGIBLE ? p * scale : 0.0;
 }
 
-/* Lanes of two registers, by number. */
+/* Select lanes of two registers by number. */
 #ifdef __clang__
 #define PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
@@ -113,7 +113,7 @@ int layout(void)
     return LAYOUT;
 }
 
-/* The widest instructions of this processor: 512, 256, or 0 if there are none of those that are needed. */
+/* Return the widest registers of this processor, 512 or 256; 0 if it lacks the required instructions. */
 int widest(void)
 {
     __builtin_cpu_init();
@@ -122,15 +122,15 @@ int widest(void)
     return all && __builtin_cpu_supports("avx512vl") ? 512 : 256;
 }
 
-/* How many numbers `run` needs to work in. */
+/* Return the number of doubles of work space that `run` needs. */
 Size room(const Model *model)
 {
     return (model->d + 1 + model->K + 3) * ROWS + model->K + 8;
 }
 
-/* Returns 0, or NaN if an energy or an evidence is not finite. */
+/* Return 0, or NaN if an energy or an evidence is not finite. */
 double run(int width, const Model *model, const Block *block, double *space)
 {
-    double *aligned = (double *)(((uintptr_t)space + 63) & ~(uintptr_t)63); /* else each access takes two lines */
+    double *aligned = (double *)(((uintptr_t)space + 63) & ~(uintptr_t)63); /* otherwise each access touches two cache lines */
     return (width == 512 ? run_avx512 : run_avx2)(model, block, aligned);
 }

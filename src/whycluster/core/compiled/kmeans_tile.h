@@ -1,10 +1,10 @@
-/* The loops over the rows of a block, tile by tile; included once for each instruction set.
+/* The loops over the rows of a block, tile by tile; included once per instruction set.
 
-SET is its name, TARGET makes functions of it; WIDE numbers lie side by side in a register, and DEEP registers of
-rows are worked on at a time, as many as there is room for beside four sums each.
+SET is the name of the instruction set, and TARGET the attribute of its functions. A register holds WIDE numbers. DEEP
+registers of rows are processed at a time, as many as fit with four sums each.
 
-A tile lies feature by feature, x[j][row], and cluster by cluster, h[k][row]: every step is the same for all rows,
-and nothing is added up across a register. */
+A tile is stored by features, x[j][row], and by clusters, h[k][row]: every step is the same for all rows, and nothing
+is summed across a register. */
 
 typedef double NAME(Vector) __attribute__((vector_size(8 * WIDE), aligned(8), may_alias));
 typedef float NAME(Short) __attribute__((vector_size(4 * WIDE), aligned(4), may_alias));
@@ -15,7 +15,7 @@ typedef int64_t NAME(Lanes) __attribute__((vector_size(8 * WIDE)));
 #define AT(pointer) (*(Vector *)(pointer))
 #define STEP (WIDE * DEEP)
 
-/* WIDE x WIDE numbers: rows become columns. */
+/* Transpose WIDE x WIDE numbers. */
 TARGET static inline void NAME(turn)(Vector v[WIDE])
 {
     Vector w[WIDE];
@@ -46,7 +46,7 @@ TARGET static inline void NAME(turn)(Vector v[WIDE])
 #endif
 }
 
-/* Rows of Number into the tile; behind the last row, the first of the tile again. */
+/* Load rows of Number into the tile; after the last row, the first row of the tile is repeated. */
 #define LOAD(name, Number, Numbers)                                                                           \
     TARGET static void NAME(name)(const Model *model, const Block *block, Size start, Size rows, double *x)   \
     {                                                                                                         \
@@ -82,8 +82,7 @@ TARGET static inline void NAME(turn)(Vector v[WIDE])
 LOAD(load_double, double, Vector)
 LOAD(load_float, float, Short)
 
-/* The tile into rows of the result, which are of Number, side by side or column by column; Numbers is a register
-   of these. */
+/* Store the tile to the result, which holds Number by rows or by columns; Numbers is a register of these. */
 #define STORE(name, Number, Numbers)                                                                          \
     TARGET static void NAME(name)(const Block *block, Size width, Size start, Size rows, const double *x)     \
     {                                                                                                         \
@@ -111,7 +110,7 @@ LOAD(load_float, float, Short)
 STORE(store_double, double, Vector)
 STORE(store_float, float, Short)
 
-/* s[k][row] = bias_k + sum_j slope_kj x_j, four clusters at a time. */
+/* Compute s[k][row] = bias_k + sum_j slope_kj x_j, four clusters at a time. */
 TARGET static void NAME(energies)(const Model *model, const double *x, double *s)
 {
     for (Size k = 0; k < model->K; k += 4) {
@@ -131,7 +130,7 @@ TARGET static void NAME(energies)(const Model *model, const double *x, double *s
     }
 }
 
-/* The least energy of each row and the next, and whose they are: of several, the first. Energies become h. */
+/* Find the two least energies of each row and their clusters, the first on a tie (Prop. 1). Energies become h. */
 TARGET static double NAME(compete)(Size K, double *restrict h, Tile *restrict tile)
 {
     double least[ROWS], next[ROWS], cluster[ROWS], competitor[ROWS], flaw[ROWS];
@@ -151,7 +150,7 @@ TARGET static double NAME(compete)(Size K, double *restrict h, Tile *restrict ti
             flaw[i] += value * 0.0;
         }
     }
-    double total = 0.0; /* NaN if an energy is not finite, or what lies between two */
+    double total = 0.0; /* NaN if an energy or the difference of two is not finite */
     for (int i = 0; i < ROWS; i++) {
         tile->cluster[i] = cluster[i];
         tile->competitor[i] = competitor[i];
@@ -163,7 +162,8 @@ TARGET static double NAME(compete)(Size K, double *restrict h, Tile *restrict ti
     return total;
 }
 
-/* a_k = p_k f / h_k in place of h, and a_c = -sum. Says which clusters have a weight in any row, and how many. */
+/* Replace h by a_k = p_k f / h_k (Eqs. 2 and 4) and a_c = -sum. Write the clusters that have a weight in any row to
+   `some` and return their number. */
 TARGET static Size NAME(weigh)(Size K, double beta, double *restrict h, const Tile *restrict tile, Size *restrict some)
 {
     double total[ROWS], sum[ROWS];
@@ -172,8 +172,8 @@ TARGET static Size NAME(weigh)(Size K, double beta, double *restrict h, const Ti
         double *a = h + k * ROWS, number = (double)k;
         for (int i = 0; i < ROWS; i++) {
             double f = tile->evidence[i], p = exp_minus(beta * (a[i] - f));
-            double ratio = a[i] > f ? f / a[i] : 1.0; /* also where both are 0, a tie: that is the limit */
-            p = tile->cluster[i] == number ? 0.0 : p; /* h_c - f is negative, and p_c anything */
+            double ratio = a[i] > f ? f / a[i] : 1.0; /* on a tie both are 0, and 1 is the limit */
+            p = tile->cluster[i] == number ? 0.0 : p; /* h_c - f is negative, so p_c is undefined */
             total[i] += p;
             a[i] = p * ratio;
             sum[i] += a[i];
@@ -193,7 +193,7 @@ TARGET static Size NAME(weigh)(Size K, double beta, double *restrict h, const Ti
     return n;
 }
 
-/* Relevance in place of x: sum_k a_k square_kj + x_j sum_k a_k slope_kj, two features at a time. */
+/* Replace x by the relevance, sum_k a_k square_kj + x_j sum_k a_k slope_kj, two features at a time. */
 TARGET static void NAME(combine)(const Model *model, const double *a, const Size *some, Size n, double *x)
 {
     for (Size j = 0; j < model->d; j += 2) {
@@ -224,7 +224,7 @@ TARGET static double NAME(run)(const Model *model, const Block *block, double *s
     double *x = space, *h = x + (d + 1) * ROWS, flaws = 0.0;
     Size *some = (Size *)(h + (K + 3) * ROWS);
     Tile tile;
-    memset(x + d * ROWS, 0, ROWS * sizeof(double)); /* what fills up the last two features */
+    memset(x + d * ROWS, 0, ROWS * sizeof(double)); /* padding of the last two features */
     for (Size start = 0; start < block->n; start += ROWS) {
         const Size rows = block->n - start < ROWS ? block->n - start : ROWS;
         (block->from_float ? NAME(load_float) : NAME(load_double))(model, block, start, rows, x);

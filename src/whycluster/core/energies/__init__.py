@@ -1,8 +1,11 @@
-"""Energies: what a clustering model compares. One file per family of models.
+"""Energies: one file per family of clustering models.
 
-A model gives each point x one energy per cluster, s_k(x), and assigns x to the least. Every energy has a
-split over the features, e_k(x), which adds up to s_k(x) but for a constant of the cluster; no feature is
-responsible for that. More the rest of the package need not know, but for trees: they compare pairs of nodes.
+A model gives each point x one energy s_k(x) per cluster and assigns x to the cluster of least energy. Each
+energy has a split over the features, e_k(x), that adds up to s_k(x) except for a constant of the cluster that
+belongs to no feature. The rest of the package needs nothing else; only trees compare pairs of nodes instead.
+
+Read `energy` (the interface) first, then `additive` (sums over the features), `squared` (k-means), `gaussian`
+(mixtures), `linear` (soft heads, cosine), `kernel` (kernel k-means, noise), `student` (DEC) and `tree`.
 """
 
 from whycluster.core.energies.additive import AdditiveEnergy, ManhattanEnergy, MixedEnergy

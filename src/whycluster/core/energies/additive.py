@@ -1,4 +1,4 @@
-"""Dissimilarities that add over the features: what a model of that kind needs is one small class."""
+"""Dissimilarities that are sums over the features. A new one needs one small subclass."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from whycluster.core.errors import UnsupportedModelError
 class AdditiveEnergy(Energy):
     """s_k = sum over the features of the dissimilarity between x and the prototype of cluster k.
 
-    A subclass says in `split` how dissimilar two values are; the rest follows, but for gradients, which need
-    its derivative, `slope`. Nothing is expanded, so equal prototypes are exact ties, and the cost is a few
-    elementwise steps per cluster.
+    A subclass defines the dissimilarity of two values in `split`, and for gradients its derivative in
+    `slope`. No square is expanded, so equal prototypes are exact ties. The cost is a few elementwise steps
+    per cluster.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class AdditiveEnergy(Energy):
     """
 
     def __init__(self, prototypes: Floats) -> None:
-        # A copy, since the model may be refitted; in one order, since BLAS may add up others differently.
+        # A copy, because the model may be refitted; in C order, because BLAS may sum others differently.
         self.prototypes = np.array(prototypes, dtype=np.float64, order="C")
         self.n_clusters, self.n_features = self.prototypes.shape
         self.scratch_width = self.n_features
@@ -40,35 +40,34 @@ class AdditiveEnergy(Energy):
         """Write the derivative of `split`, feature by feature, into ``out`` of shape (b, d)."""
         raise UnsupportedModelError(
             f"gradient: {type(self).__name__} must have slope(x, k, out), the derivative of its split; "
-            "it has none. To explain rows it needs none."
+            "it has none. Explaining rows works without it."
         )
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
-        """The sum of each split."""
+        """Write the sum of each split."""
         ones = np.ones(self.n_features)
         for k in range(self.n_clusters):
             self.split(x, k, scratch)
             np.matmul(scratch, ones, out=out[:, k])
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """The weighted sum of the splits."""
+        """Write the weighted sum of the splits."""
         _add_up(self.split, x, weights, out, scratch)
 
     def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:  # noqa: ARG002
-        """The splits as they are."""
+        """Write the splits."""
         for k in range(self.n_clusters):
             self.split(x, k, scratch)
             out[:, k] = scratch
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """The weighted sum of the slopes: each feature has a term of its own."""
+        """Write the weighted sum of the slopes; each feature has its own term."""
         _add_up(self.slope, x, weights, out, scratch)
 
 
 def _add_up(
     write: Callable[[Floats, int, Floats], None], x: Floats, weights: Floats, out: Floats, scratch: Floats
 ) -> None:
-    """The weighted sum of what is written for each cluster."""
     out[...] = 0.0
     for k in range(weights.shape[1]):
         write(x, k, scratch)
@@ -82,12 +81,12 @@ class ManhattanEnergy(AdditiveEnergy):
     title = "nearest center, by Manhattan distance"
 
     def split(self, x: Floats, k: int, out: Floats) -> None:
-        """|x - mu_k|."""
+        """Write |x - mu_k|."""
         np.subtract(x, self.prototypes[k], out=out)
         np.abs(out, out=out)
 
     def slope(self, x: Floats, k: int, out: Floats) -> None:
-        """The sign of x - mu_k; 0 at the prototype, between the two."""
+        """Write the sign of x - mu_k; 0 at the prototype."""
         np.subtract(x, self.prototypes[k], out=out)
         np.sign(out, out=out)
 
@@ -97,9 +96,9 @@ class MixedEnergy(AdditiveEnergy):
 
     Parameters
     ----------
-    prototypes : (K, d) numbers, and categories as codes
+    prototypes : (K, d) numbers, and codes of categories
     categorical : (d,) which features are categories
-    gamma : what one mismatch weighs
+    gamma : the weight of a mismatch
     """
 
     title = "fewest mismatches of categories, as in k-modes"
@@ -111,12 +110,12 @@ class MixedEnergy(AdditiveEnergy):
         self.gamma = float(gamma)
 
     def split(self, x: Floats, k: int, out: Floats) -> None:
-        """(x - mu_k)^2, and gamma where the categories differ."""
+        """Write (x - mu_k)^2 for numbers, and gamma for categories that differ."""
         np.subtract(x, self.prototypes[k], out=out)
         np.square(out, out=out)
         out[:, self.categorical] = self.gamma * (out[:, self.categorical] != 0.0)
 
     def slope(self, x: Floats, k: int, out: Floats) -> None:
-        """2 (x - mu_k); 0 for categories, which no small step changes."""
+        """Write 2 (x - mu_k) for numbers, and 0 for categories, which no small step changes."""
         np.subtract(x, self.prototypes[k], out=out)
         out *= np.where(self.categorical, 0.0, 2.0)

@@ -1,4 +1,4 @@
-"""What every family of models must be able to compute."""
+"""The interface of all energies."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from whycluster.core.tree import Tree
 
 
 class Parts(NamedTuple):
-    """What clusters are made of: of each part its cluster, and the log of its weight.
+    """The parts that clusters consist of, such as support vectors: their clusters and log weights, (P,) each.
 
-    The weights of a model that gives probabilities are those that it gives before any feature is known; of
-    others, the parts that make up a cluster have weights in it.
+    If the model gives probabilities, these are its prior weights. Otherwise, they are the weights of the
+    parts within their cluster.
     """
 
     cluster: Codes
@@ -27,54 +27,41 @@ class Parts(NamedTuple):
 
 
 class Energy(ABC):
-    """One energy per cluster and its split over the features.
+    """One energy s_k per cluster, and its split e_k over the features.
 
-    Everything works on blocks: ``x`` is (b, n_inputs), mostly (b, d), rows minus `offset`; results go into
-    arrays given by the caller, so that a pass over millions of rows allocates nothing.
+    All methods work on blocks: ``x`` is (b, n_inputs), usually (b, d), rows minus `offset`. Results are
+    written to arrays of the caller, so a pass over millions of rows allocates nothing.
     """
 
     n_clusters: int
     n_features: int
-    offset: Floats | None
-    """Subtracted from every row before anything else, or None where that is not needed."""
-    gives_probabilities = False
-    """Whether softmax(-s) are the probabilities that the model gives to the clusters."""
-    tree: Tree | None = None
-    """The tree of clusters, where the columns of `energies` are pairs of its nodes."""
-    stiffness: float | None = None
-    """The beta at which exp(-beta s) are densities or probabilities, where the model has one."""
-    adds_up: bool = True
-    """Whether all of every energy is some feature's, so that relevance adds up to evidence."""
-    rounds = False
-    """Whether `combine` may be given float32 to write to; it computes in float64 all the same."""
-    takes_columns = False
-    """Whether it is as fast on rows that lie column by column."""
-    needs_means = False
-    """Whether its split depends on the means of the clusters' members; see `with_means`."""
-    title = "a custom dissimilarity"
-    """The family of models, in words, for reports."""
-    categorical: NDArray[np.bool_] | None = None
-    """(d,) which features are categories; None if the energy knows of none."""
-    scratch_width: int
-    """How many numbers per row the methods need to work in: ``scratch`` is (b, scratch_width)."""
-
-    expanded: ExpandedSquares | None = None
-    """The parameters for the compiled loops, if there are any for this energy."""
+    offset: Floats | None  # subtracted from every row first; None if that is not needed
+    scratch_width: int  # the work space of the methods: ``scratch`` is (b, scratch_width)
+    title = "a custom dissimilarity"  # the family of models, for reports
+    gives_probabilities = False  # whether softmax(-s) are the cluster probabilities of the model
+    stiffness: float | None = None  # the beta for which exp(-beta s) are densities or probabilities, if any
+    adds_up: bool = True  # whether relevance adds up to evidence: no energy has a constant part
+    rounds = False  # whether `combine` may write float32; it still computes in float64
+    takes_columns = False  # whether it is equally fast on rows stored column by column
+    needs_means = False  # whether its split depends on the cluster means; see `with_means`
+    tree: Tree | None = None  # the tree of clusters, if the columns of `energies` are pairs of its nodes
+    categorical: NDArray[np.bool_] | None = None  # (d,) which features are categories; None: all are numbers
+    expanded: ExpandedSquares | None = None  # the parameters of the compiled loops, if this energy has any
 
     @property
     def loops(self) -> CompiledKMeans | None:
-        """The compiled loops, if there are any for this energy on this machine."""
+        """The compiled loops, if this machine has any for this energy."""
         return None if self.expanded is None else self.expanded.loops
 
     @cached_property
     def n_inputs(self) -> int:
-        """The number of values per row, if they are not the features."""
+        """The number of values per row; behind a pipeline, it differs from the number of features."""
         return self.n_features
 
     def with_means(self, means: Floats, sizes: Codes) -> Energy:  # noqa: ARG002  # for those that need them
-        """The same energies, with a split that knows the mean of the members of each cluster, as x.
+        """Return the same energies with a split that uses the mean of each cluster's members.
 
-        ``means`` is (K, n_inputs), of clusters without members anything; ``sizes`` is (K,).
+        ``means`` is (K, n_inputs), with arbitrary values for empty clusters; ``sizes`` is (K,).
         """
         return self
 
@@ -86,8 +73,7 @@ class Energy(ABC):
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """Write sum_k weights_k e_k(x) into ``out`` of shape (b, d).
 
-        ``weights`` is (b, K) and each of its rows sums to zero, since only differences of energies
-        carry evidence.
+        ``weights`` is (b, K), and each row sums to zero: only differences of energies carry evidence.
         """
 
     @abstractmethod
@@ -109,7 +95,7 @@ class Energy(ABC):
         return None
 
     def step_scale(self) -> Floats:
-        """Return how much a step of 1 in each input counts, of shape (n_inputs,)."""
+        """Return the weight of a step of 1 in each input, (n_inputs,)."""
         return np.ones(self.n_features)
 
     def compared(self, x: Floats) -> Floats:
@@ -118,13 +104,13 @@ class Energy(ABC):
 
     @property
     def parts(self) -> Parts:
-        """What `terms` are of: the clusters themselves, unless these are made of several parts."""
+        """The parts that `terms` describes: by default, the clusters."""
         return Parts(np.arange(self.n_clusters), np.zeros(self.n_clusters))
 
     def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
-        """Write the split of every part into ``out`` of shape (b, P, d), up to a term that all of them share.
+        """Write the split of every part into ``out`` of shape (b, P, d), up to a term common to all parts.
 
-        ``cluster`` is (b,), the cluster of each row: here what is written is e_k - e_c.
+        ``cluster`` is (b,), the cluster c of each row. By default, e_k - e_c is written.
         """
         rows = np.arange(len(x))
         weights = np.zeros((len(x), self.n_clusters))
@@ -138,7 +124,7 @@ class Energy(ABC):
 
 
 def carve(scratch: Floats, *widths: int) -> list[Floats]:
-    """Contiguous arrays of shape (b, width), one for each width, laid side by side into a scratch."""
+    """Return contiguous parts of a scratch array, of shape (b, width) for each width."""
     b, room = len(scratch), scratch.reshape(-1)
     stops = np.cumsum([0, *widths]) * b
     return [room[start:stop].reshape(b, -1) for start, stop in itertools.pairwise(stops.tolist())]

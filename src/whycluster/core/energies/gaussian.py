@@ -9,23 +9,37 @@ from whycluster.core.energies.additive import AdditiveEnergy
 from whycluster.core.energies.energy import Energy, Parts, carve
 
 
-class DiagonalGaussianEnergy(AdditiveEnergy):
-    """s_k = -log of the weighted density, for features that are independent within a component.
-
-    Split as (x - mu_k)^2 / (2 var_k) + log(var_k) / 2, feature by feature; what is left, the weight of the
-    component, is no feature's.
-
-    Parameters
-    ----------
-    means : (K, d)
-    precisions : (K, d) 1 / var
-    log_weights : (K,) log pi_k, and whatever else a model adds to its log density
-    """
+class _MixtureEnergy(Energy):
+    """The common part of both kinds of mixtures."""
 
     gives_probabilities = True
     stiffness = 1.0
     adds_up = False
     title = "a mixture of Gaussians"
+    log_weights: Floats
+
+    def compared(self, x: Floats) -> Floats:
+        """Return the standardized rows."""
+        return standardized(x)
+
+    @property
+    def parts(self) -> Parts:
+        """The components, with their weights."""
+        return Parts(np.arange(self.n_clusters), self.log_weights)
+
+
+class DiagonalGaussianEnergy(_MixtureEnergy, AdditiveEnergy):
+    """s_k = -log of the weighted density, for features that are independent within a component.
+
+    The split is (x - mu_k)^2 / (2 var_k) + log(var_k) / 2, feature by feature. The weight of the component
+    belongs to no feature.
+
+    Parameters
+    ----------
+    means : (K, d)
+    precisions : (K, d) 1 / var
+    log_weights : (K,) log pi_k, plus any constant that a model adds to its log density
+    """
 
     def __init__(self, means: Floats, precisions: Floats, log_weights: Floats) -> None:
         super().__init__(means)
@@ -40,51 +54,37 @@ class DiagonalGaussianEnergy(AdditiveEnergy):
         return self.prototypes
 
     def split(self, x: Floats, k: int, out: Floats) -> None:
-        """(x - mu_k)^2 / (2 var_k) + log(var_k) / 2."""
+        """Write (x - mu_k)^2 / (2 var_k) + log(var_k) / 2."""
         np.subtract(x, self.prototypes[k], out=out)
         np.square(out, out=out)
         out *= self._halves[k]
         out += self._logs[k]
 
-    def compared(self, x: Floats) -> Floats:
-        """Return the rows, standardized."""
-        return standardized(x)
-
-    @property
-    def parts(self) -> Parts:
-        """The components, with their weights."""
-        return Parts(np.arange(self.n_clusters), self.log_weights)
-
     def slope(self, x: Floats, k: int, out: Floats) -> None:
-        """(x - mu_k) / var_k."""
+        """Write (x - mu_k) / var_k."""
         np.subtract(x, self.prototypes[k], out=out)
         out *= self.precisions[k]
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
-        """-log pi_k - log N(x; mu_k, var_k), but for the constant that all components share."""
+        """Write -log pi_k - log N(x; mu_k, var_k), without the constant that all components share."""
         super().energies(x, out, scratch)
         out -= self.log_weights
 
 
-class GaussianEnergy(Energy):
+class GaussianEnergy(_MixtureEnergy):
     """s_k = -log of the weighted density, for components with a covariance S_k.
 
-    Split as (x - mu_k) * (S_k^-1 (x - mu_k)) / 2, the Shapley values of the quadratic form. Neither the
-    determinant nor the weight of the component is any feature's.
+    The split is (x - mu_k) * (S_k^-1 (x - mu_k)) / 2, the Shapley values of the quadratic form. The
+    determinant and the weight of the component belong to no feature.
 
     Parameters
     ----------
     means : (K, d)
     roots : (K, d, d) P_k with P_k P_k^T = S_k^-1; or (1, d, d), one for all
     log_weights : (K,) as in `DiagonalGaussianEnergy`
-    log_det : (K,) log det(S_k) / 2; by default that of roots that are triangular. It has to be given where
-        a model leaves out directions in which S_k has no spread
+    log_det : (K,) log det(S_k) / 2; by default computed from ``roots``, which must then be triangular. It is
+        required for a model that leaves out directions without variance
     """
-
-    gives_probabilities = True
-    stiffness = 1.0
-    adds_up = False
-    title = "a mixture of Gaussians"
 
     def __init__(
         self, means: Floats, roots: Floats, log_weights: Floats, log_det: Floats | None = None
@@ -98,28 +98,19 @@ class GaussianEnergy(Energy):
         self.log_weights = np.array(log_weights, dtype=np.float64)
         self.log_det = None if log_det is None else np.array(log_det, dtype=np.float64)
         if self.log_det is None:
-            self._log_det = -np.log(np.einsum("kii->ki", self.roots)).sum(axis=1)
+            self._log_det: Floats = -np.log(np.einsum("kii->ki", self.roots)).sum(axis=1)
         else:
             self._log_det = self.log_det
         self.bias = self._log_det - self.log_weights
 
-    def compared(self, x: Floats) -> Floats:
-        """Return the rows, standardized."""
-        return standardized(x)
-
-    @property
-    def parts(self) -> Parts:
-        """The components, with their weights."""
-        return Parts(np.arange(self.n_clusters), self.log_weights)
-
     def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
-        """The splits; here each feature has an equal part of the determinant, which is none's alone."""
+        """Write the splits; here, every feature gets an equal share of the determinant."""
         super().terms(x, cluster, out, scratch)
         log_det = np.broadcast_to(self._log_det, self.n_clusters)
         out += (log_det - log_det[cluster][:, None])[:, :, None] / self.n_features
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
-        """-log pi_k + log det(S_k) / 2 + |P_k^T (x - mu_k)|^2 / 2."""
+        """Write -log pi_k + log det(S_k) / 2 + |P_k^T (x - mu_k)|^2 / 2."""
         moved, y = carve(scratch, self.n_features, self.n_features)
         for k, mean in enumerate(self.centers):
             np.subtract(x, mean, out=moved)
@@ -129,7 +120,7 @@ class GaussianEnergy(Energy):
         out += self.bias
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """sum_k a_k (x - mu_k) * (S_k^-1 (x - mu_k)) / 2."""
+        """Write sum_k a_k (x - mu_k) * (S_k^-1 (x - mu_k)) / 2."""
         moved, y = carve(scratch, self.n_features, self.n_features)
         out[...] = 0.0
         for k, mean in enumerate(self.centers):
@@ -141,7 +132,7 @@ class GaussianEnergy(Energy):
         out *= 0.5
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """sum_k a_k S_k^-1 (x - mu_k)."""
+        """Write sum_k a_k S_k^-1 (x - mu_k)."""
         moved, y = carve(scratch, self.n_features, self.n_features)
         out[...] = 0.0
         for k, mean in enumerate(self.centers):
@@ -151,5 +142,5 @@ class GaussianEnergy(Energy):
             out += y
 
     def slope(self, x: Floats, k: int, out: Floats) -> None:
-        """S_k^-1 (x - mu_k)."""
+        """Write the gradient of s_k, S_k^-1 (x - mu_k)."""
         np.matmul(x - self.centers[k], self._precisions[k % len(self.roots)], out=out)

@@ -1,4 +1,4 @@
-"""Clusters made of support vectors, under a soft or hard minimum: kernel k-means, unions of subclusters."""
+"""Clusters of several support vectors under a soft or hard minimum: kernel k-means, Birch, noise."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies.energy import Energy, Parts, carve
 from whycluster.core.energies.squared import SquaredEnergy
 
-_FEW_UNITS = 64  # matrix products with fewer rows are slow
+_FEW_UNITS = 64  # matrix products of fewer rows are slow
 
 
 class KernelEnergy(Energy):
     """s_k = -1/gamma log sum_j v_j exp(-gamma |x - u_j|^2) over the support vectors of k (Eq. 6, Prop. 5).
 
-    Split as sum_j q_j (x - u_j)^2 with q = softmax_j(log v_j - gamma |x - u_j|^2). The paper's network has a
-    neuron for each pair of support vectors; because |x - u_j|^2 - |x - u_i|^2 separates and the gate of Eq.
-    10 cancels the denominator of Eq. 4, these splits give the same relevance at a cost that is linear in the
-    support vectors. An infinite gamma is the hard minimum: the first of the nearest takes all.
+    The split is sum_j q_j (x - u_j)^2 with q = softmax_j(log v_j - gamma |x - u_j|^2). The paper's network
+    has a neuron for each pair of support vectors. Because |x - u_j|^2 - |x - u_i|^2 separates, and the gate
+    of Eq. 10 cancels the denominator of Eq. 4, these splits give the same relevance at linear cost. An
+    infinite gamma is the hard minimum: the nearest support vector, or the first of several, takes all.
 
     Parameters
     ----------
-    support : (P, d) the support vectors, those of one cluster side by side
-    sizes : (K,) how many each cluster has
-    gamma : stiffness of the soft minimum
-    log_weights : (P,) log v_j; by default those of the mean, v_j = 1 / (size of the cluster). They have no
-        part in a hard minimum.
-    scale : (d,) what the square of each feature is multiplied with; 1 by default
+    support : (P, d) the support vectors, ordered by cluster
+    sizes : (K,) the number of support vectors of each cluster
+    gamma : the stiffness of the soft minimum
+    log_weights : (P,) log v_j; by default v_j = 1 / (size of the cluster). A hard minimum ignores them.
+    scale : (d,) the weight of the square of each feature; 1 by default
     """
 
     adds_up = False
@@ -44,8 +43,7 @@ class KernelEnergy(Energy):
     ) -> None:
         self.sizes = np.array(sizes)
         self.gamma = float(gamma)
-        # A soft minimum may have some neighbours of other clusters as close as it likes; a hard one compares
-        # them.
+        # A soft minimum need not resolve the closest support vectors of two clusters; a hard one must.
         near = 0.0 if np.isinf(self.gamma) else 0.1
         self.units = SquaredEnergy(support, scale, near=near, groups=self.unit_cluster)
         self.n_clusters, self.n_features = len(self.sizes), self.units.n_features
@@ -54,23 +52,21 @@ class KernelEnergy(Energy):
             log_weights = np.repeat(-np.log(self.sizes), self.sizes)
         self.log_weights = np.array(log_weights, dtype=np.float64)
         self._hard = np.isinf(self.gamma)
-        # At gamma, the density of a cluster is the mixture of its support vectors.
+        # With beta = gamma, the density of a cluster is the mixture of its support vectors.
         self.stiffness = None if self._hard else self.gamma
         self._slope = 1.0 if self._hard else self.gamma
         self._constants = np.zeros((len(support), 1)) if self._hard else self.log_weights[:, None]
         self._lines = None
-        if self.units.lines is not None:  # gamma and the weights are then part of the matrix product
+        if self.units.lines is not None:  # the matrix product then includes gamma and weights
             slopes, bias = self.units.lines
             self._lines = -self._slope * slopes, self._constants - self._slope * bias[:, None]
         stops = np.cumsum(self.sizes)
+        # the support vectors of each cluster
         self.clusters = [slice(stop - size, stop) for stop, size in zip(stops, self.sizes, strict=True)]
         self._chunks = _chunks(self.sizes, max(_FEW_UNITS, len(support) // 8))
         self._widest = max(int(self.sizes[chunk].sum()) for chunk in self._chunks)
-        # Wide enough for the work, and so wide that blocks get short enough for a chunk to stay in the cache.
+        # Wide enough for the work, and for blocks so short that a chunk stays in the cache.
         self.scratch_width = max(self._widest + self.units.mix_width, len(support) // 4)
-
-    clusters: list[slice]
-    """Of each cluster its support vectors."""
 
     @property
     def unit_cluster(self) -> Codes:
@@ -78,7 +74,7 @@ class KernelEnergy(Energy):
         return np.repeat(np.arange(len(self.sizes)), self.sizes)
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
-        """The soft minimum of the support vectors of each cluster."""
+        """Write the soft minimum over the support vectors of each cluster (Eq. 6)."""
         for chunk in self._chunks:
             for k, logits in self._logits(x, chunk, scratch):
                 top = logits.max(axis=0)
@@ -90,7 +86,7 @@ class KernelEnergy(Energy):
                 np.negative(top, out=out[:, k])
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """sum_k a_k sum_j q_j e_j: the units weighted with a_k q_j, rows of which sum to zero again."""
+        """Write sum_k a_k sum_j q_j e_j: the weights a_k q_j of a row sum to zero again."""
         _, mixture = carve(scratch, self._widest, self.units.mix_width)
         mixture[...] = 0.0
         for chunk in self._chunks:
@@ -101,10 +97,7 @@ class KernelEnergy(Energy):
         self.units.unmix(x, mixture, out)
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """sum_k a_k sum_j q_j grad |x - u_j|^2: a soft minimum is as steep as its units on average.
-
-        Without the 2 x that all units share.
-        """
+        """Write sum_k a_k sum_j q_j grad |x - u_j|^2, without the 2 x that all support vectors share."""
         _, some = carve(scratch, self._widest, self.n_features)
         out[...] = 0.0
         for chunk in self._chunks:
@@ -120,22 +113,22 @@ class KernelEnergy(Energy):
         return Parts(self.unit_cluster, self._constants[:, 0])
 
     def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
-        """(x - u_j)^2."""
+        """Write (x - u_j)^2."""
         self.units.terms(x, cluster, out, *carve(scratch, self.units.scratch_width))
 
     def compared(self, x: Floats) -> Floats:
-        """Return the rows as the support vectors are compared with them."""
+        """Return the scaled rows."""
         return self.units.compared(x)
 
     def shares(self, x: Floats, k: int) -> Floats:
-        """q_j of the support vectors of one cluster, (p, b)."""
+        """Return q_j for the support vectors of one cluster, (p, b)."""
         logits = np.empty((self.sizes[k], len(x)))
         self._write_logits(x, self.clusters[k], logits)
         self._share(logits, np.ones(len(x)))
         return logits
 
     def _share(self, logits: Floats, weights: Floats) -> None:
-        """Logits to a_k q_j, in place."""
+        """Turn logits into a_k q_j, in place."""
         if self._hard:
             nearest = logits.argmax(axis=0)
             logits[...] = 0.0
@@ -146,9 +139,9 @@ class KernelEnergy(Energy):
         logits *= weights / _column_sums(logits)
 
     def _logits(self, x: Floats, chunk: slice, scratch: Floats) -> Iterator[tuple[int, Floats]]:
-        """Of each cluster of a chunk, log v_j - gamma |x - u_j|^2 of its support vectors, (p, b).
+        """Yield each cluster of a chunk with log v_j - gamma |x - u_j|^2 for its support vectors, (p, b).
 
-        Units lie along the first axis, so that pooling over them runs along rows that lie side by side.
+        Support vectors come first, so that pooling over them reads contiguous memory.
         """
         part = self._units_of(chunk)
         (room,) = carve(scratch, part.stop - part.start)
@@ -176,7 +169,7 @@ class KernelEnergy(Energy):
 
 
 def _chunks(sizes: Codes, most: int) -> list[slice]:
-    """Clusters side by side, as many as have no more than ``most`` units together, but at least one."""
+    """Return runs of clusters with at most ``most`` support vectors together, but at least one cluster."""
     chunks, start = [], 0
     for k in range(1, len(sizes) + 1):
         if k == len(sizes) or sizes[start : k + 1].sum() > most:
@@ -186,22 +179,21 @@ def _chunks(sizes: Codes, most: int) -> list[slice]:
 
 
 def _column_sums(values: Floats) -> Floats:
-    """Sums over the first axis, as a product with ones."""
+    """Return the sums over the first axis, as a product with ones."""
     return np.ones(len(values)) @ values
 
 
 class FloorEnergy(Energy):
-    """One cluster more, of constant energy: a row falls back to it where all others are farther.
+    """The energies of K clusters, and a constant one for noise: rows that are too far from all clusters.
 
-    That is what noise is to a density clustering: too far from everything. It is split over the features as
-    the energy of a typical member is, so a feature speaks for noise if the row is farther off in it than
-    members are.
+    The constant is split over the features like the energy of a typical member. So a feature is evidence for
+    noise if the row is farther away in it than members are.
 
     Parameters
     ----------
-    clusters : the energies of the K clusters that are no noise
-    floor : the constant
-    split : (d,) its split over the features; what it does not add up to is due to none
+    clusters : the energies of the K clusters
+    floor : the constant energy of noise
+    split : (d,) its split over the features; the rest belongs to no feature
     """
 
     adds_up = False
@@ -217,26 +209,26 @@ class FloorEnergy(Energy):
 
     @property
     def parts(self) -> Parts:
-        """Those of the clusters, then the floor."""
+        """The parts of the clusters, then the floor."""
         cluster, log_weight = self.clusters.parts
         return Parts(np.append(cluster, self.n_clusters - 1), np.append(log_weight, 0.0))
 
     def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
-        """Those of the clusters, then the split of the floor, with an equal part of what is no feature's."""
+        """Write the terms of the clusters, then the split of the floor, with equal shares of its rest."""
         self.clusters.terms(x, cluster, out[:, :-1], *carve(scratch, self.clusters.scratch_width))
         out[:, -1] = self.split + (self.floor - self.split.sum()) / self.n_features
 
     def compared(self, x: Floats) -> Floats:
-        """Return the rows as the clusters compare them."""
+        """Return the scaled rows."""
         return self.clusters.compared(x)
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
-        """Those of the clusters, then the constant; both without what the units leave out."""
+        """Write the energies of the clusters, then the floor; both without the |x|^2 left out."""
         self.clusters.energies(x, out[:, :-1], *carve(scratch, self.clusters.scratch_width))
         out[:, -1] = self.floor - self.clusters.units.left_out(x, *carve(scratch, self.n_features))
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """The splits of the clusters and of the floor; what the units leave out no longer cancels."""
+        """Write the weighted splits of clusters and floor; the |x|^2 left out no longer cancels."""
         floor = weights[:, -1, None]
         self.clusters.combine(x, weights[:, :-1], out, *carve(scratch, self.clusters.scratch_width))
         (common,) = carve(scratch, self.n_features)
@@ -246,7 +238,7 @@ class FloorEnergy(Energy):
         out += floor * self.split
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """The gradients of the clusters; the 2 x that these leave out no longer cancels."""
+        """Write the weighted gradients of the clusters; the 2 x left out no longer cancels."""
         self.clusters.differentiate(x, weights[:, :-1], out, *carve(scratch, self.clusters.scratch_width))
         (common,) = carve(scratch, self.n_features)
         np.multiply(x, 2.0 * self.clusters.units.scale, out=common)

@@ -1,4 +1,4 @@
-"""Scores that are products with a direction per cluster: soft heads and spherical k-means."""
+"""Products with one direction per cluster: soft heads and spherical k-means."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from whycluster.core.errors import InvalidInputError
 class LinearEnergy(Energy):
     """s_k = -(mu_k.x + b_k), split as -mu_k * x: the softargmax of Props. 6 and 7.
 
-    The probabilities of the clusters are softmax(mu x + b). No feature is responsible for b.
+    The cluster probabilities are softmax(mu x + b). The bias b_k belongs to no feature.
 
     Parameters
     ----------
@@ -34,23 +34,23 @@ class LinearEnergy(Energy):
 
     @property
     def parts(self) -> Parts:
-        """The clusters, with the bias as their weight."""
+        """The clusters, with the bias as their log weight."""
         return Parts(np.arange(self.n_clusters), self.bias)
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
-        """-(mu_k.x + b_k)."""
+        """Write -(mu_k.x + b_k)."""
         np.matmul(self._rows(x, scratch), self.directions.T, out=out)
         out += self.bias
         np.negative(out, out=out)
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """-x * sum_k a_k mu_k."""
+        """Write -x * sum_k a_k mu_k."""
         np.matmul(weights, self.directions, out=out)
         np.negative(out, out=out)
         out *= self._rows(x, scratch)
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:  # noqa: ARG002  # linear
-        """-sum_k a_k mu_k."""
+        """Write -sum_k a_k mu_k."""
         np.matmul(weights, self.directions, out=out)
         np.negative(out, out=out)
 
@@ -59,37 +59,33 @@ class LinearEnergy(Energy):
         return self
 
     def _rows(self, x: Floats, scratch: Floats) -> Floats:  # noqa: ARG002  # for subclasses
-        """The rows as they are multiplied with the directions."""
+        """Return the rows to multiply with the directions."""
         return x
 
 
 class CosineEnergy(LinearEnergy):
     """s_k = -cos(x, mu_k), split as -mu_k * x / (|mu_k| |x|): spherical k-means.
 
-    To split it, the length of a row is taken for the row's own constant scale; its gradient knows that the
-    length changes with the row. A row of zeros has no direction: all cosines are then 0, a tie, and so is
-    the gradient.
+    The split treats the length of a row as a constant; the gradient does not. A row of zeros has no
+    direction: all its cosines are 0, a tie, and so is its gradient.
     """
 
     gives_probabilities = False
     stiffness = None
     title = "nearest direction, by cosine"
-    centroids: Floats
-    """(K, d) as they were given, of any length."""
 
     def __init__(self, directions: Floats) -> None:
-        self.centroids = np.array(directions, dtype=np.float64, order="C")
+        self.centroids = np.array(directions, dtype=np.float64, order="C")  # of any length
         lengths = np.linalg.norm(self.centroids, axis=1, keepdims=True)
         if not (lengths > 0).all():
             raise InvalidInputError(
                 f"neuralize: a centroid of zeros has no direction; centroid {int(np.argmin(lengths))} is "
-                f"one, "
-                'so metric="cosine" is not possible.'
+                'one, so metric="cosine" is not possible.'
             )
         super().__init__(self.centroids / lengths)
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """-sum_k a_k mu_k, without its part along the row, over |x|."""
+        """Write -sum_k a_k mu_k, without its component along the row, divided by |x|."""
         super().differentiate(x, weights, out, scratch)
         largest, rest = _normalize(x, scratch)
         scratch *= np.einsum("bd,bd->b", out, scratch)[:, None]
@@ -102,16 +98,17 @@ class CosineEnergy(LinearEnergy):
         return LinearEnergy(self.directions)
 
     def _rows(self, x: Floats, scratch: Floats) -> Floats:
-        """Rows of unit length."""
+        """Return the rows, scaled to unit length."""
         _normalize(x, scratch)
         return scratch
 
 
 def _normalize(x: Floats, out: Floats) -> tuple[Floats, Floats]:
-    """Write rows of unit length into ``out``; a row of zeros stays.
+    """Write the rows, scaled to unit length, into ``out``; rows of zeros stay zero.
 
-    Returns two factors of the lengths, (b,): the largest value of each row, which goes first so that no
-    square overflows or vanishes, and the rest. A row of zeros is as one without end: nothing moves it.
+    Return two factors of the lengths, (b,) each. The first is the largest absolute value of each row;
+    dividing by it first keeps squares from overflowing or vanishing. For rows of zeros it is infinite, so
+    that the gradient vanishes.
     """
     largest = np.maximum(x.max(axis=1), -x.min(axis=1))
     largest[largest == 0.0] = np.inf

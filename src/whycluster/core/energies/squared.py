@@ -1,4 +1,4 @@
-"""Squared Euclidean distance to a centroid: k-means and every other nearest-centroid model."""
+"""Squared Euclidean distances to centroids: k-means and all other nearest-centroid models."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from whycluster.core.energies.additive import AdditiveEnergy
 from whycluster.core.energies.energy import carve
 from whycluster.core.errors import InvalidInputError
 
-# Up to this ratio of the largest squared centroid to the least squared distance of two, expanding the
-# square keeps ten digits of every difference.
+# Up to this ratio of the largest squared centroid to the least squared distance between two centroids,
+# expanding the square keeps ten digits of every difference.
 _FAR_APART = 1e6
 
-# With few clusters, what follows a matrix product costs as much as the product, unless its rows are still in
-# the cache: half the time for 8 clusters. With many, a product is better done as a whole.
+# With few clusters, products are computed in parts that stay in the cache: half the time for 8 clusters.
 _PART_BYTES = 1 << 18
 
 # Up to this ratio of offset to spread, expanding the square costs at most four of sixteen digits.
@@ -27,20 +26,19 @@ HARMLESS_OFFSET = 64.0
 class SquaredEnergy(AdditiveEnergy):
     """s_k = |x - mu_k|^2, split as (x - mu_k)^2 feature by feature (Prop. 1 and Eq. 4 of the paper).
 
-    Both are used in expanded form, without the |x|^2 that all clusters share: s_k is linear in x, and
-    sum_k a_k e_k = sum_k a_k mu_k^2 - 2 x * sum_k a_k mu_k for weights that sum to zero. That makes
-    three matrix products of the whole explanation. Expanding loses digits when the data lie far from 0,
-    so centroids and data are moved to the middle of the centroids where it matters. Where no middle helps,
-    because groups of clusters lie too far apart for what tells their members apart, nothing is expanded:
-    slower by far, but right.
+    Both are expanded, without the |x|^2 that all clusters share: s_k is then linear in x, and sum_k a_k e_k =
+    sum_k a_k mu_k^2 - 2 x * sum_k a_k mu_k for weights that sum to zero. So an explanation takes three matrix
+    products. Expanding loses digits if the data are far from 0. If necessary, the middle of the centroids is
+    subtracted first. If that does not help, because groups of centroids are much farther apart than their
+    members, nothing is expanded: much slower, but accurate.
 
     Parameters
     ----------
     centroids : (K, d)
-    scale : (d,) what the square of each feature is multiplied with; 1 by default
-    near : which quantile of the distances between neighbouring centroids has to be told apart. By default
-        the least: all of them
-    groups : (K,) which centroids make one cluster; these may lie as close as they like
+    scale : (d,) the weight of the square of each feature; 1 by default
+    near : the quantile of the distances between neighboring centroids that has to be resolved. By default the
+        smallest distance
+    groups : (K,) the cluster of each centroid; distances within a cluster need not be resolved
     """
 
     takes_columns = True
@@ -54,7 +52,7 @@ class SquaredEnergy(AdditiveEnergy):
         near: float = 0.0,
         groups: Codes | None = None,
     ) -> None:
-        # A copy, since the model may be refitted; in C order, since BLAS may sum other orders differently.
+        # A copy, because the model may be refitted; in C order, because BLAS may sum others differently.
         self.prototypes = np.array(centroids, dtype=np.float64, order="C")
         self.n_clusters, self.n_features = self.prototypes.shape
         self.scratch_width = self.n_inputs = self.n_features
@@ -65,15 +63,14 @@ class SquaredEnergy(AdditiveEnergy):
             self._moved = self.prototypes if self.offset is None else self.prototypes - self.offset
             self._squares = self._moved**2 * self.scale
             self._bias = self._squares.sum(axis=1)
-            self.slopes = -2.0 * self._moved * self.scale
+            self.slopes = -2.0 * self._moved * self.scale  # (K, d) gradients, without the 2 x all share
             self._copies, self._originals = _duplicates(self.prototypes)
             different = np.delete(np.arange(self.n_clusters), self._copies)
+            groups = None if self.groups is None else self.groups[different]
             self._expanded = not _is_far_apart(
-                self._moved[different] * np.sqrt(self.scale),
-                self.near,
-                None if self.groups is None else self.groups[different],
+                self._moved[different] * np.sqrt(self.scale), self.near, groups
             )
-        if self._expanded and type(self) is SquaredEnergy:  # a subclass may mean something else
+        if self._expanded and type(self) is SquaredEnergy:  # a subclass may redefine the energies
             self.expanded = ExpandedSquares(self.slopes, self._squares, self._bias, self.offset)
         self._by_parts = self.n_clusters <= self.n_features
         self.rounds = self._expanded and self._by_parts
@@ -83,31 +80,28 @@ class SquaredEnergy(AdditiveEnergy):
                 f"the largest centroid value is {np.abs(centroids).max():.3g}. Rescale and fit again."
             )
 
-    slopes: Floats
-    """(K, d) the gradients of the energies, -2 mu_k, without the 2 x that all clusters share."""
-
     def split(self, x: Floats, k: int, out: Floats) -> None:
-        """(x - mu_k)^2, feature by feature."""
+        """Write (x - mu_k)^2."""
         np.subtract(x, self._moved[k], out=out)
         np.square(out, out=out)
         out *= self.scale
 
     def linearized(self) -> SquaredEnergy:
-        """Return the energy itself: x^2 cancels."""
+        """Return the energy itself: x^2 cancels in all differences."""
         return self
 
     def step_scale(self) -> Floats:
-        """Return the square roots of the scale."""
+        """Return the square root of the scale."""
         return np.asarray(np.sqrt(self.scale))
 
     def compared(self, x: Floats) -> Floats:
-        """Return the rows, scaled."""
+        """Return the scaled rows."""
         return np.asarray(x * self.step_scale())
 
     def left_out(self, x: Floats, scratch: Floats) -> Floats:
-        """What `energies` leave out of all clusters, (b,): |x|^2 where squares are expanded.
+        """Return the term that `energies` leaves out, (b,): |x|^2 if squares are expanded, else 0.
 
-        ``scratch`` is (b, d), and then holds its split over the features.
+        Its split over the features is written to ``scratch``, (b, d).
         """
         if self._expanded:
             np.square(x, out=scratch)
@@ -117,24 +111,24 @@ class SquaredEnergy(AdditiveEnergy):
         return scratch @ np.ones(self.n_features)
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
-        """|x - mu_k|^2, or without its |x|^2: |mu_k|^2 - 2 mu_k.x."""
+        """Write |x - mu_k|^2; expanded, |mu_k|^2 - 2 mu_k.x."""
         if not self._expanded:
             super().energies(x, out, scratch)
             return
         loops = self.loops
-        if loops is not None and loops.energies(x, out):  # then all passes agree to the last bit
+        if loops is not None and loops.energies(x, out):  # so that all passes agree to the last bit
             return
         np.matmul(x, self.slopes.T, out=out)
         out += self._bias
         self.keep_ties(out)
 
     def keep_ties(self, energies: Floats) -> None:
-        """Make equal what BLAS may have summed in another order: a tie has to be one."""
+        """Make the energies of equal centroids equal: BLAS may have summed them in different orders."""
         if self._copies.size:
             energies[:, self._copies] = energies[:, self._originals]
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """sum_k a_k (x - mu_k)^2, or without its x^2: sum_k a_k mu_k^2 - 2 x * sum_k a_k mu_k."""
+        """Write sum_k a_k (x - mu_k)^2; expanded, sum_k a_k mu_k^2 - 2 x * sum_k a_k mu_k."""
         if not self._expanded:
             super().combine(x, weights, out, scratch)
             return
@@ -143,34 +137,34 @@ class SquaredEnergy(AdditiveEnergy):
         spare = np.empty_like(room) if out.dtype != np.float64 else None
         for start in range(0, len(x), size):
             rows = slice(start, start + size)
-            bent = room[: len(x[rows])]  # the same few rows each time, to stay in the cache
-            straight = out[rows] if spare is None else spare[: len(bent)]
-            np.matmul(weights[rows], self.slopes, out=bent)
-            bent *= x[rows]
-            np.matmul(weights[rows], self._squares, out=straight)
-            np.add(straight, bent, out=out[rows], casting="same_kind")
+            linear = room[: len(x[rows])]  # the same memory each time, to stay in the cache
+            constant = out[rows] if spare is None else spare[: len(linear)]
+            np.matmul(weights[rows], self.slopes, out=linear)
+            linear *= x[rows]
+            np.matmul(weights[rows], self._squares, out=constant)
+            np.add(constant, linear, out=out[rows], casting="same_kind")
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:  # noqa: ARG002  # x cancels
-        """-2 sum_k a_k mu_k, whether squares are expanded or not: x cancels, and no square is computed."""
+        """Write -2 sum_k a_k mu_k: x cancels, and no square is computed."""
         np.matmul(weights, self.slopes, out=out)
 
     @cached_property
     def _both(self) -> Floats:
-        """Slopes and squares side by side: a mixture is one matrix product."""
+        """(K, 2d) slopes and squares side by side: then a mixture is one matrix product."""
         return np.hstack([self.slopes, self._squares])
 
     @property
     def mix_width(self) -> int:
-        """How many numbers per row a mixture takes; see `mix`."""
+        """The number of values per row that `mix` needs."""
         return 4 * self.n_features if self._expanded else self.n_features
 
     @property
     def lines(self) -> tuple[Floats, Floats] | None:
-        """(K, d) slopes and (K,) biases of the energies as linear functions, if squares are expanded."""
+        """(K, d) slopes and (K,) biases of the linear energies; None if squares are not expanded."""
         return (self.slopes, self._bias) if self._expanded else None
 
     def mix(self, x: Floats, part: slice, weights: Floats, mixture: Floats) -> None:
-        """Add sum_k a_k e_k over some centroids, with weights of shape (part, b), to a mixture of zeros."""
+        """Add sum_k a_k e_k over a slice of the centroids to a mixture; ``weights`` is (slice, b)."""
         if self._expanded:
             total, some = carve(mixture, 2 * self.n_features, 2 * self.n_features)
             np.matmul(weights.T, self._both[part], out=some)
@@ -183,7 +177,7 @@ class SquaredEnergy(AdditiveEnergy):
             mixture += split
 
     def unmix(self, x: Floats, mixture: Floats, out: Floats) -> None:
-        """What was mixed, into ``out`` of shape (b, d)."""
+        """Write the result of `mix` into ``out`` of shape (b, d)."""
         if not self._expanded:
             out[...] = mixture
             return
@@ -193,7 +187,7 @@ class SquaredEnergy(AdditiveEnergy):
 
 
 def _duplicates(centroids: Floats) -> tuple[Codes, Codes]:
-    """The centroids that equal an earlier one, and for each the first that it equals."""
+    """Return the centroids that equal an earlier one, and the first centroid that each of them equals."""
     _, first, same = np.unique(centroids, axis=0, return_index=True, return_inverse=True)
     original = first[same.ravel()]
     copies = np.flatnonzero(original != np.arange(len(centroids)))
@@ -201,7 +195,7 @@ def _duplicates(centroids: Floats) -> tuple[Codes, Codes]:
 
 
 def _is_far_apart(centroids: Floats, near: float, groups: Codes | None) -> bool:
-    """Whether neighbours among the centroids, some two thousand, are too near for their size."""
+    """Return whether neighbors, in a sample of about 2,000 centroids, are too close for their size."""
     some = slice(None, None, max(1, len(centroids) // 2048))
     centroids = centroids[some]
     sizes = np.einsum("kd,kd->k", centroids, centroids)
@@ -214,12 +208,11 @@ def _is_far_apart(centroids: Floats, near: float, groups: Codes | None) -> bool:
 
 
 def _offset(centroids: Floats) -> Floats | None:
-    """About the median centroid, or None if all features lie close enough to 0 as they are.
+    """Return roughly the median centroid; None if all features are close enough to 0.
 
-    Medians, since a single centroid far off must neither draw the offset away from the others nor make
-    them look wide apart. Reading the data as it is saves a copy of every block, so it is worth the
-    question. The offset is rounded to 20 binary digits: then data with few digits, such as whole
-    numbers, are moved without rounding, and points that lie exactly between two clusters stay there.
+    The median keeps a single outlying centroid from shifting the offset or inflating the spread. Without an
+    offset, no block has to be copied. The offset is rounded to 20 binary digits: then data with few digits,
+    such as whole numbers, are shifted without rounding, and exact ties between clusters are preserved.
     """
     middle = np.median(centroids, axis=0)
     spread = np.median(np.abs(centroids - middle), axis=0)

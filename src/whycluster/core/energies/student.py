@@ -1,4 +1,4 @@
-"""Heads of Student's t-distribution: the soft assignments of DEC and IDEC."""
+"""Student's t-distribution: the soft assignments of DEC and IDEC."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from whycluster.core.errors import InvalidInputError
 class StudentEnergy(Energy):
     """s_k = (alpha + 1) / 2 log(1 + |x - mu_k|^2 / alpha): softmax(-s) are the q_k of DEC and IDEC.
 
-    A logarithm of a sum has no split of its own, but h_k = s_k - s_c has the sign of a difference of squared
-    distances, which has one. Each pair is split as that is, scaled so that it adds up to h_k:
+    The logarithm of a sum has no split, but h_k = s_k - s_c has the sign of a difference of squared
+    distances, which has one. Each pair is split like that difference, scaled to add up to h_k:
 
-        e_k - e_c = rho_k ((x - mu_k)^2 - (x - mu_c)^2),   rho_k = h_k / (|x - mu_k|^2 - |x - mu_c|^2),
+        e_k - e_c = rho_k ((x - mu_k)^2 - (x - mu_c)^2),   rho_k = h_k / (|x - mu_k|^2 - |x - mu_c|^2).
 
-    where both vanish, the limit: (alpha + 1) / 2 / (alpha + |x - mu_c|^2). With weights a_k rho_k this is the
-    sum that `SquaredEnergy` combines.
+    If both vanish, rho_k is the limit, (alpha + 1) / 2 / (alpha + |x - mu_c|^2). `SquaredEnergy` combines
+    these splits with the weights a_k rho_k.
 
     Everything is computed from u_k = (d_k^2 - d_n^2) / (alpha + d_n^2), where d_k = |x - mu_k| and n is the
-    nearest: s_k - s_n = (alpha + 1) / 2 log(1 + u_k). The differences are those of `SquaredEnergy`, with its
-    digits; logarithms of large distances, subtracted, would lose theirs.
+    nearest center: s_k - s_n = (alpha + 1) / 2 log(1 + u_k). The differences of squared distances are as
+    accurate as in `SquaredEnergy`; differences of logarithms of large distances would lose digits.
 
     Parameters
     ----------
     centers : (K, d) mu_k
-    alpha : degrees of freedom; 1 in DEC and IDEC
+    alpha : the degrees of freedom; 1 in DEC and IDEC
     """
 
     gives_probabilities = True
@@ -45,7 +45,7 @@ class StudentEnergy(Energy):
                 "In DEC and IDEC it is 1."
             )
         self.alpha = float(alpha)
-        self.squares = SquaredEnergy(centers)
+        self.squares = SquaredEnergy(centers)  # |x - mu_k|^2, with the same order of clusters
         self.n_clusters, self.n_features = self.squares.n_clusters, self.squares.n_features
         self.offset = self.squares.offset
         self.scratch_width = 3 * self.n_clusters + self.n_features
@@ -54,22 +54,19 @@ class StudentEnergy(Energy):
             self._moved = self._moved - self.offset
         self._half = self.alpha / 2 + 0.5
 
-    squares: SquaredEnergy
-    """|x - mu_k|^2, which order the clusters alike."""
-
     def linearized(self) -> SquaredEnergy:
         """Return the squared distances."""
         return self.squares
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
-        """s_k - s_n = (alpha + 1) / 2 log(1 + u_k)."""
+        """Write s_k - s_n = (alpha + 1) / 2 log(1 + u_k)."""
         self._apart(x, out, *carve(scratch, self.n_features))
         np.log1p(out, out=out)
         out *= self._half
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """The sum of a_k rho_k ((x - mu_k)^2 - (x - mu_c)^2), by the weights that squares then have."""
-        own, rows = weights.argmin(axis=1), np.arange(len(x))  # the one weight that is negative
+        """Write sum_k a_k rho_k ((x - mu_k)^2 - (x - mu_c)^2)."""
+        own, rows = weights.argmin(axis=1), np.arange(len(x))  # the only negative weight
         rate, room = self._rates(x, own, scratch)
         rate *= weights
         rate[rows, own] = 0.0
@@ -77,14 +74,14 @@ class StudentEnergy(Energy):
         self.squares.combine(x, rate, out, room)
 
     def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
-        """e_k - e_c, with the rates of all clusters computed once."""
+        """Write e_k - e_c; rho_k is computed once for all clusters."""
         rate, room = self._rates(x, cluster, scratch)
         self.squares.terms(x, cluster, out, room)
         out -= out[np.arange(len(x)), cluster][:, None]
         out *= rate[:, :, None]
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """The sum of a_k (alpha + 1) / (alpha + d_k^2) (x - mu_k); here x does not cancel."""
+        """Write sum_k a_k (alpha + 1) / (alpha + d_k^2) (x - mu_k); here, x does not cancel."""
         rate, room = carve(scratch, self.n_clusters, self.n_features)
         base = self._apart(x, rate, room)
         rate += 1.0  # (alpha + d_k^2) / (alpha + d_n^2)
@@ -95,27 +92,26 @@ class StudentEnergy(Energy):
         out += room
 
     def _apart(self, x: Floats, out: Floats, room: Floats) -> Floats:
-        """Write u_k, at least 0, into ``out`` of shape (b, K); alpha + d_n^2 is returned, (b,).
+        """Write u_k >= 0 into ``out`` of shape (b, K) and return alpha + d_n^2, (b,).
 
-        ``room`` is (b, d). The distance to the nearest is computed on its own: |x|^2 added to what the
-        squares leave out of it would give a small one with few digits.
+        ``room`` is (b, d). The distance to the nearest center is computed directly: adding |x|^2 to the
+        expanded energies would lose the digits of small distances.
         """
         self.squares.energies(x, out, room)
         nearest = out.argmin(axis=1)
-        np.take(self._moved, nearest, axis=0, out=room, mode="clip")  # otherwise NumPy fills a copy first
+        np.take(self._moved, nearest, axis=0, out=room, mode="clip")  # other modes fill a copy first
         room -= x
         base: Floats = np.einsum("bd,bd->b", room, room) + self.alpha
-        base[np.isinf(base)] = np.nan  # over infinity all would be 0: what overflows must not pass for a tie
+        base[np.isinf(base)] = np.nan  # division by infinity would turn an overflow into a tie
         out -= out[np.arange(len(x)), nearest][:, None]
         out /= base[:, None]
         return base
 
     def _rates(self, x: Floats, own: Codes, scratch: Floats) -> tuple[Floats, Floats]:
-        """rho_k of each cluster and the own one, (b, K), and room of shape (b, d).
+        """Return rho_k for each cluster k and the row's own cluster c, (b, K), and work space (b, d).
 
-        With m = 1 + the less of u_k and u_c, and v = |u_k - u_c| / m, it is log(1 + v) / v, which is 1 at
-        v = 0, times (alpha + 1) / 2 / (alpha + d_n^2) / m: the same for (k, c) as for (c, k), and never of a
-        logarithm near that of 0.
+        With m = 1 + min(u_k, u_c) and v = |u_k - u_c| / m, rho_k is log(1 + v) / v, which is 1 for v = 0,
+        times (alpha + 1) / 2 / (alpha + d_n^2) / m. It is symmetric in k and c, and avoids logarithms near 0.
         """
         rate, v, least, room = carve(scratch, *[self.n_clusters] * 3, self.n_features)
         base = self._apart(x, v, room)

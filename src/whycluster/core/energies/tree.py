@@ -1,4 +1,4 @@
-"""Trees of centroids: hierarchical k-means, which is predicted by going down."""
+"""Trees of centroids: bisecting k-means, which assigns a row by descending the tree."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from whycluster.core.tree import Tree
 
 
 class TreeEnergy(Energy):
-    """A row goes down a tree, at each pair of nodes to the nearer centroid.
+    """The energies of pairs of nodes: a row descends the tree, at each pair to the nearer centroid.
 
-    The evidence for a cluster is the least over the pairs on the way to it, h = |x - sibling|^2 - |x -
-    own|^2. So there is no energy per cluster here: `energies` writes, into the first K - 1 columns, the
-    evidence for the left node of each pair, and `whycluster.core.rules` knows how to read them by `tree`.
-    Weights, on the way back, belong to competing clusters as ever: that of a competitor goes to the pair
-    where its way parts.
+    The evidence for a cluster is the minimum of h = |x - sibling|^2 - |x - own|^2 over the pairs on its path.
+    So there is no energy per cluster: `energies` writes the evidence for the left node of each pair into the
+    first K - 1 columns, and `whycluster.core.evidence` reads it along `tree`. Weights still belong to
+    competing clusters: the weight of a competitor goes to the pair where its path branches off.
 
     Parameters
     ----------
-    tree : its shape
+    tree : the shape of the tree
     centers : (2(K-1), d) the centroids of the nodes
     """
 
@@ -40,32 +39,32 @@ class TreeEnergy(Energy):
         return self
 
     def compared(self, x: Floats) -> Floats:
-        """Return the rows as the nodes compare them."""
+        """Return the scaled rows."""
         return self.nodes.compared(x)
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
-        """|x - right|^2 - |x - left|^2 of each pair; the last column is not used."""
+        """Write |x - right|^2 - |x - left|^2 for each pair; the last column is not used."""
         s, rest = carve(scratch, self.nodes.n_clusters, self.nodes.scratch_width)
         self.nodes.energies(x, s, rest)
         np.subtract(s[:, 1::2], s[:, ::2], out=out[:, :-1])
         out[:, -1] = 0.0
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """The weighted sum of the splits of the nodes."""
+        """Write the weighted sum of the splits of the nodes."""
         w, rest = carve(scratch, self.nodes.n_clusters, self.nodes.scratch_width)
         self.to_nodes(weights, w)
         self.nodes.combine(x, w, out, rest)
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """The weighted sum of the gradients of the nodes."""
+        """Write the weighted sum of the gradients of the nodes."""
         w, rest = carve(scratch, self.nodes.n_clusters, self.nodes.scratch_width)
         self.to_nodes(weights, w)
         self.nodes.differentiate(x, w, out, rest)
 
     def to_nodes(self, weights: Floats, w: Floats) -> None:
-        """The weights of all competitors beyond a turn, on its sibling and, negative, on its own node."""
+        """Give the sibling at each turn the weight of all competitors under it, and the own node minus it."""
         w[...] = 0.0
-        explained = weights.argmin(axis=1)  # the one weight that is negative
+        explained = weights.argmin(axis=1)  # the only negative weight
         for c in np.unique(explained):
             rows = np.flatnonzero(explained == c)
             for turn in self.tree.paths[c]:

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.core.arrays import Codes, Floats, evenly
+from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.arrays import as_array, is_dask, is_real, is_sparse
+from whycluster.data.arrays import as_array, evenly, is_dask, is_real, is_sparse
 from whycluster.data.labels import read_labels
 from whycluster.data.missing import is_missing
 from whycluster.data.opening import open_table

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core import attribution
-from whycluster.core.arrays import Codes, Floats, strongest
+from whycluster.core.arrays import Codes, Floats
+from whycluster.data.arrays import strongest
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.table import Table
 from whycluster.engines.anndata.gene_model import CHUNK_VALUES, GeneModel, chunks

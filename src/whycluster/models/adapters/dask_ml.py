@@ -1,4 +1,4 @@
-"""dask-ml: its k-means, and estimators of other libraries that it predicts with in parallel."""
+"""dask-ml: its k-means, and its wrapper of other estimators that predicts in parallel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from whycluster.models.network import Network
 @adapt.register(KMeans)
 def _kmeans(model: Any) -> Network:
     check_fitted(model)
-    predict = None if type(model) is KMeans else model.predict  # a subclass may predict in its own way
+    predict = None if type(model) is KMeans else model.predict  # a subclass may predict differently
     return nearest_centroid(model.cluster_centers_, predict=predict, kind=type(model).__name__)
 
 

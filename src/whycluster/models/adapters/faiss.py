@@ -1,4 +1,4 @@
-"""faiss: its k-means."""
+"""faiss: k-means, Euclidean or spherical."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ from whycluster.models.network import Network
 def _kmeans(model: Any) -> Network:
     if model.centroids is None:
         raise NotFittedError("neuralize: the faiss.Kmeans must be trained first. Call its train method.")
-    # A spherical one takes the largest inner product, for its centroids of unit length the largest cosine.
+    # Spherical k-means takes the largest inner product: the largest cosine, as its centroids have length 1.
     return nearest_centroid(model.centroids, metric="cosine" if model.cp.spherical else "euclidean")

@@ -1,4 +1,4 @@
-"""kmedoids: medoids under the Euclidean and the Manhattan distance."""
+"""kmedoids: medoids under the Euclidean, Manhattan or cosine distance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from whycluster.models.adapters.registry import OnlyLabels, adapt, check_fitted
 from whycluster.models.nearest_centroid import nearest_centroid
 from whycluster.models.network import Network
 
-# The nearest medoid is the same by the distance and by its square.
+# A distance and its square have the same nearest medoid.
 _METRICS = {
     "euclidean": "euclidean",
     "l2": "euclidean",
@@ -28,7 +28,7 @@ _METRICS = {
 @adapt.register(KMedoids)
 def _kmedoids(model: Any) -> Network | OnlyLabels:
     check_fitted(model)
-    if model.cluster_centers_ is None:  # fitted on precomputed distances: where the medoids lie is not known
+    if model.cluster_centers_ is None:  # fitted on precomputed distances
         return OnlyLabels(model.labels_, "the labels of KMedoids")
     if model.metric not in _METRICS or model.metric_params:
         raise UnsupportedModelError(
@@ -36,7 +36,7 @@ def _kmedoids(model: Any) -> Network | OnlyLabels:
             f"{', '.join(map(repr, _METRICS))}; "
             f"got {model.metric!r}. {BY_LABELS}"
         )
-    # Its predict names a cluster by the row of its medoid, and so does the network.
+    # predict labels a cluster by the row number of its medoid, and so does the network.
     return nearest_centroid(
         model.cluster_centers_, metric=_METRICS[model.metric], labels=model.medoid_indices_.astype(np.intp)
     )

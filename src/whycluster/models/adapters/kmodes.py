@@ -1,4 +1,4 @@
-"""kmodes: k-modes and k-prototypes, which explain tables of categories without encoding them."""
+"""kmodes: k-modes and k-prototypes, for tables with categories that are not encoded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from whycluster.data.labels import BY_LABELS
 from whycluster.models.adapters.registry import AwaitingColumns, adapt, check_fitted
 from whycluster.models.network import Network, TableNetwork
 
-_MATCHING = (matching_dissim, ng_dissim)  # to predict, the second is the first
+_MATCHING = (matching_dissim, ng_dissim)  # both predict the same
 
 
 @adapt.register(KModes)
@@ -28,7 +28,7 @@ def _kmodes(model: Any) -> Network:
 
 @adapt.register(KPrototypes)
 def _kprototypes(model: Any) -> AwaitingColumns:
-    """A fitted k-prototypes no longer knows which columns were categories, only how many."""
+    """Return the network once its columns are known: a fitted model only knows how many are categories."""
     _check(model)
     if model.num_dissim is not euclidean_dissim:
         raise UnsupportedModelError(
@@ -53,7 +53,7 @@ def _kprototypes(model: Any) -> AwaitingColumns:
 
 
 def _categories(model: Any) -> list[list[Any]]:
-    """Of each column its categories in the order of their codes."""
+    """Return the categories of each column in the order of their codes."""
     ordered = [sorted(codes, key=codes.__getitem__) for codes in model._enc_map]
     return [[v.item() if isinstance(v, np.generic) else v for v in values] for values in ordered]
 

@@ -1,4 +1,4 @@
-"""scikit-learn: nearest centroids, mixtures, trees; and what is to be explained from its labels."""
+"""scikit-learn: nearest centroids, mixtures and trees, and estimators that only have labels."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from whycluster.models.nearest_centroid import nearest_centroid
 from whycluster.models.network import Network, TableNetwork
 from whycluster.models.verification import Verification
 
-# These predict as their networks do; a subclass may not, and is checked on the data.
+# These predict like their networks. A subclass may not, so it is verified on the data.
 _KNOWN = (
     AffinityPropagation,
     BayesianGaussianMixture,
@@ -75,7 +75,7 @@ def _nearest_center(model: Any) -> Network:
 
 @adapt.register(BaseEstimator)
 def _other(model: Any) -> Network | OnlyLabels | AwaitingColumns:
-    """An estimator of another kind, perhaps a nearest-centroid model all the same, or one with labels."""
+    """Return the network or the labels of any other estimator."""
     check_fitted(model)
     return adapt.dispatch(object)(model)
 
@@ -84,7 +84,7 @@ def _other(model: Any) -> Network | OnlyLabels | AwaitingColumns:
 def _feature_agglomeration(model: Any) -> Network:
     raise UnsupportedModelError(
         f"neuralize: a {type(model).__name__} clusters the features, not the rows, so there is no row to "
-        f"explain."
+        "explain."
     )
 
 
@@ -99,8 +99,8 @@ def _nearest_centroid(model: Any) -> Network:
             "neuralize: NearestCentroid with metric='manhattan' must have uniform priors; with others it "
             f"squares the distances, which then no longer add over the features. Got priors={model.priors!r}."
         )
-    # |x - mu|^2 / std^2 - 2 log prior, as decision_function has it
-    there = np.flatnonzero(priors > 0)  # a class without prior is never predicted
+    # |x - mu|^2 / std^2 - 2 log prior, as in decision_function
+    there = np.flatnonzero(priors > 0)  # a class of prior 0 is never predicted
     deviations = np.where(model.within_class_std_dev_ != 0, model.within_class_std_dev_, 1.0)
     centroids = model.centroids_[there]
     precisions = np.broadcast_to(2.0 / deviations**2, centroids.shape)
@@ -111,7 +111,7 @@ def _nearest_centroid(model: Any) -> Network:
 @adapt.register(GaussianMixture)
 @adapt.register(BayesianGaussianMixture)
 def _mixture(model: Any) -> Network:
-    """A component without weight is never assigned, and left out."""
+    """Return the network of a mixture, without components of weight 0, which are never assigned."""
     check_fitted(model)
     log_weights = _bayesian(model) if isinstance(model, BayesianGaussianMixture) else _log(model.weights_)
     there = np.flatnonzero(log_weights > -np.inf)
@@ -137,7 +137,7 @@ def _gaussian(model: Any, there: Codes, log_weights: Floats) -> Energy:
 
 
 def _bayesian(model: Any) -> Floats:
-    """The expected log weights, with what a Bayesian mixture adds to the log density of each component."""
+    """Return the expected log weights, plus the terms that a Bayesian mixture adds to the log densities."""
     concentration = model.weight_concentration_
     if model.weight_concentration_prior_type == "dirichlet_process":
         total = digamma(concentration[0] + concentration[1])
@@ -159,7 +159,7 @@ def _log(weights: Floats) -> Floats:
 
 @adapt.register(Birch)
 def _birch(model: Any) -> Network:
-    """The nearest subcluster decides: a hard minimum over those of each cluster."""
+    """Return the network of Birch: the nearest subcluster decides, a hard minimum over each cluster."""
     check_fitted(model)
     order = np.argsort(model.subcluster_labels_, kind="stable")
     labels, sizes = np.unique(model.subcluster_labels_, return_counts=True)
@@ -178,22 +178,22 @@ def _bisecting(model: Any) -> Network:
             "competitors; got 1."
         )
     tree, centers = _read_tree(model._bisecting_tree)
-    # It was grown on data moved to their mean; sparse data were not moved.
+    # The tree was grown on centered data; sparse data are not centered.
     centers += getattr(model, "_X_mean", 0.0)
     leaves = np.argsort(np.where(tree.leaf >= 0, tree.leaf, tree.leaf.max() + 1), kind="stable")
     if not np.allclose(centers[leaves[: tree.n_clusters]], model.cluster_centers_):
         raise UnsupportedModelError(
-            f"neuralize: the tree of this {type(model).__name__} is not that of its cluster_centers_. "
+            f"neuralize: the tree of this {type(model).__name__} does not match its cluster_centers_. "
             f"{BY_LABELS}"
         )
     return _like(model, TreeEnergy(tree, centers))
 
 
 def _read_tree(root: Any) -> tuple[Tree, Floats]:
-    """The pairs of scikit-learn's nodes, breadth first, so that a pair comes after the one above it."""
+    """Return the pairs of scikit-learn's nodes, breadth first, so that a pair follows the one above it."""
     nodes = [root.left, root.right]
     below, leaf = [], []
-    for node in nodes:  # grows on the way
+    for node in nodes:  # grows while it is read
         if node.left is None:
             below.append(-1)
             leaf.append(node.label)
@@ -216,7 +216,7 @@ def _network(model: Any, centroids: Any, labels: Any, metric: str = "euclidean")
 
 
 def _like(model: Any, energy: Energy, labels: Any = None) -> Network:
-    """The network of these energies; a subclass that no test knows is checked."""
+    """Return the network of these energies; a subclass of a known estimator is verified on the data."""
     verification = None
     if type(model) not in _KNOWN:
         kind, parent = type(model).__name__, next(c.__name__ for c in type(model).__mro__ if c in _KNOWN)
