@@ -1,1 +1,1 @@
-"""Measurements by hand; each writes its results into `results`."""
+"""Benchmarks, run by hand; each writes a page of results into `results`."""

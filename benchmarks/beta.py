@@ -1,6 +1,6 @@
-"""AUC over the stiffness beta, with the default marked: ``python -m benchmarks.beta --data DIR``.
+"""AUC as a function of the stiffness beta, with the default marked: ``python -m benchmarks.beta --data DIR``.
 
-The first two rows of the paper's figure: k-means above, kernel k-means below.
+These are the first two rows of the paper's figure: k-means above, kernel k-means below.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import whycluster as wc
 from benchmarks import draw
 from benchmarks.datasets import data_folder
 from benchmarks.measure import write
-from benchmarks.table1 import ROWS, Row, case_of
+from benchmarks.table1 import ROWS, TableRow, case_of
 from whycluster.evaluation import compare
 
 FACTORS = tuple(2.0**power for power in range(-6, 7))
 RULES = {"min-take-most": "NEON", "joint": "joint", "sequential": "sequential"}
-SHOWN = ["buddy", "hepac", "seeds", "winer", "trpad", "sales, normalized", "water", "whlsl, logarithms"]
+DATA = ["buddy", "hepac", "seeds", "winer", "trpad", "sales, normalized", "water", "whlsl, logarithms"]
 Curves = dict[str, list[float]]
 
 
-def measure(row: Row, folder: Path) -> tuple[Curves, float]:
-    """Of each rule the AUC for all multiples of its own default; and that of the best baseline."""
+def measure(row: TableRow, folder: Path) -> tuple[Curves, float]:
+    """Return the AUC of each rule for multiples of its default beta, and the AUC of the best baseline."""
     case = case_of(row, folder)
     X, model = case.X, case.models[0]
     methods: dict[str, Any] = {}
@@ -38,12 +38,12 @@ def measure(row: Row, folder: Path) -> tuple[Curves, float]:
 
 
 def main() -> None:
-    """Into results/beta.md and beta.png."""
+    """Write results/beta.md and beta.png."""
     folder = data_folder(__doc__)
     found: dict[str, tuple[Curves, float]] = {}
     missing = []
     for row in ROWS:
-        if row.data in SHOWN:
+        if row.data in DATA:
             try:
                 found[row.data] = measure(row, folder)
             except FileNotFoundError as error:
@@ -59,10 +59,10 @@ def main() -> None:
     lines = [
         "# AUC over beta",
         "",
-        "Columns: beta as a multiple of the default, which is 1 / (mean evidence) for NEON and the joint",
-        "rule; for the sequential one 4 / (mean evidence) for k-means, and the kernel's gamma for kernel",
-        "k-means. Bold: the best of the row. lost: what the default misses of it. One k-means or kernel",
-        "k-means model each; 10 draws per step.",
+        "Columns: beta as a multiple of the default. The default is 1 / (mean evidence) for NEON and the",
+        "joint rule. For the sequential rule it is 4 / (mean evidence) for k-means, and the kernel's gamma",
+        "for kernel k-means. Bold: the best of the row. lost: the best minus the default. One model per data",
+        "set; 10 draws per step.",
         "",
         "![AUC over beta](beta.png)",
         "",
@@ -80,8 +80,7 @@ def _plot(found: dict[str, tuple[Curves, float]]) -> None:
     style = draw.styles(list(RULES.values()))
     for axis, (name, (curves, rival)) in zip(axes.flat, found.items(), strict=False):
         for rule, values in curves.items():
-            look = {**style[RULES[rule]], "marker": ""}
-            axis.plot(FACTORS, values, **look)
+            axis.plot(FACTORS, values, **{**style[RULES[rule]], "marker": ""})
             axis.plot(1.0, values[FACTORS.index(1.0)], **{**style[RULES[rule]], "label": "", "markersize": 7})
         axis.axhline(rival, color="0.4", linestyle=":", label="best of the paper's baselines")
         axis.set_xscale("log", base=2)

@@ -1,6 +1,6 @@
-"""Real tables for the benchmarks: those of the paper, from files, and those that ship with packages.
+"""Real tables for the benchmarks: the paper's, read from files, and others that ship with packages.
 
-All are standardised. What was done to them beside that is said in `NOTES`.
+All tables are standardized. `NOTES` lists the other preprocessing steps.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ Array = NDArray[np.float64]
 
 
 def data_folder(description: str | None) -> Path:
-    """The folder given with ``--data``."""
+    """Return the folder given with ``--data``."""
     return parser(description).parse_args().data  # type: ignore[no-any-return]
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """What every benchmark on files takes: ``--data``."""
+    """Return a parser with ``--data``, the option of all benchmarks that read files."""
     result = argparse.ArgumentParser(description=description)
     result.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder of the files")
     return result
 
 
 def load(name: str, folder: Path) -> Array:
-    """A standardised table without gaps and constant columns; at most 2,000 rows of it."""
+    """Load at most 2,000 rows of a table, standardized, without missing values and constant columns."""
     frame = _LOADERS[name](folder).apply(pd.to_numeric)
     frame = frame.fillna(frame.mean())
     X = frame.to_numpy(dtype=np.float64)
@@ -84,7 +84,7 @@ def _whlsl_log(folder: Path) -> Any:
 def _star98(_: Path) -> Any:
     from statsmodels.datasets import star98
 
-    return star98.load_pandas().data.iloc[:, :14]  # the others are products of these
+    return star98.load_pandas().data.iloc[:, :14]  # the other columns are products of these
 
 
 def _fair(_: Path) -> Any:
@@ -131,15 +131,15 @@ _LOADERS: dict[str, Callable[[Path], Any]] = {
 }
 
 NOTES = {
-    "hepac": "Age and 10 laboratory values; 31 gaps filled with the column's mean",
-    "sales": "the weeks W0 to W51 as counted",
+    "hepac": "age and 10 laboratory values; 31 missing values replaced by the column's mean",
+    "sales": "the raw counts of the weeks W0 to W51",
     "sales, normalized": "the columns Normalized 0 to 51",
-    "water": "591 gaps filled with the column's mean",
+    "water": "591 missing values replaced by the column's mean",
     "whlsl": "the six amounts, without Channel and Region",
-    "whlsl, logarithms": "the logarithms of 1 + these amounts",
+    "whlsl, logarithms": "log(1 + amount) of these amounts",
     "star98": "statsmodels; the 14 columns that are not products of others",
     "fair": "statsmodels; 2,000 of 6,366 rows",
-    "penguins": "palmerpenguins; rows with gaps left out",
-    "cars": "vega_datasets; rows with gaps left out",
-    "digits": "columns that never vary left out",
+    "penguins": "palmerpenguins; without rows with missing values",
+    "cars": "vega_datasets; without rows with missing values",
+    "digits": "without constant columns",
 }

@@ -1,4 +1,4 @@
-"""How things are measured here: side by side in one run, as ratios, since the machine is noisy."""
+"""Measuring tools: calls are timed side by side in one run and compared as ratios, to reduce noise."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def side_by_side(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """Median seconds of each call; they take turns, so that all see the same disturbances."""
+    """Return the median seconds of each call; calls take turns, so that noise affects all of them."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(repeats):
         for name, call in calls.items():
@@ -31,7 +31,7 @@ def side_by_side(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str,
 
 
 def peak_megabytes(call: Callable[[], Any]) -> tuple[float, Any]:
-    """The most memory that Python and NumPy held during the call, and its result."""
+    """Return the peak memory of Python and NumPy during the call, and its result."""
     tracemalloc.start()
     try:
         result = call()
@@ -41,18 +41,18 @@ def peak_megabytes(call: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def result_megabytes(exp: wc.Explanation) -> float:
-    """The memory of an explanation; what is one cluster for all rows takes none."""
+    """Return the memory of an explanation; arrays that repeat one value for all rows need none."""
     arrays = (exp.relevance, exp.evidence, exp.cluster_codes, exp.competitor_codes)
     return sum(array.nbytes for array in arrays if array.strides[0]) / 2**20
 
 
 def geometric_mean(values: list[float]) -> float:
-    """The mean that suits ratios."""
+    """Return the geometric mean, the mean of ratios."""
     return float(np.exp(np.mean(np.log(values))))
 
 
 def write(name: str, command: str, lines: list[str]) -> None:
-    """Write a page of results, with the command that makes it and what it ran on."""
+    """Write a page of results, with the command that makes it and the software it ran on."""
     blas = {library["internal_api"] for library in threadpool_info() if library["user_api"] == "blas"}
     threads = max(library["num_threads"] for library in threadpool_info())
     machine = (

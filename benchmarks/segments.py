@@ -1,7 +1,7 @@
-"""Do clusters of places find the segments of an image? ``python -m benchmarks.segments --data DIR``.
+"""Do clusters of positions find the segments of an image? ``python -m benchmarks.segments --data DIR``.
 
-The paper's last showcase, with images of BSDS500 in place of those of PASCAL VOC 2007: heat maps of K = 4
-clusters behind each block of VGG-16 are matched with segments that people drew, and so are those of others.
+The paper's last showcase, with images of BSDS500 instead of PASCAL VOC 2007. It matches heat maps of K = 4
+clusters at each block of VGG-16, and heat maps of other methods, with segments that people drew.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ from examples import vgg16
 
 Array = NDArray[Any]
 Thresholds = dict[float, Array]
-Scores = dict[str, list[tuple[float, float]]]  # of each method and image: the coarsest map, mean over all
+Scores = dict[str, list[tuple[float, float]]]  # per method and image: coarsest map, mean over all maps
 
 SIZE = 224
 N_MAPS = 4
 OWN, BEST = 0.995, 0.9
-"""Quantiles of NetDissect: its own; and of 0.995, 0.95, 0.9 and 0.8 the best for NetDissect2 at block 5, on
-five of the images."""
+"""Quantiles for NetDissect: the original one, and the best one of 0.995, 0.95, 0.9 and 0.8 for NetDissect2 at
+block 5 on five of the images."""
 ACTIVE = ["FM", "LO"]
 DISSECTED = {tau: [f"NetDissect1, {tau}", f"NetDissect2, {tau}"] for tau in (OWN, BEST)}
 PAPER = ["NEON", *ACTIVE, *DISSECTED[OWN], *DISSECTED[BEST]]
 OURS = ["NEON, smoothed", "clusters", "whole image", "random"]
 METHODS = [*PAPER, *OURS]
-N_JOBS = 2  # images at a time, with one thread each
+N_JOBS = 2  # images in parallel, with one thread each
 ENDS = {block: int(name.removeprefix("features.")) + 1 for block, name in vgg16.BLOCKS.items()}
 COMMAND = "python -m benchmarks.segments --data DIR"
 
 
 @dataclass(frozen=True)
 class Picture:
-    """An image, (3, H, W) from 0 to 1, and the maps (H, W) that people drew of it, the coarsest first."""
+    """An image, (3, H, W) from 0 to 1, and its hand-drawn maps of segments, (H, W), the coarsest first."""
 
     image: NDArray[np.float32]
     segments: list[Array]
 
 
 def read_pictures(folder: Path, size: int = SIZE) -> list[Picture]:
-    """The images of BSDS500, stretched to squares; maps of segments by nearest neighbours."""
+    """Read the images of BSDS500, stretched to squares, and their maps of segments."""
     drawn: dict[str, list[Array]] = {}
     with np.load(folder / "segmentations.npz", allow_pickle=False) as maps:
         for name in sorted(maps.files):
@@ -70,19 +70,19 @@ def read_pictures(folder: Path, size: int = SIZE) -> list[Picture]:
 
 
 def blocks_of(encoder: vgg16.VGG16) -> dict[int, torch.nn.Module]:
-    """The network up to the end of each block; what comes after that is not computed."""
+    """Return the network up to the end of each block."""
     return {block: encoder.features[:end] for block, end in ENDS.items()}
 
 
 def thresholds_of(encoder: vgg16.VGG16, pictures: Sequence[Picture]) -> dict[int, Thresholds]:
-    """NetDissect's, behind each block, over all images."""
+    """Return the thresholds of NetDissect at each block, over all images."""
     X = torch.from_numpy(np.concatenate([wc.deep.normalize(picture.image) for picture in pictures]))
     found, begin = {}, 0
-    for block, end in ENDS.items():  # each goes on from the one before
+    for block, end in ENDS.items():  # each block continues from the one before
         with torch.no_grad():
             X = torch.cat([encoder.features[begin:end](X[i : i + 4]) for i in range(0, len(X), 4)])
-        itself = torch.nn.Identity()
-        found[block] = {tau: activation_thresholds(itself, X, None, quantile=tau) for tau in DISSECTED}
+        identity = torch.nn.Identity()
+        found[block] = {tau: activation_thresholds(identity, X, None, quantile=tau) for tau in DISSECTED}
         begin = end
     return found
 
@@ -90,7 +90,7 @@ def thresholds_of(encoder: vgg16.VGG16, pictures: Sequence[Picture]) -> dict[int
 def heatmaps_of(
     encoder: torch.nn.Module, image: NDArray[np.float32], thresholds: Thresholds, seed: int
 ) -> dict[str, Array]:
-    """Of each method (K, H, W)."""
+    """Return the heat maps of each method, (K, H, W)."""
     x = wc.deep.normalize(image)[0]
     found = wc.deep.spatial_clusters(encoder, x, None, N_MAPS, rules="vgg")
     stride = x.shape[-1] // found.cluster.shape[-1]
@@ -114,7 +114,7 @@ def heatmaps_of(
 def scores_of(
     blocks: Mapping[int, torch.nn.Module], picture: Picture, thresholds: Mapping[int, Thresholds], seed: int
 ) -> dict[int, dict[str, tuple[float, float]]]:
-    """Of each block and method, for one image."""
+    """Return the scores of one image for each block and method."""
     torch.set_num_threads(1)
     found: dict[int, dict[str, tuple[float, float]]] = {}
     for block, encoder in blocks.items():
@@ -126,7 +126,7 @@ def scores_of(
 
 
 def measured(encoder: vgg16.VGG16, pictures: Sequence[Picture]) -> Iterator[dict[int, Scores]]:
-    """The scores of the images so far, after each image."""
+    """Yield the scores of all images so far, after each image."""
     blocks, thresholds = blocks_of(encoder), thresholds_of(encoder, pictures)
     found: dict[int, Scores] = {block: {name: [] for name in METHODS} for block in blocks}
     work = Parallel(n_jobs=N_JOBS, return_as="generator")
@@ -138,12 +138,12 @@ def measured(encoder: vgg16.VGG16, pictures: Sequence[Picture]) -> Iterator[dict
 
 
 def mean_and_error(values: Array) -> tuple[float, float]:
-    """The mean, and its standard error."""
+    """Return the mean and its standard error."""
     return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
 def table_of(found: Mapping[int, Scores], column: int) -> list[str]:
-    """Mean score and standard error of each method behind each block; bold: the best of the paper's."""
+    """Return a table of mean scores and standard errors, with the best of the paper's methods in bold."""
     lines = [f"| method | {' | '.join(f'block {block}' for block in found)} |"]
     lines.append("|---|" + "---:|" * len(found))
     for name in METHODS:
@@ -157,7 +157,7 @@ def table_of(found: Mapping[int, Scores], column: int) -> list[str]:
 
 
 def verdicts(found: Mapping[int, Scores], column: int) -> list[str]:
-    """NEON against the best of the paper's other methods, image by image, with either quantile."""
+    """Compare NEON with the best of the paper's other methods, image by image, for each quantile."""
     lines = ["| quantile | block | best other | NEON minus it | NEON is better in | NEON is |"]
     lines.append("|---|---|---|---:|---:|---|")
     for tau in DISSECTED:
@@ -165,25 +165,30 @@ def verdicts(found: Mapping[int, Scores], column: int) -> list[str]:
             rival, gaps = _gaps(scores, tau, column)
             gap, error = mean_and_error(gaps)
             share = f"{(gaps > 0).sum()} of {len(gaps)} images"
-            told = f"{gap:+.3f} +- {error:.3f} | {share} | {_place(gap, error)}"
-            lines.append(f"| {tau} | {block} | {rival} | {told} |")
+            cells = f"{gap:+.3f} +- {error:.3f} | {share} | {_standing(gap, error)}"
+            lines.append(f"| {tau} | {block} | {rival} | {cells} |")
     return lines
 
 
-def beside_the_paper(found: Mapping[int, Scores], column: int) -> list[str]:
-    """The paper's finding, and this one."""
+def compared_with_paper(found: Mapping[int, Scores], column: int) -> list[str]:
+    """Return sentences that compare the result with the paper's."""
     lines = [
-        "In the paper NEON is best at all blocks but the last, where NetDissect2 is, and fits best at the",
-        "lower blocks. Here, against the best other method of the paper,",
+        "In the paper, NEON is best at all blocks except the last one, where NetDissect2 is best, and NEON's",
+        "scores are highest at the lower blocks. Here, against the best other method of the paper,",
         "",
     ]
-    for tau, of_what in ((OWN, "NetDissect's own quantile"), (BEST, "the one that is best for NetDissect2")):
-        places: dict[str, list[int]] = {}
+    for tau, title in ((OWN, "NetDissect's own quantile"), (BEST, "the best quantile for NetDissect2")):
+        standings: dict[str, list[int]] = {}
         for block, scores in found.items():
-            places.setdefault(_place(*mean_and_error(_gaps(scores, tau, column)[1])), []).append(block)
-        told = "; ".join(f"{place} at {_blocks(blocks)}" for place, blocks in places.items())
-        lines.append(f"- with {of_what}, {tau}, NEON is {told};")
-    lines += ["", "where level is within two standard errors of the difference. Beside maps of ones,", ""]
+            standing = _standing(*mean_and_error(_gaps(scores, tau, column)[1]))
+            standings.setdefault(standing, []).append(block)
+        text = "; ".join(f"{standing} at {_blocks(blocks)}" for standing, blocks in standings.items())
+        lines.append(f"- with {title}, {tau}, NEON is {text};")
+    lines += [
+        "",
+        "where level means within two standard errors of the difference. Compared with maps of ones,",
+        "",
+    ]
     for name in ("NEON", "NEON, smoothed", DISSECTED[BEST][1]):
         above = [
             block for block, scores in found.items() if _best(scores, [name, "whole image"], column) == name
@@ -193,7 +198,7 @@ def beside_the_paper(found: Mapping[int, Scores], column: int) -> list[str]:
 
 
 def _gaps(scores: Scores, tau: float, column: int) -> tuple[str, Array]:
-    """The best of the others, and NEON minus it for each image."""
+    """Return the best other method, and NEON's score minus its score for each image."""
     rival = _best(scores, [*ACTIVE, *DISSECTED[tau]], column)
     return rival, (np.array(scores["NEON"]) - np.array(scores[rival]))[:, column]
 
@@ -202,7 +207,7 @@ def _blocks(numbers: Sequence[int]) -> str:
     return f"block{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
 
 
-def _place(gap: float, error: float) -> str:
+def _standing(gap: float, error: float) -> str:
     return "level" if abs(gap) <= 2 * error else "first" if gap > 0 else "behind"
 
 
@@ -211,7 +216,7 @@ def _best(scores: Scores, names: Sequence[str], column: int) -> str:
 
 
 def plot(found: Mapping[int, Scores]) -> None:
-    """Into results/segments.png: the scores over the blocks."""
+    """Draw the scores over the blocks, into results/segments.png."""
     figure, axes = draw.panels(1, 2, sharey=True)
     figure.set_size_inches(7.0, 4.8)  # room for the legend
     style = draw.styles(METHODS)
@@ -229,17 +234,17 @@ def plot(found: Mapping[int, Scores]) -> None:
 
 
 def report(found: Mapping[int, Scores], pictures: Sequence[Picture]) -> None:
-    """Into results/segments.md and segments.png."""
-    some = pictures[: len(next(iter(found.values()))["NEON"])]
-    counts = [len(np.unique(picture.segments[0])) for picture in some]
-    part = "" if len(some) == len(pictures) else f" so far, of {len(pictures)}"
-    how_many = (
-        f"{len(some)} images{part}, of {min(counts)} to {max(counts)} segments in the coarsest map of each"
+    """Write results/segments.md and segments.png."""
+    done = pictures[: len(next(iter(found.values()))["NEON"])]
+    counts = [len(np.unique(picture.segments[0])) for picture in done]
+    part = "" if len(done) == len(pictures) else f" so far, of {len(pictures)}"
+    counted = (
+        f"{len(done)} images{part}, of {min(counts)} to {max(counts)} segments in the coarsest map of each"
     )
     plot(found)
     lines = [
         *_INTRODUCTION,
-        f"{how_many} (mean {np.mean(counts):.1f}).",
+        f"{counted} (mean {np.mean(counts):.1f}).",
         "",
         "![Scores over the blocks](segments.png)",
         "",
@@ -249,7 +254,7 @@ def report(found: Mapping[int, Scores], pictures: Sequence[Picture]) -> None:
         "",
         *verdicts(found, 0),
         "",
-        *beside_the_paper(found, 0),
+        *compared_with_paper(found, 0),
         "",
         "## Mean over all maps of each image",
         "",
@@ -263,11 +268,11 @@ def report(found: Mapping[int, Scores], pictures: Sequence[Picture]) -> None:
 
 
 def main() -> None:
-    """Measure, and write the page anew after every few images."""
+    """Measure, and update the page after every few images."""
     folder = data_folder(__doc__)
     missing = [name for name in ("bsds500", "vgg16") if not (folder / name).is_dir()]
     if missing:
-        raise SystemExit(f"{' and '.join(missing)} not in {folder}; say where with --data")
+        raise SystemExit(f"{' and '.join(missing)} not in {folder}; set their folder with --data")
     pictures = read_pictures(folder / "bsds500")
     encoder = vgg16.load(folder / "vgg16")
     for number, found in enumerate(measured(encoder, pictures), start=1):
@@ -278,30 +283,30 @@ def main() -> None:
 _INTRODUCTION = [
     "# Heat maps of clusters and the segments of images",
     "",
-    "The score S of the paper's last showcase: heat maps of VGG-16's blocks are paired with segments by a",
-    "maximum-weight matching of cosines, and S is the mean cosine of the pairs, averaged over images, with",
-    f"its standard error. K = {N_MAPS}, images of {SIZE} x {SIZE}, the paper's rules of LRP for NEON, FM and",
-    "LO. Bold: the best of the paper's methods.",
+    "The score S of the paper's last showcase: a maximum-weight matching of cosines pairs heat maps of",
+    "VGG-16's blocks with segments. S is the mean cosine of the pairs, averaged over images, with its",
+    f"standard error. K = {N_MAPS}, images of {SIZE} x {SIZE}, the paper's LRP rules for NEON, FM and LO.",
+    "Bold: the best of the paper's methods.",
     "",
-    "**The images are not the paper's.** It has PASCAL VOC 2007, which could not be had; these are of",
-    "BSDS500, where several people drew segments of each image, each as finely as they liked. The coarsest",
-    "map is the nearest to objects; the mean over all maps is given, too. So the order of the methods can be",
-    "compared with the paper's, but not the figures.",
+    "**The images are not the paper's.** The paper uses PASCAL VOC 2007, which was not available. These",
+    "images are from BSDS500, in which several people drew segments of each image, as finely as they liked.",
+    "The coarsest map is closest to objects; the mean over all maps is listed, too. The order of the methods",
+    "can be compared with the paper's; the scores cannot.",
     "",
 ]
 
 _NOTES = [
-    "- NEON: k-means of the places of a block, of unit length; a heat map for each cluster, as it is, with",
-    "  its signs. FM: the most active channels; LO: the most active places; both propagated by the same LRP.",
-    "- NetDissect1: the thresholded activation maps of the largest area; NetDissect2: centroids of all of",
-    "  them. The original's thresholds come from the Broden data, which is not at hand; here they are the",
-    "  quantile behind the name of each channel's activations over all images. 0.995 is that of Network",
-    "  Dissection; 0.9 was found on five of these images as what is best for NetDissect2 at block 5, an",
-    "  advantage that the other methods, and the paper's NetDissect, do not have.",
-    "- NEON, smoothed: the same heat maps, blurred by a Gaussian as wide as the places of the block are",
-    "  apart. clusters: where the places of each cluster are, without LRP. whole image: ones everywhere.",
-    "  random: uniform noise from 0 to 1. These four are not the paper's. The last two know nothing of the",
-    "  image: a cosine with masks rewards maps that are spread evenly, and heat maps of LRP lie on edges.",
+    "- NEON: k-means of the positions of a block, scaled to unit length; one signed heat map per cluster.",
+    "  FM: the most active channels; LO: the most active positions; both propagated by the same LRP.",
+    "- NetDissect1: the thresholded activation maps with the largest areas; NetDissect2: centroids of all",
+    "  of them. The original thresholds come from the Broden data, which were not available. Here they are",
+    "  quantiles of each channel's activations over all images; the number after the name is the quantile.",
+    "  0.995 is the quantile of Network Dissection. 0.9 was the best one for NetDissect2 at block 5 on five",
+    "  of these images, an advantage that the other methods and the paper's NetDissect do not have.",
+    "- NEON, smoothed: the same heat maps, blurred by a Gaussian as wide as the distance between the",
+    "  positions of the block. clusters: the positions of each cluster, without LRP. whole image: ones",
+    "  everywhere. random: uniform noise from 0 to 1. These four are not the paper's. The last two ignore",
+    "  the image: a cosine with masks rewards evenly spread maps, and LRP heat maps concentrate on edges.",
 ]
 
 

@@ -1,7 +1,7 @@
-"""Table I of the paper, made again: ``python -m benchmarks.table1 --data DIR``.
+"""A reproduction of Table I of the paper: ``python -m benchmarks.table1 --data DIR``.
 
-With ``--deep`` it is the rows on images, which are in `benchmarks.deep_rows`. c2000 is not here: it could not
-be had.
+``--deep`` measures the rows on images, which are in `benchmarks.deep_rows`. The data set c2000 is missing
+because it was not available.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 SEEDS = range(5)
 REPEATS = 10
 
-# Method: the paper's column
+# Methods and the paper's columns
 COLUMNS = {
     "random": "random",
     "squared features": "x^2",
@@ -41,7 +41,7 @@ BASELINES = [name for name in COLUMNS if name != "neon"]
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """A row of the table: the data, the number of clusters, the model, and the paper's figures."""
 
     data: str
@@ -51,64 +51,67 @@ class Row:
 
     @property
     def baselines(self) -> list[str]:
-        """The paper's; it has NCA for k-means only."""
+        """The paper's baselines; NCA is for k-means only."""
         return [name for name in BASELINES if self.kind == "kmeans" or name != "nearest centroid"]
 
 
 ROWS = [
-    Row("buddy", 7, "kmeans", (71.77, 75.00, 70.06, 70.81, 73.32, 74.76, 76.41, 78.42)),
-    Row("hepac", 8, "kmeans", (61.16, 74.04, 59.67, 60.03, 76.50, 77.56, 76.20, 80.19)),
-    Row("seeds", 6, "kmeans", (75.73, 78.64, 76.07, 76.09, 81.62, 79.54, 81.16, 82.81)),
-    Row("winer", 6, "kmeans", (78.36, 85.04, 77.01, 78.15, 82.99, 85.87, 85.10, 87.23)),
-    Row("news", 20, "kernel", (40.07, 42.83, 51.55, None, 40.40, 40.40, None, 54.50)),
-    Row("trpad", 9, "kernel", (58.68, 71.34, 58.87, 58.32, 68.76, 71.44, None, 74.92)),
-    Row("sales, normalized", 6, "kernel", (82.30, 87.28, 82.66, 82.33, 86.72, 86.51, None, 87.21)),
-    Row("sales", 6, "kernel", (82.30, 87.28, 82.66, 82.33, 86.72, 86.51, None, 87.21)),
-    Row("water", 5, "kernel", (79.30, 87.30, 79.13, 78.89, 85.01, 86.82, None, 87.66)),
-    Row("whlsl, logarithms", 8, "kernel", (54.98, 63.91, 54.88, 55.11, 64.53, 64.93, None, 67.37)),
-    Row("whlsl", 8, "kernel", (54.98, 63.91, 54.88, 55.11, 64.53, 64.93, None, 67.37)),
+    TableRow("buddy", 7, "kmeans", (71.77, 75.00, 70.06, 70.81, 73.32, 74.76, 76.41, 78.42)),
+    TableRow("hepac", 8, "kmeans", (61.16, 74.04, 59.67, 60.03, 76.50, 77.56, 76.20, 80.19)),
+    TableRow("seeds", 6, "kmeans", (75.73, 78.64, 76.07, 76.09, 81.62, 79.54, 81.16, 82.81)),
+    TableRow("winer", 6, "kmeans", (78.36, 85.04, 77.01, 78.15, 82.99, 85.87, 85.10, 87.23)),
+    TableRow("news", 20, "kernel", (40.07, 42.83, 51.55, None, 40.40, 40.40, None, 54.50)),
+    TableRow("trpad", 9, "kernel", (58.68, 71.34, 58.87, 58.32, 68.76, 71.44, None, 74.92)),
+    TableRow("sales, normalized", 6, "kernel", (82.30, 87.28, 82.66, 82.33, 86.72, 86.51, None, 87.21)),
+    TableRow("sales", 6, "kernel", (82.30, 87.28, 82.66, 82.33, 86.72, 86.51, None, 87.21)),
+    TableRow("water", 5, "kernel", (79.30, 87.30, 79.13, 78.89, 85.01, 86.82, None, 87.66)),
+    TableRow("whlsl, logarithms", 8, "kernel", (54.98, 63.91, 54.88, 55.11, 64.53, 64.93, None, 67.37)),
+    TableRow("whlsl", 8, "kernel", (54.98, 63.91, 54.88, 55.11, 64.53, 64.93, None, 67.37)),
 ]
 
 
 @dataclass(frozen=True)
-class Case:
-    """The rows to explain, a model for each seed, and the rows that missing features are drawn from."""
+class TableCase:
+    """The rows to explain, a model for each seed, and the population to draw missing features from."""
 
     X: Array
     models: list[Any]
-    drawn_from: Array
+    population: Array
 
 
-def case_of(row: Row, folder: Path) -> Case:
-    """What a row of the table is about."""
+def case_of(row: TableRow, folder: Path) -> TableCase:
+    """Load the data of a row of the table and fit its models."""
     if row.data == "news":
         return _news(folder, row.n_clusters)
     X = load(row.data, folder)
     if row.kind == "kmeans":
-        return Case(X, [KMeans(row.n_clusters, n_init=10, random_state=seed).fit(X) for seed in SEEDS], X)
+        return TableCase(
+            X, [KMeans(row.n_clusters, n_init=10, random_state=seed).fit(X) for seed in SEEDS], X
+        )
     kernel = [wc.KernelKMeans(row.n_clusters, n_support=10, random_state=seed).fit(X) for seed in SEEDS]
-    return Case(X, kernel, X)
+    return TableCase(X, kernel, X)
 
 
-def _news(folder: Path, n_clusters: int) -> Case:
-    """250 messages that kernel k-means of all others, started from the groups, has not seen.
+def _news(folder: Path, n_clusters: int) -> TableCase:
+    """Return 250 held-out messages, and kernel k-means of the others, started from the groups.
 
-    Nor has the density: in 300 dimensions a row among its own would be found again from a few of them.
+    The density excludes the held-out messages, too: in 300 dimensions, a few known features would suffice to
+    find a row again.
     """
     X, groups = WordMeans(folder / "spacy_md")(read_messages(folder / "news"))
     order = np.random.default_rng(0).permutation(len(X))
-    left_out, rest = order[:250], order[250:]
+    held_out, rest = order[:250], order[250:]
     fitted = [
         wc.KernelKMeans(n_clusters, n_support=10, init=groups[rest], random_state=seed).fit(X[rest])
         for seed in SEEDS[:2]
     ]
-    return Case(X[left_out], fitted, X[rest])
+    return TableCase(X[held_out], fitted, X[rest])
 
 
-def measured(row: Row, folder: Path) -> list[Comparison]:
-    """One comparison for each model."""
+def measured(row: TableRow, folder: Path) -> list[Comparison]:
+    """Return one comparison for each model."""
     case = case_of(row, folder)
-    repeats, kde = 2 if row.data == "news" else REPEATS, ConditionalKDE(case.drawn_from)
+    repeats, kde = 2 if row.data == "news" else REPEATS, ConditionalKDE(case.population)
     return [
         compare(
             model,
@@ -116,15 +119,15 @@ def measured(row: Row, folder: Path) -> list[Comparison]:
             [*COLUMNS, *OURS],
             sampler=kde,
             repeats=repeats,
-            background=case.drawn_from,
+            background=case.population,
             random_state=seed,
         )
         for seed, model in enumerate(case.models)
     ]
 
 
-def lines_of(row: Row, found: list[Comparison]) -> list[str]:
-    """The paper's figures, ours, and how much the latter differ between models."""
+def lines_of(row: TableRow, found: list[Comparison]) -> list[str]:
+    """Return the paper's AUC, ours, and the standard deviation of ours over the models."""
     names = [*COLUMNS, *OURS, "greedy oracle"]
     auc = {n: np.array([one.flipping[n].auc for one in found]) for n in names if n in found[0].flipping}
     paper = ["" if value is None else f"{value:.2f}" for value in row.paper]
@@ -144,8 +147,8 @@ def lines_of(row: Row, found: list[Comparison]) -> list[str]:
     ]
 
 
-def verdict(row: Row, found: list[Comparison]) -> str:
-    """How NEON stands against the paper's figure and against the best of the paper's baselines."""
+def verdict(row: TableRow, found: list[Comparison]) -> str:
+    """Compare NEON with the paper's AUC and with the best of the paper's baselines."""
     auc = {name: np.mean([one.flipping[name].auc for one in found]) for name in COLUMNS}
     rival = max(row.baselines, key=lambda name: auc[name])
     gap, error = np.array([one.difference("neon", rival) for one in found]).mean(axis=0)
@@ -157,20 +160,22 @@ def verdict(row: Row, found: list[Comparison]) -> str:
 
 
 def main() -> None:
-    """Into results/table1.md; the deep rows into results/table1_deep.md."""
+    """Write results/table1.md, or results/table1_deep.md with ``--deep``."""
     arguments = parser(__doc__)
-    arguments.add_argument("--deep", action="store_true", help="the rows on images instead (needs torch)")
-    asked = arguments.parse_args()
-    if asked.deep:
-        from benchmarks import deep_rows  # torch is needed for this only
+    arguments.add_argument(
+        "--deep", action="store_true", help="measure the rows on images instead (needs torch)"
+    )
+    options = arguments.parse_args()
+    if options.deep:
+        from benchmarks import deep_rows  # only this needs torch
 
-        deep_rows.main(asked.data)
+        deep_rows.main(options.data)
     else:
-        measure_tables(asked.data)
+        measure_tables(options.data)
 
 
 def measure_tables(folder: Path) -> None:
-    """The rows on tables and texts."""
+    """Measure the rows on tables and texts."""
     head = ["data", "size", "K", "model", "", *COLUMNS.values(), *OURS, "oracle"]
     table = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     verdicts = [
@@ -198,21 +203,21 @@ def measure_tables(folder: Path) -> None:
 
 
 _INTRODUCTION = [
-    "# Table I of the paper, beside ours",
+    "# Table I of the paper and our results",
     "",
-    f"AUC of Algorithm 1; standardised data, KDE sampler with the leave-one-out bandwidth, {REPEATS} draws",
-    f"per step, mean over {len(SEEDS)} seeds of the clustering and how much it varies between them. k-means:",
-    "`n_init=10`; kernel k-means: 10 support vectors per cluster. Bold: the best of the paper's eight",
-    "methods. NCA is for k-means; for kernels it is the contrast with the nearest competitor, which the",
-    "paper does not have. The four columns beyond the paper's, and the greedy oracle: see",
-    "[How faithful is it?](../../docs/faithfulness.md).",
+    f"AUC of Algorithm 1: standardized data, KDE sampler with the leave-one-out bandwidth, {REPEATS} draws",
+    f"per step, mean and standard deviation over {len(SEEDS)} seeds of the clustering. k-means: `n_init=10`;",
+    "kernel k-means: 10 support vectors per cluster. Bold: the best of the paper's eight methods. NCA is for",
+    "k-means; for kernels it is the contrast with the nearest competitor, which is not in the paper.",
+    "[How faithful is it?](../../docs/faithfulness.md) describes the other four methods and the greedy",
+    "oracle.",
     "",
 ]
 
 
 _ABOUT_NEWS = (
-    "news: 250 of the 1,938 messages of the mini subset, of which neither model nor density has seen one; "
-    "vectors as they are, two seeds, 2 draws per step. The paper has more messages and older word vectors"
+    "news: 250 of the 1,938 messages of the mini subset, held out from model and density; vectors not "
+    "standardized, two seeds, 2 draws per step. The paper uses more messages and older word vectors"
 )
 
 

@@ -1,6 +1,6 @@
-"""How methods fare as features and clusters become more: ``python -m benchmarks.varying``.
+"""AUC of all methods for different numbers of features and clusters: ``python -m benchmarks.varying``.
 
-The paper's figure: the wine data with 2 to 13 features and 2 to 64 clusters.
+As in the paper's figure, the data are the wines with 2 to 13 features and 2 to 64 clusters.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ METHODS = ["neon sequential", "neon joint", "neon", "shapley", *BASELINES]
 
 
 def measure(n_features: int, n_clusters: int) -> dict[str, float]:
-    """AUC above that of a random order, averaged over random choices of the features and k-means seeds."""
+    """Return the AUC above a random order, averaged over random choices of the features and k-means seeds."""
     wine = StandardScaler().fit_transform(load_wine().data)
     gains: dict[str, list[float]] = {name: [] for name in METHODS}
     for seed in SEEDS:
@@ -43,7 +43,7 @@ def measure(n_features: int, n_clusters: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Into results/varying.md and varying.png."""
+    """Write results/varying.md and varying.png."""
     found = {(d, k): measure(d, k) for k in CLUSTERS for d in FEATURES}
     heads = ["K", "d", *METHODS]
     table = [f"| {' | '.join(heads)} |", "|" + "---:|" * len(heads)]
@@ -53,15 +53,15 @@ def main() -> None:
             cells = [f"**{v:.1f}**" if v == best else f"{v:.1f}" for v in found[d, k].values()]
             table.append(f"| {k} | {d} | {' | '.join(cells)} |")
     gaps = {key: max(values[b] for b in BASELINES) - values["neon"] for key, values in found.items()}
-    behind = [key for key, gap in gaps.items() if gap > 0.05]  # that is seen in the table
+    behind = [key for key, gap in gaps.items() if gap > 0.05]  # visible in the table
     d, k = max(gaps, key=lambda key: gaps[key])
     lines = [
         "# Varying the number of features and clusters (winer)",
         "",
-        f"AUC above that of a random order, mean over {len(SEEDS)} choices of the features and seeds.",
+        f"AUC above a random order, mean over {len(SEEDS)} random choices of features and seeds.",
         "",
-        f"In {len(found) - len(behind)} of {len(found)} settings NEON is at least as good as each of the",
-        f"paper's baselines; where not, it is behind by {gaps[d, k]:.1f} at most (d = {d}, K = {k}).",
+        f"In {len(found) - len(behind)} of {len(found)} settings, NEON is at least as good as each of the",
+        f"paper's baselines. In the others, it is behind by at most {gaps[d, k]:.1f} (d = {d}, K = {k}).",
         f"The sequential rule is best in {_best_in(found, 'neon sequential')} settings.",
         "",
         "![AUC above random over d, one panel per K](varying.png)",

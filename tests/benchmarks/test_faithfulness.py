@@ -1,4 +1,4 @@
-"""The benchmarks of faithfulness, on what every installation has: they run, and say what is missing."""
+"""The benchmarks of faithfulness, on data that ship with scikit-learn: they run and list missing files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks import beta, datasets, rules, runtime, table1, varying
 from whycluster.evaluation import METHODS
 
 
-def test_table_1_says_what_is_missing(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_1_lists_missing_files(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table1, "SEEDS", range(1))
     monkeypatch.setattr(table1, "REPEATS", 2)
     table1.main()
@@ -26,7 +26,7 @@ def test_table_1_says_what_is_missing(results: Path, monkeypatch: pytest.MonkeyP
         assert f"- {name}: not measured" in page
 
 
-def test_rules_say_what_is_missing(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_list_missing_files(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "SEEDS", range(1))
     monkeypatch.setattr(rules, "MOST_ROWS", 60)
     monkeypatch.setattr(rules, "TUNED", {"iris": 3, "hepac": 8})
@@ -38,8 +38,8 @@ def test_rules_say_what_is_missing(results: Path, monkeypatch: pytest.MonkeyPatc
     assert all(f"| {name} |" in page for name in (*rules.MAIN, *rules.CANDIDATES))
 
 
-def test_candidates_are_what_they_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two of them are rules of the package, written another way."""
+def test_candidates_match_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two candidates are rules of the package, written differently."""
     monkeypatch.setattr(rules, "SEEDS", range(1))
     X = datasets.load("winer", Path("nowhere"))
     model = KMeans(5, n_init=1, random_state=0).fit(X)

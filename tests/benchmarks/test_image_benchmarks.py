@@ -28,7 +28,7 @@ def small_vgg() -> vgg16.VGG16:
 
 
 def write_bsds(folder: Path) -> None:
-    """Three images, each with a map of two halves and one of four quarters."""
+    """Write three images, each with a map of two halves and a map of four quarters."""
     (folder / "images").mkdir(parents=True)
     pixels = np.random.default_rng(0).integers(0, 255, size=(3, 24, 40, 3), dtype=np.uint8)
     halves = np.repeat([[1, 2]], 24, axis=0).repeat(20, axis=1).astype(np.uint8)
@@ -68,10 +68,10 @@ def test_segments_are_measured_and_drawn(
     assert all(f"\n| {name} | " in page for name in segments.METHODS)
 
 
-def test_segments_say_what_is_missing(results: Path) -> None:
+def test_segments_list_missing_folders(results: Path) -> None:
     with pytest.raises(SystemExit) as stop:
         segments.main()
-    assert str(stop.value) == f"bsds500 and vgg16 not in {results / 'nowhere'}; say where with --data"
+    assert str(stop.value) == f"bsds500 and vgg16 not in {results / 'nowhere'}; set their folder with --data"
 
 
 def test_clusters_of_a_representation_are_drawn_by_size(small_vgg: vgg16.VGG16) -> None:
@@ -98,7 +98,7 @@ def test_the_painting_is_cut_to_a_square(tmp_path: Path) -> None:
 
 
 def linear_maps(values: list[list[float]], weights: list[list[float]]) -> deep_rows.Maps:
-    """Images whose maps have one value each, and features that are weighted sums of their maps."""
+    """Return images with constant maps, and features that are weighted sums of the maps."""
     layer = torch.nn.Conv2d(len(weights[0]), len(weights), 1, bias=False)
     with torch.no_grad():
         layer.weight.copy_(torch.tensor(weights)[:, :, None, None])
@@ -106,8 +106,8 @@ def linear_maps(values: list[list[float]], weights: list[list[float]]) -> deep_r
     return deep_rows.Maps(maps, deep_rows.Upper(layer).eval())
 
 
-def test_maps_are_added_and_the_area_is_known() -> None:
-    """An image is in its cluster as soon as the first map is there, whose weight is 3."""
+def test_the_area_while_maps_are_added() -> None:
+    """An image is in its cluster once the first map, with weight 3, is known."""
     maps = linear_maps([[1.0, 1.0, 1.0, 1.0]] * 2, [[3.0, 1.0, 0.0, 0.0]])
     relevance = np.array([[4.0, 3.0, 2.0, 1.0], [1.0, 2.0, 3.0, 4.0]])
 
@@ -122,8 +122,8 @@ def test_maps_are_added_and_the_area_is_known() -> None:
     assert maps.without_each()[0, :, 0].tolist() == [1.0, 3.0, 4.0, 4.0]
 
 
-def test_methods_for_maps_are_what_they_are_called() -> None:
-    """Of two clusters and a network without nonlinearity, all that multiplies by the input is the same."""
+def test_methods_for_maps_match_their_formulas() -> None:
+    """For two clusters and a linear network, all methods that multiply by the input agree."""
     rng = np.random.default_rng(0)
     maps = linear_maps(rng.uniform(size=(5, 4)).tolist(), rng.normal(size=(3, 4)).tolist())
     everything = maps.features(np.ones((5, 4), dtype=bool))
@@ -142,7 +142,7 @@ def test_methods_for_maps_are_what_they_are_called() -> None:
     assert left == pytest.approx(values * weights, abs=1e-5)
 
 
-def test_maps_are_explained_as_if_from_the_pixels(tmp_path: Path) -> None:
+def test_explanations_of_maps_match_those_from_the_pixels(tmp_path: Path) -> None:
     write_deep_data(tmp_path, (2, 2, 6, 4, 4))
     network = vgg16.load(tmp_path / "vgg16", (2, 2, 6, 4, 4))
     X = np.random.default_rng(0).normal(size=(6, 3, 32, 32)).astype(np.float32)
@@ -160,7 +160,7 @@ def test_maps_are_explained_as_if_from_the_pixels(tmp_path: Path) -> None:
 
 
 def test_the_deep_rows_are_written(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a narrow network and a few images, on files as they are."""
+    """Run with a narrow network and a few images, on files of the real format."""
     widths = (2, 2, 8, 4, 4)
     for name, value in {
         "WIDTHS": widths,
@@ -187,7 +187,7 @@ def test_the_deep_rows_are_written(results: Path, tmp_path: Path, monkeypatch: p
 
 
 def write_deep_data(folder: Path, widths: tuple[int, ...]) -> None:
-    """Random images, and weights of a narrow VGG-16, in the files that the benchmark reads."""
+    """Write random images and the weights of a narrow VGG-16 to the files that the benchmark reads."""
     rng = np.random.default_rng(0)
     (folder / "cifar10").mkdir()
     images = rng.integers(0, 256, size=(40, 32, 32, 3), dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""Heat maps against segments: the score, its properties, and what bad input is told."""
+"""Matching of heat maps with segments: the score, its properties, and error messages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MASKS = np.stack([value == SEGMENTS for value in (0, 1, 5)])
 
 @st.composite
 def problems(draw: st.DrawFn) -> tuple[Array, Array]:
-    """Heat maps in quarters, some of zeros, and masks that may overlap; other numbers of each."""
+    """Draw heat maps in steps of a quarter, some of them zero, and masks that may overlap."""
     size = (draw(st.integers(1, 4)), draw(st.integers(1, 4)))
     quarters = arrays(np.int64, (draw(st.integers(1, 5)), *size), elements=st.integers(-8, 8))
     masks = draw(arrays(np.bool_, (draw(st.integers(1, 5)), *size)))
@@ -40,7 +40,7 @@ def problems(draw: st.DrawFn) -> tuple[Array, Array]:
 
 
 @given(problems())
-def test_the_score_is_the_best_of_all_ways_to_pair(problem: tuple[Array, Array]) -> None:
+def test_the_score_is_the_best_of_all_pairings(problem: tuple[Array, Array]) -> None:
     heatmaps, masks = problem
     found = match(heatmaps, masks)
     assert_allclose(found.score, reference.score(heatmaps, masks), atol=1e-12)
@@ -89,7 +89,7 @@ def test_masks_match_themselves(problem: tuple[Array, Array]) -> None:
 
 
 @given(arrays(np.int64, (3, 4), elements=st.integers(-2, 3)))
-def test_a_map_of_segments_is_its_masks_in_the_order_of_its_numbers(labels: Array) -> None:
+def test_a_map_of_segments_equals_its_masks_in_ascending_order(labels: Array) -> None:
     heatmaps = np.random.default_rng(0).normal(size=(3, 3, 4))
     masks = [labels == value for value in sorted(set(labels.ravel().tolist()))]
     expected = match(heatmaps, masks).cosine
@@ -97,8 +97,8 @@ def test_a_map_of_segments_is_its_masks_in_the_order_of_its_numbers(labels: Arra
         assert_array_equal(match(heatmaps, labels.astype(kind)).cosine, expected)
 
 
-def test_the_best_pair_gives_way_where_both_gain() -> None:
-    """Taken one by one, the first heat map would take the mask that only the second can do with."""
+def test_the_sum_decides_not_the_best_pair() -> None:
+    """A greedy choice would give the first heat map the only mask that fits the second."""
     masks = [[[1, 1, 0, 0]], [[0, 1, 1, 1]]]
     heatmaps = np.array([[[3.0, 4.0, 2.0, 2.0]], [[1.0, 0.5, 0.0, 0.0]]])
     found = match(heatmaps, masks)
@@ -113,17 +113,17 @@ def test_a_heat_map_of_zeros_has_the_cosine_0() -> None:
     assert_allclose(found.score, 0.5)
 
 
-def test_a_heat_map_that_is_the_same_everywhere_has_the_root_of_the_share_of_the_mask() -> None:
-    """docs/faithfulness.md says so: it is what a score has to be compared with."""
+def test_the_cosine_of_a_constant_heat_map_is_the_root_of_the_area() -> None:
+    """This is the baseline to compare a score with."""
     assert_allclose(match(np.ones((1, 3, 4)), MASKS).cosine, [[np.sqrt(1 / 3)] * 3])
 
 
-def test_what_is_left_over_does_not_count() -> None:
+def test_unpaired_masks_do_not_count() -> None:
     assert_allclose(match(MASKS[:2], MASKS).score, 1.0)
     assert_allclose(match([*MASKS, *-MASKS.astype(int)], MASKS).score, 1.0)
 
 
-def test_nothing_of_the_user_is_changed_and_the_result_cannot_be() -> None:
+def test_the_input_does_not_change_and_the_result_is_read_only() -> None:
     heatmaps, masks = np.arange(24.0).reshape(2, 3, 4), MASKS.copy()
     found = match(heatmaps, masks)
     assert_array_equal(heatmaps.ravel(), np.arange(24.0))
@@ -168,13 +168,13 @@ def test_sizes_that_differ() -> None:
 @pytest.mark.parametrize("shape", [(0, 3, 4), (2, 0, 4), (3, 4, 0), (1, 1, 3, 4), (4,), (3, 0)])
 def test_heat_maps_of_another_shape(shape: tuple[int, ...]) -> None:
     assert message(np.ones(shape), MASKS) == (
-        "match: heatmaps must have shape (K, H, W), at least one heat map of at least one pixel; got "
+        "match: heatmaps must have shape (K, H, W), with at least one heat map of at least one pixel; got "
         f"{shape}."
     )
 
 
 def test_a_single_heat_map() -> None:
-    assert message(np.ones((3, 4)), MASKS).endswith("got (3, 4). For a single one, give heatmaps[None].")
+    assert message(np.ones((3, 4)), MASKS).endswith("got (3, 4). For a single heat map, pass heatmaps[None].")
 
 
 @pytest.mark.parametrize("shape", [(0, 3, 4), (2, 0, 4), (0, 4), (1, 1, 3, 4), (4,)])
@@ -195,18 +195,18 @@ def test_heat_maps_that_are_not_finite(value: float) -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 0.5])
-def test_maps_of_segments_that_are_not_of_whole_numbers(value: float) -> None:
+def test_maps_of_segments_without_integers(value: float) -> None:
     labels = SEGMENTS.astype(float)
     labels[1, 2] = value
     assert message(MASKS, labels) == (
-        f"match: a map of segments must be of whole numbers; row 1, column 2 is {value} (1 in all). "
-        "Resized maps must be resized by nearest neighbours."
+        f"match: a map of segments must hold integers; row 1, column 2 is {value} (1 in all). "
+        "Resize maps by nearest neighbors."
     )
 
 
 def test_a_map_of_booleans_may_be_one_mask_or_two() -> None:
     assert message(MASKS, MASKS[0]) == (
-        "match: a map of segments must be of whole numbers; got booleans. For a single mask give masks[None],"
+        "match: a map of segments must hold integers; got booleans. For a single mask pass masks[None],"
         " for a mask and its background masks.astype(int)."
     )
 
@@ -216,8 +216,7 @@ def test_masks_of_other_numbers(value: float) -> None:
     masks = MASKS.astype(float)
     masks[2, 2, 0] = value
     assert message(MASKS, masks) == (
-        f"match: masks must be of booleans, or of 0 and 1; got {value}. Say which pixels are inside, such as "
-        "masks > 0."
+        f"match: masks must hold booleans, or 0 and 1; got {value}. Convert them, such as masks > 0."
     )
 
 
@@ -225,11 +224,11 @@ def test_masks_without_a_pixel() -> None:
     masks = MASKS.copy()
     masks[1] = False
     assert message(MASKS, masks) == (
-        "match: every mask must have a pixel; mask 1 has none (1 of 3 have none). Leave such masks out."
+        "match: every mask must have a pixel; mask 1 has none (1 of 3 have none). Drop such masks."
     )
 
 
-def test_what_is_no_array_of_numbers() -> None:
+def test_input_without_numbers() -> None:
     complex_maps = MASKS + 1j
     assert message(complex_maps, MASKS) == (
         "match: heatmaps must be an array of real numbers of shape (K, H, W); got ndarray (complex128)."

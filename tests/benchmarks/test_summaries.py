@@ -1,8 +1,7 @@
-"""Heat maps of what is most active, and of thresholded activation maps, in a network of two convolutions."""
+"""Baselines of heat maps, in a network of two convolutions."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 import whycluster as wc
 from benchmarks.summaries import activation_thresholds, feature_maps, locations, netdissect1, netdissect2
-from whycluster.core.errors import InvalidInputError, MissingDependencyError
+from whycluster.core.errors import InvalidInputError
 
 Array = NDArray[Any]
 LAYER = "3"
@@ -25,7 +24,7 @@ LAYER = "3"
 
 @pytest.fixture
 def encoder() -> torch.nn.Module:
-    """(n, 3, 16, 16) to six maps of 8 x 8 behind its layer 3."""
+    """A network from (n, 3, 16, 16) to six maps of 8 x 8 at layer 3."""
     torch.manual_seed(0)
     return torch.nn.Sequential(
         torch.nn.Conv2d(3, 5, 3, padding=1, bias=False),
@@ -52,7 +51,7 @@ def test_an_image_may_be_a_list(encoder: torch.nn.Module, images: Array) -> None
     assert_allclose(listed, feature_maps(encoder, images[0], LAYER, 2), rtol=1e-5, atol=1e-6)
 
 
-def test_feature_maps_are_those_of_the_channels_with_the_greatest_activation(
+def test_feature_maps_start_from_the_channels_with_the_largest_activations(
     encoder: torch.nn.Module, images: Array
 ) -> None:
     found = feature_maps(encoder, images[0], LAYER, 3)
@@ -67,7 +66,7 @@ def test_feature_maps_are_those_of_the_channels_with_the_greatest_activation(
         assert heat.sum() == pytest.approx(activation[channel].sum(), rel=1e-4)  # nothing is lost
 
 
-def test_locations_are_those_of_the_places_with_the_greatest_norm(
+def test_locations_start_from_the_positions_with_the_largest_norms(
     encoder: torch.nn.Module, images: Array
 ) -> None:
     found = locations(encoder, torch.from_numpy(images[1]), LAYER, 4, rules=wc.deep.Epsilon())
@@ -80,14 +79,14 @@ def test_locations_are_those_of_the_places_with_the_greatest_norm(
         assert 2 * j - 2 <= columns.min() <= columns.max() <= 2 * j + 3
 
 
-def test_all_channels_together_are_all_places_together(encoder: torch.nn.Module, images: Array) -> None:
-    """Both share out the same activations, and LRP of a fixed pass is linear in what it is given."""
+def test_all_channels_and_all_positions_have_the_same_sum(encoder: torch.nn.Module, images: Array) -> None:
+    """Both propagate the same activations, and LRP is linear in its start for a fixed forward pass."""
     channels = feature_maps(encoder, images[2], LAYER, 6).sum(axis=0)
     assert_allclose(locations(encoder, images[2], LAYER, 64).sum(axis=0), channels, atol=1e-5)
 
 
 @pytest.mark.parametrize("quantile", [0.0, 0.5, 0.9])
-def test_thresholds_leave_the_rest_of_all_images_above(
+def test_thresholds_are_quantiles_over_all_images(
     encoder: torch.nn.Module, images: Array, quantile: float
 ) -> None:
     found = activation_thresholds(encoder, images, LAYER, quantile=quantile, batch_size=2)
@@ -99,7 +98,7 @@ def test_thresholds_leave_the_rest_of_all_images_above(
 
 
 def scaled_up(activation: Array) -> Array:
-    """Bilinear, from the middles of 2 x 2 pixels; the border goes on as it is."""
+    """Upsample bilinearly from the centers of 2 x 2 pixels, with the border values beyond."""
     at = np.clip((np.arange(16) + 0.5) / 2 - 0.5, 0, 7)
     low, part = np.floor(at).astype(int), at - np.floor(at)
     high = np.minimum(low + 1, 7)
@@ -107,14 +106,14 @@ def scaled_up(activation: Array) -> Array:
     return np.asarray(rows[:, :, low] * (1 - part) + rows[:, :, high] * part)
 
 
-def test_netdissect1_has_the_largest_segments(encoder: torch.nn.Module, images: Array) -> None:
+def test_netdissect1_returns_the_largest_segments(encoder: torch.nn.Module, images: Array) -> None:
     limits = activation_thresholds(encoder, images, LAYER, quantile=0.8)
     segments = (scaled_up(activation_of(encoder, images[0])) > limits[:, None, None]).astype(float)
     order = np.argsort(-segments.sum(axis=(1, 2)), kind="stable")
     assert_array_equal(netdissect1(encoder, images[0], LAYER, limits, 3), segments[order[:3]])
 
 
-def test_netdissect2_has_means_of_segments_in_groups(encoder: torch.nn.Module, images: Array) -> None:
+def test_netdissect2_returns_means_of_segments(encoder: torch.nn.Module, images: Array) -> None:
     limits = activation_thresholds(encoder, images, LAYER, quantile=0.6)
     found = netdissect2(encoder, images[3], LAYER, limits, 2)
     segments = netdissect1(encoder, images[3], LAYER, limits, 6)
@@ -125,7 +124,7 @@ def test_netdissect2_has_means_of_segments_in_groups(encoder: torch.nn.Module, i
     assert_array_equal(found, netdissect2(encoder, images[3], LAYER, limits, 2))
 
 
-def test_netdissect2_leaves_out_what_is_nowhere_above(encoder: torch.nn.Module, images: Array) -> None:
+def test_netdissect2_drops_empty_segments(encoder: torch.nn.Module, images: Array) -> None:
     activation = activation_of(encoder, images[0])
     peaks = np.nextafter(activation.max(axis=(1, 2)), np.float32(np.inf))
     assert not netdissect2(encoder, images[0], LAYER, peaks, 4).any()
@@ -136,7 +135,7 @@ def test_netdissect2_leaves_out_what_is_nowhere_above(encoder: torch.nn.Module, 
     assert_array_equal(netdissect2(encoder, images[0], LAYER, peaks, 4), only)
 
 
-def test_the_encoder_stays_as_it_is(encoder: torch.nn.Module, images: Array) -> None:
+def test_the_encoder_does_not_change(encoder: torch.nn.Module, images: Array) -> None:
     before = [parameter.clone() for parameter in encoder.parameters()]
     image = images[0].copy()
     for call in (feature_maps, locations):
@@ -148,51 +147,44 @@ def test_the_encoder_stays_as_it_is(encoder: torch.nn.Module, images: Array) -> 
     )
 
 
-def test_bad_input_is_told(encoder: torch.nn.Module, images: Array) -> None:
+def test_bad_input(encoder: torch.nn.Module, images: Array) -> None:
     image, limits = images[0], np.zeros(6)
-    told: dict[str, Callable[[], Array]] = {
+    messages: dict[str, Callable[[], Array]] = {
         "feature_maps: n_maps must be at most the number of channels of the layer, 6; got 7.": (
             lambda: feature_maps(encoder, image, LAYER, 7)
         ),
-        "locations: n_maps must be at most the number of places of the layer, 64; got 65.": (
+        "locations: n_maps must be at most the number of positions of the layer, 64; got 65.": (
             lambda: locations(encoder, image, LAYER, 65)
         ),
-        "feature_maps: image must be a single one, of shape (channels, H, W); got (5, 3, 16, 16).": (
+        "feature_maps: image must be a single image of shape (channels, H, W); got (5, 3, 16, 16).": (
             lambda: feature_maps(encoder, images, LAYER)
         ),
-        "locations: layer must give maps, (n, channels, h, w); it gives (1, 384). Name an earlier layer.": (
+        "locations: layer must return maps, (n, channels, h, w); got (1, 384). Name an earlier layer.": (
             lambda: locations(encoder, image, None)
         ),
         "netdissect1: thresholds must be numbers, one for each of the 6 channels of the layer; got float64 "
-        "of shape (5,). Take those of activation_thresholds for this layer.": (
+        "of shape (5,). Compute them with activation_thresholds for this layer.": (
             lambda: netdissect1(encoder, image, LAYER, np.zeros(5))
         ),
         "netdissect2: thresholds must be numbers, one for each of the 6 channels of the layer; got <U1 of "
-        "shape (). Take those of activation_thresholds for this layer.": (
+        "shape (). Compute them with activation_thresholds for this layer.": (
             lambda: netdissect2(encoder, image, LAYER, "a")
         ),
         "netdissect1: layer must be the name of a layer of the encoder, as in its named_modules(); got '9'; "
-        "the closest are '0', '1', '2', '3', '3.0'.": (lambda: netdissect1(encoder, image, "9", limits)),
+        "the closest names are '0', '1', '2', '3', '3.0'.": (
+            lambda: netdissect1(encoder, image, "9", limits)
+        ),
         "netdissect2: n_maps must be a whole number of at least 1; got 0.": (
             lambda: netdissect2(encoder, image, LAYER, limits, 0)
         ),
         "activation_thresholds: quantile must be from 0 to below 1; got 1.": (
             lambda: activation_thresholds(encoder, images, LAYER, quantile=1)
         ),
-        "feature_maps: what the layer gives must be finite; of this image some is not.": (
+        "feature_maps: the output of the layer must be finite; it is not for this image.": (
             lambda: feature_maps(encoder, image * np.float32(np.nan), LAYER)
         ),
     }
-    for message, call in told.items():
+    for message, call in messages.items():
         with pytest.raises(InvalidInputError) as error:
             call()
         assert str(error.value) == message
-
-
-def test_without_torch_it_says_what_to_install(
-    encoder: torch.nn.Module, images: Array, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "whycluster.deep.encoder", None)
-    with pytest.raises(MissingDependencyError) as error:
-        locations(encoder, images[0], LAYER)
-    assert str(error.value) == 'locations needs torch: pip install "whycluster[deep]"'
