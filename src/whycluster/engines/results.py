@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes
-from whycluster.data.arrays import strongest, turned
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.arrays import is_real
+from whycluster.data.arrays import is_real, strongest, turned
 from whycluster.data.display import format_value
 from whycluster.data.frames import unique_name
 from whycluster.data.missing import is_missing

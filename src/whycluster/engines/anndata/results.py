@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from whycluster.core import attribution
 from whycluster.core.arrays import Codes, Floats
-from whycluster.data.arrays import strongest
 from whycluster.core.errors import InvalidInputError
+from whycluster.data.arrays import strongest
 from whycluster.data.table import Table
 from whycluster.engines.anndata.gene_model import CHUNK_VALUES, GeneModel, chunks
 from whycluster.engines.anndata.parts import (
