@@ -53,7 +53,7 @@ from tests.contracts.pipelines import (
 from tests.optional import optional
 from tests.reference import models, neon, pipeline
 from whycluster.core import attribution
-from whycluster.pipelines import mixing
+from whycluster.pipelines import affine_map
 
 if TYPE_CHECKING:
     import polars as pl
@@ -720,8 +720,9 @@ def test_the_gradient_is_asked_of_the_last_step() -> None:
     with pytest.raises(wc.UnsupportedModelError) as error:
         wc.neuralize(fitted("scaled pca")).gradient(WINE)
     assert str(error.value) == (
-        "gradient: the steps of a pipeline need not have slopes. Take that of the model at its end, in the "
-        "features that the steps make: wc.neuralize(pipeline[-1]).gradient(pipeline[:-1].transform(X))."
+        "gradient: the steps of a pipeline need not be differentiable. Take the gradient of its last "
+        "step, in the features that the steps compute: "
+        "wc.neuralize(pipeline[-1]).gradient(pipeline[:-1].transform(X))."
     )
 
 
@@ -754,7 +755,7 @@ def test_maps_too_large_to_decompose_are_lifted_step_by_step(monkeypatch: pytest
     union = make_union(PCA(3), StandardScaler())
     model = make_pipeline(union, MiniBatchKMeans(3, n_init=1, max_iter=2, random_state=0)).fit(X)
     at_once = wc.explain(model, X)
-    monkeypatch.setattr(mixing, "_LARGE", 0)
+    monkeypatch.setattr(affine_map, "_LARGE", 0)
     step_by_step = wc.explain(model, X)
     assert np.abs(at_once.relevance - step_by_step.relevance).max() <= 1e-8 * at_once.evidence.max()
 

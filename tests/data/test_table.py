@@ -264,7 +264,7 @@ def test_text_that_is_missing_is_told_by_part_row_and_column_whatever_its_type(
     pq.write_table(pa.table({"colour": gap["colour"], "other": gap["colour"]}), tmp_path / "a.parquet")
     said = (
         "explain_dataset: part 'a.parquet': X must have no missing values; row 7, feature 'colour' holds "
-        'None. Drop or fill such rows first. Or give invalid="skip", for nulls in their place.'
+        'None. Drop or fill such rows first. Or pass invalid="skip" to get nulls for such rows.'
     )
     with pytest.raises(InvalidInputError, match=f"^{re.escape(said)}"):
         wc.explain_dataset(model, tmp_path / "a.parquet", tmp_path / "out", columns=["colour", "other"])
@@ -275,7 +275,7 @@ def test_rows_whose_text_is_missing_are_skipped_whatever_its_type(kind: str, tmp
     model, whole = encoded(), colours(kind)
     pq.write_table(with_gap(whole, 7), tmp_path / "a.parquet")
     assert pq.read_schema(tmp_path / "a.parquet").field("colour").type == TEXT[kind]
-    with pytest.raises(InvalidInputError, match=r"part 'a\.parquet': .* Or give invalid=\"skip\""):
+    with pytest.raises(InvalidInputError, match=r"part 'a\.parquet': .* Or pass invalid=\"skip\""):
         wc.explain_dataset(model, tmp_path / "a.parquet", tmp_path / "out", beta=1.0)
     found = wc.explain_dataset(model, tmp_path / "a.parquet", tmp_path / "out", beta=1.0, invalid="skip")
     assert found.n_invalid == 1

@@ -676,7 +676,7 @@ def test_rows_are_counted_in_their_part_also_by_steps(n_missing: int, tmp_path: 
         "invalid": "skip" if n_missing else "error",
     }
     said = refusal(model, tmp_path / "x.parquet", tmp_path / "out", **options)
-    assert "of row 250, feature 'b', which holds -5.0, they make nan" in said
+    assert "in row 250, feature 'b' holds -5.0, which becomes nan" in said
 
 
 def test_many_parts_do_not_take_more_time_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1217,7 +1217,7 @@ def test_methods_that_documents_do_not_support(pipeline: Any) -> None:
         net.to_torch()
     for evaluate in (wc.evaluation.compare, wc.evaluation.shapley_values):
         with pytest.raises(
-            wc.UnsupportedModelError, match="model must take numbers as they are, no pipeline"
+            wc.UnsupportedModelError, match="model must take numbers directly; got a pipeline"
         ):
             evaluate(pipeline, DOCUMENTS)
 

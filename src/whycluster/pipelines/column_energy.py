@@ -95,3 +95,6 @@ class ColumnsEnergy(WrappedEnergy):
             np.add.reduceat(ordered, self._starts, axis=-1, out=out)
         else:
             out[..., self._columns] = np.add.reduceat(ordered, self._starts, axis=-1)
+        if len(self._order) < len(self.source):  # features without a column: all columns share them
+            rest = split[..., self.source < 0].sum(axis=-1, keepdims=True)
+            out[..., self._columns] += rest / len(self._columns)
