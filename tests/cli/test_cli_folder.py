@@ -127,7 +127,7 @@ def test_a_saved_network_explains_a_folder_or_a_file_into_a_folder(
             "--k is for new clusters, but --model has its own. Remove it.",
         ),
         (("--out", "{folder}"), "whycluster: --out must be a folder apart from the data"),
-        (("--out", "{out}", "--model", "gone"), "load: path must be a file that wc.save has made"),
+        (("--out", "{out}", "--model", "gone"), "load: path must be a file made by wc.save"),
         (
             ("--out", "{out}", "--target", "9", "--k", "2"),
             "--target must be one of the clusters 0, 1; got '9'.",
