@@ -21,8 +21,8 @@ def ahead(items: Iterable[Item], n: int = 1) -> Generator[Item]:
         yield from items
         return
     stage = _Stage(iter(items), n)
-    stage.thread.start()
     try:
+        stage.thread.start()  # Ctrl-C may come while it starts
         while (item := stage.get()) is not _END:
             yield item
     finally:
@@ -48,7 +48,8 @@ class _Stage:
     def stop(self) -> None:
         self.stopped = True
         self.room.release()  # the thread may be waiting for it
-        self.thread.join()
+        if self.thread.ident is not None:  # it was started
+            self.thread.join()
 
     def _work(self) -> None:
         try:
