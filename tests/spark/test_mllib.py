@@ -115,7 +115,7 @@ def test_categories_that_are_not_known(df: Any, spark: Any, models: dict[str, An
     assert found["why_cluster"].notna().tolist() == [True, False, False]
     from pyspark.errors import PythonException
 
-    with pytest.raises(PythonException, match=r"row 1, feature 'kind', which holds mauve, they make nan"):
+    with pytest.raises(PythonException, match=r"row 1, feature 'kind' holds mauve, which becomes nan"):
         engine.explain(strict, few, beta=1.0).collect()
 
 
@@ -145,7 +145,7 @@ def test_models_that_are_not_fitted_or_not_known(df: Any) -> None:
     with pytest.raises(wc.UnsupportedModelError, match=f"^{re.escape(told)}$"):
         wc.neuralize(behind)
     anything = SQLTransformer(statement="SELECT a * 2 AS a FROM __THIS__")
-    with pytest.raises(wc.UnsupportedModelError, match=r"\(SQLTransformer\) makes its columns"):
+    with pytest.raises(wc.UnsupportedModelError, match=r"\(SQLTransformer\) computes its columns"):
         wc.neuralize(PipelineModel([anything, numbers(), model]))
     cosine = BisectingKMeans(k=2, featuresCol="features", distanceMeasure="cosine", maxIter=1).fit(rows)
     with pytest.raises(wc.UnsupportedModelError, match="must have the distance measure 'euclidean'"):
