@@ -223,10 +223,20 @@ def _assemble(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineFor
     return join(forms, _Beside([form.run for form in forms]))
 
 
-@_reads.register(StandardScalerModel)
-def _reads_scaled(stage: Any, column: str, width_of: WidthOf) -> list[Source]:  # noqa: ARG001
-    _, name = _place(stage, column)
-    return [Source(name, len(stage.std))]
+def _reads_one(width: Callable[[Any], int | None]) -> Callable[[Any, str, WidthOf], list[Source]]:
+    """Return a reader for stages that compute each column from one other, of length ``width(stage)``."""
+
+    def reads(stage: Any, column: str, width_of: WidthOf) -> list[Source]:  # noqa: ARG001
+        _, name = _place(stage, column)
+        return [Source(name, width(stage))]
+
+    return reads
+
+
+_reads.register(StandardScalerModel, _reads_one(lambda stage: len(stage.std)))
+_reads.register(MinMaxScalerModel, _reads_one(lambda stage: len(stage.originalMin)))
+_reads.register(PCAModel, _reads_one(lambda stage: stage.pc.numRows))
+_reads.register(OneHotEncoderModel, _reads_one(lambda _: None))
 
 
 @_after.register(StandardScalerModel)
@@ -239,12 +249,6 @@ def _standard(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineFor
     return _scaled(forms[0], factor, stage.mean.toArray() if stage.getWithMean() else None)
 
 
-@_reads.register(MinMaxScalerModel)
-def _reads_ranged(stage: Any, column: str, width_of: WidthOf) -> list[Source]:  # noqa: ARG001
-    _, name = _place(stage, column)
-    return [Source(name, len(stage.originalMin))]
-
-
 @_after.register(MinMaxScalerModel)
 def _min_max(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm:  # noqa: ARG001
     least, span = stage.originalMin.toArray(), (stage.originalMax.toArray() - stage.originalMin.toArray())
@@ -252,12 +256,6 @@ def _min_max(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm
     factor = np.divide(high - low, span, out=np.zeros(len(span)), where=span != 0)
     # A constant column becomes the middle of the range.
     return _scaled(forms[0], factor, least, np.where(span != 0, low, (low + high) / 2))
-
-
-@_reads.register(PCAModel)
-def _reads_mixed(stage: Any, column: str, width_of: WidthOf) -> list[Source]:  # noqa: ARG001
-    _, name = _place(stage, column)
-    return [Source(name, stage.pc.numRows)]
 
 
 @_after.register(PCAModel)
@@ -280,12 +278,6 @@ def _index(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm:
     labels = stage.labelsArray[at]
     other = float(len(labels)) if stage.getHandleInvalid() == "keep" else np.nan
     return forms[0].transform_each(_Index({label: float(i) for i, label in enumerate(labels)}, other))
-
-
-@_reads.register(OneHotEncoderModel)
-def _reads_index(stage: Any, column: str, width_of: WidthOf) -> list[Source]:  # noqa: ARG001
-    _, name = _place(stage, column)
-    return [Source(name)]
 
 
 @_after.register(OneHotEncoderModel)
