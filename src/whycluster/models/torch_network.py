@@ -6,6 +6,7 @@ Its tensors are copies: training the module, or loading a state into it, does no
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,6 +31,15 @@ from whycluster.core.errors import UnsupportedModelError
 from whycluster.core.tree import Turn
 
 
+class _WithBuffers(torch.nn.Module):
+    """A layer whose arrays move and are saved with the module, but are not trained."""
+
+    def __init__(self, **arrays: NDArray[Any]) -> None:
+        super().__init__()
+        for name, values in arrays.items():
+            self.register_buffer(name, torch.tensor(values))
+
+
 class MinPooling(torch.nn.Module):
     """f_c = min over the competitors of cluster c (Prop. 1, layer 2): (n, C (K - 1)) to (n, C)."""
 
@@ -47,17 +57,16 @@ class MinPooling(torch.nn.Module):
         return f"n_competitors={self.n_competitors}"
 
 
-class SoftPooling(torch.nn.Module):
+class SoftPooling(_WithBuffers):
     """1/gamma log sum_i v_i exp(gamma h_i) over groups of adjacent units (Prop. 5, layers 2 and 3).
 
     A soft maximum if gamma is positive, a soft minimum if it is negative; hard if it is infinite.
     """
 
     def __init__(self, sizes: Codes, gamma: float, log_weights: Floats) -> None:
-        super().__init__()
+        super().__init__(log_weights=log_weights)
         self.sizes = sizes.tolist()
         self.gamma = gamma
-        self.register_buffer("log_weights", torch.tensor(log_weights))
 
     def forward(self, h: torch.Tensor) -> torch.Tensor:
         """Pool the units of each group."""
@@ -73,18 +82,17 @@ class SoftPooling(torch.nn.Module):
         return f"{sum(self.sizes)} units to {len(self.sizes)}, gamma={self.gamma:.4g}"
 
 
-class PathPooling(torch.nn.Module):
+class PathPooling(_WithBuffers):
     """f_c = min over the pairs of nodes on the path to cluster c: (n, K - 1) to (n, C).
 
     The input is the evidence for the left node of each pair; it is negated if the path goes right.
     """
 
     def __init__(self, paths: list[list[Turn]]) -> None:
-        super().__init__()
-        self.sizes = [len(path) for path in paths]
         turns = [turn for path in paths for turn in path]
-        self.register_buffer("pairs", torch.tensor([turn.pair for turn in turns]))
-        self.register_buffer("signs", torch.tensor([turn.sign for turn in turns], dtype=torch.float64))
+        signs = np.array([turn.sign for turn in turns], dtype=np.float64)
+        super().__init__(pairs=np.array([turn.pair for turn in turns], dtype=np.int64), signs=signs)
+        self.sizes = [len(path) for path in paths]
 
     def forward(self, h: torch.Tensor) -> torch.Tensor:
         """Pool the pairs on each path."""
@@ -109,14 +117,11 @@ class UnitLength(torch.nn.Module):
         return scaled / torch.where(length == 0, 1.0, length)
 
 
-class SquaredDistances(torch.nn.Module):
+class SquaredDistances(_WithBuffers):
     """s_k = sum_i w_ki (x_i - mu_ki)^2 + b_k: (n, d) to (n, K)."""
 
     def __init__(self, prototypes: Floats, scale: Floats, bias: Floats) -> None:
-        super().__init__()
-        self.register_buffer("prototypes", torch.tensor(prototypes))
-        self.register_buffer("scale", torch.tensor(scale))
-        self.register_buffer("bias", torch.tensor(bias))
+        super().__init__(prototypes=prototypes, scale=scale, bias=bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the energies; squares are not expanded, so no digits are lost."""
@@ -140,26 +145,23 @@ class HeavyTails(torch.nn.Module):
         return f"alpha={self.alpha:.4g}"
 
 
-class ManhattanDistances(torch.nn.Module):
+class ManhattanDistances(_WithBuffers):
     """s_k = sum_i |x_i - mu_ki|: (n, d) to (n, K)."""
 
     def __init__(self, prototypes: Floats) -> None:
-        super().__init__()
-        self.register_buffer("prototypes", torch.tensor(prototypes))
+        super().__init__(prototypes=prototypes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the sums of the absolute differences."""
         return (x.unsqueeze(-2) - self.get_buffer("prototypes")).abs().sum(dim=-1)
 
 
-class MixedDistances(torch.nn.Module):
+class MixedDistances(_WithBuffers):
     """s_k = squared differences of numbers + gamma (categories that differ): (n, d) to (n, K)."""
 
     def __init__(self, prototypes: Floats, categorical: NDArray[np.bool_], gamma: float) -> None:
-        super().__init__()
+        super().__init__(prototypes=prototypes, categorical=categorical)
         self.gamma = gamma
-        self.register_buffer("prototypes", torch.tensor(prototypes))
-        self.register_buffer("categorical", torch.tensor(categorical))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the energies; mismatches have no gradient."""
@@ -173,14 +175,11 @@ class MixedDistances(torch.nn.Module):
         return f"gamma={self.gamma:.4g}"
 
 
-class QuadraticForms(torch.nn.Module):
+class QuadraticForms(_WithBuffers):
     """s_k = |P_k^T (x - mu_k)|^2 / 2 + b_k: (n, d) to (n, K); one P for all clusters, or one for each."""
 
     def __init__(self, means: Floats, roots: Floats, bias: Floats) -> None:
-        super().__init__()
-        self.register_buffer("means", torch.tensor(means))
-        self.register_buffer("roots", torch.tensor(roots))
-        self.register_buffer("bias", torch.tensor(bias))
+        super().__init__(means=means, roots=roots, bias=bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return half the squared lengths of the whitened differences, plus the bias."""
@@ -205,13 +204,11 @@ class Floor(torch.nn.Module):
         return f"{self.floor:.4g}"
 
 
-class Differences(torch.nn.Module):
+class Differences(_WithBuffers):
     """h_k = s_k - s_c, the evidence for cluster c against competitor k: (n, K) to (n, C (K - 1))."""
 
     def __init__(self, own: Codes, competitor: Codes) -> None:
-        super().__init__()
-        self.register_buffer("own", torch.tensor(own))
-        self.register_buffer("competitor", torch.tensor(competitor))
+        super().__init__(own=own, competitor=competitor)
 
     def forward(self, s: torch.Tensor) -> torch.Tensor:
         """Return the difference of each pair."""
