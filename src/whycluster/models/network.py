@@ -126,6 +126,14 @@ class Query:
             )
 
 
+class NetworkOptions(TypedDict, total=False):
+    """The optional parameters that all kinds of `Network` share."""
+
+    labels: ArrayLike | None
+    feature_names: Sequence[Hashable] | None
+    fidelity: Fidelity | None
+
+
 class Network(ABC):
     """A clustering model as a neural network: it assigns rows like the model, and can be explained.
 
@@ -357,13 +365,11 @@ class TableNetwork(Network):
         self,
         energy: Energy,
         *,
-        labels: ArrayLike | None = None,
-        feature_names: Sequence[Hashable] | None = None,
-        fidelity: Fidelity | None = None,
         categories: Sequence[Sequence[Any] | None] | None = None,
         verification: Verification | None = None,
+        **options: Unpack[NetworkOptions],
     ) -> None:
-        super().__init__(energy, labels=labels, feature_names=feature_names, fidelity=fidelity)
+        super().__init__(energy, **options)
         self.categories, self.verification = categories, verification
 
     @property
