@@ -121,21 +121,17 @@ class Vocabulary(ABC):
 
 
 @dataclass(frozen=True)
-class TermFinder(Finder):
-    """Finds words, and terms that are words or n-grams of words, like a vectorizer of scikit-learn.
+class VectorizerFinder(Finder):
+    """Finds words, and terms that are n-grams, like a vectorizer of scikit-learn.
 
     Attributes
     ----------
     preprocessor : processes the text first
-    tokenizer : splits the processed text into words
-    stop_words : words to skip
     lengths : the lengths of n-grams
     vocabulary : from n-grams to terms
     """
 
     preprocessor: Preprocessor
-    tokenizer: Tokenizer
-    stop_words: frozenset[str]
     lengths: range
     vocabulary: Vocabulary
 
@@ -143,6 +139,25 @@ class TermFinder(Finder):
     def n_terms(self) -> int:
         """The number of terms."""
         return self.vocabulary.n_terms
+
+    def normalize(self, word: str) -> str:
+        """Return a word as the vectorizer processes it."""
+        return self.preprocessor(word)
+
+
+@dataclass(frozen=True)
+class TermFinder(VectorizerFinder):
+    """Finds words, and terms that are words or n-grams of words.
+
+    Attributes
+    ----------
+    preprocessor, lengths, vocabulary : as in `VectorizerFinder`
+    tokenizer : splits the processed text into words
+    stop_words : words to skip
+    """
+
+    tokenizer: Tokenizer
+    stop_words: frozenset[str] = frozenset()
 
     def find(self, text: str) -> FoundTerms:
         """Find the words, and the terms that they form with their neighbors."""
@@ -167,10 +182,6 @@ class TermFinder(Finder):
         tokens, spans = self.tokenizer.tokenize(aligned.text)
         return tokens, aligned.original_spans(spans)
 
-    def normalize(self, word: str) -> str:
-        """Return a word as the vectorizer processes it."""
-        return self.preprocessor(word)
-
 
 def _keep_terms(
     spans: list[Span], stop_words: list[int], grams: Iterable[tuple[int, list[int]]]
@@ -184,27 +195,19 @@ def _keep_terms(
 
 
 @dataclass(frozen=True)
-class CharacterFinder(Finder):
+class CharacterFinder(VectorizerFinder):
     """Finds n-grams of characters; the words that they cover are separated by white space.
 
     An n-gram is shared among its words in proportion to the characters it has of each.
 
     Attributes
     ----------
-    preprocessor, lengths, vocabulary : as in `TermFinder`
+    preprocessor, lengths, vocabulary : as in `VectorizerFinder`
     within_words : whether n-grams stay within a word that is padded with a space on each side
     """
 
     finds_all_terms: ClassVar[bool] = False  # a term of white space covers no word
-    preprocessor: Preprocessor
-    lengths: range
-    vocabulary: Vocabulary
     within_words: bool
-
-    @property
-    def n_terms(self) -> int:
-        """The number of terms."""
-        return self.vocabulary.n_terms
 
     def find(self, text: str) -> FoundTerms:
         """Find the words and the n-grams of their characters."""
@@ -242,10 +245,6 @@ class CharacterFinder(Finder):
             for i in range(len(squeezed) - n + 1):
                 yield squeezed[i : i + n], [word for word in owner[i : i + n] if word >= 0]
 
-    def normalize(self, word: str) -> str:
-        """Return a word as the vectorizer processes it."""
-        return self.preprocessor(word)
-
 
 _BETWEEN_SPACES = re.compile(r"\S+")
 _WIDE_SPACE = re.compile(r"\s\s+")
@@ -256,7 +255,7 @@ def finder_of(vectorizer: Any) -> Finder:
     vocabulary = _vocabulary_of(vectorizer)
     if callable(vectorizer.analyzer) or not _has_standard_analysis(vectorizer):
         analyzer = FunctionTokenizer(vectorizer.build_analyzer())
-        return TermFinder(Preprocessor(), analyzer, frozenset(), range(1, 2), vocabulary)
+        return TermFinder(Preprocessor(), range(1, 2), vocabulary, analyzer)
     is_builtin = vectorizer.preprocessor is None and not callable(vectorizer.strip_accents)
     preprocessor = Preprocessor(vectorizer.build_preprocessor(), is_builtin)
     low, high = vectorizer.ngram_range
@@ -266,7 +265,7 @@ def finder_of(vectorizer: Any) -> Finder:
     if high == 1:  # scikit-learn then counts single words, whatever the lower bound
         lengths = range(1, 2)
     stop_words = frozenset(vectorizer.get_stop_words() or ())
-    return TermFinder(preprocessor, _tokenizer_of(vectorizer), stop_words, lengths, vocabulary)
+    return TermFinder(preprocessor, lengths, vocabulary, _tokenizer_of(vectorizer), stop_words)
 
 
 def _tokenizer_of(vectorizer: Any) -> Tokenizer:
