@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +16,7 @@ from whycluster.report.rows import claims_of, nearest_clusters, pack_contrasts
 from whycluster.text import html
 from whycluster.text.explanation import TextExplanation
 from whycluster.text.summary import TextSummary
-from whycluster.text.words import KNOWN, STOP_WORD
+from whycluster.text.words import STOP_WORD
 
 _WORDS_SHOWN = 8  # of a cluster
 _BYTES_PER_MARK = 8  # start, length and relevance, two bytes each, as base64
@@ -30,11 +29,6 @@ class TextContents(Contents):
     exp: TextExplanation
     kind: ClassVar[str] = "documents"
 
-    @cached_property
-    def summary(self) -> TextSummary:
-        """The summary of the explanation."""
-        return self.exp.summary()
-
     def facts(self) -> list[tuple[str, str]]:
         """Add the number of words."""
         facts = super().facts()
@@ -44,14 +38,14 @@ class TextContents(Contents):
 
     def clusters(self) -> list[dict[str, Any]]:
         """Add a sentence and the words of each cluster."""
-        cards = super().clusters()
-        sentences = clean_sentences(findings.sentences(self.exp, self.summary))
+        cards, summary = super().clusters(), self.exp.summary()
+        sentences = clean_sentences(findings.sentences(self.exp, summary))
         for g, (card, sentence) in enumerate(zip(cards, sentences, strict=True)):
-            card["sentence"], card["words"] = sentence, self._words(g)
+            card["sentence"], card["words"] = sentence, self._words(summary, g)
         return cards
 
-    def _words(self, g: int) -> list[dict[str, Any]]:
-        summary, size = self.summary, int(self.summary.size[g])
+    def _words(self, summary: TextSummary, g: int) -> list[dict[str, Any]]:
+        size = int(summary.size[g])
         lines = summary.lines(summary.clusters.tolist()[g], _WORDS_SHOWN).tolist()
         others = max(1, len(self.exp) - size)
         largest = max((float(summary.share[line]) for line in lines), default=1.0)
@@ -122,17 +116,6 @@ class TextContents(Contents):
     @staticmethod
     def _marks(exp: TextExplanation, row: int, longest: int) -> list[html.Mark]:
         """Return the words of a document to mark, up to where it is cut."""
-        words = exp.word_table
-        of = words.slice_of(row)
-        each = zip(
-            words.start[of].tolist(),
-            words.stop[of].tolist(),
-            words.relevance[of].tolist(),
-            words.kind[of].tolist(),
-            strict=True,
-        )
         return html.merge_overlaps(
-            html.Mark(start, stop, relevance if kind == KNOWN else None)
-            for start, stop, relevance, kind in each
-            if kind != STOP_WORD and stop <= longest
+            word.mark for word in exp.words(row) if not word.stop_word and word.stop <= longest
         )

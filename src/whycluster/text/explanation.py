@@ -46,6 +46,11 @@ class Word(NamedTuple):
     known: bool
     stop_word: bool
 
+    @property
+    def mark(self) -> html.Mark:
+        """How the word is highlighted in HTML."""
+        return html.Mark(self.start, self.stop, self.relevance if self.known else None, self.stop_word)
+
 
 @dataclass(frozen=True, repr=False, eq=False)
 class TopWords:
@@ -275,10 +280,7 @@ class TextExplanation(BaseExplanation):
         By default, the heading names its cluster. A heading is escaped, so that it cannot become markup.
         """
         one = self[self._position(row, "article")]
-        marks = [
-            html.Mark(word.start, word.stop, word.relevance if word.known else None, word.stop_word)
-            for word in one.words()
-        ]
+        marks = [word.mark for word in one.words()]
         notes = [f"{line.name}: {line.relevance:.3g}" for line in one.unattributed(0.0, "word")]
         if not one.n_known[0]:
             notes.insert(0, _NO_KNOWN_WORD)
