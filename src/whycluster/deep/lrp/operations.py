@@ -84,13 +84,22 @@ def _handles_outputs_of(names: str, keep: Keep = Keep.NOTHING) -> Callable[[Mult
     return register
 
 
-def _handles(names: str, keep: Keep = Keep.NOTHING) -> Callable[[Handler], Handler]:
-    """Register a handler for these operations; it receives the relevance of the first output only."""
+def _handles(
+    names: str, keep: Keep = Keep.NOTHING, *, with_constant: Handler | None = None
+) -> Callable[[Handler], Handler]:
+    """Register a handler for these operations; it receives the relevance of the first output only.
+
+    Operations of two operands, of which one is a constant, have the handler ``with_constant`` if it is given.
+    """
 
     def register(handler: Handler) -> Handler:
         def handle_first(operation: Operation, relevance: list[Tensor | None], context: LrpContext) -> Shares:
             R = relevance[0]
-            return _unknown(operation, relevance, context) if R is None else handler(operation, R, context)
+            if R is None:
+                return _unknown(operation, relevance, context)
+            if with_constant is not None and len(operation.inputs) == 1:
+                return with_constant(operation, R, context)
+            return handler(operation, R, context)
 
         _handles_outputs_of(names, keep)(handle_first)
         return handler
@@ -328,12 +337,19 @@ def _elementwise(operation: Operation, R: Tensor, context: LrpContext) -> Shares
 # ---- Sums and means
 
 
-@_handles("add sub rsub", Keep.INPUTS)
+def _add_constant(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
+    """Leave the relevance to the variable; the constant takes its share if biases do."""
+    (variable,) = operation.inputs
+    if context.composite.biases:
+        x = _value(variable, R.dtype)
+        y = operation.run({variable: x})
+        R = (y - operation.run({variable: torch.zeros_like(x)})) * safe_divide(R, y)
+    yield variable, R.sum_to_size(variable.shape)
+
+
+@_handles("add sub rsub", Keep.INPUTS, with_constant=_add_constant)
 def _sum(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
-    """Distribute relevance in proportion to two variables; a constant counts as a bias."""
-    if len(operation.inputs) == 1:
-        yield from _add_constant(operation, R, context)
-        return
+    """Distribute relevance in proportion to two variables."""
     first, second = operation.args[:2]
     factor = operation.arguments.get("alpha", 1)
     signs = {
@@ -349,16 +365,6 @@ def _sum(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
     for variable, value, magnitude in ((first, a, magnitudes[0]), (second, b, magnitudes[1])):
         shares = (1 + half) * value * s + half * magnitude * u + equal_shares
         yield variable, shares.sum_to_size(variable.shape)
-
-
-def _add_constant(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
-    """Leave the relevance to the variable; the constant takes its share if biases do."""
-    (variable,) = operation.inputs
-    if context.composite.biases:
-        x = _value(variable, R.dtype)
-        y = operation.run({variable: x})
-        R = (y - operation.run({variable: torch.zeros_like(x)})) * safe_divide(R, y)
-    yield variable, R.sum_to_size(variable.shape)
 
 
 @_handles(
@@ -427,11 +433,9 @@ def _max_pool(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
     yield variable, result.scatter_add_(-1, indices, flat).reshape(variable.shape)
 
 
-@_handles("maximum minimum", Keep.INPUTS)
+@_handles("maximum minimum", Keep.INPUTS, with_constant=_elementwise)
 def _maximum(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
-    """Pass relevance to the winner of two variables; the maximum with a constant is elementwise."""
-    if len(operation.inputs) == 1:
-        return _elementwise(operation, R, context)
+    """Pass relevance to the winner of two variables."""
     return _winner(operation, [R], context)
 
 
@@ -445,12 +449,9 @@ def _winner(operation: Operation, relevance: list[Tensor | None], context: LrpCo
 # ---- Products and normalizations
 
 
-@_handles("mul div", Keep.INPUTS)
-def _multiply(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
+@_handles("mul div", Keep.INPUTS, with_constant=_elementwise)
+def _multiply(operation: Operation, R: Tensor, context: LrpContext) -> Shares:  # noqa: ARG001  # independent of the rules
     """Treat a factor that only weights, and a divisor, as constant; otherwise, each factor gets half."""
-    if len(operation.inputs) == 1:
-        yield from _elementwise(operation, R, context)
-        return
     first, second = operation.args[:2]
     factors = [first] if operation.name == "div" else [v for v in (first, second) if not v.scales]
     factors = factors or [first, second]
