@@ -15,7 +15,7 @@ from whycluster.data.opening import column_names, open_table
 from whycluster.data.table import Table
 from whycluster.explanations.explanation import Explanation
 from whycluster.models.adapters.registry import OnlyLabels, find_network, to_network
-from whycluster.models.network import Network, QueryOptions
+from whycluster.models.network import Network, Query, QueryOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -76,11 +76,17 @@ def explain(
     >>> exp.evidence
     array([ 8., 12.])
     """
-    options: dict[str, Any] = {"feature_names": feature_names, "at": at, "units": units}
     if type(X).__module__.startswith(DASK):
         from whycluster.engines.dask import explain_lazily
 
-        lazy: Any = explain_lazily(model, X, metric=metric, categorical=categorical, **options, **query)
+        if at is not None or units is not None:
+            raise InvalidInputError(
+                "explain: at and units are for deep clusterings, which do not take Dask collections. "
+                "Leave them out."
+            )
+        lazy: Any = explain_lazily(
+            model, X, Query(**query), feature_names=feature_names, metric=metric, categorical=categorical
+        )
         return lazy  # type: ignore[no-any-return]  # a LazyExplanation
     _check_labels(model, X)
     found = find_network(model, metric, categorical, X)
@@ -95,7 +101,7 @@ def explain(
         found, given = fit_surrogate(found.labels, X, feature_names)
         if query.get("target") is None:
             query["target"] = given
-    return found.explain(X, **options, **query)
+    return found.explain(X, feature_names=feature_names, at=at, units=units, **query)
 
 
 def neuralize(model: Any, *, metric: str | None = None, categorical: Sequence[int] | None = None) -> Network:

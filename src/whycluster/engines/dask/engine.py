@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -26,40 +26,29 @@ from whycluster.engines.dask.results import LazyExplanation, PartitionResult
 from whycluster.engines.engine import Engine
 from whycluster.engines.request import ExplainRequest
 from whycluster.models.adapters.registry import to_network
-from whycluster.models.network import Network, Query, QueryOptions
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from whycluster.models.network import Network, Query
 
 
 def explain_lazily(
     model: Any,
     X: Any,
+    query: Query,
     *,
     feature_names: Sequence[Hashable] | None = None,
     metric: str | None = None,
     categorical: Sequence[int] | None = None,
-    at: str | None = None,
-    units: str | None = None,
-    **query: Unpack[QueryOptions],
 ) -> LazyExplanation:
     """Explain a Dask array or DataFrame; the parameters are those of `whycluster.explain`."""
-    asked = Query(**query)
-    for name, clusters in (("target", asked.target), ("against", asked.against)):
+    for name, clusters in (("target", query.target), ("against", query.against)):
         if isinstance(clusters, (list, tuple)) or getattr(clusters, "ndim", 0) > 0:
             raise InvalidInputError(
                 f"explain: {name} must be one cluster for all rows of a Dask collection, not one per row. "
                 "Pass one cluster at a time."
             )
-    if at is not None or units is not None:
-        raise InvalidInputError(
-            "explain: at and units are for deep clusterings, which do not take Dask collections. "
-            "Leave them out."
-        )
     if categorical is not None:
         model, metric = to_network(model, metric=metric, categorical=categorical), None
-    request = ExplainRequest.of(model, "explain", asked, feature_names=feature_names, metric=metric)
-    parts, background = find_partitions(X, request), asked.background
+    request = ExplainRequest.of(model, "explain", query, feature_names=feature_names, metric=metric)
+    parts, background = find_partitions(X, request), query.background
     if background is None or not request.needs_population:
         return DaskEngine(parts.partitions).run(parts)
     columns = parts.partitions.columns
