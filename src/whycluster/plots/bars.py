@@ -39,11 +39,7 @@ def row(exp: BaseExplanation, row: int = 0, n_features: int = 10, ax: Axes | Non
     exp : explanation of rows or of documents
     row : the position of the row
     n_features : how many features or words get a bar, the strongest first; the others share one
-    ax : Axes to draw into; by default, those of a new figure
-
-    Returns
-    -------
-    Axes
+    ax : Axes to draw into and to return; by default, those of a new figure
     """
     where = "plot.row"
     check(exp, where)

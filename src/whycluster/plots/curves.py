@@ -36,11 +36,7 @@ def flipping(result: Any, ax: Axes | None = None) -> Axes:
     ----------
     result : the result of ``evaluation.compare`` or ``evaluation.flipping_auc``, or a dict from names to the
         latter; the best comes first
-    ax : Axes to draw into; by default, those of a new figure
-
-    Returns
-    -------
-    Axes
+    ax : Axes to draw into and to return; by default, those of a new figure
     """
     where = "plots.flipping"
     named = _read(result, where)
@@ -74,11 +70,7 @@ def elbow(pipeline: Any, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     pipeline : a pipeline from ``tabular.pipeline(frame)`` that chose the number of clusters itself
-    ax : Axes to draw into; by default, those of a new figure
-
-    Returns
-    -------
-    Axes
+    ax : Axes to draw into and to return; by default, those of a new figure
     """
     where = "plots.elbow"
     inertias = getattr(pipeline, "inertias_", None)

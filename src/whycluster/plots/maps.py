@@ -35,11 +35,7 @@ def draw_map(exp: BaseExplanation, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     exp : explanation of any kind
-    ax : Axes to draw into; by default, those of a new figure
-
-    Returns
-    -------
-    Axes
+    ax : Axes to draw into and to return; by default, those of a new figure
     """
     where = "plot.map"
     check(exp, where)

@@ -35,11 +35,7 @@ def heatmap(exp: BaseExplanation, n_features: int = 20, ax: Axes | None = None) 
     ----------
     exp : explanation of rows or of documents
     n_features : how many features or words to draw, those with the largest shares
-    ax : Axes to draw into; by default, those of a new figure
-
-    Returns
-    -------
-    Axes
+    ax : Axes to draw into and to return; by default, those of a new figure
     """
     where = "plot.heatmap"
     check(exp, where)
@@ -65,11 +61,7 @@ def competition(exp: BaseExplanation, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     exp : explanation of any kind
-    ax : Axes to draw into; by default, those of a new figure
-
-    Returns
-    -------
-    Axes
+    ax : Axes to draw into and to return; by default, those of a new figure
     """
     where = "plot.competition"
     check(exp, where)

@@ -38,11 +38,7 @@ def beeswarm(exp: Explanation, cluster: Any = None, n_features: int = 12, ax: Ax
     exp : explanation of the rows of a table
     cluster : the label of a cluster, to draw only the rows explained for it; None for all rows
     n_features : how many features to draw
-    ax : Axes to draw into; by default, those of a new figure
-
-    Returns
-    -------
-    Axes
+    ax : Axes to draw into and to return; by default, those of a new figure
     """
     where = "plot.beeswarm"
     check(exp, where, Explanation)
