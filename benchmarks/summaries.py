@@ -18,7 +18,7 @@ from sklearn.cluster import KMeans
 
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import as_array, is_real
-from whycluster.data.validation import check_whole
+from whycluster.data.validation import check_integer
 from whycluster.deep.encoder import Encoder, Inputs
 from whycluster.deep.lrp.composites import composite_of
 
@@ -114,7 +114,7 @@ def activation_thresholds(
     where = "activation_thresholds"
     if not is_real(quantile) or not 0 <= quantile < 1:
         raise InvalidInputError(f"{where}: quantile must be from 0 to below 1; got {quantile!r}.")
-    check_whole(batch_size, 1, where, "batch_size")
+    check_integer(batch_size, 1, where, "batch_size")
     opened, inputs = _open(encoder, images, layer, where, "images", batch_size)
     activation = opened.features(inputs)
     _check_maps(activation.shape, where)
@@ -188,7 +188,7 @@ def _propagated(
     where: str,
 ) -> Maps:
     """Propagate the ``chosen`` parts of the activation (channels, h, w) to heat maps, from one trace."""
-    check_whole(n_maps, 1, where, "n_maps")
+    check_integer(n_maps, 1, where, "n_maps")
     encoder, inputs = _open(module, _one(image, where), layer, where, "image", 1)
     from whycluster.deep.tensors import to_numpy
 
@@ -205,7 +205,7 @@ def _segments(
     module: torch.nn.Module, image: Any, layer: str | None, thresholds: Any, n_maps: int, where: str
 ) -> Maps:
     """Return (channels, H, W) ones where an upsampled activation map exceeds its threshold, else zeros."""
-    check_whole(n_maps, 1, where, "n_maps")
+    check_integer(n_maps, 1, where, "n_maps")
     encoder, inputs = _open(module, _one(image, where), layer, where, "image", 1)
     activation = encoder.features(inputs)
     _check_maps(activation.shape, where)

@@ -174,7 +174,7 @@ def test_bad_input(encoder: torch.nn.Module, images: Array) -> None:
         "the closest names are '0', '1', '2', '3', '3.0'.": (
             lambda: netdissect1(encoder, image, "9", limits)
         ),
-        "netdissect2: n_maps must be a whole number of at least 1; got 0.": (
+        "netdissect2: n_maps must be an integer of at least 1; got 0.": (
             lambda: netdissect2(encoder, image, LAYER, limits, 0)
         ),
         "activation_thresholds: quantile must be from 0 to below 1; got 1.": (

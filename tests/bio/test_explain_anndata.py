@@ -760,12 +760,12 @@ def test_options(cells: Any) -> None:
     assert refused(cells, output="all") == (
         "explain_anndata: output must be one of 'top', 'layer', 'summary'; got 'all'."
     )
-    assert refused(cells, n_top=0) == "explain_anndata: n_top must be a whole number of at least 1; got 0."
+    assert refused(cells, n_top=0) == "explain_anndata: n_top must be an integer of at least 1; got 0."
     assert refused(cells, n_genes=1.5) == (
-        "explain_anndata: n_genes must be a whole number of at least 1; got 1.5."
+        "explain_anndata: n_genes must be an integer of at least 1; got 1.5."
     )
     assert refused(cells, chunk_size=0) == (
-        "explain_anndata: chunk_size must be None or a whole number of at least 1; got 0."
+        "explain_anndata: chunk_size must be None or an integer of at least 1; got 0."
     )
     for wrong in ([], [240], [-1], [True, False], "cell1"):
         shape = np.asarray(wrong)

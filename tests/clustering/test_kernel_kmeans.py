@@ -197,7 +197,7 @@ def test_invalid_gamma(gamma: Any) -> None:
 )
 def test_invalid_counts(name: str, value: Any, least: int) -> None:
     assert message(**{name: value}) == (
-        f"KernelKMeans.fit: {name} must be a whole number of at least {least}; got {value!r}."
+        f"KernelKMeans.fit: {name} must be an integer of at least {least}; got {value!r}."
     )
 
 

@@ -362,7 +362,7 @@ def test_continuous_labels() -> None:
 @pytest.mark.parametrize("n_support", [0, 2.5, "many", True])
 def test_invalid_number_of_support_vectors(n_support: Any) -> None:
     assert message([0, 0, 1, 1], n_support=n_support) == (
-        f'Surrogate.fit: n_support must be "auto" or a whole number of at least 1; got {n_support!r}.'
+        f'Surrogate.fit: n_support must be "auto" or an integer of at least 1; got {n_support!r}.'
     )
 
 

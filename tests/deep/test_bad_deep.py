@@ -477,7 +477,7 @@ def test_options_that_do_not_exist() -> None:
         "DeepClustering: pool must be None, 'mean' or 'max'; got 'sum'."
     )
     assert refused(lambda: DeepClustering(encoder, HEAD, batch_size=0)) == (
-        "DeepClustering: batch_size must be None or a whole number of at least 1; got 0."
+        "DeepClustering: batch_size must be None or an integer of at least 1; got 0."
     )
     assert message(encoder, X, question={"units": "pixels"}) == (
         "explain: units must be one of None, 'channels', 'locations'; got 'pixels'."
@@ -594,7 +594,7 @@ def test_invalid_options_of_spatial_clusters() -> None:
 def test_spatial_clusters_of_layers_with_too_few_locations() -> None:
     encoder = conv_net()
     assert refused(lambda: wc.deep.spatial_clusters(encoder, X[0], "2", 1)) == (
-        "spatial_clusters: n_clusters must be a whole number of at least 2; got 1."
+        "spatial_clusters: n_clusters must be an integer of at least 2; got 1."
     )
     assert refused(lambda: wc.deep.spatial_clusters(encoder, X[0], "9", 2)) == (
         "spatial_clusters: the layer must have locations to cluster, (n, channels, ...); it returns (1, 5). "

@@ -1537,9 +1537,9 @@ def test_stages_hand_on_errors_and_end_when_no_more_is_asked_for() -> None:
     ("options", "said"),
     [
         ({"output": "all"}, "output must be one of ('rows', 'summary', 'both'); got 'all'."),
-        ({"top": 0}, "top must be None or a whole number of at least 1; got 0."),
-        ({"batch_rows": "many"}, "batch_rows must be 'auto' or a whole number of at least 1; got 'many'."),
-        ({"workers": 1.5}, "workers must be 'auto' or a whole number of at least 1; got 1.5."),
+        ({"top": 0}, "top must be None or an integer of at least 1; got 0."),
+        ({"batch_rows": "many"}, "batch_rows must be 'auto' or an integer of at least 1; got 'many'."),
+        ({"workers": 1.5}, "workers must be 'auto' or an integer of at least 1; got 1.5."),
         ({"id_columns": "a", "output": "summary"}, "id_columns and top apply to rows, and output="),
         ({"top": 2, "output": "summary"}, "id_columns and top apply to rows, and output="),
         (

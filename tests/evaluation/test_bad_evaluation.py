@@ -83,7 +83,7 @@ def test_one_cluster(wine: Array, kmeans: Any) -> None:
 @pytest.mark.parametrize("repeats", [0, -1, 2.5, True, "3", None])
 def test_repeats(wine: Array, kmeans: Any, repeats: Any) -> None:
     text = message(kmeans, wine, repeats=repeats)
-    assert text == f"flipping_auc: repeats must be a whole number of at least 1; got {repeats!r}."
+    assert text == f"flipping_auc: repeats must be an integer of at least 1; got {repeats!r}."
 
 
 def test_samplers_with_wrong_results(wine: Array, kmeans: Any) -> None:
@@ -164,7 +164,7 @@ def test_the_density(wine: Array) -> None:
 @pytest.mark.parametrize("seed", [-1, None, 0.5, "0"])
 def test_seeds(wine: Array, kmeans: Any, seed: Any) -> None:
     """All methods see the same draws with the same seed, so a seed is required."""
-    told = f"random_state must be a whole number of at least 0; got {seed!r}"
+    told = f"random_state must be an integer of at least 0; got {seed!r}"
     for call in (
         lambda: flipping_auc(kmeans, wine, wine, random_state=seed),
         lambda: compare(kmeans, wine, ["random"], random_state=seed),
@@ -211,6 +211,6 @@ def test_shapley_values(wine: Array, kmeans: Any) -> None:
     with pytest.raises(wc.InvalidInputError, match=r"at most 12 features.*got 13. Pass permutations=100"):
         shapley_values(kmeans, wine, permutations="exact")
     with pytest.raises(
-        wc.InvalidInputError, match='permutations must be "exact" or a whole number of at least 1'
+        wc.InvalidInputError, match='permutations must be "exact" or an integer of at least 1'
     ):
         shapley_values(kmeans, wine, permutations=0)

@@ -191,9 +191,9 @@ def test_bad_input(wine: Array, three: Any) -> None:
         checks.randomization(three, wine, method="magic")
     with pytest.raises(wc.InvalidInputError, match="at least 2 features"):
         checks.randomization([[0.0], [1.0]], [[0.1], [0.9]])
-    with pytest.raises(wc.InvalidInputError, match="shuffles must be a whole number of at least 1; got 0"):
+    with pytest.raises(wc.InvalidInputError, match="shuffles must be an integer of at least 1; got 0"):
         checks.randomization(three, wine, shuffles=0)
-    with pytest.raises(wc.InvalidInputError, match="refits must be a whole number"):
+    with pytest.raises(wc.InvalidInputError, match="refits must be an integer"):
         checks.stability(three, wine, refits=0)
     with pytest.raises(wc.InvalidInputError, match="two rows of the same cluster"):
         checks.continuity([[0.0, 0.0], [1.0, 1.0]], [[0.1, 0.0], [0.9, 1.0]])

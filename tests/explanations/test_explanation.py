@@ -160,7 +160,7 @@ def test_a_row_against_its_own_cluster_is_told_so(wine: Array, kmeans: Any) -> N
 def test_only_one_row_is_told(exp: wc.Explanation, row: Any) -> None:
     with pytest.raises(wc.InvalidInputError) as error:
         exp.describe(row)
-    assert str(error.value) == f"describe: row must be one position, a whole number; got {row!r}."
+    assert str(error.value) == f"describe: row must be one position, an integer; got {row!r}."
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_top_gives_the_strongest_features_first(exp: wc.Explanation, wine: Array
 def test_top_of_no_number(exp: wc.Explanation, n: Any) -> None:
     with pytest.raises(wc.InvalidInputError) as error:
         exp.top(n)
-    assert str(error.value) == f"top: n must be a whole number from 1 to 13; got {n!r}."
+    assert str(error.value) == f"top: n must be an integer from 1 to 13; got {n!r}."
 
 
 def test_top_as_a_frame(exp: wc.Explanation) -> None:

@@ -671,19 +671,19 @@ def test_frames_that_cannot_be_encoded(frame: Any, expected: str) -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"n_clusters": 1}, "pipeline: n_clusters must be None or a whole number of at least 2; got 1."),
-        ({"n_clusters": 2.5}, "pipeline: n_clusters must be None or a whole number of at least 2; got 2.5."),
+        ({"n_clusters": 1}, "pipeline: n_clusters must be None or an integer of at least 2; got 1."),
+        ({"n_clusters": 2.5}, "pipeline: n_clusters must be None or an integer of at least 2; got 2.5."),
         (
             {"n_clusters": 61},
             "pipeline: n_clusters must be at most 60, the number of distinct rows in frame; got 61.",
         ),
-        ({"max_clusters": 1}, "pipeline: max_clusters must be a whole number of at least 2; got 1."),
+        ({"max_clusters": 1}, "pipeline: max_clusters must be an integer of at least 2; got 1."),
         ({"category_weight": 0}, "pipeline: category_weight must be a number above 0; got 0."),
         ({"category_weight": "a"}, "pipeline: category_weight must be a number above 0; got 'a'."),
         ({"category_weight": math.nan}, "pipeline: category_weight must be a number above 0; got nan."),
         (
             {"max_categories": 1},
-            "pipeline: max_categories must be None or a whole number of at least 2; got 1.",
+            "pipeline: max_categories must be None or an integer of at least 2; got 1.",
         ),
         ({"keep": 3}, "pipeline: keep must be a list of column names; got 3."),
         (

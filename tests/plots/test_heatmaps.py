@@ -141,7 +141,7 @@ def test_without_matplotlib_the_message_names_the_extra(monkeypatch: pytest.Monk
             "images of floats must be between 0 and 1; got values from 2 to 2. Divide by the largest "
             "possible value of a pixel, and normalize later.",
         ),
-        ({"pool": 0}, "pool must be a whole number of at least 1; got 0."),
+        ({"pool": 0}, "pool must be an integer of at least 1; got 0."),
         ({"quantile": 0.0}, "quantile must be above 0 and at most 1; got 0.0."),
         ({"cell": -1}, "cell must be a positive number of inches; got -1."),
     ],

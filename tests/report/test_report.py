@@ -524,8 +524,8 @@ def test_large_images_are_reduced() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_rows": 0}, "report: n_rows must be a whole number of at least 1; got 0."),
-        ({"random_state": -1}, "report: random_state must be a whole number of at least 0; got -1."),
+        ({"n_rows": 0}, "report: n_rows must be an integer of at least 1; got 0."),
+        ({"random_state": -1}, "report: random_state must be an integer of at least 0; got -1."),
         ({"title": 3}, "report: title must be text; got 3."),
         ({"ids": ["a"]}, "report: ids must hold one id for each of the 178 rows; got 1."),
         (

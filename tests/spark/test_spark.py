@@ -454,7 +454,7 @@ def test_a_stream_needs_beta(spark: Any) -> None:
         ),
         (
             {"columns": ["a", "n"], "top": 0},
-            "top must be None or a whole number of at least 1; got 0.",
+            "top must be None or an integer of at least 1; got 0.",
         ),
         ({"columns": ["a", "n"], "prefix": None}, "prefix must be text; got None."),
         ({"columns": ["a", "n"], "invalid": "drop"}, "invalid must be one of ('error', 'skip'); got 'drop'."),

@@ -619,13 +619,13 @@ def test_words_and_top_words(pipeline: Any) -> None:
     assert repr(top) == "<TopWords: the 1 strongest of 2 documents; see word, relevance, count, to_frame()>"
     assert list(top.to_frame("polars").columns) == ["word_1", "relevance_1", "count_1"]
     with pytest.raises(
-        wc.InvalidInputError, match=re.escape("top: n must be a whole number of at least 1; got 0.")
+        wc.InvalidInputError, match=re.escape("top: n must be an integer of at least 1; got 0.")
     ):
         exp.top(0)
     with pytest.raises(IndexError, match="words: documents are chosen by position, from 0 to 1"):
         exp.words(2)
     with pytest.raises(
-        wc.InvalidInputError, match=re.escape("describe: row must be one position, a whole number; got [0].")
+        wc.InvalidInputError, match=re.escape("describe: row must be one position, an integer; got [0].")
     ):
         exp.describe([0])
 
@@ -804,20 +804,19 @@ def test_vectors_of_any_type_and_words_that_share_a_row() -> None:
         ({"vocabulary": 3}, "vocabulary must be a mapping from words to rows, or a list of words; got 3."),
         (
             {"vocabulary": {"cat": 2}},
-            "vocabulary must map each word to a row of vectors, a whole number from 0 to 1; 'cat' has 2.",
+            "vocabulary must map each word to a row of vectors, an integer from 0 to 1; 'cat' has 2.",
         ),
         (
             {"vocabulary": {"cat": 0, "dog": -1}},
-            "vocabulary must map each word to a row of vectors, a whole number from 0 to 1; 'dog' has -1.",
+            "vocabulary must map each word to a row of vectors, an integer from 0 to 1; 'dog' has -1.",
         ),
         (
             {"vocabulary": {"cat": 0.5}},
-            "vocabulary must map each word to a row of vectors, a whole number from 0 to 1; 'cat' has 0.5.",
+            "vocabulary must map each word to a row of vectors, an integer from 0 to 1; 'cat' has 0.5.",
         ),
         (
             {"vocabulary": {"cat": 10**30}},
-            f"vocabulary must map each word to a row of vectors, a "
-            f"whole number from 0 to 1; 'cat' has {10**30}.",
+            f"vocabulary must map each word to a row of vectors, an integer from 0 to 1; 'cat' has {10**30}.",
         ),
         ({"vocabulary": {}}, "vocabulary must consist of words; got none."),
         ({"vocabulary": {b"cat": 0}}, "vocabulary must consist of words; got b'cat'."),
@@ -1233,7 +1232,7 @@ def test_invalid_numbers_of_words(pipeline: Any) -> None:
         for wrong in (-1, "a", True):
             with pytest.raises(wc.InvalidInputError) as error:
                 call(wrong)
-            expected = f"{where}: {name} must be a whole number of at least 1; got {wrong!r}."
+            expected = f"{where}: {name} must be an integer of at least 1; got {wrong!r}."
             assert str(error.value) == expected
 
 

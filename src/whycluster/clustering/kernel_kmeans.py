@@ -22,7 +22,7 @@ from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import is_real
 from whycluster.data.labels import read_labels
 from whycluster.data.table import ArrayTable
-from whycluster.data.validation import check_whole
+from whycluster.data.validation import check_integer
 
 _INNER_STEPS = 30  # EM steps inside the initial clusters before rows are reassigned
 _INNER_TOLERANCE = 1e-3  # relative change of the spread below which these steps stop early
@@ -142,7 +142,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
 
     def _check_parameters(self, n_rows: int) -> None:
         for name, least in (("n_clusters", 1), ("n_support", 1), ("n_init", 1), ("max_iter", 0)):
-            check_whole(getattr(self, name), least, "KernelKMeans.fit", name)
+            check_integer(getattr(self, name), least, "KernelKMeans.fit", name)
         gamma: Any = self.gamma
         automatic = isinstance(gamma, str) and gamma == "auto"
         if not automatic and not (is_real(gamma) and 0 < gamma < np.inf):

@@ -22,7 +22,7 @@ from whycluster.core.energies import Energy, FloorEnergy, KernelEnergy
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.labels import NOISE, as_labels, as_list, read_labels
 from whycluster.data.table import ArrayTable
-from whycluster.data.validation import check_whole
+from whycluster.data.validation import check_integer
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.models.network import Network, TableNetwork
 
@@ -109,7 +109,7 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         if isinstance(self.n_support, str) and self.n_support == "auto":
             n_support = None
         else:
-            check_whole(self.n_support, 1, where, "n_support", '"auto" or ')
+            check_integer(self.n_support, 1, where, "n_support", '"auto" or ')
             n_support = int(self.n_support)
         rng = check_random_state(self.random_state)
         noise = len(self._names) - 1 if self._names[-1] == NOISE else None

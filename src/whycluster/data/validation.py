@@ -9,13 +9,13 @@ import numpy as np
 from whycluster.core.errors import InvalidInputError
 
 
-def check_whole(value: Any, least: int, where: str, name: str, also: str = "") -> None:
-    """Raise unless a parameter is a whole number of at least ``least``.
+def check_integer(value: Any, least: int, where: str, name: str, also: str = "") -> None:
+    """Raise unless a parameter is an integer of at least ``least``.
 
     ``also`` names other values that the caller accepts, for the message, such as ``"None or "``.
     """
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or value < least:
+    is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not is_integer or value < least:
         raise InvalidInputError(
-            f"{where}: {name} must be {also}a whole number of at least {least}; got {value!r}."
+            f"{where}: {name} must be {also}an integer of at least {least}; got {value!r}."
         )

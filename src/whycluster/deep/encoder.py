@@ -17,7 +17,7 @@ from torch.nn.parameter import is_lazy
 from whycluster.core.errors import InvalidInputError, WhyClusterError
 from whycluster.data.opening import column_names
 from whycluster.data.progress import track
-from whycluster.data.validation import check_whole
+from whycluster.data.validation import check_integer
 from whycluster.deep.lrp.propagation import Trace, first_tensor, trace
 from whycluster.deep.lrp.rules import Tensor
 from whycluster.deep.lrp.tape import follow_modules
@@ -115,7 +115,7 @@ class Encoder:
         self.module, self.layer, self.pool, self.batch_size = module, layer, pool, batch_size
         self._runs_once = layer is None
         if batch_size is not None:
-            check_whole(batch_size, 1, where, "batch_size", "None or ")
+            check_integer(batch_size, 1, where, "batch_size", "None or ")
         if layer is not None:
             self.check_layer(layer, where, "layer")
 

@@ -10,7 +10,7 @@ import torch
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import is_real
 from whycluster.data.progress import track
-from whycluster.data.validation import check_whole
+from whycluster.data.validation import check_integer
 from whycluster.deep.tensors import from_numpy, is_dense
 
 _BLOCK = 1 << 22  # values per block of similarities, or of probabilities of neighbors: 16 MB
@@ -124,25 +124,25 @@ def _to_tensor(features: Any) -> torch.Tensor:
 
 
 def _check_sizes(n: int, n_clusters: Any, neighbors: Any, batch_size: Any) -> None:
-    check_whole(n_clusters, 2, _WHERE, "n_clusters")
+    check_integer(n_clusters, 2, _WHERE, "n_clusters")
     if n_clusters > n:
         raise InvalidInputError(
             f"{_WHERE}: n_clusters must be at most the number of rows, {n}; got {n_clusters}."
         )
-    check_whole(neighbors, 1, _WHERE, "neighbors")
+    check_integer(neighbors, 1, _WHERE, "neighbors")
     if neighbors >= n:
         raise InvalidInputError(
             f"{_WHERE}: neighbors must be less than the number of rows, {n}; got {neighbors}."
         )
-    check_whole(batch_size, 1, _WHERE, "batch_size")
+    check_integer(batch_size, 1, _WHERE, "batch_size")
 
 
 def _check_training(
     n_epochs: Any, n_init: Any, random_state: Any, learning_rate: Any, entropy_weight: Any
 ) -> None:
-    check_whole(n_epochs, 1, _WHERE, "n_epochs")
-    check_whole(n_init, 1, _WHERE, "n_init")
-    check_whole(random_state, 0, _WHERE, "random_state")
+    check_integer(n_epochs, 1, _WHERE, "n_epochs")
+    check_integer(n_init, 1, _WHERE, "n_init")
+    check_integer(random_state, 0, _WHERE, "random_state")
     if random_state >= 1 << 63:
         raise InvalidInputError(f"{_WHERE}: random_state must be less than 2^63; got {random_state}.")
     if not is_real(learning_rate) or not 0 < learning_rate <= 1:

@@ -8,7 +8,7 @@ import torch
 from sklearn.cluster import KMeans
 
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.validation import check_whole
+from whycluster.data.validation import check_integer
 from whycluster.deep.clustering import DeepClustering
 from whycluster.deep.encoder import Encoder, Inputs
 from whycluster.deep.explanation import SpatialExplanation
@@ -52,7 +52,7 @@ def spatial_clusters(
     -------
     SpatialExplanation, whose ``plot()`` draws all heat maps
     """
-    check_whole(n_clusters, 2, "spatial_clusters", "n_clusters")
+    check_integer(n_clusters, 2, "spatial_clusters", "n_clusters")
     X = image[None] if getattr(image, "ndim", None) == 3 else image
     source = Encoder(encoder, layer, None, batch_size, "spatial_clusters")
     check_readout(source, at, units, "spatial_clusters")

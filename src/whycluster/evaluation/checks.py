@@ -14,7 +14,7 @@ from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.core.rules import DEFAULT_RULE
 from whycluster.data import display
-from whycluster.data.validation import check_whole
+from whycluster.data.validation import check_integer
 from whycluster.evaluation.methods import Method, named
 from whycluster.evaluation.subject import Subject
 from whycluster.models.network import check_rule
@@ -111,7 +111,7 @@ def run(model: Any, X: Any, *, rule: str = DEFAULT_RULE, random_state: int = 0) 
         the results, and the reason for each check that does not apply
     """
     check_rule(rule, "checks.run")
-    check_whole(random_state, 0, "checks.run", "random_state")
+    check_integer(random_state, 0, "checks.run", "random_state")
     subject = Subject(model, X, "checks.run")
 
     def by_rule(explained: Subject) -> Floats:
@@ -165,7 +165,7 @@ def continuity(model: Any, X: Any, *, rule: str = DEFAULT_RULE, random_state: in
     relative to the mean absolute relevance of a row.
     """
     check_rule(rule, "continuity")
-    check_whole(random_state, 0, "continuity", "random_state")
+    check_integer(random_state, 0, "continuity", "random_state")
     return _continuity(Subject(model, X, "continuity"), rule, random_state)
 
 
@@ -205,8 +205,8 @@ def randomization(
     shuffles : number of random shuffles
     random_state : random seed
     """
-    check_whole(shuffles, 1, "randomization", "shuffles")
-    check_whole(random_state, 0, "randomization", "random_state")
+    check_integer(shuffles, 1, "randomization", "shuffles")
+    check_integer(random_state, 0, "randomization", "random_state")
     chosen = named(method, "randomization")
     subject = Subject(model, X, "randomization")
     return _randomization(
@@ -244,8 +244,8 @@ def stability(
     relevance in each cluster before and after, averaged over refits and over clusters weighted by their size.
     """
     check_rule(rule, "stability")
-    check_whole(refits, 1, "stability", "refits")
-    check_whole(random_state, 0, "stability", "random_state")
+    check_integer(refits, 1, "stability", "refits")
+    check_integer(random_state, 0, "stability", "random_state")
     return _stability(Subject(model, X, "stability"), model, rule, refits, random_state)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from whycluster.core.errors import InvalidInputError, WhyClusterError
 from whycluster.data import display
 from whycluster.data.frames import build_frame
-from whycluster.data.validation import check_whole
+from whycluster.data.validation import check_integer
 from whycluster.evaluation.flipping import Flipping, flip, open_sampler, read_relevance, standard_error
 from whycluster.evaluation.methods import METHODS, Method, named
 from whycluster.evaluation.oracle import greedy
@@ -127,8 +127,8 @@ def compare(
     -------
     Comparison
     """
-    check_whole(repeats, 1, "compare", "repeats")
-    check_whole(random_state, 0, "compare", "random_state")
+    check_integer(repeats, 1, "compare", "repeats")
+    check_integer(random_state, 0, "compare", "random_state")
     subject = Subject(model, X, "compare", background)
     drawer = open_sampler(sampler, subject)
     request = _named(methods)

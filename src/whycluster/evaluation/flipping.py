@@ -11,7 +11,7 @@ import numpy as np
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.opening import column_names
-from whycluster.data.validation import check_whole
+from whycluster.data.validation import check_integer
 from whycluster.evaluation import samplers
 from whycluster.evaluation.samplers import ConditionalKDE, Known, Sampler
 from whycluster.evaluation.subject import Subject
@@ -111,8 +111,8 @@ def flipping_auc(
     >>> relevant.auc > useless.auc + 10
     True
     """
-    check_whole(repeats, 1, "flipping_auc", "repeats")
-    check_whole(random_state, 0, "flipping_auc", "random_state")
+    check_integer(repeats, 1, "flipping_auc", "repeats")
+    check_integer(random_state, 0, "flipping_auc", "random_state")
     subject = Subject(model, X, "flipping_auc", background)
     return flip(
         subject, read_relevance(relevance, subject), open_sampler(sampler, subject), repeats, random_state

@@ -16,7 +16,7 @@ from whycluster.core import outputs
 from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.data.table import ArrayTable
-from whycluster.data.validation import check_whole
+from whycluster.data.validation import check_integer
 from whycluster.evaluation import samplers, shapley
 from whycluster.evaluation.flipping import complete
 from whycluster.evaluation.samplers import Sampler
@@ -55,7 +55,7 @@ class Method:
         background : (m, d) the population to draw and measure from; by default X
         random_state : random seed
         """
-        check_whole(random_state, 0, "evaluation", "random_state")
+        check_integer(random_state, 0, "evaluation", "random_state")
         return self.explain(Subject(network, X, "evaluation", background), random_state)
 
     def explain(self, subject: Subject, random_state: int) -> Floats:
@@ -112,11 +112,11 @@ def shapley_values(
     -------
     (n, d) array
     """
-    check_whole(random_state, 0, "shapley_values", "random_state")
+    check_integer(random_state, 0, "shapley_values", "random_state")
     subject = Subject(model, X, "shapley_values", background)
     if isinstance(permutations, str) and permutations == "exact":
         return shapley.exact(subject)
-    check_whole(permutations, 1, "shapley_values", "permutations", '"exact" or ')
+    check_integer(permutations, 1, "shapley_values", "permutations", '"exact" or ')
     return shapley.sampled(subject, int(permutations), random_state)
 
 

@@ -17,7 +17,7 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import is_real, to_finite_array
 from whycluster.data.opening import column_names, open_table
-from whycluster.data.validation import check_whole
+from whycluster.data.validation import check_integer
 
 Known: TypeAlias = NDArray[np.bool_]
 Sampler: TypeAlias = Callable[[Floats, Known, np.random.Generator], Floats]
@@ -64,7 +64,7 @@ class ConditionalKDE:
         feature_names: Sequence[Hashable] | None = None,
         random_state: int = 0,
     ) -> None:
-        check_whole(random_state, 0, "ConditionalKDE", "random_state")
+        check_integer(random_state, 0, "ConditionalKDE", "random_state")
         table = open_table(X, where="ConditionalKDE", feature_names=feature_names)
         rows = to_finite_array(table)
         if len(rows) < 2:

@@ -114,7 +114,7 @@ class Explanation(BaseExplanation):
     def describe(self, row: int = 0, n_features: int = 6) -> str:
         """Return the explanation of one row as text: the claim and its strongest features."""
         if not isinstance(row, (int, np.integer)):
-            raise InvalidInputError(f"describe: row must be one position, a whole number; got {row!r}.")
+            raise InvalidInputError(f"describe: row must be one position, an integer; got {row!r}.")
         one = self[row]
         lines = one.lines(n_features)
         return f"{one.claim()}\n{format_lines(lines, ['feature', 'value', 'relevance'])}"
@@ -141,7 +141,7 @@ class Explanation(BaseExplanation):
         """Return the ``n`` strongest features of each row, by absolute relevance."""
         d = self.relevance.shape[1]
         if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < 1:
-            raise InvalidInputError(f"top: n must be a whole number from 1 to {d}; got {n!r}.")
+            raise InvalidInputError(f"top: n must be an integer from 1 to {d}; got {n!r}.")
         table = self.unchanged_table("top")
         columns = self.strongest_features(int(n))
         return TopFeatures(
@@ -188,7 +188,7 @@ class Explanation(BaseExplanation):
         within : the names of the features that may change; by default all
         """
         if not is_real(row) or not isinstance(row, (int, np.integer)):
-            raise InvalidInputError(f"counterfactual: row must be one position, a whole number; got {row!r}.")
+            raise InvalidInputError(f"counterfactual: row must be one position, an integer; got {row!r}.")
         one = self[row]
         one.unchanged_table("counterfactual")
         cluster = int(one.assigned_codes[0])

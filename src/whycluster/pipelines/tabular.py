@@ -31,7 +31,7 @@ from whycluster.data.columns import Column, as_days, as_numbers, as_text, column
 from whycluster.data.elementwise import elementwise
 from whycluster.data.opening import column_names
 from whycluster.data.progress import Progress
-from whycluster.data.validation import check_whole
+from whycluster.data.validation import check_integer
 
 _CURVE_ROWS = 20_000  # at most; the number of clusters is chosen on so many rows
 _CURVE_STARTS = 3
@@ -111,7 +111,7 @@ def pipeline(
     """
     where = "pipeline"
     _check_model(model, n_clusters)
-    check_whole(max_clusters, 2, where, "max_clusters")
+    check_integer(max_clusters, 2, where, "max_clusters")
     find_elbow = _load_kneedle() if model is None and n_clusters is None else None
     columns, X = encode(frame, where, category_weight, max_categories, keep)
     inertias: dict[int, float] = {}
@@ -174,7 +174,7 @@ def encode(
             f"{where}: category_weight must be a number above 0; got {category_weight!r}."
         )
     if max_categories is not None:
-        check_whole(max_categories, 2, where, "max_categories", "None or ")
+        check_integer(max_categories, 2, where, "max_categories", "None or ")
     native = _open(frame, where)
     columns = list(columns_of(native, where))
     kept = _check_keep(keep, [column.name for column in columns], where)
@@ -308,7 +308,7 @@ def _warn_of_dates(columns: Sequence[Column], where: str) -> None:
 
 def _check_model(model: Any, n_clusters: Any) -> None:
     if n_clusters is not None:
-        check_whole(n_clusters, 2, "pipeline", "n_clusters", "None or ")
+        check_integer(n_clusters, 2, "pipeline", "n_clusters", "None or ")
     if model is None:
         return
     if isinstance(model, type) or not (hasattr(model, "fit") and hasattr(model, "get_params")):

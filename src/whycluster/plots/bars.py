@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
-from whycluster.data.validation import check_whole
+from whycluster.data.validation import check_integer
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.formatting import Line
@@ -43,9 +43,9 @@ def row(exp: BaseExplanation, row: int = 0, n_features: int = 10, ax: Axes | Non
     """
     where = "plot.row"
     check(exp, where)
-    check_whole(n_features, 1, where, "n_features")
+    check_integer(n_features, 1, where, "n_features")
     if not isinstance(row, (int, np.integer)) or isinstance(row, bool):
-        raise InvalidInputError(f"{where}: row must be one position, a whole number; got {row!r}.")
+        raise InvalidInputError(f"{where}: row must be one position, an integer; got {row!r}.")
     if np.ndim(getattr(exp, "relevance", 0)) > 2:  # images
         refuse(exp, where)
     one = exp[row]
@@ -89,7 +89,7 @@ def clusters(
     """
     where = "plot.clusters"
     check(exp, where)
-    check_whole(n_features, 1, where, "n_features")
+    check_integer(n_features, 1, where, "n_features")
     summary = summary_of(exp, where)
     if cluster is None and len(summary.clusters) > _MAX_PANELS:
         raise InvalidInputError(

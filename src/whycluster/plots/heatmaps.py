@@ -10,7 +10,7 @@ import numpy as np
 from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import as_array, is_real
-from whycluster.data.validation import check_whole
+from whycluster.data.validation import check_integer
 from whycluster.deep.images import read_images
 from whycluster.plots.style import new_figure, plain_text
 
@@ -65,7 +65,7 @@ def draw_grid(
     >>> figure = wc.plots.draw_grid(maps, images=np.ones((2, 3, 64, 64)), names=["block 3", "block 4"])
     >>> figure.savefig("heatmaps.png", dpi=200)  # doctest: +SKIP
     """
-    check_whole(pool, 1, _WHERE, "pool")
+    check_integer(pool, 1, _WHERE, "pool")
     _check_sizes(quantile, cell)
     maps = [_read_maps(row, i, int(pool)) for i, row in enumerate(rows)]
     if not maps:
@@ -89,7 +89,7 @@ def draw_grid(
 
 def draw_heatmap(ax: Axes, heat: Any, *, pool: int = 1, quantile: float = 0.995) -> None:
     """Draw one heat map in the Axes of the user, with the colors of the grid."""
-    check_whole(pool, 1, _WHERE, "pool")
+    check_integer(pool, 1, _WHERE, "pool")
     _check_sizes(quantile, 1.0)
     _draw_maps([ax], _read_maps([heat], 0, int(pool)), quantile)
     ax.set(xticks=[], yticks=[])

@@ -9,7 +9,7 @@ import numpy as np
 from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
-from whycluster.data.validation import check_whole
+from whycluster.data.validation import check_integer
 from whycluster.explanations.base import BaseExplanation
 from whycluster.plots import style
 from whycluster.plots.checks import check, label_names, summary_of
@@ -39,7 +39,7 @@ def heatmap(exp: BaseExplanation, n_features: int = 20, ax: Axes | None = None) 
     """
     where = "plot.heatmap"
     check(exp, where)
-    check_whole(n_features, 1, where, "n_features")
+    check_integer(n_features, 1, where, "n_features")
     summary = summary_of(exp, where)
     names, share, n_all = summary.grid(int(n_features))
     labels = label_names(summary.clusters)

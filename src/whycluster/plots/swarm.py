@@ -12,7 +12,7 @@ from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.arrays import evenly
-from whycluster.data.validation import check_whole
+from whycluster.data.validation import check_integer
 from whycluster.explanations.explanation import Explanation
 from whycluster.plots import style
 from whycluster.plots.checks import check, code_of, short_name
@@ -42,7 +42,7 @@ def beeswarm(exp: Explanation, cluster: Any = None, n_features: int = 12, ax: Ax
     """
     where = "plot.beeswarm"
     check(exp, where, Explanation)
-    check_whole(n_features, 1, where, "n_features")
+    check_integer(n_features, 1, where, "n_features")
     rows = np.arange(len(exp))
     if cluster is not None:
         rows = np.flatnonzero(exp.cluster_codes == code_of(exp, cluster, where))

@@ -15,7 +15,7 @@ from whycluster.core.errors import InvalidInputError
 from whycluster.core.rules import CONTRAST
 from whycluster.data import display
 from whycluster.data.labels import NOISE, as_list, noise_mask
-from whycluster.data.validation import check_whole
+from whycluster.data.validation import check_integer
 from whycluster.explanations import findings
 from whycluster.explanations.base import BORDERLINE, BaseExplanation
 from whycluster.explanations.cluster_styles import COLORS, SHAPES, ClusterStyle, styles_of
@@ -46,8 +46,8 @@ class Options:
             raise InvalidInputError(
                 f"{_WHERE}: exp must have at least one row; it has none. Choose some rows."
             )
-        check_whole(self.n_rows, 1, _WHERE, "n_rows")
-        check_whole(self.random_state, 0, _WHERE, "random_state")
+        check_integer(self.n_rows, 1, _WHERE, "n_rows")
+        check_integer(self.random_state, 0, _WHERE, "random_state")
         if self.title is not None and not isinstance(self.title, str):
             raise InvalidInputError(f"{_WHERE}: title must be text; got {self.title!r}.")
         if self.left_out is not None and not isinstance(self.left_out, Mapping):

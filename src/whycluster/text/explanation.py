@@ -14,7 +14,7 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.files import as_path, write_text
 from whycluster.data.frames import as_column, build_frame
-from whycluster.data.validation import check_whole
+from whycluster.data.validation import check_integer
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.formatting import Line, format_lines, rest
 from whycluster.text import html
@@ -171,7 +171,7 @@ class TextExplanation(BaseExplanation):
     def _position(self, row: Any, where: str) -> int:
         """Return the position of a document, counted from the start; raise if there is no such document."""
         if not isinstance(row, (int, np.integer)) or isinstance(row, bool):
-            raise InvalidInputError(f"{where}: row must be one position, a whole number; got {row!r}.")
+            raise InvalidInputError(f"{where}: row must be one position, an integer; got {row!r}.")
         if not -len(self) <= row < len(self):
             raise IndexError(f"{where}: documents are chosen by position, from 0 to {len(self) - 1}.")
         return range(len(self))[row]
@@ -183,7 +183,7 @@ class TextExplanation(BaseExplanation):
 
     def top(self, n: int = 3) -> TopWords:
         """Return the ``n`` strongest words of each document, by absolute relevance."""
-        check_whole(n, 1, "top", "n")
+        check_integer(n, 1, "top", "n")
         pairs, order = self.strongest_features()
         counts = np.bincount(pairs.document, minlength=len(self))
         rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -197,7 +197,7 @@ class TextExplanation(BaseExplanation):
 
     def describe(self, row: int = 0, n_words: int = 8) -> str:
         """Describe one document as text: its cluster, and its strongest words."""
-        check_whole(n_words, 1, "describe", "n_words")
+        check_integer(n_words, 1, "describe", "n_words")
         one = self[self._position(row, "describe")]
         first = "" if one.n_known[0] else _NO_KNOWN_WORD
         return f"{one.claim()}\n{format_lines(one.lines(n_words), ['word', 'count', 'relevance'], first)}"

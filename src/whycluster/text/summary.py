@@ -14,7 +14,7 @@ from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.frames import build_frame
 from whycluster.data.labels import is_noise
-from whycluster.data.validation import check_whole
+from whycluster.data.validation import check_integer
 from whycluster.explanations.formatting import Line, format_items, join_words, rest
 from whycluster.text.finders import Finder
 from whycluster.text.words import KNOWN, WordTable, group_sums
@@ -66,7 +66,7 @@ class TextSummary:
 
         Words that are evidence against the cluster on average are left out.
         """
-        check_whole(n, 1, "summary", "n")
+        check_integer(n, 1, "summary", "n")
         groups = [i for i, label in enumerate(self.clusters.tolist()) if label == cluster]
         if not groups:
             labels = ", ".join(map(repr, self.clusters.tolist()))
@@ -105,7 +105,7 @@ class TextSummary:
 
     def describe(self, n_words: int = 6) -> str:
         """Return the strongest words of each cluster, as text."""
-        check_whole(n_words, 1, "describe", "n_words")
+        check_integer(n_words, 1, "describe", "n_words")
         if not len(self.clusters):
             return "No document belongs to the cluster it is explained for, so there is nothing to average."
         heads = [

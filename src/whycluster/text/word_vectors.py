@@ -194,7 +194,7 @@ def _check_vocabulary(vocabulary: Any, n_rows: int, where: str) -> dict[str, int
     if rows is None or rows.min() < 0 or rows.max() >= n_rows:
         bad = next(word for word, row in vocabulary.items() if not _is_row(row, n_rows))
         raise InvalidInputError(
-            f"{where}: vocabulary must map each word to a row of vectors, a whole number from 0 to "
+            f"{where}: vocabulary must map each word to a row of vectors, an integer from 0 to "
             f"{n_rows - 1}; {bad!r} has {vocabulary[bad]!r}."
         )
     return dict(zip(words, rows.tolist(), strict=True))

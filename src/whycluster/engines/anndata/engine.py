@@ -18,7 +18,7 @@ import numpy as np
 
 from whycluster.core.arrays import Codes
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.validation import check_whole
+from whycluster.data.validation import check_integer
 from whycluster.engines.anndata.gene_model import fit_gene_model
 from whycluster.engines.anndata.parts import (
     WHERE,
@@ -119,10 +119,10 @@ def _check_options(output: Any, n_top: Any, n_genes: Any, chunk_size: Any) -> No
         raise InvalidInputError(
             f"{WHERE}: output must be one of {', '.join(map(repr, _OUTPUTS))}; got {output!r}."
         )
-    check_whole(n_top, 1, WHERE, "n_top")
-    check_whole(n_genes, 1, WHERE, "n_genes")
+    check_integer(n_top, 1, WHERE, "n_top")
+    check_integer(n_genes, 1, WHERE, "n_genes")
     if chunk_size is not None:
-        check_whole(chunk_size, 1, WHERE, "chunk_size", "None or ")
+        check_integer(chunk_size, 1, WHERE, "chunk_size", "None or ")
 
 
 def _positions(cells: Any, adata: Any) -> Codes:

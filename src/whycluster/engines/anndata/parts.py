@@ -17,7 +17,7 @@ from whycluster.data.labels import read_labels
 from whycluster.data.missing import is_missing
 from whycluster.data.opening import open_table
 from whycluster.data.table import Table
-from whycluster.data.validation import check_whole
+from whycluster.data.validation import check_integer
 
 WHERE = "explain_anndata"
 _ATTRIBUTES = ("X", "layers", "obs", "var_names", "obsm", "varm", "uns")
@@ -241,7 +241,7 @@ def _n_scores(adata: Any, rep: str, n_pcs: int | None, n_all: int) -> int:
         seen = _neighbors(adata)
         same = seen.get("use_rep", rep) == rep
         return min(n_all, int(seen.get("n_pcs") or n_all)) if same else n_all
-    check_whole(n_pcs, 1, WHERE, "n_pcs")
+    check_integer(n_pcs, 1, WHERE, "n_pcs")
     if n_pcs > n_all:
         raise InvalidInputError(
             f"{WHERE}: n_pcs must be at most {n_all}, the width of adata.obsm[{rep!r}]; got {n_pcs}."

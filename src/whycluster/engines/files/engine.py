@@ -27,7 +27,7 @@ from whycluster.data.arrays import is_real
 from whycluster.data.display import count
 from whycluster.data.files import as_path
 from whycluster.data.settings import setting
-from whycluster.data.validation import check_whole
+from whycluster.data.validation import check_integer
 from whycluster.engines.aggregates import Aggregate, ReservoirSample
 from whycluster.engines.engine import Engine
 from whycluster.engines.files.batches import MOST_ROWS, BatchReader
@@ -161,10 +161,10 @@ def _check_options(top: Any, output: Any, batch_rows: Any, workers: Any) -> None
     if output not in OUTPUTS:
         raise InvalidInputError(f"{WHERE}: output must be one of {OUTPUTS}; got {output!r}.")
     if top is not None:
-        check_whole(top, 1, WHERE, "top", "None or ")
+        check_integer(top, 1, WHERE, "top", "None or ")
     for name, value in (("batch_rows", batch_rows), ("workers", workers)):
         if not (isinstance(value, str) and value == "auto"):
-            check_whole(value, 1, WHERE, name, "'auto' or ")
+            check_integer(value, 1, WHERE, name, "'auto' or ")
 
 
 def check_apart(folder: Path, data: Any, parts: list[FilePart]) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from whycluster.core.attribution import Population
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.validation import check_whole
+from whycluster.data.validation import check_integer
 from whycluster.engines.engine import Engine
 from whycluster.engines.request import ExplainRequest, population_to_json
 from whycluster.engines.results import LAYOUTS
@@ -111,7 +111,7 @@ def _check_options(layout: Any, top: Any, prefix: Any) -> None:
     if layout not in LAYOUTS:
         raise InvalidInputError(f"{WHERE}: layout must be one of {LAYOUTS}; got {layout!r}.")
     if top is not None:
-        check_whole(top, 1, WHERE, "top", "None or ")
+        check_integer(top, 1, WHERE, "top", "None or ")
     if not isinstance(prefix, str):
         raise InvalidInputError(f"{WHERE}: prefix must be text; got {prefix!r}.")
 
