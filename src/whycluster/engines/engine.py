@@ -7,9 +7,9 @@ two steps, wherever its parts are:
 1. `Engine.measure` every part and add up the figures; skipped if no figure depends on all rows.
 2. `Engine.explain` every part, given the sum.
 
-To add an engine, subclass `Engine`. `whycluster.engines.request.ExplainRequest` measures and explains the
-rows of a part, whatever library holds them; the engine reads the parts, distributes the work and assembles
-the results.
+To add an engine, subclass `Engine`. The engine reads the parts, distributes the work and assembles the
+results. `whycluster.engines.request.ExplainRequest` measures and explains the rows of one part, whatever
+library holds them.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -16,13 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core import attribution, outputs
-from whycluster.core.attribution import CodedQuery, Population
+from whycluster.core.arrays import Codes
+from whycluster.core.attribution import Attribution, CodedQuery, Population
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.data.frame_table import FrameTable
 from whycluster.data.opening import column_names, open_table
 from whycluster.data.settings import setting
 from whycluster.data.table import Table
 from whycluster.engines.results import SKIP, ArrowFormat, PartResult
+from whycluster.explanations.explanation import Explanation
 from whycluster.models.adapters.registry import OnlyLabels, find_network
 from whycluster.models.network import Network, Query
 
@@ -45,6 +48,7 @@ class ExplainRequest:
     invalid : what to do with rows that have missing or infinite values: "error" or "skip"; "refuse" raises
         without mentioning "skip", for engines that do not offer it
     feature_names : (d,) the names of the columns, for parts that have none
+    name : the name of the rows, for messages
     population : the figures that depend on all rows, once they are measured
     """
 
@@ -54,6 +58,7 @@ class ExplainRequest:
     coded: CodedQuery
     invalid: str = "refuse"
     feature_names: Sequence[Hashable] | None = None
+    name: str = "X"
     population: Population | None = None
     verdicts: dict[tuple[int, int], bool] = field(default_factory=dict, compare=False, repr=False)
     """Whether rows with a kind of flaw in a column can be explained, by (column, kind)."""
@@ -68,26 +73,30 @@ class ExplainRequest:
         feature_names: Sequence[Hashable] | None = None,
         metric: str | None = None,
         invalid: str = "refuse",
+        name: str = "X",
+        figures: str = "exp.fidelity",
     ) -> ExplainRequest:
         """Read the model and check the query before any row is read.
 
-        The background of the query is not used; see `measure_background`.
+        The background of the query is not used; see `measure_background`. ``figures`` is the expression that
+        gives the user the fidelity of a surrogate.
         """
         if invalid not in (*INVALID, "refuse"):
             raise InvalidInputError(f"{where}: invalid must be one of {INVALID}; got {invalid!r}.")
         network = read_network(model, where, metric)
         query.check(network.energy, where)
         coded = query.coded(network, where)
-        for name, codes in (("target", coded.cluster), ("against", coded.competitor)):
+        for option, codes in (("target", coded.cluster), ("against", coded.competitor)):
             if codes is not None and codes.shape != ():
                 raise InvalidInputError(
-                    f"{where}: {name} must be one cluster for all rows; got {len(codes)}. Pass one at a time."
+                    f"{where}: {option} must be one cluster for all rows; got {len(codes)}. Pass one at a "
+                    "time."
                 )
         if coded.cluster is not None and coded.cluster == coded.competitor:
             raise InvalidInputError(f"{where}: against must differ from target; both are {query.target!r}.")
         if network.fidelity is not None:
-            network.fidelity.warn_if_low()
-        return cls(network, where, replace(query, background=None), coded, invalid, feature_names)
+            network.fidelity.warn_if_low(where, figures)
+        return cls(network, where, replace(query, background=None), coded, invalid, feature_names, name)
 
     def measure_background(self, background: Any, names: Sequence[Hashable] | None = None) -> ExplainRequest:
         """Return the request with the population measured on these rows, if it needs one.
@@ -132,6 +141,29 @@ class ExplainRequest:
             raise InvalidInputError(f"{self.where}: there must be at least one row that can be explained.")
         return replace(self, population=population)
 
+    def prepared(self) -> ExplainRequest:
+        """Return the request with the population built into its query and energy.
+
+        Otherwise that is done anew for every part. It also lets an `Explanation` of some rows answer further
+        questions as if all rows were known.
+        """
+        population, network = self.population, self.network
+        if population is None:
+            return self
+        coded = attribution.measured(self.coded, network.energy, population)
+        if network.energy.needs_means:
+            network = copy(network)
+            network.energy = network.energy.with_means(*population.members)
+            network.energy.needs_means = False
+        return replace(self, network=network, coded=coded)
+
+    def take(self, rows: slice | Codes) -> ExplainRequest:
+        """Return the request for some rows, if the query has a cluster for each row."""
+        cluster = self.coded.cluster
+        if cluster is None or cluster.ndim == 0:
+            return self
+        return replace(self, coded=replace(self.coded, cluster=cluster[rows]))
+
     def measure(self, part: Any, first_row: int = 0) -> Population:
         """Measure the valid rows of a part; populations of several parts can be added.
 
@@ -159,6 +191,21 @@ class ExplainRequest:
         if found is None:
             return PartResult.empty(self.network.n_features, self._names(part), valid)
         return found if valid is None else found.expanded(valid)
+
+    def explanation(self, result: PartResult, beta: float | None) -> Explanation:
+        """Return the result of a part as an `Explanation`; all rows must be valid."""
+        assert result.table is not None
+        found = Attribution(result.relevance, result.cluster, result.competitor, result.evidence, beta)
+        network = self.network
+        return Explanation.of(
+            found,
+            self.coded,
+            network.energy,
+            result.table,
+            network.labels,
+            network.fidelity,
+            relevance=found.relevance,
+        )
 
     def _explain(self, table: Table) -> PartResult:
         if not self.network.explains_columns:
@@ -254,7 +301,9 @@ class ExplainRequest:
         return np.asarray(self.labels[outputs.assign(self.network.energy, self._open(part))])
 
     def _open(self, part: Any) -> Table:
-        table = self.network.open(part, self.where, whole=False, feature_names=self.feature_names)
+        table = self.network.open(
+            part, self.where, name=self.name, whole=False, feature_names=self.feature_names
+        )
         return replace(table, by_columns=True) if isinstance(table, FrameTable) else table
 
     def arrow_format(self, **options: Any) -> ArrowFormat:

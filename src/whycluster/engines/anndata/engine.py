@@ -2,37 +2,49 @@
 
 Groups, whatever their origin, are explained through a `Surrogate`. If cells were grouped by principal
 components, z = (x - mean) PCs, the surrogate is fitted to these, and relevance is propagated to the genes as
-for a PCA in a pipeline (`whycluster.pipelines.mixing`). Expression is read in batches, from memory or from a
-file, and stays sparse until a batch is explained.
+for a PCA in a pipeline (`whycluster.pipelines.mixing`).
 
-The steps are those of all engines: measure, then explain in parts. All groups are given, and scores fit in
-memory, so cells are measured in one step.
+All cells are measured as one part, because scores are small. They are explained some thousands at a time:
+expression is read from memory or from a file, and stays sparse until then.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
+from whycluster.core import attribution
 from whycluster.core.arrays import Codes
+from whycluster.core.attribution import Population
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.validation import check_integer
-from whycluster.engines.anndata.gene_model import fit_gene_model
+from whycluster.engines.anndata.gene_model import CHUNK_VALUES, GeneModel, chunks, fit_gene_model
 from whycluster.engines.anndata.parts import (
+    ALL,
     WHERE,
+    CellGroups,
+    CellRows,
     check_container,
     chosen_rep,
     read_groups,
+    select,
 )
 from whycluster.engines.anndata.results import (
     CellResults,
+    allocate,
     check_apart,
     check_free,
     uns_entry,
     write_results,
 )
+from whycluster.engines.engine import Engine
+from whycluster.engines.request import ExplainRequest
+from whycluster.explanations.explanation import Explanation
+from whycluster.models.network import Query
 
 _OUTPUTS = ("top", "layer", "summary")
 
@@ -103,15 +115,72 @@ def explain_anndata(
             check_free(adata, key_added)
     model = fit_gene_model(adata, known, layer, use_rep, n_pcs)
     if chosen is not None:
-        model.fidelity.warn_if_low(WHERE)
-        return replace(model.explanation(chosen), row_names=adata.obs_names)
-    model.fidelity.warn_if_low(WHERE, f"adata.uns[{key_added!r}]['fidelity']")
-    found = CellResults.of(model, output, n_top, adata.n_vars, chunk_size)
-    about = {"groupby": groups, "output": output} | ({} if layer is None else {"layer": layer})
+        engine = AnnDataEngine.of(model, known, "exp.fidelity")
+        ((_, exp),) = engine.run([chosen], [ALL])
+        return replace(exp, positions=chosen, owns_data=True, row_names=adata.obs_names)
+    engine = AnnDataEngine.of(model, known, f"adata.uns[{key_added!r}]['fidelity']")
+    table = model.table
+    parts = chunks(table.n_rows, chunk_size or max(1, CHUNK_VALUES // table.n_features))
+    arrays = allocate(table, output, n_top, adata.n_vars)
+    found = CellResults.of(engine.run(parts, [ALL]), model, known, arrays)
+    params = {"groupby": groups, "output": output} | ({} if layer is None else {"layer": layer})
     target = adata.copy() if copy else adata
-    entry = uns_entry(found, model, known, n_genes, about)
-    write_results(target, key_added, found, model, known.originals, entry)
+    write_results(
+        target, key_added, found, model, known.originals, uns_entry(found, model, known, n_genes, params)
+    )
     return target if copy else None
+
+
+@dataclass(frozen=True)
+class AnnDataEngine(
+    Engine[Iterable[CellRows], CellRows, Explanation, Iterator[tuple[CellRows, Explanation]]]
+):
+    """Explains cells by genes, each cell for its own group.
+
+    Attributes
+    ----------
+    request : the request to answer; its query has the group of every cell
+    model : the surrogate of the groups, and the expression of all cells
+    """
+
+    request: ExplainRequest
+    model: GeneModel
+
+    @classmethod
+    def of(cls, model: GeneModel, groups: CellGroups, figures: str) -> AnnDataEngine:
+        """Make the engine; ``figures`` is where the user finds the fidelity of the surrogate."""
+        network, name = model.network(groups), model.table.name
+        request = ExplainRequest.of(network, WHERE, Query(), name=name, figures=figures)
+        return cls(replace(request, coded=replace(request.coded, cluster=groups.codes)), model)
+
+    def measure(self, part: CellRows) -> Population:
+        """Measure some cells in the features that the surrogate was fitted to.
+
+        Mean expressions are always those of all cells: the model has them, because it was fitted with them.
+        """
+        model = self.model
+        found = attribution.population(model.surrogate.energy, select(model.fitted_to, part))
+        return found if model.means is None else replace(found, means=model.means)
+
+    def measure_all(self, parts: Iterable[CellRows]) -> Population:
+        """Measure all parts and return the sum."""
+        return reduce(Population.__add__, map(self.measure, parts))
+
+    def explain(self, part: CellRows) -> Explanation:
+        """Explain some cells by the genes of the model."""
+        request, table = self.request.take(part), select(self.model.table, part)
+        first = part.start or 0 if isinstance(part, slice) else 0
+        return request.explanation(request.explain(table.native, first), request.coded.beta)
+
+    def explain_all(
+        self, parts: Iterable[CellRows], population: Population | None
+    ) -> Iterator[tuple[CellRows, Explanation]]:
+        """Return an iterator over all parts and their explanations; each part is read when its turn comes."""
+        request = self.request
+        if population is not None:
+            request = request.with_population(population).prepared()
+        engine = replace(self, request=request)
+        return ((part, engine.explain(part)) for part in parts)
 
 
 def _check_options(output: Any, n_top: Any, n_genes: Any, chunk_size: Any) -> None:

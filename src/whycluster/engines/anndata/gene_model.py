@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from whycluster.clustering.surrogate import Surrogate, sample_rows
-from whycluster.core import attribution, outputs
+from whycluster.core import outputs
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.attribution import CodedQuery
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError
-from whycluster.core.rules import DEFAULT_RULE
 from whycluster.data.arrays import is_sparse
 from whycluster.data.table import ArrayTable, Table
 from whycluster.engines.anndata.parts import (
@@ -26,9 +23,8 @@ from whycluster.engines.anndata.parts import (
     open_expression,
     read_scores,
 )
-from whycluster.explanations.explanation import Explanation
-from whycluster.explanations.fidelity import Fidelity
 from whycluster.explanations.summary import membership
+from whycluster.models.network import TableNetwork
 from whycluster.pipelines.affine_map import AffineMap
 from whycluster.pipelines.mixing import through
 
@@ -38,47 +34,39 @@ _DENSE = 1 << 25  # the most values of expression that a surrogate is fitted to
 
 @dataclass(frozen=True)
 class GeneModel:
-    """The model to explain, in D genes, and the query.
+    """A surrogate of the groups, expressed in D genes.
 
     Attributes
     ----------
     energy : the energy in the expression of these genes
-    table : the expression of all cells in these genes
+    table : (n, D) the expression of all cells in these genes
     columns : (D,) the positions of these genes
-    query : the query for all cells, with all measured figures
-    labels : (K,) the groups
-    fidelity : how well the surrogate matches
-    n_fitted : the number of cells that the surrogate was fitted to
+    surrogate : the surrogate
+    fitted_to : the features it was fitted to, for all cells: scores or expression
     inside, outside : (K, D) the mean expression in each group and in all other cells
-    scores : the name and number of the scores that it was fitted to; None for the expression
+    rep : the name of the scores; None for the expression
+    means : (K, D) the mean expression of the cells that the surrogate assigns to each group, minus the
+        offset of the energy; None if the energy needs no means
     """
 
     energy: Energy
     table: Table
     columns: Codes
-    query: CodedQuery
-    labels: NDArray[Any]
-    fidelity: Fidelity
-    n_fitted: int
+    surrogate: Surrogate
+    fitted_to: Table
     inside: Floats
     outside: Floats
-    scores: tuple[str, int] | None = None
+    rep: str | None = None
+    means: Floats | None = None
 
-    def part(self, rows: slice | Codes) -> tuple[Table, CodedQuery]:
-        """Return some cells, and the query for them."""
-        assert self.query.cluster is not None
-        native = self.table.native[rows]
-        table = replace(self.table, native=native, n_rows=native.shape[0])
-        return table, replace(self.query, cluster=self.query.cluster[rows])
-
-    def explanation(self, rows: Codes) -> Explanation:
-        """Return the explanation of some cells."""
-        table, query = self.part(rows)
-        found = attribution.attribute(self.energy, table, query)
-        result = Explanation.of(
-            found, query, self.energy, table, self.labels, self.fidelity, relevance=found.relevance
+    def network(self, groups: CellGroups) -> TableNetwork:
+        """Return the network that takes the expression of these genes."""
+        return TableNetwork(
+            self.energy,
+            labels=groups.labels,
+            feature_names=self.table.feature_names,
+            fidelity=self.surrogate.fidelity_,
         )
-        return replace(result, positions=rows, owns_data=True)
 
 
 def fit_gene_model(
@@ -109,25 +97,20 @@ def _fit_scores(table: Table, groups: CellGroups, basis: _Basis) -> GeneModel:
     rows, n_groups = ArrayTable.of(basis.scores), len(groups.labels)
     surrogate = Surrogate().fit_rows(basis.scores, groups.column, WHERE)
     energy = surrogate.energy
-    query = attribution.measured(CodedQuery(groups.codes, None, DEFAULT_RULE), energy, rows)
     assigned = outputs.assign(energy, rows)
     sums, of_assigned = _sums(table, [groups.codes, assigned], n_groups)
     center, sizes = sums.sum(axis=0) / table.n_rows, np.bincount(assigned, minlength=n_groups)
     # The mean of the scores is not 0 if cells were removed afterward, or if no mean was subtracted.
     linear = AffineMap(np.ascontiguousarray(basis.loadings.T), basis.scores.mean(axis=0), center)
-    means = of_assigned / np.maximum(sizes, 1)[:, None] - center
-    energy = through(energy, linear).with_means(means, sizes)
-    energy.needs_means = False  # they are those of all cells, whichever cells are explained
     return GeneModel(
-        energy,
+        through(energy, linear),
         table,
         basis.used,
-        query,
-        groups.labels,
-        surrogate.fidelity_,
-        surrogate.n_fitted_,
+        surrogate,
+        rows,
         *_means(sums, groups.codes),
-        scores=(basis.rep, basis.scores.shape[1]),
+        rep=basis.rep,
+        means=of_assigned / np.maximum(sizes, 1)[:, None] - center,
     )
 
 
@@ -136,16 +119,8 @@ def _fit_genes(table: Table, groups: CellGroups) -> GeneModel:
     (sums,) = _sums(table, [groups.codes], len(groups.labels))
     sample = sample_rows(groups.codes, max(1, _DENSE // table.n_features), np.random.RandomState(0))
     surrogate = Surrogate().fit_rows(table.take(sample).to_array(), groups.column.iloc[sample], WHERE)
-    return GeneModel(
-        surrogate.energy,
-        table,
-        np.arange(table.n_features),
-        attribution.measured(CodedQuery(groups.codes, None, DEFAULT_RULE), surrogate.energy, table),
-        groups.labels,
-        surrogate.fidelity_,
-        surrogate.n_fitted_,
-        *_means(sums, groups.codes),
-    )
+    genes = np.arange(table.n_features)
+    return GeneModel(surrogate.energy, table, genes, surrogate, table, *_means(sums, groups.codes))
 
 
 def chunks(n_rows: int, size: int) -> Iterator[slice]:

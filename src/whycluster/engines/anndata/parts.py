@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,11 @@ def check_container(adata: Any, *, writes: bool, copy: bool) -> None:
             f"{WHERE}: adata.var_names must be unique; some occur more than once. Call "
             "adata.var_names_make_unique() first."
         )
+
+
+CellRows: TypeAlias = slice | Codes
+"""Some cells: a part of an AnnData."""
+ALL: CellRows = slice(None)
 
 
 class CellGroups(NamedTuple):
@@ -148,6 +153,14 @@ def open_expression(adata: Any, layer: str | None, columns: Codes | None = None)
     names = adata.var_names if columns is None else adata.var_names[columns]
     table = open_table(rows[:1], where=WHERE, name=name, feature_names=names.tolist())
     return replace(table, native=rows, n_rows=adata.n_obs)
+
+
+def select(table: Table, cells: CellRows) -> Table:
+    """Return some cells of a table, in memory; all cells stay where they are."""
+    if isinstance(cells, slice) and cells == ALL:
+        return table
+    native = table.native[cells]
+    return replace(table, native=native, n_rows=native.shape[0])
 
 
 def _expression(adata: Any, layer: str | None) -> tuple[Any, str]:

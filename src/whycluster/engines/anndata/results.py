@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.core import attribution
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import strongest
 from whycluster.data.table import Table
-from whycluster.engines.anndata.gene_model import CHUNK_VALUES, GeneModel, chunks
-from whycluster.engines.anndata.parts import (
-    WHERE,
-    CellGroups,
-)
+from whycluster.engines.anndata.gene_model import GeneModel
+from whycluster.engines.anndata.parts import WHERE, CellGroups, CellRows
+from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.summary import membership
 
 
@@ -29,38 +27,44 @@ class CellResults:
     competitor: Codes  # (n,)
     means: Floats  # (K, D) of relevance
     cells: dict[str, NDArray[Any]]  # by the names of arrays in obsm or layers
+    rule: str
+    beta: float | None
 
     @classmethod
     def of(
-        cls, model: GeneModel, output: str, n_top: int, n_vars: int, chunk_size: int | None
+        cls,
+        explained: Iterable[tuple[CellRows, Explanation]],
+        model: GeneModel,
+        groups: CellGroups,
+        cells: dict[str, NDArray[Any]],
     ) -> CellResults:
-        """Explain all cells in batches."""
-        table, n_groups = model.table, len(model.labels)
+        """Collect the explanations of all cells; ``cells`` has empty arrays for their relevance."""
+        table, n_groups = model.table, len(groups.labels)
         evidence = np.empty(table.n_rows, table.dtype)
         competitor = np.empty(table.n_rows, np.intp)
         sums, count = np.zeros((n_groups, table.n_features)), np.zeros((n_groups, 1))
-        cells = _allocate(model.table, output, n_top, n_vars)
-        for rows in chunks(table.n_rows, chunk_size or max(1, CHUNK_VALUES // table.n_features)):
-            part, query = model.part(rows)
-            found = attribution.attribute(model.energy, part, query)
-            evidence[rows], competitor[rows] = found.evidence, found.competitor
-            members = membership(found.cluster, n_groups, found.evidence > 0)
-            sums += members.T @ found.relevance.astype(np.float64)
+        rule, beta = "", None
+        for rows, exp in explained:
+            rule, beta = exp.rule, exp.beta
+            evidence[rows], competitor[rows] = exp.evidence, exp.competitor_codes
+            own = groups.codes[rows]
+            members = membership(own, n_groups, (exp.cluster_codes == own) & (exp.evidence > 0))
+            sums += members.T @ exp.relevance.astype(np.float64)
             count += np.asarray(members.sum(axis=0)).reshape(-1, 1)
-            _store(cells, rows, found.relevance, model.columns)
+            _store(cells, rows, exp.relevance, model.columns)
         means = np.divide(sums, count, out=np.full_like(sums, np.nan), where=count > 0)
-        return cls(evidence, competitor, means, cells)
+        return cls(evidence, competitor, means, cells, rule, beta)
 
 
-def _allocate(table: Table, output: str, n_top: int, n_vars: int) -> dict[str, NDArray[Any]]:
-    """Return empty arrays for the results of all cells."""
+def allocate(table: Table, output: str, n_top: int, n_vars: int) -> dict[str, NDArray[Any]]:
+    """Return empty arrays for the relevance of all cells."""
     shape = table.n_rows, min(n_top, table.n_features)
     if output == "top":
         return {"genes": np.empty(shape, np.int32), "relevance": np.empty(shape, np.float32)}
     return {"layer": np.zeros((table.n_rows, n_vars), np.float32)} if output == "layer" else {}
 
 
-def _store(cells: dict[str, NDArray[Any]], rows: slice, relevance: NDArray[Any], columns: Codes) -> None:
+def _store(cells: dict[str, NDArray[Any]], rows: CellRows, relevance: NDArray[Any], columns: Codes) -> None:
     """Store the relevance of some cells, (b, D)."""
     if "layer" in cells:
         cells["layer"][rows, columns] = relevance
@@ -71,7 +75,7 @@ def _store(cells: dict[str, NDArray[Any]], rows: slice, relevance: NDArray[Any],
 
 
 def uns_entry(
-    found: CellResults, model: GeneModel, groups: CellGroups, n_genes: int, about: dict[str, Any]
+    found: CellResults, model: GeneModel, groups: CellGroups, n_genes: int, params: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the entry of uns: the strongest genes of each group, in scanpy's format, and all figures."""
     known = np.nan_to_num(found.means, nan=-np.inf)
@@ -81,19 +85,20 @@ def uns_entry(
         np.take_along_axis(values, order, axis=1) for values in (found.means, model.inside, model.outside)
     )
     unknown = np.isnan(scores)  # groups without cells to rank genes by
-    rep, n_scores = model.scores or ("X", 0)
-    fidelity = model.fidelity
+    fidelity = model.surrogate.fidelity_
+    scores_used = {} if model.rep is None else {"n_pcs": model.fitted_to.n_features}
     return {
-        "params": about
+        "params": params
         | {
             "reference": "rest",
             "method": "whycluster",
             "use_raw": False,
-            "use_rep": rep,
-            "n_fitted": model.n_fitted,
+            "use_rep": model.rep or "X",
+            "n_fitted": model.surrogate.n_fitted_,
+            "rule": found.rule,
+            "beta": float(found.beta or 0.0),
         }
-        | {"rule": model.query.rule, "beta": float(model.query.beta or 0.0)}
-        | ({"n_pcs": n_scores} if n_scores else {}),
+        | scores_used,
         "groups": np.array(groups.names, dtype=object),
         "names": _by_group(groups.names, np.where(unknown, "", genes[order]), "O"),
         "scores": _by_group(groups.names, scores, "f8"),

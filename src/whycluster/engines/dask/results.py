@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes
-from whycluster.core.attribution import Attribution
 from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.data.arrays import is_sparse
 from whycluster.data.frames import unique_name
@@ -182,21 +181,13 @@ class LazyExplanation:
         parts = self._with_data(_keep).to_delayed()
         (found,) = dask.compute(parts.tolist(), **options)
         explained, data, beta = zip(*found, strict=True)
-        network = self._request.network
-        table = network.open(
-            _concatenate(data), self._request.where, feature_names=self._request.feature_names
-        )
+        request = self._request
+        table = request.network.open(_concatenate(data), request.where, feature_names=request.feature_names)
         columns = zip(*(part[:4] for part in explained), strict=True)
         cluster, competitor, evidence, relevance = (np.concatenate(column) for column in columns)
-        return Explanation.of(
-            Attribution(relevance, cluster, competitor, evidence, beta[0]),
-            self._request.coded,
-            network.energy,
-            table,
-            self.labels,
-            self.fidelity,
-            relevance=relevance,
-        )
+        names = [str(name) for name in self.feature_names]
+        result = PartResult(cluster, competitor, evidence, relevance, names, None, table)
+        return request.explanation(result, beta[0])
 
     def __getattr__(self, name: str) -> NoReturn:
         """Say how to get the attributes that only an `Explanation` has."""
