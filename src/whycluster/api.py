@@ -150,10 +150,13 @@ def fit_surrogate(
 def _fit_behind_encoder(labels: Any, table: Table) -> tuple[Network, NDArray[Any]]:
     """Do the same for a frame with categories, dates or missing values, which are encoded first."""
     from whycluster.clustering.surrogate import Surrogate
+    from whycluster.data.column_checks import classify_columns
     from whycluster.pipelines.network import network_behind
-    from whycluster.pipelines.tabular import encode
+    from whycluster.pipelines.tabular import encode, warn_of_columns
 
-    columns, rows = encode(table.native, "explain")
+    classified = classify_columns(table.native, "explain")
+    warn_of_columns(classified, stacklevel=5)  # at the line that called `explain`
+    columns, rows = encode(classified)
     surrogate = Surrogate().fit_rows(np.ascontiguousarray(rows), labels, "explain")
     names = table.feature_names if all(isinstance(name, str) for name in table.feature_names) else None
     network = network_behind([("columns", columns)], surrogate.network(None), table.n_features, names)

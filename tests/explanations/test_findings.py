@@ -7,7 +7,6 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import narwhals as nw
 import numpy as np
 import pandas as pd
 import pytest
@@ -27,7 +26,7 @@ from tests.golden import read_golden
 from tests.golden.findings import findings, stars
 from tests.optional import optional
 from whycluster.data.column_checks import holds_dates, identifier_reason
-from whycluster.data.columns import Column
+from whycluster.data.columns import Column, columns_of
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.explanations.findings import (
@@ -436,13 +435,12 @@ class TestIdentifiersAndDates:
     def test_identifiers_are_those_that_the_pipeline_leaves_out(self, values: Any, reason: str) -> None:
         pl = pytest.importorskip("polars")
         for frame in (pd.DataFrame({"x": list(values)}), pl.DataFrame({"x": list(values)}, strict=False)):
-            series = nw.from_native(frame, eager_only=True)["x"]
-            found = identifier_reason(Column("x", series, series.to_list, "test"))
+            found = identifier_reason(columns_of(frame, "test")[0])
             assert found == (f"like an identifier, {reason}" if reason else "")
 
     def test_text_among_numbers_is_text(self) -> None:
-        series = nw.from_native(pd.DataFrame({"x": [*map(str, range(11)), 12]}), eager_only=True)["x"]
-        assert identifier_reason(Column("x", series, series.to_list, "test")) == (
+        frame = pd.DataFrame({"x": [*map(str, range(11)), 12]})
+        assert identifier_reason(columns_of(frame, "test")[0]) == (
             "like an identifier, 12 of 12 values are different (most read as numbers: convert them first)"
         )
 
@@ -484,8 +482,7 @@ class TestIdentifiersAndDates:
             ([True, False] * 6, False),
         ]
         for values, expected in cases:
-            series = nw.from_native(pd.DataFrame({"x": values}), eager_only=True)["x"]
-            assert holds_dates(Column("x", series, series.to_list, "test")) is expected
+            assert holds_dates(columns_of(pd.DataFrame({"x": values}), "test")[0]) is expected
 
     def test_arrays_of_objects_and_sparse_ones(self) -> None:
         objects = Column("x", None, lambda: ["a", "b"] * 10, "test")

@@ -16,14 +16,13 @@ from whycluster.cli.reading import TableFile, check_text, code_notes, read
 from whycluster.core.arrays import Codes
 from whycluster.core.errors import ColumnWarning, FidelityWarning, InvalidInputError
 from whycluster.data import display
-from whycluster.data.column_checks import LIKE_IDENTIFIER, inspect_column
-from whycluster.data.columns import columns_of
+from whycluster.data.column_checks import LIKE_IDENTIFIER, ClassifiedColumns, classify_columns
 from whycluster.data.progress import Progress
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.models.adapters.registry import to_network
 from whycluster.models.network import Network
-from whycluster.pipelines.tabular import pipeline
+from whycluster.pipelines.tabular import cluster_columns, warn_of_columns
 
 _MOST_CLUSTERS_LISTED = 12
 _TABS = {"\\t": "\t", "tab": "\t"}
@@ -176,18 +175,20 @@ def cluster_frame(frame: pl.DataFrame, options: CommandOptions, step: int = 1) -
     chosen = choose_columns(frame, options)
     with Progress("checking the columns", None):
         notes = check_text(frame[chosen])
-        left_out = unusable_columns(frame, chosen, keep=bool(options.columns), step=step)
+        columns = classify_chosen(frame[chosen], options, step)
+    left_out = {str(name): reason for name, reason in columns.left_out.items()}
     used = [name for name in chosen if name not in left_out]
     if not used:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:5])
         raise InvalidInputError(f"there must be a column to cluster by; none can be used. {reasons}.")
     rows = frame[used]  # `select` would read some names as patterns
+    columns = replace(columns, frame=rows, left_out={})
     notes += code_notes(rows)
     find_clusters = _new_clusters if options.labels is None else _existing_clusters
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore", FidelityWarning)  # the findings include it
         warnings.simplefilter("always", ColumnWarning)
-        network, labels, description = find_clusters(rows, frame, options)
+        network, labels, description = find_clusters(columns, frame, options)
     notes += [str(warning.message).split(": ", 1)[-1] for warning in caught]
     ids, id_problem = _find_ids(frame, left_out, options)
     notes += [f"rows are numbered from 0: {id_problem}"] * bool(id_problem)
@@ -195,11 +196,12 @@ def cluster_frame(frame: pl.DataFrame, options: CommandOptions, step: int = 1) -
 
 
 def _new_clusters(
-    rows: pl.DataFrame, frame: pl.DataFrame, options: CommandOptions
+    columns: ClassifiedColumns, frame: pl.DataFrame, options: CommandOptions
 ) -> tuple[Network, Any, str]:
     check_k(options.k, frame.height)
     with Progress("clustering", None):
-        model = pipeline(rows, options.k, keep=rows.columns, random_state=options.seed)
+        warn_of_columns(columns, stacklevel=2)
+        model = cluster_columns(columns, options.k, random_state=options.seed)
     description = f"k-means with {model[-1].n_clusters} clusters"
     if options.k is None:
         description += f", the elbow of {min(model.inertias_)} to {max(model.inertias_)}"
@@ -207,7 +209,7 @@ def _new_clusters(
 
 
 def _existing_clusters(
-    rows: pl.DataFrame, frame: pl.DataFrame, options: CommandOptions
+    columns: ClassifiedColumns, frame: pl.DataFrame, options: CommandOptions
 ) -> tuple[Network, Any, str]:
     assert options.labels is not None
     labels = frame[options.labels]
@@ -220,7 +222,7 @@ def _existing_clusters(
     if labels.n_unique() < 2:
         raise InvalidInputError(f"{where} must hold at least two clusters; all rows have {labels[0]!r}.")
     with Progress("fitting a surrogate to the labels", None):
-        network, given = fit_surrogate(labels, rows)
+        network, given = fit_surrogate(labels, columns.frame)
     assert network.fidelity is not None
     return network, given, describe_surrogate(options.labels, network.fidelity)
 
@@ -290,13 +292,9 @@ def _raise_unknown(option: str, name: str, known: Sequence[str]) -> NoReturn:
     raise InvalidInputError(f"{option} must name columns of the table, such as {listed}{more}; got {name!r}.")
 
 
-def unusable_columns(frame: pl.DataFrame, chosen: Sequence[str], keep: bool, step: int = 1) -> dict[str, str]:
-    """Return the columns that cannot be clustered by, and why; with ``keep``, identifiers can."""
-    verdicts = {
-        str(column.name): inspect_column(column, keep, step)
-        for column in columns_of(frame[list(chosen)], "explain")
-    }
-    return {name: reason for name, (_, reason) in verdicts.items() if reason}
+def classify_chosen(frame: pl.DataFrame, options: CommandOptions, step: int = 1) -> ClassifiedColumns:
+    """Classify the chosen columns; those that the user named are used even if they look like identifiers."""
+    return classify_columns(frame, "explain", frame.columns if options.columns else (), step)
 
 
 def _find_ids(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -16,8 +15,8 @@ from whycluster.cli.clustering import (
     CommandOptions,
     check_k,
     choose_columns,
+    classify_chosen,
     describe_surrogate,
-    unusable_columns,
 )
 from whycluster.cli.formatting import to_json
 from whycluster.cli.output import print_result
@@ -26,7 +25,7 @@ from whycluster.clustering.surrogate import Surrogate
 from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
-from whycluster.data.column_kinds import is_numeric
+from whycluster.data.column_checks import ClassifiedColumns
 from whycluster.data.labels import as_list
 from whycluster.data.missing import is_missing
 from whycluster.evaluation import checks as sanity
@@ -60,7 +59,7 @@ def evaluate(
     chosen = choose_columns(frame, options)
     labels = None if options.labels is None else as_list(frame[options.labels], "evaluate")
     notes = check_text(frame[chosen])
-    columns, more_notes = _complete_numbers(frame, chosen, labels, keep=bool(options.columns))
+    columns, more_notes = _complete_numbers(classify_chosen(frame[chosen], options), labels)
     notes += more_notes
     X = StandardScaler().fit_transform(np.column_stack(list(columns.values())))
     table = pl.DataFrame(X, schema=list(columns))
@@ -95,13 +94,23 @@ def _as_text(head: str, notes: list[str], comparison: Any, checks: Any) -> str:
 
 
 def _complete_numbers(
-    frame: pl.DataFrame, chosen: Sequence[str], labels: list[Any] | None, keep: bool
+    classified: ClassifiedColumns, labels: list[Any] | None
 ) -> tuple[dict[str, Floats], list[str]]:
     """Return the numeric columns that vary, without incomplete rows, and notes on omissions.
 
     Labels of incomplete rows are removed from ``labels`` in place.
     """
-    columns, left_out = _numeric_columns(frame, chosen, keep)
+    frame: pl.DataFrame = classified.frame
+    columns = {
+        name: frame[name].cast(pl.Float64).to_numpy().astype(np.float64)
+        for name in classified.readings.get("numbers", [])
+    }
+    left_out = [f"{name} ({reason})" for name, reason in classified.left_out.items()]
+    left_out += [
+        f"{name} ({dtype}, not numeric)"
+        for name, dtype in frame.schema.items()
+        if name not in columns and name not in classified.left_out
+    ]
     complete = np.ones(frame.height, dtype=bool)
     for values in columns.values():
         complete &= np.isfinite(values)
@@ -120,24 +129,6 @@ def _complete_numbers(
     if not complete.all():
         notes.append(f"Left out because of missing values: {(~complete).sum()} of {len(complete)} rows.")
     return varying, notes
-
-
-def _numeric_columns(
-    frame: pl.DataFrame, chosen: Sequence[str], keep: bool
-) -> tuple[dict[str, Floats], list[str]]:
-    """Return the numeric columns, and the names of the others with the reason why they are left out."""
-    columns: dict[str, Floats] = {}
-    reasons = unusable_columns(frame, chosen, keep)
-    left_out = [f"{name} ({reason})" for name, reason in reasons.items()]
-    for name in chosen:
-        dtype = frame.schema[name]
-        if name in reasons:
-            continue
-        if not is_numeric(nw.from_native(frame[name], series_only=True).dtype):
-            left_out.append(f"{name} ({dtype}, not numeric)")
-            continue
-        columns[name] = frame[name].cast(pl.Float64).to_numpy().astype(np.float64)
-    return columns, left_out
 
 
 def _varies(values: Floats) -> bool:

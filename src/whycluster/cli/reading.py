@@ -20,7 +20,7 @@ import polars as pl
 
 from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.data.column_checks import CODE, converts, is_code
-from whycluster.data.column_kinds import ColumnKind, kind_of_dtype
+from whycluster.data.column_kinds import ColumnKind, kinds_of_frame
 from whycluster.data.missing import MISSING_WORDS
 
 _PREVIEW = 1 << 16  # bytes that are checked before a file is read
@@ -223,7 +223,7 @@ def _with_codes_as_text(
     file: TableFile, frame: pl.DataFrame, content: Any, options: dict[str, Any]
 ) -> pl.DataFrame:
     """Replace columns that were read as numbers but hold codes by their text: 007 is not 7."""
-    kinds = map(kind_of_dtype, nw.from_native(frame).schema.values())
+    kinds = kinds_of_frame(nw.from_native(frame))
     indices = [index for index, kind in enumerate(kinds) if kind is ColumnKind.NUMBER]
     if not indices:
         return frame

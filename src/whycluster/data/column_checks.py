@@ -1,9 +1,15 @@
-"""Checks of single columns: is it of use for a clustering, or does it hold identifiers, codes or dates?"""
+"""Columns classified for clustering: how to read each one, or why to leave it out.
+
+`classify_columns` checks all columns of a data frame at once. The other functions recognize identifiers,
+codes such as 007, and dates.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -11,8 +17,11 @@ import narwhals as nw
 import numpy as np
 
 from whycluster.core.arrays import Floats
+from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.data.column_kinds import ColumnKind, distinct_types
-from whycluster.data.columns import Column, read_days, read_numbers, read_text, spell
+from whycluster.data.columns import Column, columns_of, read_days, read_numbers, read_text, spell
+from whycluster.data.frame_table import as_frame
+from whycluster.data.table import Table
 
 LIKE_IDENTIFIER = "like an identifier"
 CODE = "0[0-9]+"  # 007 is a name, not a number; a pattern that pyarrow and polars understand
@@ -24,21 +33,114 @@ _FIRST_DAY, _LAST_DAY = 1900_01_01, 2100_12_31
 _READERS = {"numbers": read_numbers, "dates": read_days, "categories": read_text}
 
 
+@dataclass(frozen=True)
+class ClassifiedColumns:
+    """The columns of a data frame, classified by how a clustering reads them.
+
+    Attributes
+    ----------
+    frame : the data frame, of pandas or polars
+    where : the public function, for messages
+    readings : the columns to read as "numbers", as "dates" and as "categories"; names, or positions if names
+        are not text
+    left_out : for each column to leave out, the reason
+    text_dates : the names of the columns of categories that look like dates
+    """
+
+    frame: Any
+    where: str
+    readings: dict[str, list[Any]]
+    left_out: dict[Hashable, str]
+    text_dates: list[Hashable]
+
+
+def classify_columns(frame: Any, where: str, keep: Any = (), step: int = 1) -> ClassifiedColumns:
+    """Classify the columns of a data frame.
+
+    Parameters
+    ----------
+    frame : data frame of pandas, polars or pyarrow
+    where : the public function, for messages
+    keep : the names of columns to use even if they look like identifiers
+    step : the rows are every ``step``-th of a larger table
+    """
+    frame = _open_frame(frame, where)
+    columns = columns_of(frame, where)
+    names = [column.name for column in columns]
+    kept = _check_keep(keep, names, where)
+    by_name = all(isinstance(name, str) for name in names)
+    result = ClassifiedColumns(frame, where, {}, {}, [])
+    for position, column in enumerate(columns):
+        reading, reason = inspect_column(column, column.name in kept, step)
+        if reason:
+            result.left_out[column.name] = reason
+            continue
+        result.readings.setdefault(reading, []).append(column.name if by_name else position)
+        if is_text_of_dates(column):
+            result.text_dates.append(column.name)
+    return result
+
+
+def _open_frame(frame: Any, where: str) -> Any:
+    """Check a data frame; return it as one of pandas or polars, which scikit-learn accepts."""
+    opened = as_frame(frame, where, "frame")
+    if opened is None:
+        raise InvalidInputError(
+            f"{where}: frame must be a data frame of pandas, polars or pyarrow, whose columns have types; "
+            f"got {type(frame).__name__}. Make it one: pandas.DataFrame(data, columns=[...])."
+        )
+    if 0 in opened.shape:
+        raise InvalidInputError(
+            f"{where}: frame must have at least one row and one column; got shape {opened.shape}."
+        )
+    names: list[Any] = opened.columns
+    text = [name for name in names if isinstance(name, str)]
+    other = [name for name in names if not isinstance(name, str)]
+    if text and other:
+        raise InvalidInputError(
+            f"{where}: the column names of frame must be all text, or none of them; got {text[0]!r} and "
+            f"{other[0]!r}. Rename them: frame.columns = [str(c) for c in frame.columns]."
+        )
+    if opened.implementation.is_pandas() or opened.implementation.is_polars():
+        return frame
+    for library, convert in (("pandas", opened.to_pandas), ("polars", opened.to_polars)):
+        if importlib.util.find_spec(library) is not None:
+            return convert()
+    raise MissingDependencyError(
+        f"{where}: a pyarrow table is converted to pandas or polars first, and neither is installed: "
+        f"pip install pandas"
+    )
+
+
+def _check_keep(keep: Any, names: list[Hashable], where: str) -> set[Hashable]:
+    keep = [keep] if isinstance(keep, str) else keep
+    if not isinstance(keep, Iterable):
+        raise InvalidInputError(f"{where}: keep must be a list of column names; got {keep!r}.")
+    keep = list(keep)
+    unknown = [name for name in keep if name not in names]
+    if unknown:
+        raise InvalidInputError(
+            f"{where}: keep must name columns of frame; got {unknown[0]!r}. It has {names[:5]}"
+            + (f" and {len(names) - 5} more." if len(names) > 5 else ".")
+        )
+    return set(keep)
+
+
 def inspect_column(column: Column, kept: bool, step: int = 1) -> tuple[str, str]:
-    """Return what a column is read as, and the reason to leave it out.
+    """Return how to read a column, and the reason to leave it out.
 
     Parameters
     ----------
     column : a column of a frame
-    kept : whether the user wants it even if it looks like an identifier
+    kept : whether to use the column even if it looks like an identifier
     step : the values are those of every ``step``-th row
 
     Returns
     -------
     reading : "numbers", "dates" or "categories"; empty if it holds none of these
-    reason : empty if the column is of use
+    reason : empty if the column can be used
     """
-    reading = _reading(column.kind)
+    reading = column.kind.reading
     if not reading:
         return "", f"{_type_of_values(column)}, neither numbers, categories nor dates"
     values = _READERS[reading](column)
@@ -52,14 +154,6 @@ def inspect_column(column: Column, kept: bool, step: int = 1) -> tuple[str, str]
     return reading, reason
 
 
-def _reading(kind: ColumnKind) -> str:
-    if kind.is_temporal:
-        return "dates"
-    if kind.is_categorical:
-        return "categories"
-    return "" if kind is ColumnKind.OTHER else "numbers"
-
-
 def _type_of_values(column: Column) -> str:
     assert column.series is not None
     if column.kind_of_type is None:
@@ -67,11 +161,30 @@ def _type_of_values(column: Column) -> str:
     return f"values of type {type(column.series.dtype).__name__}"
 
 
-def identifier_reason(column: Column) -> str:
-    """Return why a column looks like one of identifiers; empty if it does not.
+def identifiers_and_dates(table: Table, positions: Sequence[int]) -> list[tuple[str, bool]]:
+    """Return why each of some columns looks like an identifier; if it does not, whether it holds dates."""
+    found = []
+    for position in positions:
+        column = _column_of(table, position)
+        reason = identifier_reason(column)
+        found.append((reason, not reason and (position in table.dates or holds_dates(column))))
+    return found
 
-    The result agrees with `inspect_column`. An array has one type for all columns, so its whole numbers may
-    be floats.
+
+def _column_of(table: Table, position: int) -> Column:
+    """Return a column of a table; from its frame, if it has one."""
+    frame = nw.from_native(table.native, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        return columns_of(frame[:, [position]].to_native(), table.where)[0]
+    values = table.pick(np.full((table.n_rows, 1), position))[:, 0]
+    return Column(table.feature_names[position], None, values.tolist, table.where)
+
+
+def identifier_reason(column: Column) -> str:
+    """Return why a column looks like an identifier; empty if it does not.
+
+    The result agrees with `inspect_column`. All columns of an array have the same type, so its whole numbers
+    may be floats.
     """
     if column.series is None:
         numbers = _finite(column.values())
@@ -83,7 +196,7 @@ def identifier_reason(column: Column) -> str:
         present = texts[texts == texts].tolist()
         return _identifier_reason(column, len(present), set(present))
     n_values = len(column.series.drop_nulls())
-    return _identifier_reason(column, n_values, set()) if _reading(column.kind) and n_values else ""
+    return _identifier_reason(column, n_values, set()) if column.kind.reading and n_values else ""
 
 
 def _identifier_reason(column: Column, n_values: int, distinct: set[Any], step: int = 1) -> str:
@@ -104,11 +217,11 @@ def _identifier_reason(column: Column, n_values: int, distinct: set[Any], step: 
 
 
 def _counter_reason(name: Hashable, n_values: int, n_distinct: int, n_places: float, step: int = 1) -> str:
-    """Return why whole numbers look like identifiers.
+    """Return why whole numbers look like identifiers; empty if they do not.
 
-    ``n_places`` is the number of whole numbers between the smallest and the largest. The values are
-    those of every ``step``-th row. If there are fewer places than rows, rows that were not read repeat some
-    value, even though all values that were read differ.
+    ``n_places`` is the number of whole numbers from the smallest to the largest. The values are those of
+    every ``step``-th row. If there are fewer places than rows, some rows must share a value, even if all
+    values that were read are distinct.
     """
     if _named_like_identifier(name):
         return f"{LIKE_IDENTIFIER}, whole numbers of that name"
@@ -133,7 +246,7 @@ def holds_dates(column: Column) -> bool:
 
 
 def is_text_of_dates(column: Column) -> bool:
-    """Return whether a column holds text, of ten distinct values or more, most of which are ISO dates."""
+    """Return whether a column holds text with at least ten distinct values, most of them ISO dates."""
     if not column.kind.is_categorical:
         return False
     texts = {value for value in column.values() if isinstance(value, str)}
@@ -141,7 +254,7 @@ def is_text_of_dates(column: Column) -> bool:
 
 
 def _are_dates_in_digits(numbers: Floats) -> bool:
-    """Return whether ten distinct numbers or more are all year, month and day in eight digits."""
+    """Return whether there are at least ten distinct numbers, all of them dates such as 20240131."""
     days = np.unique(numbers)
     if (
         len(days) < _MIN_VALUES
@@ -155,7 +268,7 @@ def _are_dates_in_digits(numbers: Floats) -> bool:
 
 
 def _finite(values: Any) -> Floats:
-    """Return the values that are finite; none if some are not numbers."""
+    """Return the finite values; an empty array if any value is not a number."""
     try:
         numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -164,7 +277,7 @@ def _finite(values: Any) -> Floats:
 
 
 def _conversion_advice(name: Hashable, texts: set[str]) -> str:
-    """Return advice for text that holds numbers or dates, as is common in files; empty for names."""
+    """Return advice for numbers or dates that are stored as text; empty for other text."""
     content = _content_of(texts)
     if content == "numbers" and (_named_like_identifier(name) or any(map(is_code, texts))):
         return ""
@@ -172,7 +285,7 @@ def _conversion_advice(name: Hashable, texts: set[str]) -> str:
 
 
 def _content_of(texts: set[str]) -> str:
-    """Return "numbers" or "dates" if most texts can be read as such; empty otherwise."""
+    """Return "numbers" or "dates" if most texts can be converted to them; empty otherwise."""
     some = sorted(texts)[:100]
     for content, convert in (("numbers", float), ("dates", datetime.fromisoformat)):
         if sum(converts(text, convert) for text in some) > len(some) / 2:
@@ -181,17 +294,17 @@ def _content_of(texts: set[str]) -> str:
 
 
 def is_code(text: str) -> bool:
-    """Return whether a text is a whole number with a leading zero, such as 007, which is a name."""
+    """Return whether a text is a code: a whole number with a leading zero, such as 007."""
     return re.fullmatch(CODE, text) is not None
 
 
 def is_spelled_number(text: str) -> bool:
-    """Return whether a text is what `as_text` writes for some number or boolean."""
+    """Return whether a text may come from a number or boolean that `as_text` converted."""
     return text in ("True", "False") or (converts(text, float) and spell(float(text)) == text)
 
 
 def converts(text: str, convert: Callable[[str], Any]) -> bool:
-    """Return whether a function can convert a text, such as ``float``."""
+    """Return whether a function, such as ``float``, can convert a text."""
     try:
         convert(text)
     except ValueError:

@@ -1,7 +1,7 @@
 """The kinds of columns: the only place that decides whether a column holds numbers, dates, text, ...
 
-A kind follows from the type of a column: of narwhals (pandas, polars, pyarrow), of Arrow, or of Spark.
-If the type says nothing, as for Python objects, the kind follows from the values.
+The kind comes from the type of a column, in narwhals (pandas, polars, pyarrow), Arrow or Spark. If the type
+is not specific, as for Python objects, the kind comes from the values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,15 @@ from whycluster.data.missing import is_missing
 
 
 class ColumnKind(Enum):
-    """The kind of values that a column holds."""
+    """The kind of values that a column holds.
+
+    Attributes
+    ----------
+    is_numeric : whether the values are numbers or booleans, which need no conversion
+    is_temporal : whether the values are read as a number of days
+    is_categorical : whether each distinct value is a category
+    reading : how pipelines read the values: as "numbers", "dates" or "categories"; "" if they cannot
+    """
 
     NUMBER = "numbers"
     BOOLEAN = "booleans"
@@ -35,22 +43,15 @@ class ColumnKind(Enum):
     EMPTY = "no values"
     """Every value is missing, so the column fits any kind."""
     OTHER = "other values"
-    """Lists, structures, bytes and anything else that no model takes."""
+    """Lists, structs, bytes and anything else that no model takes."""
 
-    @property
-    def is_numeric(self) -> bool:
-        """Whether the values are numbers or booleans, which need no conversion."""
-        return self in (ColumnKind.NUMBER, ColumnKind.BOOLEAN)
-
-    @property
-    def is_temporal(self) -> bool:
-        """Whether the values are read as a number of days."""
-        return self in (ColumnKind.DATE, ColumnKind.DURATION, ColumnKind.TIME)
-
-    @property
-    def is_categorical(self) -> bool:
-        """Whether each distinct value is a category."""
-        return self in (ColumnKind.CATEGORY, ColumnKind.TEXT)
+    def __init__(self, description: str) -> None:
+        self.is_numeric = description in ("numbers", "booleans")
+        self.is_temporal = description in ("dates", "durations", "times of day")
+        self.is_categorical = description in ("categories", "text")
+        self.reading = "" if description == "other values" else "numbers"
+        if self.is_temporal or self.is_categorical:
+            self.reading = "dates" if self.is_temporal else "categories"
 
 
 NUMBER_TYPES = (Real, Decimal, np.bool_)
@@ -86,19 +87,29 @@ _SPARK_TYPES = {
 
 
 def kind_of_series(series: nw.Series[Any]) -> ColumnKind:
-    """Return the kind of a column, from its type or, if that says nothing, from its values."""
+    """Return the kind of a column, from its type or, if that is not specific, from its values."""
     kind = kind_of_dtype(series.dtype)
     return kind_of_values(series.to_list()) if kind is None else kind
 
 
 def kind_of_dtype(dtype: nw.dtypes.DType) -> ColumnKind | None:
-    """Return the kind that belongs to a narwhals type; None if only the values can tell."""
+    """Return the kind of columns of a narwhals type; None if it depends on the values."""
     if dtype.is_numeric():
         return ColumnKind.NUMBER
     for kind, types in _DTYPES:
         if dtype in types:
             return kind
     return None if dtype in (nw.Object, nw.Unknown) else ColumnKind.OTHER
+
+
+def kinds_of_frame(frame: nw.DataFrame[Any]) -> list[ColumnKind | None]:
+    """Return the kind of each column of a frame, from its type; None if it depends on the values."""
+    return [kind_of_dtype(dtype) for dtype in frame.schema.values()]
+
+
+def non_numeric_columns(frame: nw.DataFrame[Any]) -> list[int]:
+    """Return the positions of the columns that hold anything but numbers and booleans."""
+    return [i for i, dtype in enumerate(frame.schema.values()) if not is_numeric(dtype)]
 
 
 def is_numeric(dtype: nw.dtypes.DType) -> bool:
@@ -118,7 +129,7 @@ _DTYPES: tuple[tuple[ColumnKind, tuple[Any, ...]], ...] = (
 
 
 def kind_of_values(values: Iterable[Any]) -> ColumnKind:
-    """Return the kind of a column from its values, which may be any objects; some may be missing."""
+    """Return the kind of a column from its values: any objects, some of them missing."""
     types = distinct_types(values)
     if not types:
         return ColumnKind.EMPTY
@@ -129,13 +140,13 @@ def kind_of_values(values: Iterable[Any]) -> ColumnKind:
 
 
 def distinct_types(values: Iterable[Any]) -> list[type]:
-    """Return the types of the values that are present, in the order in which they appear."""
+    """Return the types of the values that are not missing, in order of appearance."""
     return list(dict.fromkeys(type(value) for value in values if not is_missing(value)))
 
 
 @lru_cache(maxsize=256)
 def kind_of_arrow(dtype: Any) -> ColumnKind:
-    """Return the kind that belongs to a type of pyarrow."""
+    """Return the kind of columns of a pyarrow type."""
     import pyarrow.types as pt
 
     tests: tuple[tuple[ColumnKind, tuple[Any, ...]], ...] = (
@@ -152,6 +163,6 @@ def kind_of_arrow(dtype: Any) -> ColumnKind:
 
 
 def kind_of_spark(dtype: str) -> ColumnKind:
-    """Return the kind that belongs to a Spark type, given as its ``simpleString()``."""
+    """Return the kind of columns of a Spark type, given as its ``simpleString()``."""
     name = dtype.partition("(")[0].partition(" to ")[0]
     return _SPARK_TYPES.get(name, ColumnKind.OTHER)

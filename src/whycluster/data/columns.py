@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from functools import cached_property
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.column_kinds import NUMBER_TYPES, ColumnKind, kind_of_dtype, kind_of_values
+from whycluster.data.column_kinds import NUMBER_TYPES, ColumnKind, kind_of_values, kinds_of_frame
 from whycluster.data.days import to_days
 from whycluster.data.elementwise import elementwise
 from whycluster.data.missing import is_missing
@@ -58,22 +58,19 @@ class Column:
     series : the column of a frame; None for one of an array
     values : a function that returns all values
     where : the public function, for messages
+    kind_of_type : the kind of values, from the type of the column; None if it depends on the values
     """
 
     name: Hashable
     series: nw.Series[Any] | None
     values: Callable[[], list[Any]]
     where: str
+    kind_of_type: ColumnKind | None = None
 
     @cached_property
     def kind(self) -> ColumnKind:
-        """The kind of values, from the type of the column or, if that says nothing, from the values."""
+        """The kind of values, from the type of the column or, if that is not specific, from the values."""
         return self.kind_of_type or kind_of_values(self.values())
-
-    @property
-    def kind_of_type(self) -> ColumnKind | None:
-        """The kind of values that the type of the column tells; None if it tells nothing."""
-        return None if self.series is None else kind_of_dtype(self.series.dtype)
 
     def error(self, expected: str, row: int, value: Any, advice: str) -> InvalidInputError:
         """Return the error for a value that the column must not hold."""
@@ -82,15 +79,16 @@ class Column:
         )
 
 
-def columns_of(X: Any, where: str) -> Iterator[Column]:
-    """Iterate over the columns of a frame or an array; ``where`` is for messages."""
+def columns_of(X: Any, where: str) -> list[Column]:
+    """Return the columns of a frame or an array; ``where`` is for messages."""
     frame = nw.from_native(X, eager_only=True, pass_through=True)
-    if isinstance(frame, nw.DataFrame):
-        for name, series in zip(frame.columns, frame.iter_columns(), strict=True):
-            yield Column(name, series, series.to_list, where)
-    else:
-        for position, values in enumerate(np.asarray(X, dtype=object).T):
-            yield Column(f"x{position}", None, values.tolist, where)
+    if not isinstance(frame, nw.DataFrame):
+        arrays = enumerate(np.asarray(X, dtype=object).T)
+        return [Column(f"x{position}", None, values.tolist, where) for position, values in arrays]
+    return [
+        Column(name, series, series.to_list, where, kind)
+        for name, series, kind in zip(frame.columns, frame.iter_columns(), kinds_of_frame(frame), strict=True)
+    ]
 
 
 def _read(X: Any, reader: Callable[[Column], NDArray[Any]], dtype: Any, where: str) -> NDArray[Any]:

@@ -15,7 +15,6 @@ from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.arrays import is_dask
 from whycluster.data.cells import index_of
-from whycluster.data.column_kinds import is_numeric
 from whycluster.data.table import Requirements, Table, as_float64
 
 
@@ -97,12 +96,12 @@ def _repeated_name(X: Any) -> Hashable:
     return next(c for c in names if names.count(c) > 1)  # type: ignore[no-any-return]
 
 
-def open_frame(frame: nw.DataFrame[Any], required: Requirements) -> FrameTable:
-    """Wrap a frame whose columns match the model; raise unless all of them are numeric or boolean."""
-    bad = {name: dtype for name, dtype in frame.schema.items() if not is_numeric(dtype)}
-    if bad:
-        listed = ", ".join(f"{name!r} ({dtype})" for name, dtype in list(bad.items())[:5])
-        more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
+def open_frame(frame: nw.DataFrame[Any], others: Sequence[int], required: Requirements) -> FrameTable:
+    """Wrap a frame whose columns match the model; raise if ``others`` are neither numeric nor boolean."""
+    if others:
+        columns = list(frame.schema.items())
+        listed = ", ".join(f"{name!r} ({dtype})" for name, dtype in [columns[i] for i in others[:5]])
+        more = f" and {len(others) - 5} more" if len(others) > 5 else ""
         raise required.error(
             f"must have only numeric or boolean columns; got {listed}{more}. Encode them as numbers (if they "
             f"are numbers stored as objects, use astype(float)), or drop them."

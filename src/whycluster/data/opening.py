@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import is_sparse
-from whycluster.data.column_kinds import is_numeric
+from whycluster.data.column_kinds import non_numeric_columns
 from whycluster.data.frame_table import as_frame, match_names, open_frame, own_copy
 from whycluster.data.mixed_table import MixedTable, RawTable
 from whycluster.data.sparse_table import SparseTable
@@ -60,9 +60,10 @@ def _open_frame(frame: Any, required: Requirements) -> Table:
     required.check_shape(frame.shape)
     if required.categories is not None:
         return MixedTable.open(own_copy(frame), list(frame.columns), required)
-    if required.any_kind and not all(map(is_numeric, frame.schema.values())):
+    others = non_numeric_columns(frame)
+    if required.any_kind and others:
         return RawTable.open(own_copy(frame), list(frame.columns), required)
-    return open_frame(frame, required)
+    return open_frame(frame, others, required)
 
 
 def _open_sparse(X: Any, required: Requirements) -> Table:
@@ -118,10 +119,10 @@ def column_names(X: Any, where: str, name: str) -> list[Hashable] | None:
 
 
 def text_columns(X: Any, where: str, name: str) -> list[int]:
-    """Return the positions of the columns that hold anything but numbers and booleans."""
+    """Return the positions of the columns that hold anything but numbers and booleans, in any container."""
     frame = as_frame(X, where, name)
     if frame is not None:
-        return [i for i, dtype in enumerate(frame.schema.values()) if not is_numeric(dtype)]
+        return non_numeric_columns(frame)
     array = np.atleast_2d(_as_array(X, where, name))
     if array.dtype.kind in "fiub":
         return []

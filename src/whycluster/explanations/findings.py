@@ -10,7 +10,6 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,8 +18,7 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.attribution import CodedQuery
 from whycluster.data import display
 from whycluster.data.arrays import evenly
-from whycluster.data.column_checks import holds_dates, identifier_reason
-from whycluster.data.columns import Column
+from whycluster.data.column_checks import identifiers_and_dates
 from whycluster.data.labels import cluster_name, noise_mask
 from whycluster.data.table import Table
 from whycluster.explanations.base import BaseExplanation
@@ -314,10 +312,9 @@ def _driven(exp: Explanation, summary: Summary) -> list[Finding]:
     """Warn of clusters that depend on an identifier or a date; identifiers first."""
     identifiers, dates = [], []
     share = summary.share
-    for column in np.flatnonzero((share >= _DRIVES).any(axis=0)).tolist():
-        opened = _column(exp.table, column)
-        reason = identifier_reason(opened)
-        if not reason and column not in exp.table.dates and not holds_dates(opened):
+    columns = np.flatnonzero((share >= _DRIVES).any(axis=0)).tolist()
+    for column, (reason, is_date) in zip(columns, identifiers_and_dates(exp.table, columns), strict=True):
+        if not reason and not is_date:
             continue
         driven = np.flatnonzero(share[:, column] >= _DRIVES)
         clusters, name = summary.clusters[driven], exp.feature_names[column]
@@ -346,17 +343,6 @@ def _driven(exp: Explanation, summary: Summary) -> list[Finding]:
                 )
             )
     return identifiers + dates
-
-
-def _column(table: Table, column: int) -> Column:
-    """Return one column of a table; from its frame, if it has one."""
-    name = table.feature_names[column]
-    frame = nw.from_native(table.native, eager_only=True, pass_through=True)
-    if isinstance(frame, nw.DataFrame):
-        series = frame[:, column]
-        return Column(name, series, series.to_list, table.where)
-    values = table.pick(np.full((table.n_rows, 1), column))[:, 0]
-    return Column(name, None, values.tolist, table.where)
 
 
 def _missing(summary: Summary) -> Iterator[Finding]:

@@ -6,12 +6,10 @@ functions that read, fill and weight columns one by one.
 
 from __future__ import annotations
 
-import importlib.util
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import sklearn
 from sklearn.base import clone
@@ -26,10 +24,9 @@ from sklearn.utils.fixes import parse_version
 from whycluster.core.arrays import Floats
 from whycluster.core.errors import ColumnWarning, InvalidInputError, MissingDependencyError
 from whycluster.data.arrays import is_real
-from whycluster.data.column_checks import LIKE_IDENTIFIER, inspect_column, is_text_of_dates
-from whycluster.data.columns import Column, as_days, as_numbers, as_text, columns_of
+from whycluster.data.column_checks import LIKE_IDENTIFIER, ClassifiedColumns, classify_columns
+from whycluster.data.columns import as_days, as_numbers, as_text
 from whycluster.data.elementwise import elementwise
-from whycluster.data.opening import column_names
 from whycluster.data.progress import Progress
 from whycluster.data.validation import check_integer
 
@@ -111,9 +108,36 @@ def pipeline(
     """
     where = "pipeline"
     _check_model(model, n_clusters)
+    _check_encoding(category_weight, max_categories, where)
     check_integer(max_clusters, 2, where, "max_clusters")
+    if n_clusters is not None:
+        check_integer(n_clusters, 2, where, "n_clusters", "None or ")
+    columns = classify_columns(frame, where, keep)
+    warn_of_columns(columns, stacklevel=3)
+    return cluster_columns(
+        columns,
+        n_clusters,
+        model=model,
+        max_clusters=max_clusters,
+        category_weight=category_weight,
+        max_categories=max_categories,
+        random_state=random_state,
+    )
+
+
+def cluster_columns(
+    classified: ClassifiedColumns,
+    n_clusters: int | None = None,
+    *,
+    model: Any = None,
+    max_clusters: int = 20,
+    category_weight: float = 1.0,
+    max_categories: int | None = 50,
+    random_state: int | np.random.RandomState | None = 0,
+) -> Pipeline:
+    """Do the work of `pipeline` for columns that are already classified."""
     find_elbow = _load_kneedle() if model is None and n_clusters is None else None
-    columns, X = encode(frame, where, category_weight, max_categories, keep)
+    columns, X = encode(classified, category_weight, max_categories)
     inertias: dict[int, float] = {}
     if find_elbow is not None:
         inertias = _inertias(np.asarray(X), max_clusters, random_state)
@@ -145,7 +169,11 @@ def encoder(
     -------
     encoder : fitted ``ColumnTransformer``, with the attribute ``left_out_``
     """
-    return encode(frame, "encoder", category_weight, max_categories, keep)[0]
+    where = "encoder"
+    _check_encoding(category_weight, max_categories, where)
+    columns = classify_columns(frame, where, keep)
+    warn_of_columns(columns, stacklevel=3)
+    return encode(columns, category_weight, max_categories)[0]
 
 
 @elementwise
@@ -166,33 +194,15 @@ _MEDIAN: Any = median if parse_version(sklearn.__version__) >= parse_version("1.
 
 
 def encode(
-    frame: Any, where: str, category_weight: float = 1.0, max_categories: int | None = 50, keep: Any = ()
+    columns: ClassifiedColumns, category_weight: float = 1.0, max_categories: int | None = 50
 ) -> tuple[ColumnTransformer, Any]:
-    """Return the fitted encoder and the encoded rows; warn of columns that are left out."""
-    if not is_real(category_weight) or not 0 < category_weight < np.inf:
-        raise InvalidInputError(
-            f"{where}: category_weight must be a number above 0; got {category_weight!r}."
-        )
-    if max_categories is not None:
-        check_integer(max_categories, 2, where, "max_categories", "None or ")
-    native = _open(frame, where)
-    columns = list(columns_of(native, where))
-    kept = _check_keep(keep, [column.name for column in columns], where)
-    by_name = all(isinstance(column.name, str) for column in columns)
-    chosen: dict[str, list[Any]] = {}
-    left_out: dict[Hashable, str] = {}
-    for position, column in enumerate(columns):
-        kind, reason = inspect_column(column, column.name in kept)
-        if reason:
-            left_out[column.name] = reason
-        else:
-            chosen.setdefault(kind, []).append(column.name if by_name else position)
-    _warn_of_left_out(left_out, len(columns), where)
-    _warn_of_dates([column for column in columns if column.name not in left_out], where)
-    branches = _branches(category_weight, max_categories)
-    result = ColumnTransformer([(kind, branches[kind], chosen[kind]) for kind in branches if kind in chosen])
-    X = result.fit_transform(native)
-    result.left_out_ = left_out
+    """Return the fitted encoder and the encoded rows."""
+    branches, readings = _branches(category_weight, max_categories), columns.readings
+    result = ColumnTransformer(
+        [(name, branches[name], readings[name]) for name in branches if name in readings]
+    )
+    X = result.fit_transform(columns.frame)
+    result.left_out_ = columns.left_out
     return result, X
 
 
@@ -228,87 +238,38 @@ def _standardized(reader: Callable[[Any], Floats]) -> Pipeline:
     )
 
 
-def _open(frame: Any, where: str) -> Any:
-    """Return the frame as one of pandas or polars, which scikit-learn accepts."""
-    names = column_names(frame, where, "frame")
-    if names is None:
-        raise InvalidInputError(
-            f"{where}: frame must be a data frame of pandas, polars or pyarrow, whose columns have types; "
-            f"got {type(frame).__name__}. Make it one: pandas.DataFrame(data, columns=[...])."
-        )
-    opened = nw.from_native(frame, eager_only=True)
-    if 0 in opened.shape:
-        raise InvalidInputError(
-            f"{where}: frame must have at least one row and one column; got shape {opened.shape}."
-        )
-    text = [name for name in names if isinstance(name, str)]
-    other = [name for name in names if not isinstance(name, str)]
-    if text and other:
-        raise InvalidInputError(
-            f"{where}: the column names of frame must be all text, or none of them; got {text[0]!r} and "
-            f"{other[0]!r}. Rename them: frame.columns = [str(c) for c in frame.columns]."
-        )
-    if opened.implementation.is_pandas() or opened.implementation.is_polars():
-        return frame
-    return _converted(opened, where)
-
-
-def _converted(frame: nw.DataFrame[Any], where: str) -> Any:
-    if importlib.util.find_spec("pandas") is not None:
-        return frame.to_pandas()
-    if importlib.util.find_spec("polars") is not None:
-        return frame.to_polars()
-    raise MissingDependencyError(
-        f"{where}: a pyarrow table is converted to pandas or polars first, and neither is installed: "
-        f"pip install pandas"
-    )
-
-
-def _check_keep(keep: Any, names: list[Hashable], where: str) -> set[Hashable]:
-    keep = [keep] if isinstance(keep, str) else keep
-    if not isinstance(keep, Iterable):
-        raise InvalidInputError(f"{where}: keep must be a list of column names; got {keep!r}.")
-    keep = list(keep)
-    unknown = [name for name in keep if name not in names]
-    if unknown:
-        raise InvalidInputError(
-            f"{where}: keep must name columns of frame; got {unknown[0]!r}. It has {names[:5]}"
-            + (f" and {len(names) - 5} more." if len(names) > 5 else ".")
-        )
-    return set(keep)
-
-
-def _warn_of_left_out(left_out: dict[Hashable, str], n_columns: int, where: str) -> None:
+def warn_of_columns(columns: ClassifiedColumns, stacklevel: int) -> None:
+    """Warn of columns that are left out, and of dates that are text; raise if no column is left."""
+    where, left_out = columns.where, columns.left_out
     listed = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
-    if len(left_out) == n_columns:
+    if not columns.readings:
         raise InvalidInputError(f"{where}: frame must have a column to cluster by; none is left. {listed}.")
+    messages = []
     if left_out:
         count = "1 column is" if len(left_out) == 1 else f"{len(left_out)} columns are"
         named = any(reason.startswith(LIKE_IDENTIFIER) for reason in left_out.values())
         keeps = "keep" if where != "explain" else "the keep of wc.tabular.encoder, before a wc.Surrogate"
         advice = f" To use columns that look like identifiers, name them in {keeps}." if named else ""
-        _warn(f"{where}: {count} left out. {listed}.{advice}", where)
-
-
-def _warn(message: str, where: str) -> None:
-    """Warn at the line that called the public function."""
-    warnings.warn(message, ColumnWarning, stacklevel=7 if where == "explain" else 5)
-
-
-def _warn_of_dates(columns: Sequence[Column], where: str) -> None:
-    """Warn of dates that are text, as they often are in files."""
-    found = [repr(column.name) for column in columns if is_text_of_dates(column)]
-    if found:
-        _warn(
-            f"{where}: {', '.join(found)} look like dates but are text, so each date is a category. Convert "
-            f"them first, for example with parse_dates in pandas.read_csv.",
-            where,
+        messages.append(f"{where}: {count} left out. {listed}.{advice}")
+    if columns.text_dates:
+        messages.append(
+            f"{where}: {', '.join(map(repr, columns.text_dates))} look like dates but are text, so each date "
+            f"is a category. Convert them first, for example with parse_dates in pandas.read_csv."
         )
+    for message in messages:
+        warnings.warn(message, ColumnWarning, stacklevel=stacklevel)
+
+
+def _check_encoding(category_weight: Any, max_categories: Any, where: str) -> None:
+    if not is_real(category_weight) or not 0 < category_weight < np.inf:
+        raise InvalidInputError(
+            f"{where}: category_weight must be a number above 0; got {category_weight!r}."
+        )
+    if max_categories is not None:
+        check_integer(max_categories, 2, where, "max_categories", "None or ")
 
 
 def _check_model(model: Any, n_clusters: Any) -> None:
-    if n_clusters is not None:
-        check_integer(n_clusters, 2, "pipeline", "n_clusters", "None or ")
     if model is None:
         return
     if isinstance(model, type) or not (hasattr(model, "fit") and hasattr(model, "get_params")):
