@@ -55,8 +55,10 @@ def explain(
         this layer instead of the inputs
     units : for a `whycluster.deep.DeepClustering`: "channels" sums relevance over all locations,
         "locations" over all channels
-    query : what to explain about each row: ``target``, ``against``, ``beta``, ``rule``, ``threshold`` and
-        ``background``, as described in `whycluster.Query`
+    query : the options of `whycluster.Query`, which describes them in full: ``target``, the cluster to
+        explain (by default the row's own); ``against``, a single competitor (by default all); ``rule`` and
+        ``beta``, how the evidence is shared among the competitors; ``threshold``, to explain a probability;
+        and ``background``, other rows to measure beta on
 
     Returns
     -------
