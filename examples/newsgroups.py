@@ -198,9 +198,9 @@ def _row(found: Clustering, summary: TextSummary, group: int) -> str:
     groups = Counter(found.groups[found.exp.cluster == label].tolist()).most_common(3)
     named = "<br>".join(f"{escape(name)} <small>{count}</small>" for name, count in groups)
     chips = "".join(
-        f'<span class="chip">{escape(summary.word[line])} '
-        f"<small>{summary.documents[line]} / {summary.documents_outside[line]}</small></span>"
-        for line in summary.lines(label, 8)
+        f'<span class="chip">{escape(summary.word[entry])} '
+        f"<small>{summary.documents[entry]} / {summary.documents_outside[entry]}</small></span>"
+        for entry in summary.strongest(label, 8)
     )
     return (
         f'<tr><td>{escape(str(label))}</td><td class="count">{summary.size[group]}</td>'

@@ -18,7 +18,7 @@ from whycluster.text.explanation import TextExplanation
 from whycluster.text.summary import TextSummary
 from whycluster.text.words import STOP_WORD
 
-_WORDS_SHOWN = 8  # of a cluster
+_WORDS_SHOWN = 8  # per cluster
 _BYTES_PER_MARK = 8  # start, length and relevance, two bytes each, as base64
 
 
@@ -46,20 +46,20 @@ class TextContents(Contents):
 
     def _words(self, summary: TextSummary, g: int) -> list[dict[str, Any]]:
         size = int(summary.size[g])
-        lines = summary.lines(summary.clusters.tolist()[g], _WORDS_SHOWN).tolist()
+        top = summary.strongest(summary.clusters.tolist()[g], _WORDS_SHOWN).tolist()
         others = max(1, len(self.exp) - size)
-        largest = max((float(summary.share[line]) for line in lines), default=1.0)
-        words = clean_names([summary.word[line] for line in lines])
-        shares = format_shares([float(summary.share[line]) for line in lines], digits=1)
+        largest = max((float(summary.share[entry]) for entry in top), default=1.0)
+        words = clean_names([summary.word[entry] for entry in top])
+        shares = format_shares([float(summary.share[entry]) for entry in top], digits=1)
         return [
             {
                 "word": word,
                 "share": share,
-                "width": round(100 * float(summary.share[line]) / largest, 1),
-                "inside": f"{summary.documents[line] / size:.0%}",
-                "outside": f"{summary.documents_outside[line] / others:.0%}",
+                "width": round(100 * float(summary.share[entry]) / largest, 1),
+                "inside": f"{summary.documents[entry] / size:.0%}",
+                "outside": f"{summary.documents_outside[entry] / others:.0%}",
             }
-            for line, word, share in zip(lines, words, shares, strict=True)
+            for entry, word, share in zip(top, words, shares, strict=True)
         ]
 
     def plans(self) -> list[Plan]:
@@ -68,12 +68,13 @@ class TextContents(Contents):
         return [Plan(n, min(others, most)) for n, most in ((8000, 60), (3000, 60), (1200, 20))]
 
     def not_shown(self, plan: Plan) -> list[str]:
-        """Say where documents are cut."""
+        """Return a sentence about documents that are cut, if any."""
         longest = max((len(text) for text in self.exp.texts), default=0)
         if longest <= plan.detail:
             return []
         return [
-            f"Documents are cut after {plan.detail:,} characters; the relevance beyond is shown as one sum."
+            f"Documents are cut after {plan.detail:,} characters; the relevance of the rest is shown as one "
+            "sum."
         ]
 
     def n_bytes(self, chosen: Codes, plan: Plan) -> int:

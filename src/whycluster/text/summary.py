@@ -27,10 +27,10 @@ _ERRORS = 2.0  # standard errors; with one, words of a few unusual messages of 2
 class TextSummary:
     """The words that define each cluster: `print` it, or convert it with `to_frame`.
 
-    There are L lines, one for each cluster and each known word of its documents. Within a cluster, words are
-    sorted by score: their mean share of a document's relevance, minus two standard errors. Shares give each
-    document the same weight, although evidence may be a hundred times larger in a text of two words than in
-    one of two hundred. Subtracting the error lowers words that dominate a single document but say little
+    There are E entries, one for each cluster and each known word of its documents. Within a cluster, words
+    are sorted by score: their mean share of a document's relevance, minus two standard errors. Shares give
+    each document the same weight, although evidence may be a hundred times larger in a text of two words than
+    in one of two hundred. Subtracting the error lowers words that dominate a single document but say little
     about the cluster; no minimum number of documents is needed. In clusters of fewer than 16 documents the
     errors count less, so that a word in all documents never ranks below a word in none.
 
@@ -38,13 +38,13 @@ class TextSummary:
     ----------
     clusters : (G,) labels of the clusters that have documents
     size : (G,) number of documents
-    group : (L,) cluster of each line, as a position in ``clusters``
-    word : (L,) the word, in the form in which the model counts it
-    relevance : (L,) mean relevance over the documents of the cluster
-    share : (L,) mean share of a document's total absolute relevance
-    score : (L,) share minus its errors; words are sorted by it
-    documents, count : (L,) number of documents of the cluster with the word, and number of its occurrences
-    documents_outside, count_outside : (L,) the same for all other documents
+    group : (E,) cluster of each entry, as a position in ``clusters``
+    word : (E,) the word, in the form in which the model counts it
+    relevance : (E,) mean relevance over the documents of the cluster
+    share : (E,) mean share of a document's total absolute relevance
+    score : (E,) share minus its errors; words are sorted by it
+    documents, count : (E,) number of documents of the cluster with the word, and number of its occurrences
+    documents_outside, count_outside : (E,) the same for all other documents
     """
 
     noun: ClassVar[str] = "word"
@@ -61,8 +61,8 @@ class TextSummary:
     count_outside: Codes
     _like: Any = None
 
-    def lines(self, cluster: Any, n: int = 10) -> Codes:
-        """Return the positions of the ``n`` strongest words of a cluster, strongest first.
+    def strongest(self, cluster: Any, n: int = 10) -> Codes:
+        """Return the entries of the ``n`` strongest words of a cluster, strongest first.
 
         Words that are evidence against the cluster on average are left out.
         """
@@ -73,11 +73,11 @@ class TextSummary:
             raise InvalidInputError(
                 f"summary: cluster must be one that has documents, {labels}; got {cluster!r}."
             )
-        return self._lines(groups[0], n)
+        return self._strongest(groups[0], n)
 
     def words(self, cluster: Any, n: int = 10) -> list[str]:
         """Return the ``n`` strongest words of a cluster, strongest first."""
-        return [self.word[line] for line in self.lines(cluster, n)]
+        return [self.word[entry] for entry in self.strongest(cluster, n)]
 
     def names(self, n: int = 3) -> dict[Any, str]:
         """Return a provisional name for each cluster: its ``n`` strongest words."""
@@ -129,20 +129,20 @@ class TextSummary:
 
     def headline(self, group: int) -> str:
         """Return the strongest words of a cluster: "goal, team and season"."""
-        lines = self._lines(group, _N_WORDS)
-        if not len(lines):
+        top = self._strongest(group, _N_WORDS)
+        if not len(top):
             return "No known word sets it apart"
-        text = join_words(format_items([self.word[line] for line in lines]))
+        text = join_words(format_items([self.word[entry] for entry in top]))
         return f"Far from all clusters, mostly by {text}" if is_noise(self.clusters[group]) else text
 
-    def _lines(self, group: int, n: int) -> Codes:
+    def _strongest(self, group: int, n: int) -> Codes:
         first, last = np.searchsorted(self.group, [group, group + 1])
         return np.asarray(first + np.flatnonzero(self.share[first:last] > 0))[:n]
 
     def bars_of(self, group: int, n: int) -> list[Line]:
         """Return lines for the ``n`` strongest words of a cluster, and one for all others together."""
-        top = self._lines(group, n)
-        lines = [Line(self.word[line], "", float(self.share[line])) for line in top]
+        top = self._strongest(group, n)
+        lines = [Line(self.word[entry], "", float(self.share[entry])) for entry in top]
         others = np.setdiff1d(np.flatnonzero(self.group == group), top)
         return lines + rest(len(others), self.noun, "", float(self.share[others].sum()))
 
@@ -153,32 +153,32 @@ class TextSummary:
         """
         n_clusters, codes = len(self.clusters), {word: i for i, word in enumerate(dict.fromkeys(self.word))}
         each = max(1, n // max(1, n_clusters))
-        lines = [line for group in range(n_clusters) for line in self._lines(group, each).tolist()]
-        names = list(dict.fromkeys(self.word[line] for line in lines))
+        top = [entry for group in range(n_clusters) for entry in self._strongest(group, each).tolist()]
+        names = list(dict.fromkeys(self.word[entry] for entry in top))
         share = np.zeros((n_clusters, len(codes)))
         share[self.group, [codes[word] for word in self.word]] = self.share
         return names, share[:, [codes[name] for name in names]], len(codes)
 
     def _cells(self, group: int, n_words: int) -> list[list[str]]:
         """Return the strongest words of one cluster as rows of the printed table."""
-        lines = self._lines(group, n_words).tolist()
-        largest = max((abs(float(self.share[line])) for line in lines), default=0.0)
+        top = self._strongest(group, n_words).tolist()
+        largest = max((abs(float(self.share[entry])) for entry in top), default=0.0)
         label, size = str(self.clusters[group]), str(self.size[group])
-        if not lines:
+        if not top:
             return [[label, size, "no known word", *[""] * 6]]
         return [
             [
                 label if rank == 0 else "",
                 size if rank == 0 else "",
-                self.word[line],
-                f"{self.share[line]:.1%}",
-                display.bar(float(self.share[line]), largest),
-                str(self.documents[line]),
-                str(self.documents_outside[line]),
-                str(self.count[line]),
-                str(self.count_outside[line]),
+                self.word[entry],
+                f"{self.share[entry]:.1%}",
+                display.bar(float(self.share[entry]), largest),
+                str(self.documents[entry]),
+                str(self.documents_outside[entry]),
+                str(self.count[entry]),
+                str(self.count_outside[entry]),
             ]
-            for rank, line in enumerate(lines)
+            for rank, entry in enumerate(top)
         ]
 
 
@@ -207,11 +207,11 @@ def summarize(
     member = explained[pairs.document]
     n_words = max(1, len(pairs.vocabulary))
     group = np.searchsorted(present, assigned[pairs.document[member]])
-    lines, line = np.unique(group * n_words + pairs.word[member], return_inverse=True)
-    group, word = lines // n_words, lines % n_words
+    entries, entry = np.unique(group * n_words + pairs.word[member], return_inverse=True)
+    group, word = entries // n_words, entries % n_words
 
     def mean(values: Floats) -> Floats:
-        return np.asarray(group_sums(line, values[member], len(lines)) / size[group])
+        return np.asarray(group_sums(entry, values[member], len(entries)) / size[group])
 
     document_share = _shares(pairs.relevance, pairs.document)
     share = mean(document_share)
@@ -220,7 +220,7 @@ def summarize(
     # Words whose errors exceed their share may be due to chance. They come last, sorted by share.
     by_chance = score <= 0
     order = np.lexsort((-np.where(by_chance, share, score), by_chance, group))
-    documents, count = (_group_counts(line, n, len(lines)) for n in (None, pairs.n_times[member]))
+    documents, count = (_group_counts(entry, n, len(entries)) for n in (None, pairs.n_times[member]))
     all_documents, all_count = (_group_counts(pairs.word, n, n_words)[word] for n in (None, pairs.n_times))
     return TextSummary(
         clusters=labels[present],
