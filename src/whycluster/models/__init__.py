@@ -1,6 +1,10 @@
 """Clustering models as networks, and the adapters that turn fitted models into them.
 
-Reading order: `network` (`Query`, `Network` and its kind for tables), `nearest_centroid` (networks of
-centroids), `verification` (compares a model's predictions with its network), `adapters` (one file per
-library, and their registry), `torch_network` (a network as a torch module).
+Modules, in reading order:
+
+- `network`: `Query`, the options of `explain`; `Network`, and `TableNetwork` for models of plain tables
+- `nearest_centroid`: networks of centroids, for several metrics
+- `verification`: the check that a model predicts like its network
+- `adapters`: from fitted models to networks, one module per library
+- `torch_network`: a network as a torch module
 """

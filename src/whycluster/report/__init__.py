@@ -1,8 +1,15 @@
 """The report: one self-contained HTML page about the clusters, their features, and each row.
 
-Modules, in reading order: `contents` (shared by all reports), `features` (tables), `documents` and `images`;
-`distributions`, `formatting`, `rows`, `values` and `sampling`, which these use; `packing` and `page`, which
-turn the contents into HTML with `page.html.j2`, `page.css` and `page.js`; and `notebook`, for notebooks.
+Modules, in reading order:
+
+- `contents`: the contents that all reports share
+- `features`, `documents`, `images`: what the reports of tables, documents and deep clusterings add
+- `rows`: the chosen rows as arrays; `sampling`: how rows are chosen if there are too many
+- `values`: the values of rows in two bytes each; `distributions`: small histograms of values
+- `formatting`: names, sentences and numbers as text
+- `packing`: arrays as base64 for the script
+- `page`: the contents as one HTML page, made from `page.html.j2`, `page.css` and `page.js`
+- `notebook`: the short HTML that a notebook shows
 """
 
 from __future__ import annotations

@@ -1,6 +1,11 @@
-"""Adapters from fitted models to networks, one file per library, imported when a model of it is passed.
+"""Adapters from fitted models to networks, one module per library, imported when a model of it is passed.
 
-Read `registry` first: it finds the adapter of a model. The others are `sklearn`, `dask_ml`, `faiss`,
-`kmedoids` and `kmodes`. Adapters for pipelines, documents, encoders and our own estimators are in their
-folders.
+Modules, in reading order:
+
+- `registry`: finds the adapter of a model
+- `sklearn`: nearest centroids, mixtures and trees
+- `faiss`, `dask_ml`: k-means of these libraries
+- `kmedoids`: medoids; `kmodes`: tables with categories
+
+Adapters for pipelines, documents, encoders and our own estimators are in their folders.
 """
