@@ -119,20 +119,20 @@ def test_without_matplotlib_the_message_names_the_extra(monkeypatch: pytest.Monk
         ({"rows": [maps(2), []]}, "each row must hold at least one heat map; row 1 holds none."),
         (
             {"rows": maps(2)},
-            "heat maps must be numbers of shape (H, W); number 0 of row 0 is float64 of shape (10,). Give a "
-            "list of heat maps for each row.",
+            "heat maps must be numbers of shape (H, W); heat map 0 of row 0 is float64 of shape (10,). Pass "
+            "a list of heat maps for each row.",
         ),
         (
             {"rows": [1.0]},
-            "heat maps must be numbers of shape (H, W); number 0 of row 0 is float64 of shape (). Give a "
+            "heat maps must be numbers of shape (H, W); heat map 0 of row 0 is float64 of shape (). Pass a "
             "list of heat maps for each row.",
         ),
         (
             {"rows": [[[[1, 2], [3]]]]},
-            "heat maps must be numbers of shape (H, W); number 0 of row 0 is object of shape (0,). Give a "
-            "list of heat maps for each row.",
+            "heat maps must be numbers of shape (H, W); heat map 0 of row 0 is object of shape (0,). Pass "
+            "a list of heat maps for each row.",
         ),
-        ({"rows": [maps(2), maps(2) * np.nan]}, "heat maps must be finite; number 0 of row 1 is not."),
+        ({"rows": [maps(2), maps(2) * np.nan]}, "heat maps must be finite; heat map 0 of row 1 is not."),
         ({"titles": ["a"]}, "titles must have one entry for each column of heat maps, 2; got 1."),
         ({"names": ["a", "b"]}, "names must have one entry for each row, 1; got 2."),
         ({"images": []}, "images must have one entry for each row, 1; got 0."),

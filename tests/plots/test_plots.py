@@ -134,7 +134,7 @@ def test_what_is_no_features_has_a_bar(wine: NDArray[np.float64]) -> None:
     exp = wc.explain(model, wine, threshold=0.9)
     ax = exp.plot.row(0)
     *parts, total = bars(ax)
-    assert tick_labels(ax.yaxis)[-4:-1] == ["3 more features", "the threshold 0.9", "due to no feature"]
+    assert tick_labels(ax.yaxis)[-4:-1] == ["3 more features", "the threshold 0.9", "not due to any feature"]
     np.testing.assert_allclose(sum(bar.get_width() for bar in parts), total.get_width(), rtol=1e-6)
     np.testing.assert_allclose(total.get_width(), exp.evidence[0])
 
@@ -386,7 +386,7 @@ def test_constant_columns_have_no_place_in_the_map() -> None:
     X = np.column_stack([np.arange(6.0), np.full(6, 0.1), np.full(6, 1e9)])
     exp = wc.explain(X[[0, 5]], X)
     place, part, of = project(exp.energy, exp.table)
-    assert of == "what the model compares"
+    assert of == "the model's features"
     np.testing.assert_allclose(part, [1, 0], atol=1e-12)
     np.testing.assert_allclose(np.abs(place[:, 0]), np.abs(np.arange(6) - 2.5), atol=1e-12)
 
@@ -730,15 +730,16 @@ def test_what_cannot_be_drawn_says_what_can(texts: Any, digits: Any, exp: wc.Exp
     for name in ("row", "beeswarm"):
         assert error(getattr(digits.plot, name)) == f"plot.{name}: {message}"
     for name in ("clusters", "heatmap"):
-        assert error(getattr(digits.plot, name)).startswith("summary: relevance must be that of the columns")
+        assert error(getattr(digits.plot, name)).startswith("summary: relevance must belong to the columns")
     assert error(lambda: wc.plots.row(KMeans())) == (
-        "plot.row: exp must be an explanation, such as explain(model, X) returns; got KMeans."
+        "plot.row: exp must be an explanation, such as the result of explain(model, X); got KMeans."
     )
     assert error(lambda: wc.plots.images(exp)) == (  # type: ignore[arg-type]
         f"plot.images: exp must have heat maps of images; {exp!r} has none."
     )
     assert error(lambda: digits.plot.images([0, 1], ax=axes())) == (
-        "plot.images: ax takes one heat map, of one row and without split. Leave ax out."
+        "plot.images: with ax, rows must be one position and split must be False; got rows=[0, 1] and "
+        "split=False. Leave ax out."
     )
     assert (
         error(lambda: digits.plot.images(())) == "plot.images: rows must be at least one position; got none."
@@ -759,10 +760,10 @@ def test_explanations_against_the_cluster_have_no_summary(wine: NDArray[np.float
         "plot.clusters: cluster must be one with members, 0; got 1."
     )
     assert error(lambda: wc.explain(kmeans, wine[kmeans.labels_ == 0]).plot.beeswarm(1)) == (
-        "plot.beeswarm: exp must have a row that is explained for 1; it has none."
+        "plot.beeswarm: exp must have at least one row that is explained for 1; it has none."
     )
-    assert error(some[:0].plot.map) == "plot.map: exp must have a row; it has none."
-    assert error(some[:0].plot.beeswarm) == "plot.beeswarm: exp must have a row; it has none."
+    assert error(some[:0].plot.map) == "plot.map: exp must have at least one row; it has none."
+    assert error(some[:0].plot.beeswarm) == "plot.beeswarm: exp must have at least one row; it has none."
 
 
 def test_bad_results_are_named() -> None:

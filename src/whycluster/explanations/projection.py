@@ -1,4 +1,4 @@
-"""A map of the rows: the first two principal components of the values that the model compares."""
+"""A map of the rows: the first two principal components of the model's features."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Projection(NamedTuple):
     ----------
     points : (n, 2) the coordinates
     explained : the share of the variance that each axis shows
-    of : what the map shows, in words
+    of : the values that the map shows, in words
     """
 
     points: Floats
@@ -34,13 +34,13 @@ def project(energy: Energy, table: Table) -> Projection:
     is_coded = bool(table.categories) and not table.goes_through_steps
     too_large = table.n_rows * energy.n_inputs > _MOST_VALUES
     if energy.categorical is not None or is_coded or too_large:
-        # Categories have no coordinates, but their evidence for each cluster has. It also takes less memory
+        # Categories have no coordinates, but the evidence for each cluster has. It also takes less memory
         # than very many features.
         evidence = outputs.evidence_of_every_cluster(energy, table).astype(np.float64)
-        return _principal_components(standardized(evidence), "how well the rows fit each cluster")
+        return _principal_components(standardized(evidence), "the evidence for each cluster")
     out = np.empty((table.n_rows, energy.n_inputs))
     x = np.array(table.inputs(0, table.n_rows, energy.offset, out))
-    return _principal_components(energy.compared(x), "what the model compares")
+    return _principal_components(energy.compared(x), "the model's features")
 
 
 def _principal_components(x: Floats, of: str) -> Projection:

@@ -22,10 +22,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _HEIGHT = 0.74  # relative to the distance between bars
-_SMALL_SHARE = 0.1  # if no share is larger, shares have a decimal
+_SMALL_SHARE = 0.1  # if no share is larger, shares are shown with one decimal
 _MARGIN = 0.19  # fraction of the axis for numbers beside the bars
 _MAX_PANELS = 60
-_COLUMNS = ((1, 1), (2, 2), (3, 3), (4, 2), (12, 3), (20, 4))  # (panels at most, columns); 5 beyond
+_COLUMNS = (
+    (1, 1),
+    (2, 2),
+    (3, 3),
+    (4, 2),
+    (12, 3),
+    (20, 4),
+)  # (most panels, columns); 5 columns for more panels
 
 
 def row(exp: BaseExplanation, row: int = 0, n_features: int = 10, ax: Axes | None = None) -> Axes:
@@ -51,7 +58,7 @@ def row(exp: BaseExplanation, row: int = 0, n_features: int = 10, ax: Axes | Non
     one = exp[row]
     lines, evidence = one.lines(int(n_features)), float(one.evidence[0])
     n_single = sum(line.single for line in lines)
-    # Single features, all others, and the sum are half a line apart
+    # Half a line separates the single features, the rest, and the sum
     places = [i + 0.5 * (i >= n_single) for i in range(len(lines))]
     last = len(lines) + 0.5 * (n_single < len(lines)) + 0.5
     ax = style.open_axes(ax, where, 6.4, style.LINE * (last + 2.2) + 0.75)
@@ -181,7 +188,7 @@ def fit(ax: Axes, values: Sequence[float]) -> None:
     """Set limits that leave room for the numbers beside the bars."""
     low, high = min([0.0, *values]), max([0.0, *values])
     span = (high - low) or 1.0
-    # There is always some room on one side, for the note at 0
+    # One side always has some room, for the note at 0
     left, right = (_MARGIN if low < 0 else 0.0), (_MARGIN if high > 0 or low == 0 else 0.0)
     ax.set_xlim(low - left * span, high + right * span)
 
@@ -216,7 +223,7 @@ def _write_number(ax: Axes, value: float, y: float, form: str | None) -> Any:
 
 
 def _percent(value: float, _: Any) -> str:
-    """Format a tick; figures with a lambda here could not be pickled."""
+    """Format a tick; a function of the module, since a figure with a lambda could not be pickled."""
     return f"{100 * value:.3g}%".replace("-", style.MINUS)
 
 

@@ -25,11 +25,11 @@ def check(
     exp : the argument to check
     where : the plot, for messages
     kind : the class of explanations that the plot can draw
-    needs : what such explanations have, for messages
+    needs : the property that such explanations have, for messages
     """
     if not isinstance(exp, BaseExplanation):
         raise InvalidInputError(
-            f"{where}: exp must be an explanation, such as explain(model, X) returns; "
+            f"{where}: exp must be an explanation, such as the result of explain(model, X); "
             f"got {type(exp).__name__}."
         )
     if not isinstance(exp, kind):

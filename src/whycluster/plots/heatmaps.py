@@ -1,4 +1,4 @@
-"""Heat maps of images: a grid with one row per image, and single maps in the Axes of the user."""
+"""Heat maps of images: a grid with one row per image, and single maps in the user's Axes."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def draw_grid(
     """Draw a grid of heat maps: one row per image or block, one column per cluster.
 
     Red is positive relevance, blue is negative, and white is 0. The heat maps of a row share one color scale
-    and can be compared. The darkest colors stand for the ``quantile`` of abs(R) in that row, after pooling,
-    and for everything beyond it.
+    and can be compared. The darkest colors mark the ``quantile`` of abs(R) in that row, after pooling, and
+    everything beyond it.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def draw_grid(
 
 
 def draw_heatmap(ax: Axes, heat: Any, *, pool: int = 1, quantile: float = 0.995) -> None:
-    """Draw one heat map in the Axes of the user, with the colors of the grid."""
+    """Draw one heat map in the user's Axes, with the colors of the grid."""
     check_integer(pool, 1, _WHERE, "pool")
     _check_sizes(quantile, 1.0)
     _draw_maps([ax], _read_maps([heat], 0, int(pool)), quantile)
@@ -116,12 +116,12 @@ def _read_maps(row: Any, number: int, pool: int) -> list[Floats]:
         heat = as_array(values)
         if heat.ndim != 2 or 0 in heat.shape or heat.dtype.kind not in "fiu":
             raise InvalidInputError(
-                f"{_WHERE}: heat maps must be numbers of shape (H, W); number {index} of row {number} is "
-                f"{heat.dtype} of shape {heat.shape}. Give a list of heat maps for each row."
+                f"{_WHERE}: heat maps must be numbers of shape (H, W); heat map {index} of row {number} is "
+                f"{heat.dtype} of shape {heat.shape}. Pass a list of heat maps for each row."
             )
         if not np.isfinite(heat).all():
             raise InvalidInputError(
-                f"{_WHERE}: heat maps must be finite; number {index} of row {number} is not."
+                f"{_WHERE}: heat maps must be finite; heat map {index} of row {number} is not."
             )
         maps.append(_sum_blocks(heat.astype(np.float64), pool))
     if not maps:
@@ -156,7 +156,7 @@ def _empty_grid(n_rows: int, n_columns: int, cell: float) -> tuple[Figure, list[
 def _draw_maps(axes: Sequence[Axes], maps: Sequence[Floats], quantile: float) -> None:
     """Draw one row with a common color scale."""
     sizes = np.abs(np.concatenate([heat.ravel() for heat in maps]))
-    # The quantile is 0 if nearly all values are
+    # The quantile is 0 if nearly all values are 0
     limit = float(np.quantile(sizes, quantile)) or float(sizes.max()) or 1.0
     for ax, heat in zip(axes, maps, strict=False):
         ax.imshow(heat, cmap=_COLORMAP, vmin=-limit, vmax=limit, interpolation="antialiased")

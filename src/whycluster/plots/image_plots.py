@@ -55,7 +55,8 @@ def images(
     check_axes(ax, "plot.images")
     if split or len(_positions(rows)) != 1:
         raise InvalidInputError(
-            "plot.images: ax takes one heat map, of one row and without split. Leave ax out."
+            f"plot.images: with ax, rows must be one position and split must be False; got rows={rows!r} and "
+            f"split={split!r}. Leave ax out."
         )
     draw_heatmap(ax, _select(exp, rows, "plot.images").heatmaps[0], **options)
     return ax
@@ -77,7 +78,7 @@ def image_grid(
 
 
 def spatial_grid(exp: SpatialExplanation, **options: Any) -> Figure:
-    """Draw an explanation of the places in images: each image, then a heat map per cluster."""
+    """Draw each image, followed by one heat map per cluster of its locations."""
     options.setdefault("titles", [cluster_name(label) for label in exp.labels])
     options.setdefault("images", displayable_images(exp.data))
     return draw_grid(list(exp.heatmaps), **options)

@@ -20,17 +20,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_ROWS = 3000
-_MAX_NAMES = 60  # clusters with a name in the map, the largest
-_MAX_LEGEND = 14  # clusters in a legend; with more, there are only names in the map
+_MAX_NAMES = 60  # clusters that are named in the map, the largest first
+_MAX_LEGEND = 14  # clusters in a legend; with more, clusters are named only in the map
 
 
 def draw_map(exp: BaseExplanation, ax: Axes | None = None) -> Axes:
     """Draw all rows in the plane of two principal components, colored by cluster.
 
     The components describe the values that the model compares, after the steps of a pipeline. For categories
-    and for very many features, they describe how well the rows fit each cluster. Borderline rows have an
-    outline: their evidence is at most a tenth of the median, so a small change may move them to another
-    cluster.
+    and for very many features, they describe the evidence for each cluster. Borderline rows have an outline:
+    their evidence is at most a tenth of the median, so a small change may move them to another cluster.
 
     Parameters
     ----------
@@ -40,7 +39,7 @@ def draw_map(exp: BaseExplanation, ax: Axes | None = None) -> Axes:
     where = "plot.map"
     check(exp, where)
     if not len(exp):
-        raise InvalidInputError(f"{where}: exp must have a row; it has none.")
+        raise InvalidInputError(f"{where}: exp must have at least one row; it has none.")
     exp.unchanged_table(where)
     near = exp.is_borderline
     drawn = evenly(len(exp), MOST_ROWS)
@@ -98,7 +97,7 @@ def _name_clusters(ax: Axes, middles: list[tuple[Any, Floats, int]]) -> None:
 
 
 def push_apart(centers: Floats, size: Floats, rounds: int = 60) -> Floats:
-    """Move boxes, given by centers and sizes, (n, 2), until none overlap, or for a number of rounds."""
+    """Move boxes, given by centers and sizes, (n, 2), until none overlap, for at most ``rounds`` rounds."""
     centers = centers.copy()
     order = np.arange(len(centers))
     later = np.sign(order[:, None] - order[None])[..., None]

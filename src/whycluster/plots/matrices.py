@@ -1,4 +1,4 @@
-"""Matrices of clusters and features, and of clusters and competitors, in colors and numbers."""
+"""Matrices of clusters by features, and of clusters by competitors, in colors and numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The style of all plots: colors for every kind of vision, names as plain text, and figures."""
+"""The style of all plots: colors for every kind of color vision, names as plain text, and figures."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
-FOR, AGAINST = "#1e6edc", "#e66e00"  # the colors of reports
+FOR, AGAINST = "#1e6edc", "#e66e00"  # as in reports
 GRAY, PALE = "#767676", "#d9d9d9"
-HATCH = "////"  # of negative bars, visible without colors too
+HATCH = "////"  # for negative bars, which are then visible without colors
 FONT, SMALL = 9, 8  # points
 LINE = 0.27  # inches between lines of text or bars
 MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 
 LINE_STYLES = ("-", "--", "-.", ":")
 
-_LONGEST = 26  # characters of a name
+_LONGEST = 26  # characters in a name
 # Fonts for letters that matplotlib's default font lacks; used if the system has them
 _MORE_FONTS = (
     "Noto Sans CJK JP",
@@ -178,7 +178,7 @@ def bare(ax: Axes, *sides: str) -> None:
 
 
 def signed(value: float, form: str | None = None) -> str:
-    """Format a number with its sign, by default with three digits, or with all before the point."""
+    """Format a number with its sign; by default with three digits, or more if they are before the point."""
     if form is None:
         form = ",.0f" if 1e3 <= abs(value) < 1e6 else ".3g"
     text = f"{value + 0.0:+{form}}"
@@ -187,7 +187,7 @@ def signed(value: float, form: str | None = None) -> str:
 
 
 def diverging() -> Colormap:
-    """Return the colors from against the cluster over white to for the cluster."""
+    """Return the colors from evidence against the cluster, through white, to evidence for it."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("whycluster", [AGAINST, "white", FOR])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 2000
 _BINS = 80  # across the axis; points in one bin are stacked
 _HALF = 0.42  # largest offset of a point from its line
-_MAX_VECTORS = 500  # rows; with more, points become pixels in files such as PDF
+_MAX_VECTORS = 500  # rows; with more, points are rasterized in vector formats such as PDF
 _STEP = 0.07  # between stacked points
 
 
@@ -48,7 +48,7 @@ def beeswarm(exp: Explanation, cluster: Any = None, n_features: int = 12, ax: Ax
         rows = np.flatnonzero(exp.cluster_codes == code_of(exp, cluster, where))
     if not len(rows):
         of = "" if cluster is None else f" that is explained for {cluster!r}"
-        raise InvalidInputError(f"{where}: exp must have a row{of}; it has none.")
+        raise InvalidInputError(f"{where}: exp must have at least one row{of}; it has none.")
     exp.unchanged_table(where)
     columns = np.argsort(-_mean_size(exp.relevance, rows), kind="stable")[: int(n_features)]
     drawn = rows[evenly(len(rows), MOST_ROWS)]

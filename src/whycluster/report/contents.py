@@ -25,7 +25,7 @@ from whycluster.report.formatting import clean_names, clean_sentences, format_nu
 from whycluster.report.sampling import choose_rows
 
 _WHERE = "report"
-_LISTED = 5  # typical and borderline rows of a cluster
+_LISTED = 5  # typical rows, and as many borderline rows, of each cluster
 LEAST_SHARE = 0.005  # smaller shares would be shown as 0%
 _FEW_CLUSTERS = 40  # with more, the table of competitors has too many cells to be readable
 
@@ -41,7 +41,7 @@ class Options:
     left_out: Mapping[str, str] | None = None
 
     def check(self, n: int) -> None:
-        """Raise if the options do not suit a table of n rows."""
+        """Raise if an option is invalid for an explanation of n rows."""
         if not n:
             raise InvalidInputError(
                 f"{_WHERE}: exp must have at least one row; it has none. Choose some rows."
@@ -81,7 +81,7 @@ class Contents(ABC):
     exp: BaseExplanation
     options: Options
 
-    kind: ClassVar[str]  # of rows: "table", "documents" or "images"
+    kind: ClassVar[str]  # what the rows are: "table", "documents" or "images"
 
     @abstractmethod
     def plans(self) -> list[Plan]:
@@ -97,7 +97,7 @@ class Contents(ABC):
 
     @abstractmethod
     def not_shown(self, plan: Plan) -> list[str]:
-        """Say in sentences which parts of each row the page leaves out."""
+        """Return sentences about the parts of each row that the page leaves out."""
 
     def context(self) -> dict[str, Any]:
         """Return the variables of the template, except `notes`."""
@@ -128,7 +128,7 @@ class Contents(ABC):
         return list(zip(clean_names(left_out), reasons, strict=True))
 
     def shared(self) -> dict[str, Any]:
-        """Return the data of the script that do not depend on the rows shown."""
+        """Return the data for the script that are the same whichever rows are shown."""
         return {
             "kind": self.kind,
             "noun": self.noun,
@@ -145,7 +145,7 @@ class Contents(ABC):
         }
 
     def notes(self, n_shown: int, plan: Plan) -> dict[str, Any]:
-        """Say which rows, and which parts of each row, the page leaves out."""
+        """Return sentences about the rows, and the parts of rows, that the page leaves out."""
         n = self.n_rows
         lines = []
         if n_shown < n:
@@ -266,7 +266,7 @@ class Contents(ABC):
         ]
 
     def quality(self) -> list[str]:
-        """Say in sentences how well the rows fit their clusters."""
+        """Return sentences about how well the rows fit their clusters."""
         exp = self.exp
         n = int(exp.is_borderline.sum())
         some = f"{display.count(n, self.noun)} ({n / self.n_rows:.1%})" if n else f"No {self.noun}"
@@ -284,18 +284,19 @@ class Contents(ABC):
             )
             if n_targets:
                 lines.append(
-                    f"{display.count(n_targets, self.noun)} that it assigns to a cluster other than the "
-                    f"label {'is' if n_targets == 1 else 'are'} not counted in the clusters below."
+                    f"{display.count(n_targets, self.noun)} whose label it does not predict "
+                    f"{'is' if n_targets == 1 else 'are'} not counted in the clusters below."
                 )
         elif n_targets:
+            are = "is" if n_targets == 1 else "are"
             lines.append(
-                f"{display.count(n_targets, self.noun)} {'is' if n_targets == 1 else 'are'} explained for a "
-                f"cluster that the model does not assign, and not counted in the clusters below."
+                f"{display.count(n_targets, self.noun)} {are} explained for a cluster that the model does "
+                f"not assign, and {are} not counted in the clusters below."
             )
         return lines
 
     def warnings(self) -> list[str]:
-        """Warn of findings that may mislead, in sentences."""
+        """Return warnings about the explanation, as sentences."""
         found = findings.warnings(self.exp, self.options.left_out)
         return clean_sentences([warning.text for warning in found])
 
@@ -391,5 +392,5 @@ class Contents(ABC):
         return None
 
     def features_between(self, pairs: Sequence[tuple[int, int]]) -> list[list[str]]:
-        """Name the features that separate clusters most from competitors, for each pair (group, code)."""
+        """Return the features that best separate a cluster from a competitor, for pairs (group, code)."""
         return [[] for _ in pairs]

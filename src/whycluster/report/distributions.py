@@ -16,8 +16,8 @@ from whycluster.report.formatting import clean_names, format_numbers
 
 N_BINS = 24
 _WIDTH, _HEIGHT = 120, 30  # size of a histogram in SVG units; the page stretches it
-_MAX_SAMPLED = 5000  # rows to take ranges from
-_MAX_CATEGORIES = 1000  # columns with more are free text
+_MAX_SAMPLED = 5000  # rows that ranges are taken from
+_MAX_CATEGORIES = 1000  # a column with more holds free text
 _MAX_BARS = 5  # categories drawn
 _LONGEST_CATEGORY = 22  # characters, beside a bar
 
@@ -29,7 +29,7 @@ class Distributions(NamedTuple):
     ----------
     table : the rows
     counts : for each feature, (K, bins) counts of its values per cluster
-    edges : for each numeric feature, (bins + 1,) edges; values beyond count in the first and last bin
+    edges : for each numeric feature, (bins + 1,) edges; values beyond them count in the first or the last bin
     """
 
     table: Table

@@ -23,7 +23,7 @@ from whycluster.report.rows import claims_of, contrasts_of, pack_contrasts
 from whycluster.report.values import encode_values, renumber_features
 
 _MAX_NAMED = 10  # unused columns
-_ENOUGH = 10  # rows to tell that a column is unused
+_ENOUGH = 10  # rows needed to tell that a column is unused
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class TableContents(Contents):
         return np.flatnonzero(~used).tolist() if used.any() else []
 
     def warnings(self) -> list[str]:
-        """Warn of findings that may mislead, from the summary and sample of this report."""
+        """Return warnings about the explanation, from the summary and the sample of this report."""
         found = findings.warnings(self.exp, self.options.left_out, self.summary, self._sample)
         return clean_sentences([warning.text for warning in found])
 
@@ -95,7 +95,7 @@ class TableContents(Contents):
         return cards
 
     def _features(self, codes: list[int], n: int) -> list[list[dict[str, Any]]]:
-        """(G) describe the ``n`` features with the largest share in each cluster, except those below 0.5%."""
+        """Describe the ``n`` features with the largest shares in each cluster, without shares below 0.5%."""
         share = self.summary.share
         pairs = [
             (g, i)
@@ -152,7 +152,7 @@ class TableContents(Contents):
         return texts[:n], texts[n:]
 
     def features_between(self, pairs: Sequence[tuple[int, int]]) -> list[list[str]]:
-        """Name the features that separate clusters most from competitors."""
+        """Return the features that best separate a cluster from a competitor, for pairs (group, code)."""
         features = [[i for i in self._competition.feature[pair].tolist() if i >= 0] for pair in pairs]
         names = iter(self._names([i for some in features for i in some]))
         return [[next(names) for _ in some] for some in features]
@@ -231,7 +231,7 @@ class TableContents(Contents):
         return [Plan(min(most, d), min(others, m), min(contrasted, d)) for most, m, contrasted in sizes]
 
     def not_shown(self, plan: Plan) -> list[str]:
-        """Count the features and clusters that are not shown."""
+        """Return sentences about the features and clusters that are not shown."""
         d, others = self.exp.relevance.shape[1] - len(self._unused), len(self.names) - 1
         lines = []
         if plan.detail < d:
@@ -244,5 +244,5 @@ class TableContents(Contents):
 
 
 def _rounded(value: float) -> float | None:
-    """Round to four digits; None, which JSON has, for NaN."""
+    """Round to four digits; NaN becomes None, since JSON has no NaN."""
     return None if np.isnan(value) else float(f"{value:.4g}")

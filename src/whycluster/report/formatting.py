@@ -1,4 +1,4 @@
-"""Names, sentences and numbers as a page shows them."""
+"""Names, sentences and numbers, formatted for a page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def clean_sentences(sentences: Iterable[str]) -> list[str]:
 
 
 def format_numbers(values: Iterable[float]) -> list[str]:
-    """Format numbers with as many digits as a person reads."""
+    """Format numbers with few enough digits to read."""
     return [text.replace("-", _MINUS) for text in display.numbers(values)]
 
 

@@ -1,4 +1,4 @@
-"""Reports of deep clusterings: images with their heat maps, or numbered channels and places."""
+"""Reports of deep clusterings: images with their heat maps, or numbered channels and locations."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from whycluster.report.formatting import clean_names, format_shares
 from whycluster.report.packing import scaled_halves, smallest_codes, smallest_floats
 from whycluster.report.rows import claims_of, nearest_clusters, pack_contrasts
 
-_UNITS_SHOWN = 6  # of a cluster
-_MOST = 0.5  # of the members
+_UNITS_SHOWN = 6  # per cluster
+_MOST = 0.5  # share of the members
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class ImageContents(DeepContents):
         return [Plan(side, min(others, 60)) for side in (96, 64, 48, 32)]
 
     def not_shown(self, plan: Plan) -> list[str]:
-        """Say to which size images are reduced."""
+        """Return a sentence about the size of images, if they are reduced."""
         side = max(self.exp.heatmaps.shape[1:])
         return (
             [f"Images and heat maps are reduced to at most {plan.detail} pixels per side."]
@@ -97,7 +97,7 @@ class ImageContents(DeepContents):
 
 @dataclass(frozen=True)
 class UnitContents(DeepContents):
-    """The contents of a report of channels, places or other numbered units."""
+    """The contents of a report of channels, locations or other numbered units."""
 
     kind: ClassVar[str] = "table"
 
@@ -113,7 +113,7 @@ class UnitContents(DeepContents):
         """(d,) the names of the units."""
         if self.exp.relevance.ndim == 2:
             return clean_names(self.exp.names)
-        return [f"place {i}" for i in range(self.relevance.shape[1])]
+        return [f"location {i}" for i in range(self.relevance.shape[1])]
 
     def clusters(self) -> list[dict[str, Any]]:
         """Add the units with the largest share in each cluster."""
@@ -148,7 +148,7 @@ class UnitContents(DeepContents):
         ]
 
     def not_shown(self, plan: Plan) -> list[str]:
-        """Count the units that are not shown."""
+        """Return a sentence about the units that are not shown, if any."""
         d = len(self.unit_names)
         if plan.detail >= d:
             return []

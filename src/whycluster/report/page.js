@@ -34,7 +34,7 @@
   // ---- text and numbers
 
   const MINUS = "\u2212";
-  function plain(value) { // with as many digits as a person reads
+  function plain(value) { // with few enough digits to read
     if (!Number.isFinite(value)) return "";
     const size = Math.abs(value);
     let text;
@@ -111,7 +111,7 @@
     if (nLeft > 0) found.push({ name: `${many(nLeft, `more ${noun}`)}`, value: "", relevance: rows.evidence[i] - residual - sum, other: true });
     if (bar) found.push({ name: `the threshold ${data.threshold}`, value: "", relevance: bar, other: true });
     const most = Math.max(Math.abs(rows.evidence[i]), ...found.map((line) => Math.abs(line.relevance)));
-    if (Math.abs(residual - bar) > 5e-4 * most) found.push({ name: `due to no ${noun}`, value: "", relevance: residual - bar, other: true });
+    if (Math.abs(residual - bar) > 5e-4 * most) found.push({ name: `not due to any ${noun}`, value: "", relevance: residual - bar, other: true });
     return found;
   }
 

@@ -115,7 +115,7 @@ def contrasts_of(exp: BaseExplanation, background: Any, n_others: int, n_feature
 
 
 def pack_contrasts(other: Codes, evidence: Floats, n_clusters: int) -> dict[str, Any]:
-    """Return other clusters and the evidence against them; all others need not be named."""
+    """Pack the evidence against other clusters, and these clusters unless they are all others."""
     scale, halves = scaled_halves(evidence)
     found = {"against_scale": scale, "against": halves}
     if other.shape[1] < n_clusters - 1:

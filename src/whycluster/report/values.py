@@ -16,7 +16,7 @@ from whycluster.report.packing import LARGEST_HALF
 _MISSING = 65535  # the code of a missing value
 _LARGEST_CODE = 65534
 _VISIBLE = 5e-4  # relative; a smaller error does not show in three digits
-_NEAR_ZERO = 1e-4  # relative to the spread of the values; nor does this, next to the other values
+_NEAR_ZERO = 1e-4  # relative to the spread of the values; a smaller error does not show next to the others
 _TOO_LARGE = 1e300  # sums and differences of larger numbers may overflow
 
 
@@ -84,7 +84,7 @@ def encode_values(
     Returns
     -------
     codes : (n, k)
-    features : for each feature in ``used``, what its codes mean
+    features : for each feature in ``used``, the meaning of its codes
     """
     numbers = Table.pick(table, columns)  # for categories, their codes
     objects = table.pick(columns) if table.categories or table.goes_through_steps else None
