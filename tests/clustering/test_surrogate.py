@@ -263,7 +263,7 @@ def test_rows_are_explained_for_their_own_label() -> None:
     assert exp.evidence[0] < 0
     assert (exp.evidence[1:] > 0).all()
     assert exp.describe(0).startswith(
-        f"Row 0 is in cluster {1 - y[0]} to the surrogate, not in {y[0]}: evidence -"
+        f"Row 0 is in cluster {1 - y[0]} according to the surrogate, not in {y[0]}: evidence -"
     )
 
 

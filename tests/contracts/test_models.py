@@ -139,7 +139,7 @@ MODELS: dict[str, Callable[[Array, Array], Any]] = {
 }
 
 
-# Of these, the weight of a component, a determinant or a soft minimum is due to no feature.
+# In these, a component weight, a determinant or the loss in a soft minimum belongs to no feature.
 WITH_RESIDUAL = ("GaussianMixture", "BayesianGaussianMixture", "KernelKMeans", "NearestCentroid, priors")
 
 

@@ -203,7 +203,7 @@ def test_what_the_surrogate_cannot_place_is_counted() -> None:
         exp = wc.explain(labels, frame)
     lost = int((exp.assigned != exp.cluster).sum())
     assert lost > 0
-    told = f"Not counted: {lost} row{'s' * (lost != 1)} that the surrogate puts elsewhere than the label says"
+    told = f"Not counted: {lost} row{'s' * (lost != 1)} whose label the surrogate does not predict"
     assert told in str(exp.summary())
 
 

@@ -591,7 +591,7 @@ def test_noise_is_no_cluster_to_be_in() -> None:
 def test_text_says_what_lies_outside_the_data_and_what_is_left(exp: wc.Explanation) -> None:
     found = exp.counterfactual(3)
     text = found.describe(n_features=2)
-    assert "11 more features by less" in text
+    assert "11 more features with smaller changes" in text
     assert "outside the data" in text
     assert found.single_outside[found.feature_names.index(found.best_single)]
     assert not found.outside.any()
@@ -652,7 +652,7 @@ def test_nothing_is_enough() -> None:
 @pytest.mark.parametrize(
     ("question", "message"),
     [
-        ({"to": 0}, "counterfactual: to must be another cluster than the one the row is in, 0."),
+        ({"to": 0}, "counterfactual: to must differ from the cluster that the row is in, 0."),
         (
             {"to": 7},
             "counterfactual: to must be one of the model's 4 clusters, 0, 1, 2, 3; got 7.",

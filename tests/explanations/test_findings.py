@@ -367,14 +367,11 @@ class TestOneColumn:
         )
 
 
-IDENTIFIED = (
-    "An identifier tells where a row is in a list, not what it is like. Leave the column out and cluster "
-    "again."
-)
+IDENTIFIED = "An identifier names a row but does not describe it. Leave the column out and cluster again."
 DATED = (
     "and holds dates. Rows may be grouped by when they were recorded, not by what they are like. If that is "
-    "not intended, leave the column out, or replace it with what matters about it, such as an age or the "
-    "month."
+    "not intended, leave the column out, or replace it with a feature derived from it, such as an age or "
+    "the month."
 )
 
 

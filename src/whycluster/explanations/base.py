@@ -45,7 +45,7 @@ class BaseExplanation(ABC):
     """
 
     noun: ClassVar[str]  # the word for a row
-    instead: ClassVar[str] = ""  # the advice for plots that need features, if there are none
+    instead: ClassVar[str] = ""  # advice in the errors of plots that need features
 
     evidence: NDArray[Any]
     beta: float | None
@@ -221,7 +221,7 @@ class BaseExplanation(ABC):
             f"{self.noun} {display.clean(str(self.row_name()))} is {_place(self.assigned[0], 'in cluster')}"
         )
         if assigned != cluster:  # a given label may differ from the surrogate's
-            claim += " to the surrogate" * (self.fidelity is not None)
+            claim += " according to the surrogate" * (self.fidelity is not None)
             claim += f", not {_place(self.cluster[0], 'in')}"
         if self.cluster_codes[0] == self.competitor_codes[0]:
             return f"{claim}: nothing to explain against itself"
@@ -241,7 +241,7 @@ class BaseExplanation(ABC):
             lines.append(Line(f"the threshold {self.threshold:g}", "", bar, False))
             residual -= bar
         if abs(residual) > _ROUNDING * max(largest, abs(float(self.evidence[0]))):
-            lines.append(Line(f"due to no {noun}", "", residual, False))
+            lines.append(Line(f"not due to any {noun}", "", residual, False))
         return lines
 
     def _framed(self, names: Sequence[Hashable], relevance: NDArray[Any], backend: str | None) -> Any:
@@ -258,10 +258,8 @@ class BaseExplanation(ABC):
         if self.fidelity is not None and not explained.all():
             n = int((~explained).sum())
             lost = ", ".join(display.clean(str(label)) for label in self._without(explained))
-            note = (
-                f"Not counted: {n} row{'s' * (n != 1)} that the surrogate puts elsewhere than the label says"
-            )
-            note += f"; of {lost}, all." if lost else "."
+            note = f"Not counted: {display.count(n, 'row')} whose label the surrogate does not predict"
+            note += f", including all rows of {lost}." if lost else "."
         return summarize(table, relevance, self.assigned_codes, explained, self.labels, self.data, note)
 
     def _without(self, explained: NDArray[np.bool_]) -> NDArray[Any]:
@@ -315,7 +313,7 @@ class BaseExplanation(ABC):
         registry.load("report")(self, path, title, n_rows, random_state, ids, left_out)
 
     def verified(self, where: str) -> Self:
-        """Check once that the data are unchanged; return the explanation without further checks."""
+        """Check once that the data are unchanged; return an explanation that does not check it again."""
         self.unchanged_table(where)
         return self if self.owns_data else replace(self, owns_data=True)
 

@@ -2,8 +2,8 @@
 
 They exist for models that separate their clusters by hyperplanes (see `half_spaces`), and for columns that
 the steps of a pipeline only scale, which is found by trial. Other columns are held fixed, and tried one by
-one. A row on a hyperplane belongs to neither cluster for certain, so changes go slightly beyond it. Every
-result is checked with the network itself.
+one. The cluster of a row on a hyperplane is not certain, so changes go slightly beyond it. Every result is
+checked with the network itself.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from whycluster.explanations.half_spaces import HalfSpaceModel, HalfSpaces, leas
 
 WHERE = "counterfactual"
 
-# How far beyond a hyperplane a row is moved, as a part of the change: the first of these that is enough after
-# all values are rounded to the types of their columns.
+# How far beyond a hyperplane a row is moved, as a fraction of the change: the first of these that is enough
+# once all values are rounded to the types of their columns.
 _MARGINS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
-_TIE = 1e-3  # a row on a hyperplane is moved as if it were this part of the centroids' distance away
+_TIE = 1e-3  # a row on a hyperplane is moved as if it were this fraction of the centroids' distance away
 _FLAT = 1e-12  # a smaller relative slope is rounding: the hyperplane is parallel to the column
 _STEPS = np.array(
     [2.0**-6, 0.5, 3.0, 40.0]
@@ -45,7 +45,7 @@ _MOST_DAYS = 20_000.0  # for the same test with dates; some calendars end in 226
 _ROUNDING = {4: 1e-2, 8: 1e-6}  # tolerance by bytes per number
 _SAMPLE = 256  # rows from which values of nonlinear columns are taken
 _MOST_TRIED = 1000  # categories of a column; a column with more holds free text
-_ROUNDS, _PARTS = 3, 1000  # of a search between two values, to 10^-9 of their difference
+_ROUNDS, _PARTS = 3, 1000  # a search between two values, to 10^-9 of their difference
 _MOST_CELLS = 1 << 20  # tried at once
 _DAY = dt.timedelta(days=1)
 _OUTSIDE = "outside the data"
@@ -132,7 +132,7 @@ class Counterfactual:
         return build_frame(columns, self._like, backend, f"{WHERE}.to_frame", same_rows=False)
 
     def describe(self, n_features: int = 6) -> str:
-        """Return the largest changes, and the features of which one alone is enough, as text."""
+        """Describe the largest changes, and the changes of a single feature that are enough, as text."""
         name, to = display.clean(str(self._name)), cluster_name(self.to)
         place = "in " * (not is_noise(self.cluster)) + cluster_name(self.cluster)
         parts = [
@@ -141,7 +141,7 @@ class Counterfactual:
         ]
         if self.held:
             listed = ", ".join(f"{display.clean(str(name))} ({why})" for name, why in self.held.items())
-            parts.append(f"Held fixed if several change: {listed}.")
+            parts.append(f"Held fixed when several features change: {listed}.")
         return "\n\n".join(parts)
 
     def __str__(self) -> str:
@@ -172,7 +172,7 @@ class Counterfactual:
         return (
             f"The smallest change that moves it to {to}, of size {self.distance:.3g}:\n"
             + display.table(["feature", "value", "becomes", "change", "", ""], lines, align="<>>><<")
-            + f"\n{display.count(left, 'more feature')} by less" * bool(left)
+            + f"\n{display.count(left, 'more feature')} with smaller changes" * bool(left)
         )
 
     def _describe_single(self, to: str, n_features: int) -> str:

@@ -164,10 +164,10 @@ class Explanation(BaseExplanation):
         return columns
 
     def summary(self) -> Summary:
-        """Return the mean relevance, share, direction and size of each cluster's features over its members.
+        """Summarize each cluster by the features that define it, averaged over its members.
 
-        Not counted are rows explained for a cluster that they are not in ("why not?"), or against their own,
-        and rows with a label that the surrogate does not predict.
+        Rows do not count if they are explained for a cluster that they are not in ("why not?") or against
+        their own, or if the surrogate does not predict their label.
         """
         return self._summarized(self.unchanged_table("summary"), self.relevance)
 
@@ -222,7 +222,7 @@ class Explanation(BaseExplanation):
             raise InvalidInputError(f"counterfactual: to must be one cluster; got {to!r}.")
         if code == cluster:
             raise InvalidInputError(
-                f"counterfactual: to must be another cluster than the one the row is in, {to!r}."
+                f"counterfactual: to must differ from the cluster that the row is in, {to!r}."
             )
         return int(code)
 

@@ -30,24 +30,24 @@ from whycluster.explanations.summary import MISSING, ClusterSummary, Summary
 MOST_ROWS = 5000  # in a sample of members
 N_DISTINCTIVE = 3  # features kept for each pair of clusters
 
-_TWO_COMPETITORS = 2 / 3  # of the members must have one of two competitors for these to be named together
+_TWO_COMPETITORS = 2 / 3  # share of members that two competitors must have for both to be named
 
-_ENOUGH = 10  # rows are needed for a warning about all clusters
-_ONE_COLUMN = 0.9  # of all relevance, and of all variance
-_DRIVES = 0.3  # of the relevance of a cluster
-_RESTS_ON = 0.25  # of the relevance of a cluster
-_MOSTLY = 0.5
-_ALIKE = 0.1  # of the median evidence
+_ENOUGH = 10  # rows needed for a warning about all clusters
+_ONE_COLUMN = 0.9  # share of all relevance, or of all variance
+_DRIVES = 0.3  # share of the relevance of a cluster
+_RESTS_ON = 0.25  # share of the relevance of a cluster
+_MOSTLY = 0.5  # share of the members of a cluster
+_ALIKE = 0.1  # fraction of the median evidence
 
 
 class Finding(NamedTuple):
-    """A warning that an analyst should know of before relying on an explanation.
+    """A warning that an analyst should read before relying on an explanation.
 
     Attributes
     ----------
     kind : "fidelity", "one column", "identifier", "date", "missing values", "alike", "borderline" or "left
         out"
-    text : what was found, why it matters and what to do
+    text : the finding, why it matters, and what to do about it
     clusters : the labels of the clusters it is about; empty if it is about all
     feature : the name of the column it is about, if any
     """
@@ -234,7 +234,7 @@ def warnings(
     summary: Summary | None = None,
     sample: MemberSample | None = None,
 ) -> list[Finding]:
-    """Return what may mislead in an explanation, most important first.
+    """Return warnings about an explanation, the most important first.
 
     Parameters
     ----------
@@ -325,8 +325,8 @@ def _driven(exp: Explanation, summary: Summary) -> list[Finding]:
                 Finding(
                     "identifier",
                     f'"{format_name(name)}" {carries}, and looks {reason.replace(",", ":", 1)}. An '
-                    f"identifier tells where a row is in a list, not what it is like. Leave the column out "
-                    f"and cluster again.",
+                    f"identifier names a row but does not describe it. Leave the column out and cluster "
+                    f"again.",
                     tuple(clusters.tolist()),
                     name,
                 )
@@ -337,7 +337,7 @@ def _driven(exp: Explanation, summary: Summary) -> list[Finding]:
                     "date",
                     f'"{format_name(name)}" {carries}, and holds dates. Rows may be grouped by when they '
                     f"were recorded, not by what they are like. If that is not intended, leave the column "
-                    f"out, or replace it with what matters about it, such as an age or the month.",
+                    f"out, or replace it with a feature derived from it, such as an age or the month.",
                     tuple(clusters.tolist()),
                     name,
                 )

@@ -85,7 +85,7 @@ def join_first(items: Sequence[str]) -> str:
 
 
 def list_by_direction(items: Mapping[str, Sequence[str]]) -> str:
-    """Return features grouped by direction, as a sentence begins: "High a and b, low c"."""
+    """Return features grouped by direction, to begin a sentence: "High a and b, low c"."""
     text = ", ".join(f"{direction} {join_words(some)}".lstrip() for direction, some in items.items())
     return text if "" in list(items)[:1] else capitalize(text)  # a name keeps its case
 

@@ -122,7 +122,7 @@ def least_step(g: Floats, need: Floats) -> Floats | None:
 
     Parameters
     ----------
-    g : (J, C); a row of zeros is a hyperplane that no step comes nearer to
+    g : (J, C); a row of zeros is a hyperplane that no step gets closer to
     need : (J,)
     """
     sizes = np.linalg.norm(g, axis=1)

@@ -19,11 +19,11 @@ from whycluster.data.table import ArrayTable, Table
 from whycluster.explanations.formatting import Line, format_items, join_words, list_by_direction, rest
 
 _ROUNDING = 1e-9  # means with a smaller relative difference are equal up to rounding
-_ALIKE = 0.1  # means that differ by less than this part of their spread over the clusters count as equal
+_ALIKE = 0.1  # means that differ by less than this fraction of their spread over clusters count as equal
 _LEAST_SHARE = 0.005  # smaller shares would be printed as 0 %
 _MOST_CATEGORIES = 1000  # a column with more holds free text
-_CARRIED = 0.6  # a headline names the features that carry this part of a cluster's positive relevance,
-_MOST_NAMED = 4  # but at most so many
+_CARRIED = 0.6  # a headline names the features that carry this share of a cluster's positive relevance,
+_MOST_NAMED = 4  # but at most this many
 MISSING = "missing"
 
 
@@ -40,10 +40,10 @@ class ClusterSummary(Protocol):
 
     @property
     def noun(self) -> str:
-        """The word for what carries relevance: "feature" or "word"."""
+        """The word for a unit of relevance: "feature" or "word"."""
 
     def headline(self, group: int) -> str:
-        """Return what defines a cluster, in a few words."""
+        """Describe in a few words what defines a cluster."""
 
     def bars_of(self, group: int, n: int) -> list[Line]:
         """Return the ``n`` features or words with the largest shares in a cluster, then all others as one."""
@@ -185,7 +185,7 @@ class Summary:
         return [str(self.feature_names[i]) for i in columns], self.share[:, columns], len(self.feature_names)
 
     def headline(self, group: int) -> str:
-        """Return the features that carry a cluster, grouped by direction: "High a and b, low c"."""
+        """Return the features that define a cluster, grouped by direction: "High a and b, low c"."""
         columns = _strongest(self.share[group])
         names = format_items([self.feature_names[i] for i in columns])
         if is_noise(self.clusters.tolist()[group]):
