@@ -350,10 +350,7 @@ def test_against_the_own_cluster() -> None:
     exp = wc.explain(CENTROIDS, ROWS, against=1)
     assert exp.evidence.tolist() == [8.0, 0.0, 25.0]
     assert exp.relevance[1].tolist() == [0.0, 0.0, 0.0]
-    expected = (
-        "explain: against must be another cluster than the one explained; "
-        "they are the same in every row of X."
-    )
+    expected = "explain: against must differ from the explained cluster; they are the same in every row of X."
     assert message(ROWS[1:2], against=1) == expected
     assert message(ROWS, target=1, against=1) == expected
 
@@ -600,7 +597,7 @@ def test_manhattan_distances_with_priors_do_not_add_over_features() -> None:
     model = NearestCentroid(metric="manhattan", priors="empirical").fit(X, y)
     assert unsupported(model) == (
         "neuralize: NearestCentroid with metric='manhattan' must have uniform priors; with others it squares "
-        "the distances, which then no longer add over the features. Got priors='empirical'."
+        "the distances, which then no longer add up over the features. Got priors='empirical'."
     )
 
 

@@ -110,7 +110,7 @@ def test_the_summary_of_a_table_is_in_its_columns(
 
 def test_only_tables_have_a_summary(images: torch.Tensor, table_model: Any, wine: Any) -> None:
     message = (
-        "summary: relevance must be that of the columns of a table; it is that of {}. Summarize the "
+        "summary: relevance must belong to the columns of a table; it belongs to {}. Summarize the "
         "features with exp.features.summary(), and channels or locations with "
         'exp.to_frame().groupby("cluster").mean().'
     )

@@ -605,7 +605,7 @@ def test_in_place_changes_of_parts_raise(forward: Callable[[Tensor], Tensor]) ->
     with pytest.raises(wc.UnsupportedModelError) as error:
         lrp(module, torch.randn(2, 3), lambda y: y)
     end = (
-        "changes part of a tensor in place and then uses the whole tensor, or the other way round; LRP "
+        "changes part of a tensor in place and then uses the whole tensor, or the other way around; LRP "
         "cannot follow this. Combine the parts with torch.cat or torch.where."
     )
     places = ("module '1' of the encoder", "the forward of the encoder")

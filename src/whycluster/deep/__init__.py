@@ -8,7 +8,7 @@ Modules, in reading order:
 - ``network``: encoder, head and LRP as one network, which explains inputs.
 - ``explanation``: the results, `DeepExplanation` and `SpatialExplanation`.
 - ``features``, ``relevance``, ``spatial``: the functions `features`, `lrp` and `spatial_clusters`.
-- ``images``: images as inputs of a network.
+- ``images``: images as inputs of a network, and as arrays to display.
 - ``scan``: `fit_scan` trains the head of SCAN.
 - ``clustpy``: the adapter for models of ClustPy.
 - ``lrp``: the LRP engine, which does not depend on the rest.

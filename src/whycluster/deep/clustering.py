@@ -102,12 +102,12 @@ class DeepClustering:
         )
 
     def transform(self, X: Any) -> NDArray[Any]:
-        """Return the features that are clustered, (n, d); (n, ..., d) if spatial."""
+        """Return the features that are clustered, (n, d), or (n, ..., d) if spatial."""
         rows, layout = self.network.points(X, "transform")
         return rows.reshape(-1, *layout.locations, rows.shape[1])
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the cluster of each input, (n,); of each location, (n, ...), if spatial."""
+        """Return the cluster of each input, (n,), or of each location, (n, ...), if spatial."""
         return self.network.assign(X)
 
     def __repr__(self) -> str:

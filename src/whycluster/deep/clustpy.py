@@ -59,8 +59,8 @@ class _Embedded(DeepNetwork):
     """The nearest center in an embedding, as the ``predict`` of a model finds it.
 
     ``predict`` casts the embedding to the dtype of the rows. For integers this truncates it (ClustPy 0.0.3),
-    and another center may be nearest. Rows in other dtypes than these are therefore predicted by the model,
-    too. For bfloat16 this is impossible: NumPy has no such arrays.
+    and another center may be nearest. The model therefore also predicts rows of any dtype that may be
+    truncated. For bfloat16 this is impossible: NumPy has no such arrays.
     """
 
     _EXACT_DTYPES = (torch.float32, torch.float64, torch.bfloat16)

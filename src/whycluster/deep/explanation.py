@@ -141,7 +141,7 @@ class DeepExplanation(BaseExplanation):
         """Summarize each cluster of a table by its columns, as `whycluster.Explanation.summary` does."""
         if self.at is not None or len(np.shape(self._inputs)) != 2:
             raise InvalidInputError(
-                "summary: relevance must be that of the columns of a table; it is that of "
+                "summary: relevance must belong to the columns of a table; it belongs to "
                 f"{self._shape()}. Summarize the features with exp.features.summary(), and channels or "
                 'locations with exp.to_frame().groupby("cluster").mean().'
             )
@@ -282,7 +282,7 @@ class SpatialExplanation:
 
 
 def _take(inputs: Any, rows: Codes) -> Any:
-    """Return some of the inputs, in the container of the user."""
+    """Return some of the inputs, in the user's container."""
     if column_names(inputs, "explanation", "X") is not None:
         return nw.from_native(inputs, eager_only=True)[rows.tolist()].to_native()
     return inputs[rows] if hasattr(inputs, "shape") else [inputs[i] for i in rows]

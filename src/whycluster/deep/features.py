@@ -31,7 +31,7 @@ def features(
 
     Returns
     -------
-    (n, d) array; (n, ..., d) if spatial
+    (n, d) array, or (n, ..., d) if spatial
 
     Examples
     --------

@@ -116,24 +116,24 @@ class DeepNetwork(Network):
         return self._points(Inputs.open(X, where, name))
 
     def assign(self, X: Any) -> NDArray[Any]:
-        """Return the cluster of each input, (n,); of each location, (n, ...), if spatial."""
+        """Return the cluster of each input, (n,), or of each location, (n, ...), if spatial."""
         rows, layout = self.points(X, "assign")
         return self.head.assign(rows).reshape(-1, *layout.locations)
 
     def evidence(self, X: Any) -> NDArray[Any]:
-        """Return the evidence f_c for every cluster, (n, K); per location, (n, ..., K), if spatial."""
+        """Return the evidence f_c for every cluster, (n, K), or per location, (n, ..., K), if spatial."""
         rows, layout = self.points(X, "evidence")
         return self.head.evidence(rows).reshape(-1, *layout.locations, self.n_clusters)
 
     def gradient(self, X: Any, target: Any = None) -> NDArray[Any]:  # noqa: ARG002  # signature of Network
-        """Raise: torch computes gradients of encoders."""
+        """Raise, since torch computes the gradients of encoders."""
         raise UnsupportedModelError(
             "gradient: the model must be a model of tables; got a deep clustering. Differentiate the module "
             "from to_torch() with torch, or call wc.neuralize(head).gradient(features)."
         )
 
     def open(self, X: Any, where: str, **_: Any) -> Any:  # noqa: ARG002  # signature of Network
-        """Raise: the inputs of an encoder are no table."""
+        """Raise, since the inputs of an encoder are not a table."""
         raise UnsupportedModelError(
             f"{where}: the model must be a model of tables; got a deep clustering. Pass its head, with "
             "model.transform(X) as the rows."

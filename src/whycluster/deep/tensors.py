@@ -1,4 +1,4 @@
-"""Conversion between the arrays and frames of the user and torch tensors."""
+"""Conversion between the user's arrays and frames and torch tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from whycluster.data.opening import column_names, open_table
 
 
 def read_tensor(X: Any, where: str, name: str) -> torch.Tensor:
-    """Return data of the user as a tensor of real numbers, without a copy if possible.
+    """Return the user's data as a tensor of real numbers, without a copy if possible.
 
     Parameters
     ----------

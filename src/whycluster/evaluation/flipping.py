@@ -31,7 +31,7 @@ class Flipping:
 
     @property
     def per_row(self) -> Floats:
-        """(n,) area under each row's curve by the trapezoidal rule, from 0 to 100, start at 0 included."""
+        """(n,) area under each row's curve, from 0 to 100, by the trapezoidal rule."""
         steps = (self.curves[:, 1:] + self.curves[:, :-1]) / 2
         return np.asarray(100.0 * steps.mean(axis=1))
 

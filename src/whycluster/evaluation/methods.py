@@ -137,7 +137,7 @@ def _pda_kde(subject: Subject, random_state: int) -> Floats:
 
 
 def _without_each(subject: Subject, sampler: Sampler, random_state: int) -> Floats:
-    """Prediction difference analysis: the share of draws of one feature that leave the row's cluster."""
+    """Return, for each feature, the share of its draws that leave the cluster: prediction differences."""
     result = np.empty_like(subject.rows)
 
     def work(rows: slice, rng: np.random.Generator, step: Callable[[], None]) -> None:

@@ -15,11 +15,11 @@ _DRAWS = 50  # completions to estimate the probability of each candidate feature
 
 
 def greedy(subject: Subject, sampler: Sampler, random_state: int) -> Floats:
-    """Return a relevance whose order adds, at each step, the feature that most likely keeps the row.
+    """Return a relevance whose order adds the feature that most likely keeps the row in its cluster next.
 
-    It optimizes the quantity that Algorithm 1 measures. It is therefore no explanation but a practical upper
-    bound; an order that plans several steps ahead could still be better. The cost is quadratic in the number
-    of features.
+    It optimizes the quantity that Algorithm 1 measures. It is therefore not an explanation but a practical
+    upper bound; an order that plans several steps ahead could still be better. The cost is quadratic in the
+    number of features.
     """
     d = subject.n_features
     relevance = np.empty_like(subject.rows)

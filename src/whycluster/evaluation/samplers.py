@@ -206,7 +206,7 @@ def _check_varying(rows: Floats, names: Sequence[Hashable]) -> None:
 
 
 def _columns(rows: Floats, categorical: Known) -> tuple[Codes, Floats]:
-    """Return the feature of each wide column, and its code if it stands for a category."""
+    """Return the feature of each wide column, and the code of its category if it has one."""
     source: list[int] = []
     code: list[float] = []
     for i, is_category in enumerate(categorical):
@@ -236,5 +236,5 @@ def _standard(rows: Floats, categorical: Known, deviations: Floats) -> tuple[Flo
 
 
 def zero(rows: Floats, known: Known, rng: np.random.Generator) -> Floats:  # noqa: ARG001  # the signature of a sampler
-    """Set missing features to 0; suits activations of a network and standardized data."""
+    """Set missing features to 0, which suits activations of a network and standardized data."""
     return np.where(known, rows, 0.0)

@@ -170,7 +170,7 @@ class Subject:
                     one(block)
 
     def _call_function(self, rows: Floats) -> Codes:
-        """Return codes of the labels from the user's function, which gets the container that X is in."""
+        """Return codes of the labels from the user's function, which gets rows in the container of X."""
         assert self._function is not None
         labels = self._function(self._as_given(self.transform(rows)))
         plain = isinstance(labels, np.ndarray) and labels.dtype.kind in "iufbU"
@@ -207,5 +207,5 @@ class Subject:
 
 
 def _is_function(model: Any) -> bool:
-    """Return whether model is a function of rows, such as a bound ``predict``, and no class or model."""
+    """Return whether model is a function of rows, such as a bound ``predict``, not a class or a model."""
     return callable(model) and not isinstance(model, type) and not hasattr(model, "predict")

@@ -1,4 +1,4 @@
-"""Networks: a clustering model as energies below and min-pooling on top (Prop. 1), and queries to them.
+"""Networks: clustering models as energies with min-pooling on top (Prop. 1), and queries to them.
 
 `Query` holds the options of `explain`. `Network` is what all kinds of networks have in common; `TableNetwork`
 is the kind for rows of features. The kinds for pipelines, documents and encoders are in the folders
@@ -210,7 +210,7 @@ class Network(ABC):
     explains_columns = True
     """Whether relevance is given by column, so that rows can be explained in parts."""
     is_deep = False
-    """Whether an encoder computes the features from what the user gives."""
+    """Whether an encoder computes the features from the user's inputs."""
 
     labels: NDArray[Any]
     """(K,) the clusters' labels, in the order of the columns of `evidence`."""
@@ -222,7 +222,7 @@ class Network(ABC):
 
     @property
     def by_names(self) -> Network:
-        """The same network, for tables with text as column names; it forgets names that are not text."""
+        """The same network for tables whose column names are text; names that are not text are dropped."""
         if all(isinstance(name, str) for name in self.feature_names or []):
             return self
         nameless = copy(self)
@@ -302,8 +302,8 @@ class Network(ABC):
         explanation: Any = self.explain_rows(X, coded, asked.background, feature_names)
         if (explanation.cluster_codes == explanation.competitor_codes).all():
             raise InvalidInputError(
-                "explain: against must be another cluster than the one explained; they are the same in "
-                "every row of X."
+                "explain: against must differ from the explained cluster; they are the same in every row "
+                "of X."
             )
         if self.fidelity is not None:
             self.fidelity.warn_if_low()
@@ -352,7 +352,7 @@ class Network(ABC):
 
 
 class TableNetwork(Network):
-    """The network of a model that takes rows of features as they are.
+    """The network of a model that takes rows of features directly, without other steps.
 
     Parameters
     ----------

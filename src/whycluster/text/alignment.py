@@ -1,7 +1,7 @@
 """Alignment of processed text with its original: where a token starts and stops in the user's text.
 
 Vectorizers process a text before they split it into tokens: they convert it to lower case, strip accents, or
-call a function of the user. This module maps positions in the processed text back to the original.
+call the user's function. This module maps positions in the processed text back to the original.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class AlignedText:
     ----------
     text : the processed text
     origin : (len(text) + 1,) the position of each character in the original, then the end of the original;
-        None if all positions are the same
+        None if every character keeps its position
     """
 
     text: str
@@ -82,7 +82,7 @@ class Preprocessor:
             return AlignedText(processed)
         try:
             pieces = {character: self(character) for character in set(text)}
-        except Exception:  # a function of the user may fail on single characters
+        except Exception:  # a user's function may fail on single characters
             return None
         lengths = [len(pieces[character]) for character in text]
         if sum(lengths) != len(processed):
@@ -118,7 +118,7 @@ class PatternTokenizer(Tokenizer):
 
 @dataclass(frozen=True)
 class FunctionTokenizer(Tokenizer):
-    """Calls a function of the user, and searches its tokens in the text."""
+    """Calls the user's function, and locates its tokens in the text."""
 
     function: Callable[[str], Iterable[str]]
 
@@ -160,7 +160,7 @@ def _locate_in_order(tokens: list[str], text: str, whole: bool) -> list[Span] | 
     return spans
 
 
-_LOOKAHEAD = 4000  # characters in which to search a whole word; after them, a part of a word will do
+_LOOKAHEAD = 4000  # characters in which to search for a whole word; beyond them, part of a word will do
 
 
 def _search(token: str, text: str, begin: int, whole: bool) -> int:

@@ -126,7 +126,7 @@ class DocumentTable(Table):
 
     @contextmanager
     def naming_documents(self, start: int, stop: int) -> Iterator[None]:
-        """Add to the error of a step which documents it failed on."""
+        """Name the documents in the error of a step that fails on them."""
         try:
             yield
         except StepError as error:

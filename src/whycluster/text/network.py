@@ -83,7 +83,7 @@ class TextNetwork(Network):
         """Raise, since the steps of a pipeline need not be layers."""
         raise UnsupportedModelError(
             "to_torch: the steps of a pipeline need not be layers. Take the network of its last step: "
-            "wc.neuralize(pipeline[-1]).to_torch(), for what pipeline[:-1].transform(X) gives."
+            "wc.neuralize(pipeline[-1]).to_torch(), for the output of pipeline[:-1].transform(X)."
         )
 
 

@@ -1,9 +1,9 @@
-"""The way from documents to features and back: a vectorizer with its steps, and the relevance of words.
+"""From documents to features and back: a vectorizer with its steps, and the relevance of words.
 
 The steps after the vectorizer map the terms t of a document to features z = A (t - c) + o. Let W be the
 gradient of the explained evidence with respect to z. Since z is linear in A, term i contributes A_i t_i . W,
-which its occurrences share. All occurrences share equally what no term contributes: the constants of the
-model, and means that a step subtracted.
+which its occurrences share. All occurrences share the rest equally: the constants of the model, and means
+that a step subtracted.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Vectorization(DocumentEncoder):
     step : the vectorizer
     lexicon : the vectors of a `WordVectors`; None for vectorizers of scikit-learn
     finder : finds the vectorizer's terms in a text
-    form : the features that the steps make of the terms
+    form : the features that the steps compute from the terms
     cache : the documents that each thread counted last, and their counts; None without caching
     """
 
@@ -83,7 +83,7 @@ class Vectorization(DocumentEncoder):
         return to_floats(self.form.run(counts.copy()))  # a step may work in place
 
     def counts(self, texts: Sequence[str], start: int, stop: int) -> Any:
-        """Return the term counts of texts[start:stop], sparse; reuse what this thread counted last."""
+        """Return the term counts of texts[start:stop], sparse; reuse the last counts of this thread."""
         if self.cache is None:
             return self._count(texts[start:stop])
         thread, rows = threading.get_ident(), (start, stop)
@@ -182,7 +182,7 @@ def _relevance_in_block(
     found = found.keep_terms(vectorization.used_terms)
     terms = form.contributions(counts)
     document = np.repeat(np.arange(terms.shape[0]), np.diff(terms.indptr))
-    inside = form.source[terms.indices] >= 0  # the rest belongs to no term, so that all occurrences share it
+    inside = form.source[terms.indices] >= 0  # the rest belongs to no term; all occurrences share it
     document, atom, value = document[inside], terms.indices[inside].astype(np.intp), terms.data[inside]
     relevance = vectors.products(gradient, document, atom) * value
     return found.share_relevance(document * n_terms + form.source[atom], relevance, n_terms, total)

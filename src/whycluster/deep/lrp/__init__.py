@@ -11,7 +11,7 @@ this package.
 Modules, in reading order:
 
 - ``tape``: records the operations of a forward pass.
-- ``rules``: the rules for linear operations: epsilon, gamma, z+, zB, w^2 and flat.
+- ``rules``: the rules for linear operations (epsilon, gamma, z+, zB, w^2 and flat).
 - ``composites``: which rule applies to which layer.
 - ``operations``: handlers that propagate relevance through each operation.
 - ``propagation``: traces a module and propagates relevance back through the trace.

@@ -89,7 +89,7 @@ def _handles(
 ) -> Callable[[Handler], Handler]:
     """Register a handler for these operations; it receives the relevance of the first output only.
 
-    Operations of two operands, of which one is a constant, have the handler ``with_constant`` if it is given.
+    ``with_constant`` handles those that have a variable and a constant as operands.
     """
 
     def register(handler: Handler) -> Handler:

@@ -98,7 +98,7 @@ class Gamma(Rule):
 
     Parameters
     ----------
-    gamma : at least 0, where all contributions count equally
+    gamma : a number of at least 0; with 0, all contributions count equally
     """
 
     gamma: float = 0.25

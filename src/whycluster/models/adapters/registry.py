@@ -2,7 +2,7 @@
 
 An adapter is a function from a fitted model to a `Network`, registered for the class of the model with
 ``@adapt.register``. There is one file per library in this folder; adapters that need pipelines, documents or
-encoders are in those folders. They are imported when a model of their library comes.
+encoders are in those folders. They are imported when a model of their library is passed.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def find_network(
 
 
 def first_look(model: Any, metric: str | None = None) -> Network | OnlyLabels | AwaitingColumns:
-    """Return the network of a model, its labels, or what is missing to make a network."""
+    """Return the network of a model, or its labels, or a model that still has to know its columns."""
     if isinstance(model, Network):
         if metric is not None:
             raise InvalidInputError("neuralize: metric is for centroids; a Network has its energies already.")
@@ -143,7 +143,7 @@ def first_look(model: Any, metric: str | None = None) -> Network | OnlyLabels | 
 
 
 def load_adapters(*models: Any) -> None:
-    """Import the modules that know the classes of models, or of steps of a pipeline."""
+    """Import the adapters for the classes of these models, or of the steps of a pipeline."""
     for cls in dict.fromkeys(cls for model in models for cls in type(model).__mro__):
         for package, module in _ADAPTERS.items():
             if f"{cls.__module__}.".startswith(f"{package}."):

@@ -97,7 +97,8 @@ def _nearest_centroid(model: Any) -> Network:
     if model.metric != "euclidean":
         raise UnsupportedModelError(
             "neuralize: NearestCentroid with metric='manhattan' must have uniform priors; with others it "
-            f"squares the distances, which then no longer add over the features. Got priors={model.priors!r}."
+            "squares the distances, which then no longer add up over the features. Got "
+            f"priors={model.priors!r}."
         )
     # |x - mu|^2 / std^2 - 2 log prior, as in decision_function
     there = np.flatnonzero(priors > 0)  # a class of prior 0 is never predicted
