@@ -1,4 +1,4 @@
-"""The picture of docs/plots.md, of data that come with scikit-learn: ``python -m examples.plots``."""
+"""Draw the picture of docs/plots.md, from data that come with scikit-learn: ``python -m examples.plots``."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from whycluster.data.files import as_path, replacing
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-ROW = 70  # near another cluster: features speak for and against
+ROW = 70  # near another cluster, with evidence for and against its own
 
 
 def draw() -> Figure:
-    """Six plots of one clustering of wines, in one figure."""
+    """Draw six plots of one clustering of wines in one figure."""
     X = load_wine(as_frame=True).data
     model = make_pipeline(StandardScaler(), KMeans(3, n_init=10, random_state=0)).fit(X)
     exp = wc.explain(model, X)
@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> None:
     out = as_path(parser.parse_args(arguments).out, "plots")
     figure = draw()
     with replacing(out) as partial:
-        figure.savefig(partial, format=out.suffix.lstrip(".") or "png", dpi=80)
+        figure.savefig(partial, format=out.suffix.lstrip(".") or "png", dpi=100)
     print(f"written: {out}")
 
 

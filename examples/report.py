@@ -19,18 +19,18 @@ from sklearn.preprocessing import StandardScaler
 import whycluster as wc
 
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run")  # of Chromium
-WIDTH, HEIGHT = 1280, 1160  # of a picture
+WIDTH, HEIGHT = 1280, 1100  # pixels of the picture, which ends below the first two clusters
 
 
 def write_report(path: Path) -> None:
-    """Cluster the wines as they were measured, and write the report."""
+    """Cluster the wines and write the report, in the units of the measurements."""
     X = load_wine(as_frame=True).data
     model = make_pipeline(StandardScaler(), KMeans(3, n_init=10, random_state=0)).fit(X)
     wc.explain(model, X).report(path, title="178 wines in three clusters")
 
 
-def photograph(page: Path, picture: Path) -> None:
-    """Take a picture of the beginning of a page."""
+def take_screenshot(page: Path, picture: Path) -> None:
+    """Write a picture of the top of a page."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         raise SystemExit("No picture: Chromium is not installed.")
@@ -46,14 +46,14 @@ def photograph(page: Path, picture: Path) -> None:
 
 
 def main() -> None:
-    """The command."""
+    """Write the report and, on request, a picture of it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--page", type=Path, default=Path("wine.html"))
-    parser.add_argument("--picture", type=Path)
+    parser.add_argument("--page", type=Path, default=Path("wine.html"), help="the report to write")
+    parser.add_argument("--picture", type=Path, help="the picture to write, by default none")
     chosen = parser.parse_args()
     write_report(chosen.page)
     if chosen.picture is not None:
-        photograph(chosen.page, chosen.picture)
+        take_screenshot(chosen.page, chosen.picture)
 
 
 if __name__ == "__main__":
