@@ -1,1 +1,1 @@
-"""Benchmarks, run by hand; each writes a page of results into `results`."""
+"""Benchmarks, run by hand; each writes a page to the folder ``results``."""

@@ -51,18 +51,18 @@ def main() -> None:
     heads = ["data", "rule", *(f"{factor:g}" for factor in FACTORS), "lost", "best baseline"]
     table = [f"| {' | '.join(heads)} |", "|---|---|" + "---:|" * (len(heads) - 2)]
     at = FACTORS.index(1.0)
-    for name, (curves, rival) in found.items():
+    for name, (curves, best) in found.items():
         for rule, values in curves.items():
             cells = [f"**{v:.1f}**" if v == max(values) else f"{v:.1f}" for v in values]
             lost = max(values) - values[at]
-            table.append(f"| {name} | {RULES[rule]} | {' | '.join(cells)} | {lost:.2f} | {rival:.1f} |")
+            table.append(f"| {name} | {RULES[rule]} | {' | '.join(cells)} | {lost:.2f} | {best:.1f} |")
     lines = [
         "# AUC over beta",
         "",
-        "Columns: beta as a multiple of the default. The default is 1 / (mean evidence) for NEON and the",
-        "joint rule. For the sequential rule it is 4 / (mean evidence) for k-means, and the kernel's gamma",
-        "for kernel k-means. Bold: the best of the row. lost: the best minus the default. One model per data",
-        "set; 10 draws per step.",
+        "The columns are values of beta, as multiples of the default. The default is 1 / (mean evidence) for",
+        "NEON and the joint rule. For the sequential rule it is 4 / (mean evidence) for k-means, and the",
+        "kernel's gamma for kernel k-means. The best value of each row is bold. The column lost is the best",
+        "AUC minus that of the default. There is one model per data set, with 10 draws per step.",
         "",
         "![AUC over beta](beta.png)",
         "",
@@ -78,11 +78,11 @@ def main() -> None:
 def _plot(found: dict[str, tuple[Curves, float]]) -> None:
     figure, axes = draw.panels(-(-len(found) // 4), 4)
     style = draw.styles(list(RULES.values()))
-    for axis, (name, (curves, rival)) in zip(axes.flat, found.items(), strict=False):
+    for axis, (name, (curves, best)) in zip(axes.flat, found.items(), strict=False):
         for rule, values in curves.items():
             axis.plot(FACTORS, values, **{**style[RULES[rule]], "marker": ""})
             axis.plot(1.0, values[FACTORS.index(1.0)], **{**style[RULES[rule]], "label": "", "markersize": 7})
-        axis.axhline(rival, color="0.4", linestyle=":", label="best of the paper's baselines")
+        axis.axhline(best, color="0.4", linestyle=":", label="best of the paper's baselines")
         axis.set_xscale("log", base=2)
         axis.set_title(name, fontsize=9)
         axis.set_xlabel("beta / default")

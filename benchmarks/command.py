@@ -1,4 +1,4 @@
-"""``whycluster explain`` beside the same work without explanations: ``python -m benchmarks.command``."""
+"""Compare ``whycluster explain`` with work without explanations: ``python -m benchmarks.command``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ frame.with_columns(cluster=model.predict(X)).write_parquet("without.parquet")
 
 
 def make(folder: Path) -> None:
-    """Gaussian clusters, as a Parquet file of doubles."""
+    """Write Gaussian clusters to a Parquet file of doubles."""
     rng = np.random.default_rng(0)
     centers = 3 * rng.normal(size=(K, N_COLUMNS))
     X = centers[rng.integers(K, size=N_ROWS)] + rng.normal(size=(N_ROWS, N_COLUMNS))
@@ -36,18 +36,18 @@ def make(folder: Path) -> None:
 
 
 def run(folder: Path, *arguments: str) -> None:
-    """Python, in a process of its own."""
+    """Run Python in a separate process."""
     subprocess.run([sys.executable, *arguments], cwd=folder, check=True, capture_output=True)
 
 
 def explain(folder: Path, *more: str) -> None:
-    """The command, with its cluster table and an output of all rows."""
+    """Run the command; it prints the table of clusters and writes all rows."""
     options = ("--k", str(K), "--out", "why.parquet", "--force", *more)
     run(folder, "-m", "whycluster", "explain", "table.parquet", *options)
 
 
 def peak_gigabytes(*command: str, folder: Path) -> float:
-    """The most memory that a process had."""
+    """Return the peak memory of a process."""
     pid = os.posix_spawnp("env", ["env", "-C", str(folder), *command], os.environ)
     _, status, usage = os.wait4(pid, 0)
     assert status == 0
@@ -55,7 +55,7 @@ def peak_gigabytes(*command: str, folder: Path) -> float:
 
 
 def main() -> None:
-    """All measurements, into results/command.md."""
+    """Measure everything and write results/command.md."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make(folder)
@@ -74,19 +74,19 @@ def main() -> None:
     lines = [
         "# The command",
         "",
-        f"A Parquet file of {N_ROWS:,} x {N_COLUMNS} doubles, K = {K}.",
+        f"The input is a Parquet file of {N_ROWS:,} x {N_COLUMNS} doubles, with K = {K}.",
         "",
-        "| what | seconds | ratio | output |",
+        "| task | seconds | ratio | output |",
         "|---|---:|---:|---:|",
         "| read, fit `MiniBatchKMeans`, predict, write the rows with their clusters | "
         f"{times['without']:.1f} | 1 | {sizes[0]:.0f} MB |",
         f"| `whycluster explain table.parquet --k {K} --out why.parquet` | {times['explain']:.1f} | "
         f"{ratio:.2f} | {sizes[1]:.0f} MB |",
         "",
-        f"Of either, importing polars and scikit-learn takes {times['start']:.1f} s. Explaining also "
-        "standardises the columns, fills what is missing, says what makes each cluster, and writes the "
-        "evidence, the competitor and the strongest columns beside the relevance of all. Peak memory: "
-        f"{peak:.2f} GB.",
+        f"In both tasks, importing polars and scikit-learn takes {times['start']:.1f} s.",
+        "Explaining also standardizes the columns, fills in missing values and describes each cluster.",
+        "It writes the evidence, the competitor, the relevance of all columns and the strongest columns.",
+        f"Its peak memory is {peak:.2f} GB.",
     ]
     write("command", "python -m benchmarks.command", lines)
 

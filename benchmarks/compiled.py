@@ -1,8 +1,8 @@
-"""Whether a compiled kernel is worth its weight: ``python -m benchmarks.compiled``.
+"""Compare compiled loops for k-means with NumPy and numba: ``python -m benchmarks.compiled``.
 
-`explain` of k-means with the loops of ``whycluster/fused.c``, for the registers of AVX-512 and of AVX2;
-without them, in blocks of NumPy; and once more for numba (`compiled_numba.py`, ``pip install numba``), where
-threads, blocks and what is measured for beta are those of whycluster.
+`explain` runs with the loops of ``core/compiled/kmeans.c``, for AVX-512 and for AVX2 registers, and without
+them, in blocks of NumPy. The numba version (`compiled_numba.py`, ``pip install numba``) uses the threads and
+blocks of whycluster, and measures beta in the same way.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ CELLS = [*GRID, (200_000, 50, 200)]
 REPEATS = 7
 PREDICT = "predict"
 NUMPY, NUMBA, C512, C256 = "NumPy", "numba", "C, AVX-512", "C, AVX2"
-MOST_FUSED = 1 << 13  # values of all centroids: beyond, products of our own take several times those of BLAS
-WAYS = {NUMPY: 0, C256: 256, C512: 512}
+# With more centroid values than this, our own matrix products take several times as long as those of BLAS.
+MOST_IN_ONE_CALL = 1 << 13
+REGISTERS = {NUMPY: 0, C256: 256, C512: 512}  # bits
 NAMES = (NUMPY, NUMBA, C256, C512)
 TOLERANCE = 1e-10
 
 
-class Answer:
-    """What an explanation consists of."""
+class Result:
+    """The arrays of an explanation."""
 
     def __init__(self, n_rows: int, d: int) -> None:
         self.relevance = np.empty((n_rows, d))
@@ -49,122 +50,125 @@ class Answer:
         self.beta = math.nan
 
 
-def explain(kernel: Any, whole: bool, model: Any, X: Floats) -> Answer:
-    """Rule min-take-most with beta measured, by a kernel: as a whole, or around the products of BLAS."""
+def explain(kernel: Any, whole: bool, model: Any, X: Floats) -> Result:
+    """Explain by the rule min-take-most with measured beta.
+
+    The kernel computes everything if ``whole``; otherwise BLAS computes the matrix products.
+    """
     energy = SquaredEnergy(model.cluster_centers_)
     assert energy.offset is None
-    answer = Answer(*X.shape)
-    steps = (_Whole if whole else _Around)(kernel, energy, X, answer)
+    result = Result(*X.shape)
+    steps = (_Whole if whole else _Around)(kernel, energy, X, result)
     means: dict[int, float] = {}
 
     def first(space: Workspace, start: int, stop: int) -> None:
         steps.forward(slice(start, stop), steps.room(space, start, stop))
-        means[start] = answer.evidence[start:stop].sum() / len(X)
+        means[start] = result.evidence[start:stop].sum() / len(X)
 
     def second(space: Workspace, start: int, stop: int) -> None:
         rows, h = slice(start, stop), steps.room(space, start, stop)
-        if not steps.held:
+        if not steps.keeps_h:
             steps.forward(rows, h)
-        steps.backward(rows, h, answer.beta, space)
+        steps.backward(rows, h, result.beta, space)
 
     run_rows(first, energy, ArrayTable.of(X))
-    answer.beta = 1.0 / math.fsum(means.values())
+    result.beta = 1.0 / math.fsum(means.values())
     run_rows(second, energy, ArrayTable.of(X))
-    return answer
+    return result
 
 
 class _Steps:
-    """One block forth and back, with the arrays that all blocks share."""
+    """The forward and the backward step of a block, with the arrays that all blocks share."""
 
-    def __init__(self, kernel: Any, energy: SquaredEnergy, X: Floats, answer: Answer) -> None:
-        self.kernel, self.energy, self.X, self.answer = kernel, energy, X, answer
+    def __init__(self, kernel: Any, energy: SquaredEnergy, X: Floats, result: Result) -> None:
+        self.kernel, self.energy, self.X, self.result = kernel, energy, X, result
         self.K, self.d = energy.n_clusters, energy.n_features
         self.slopes = np.ascontiguousarray(energy.slopes)
         self.squares = np.ascontiguousarray(energy._squares)
-        self.held = self.d >= self.K
+        self.keeps_h = self.d >= self.K
 
     def check(self, total: float) -> None:
-        """One NaN or infinity spoils the sum, as in whycluster."""
+        """Raise if the sum is not finite, which finds any NaN or infinity, as in whycluster."""
         if not math.isfinite(total):
             raise ValueError("not finite")
 
     def room(self, space: Workspace, start: int, stop: int) -> Floats:
-        """Where h of these rows lies."""
+        """Return the memory for h of these rows."""
         raise NotImplementedError
 
     def forward(self, rows: slice, h: Floats) -> None:
-        """Write h of these rows, and how they stand."""
+        """Write h and the assignment of these rows."""
         raise NotImplementedError
 
     def backward(self, rows: slice, h: Floats, beta: float, space: Workspace) -> None:
         """Write the relevance of these rows."""
         raise NotImplementedError
 
-    def standing(self, rows: slice) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
-        """Cluster, competitor and evidence of these rows, to be written."""
-        answer = self.answer
-        return answer.cluster[rows], answer.competitor[rows], answer.evidence[rows]
+    def assignment(self, rows: slice) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+        """Return views of the cluster, competitor and evidence of these rows, to be written."""
+        result = self.result
+        return result.cluster[rows], result.competitor[rows], result.evidence[rows]
 
 
 class _Whole(_Steps):
-    """All in the kernel. h is held in the rows of the relevance, each where its relevance will be."""
+    """Computes everything in the kernel; keeps h in the rows of the relevance, which overwrites it later."""
 
-    def __init__(self, kernel: Any, energy: SquaredEnergy, X: Floats, answer: Answer) -> None:
-        super().__init__(kernel, energy, X, answer)
+    def __init__(self, kernel: Any, energy: SquaredEnergy, X: Floats, result: Result) -> None:
+        super().__init__(kernel, energy, X, result)
         self.wide = -(-self.K // 8) * 8
         self.by_feature, self.bias = np.zeros((self.d, self.wide)), np.zeros(self.wide)
         self.by_feature[:, : self.K], self.bias[: self.K] = self.slopes.T, energy._bias
 
     def room(self, space: Workspace, start: int, stop: int) -> Floats:
-        return self.answer.relevance[start:stop] if self.held else _by_rows(space.h, stop - start)
+        return self.result.relevance[start:stop] if self.keeps_h else _by_rows(space.h, stop - start)
 
     def forward(self, rows: slice, h: Floats) -> None:
         sizes = (rows.stop - rows.start, self.d, self.K, self.wide)
-        arrays = (self.by_feature, self.bias, h, h.shape[1], *self.standing(rows))
+        arrays = (self.by_feature, self.bias, h, h.shape[1], *self.assignment(rows))
         self.check(self.kernel.forward(self.X[rows], *sizes, *arrays))
 
     def backward(self, rows: slice, h: Floats, beta: float, space: Workspace) -> None:  # noqa: ARG002
-        cluster, _, evidence = self.standing(rows)
+        cluster, _, evidence = self.assignment(rows)
         sizes = (rows.stop - rows.start, self.d, self.K)
-        arrays = (cluster, evidence, self.answer.relevance[rows], np.empty((4, self.K)))
+        arrays = (cluster, evidence, self.result.relevance[rows], np.empty((4, self.K)))
         self.kernel.backward(self.X[rows], *sizes, self.slopes, self.squares, h, h.shape[1], beta, *arrays)
 
 
 class _Around(_Steps):
-    """Matrix products by BLAS, and the kernel for what lies between."""
+    """Computes matrix products with BLAS, and everything between them with the kernel."""
 
     def room(self, space: Workspace, start: int, stop: int) -> Floats:
-        return _by_rows(self.answer.relevance[start:stop] if self.held else space.h, stop - start, self.K)
+        return _by_rows(self.result.relevance[start:stop] if self.keeps_h else space.h, stop - start, self.K)
 
     def forward(self, rows: slice, h: Floats) -> None:
         np.matmul(self.X[rows], self.slopes.T, out=h)
-        self.check(self.kernel.settle(h, *h.shape, self.energy._bias, *self.standing(rows)))
+        self.check(self.kernel.settle(h, *h.shape, self.energy._bias, *self.assignment(rows)))
 
     def backward(self, rows: slice, h: Floats, beta: float, space: Workspace) -> None:
-        cluster, _, evidence = self.standing(rows)
+        cluster, _, evidence = self.assignment(rows)
         weights, scratch = _by_rows(space.weights, len(h)), space.scratch[: len(h)]
         self.kernel.weigh(h, *h.shape, beta, cluster, evidence, weights)
-        self.energy.combine(self.X[rows], weights, self.answer.relevance[rows], scratch)
+        self.energy.combine(self.X[rows], weights, self.result.relevance[rows], scratch)
 
 
 def _by_rows(room: Floats, n_rows: int, width: int | None = None) -> Floats:
-    """The first rows of a work array, whatever its order, as a C-ordered array."""
+    """Return the first rows of a work array as a C-ordered array, whatever the order of the work array."""
     width = room.shape[1] if width is None else width
     flat = (room if room.flags.c_contiguous else room.T).reshape(-1)
     return flat[: n_rows * width].reshape(n_rows, width)
 
 
-def check(answer: Any, exp: wc.Explanation) -> None:
-    """Stop if one of them says something else than NumPy."""
-    named = isinstance(answer, wc.Explanation)
-    assert ((answer.cluster_codes if named else answer.cluster) == exp.cluster_codes).all()
-    assert ((answer.competitor_codes if named else answer.competitor) == exp.competitor_codes).all()
-    assert abs(answer.beta * exp.evidence.mean() - 1.0) < TOLERANCE
-    np.testing.assert_allclose(answer.relevance, exp.relevance, rtol=TOLERANCE, atol=TOLERANCE)
+def check(result: Any, exp: wc.Explanation) -> None:
+    """Stop if a result differs from that of NumPy."""
+    named = isinstance(result, wc.Explanation)
+    assert ((result.cluster_codes if named else result.cluster) == exp.cluster_codes).all()
+    assert ((result.competitor_codes if named else result.competitor) == exp.competitor_codes).all()
+    assert abs(result.beta * exp.evidence.mean() - 1.0) < TOLERANCE
+    np.testing.assert_allclose(result.relevance, exp.relevance, rtol=TOLERANCE, atol=TOLERANCE)
 
 
 def with_loops(bits: int, model: Any, X: Floats) -> wc.Explanation:
-    """`explain` with compiled loops for registers of so many bits, or with none."""
+    """Call `explain` with the compiled loops for registers of this many bits; 0 for none."""
     loaded = loops.library()
     found = None if loaded is None or not bits else (loaded[0], bits)
     with patch.object(loops, "library", lambda: found):
@@ -172,29 +176,30 @@ def with_loops(bits: int, model: Any, X: Floats) -> wc.Explanation:
 
 
 def measure(numba: Any, n_rows: int, d: int, n_clusters: int) -> tuple[float, dict[str, float]]:
-    """Seconds of `predict`, and how many times as long all others take; of numba the better way.
+    """Return the seconds of `predict`, and how many times as long all others take.
 
-    Times are divided by that of `predict` in the same round, since the load changes from round to round.
+    Times are divided by that of `predict` in the same round, since the load changes from round to round. For
+    numba, the faster of its two versions counts.
     """
     X, model = clustered(n_rows, d, n_clusters)
     calls: dict[str, Callable[[], Any]] = {PREDICT: partial(model.predict, X)}
-    for name, bits in WAYS.items():
+    for name, bits in REGISTERS.items():
         calls[name] = partial(with_loops, bits, model, X)
-    for whole in (True, False) if d * n_clusters <= MOST_FUSED else (False,):
-        calls[f"{NUMBA}, fused" if whole else NUMBA] = partial(explain, numba, whole, model, X)
+    for whole in (True, False) if d * n_clusters <= MOST_IN_ONE_CALL else (False,):
+        calls[f"{NUMBA}, one call" if whole else NUMBA] = partial(explain, numba, whole, model, X)
     exp = calls[NUMPY]()
     for name, call in calls.items():
         if name != PREDICT:
             check(call(), exp)
     rounds = [side_by_side(calls, 1) for _ in range(REPEATS)]
-    ratios = {way: float(np.median([times[way] / times[PREDICT] for times in rounds])) for way in calls}
-    print(n_rows, d, n_clusters, {way: round(ratio, 2) for way, ratio in ratios.items()}, flush=True)
-    best = {name: min(ratios[name], ratios.get(f"{name}, fused", math.inf)) for name in NAMES}
+    ratios = {name: float(np.median([times[name] / times[PREDICT] for times in rounds])) for name in calls}
+    print(n_rows, d, n_clusters, {name: round(ratio, 2) for name, ratio in ratios.items()}, flush=True)
+    best = {name: min(ratios[name], ratios.get(f"{name}, one call", math.inf)) for name in NAMES}
     return float(np.median([times[PREDICT] for times in rounds])), best
 
 
 def weight_of_numba() -> tuple[Any, str]:
-    """The kernel of numba, and what it costs to have it."""
+    """Return the numba kernel, and a sentence about the cost of using numba."""
     start = time.perf_counter()
     try:
         kernel = importlib.import_module("benchmarks.compiled_numba")
@@ -209,25 +214,28 @@ def weight_of_numba() -> tuple[Any, str]:
     files = [file for name in ("numba", "llvmlite") for file in distribution(name).files or []]
     size = sum(Path(file.locate()).stat().st_size for file in files if Path(file.locate()).exists())
     return kernel, (
-        f"numba takes {size / 2**20:.0f} MB on disk with llvmlite, {loaded - start:.1f} s to import and "
-        f"{ready - loaded:.1f} s to compile these functions when they are first called."
+        f"With llvmlite, numba takes {size / 2**20:.0f} MB on disk.\n"
+        f"It takes {loaded - start:.1f} s to import, and {ready - loaded:.1f} s to compile these functions "
+        "on their first call."
     )
 
 
 def main() -> None:
-    """All cells, into results/compiled.md."""
+    """Measure all sizes and write results/compiled.md."""
     loaded = loops.library()
-    if loaded is None or loaded[1] < max(WAYS.values()):
-        raise SystemExit("benchmarks.compiled: the loops must be compiled, and the processor have AVX-512.")
+    if loaded is None or loaded[1] < max(REGISTERS.values()):
+        raise SystemExit(
+            "benchmarks.compiled: the loops must be compiled, and the processor must have AVX-512."
+        )
     numba, weight = weight_of_numba()
     lines = [
-        "# Compiled loops in place of blocked NumPy",
+        "# Compiled loops instead of blocks of NumPy",
         "",
-        f"Times as a multiple of `KMeans.predict` on the same float64 data: medians of {REPEATS} rounds in",
-        "which all take turns. All give the same relevance to ten digits, with the same blocks and threads.",
-        "Of numba the better of two ways counts: all in one call for each block and pass (up to",
-        f"{MOST_FUSED:,} values of centroids), or BLAS for the matrix products and loops for what lies",
-        "between them.",
+        f"Times are multiples of `KMeans.predict` on the same float64 data, medians of {REPEATS} rounds.",
+        "In each round, all versions take turns. They use the same blocks and threads, and give the same",
+        "relevance to ten digits. For numba, the table shows the faster of two versions: everything in one",
+        f"call for each block and pass (for up to {MOST_IN_ONE_CALL:,} centroid values), or BLAS for the",
+        "matrix products and loops for everything between them.",
         "",
         f"| rows | d | K | predict, ms | {' | '.join(NAMES)} |",
         "|---:|---:|---:|---:|" + "---:|" * len(NAMES),
@@ -243,8 +251,8 @@ def main() -> None:
     lines.append(f"| geometric mean | | | | {' | '.join(f'{mean:.2f}x' for mean in means.values())} |")
     gains = ", ".join(f"{name} {means[NUMPY] / means[name]:.2f}x" for name in NAMES[1:])
     size = loops.LIBRARY.stat().st_size / 1024
-    lines += ["", f"As fast as NumPy, in the geometric mean: {gains}.", "", weight]
-    lines.append(f"The library that is compiled from C takes {size:.0f} kB.")
+    lines += ["", f"Speed relative to NumPy, in the geometric mean: {gains}.", "", weight]
+    lines.append(f"The library compiled from C takes {size:.0f} kB.")
     write("compiled", "python -m benchmarks.compiled", lines)
 
 

@@ -1,4 +1,4 @@
-"""k-means from rows to relevance for numba, loop by loop: see `compiled.py`."""
+"""Loops that explain k-means, compiled by numba; see `compiled.py`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import Any
 import numba  # pip install numba
 import numpy as np
 
-_FAR = 1e300  # at the own cluster, so that it never competes
-_TINY = 1e-300  # below, 1 / h may overflow
+_FAR = 1e300  # the distance to the row's own cluster, so that it never competes
+_TINY = 1e-300  # below this, 1 / h may overflow
 _POWERS = 2.0 ** np.arange(-1022, 1)
-_TERMS = 1.0 / np.cumprod(np.maximum(np.arange(13.0), 1.0))[::-1]  # of exp, the highest first
+_TERMS = (
+    1.0 / np.cumprod(np.maximum(np.arange(13.0), 1.0))[::-1]
+)  # the coefficients of exp, the highest first
 
-# numba's own exp is not vectorised without Intel's library, and NaN is found by the sum of the energies.
+# Without Intel's library, numba's own exp is not vectorized. A NaN is found by the sum of the energies.
 _compile: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.njit(
     nogil=True, error_model="numpy", fastmath={"reassoc", "nsz", "contract", "arcp"}
 )
@@ -54,7 +56,7 @@ def _settle_row(s: Any, K: Any) -> Any:
 @_compile
 def _weigh_row(h: Any, a: Any, K: Any, own: Any, f: Any, beta: Any) -> Any:
     total, summed = 0.0, 0.0
-    if f < _TINY:  # a tie, nearly: f / h is 1 in the limit
+    if f < _TINY:  # almost a tie: the limit of f / h is 1
         for k in range(K):
             p = 0.0 if k == own else _exp_minus(beta * (h[k] - f))
             total += p
@@ -73,7 +75,7 @@ def _weigh_row(h: Any, a: Any, K: Any, own: Any, f: Any, beta: Any) -> Any:
 
 @_compile
 def settle(h: Any, n: Any, K: Any, bias: Any, cluster: Any, competitor: Any, evidence: Any) -> Any:
-    """Energies that lack their bias, (n, K), to h."""
+    """Turn energies without their bias, (n, K), into h, in place."""
     total = 0.0
     for i in range(n):
         for k in range(K):
@@ -85,7 +87,7 @@ def settle(h: Any, n: Any, K: Any, bias: Any, cluster: Any, competitor: Any, evi
 
 @_compile
 def weigh(h: Any, n: Any, K: Any, beta: Any, cluster: Any, evidence: Any, weights: Any) -> Any:
-    """From h, (n, K), to weights."""
+    """Turn h, (n, K), into weights."""
     for i in range(n):
         _weigh_row(h[i], weights[i], K, cluster[i], evidence[i], beta)
 
@@ -105,7 +107,7 @@ def forward(
     competitor: Any,
     evidence: Any,
 ) -> Any:
-    """From rows to h and how they stand."""
+    """Compute h and the assignment of the rows."""
     total = 0.0
     s = np.empty(wide)
     for i in range(n):
@@ -136,7 +138,7 @@ def backward(
     out: Any,
     weights: Any,
 ) -> Any:
-    """From h to relevance; h may lie where the relevance goes, row by row."""
+    """Turn h into relevance; h may be stored in the memory of the relevance, row by row."""
     slope, square = np.empty(d), np.empty(d)
     a = weights[0]
     for i in range(n):

@@ -1,7 +1,8 @@
-"""The rows of Table I on images: ``python -m benchmarks.table1 --deep --data DIR``.
+"""Reproduce the rows of Table I for images: ``python -m benchmarks.table1 --deep --data DIR``.
 
-Features are the mean over all places of what block 5 of VGG-16 gives. Explained are the 256 feature maps that
-block 3 gives, and a missing map is 0. The images are others than the paper's, and so is the encoder of SCAN.
+The clustered features are the outputs of block 5 of VGG-16, averaged over all locations. They are explained
+by the 256 feature maps of block 3; a missing map is 0. The images and the encoder of SCAN differ from the
+paper's.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from whycluster.models.network import Network
 
 Array = NDArray[Any]
 WIDTHS = vgg16.WIDTHS
-SIZE = 64  # pixels of a side, from 32: two by two places at block 5
-IMAGES = 96  # that are explained, out of all that are clustered
-STEP = 32  # maps that are added at once
-GAMMAS = (0.25, 0.5, 1.0)  # beside the paper's
+SIZE = 64  # pixels per side, upsampled from 32; this gives two by two locations at block 5
+IMAGES = 96  # the number of images to explain; all images are clustered
+STEP = 32  # the number of maps to add at once
+GAMMAS = (0.25, 0.5, 1.0)  # in addition to the paper's
 GAMMA = 0.1
 FINE = 8  # images for which maps are also added one by one
 BATCH = 32
 IG_STEPS = 10
 
-# Method: the paper's column
+# The paper's column for each method
 COLUMNS = {
     "random": "random",
     "squares": "x^2",
@@ -44,7 +45,7 @@ COLUMNS = {
     "ig-10": "IG-10",
     "neon": "NEON",
 }
-RIVALS = ["random", "squares", "squared gradient", "ig-10"]
+BASELINES = ["random", "squares", "squared gradient", "ig-10"]
 ZERO, ZERO_JOINT = "neon, zero", "neon, zero, joint"
 OURS = [ZERO, "neon joint", ZERO_JOINT, "contrast", "gradient x input", "pda of f"]
 
@@ -59,7 +60,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """As in the paper, but for the encoder: it is VGG-s in all of them."""
+        """The name in the paper, except for the encoder, which is VGG-s in all rows."""
         return f"{'VGG-s' if self.kind == 'kmeans' else 'VGG-s / SCAN'}, K = {self.n_clusters}"
 
 
@@ -72,11 +73,11 @@ ROWS = [
 
 
 class Upper(nn.Module):
-    """The layers above those whose maps are explained, and the mean over all places.
+    """The layers after those whose maps are explained, followed by the mean over all locations.
 
     Parameters
     ----------
-    layers : from maps, (n, C, H, W), to features with places, (n, d, h, w)
+    layers : from maps, (n, C, H, W), to features at each location, (n, d, h, w)
     """
 
     def __init__(self, layers: nn.Module) -> None:
@@ -84,14 +85,14 @@ class Upper(nn.Module):
         self.layers = layers
 
     def forward(self, maps: Tensor) -> Tensor:
-        """(n, C, H, W) to (n, d)."""
+        """Compute the features, (n, d), from maps, (n, C, H, W)."""
         features: Tensor = self.layers(maps).flatten(2).mean(2)
         return features
 
 
 @dataclass(frozen=True, eq=False)
 class Maps:
-    """The feature maps of some images, and what is made of them.
+    """The feature maps of some images, and the layers that compute features from them.
 
     Attributes
     ----------
@@ -104,15 +105,15 @@ class Maps:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """How many images, and how many maps each."""
+        """The number of images, and the number of maps of each."""
         return self.values.shape[0], self.values.shape[1]
 
     def some(self, n_images: int) -> Maps:
-        """The first images only."""
+        """Return the maps of the first images only."""
         return Maps(self.values[:n_images], self.upper)
 
     def features(self, known: NDArray[np.bool_]) -> Array:
-        """(n, d), with all maps set to 0 that are not known, (n, C)."""
+        """Return the features, (n, d), with all maps set to 0 that are not ``known``, (n, C)."""
         parts = []
         with torch.inference_mode():
             for start in range(0, len(known), BATCH):
@@ -122,7 +123,7 @@ class Maps:
         return np.concatenate(parts)
 
     def without_each(self) -> Array:
-        """The features with one map set to 0, for each of them: (n, C, d)."""
+        """Return the features with one map set to 0, for each map in turn: (n, C, d)."""
         n_maps = self.shape[1]
         return np.stack(
             [self.features(np.tile(np.arange(n_maps) != i, (self.shape[0], 1))) for i in range(n_maps)], 1
@@ -130,38 +131,38 @@ class Maps:
 
 
 def add(maps: Maps, relevance: Array, step: int = 1) -> Array:
-    """The features while maps are added, from the most to the least relevant: (C / step + 1, n, d).
+    """Return the features while maps are added, the most relevant first: (C / step + 1, n, d).
 
     Parameters
     ----------
-    maps : of the images, n of them
-    relevance : (n, C) of each map; ties are broken at random
-    step : how many maps are added at once; a divisor of C
+    maps : the maps of n images
+    relevance : (n, C) the relevance of each map; ties are broken at random
+    step : the number of maps to add at once; a divisor of C
     """
     order = np.lexsort((np.random.default_rng(0).random(relevance.shape), -relevance), axis=1)
     place = np.argsort(order, axis=1)
     n_images, n_maps = maps.shape
-    empty = maps.some(1).features(np.zeros((1, n_maps), dtype=bool))  # all images are alike then
+    empty = maps.some(1).features(np.zeros((1, n_maps), dtype=bool))  # the same for all images
     rest = [maps.features(place < known) for known in range(step, n_maps + 1, step)]
     return np.stack([np.repeat(empty, n_images, axis=0), *rest])
 
 
 def flip(features: Array, assign: Callable[[Array], Array], cluster: Array) -> Flipping:
-    """Algorithm 1: whether images are in their cluster, (n,), with the features that `add` gives."""
+    """Run Algorithm 1: check whether images are in their ``cluster``, (n,), for the features from `add`."""
     assigned = np.asarray(assign(features.reshape(-1, features.shape[2])))
     return Flipping((assigned.reshape(features.shape[:2]) == cluster).T.astype(float))
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A clustering of the features, and the images that are explained.
+    """A clustering of the features, and the images to explain.
 
     Attributes
     ----------
-    maps : of the images
-    head : what clusters the features
-    network : the same, neuralized
-    cluster : (n,) where the images are
+    maps : the maps of the images
+    head : the model that clusters the features
+    network : the same model as a network
+    cluster : (n,) the clusters of the images
     beta : 1 / (mean evidence of all images), Eq. 3
     """
 
@@ -173,26 +174,24 @@ class Case:
 
     @classmethod
     def of(cls, row: Row, features: Array, maps: Maps, chosen: Array) -> Case:
-        """Cluster all features; ``chosen`` are the images of the maps."""
+        """Cluster all features; ``chosen`` are the positions of the images to explain."""
         head = fit(row, features)
         network = wc.deep.DeepClustering(maps.upper, head).network.head
         evidence = network.explain(features).evidence
         cluster = np.asarray(network.assign(features[chosen]))
         return cls(maps, head, network, cluster, float(1 / evidence.mean()))
 
-    def neon(self, gamma: float = GAMMA, reference: str = "midpoint", **question: Any) -> Array:
-        """What `whycluster.explain` gives for the maps."""
+    def neon(self, gamma: float = GAMMA, reference: str = "midpoint", **query: Any) -> Array:
+        """Return the relevance of the maps by `whycluster.explain`."""
         rules = wc.deep.Gamma(gamma)
         model = wc.deep.DeepClustering(
             self.maps.upper, self.head, reference=reference, rules=rules, batch_size=BATCH
         )
-        relevance = wc.explain(
-            model, self.maps.values, units="channels", beta=self.beta, **question
-        ).relevance
+        relevance = wc.explain(model, self.maps.values, units="channels", beta=self.beta, **query).relevance
         return np.asarray(relevance)
 
     def gradients(self, share: float = 1.0) -> Tensor:
-        """Of f_c in the maps, (n, C, H, W), at this share of their values."""
+        """Return the gradients of f_c, (n, C, H, W), at the maps multiplied by ``share``."""
         head = self.network.to_torch()
         parts = []
         for start in range(0, len(self.cluster), BATCH):
@@ -204,14 +203,14 @@ class Case:
         return torch.cat(parts)
 
     def integrated(self) -> Array:
-        """From maps of 0 on, at the middle of each of ten parts of the way."""
+        """Return integrated gradients from maps of 0, with ten gradients at the middle of equal steps."""
         total = torch.zeros_like(self.maps.values)
         for i in range(IG_STEPS):
             total += self.gradients((i + 0.5) / IG_STEPS)
         return _summed(total * self.maps.values / IG_STEPS)
 
     def relevances(self, without_each: Array) -> Iterator[tuple[str, Array]]:
-        """Every method that looks at the model, with its relevance, (n, C), one after the other."""
+        """Yield the name and the relevance, (n, C), of every method that uses the model."""
         n_images, n_maps, d = without_each.shape
         left = np.asarray(self.network.evidence(without_each.reshape(-1, d)))
         stays = np.asarray(self.network.assign(without_each.reshape(-1, d))).reshape(n_images, n_maps)
@@ -230,7 +229,7 @@ class Case:
         yield "pda of f", -of_cluster
 
     def by_gamma(self) -> Iterator[tuple[str, Array]]:
-        """NEON with other gammas."""
+        """Yield the relevance by NEON with other gammas."""
         for gamma in GAMMAS:
             yield _with(gamma), self.neon(gamma=gamma)
 
@@ -240,19 +239,19 @@ def _with(gamma: float) -> str:
 
 
 def _summed(maps: Tensor) -> Array:
-    """Over the places of each map."""
+    """Sum over the locations of each map."""
     return np.asarray(maps.sum((2, 3)).numpy())
 
 
 def fit(row: Row, features: Array) -> Any:
-    """K-means, or SCAN's head."""
+    """Fit k-means or a SCAN head."""
     if row.kind == "kmeans":
         return KMeans(row.n_clusters, n_init=3, random_state=0).fit(features)
     return wc.deep.fit_scan(features, row.n_clusters, neighbors=20, n_init=2)
 
 
 def read_images(folder: Path) -> NDArray[np.float32]:
-    """The images, upsampled and normalised as VGG-16 takes them."""
+    """Read the images, upsampled and normalized for VGG-16."""
     with np.load(folder / "cifar10" / "cifar10_subset.npz") as file:
         images = torch.from_numpy(file["images"]).permute(0, 3, 1, 2).float() / 255
     larger = nn.functional.interpolate(images, size=(SIZE, SIZE), mode="bilinear", align_corners=False)
@@ -260,7 +259,7 @@ def read_images(folder: Path) -> NDArray[np.float32]:
 
 
 def encode(folder: Path) -> tuple[Array, Maps, Array]:
-    """The features of all images, (N, d), the maps of those that are explained, and which these are."""
+    """Return the features of all images, (N, d), and the maps and positions of the images to explain."""
     images = torch.from_numpy(read_images(folder))
     layers = vgg16.load(folder / "vgg16", WIDTHS).features
     layers.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch has no type for it
@@ -277,7 +276,7 @@ def encode(folder: Path) -> tuple[Array, Maps, Array]:
 
 
 def of_any_model(maps: Maps) -> dict[str, Array]:
-    """What `add` gives for the methods that do not look at the model."""
+    """Call `add` for the methods that do not use the model."""
     orders = {
         "random": np.random.default_rng(1).random(maps.shape),
         "squares": _summed(maps.values.square()),
@@ -286,7 +285,7 @@ def of_any_model(maps: Maps) -> dict[str, Array]:
 
 
 def measured(case: Case, without_each: Array, blind: dict[str, Array]) -> dict[str, Flipping]:
-    """The curves of all methods; ``blind`` are those that do not look at the model."""
+    """Return the curves of all methods; ``blind`` has the features of those that do not use the model."""
     found = {}
     for name, features in blind.items():
         found[name] = flip(features, case.network.assign, case.cluster)
@@ -297,7 +296,7 @@ def measured(case: Case, without_each: Array, blind: dict[str, Array]) -> dict[s
 
 
 def lines_of(row: Row, found: dict[str, Flipping]) -> list[str]:
-    """The paper's figures, ours, and their standard errors over the images."""
+    """Return three lines of the table: the paper's figures, ours, and their standard errors."""
     names = [*COLUMNS, *OURS]
     paper = [f"{value:.2f}" for value in row.paper] + [""] * len(OURS)
     best = max((name for name in COLUMNS), key=lambda name: found[name].auc)
@@ -312,14 +311,14 @@ def lines_of(row: Row, found: dict[str, Flipping]) -> list[str]:
 
 
 def verdict(row: Row, found: dict[str, Flipping]) -> str:
-    """How NEON stands against the best of random, squares, gradient and IG, here and in the paper."""
+    """Return a line that compares NEON with the best baseline, here and in the paper."""
     paper = dict(zip(COLUMNS, row.paper, strict=True))
-    rival = max(RIVALS, key=lambda name: found[name].auc)
-    there = paper["neon"] - max(paper[name] for name in RIVALS)
-    cells = [row.name, f"{there:+.2f}", COLUMNS[rival]]
-    joint = ZERO_JOINT if ZERO_JOINT in found else "neon joint"  # a linear head is measured from 0 as it is
+    best = max(BASELINES, key=lambda name: found[name].auc)
+    there = paper["neon"] - max(paper[name] for name in BASELINES)
+    cells = [row.name, f"{there:+.2f}", COLUMNS[best]]
+    joint = ZERO_JOINT if ZERO_JOINT in found else "neon joint"  # a linear head is always measured from 0
     ours = ("neon", ZERO, joint)
-    cells += [_gap(found[name], found[rival]) if name in found else "the same" for name in ours]
+    cells += [_gap(found[name], found[best]) if name in found else "the same" for name in ours]
     return f"| {' | '.join(cells)} |"
 
 
@@ -329,31 +328,31 @@ def _gap(one: Flipping, other: Flipping) -> str:
 
 
 def gamma_line(row: Row, found: dict[str, Flipping]) -> str:
-    """NEON by gamma."""
-    rival = max(RIVALS, key=lambda name: found[name].auc)
-    cells = " | ".join(f"{found[name].auc:.2f}" for name in ("neon", *map(_with, GAMMAS), rival))
-    return f"| {row.name} | {cells} ({COLUMNS[rival]}) |"
+    """Return a line with the AUC of NEON for each gamma."""
+    best = max(BASELINES, key=lambda name: found[name].auc)
+    cells = " | ".join(f"{found[name].auc:.2f}" for name in ("neon", *map(_with, GAMMAS), best))
+    return f"| {row.name} | {cells} ({COLUMNS[best]}) |"
 
 
 def step_note(row: Row, case: Case) -> str:
-    """What it changes that several maps are added at once, on a few images."""
+    """Describe the effect of adding several maps at once, on a few images."""
     few, relevance, cluster = case.maps.some(FINE), case.neon()[:FINE], case.cluster[:FINE]
     coarse, fine = (flip(add(few, relevance, step), case.network.assign, cluster).auc for step in (STEP, 1))
     return (
-        f"Maps are added {STEP} at a time. On {FINE} images of {row.name}, NEON has {coarse:.2f} this way "
-        f"and {fine:.2f} one by one."
+        f"Maps are added {STEP} at a time.\n  On {FINE} images of {row.name}, the AUC of NEON is "
+        f"{coarse:.2f} this way and {fine:.2f} if maps are added one by one."
     )
 
 
 def start_note(row: Row, case: Case) -> str:
-    """How many images need no map at all."""
+    """Describe how many images need no map at all."""
     nothing = case.maps.some(1).features(np.zeros((1, case.maps.shape[1]), dtype=bool))
     share = np.mean(case.cluster == case.network.assign(nothing))
     return f"{row.name}: without any map, {share:.0%} of the images are in their cluster."
 
 
 def main(folder: Path) -> None:
-    """Into results/table1_deep.md."""
+    """Measure everything and write results/table1_deep.md."""
     features, maps, chosen = encode(folder)
     without_each, blind = maps.without_each(), of_any_model(maps)
     head = ["model", "", *COLUMNS.values(), *OURS]
@@ -363,7 +362,7 @@ def main(folder: Path) -> None:
         "|---|---:|---|---:|---:|---:|",
     ]
     gammas = [
-        f"| model | {' | '.join(f'{gamma:g}' for gamma in (GAMMA, *GAMMAS))} | best rival |",
+        f"| model | {' | '.join(f'{gamma:g}' for gamma in (GAMMA, *GAMMAS))} | best baseline |",
         "|---|" + "---:|" * (len(GAMMAS) + 2),
     ]
     notes = []
@@ -378,7 +377,7 @@ def main(folder: Path) -> None:
         if row is ROWS[0]:
             notes.append(step_note(row, case))
         print("\n".join([*table[-3:], verdicts[-1], gammas[-1], *notes[-2:]]), flush=True)
-    parts = [table, [_RIVALS, "", *verdicts], [_GAMMAS, "", *gammas], [f"- {note}" for note in notes]]
+    parts = [table, [_BASELINES, "", *verdicts], [_GAMMAS, "", *gammas], [f"- {note}" for note in notes]]
     lines = [line for part in parts for line in ("", *part)]
     write(
         "table1_deep",
@@ -389,29 +388,37 @@ def main(folder: Path) -> None:
 
 def _introduction(n_clustered: int, n_explained: int) -> list[str]:
     return [
-        "# The deep rows of Table I, beside ours",
+        "# The rows of Table I for images and our results",
         "",
-        "AUC of Algorithm 1 in the 256 feature maps that block 3 of VGG-16 gives; a missing map is 0. "
-        "Clustered is the mean over all places of what block 5 gives.",
+        "The table shows the AUC of Algorithm 1 for the 256 feature maps of block 3 of VGG-16.",
+        "A missing map is 0.",
+        "The clustered features are the outputs of block 5, averaged over all locations.",
         "",
-        "**The images are not the paper's, nor is the encoder of its SCAN rows.** The paper has 5,000 "
-        "images of STL-10. Of these, 256 could be had, too few for so many clusters. Here "
-        f"{n_clustered:,} images of CIFAR-10 are clustered, upsampled from 32 to {SIZE} pixels, and "
-        f"{n_explained} of them, chosen at random, are explained. The paper's SCAN rows have a VGG-16 "
-        "that was trained without labels (VGG-u); here SCAN's head is trained on the same features as "
-        "k-means, of a VGG-16 that was trained on ImageNet (VGG-s). So levels differ. K = 1000 is left "
-        "out: there would be two images to a cluster.",
+        "**The images are not the paper's, and neither is the encoder of its SCAN rows.**",
+        "The paper uses 5,000 images of STL-10.",
+        "Only 256 of them were available, too few for so many clusters.",
+        f"We cluster {n_clustered:,} images of CIFAR-10, upsampled from 32 to {SIZE} pixels, and explain "
+        f"{n_explained} of them, chosen at random.",
+        "The paper's SCAN rows use a VGG-16 that was trained without labels (VGG-u).",
+        "Our SCAN head is trained on the same features as k-means, from a VGG-16 that was trained on "
+        "ImageNet (VGG-s).",
+        "The levels therefore differ.",
+        "K = 1000 is left out, since there would be only two images per cluster.",
         "",
         "NEON is `wc.explain(DeepClustering(vgg, head, pool='mean', rules=Gamma(0.1)), X, "
-        "at='features.16', units='channels')`, with beta = 1 / (mean evidence of all images). *neon, "
-        "zero* is the same for k-means with reference='zero': clusters and evidence are the same, but what "
-        "a feature brings is measured from 0, not from the middle between two centroids; linear heads are "
-        "measured so as they are. *joint* is the rule of that name. *pda* asks whether the image leaves its "
-        "cluster, *pda of f* how much evidence is lost. Squares, gradients and products with them are added "
-        "up over the places of a map. Bold: the best of the paper's methods. +-: standard errors over the "
-        "images.",
+        "at='features.16', units='channels')`, with beta = 1 / (mean evidence of all images).",
+        "*neon, zero* is the same for k-means with reference='zero'.",
+        "Clusters and evidence are the same, but the contribution of a feature is measured from 0, not from "
+        "the midpoint between two centroids.",
+        "Linear heads are always measured from 0.",
+        "*joint* is the rule of that name.",
+        "*pda* checks whether the image leaves its cluster, and *pda of f* measures how much evidence is "
+        "lost.",
+        "Squares, gradients and products with them are summed over the locations of a map.",
+        "The best of the paper's methods is bold.",
+        "The rows marked +- are standard errors over the images.",
     ]
 
 
-_RIVALS = "NEON against the best of random, x^2, the squared gradient and IG-10:"
-_GAMMAS = "NEON with other gammas in the convolutions; the paper has 0.1:"
+_BASELINES = "NEON compared with the best of random, x^2, the squared gradient and IG-10:"
+_GAMMAS = "NEON with other gammas in the convolutions; the paper uses 0.1:"

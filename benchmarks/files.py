@@ -1,8 +1,8 @@
-"""`explain_dataset` beside a loop that only reads and writes: ``python -m benchmarks.files``.
+"""Compare `explain_dataset` with a loop that only reads and writes: ``python -m benchmarks.files``.
 
-Both run in processes of their own, in turn, and tell their seconds without loading Python and its libraries.
-The loop reads batches of as many rows and writes them as they are, floats without dictionaries, as ours
-does.
+The two take turns in separate processes, and report their times without the start of Python and the imports.
+The loop reads batches of the same number of rows and writes them unchanged, as floats without dictionaries,
+like `explain_dataset`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from benchmarks.measure import write
 
 N_ROWS, N_COLUMNS, K = 5_000_000, 20, 10
 ROWS_OF_A_PART = 1_000_000
-MEMORY, ROOM = "/dev/shm", 12 << 30  # files that no disk slows down, and what ten times the rows take
+MEMORY = "/dev/shm"  # a folder in memory, so that no disk slows the files down
+ROOM = 12 << 30  # bytes that ten times the rows take
 
 LOOP = """
 from pathlib import Path
@@ -40,7 +41,7 @@ for path in sorted(Path("in").iterdir()):
 OURS = """
 import numpy as np
 import whycluster as wc
-wc.explain_dataset(np.load("centres.npy"), "in", "out"{options})
+wc.explain_dataset(np.load("centers.npy"), "in", "out"{options})
 """
 AROUND = """
 import json, os, pathlib, shutil, time
@@ -48,12 +49,12 @@ import numpy, pyarrow.parquet, whycluster, whycluster.engines.files
 pyarrow.array(numpy.zeros(1))  # loads pandas, where it is installed
 shutil.rmtree("out", ignore_errors=True)
 {prepare}
-os.sync()  # what was written before is not to be waited for
+os.sync()  # so that earlier writes do not slow down this run
 begun, worked = time.perf_counter(), time.process_time()
 {code}
 seconds, work = time.perf_counter() - begun, time.process_time() - worked
-told = pathlib.Path("/proc/self/status").read_text()  # resource would count the memory of who started it
-peak = int(told.split("VmHWM:")[1].split()[0]) / 1024
+status = pathlib.Path("/proc/self/status").read_text()  # resource would include the memory of the parent
+peak = int(status.split("VmHWM:")[1].split()[0]) / 1024
 print(json.dumps([seconds, work, peak]))
 """
 LOOPING, EXPLAINING = "read and write", "explain"
@@ -67,34 +68,34 @@ TASKS = {
 
 
 def make(folder: Path, n_rows: int) -> None:
-    """Gaussian clusters, as Parquet files of a million rows each."""
+    """Write Gaussian clusters to Parquet files of a million rows each."""
     rng = np.random.default_rng(0)
-    centres = 1.5 * rng.normal(size=(K, N_COLUMNS))
+    centers = 1.5 * rng.normal(size=(K, N_COLUMNS))
     (folder / "in").mkdir(parents=True)
-    np.save(folder / "centres.npy", centres)
+    np.save(folder / "centers.npy", centers)
     for part in range(n_rows // ROWS_OF_A_PART):
         noise = rng.standard_normal((ROWS_OF_A_PART, N_COLUMNS), dtype=np.float32)
-        X = centres.astype(np.float32)[rng.integers(K, size=ROWS_OF_A_PART)] + noise
+        X = centers.astype(np.float32)[rng.integers(K, size=ROWS_OF_A_PART)] + noise
         table = pa.table({f"x{i}": X[:, i] for i in range(N_COLUMNS)})
         pq.write_table(table, folder / "in" / f"part-{part:03d}.parquet", use_dictionary=False)
 
 
 class Cost(NamedTuple):
-    """Of one run, or of several."""
+    """The cost of one run, or of several."""
 
     seconds: float
-    work: float  # seconds of processors
+    work: float  # CPU seconds
     peak: float  # megabytes
 
     @classmethod
     def of(cls, runs: list[Cost]) -> Cost:
-        """The median times and the greatest peak."""
+        """Return the median times and the largest peak."""
         seconds, work, peak = zip(*runs, strict=True)
         return cls(statistics.median(seconds), statistics.median(work), max(peak))
 
 
 def run(folder: Path, task: str) -> Cost:
-    """In a process of its own."""
+    """Run a task in a separate process."""
     code, prepare = TASKS[task]
     script = AROUND.format(code=code, prepare=prepare)
     done = subprocess.run([sys.executable, "-c", script], cwd=folder, check=True, capture_output=True)
@@ -102,9 +103,9 @@ def run(folder: Path, task: str) -> Cost:
 
 
 def measure(n_rows: int, tasks: list[str], repeats: int, place: str | None = None) -> dict[str, Cost]:
-    """What each costs, taken in turn.
+    """Return the cost of each task; the tasks take turns.
 
-    A round before is not counted: memory that a machine has not lent out yet costs more the first time.
+    The first round does not count, because memory that a machine has not given out before costs more.
     """
     found: dict[str, list[Cost]] = {task: [] for task in tasks}
     with tempfile.TemporaryDirectory(dir=place) as folder:
@@ -116,46 +117,51 @@ def measure(n_rows: int, tasks: list[str], repeats: int, place: str | None = Non
     return {task: Cost.of(runs) for task, runs in found.items()}
 
 
-def told_growth(small: dict[str, Cost], large: dict[str, Cost]) -> str:
-    """What ten times the rows take."""
+def describe_growth(small: dict[str, Cost], large: dict[str, Cost]) -> str:
+    """Describe the cost of ten times the rows."""
     ours, before, loop = large[EXPLAINING], small[EXPLAINING], large[LOOPING]
     longer, worked = ours.seconds / before.seconds, ours.work / before.work
     grown = loop.seconds / small[LOOPING].seconds
     return (
-        f"ten times the rows, {10 * N_ROWS:,}: {ours.seconds:.1f} s, {longer:.1f} times as long, with "
-        f"{worked:.1f} times the work of the processors, and {ours.peak:.0f} MB, "
-        f"{ours.peak - before.peak:+.0f} MB. The loop takes {grown:.1f} times "
-        f"as long, so the ratio to it is {ours.seconds / loop.seconds:.2f}."
+        f"explaining ten times the rows, {10 * N_ROWS:,}, takes {ours.seconds:.1f} s.\n"
+        f"This is {longer:.1f} times as long, with {worked:.1f} times the CPU time.\n"
+        f"The peak is {ours.peak:.0f} MB ({ours.peak - before.peak:+.0f} MB).\n"
+        f"The loop takes {grown:.1f} times as long as before, so the ratio to it is "
+        f"{ours.seconds / loop.seconds:.2f}."
     )
 
 
 def main(arguments: Any = None) -> None:
-    """All measurements, into results/files.md."""
+    """Measure everything and write results/files.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument(
-        "--small", action="store_true", help="without ten times the rows, 9 GB on the disk and then in memory"
+        "--small",
+        action="store_true",
+        help="leave out ten times the rows, which need 9 GB on disk and then in memory",
     )
-    asked = parser.parse_args(arguments)
+    given = parser.parse_args(arguments)
     lines = [
         "# Files",
         "",
-        f"{N_ROWS:,} x {N_COLUMNS} float32 in {N_ROWS // ROWS_OF_A_PART} Parquet files, K = {K}; medians of "
-        f"{asked.repeats} runs in turn. The peak is that of the process, with Python and its libraries.",
+        f"The input has {N_ROWS:,} x {N_COLUMNS} float32 values in {N_ROWS // ROWS_OF_A_PART} Parquet files, "
+        f"with K = {K}.",
+        f"Times are medians of {given.repeats} runs, in which the tasks take turns.",
+        "The peak is the memory of the whole process, including Python and its libraries.",
         "",
-        "| what | seconds | ratio | seconds of processors | peak, MB |",
+        "| task | seconds | ratio | CPU seconds | peak, MB |",
         "|---|---:|---:|---:|---:|",
     ]
-    found = measure(N_ROWS, list(TASKS), asked.repeats)
+    found = measure(N_ROWS, list(TASKS), given.repeats)
     for task, (seconds, work, peak) in found.items():
         ratio = seconds / found[LOOPING].seconds
         lines.append(f"| {task} | {seconds:.2f} | {ratio:.2f} | {work:.2f} | {peak:.0f} |")
-    if not asked.small:
+    if not given.small:
         both = [LOOPING, EXPLAINING]
-        lines += ["", "On the disk: " + told_growth(found, measure(10 * N_ROWS, both, 3))]
+        lines += ["", "On disk, " + describe_growth(found, measure(10 * N_ROWS, both, 3))]
         if shutil.disk_usage(MEMORY).free > ROOM:
-            found = measure(N_ROWS, both, asked.repeats, MEMORY)
-            lines += ["", "In memory: " + told_growth(found, measure(10 * N_ROWS, both, 3, MEMORY))]
+            found = measure(N_ROWS, both, given.repeats, MEMORY)
+            lines += ["", "In memory, " + describe_growth(found, measure(10 * N_ROWS, both, 3, MEMORY))]
     write("files", "python -m benchmarks.files", lines)
 
 

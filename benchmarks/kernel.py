@@ -1,4 +1,4 @@
-"""The cost of kernel k-means: ``python -m benchmarks.kernel``."""
+"""Measure the cost of kernel k-means: ``python -m benchmarks.kernel``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GAMMA = 0.1
 
 
 def problem(p: int, n_rows: int = N_ROWS) -> tuple[Array, wc.Network]:
-    """Rows around K random centers, and p support vectors around each."""
+    """Return rows around K random centers, and a network with p support vectors around each center."""
     rng = np.random.default_rng(0)
     centers = rng.normal(size=(K, D))
     X = rng.normal(size=(n_rows, D)) + centers[rng.integers(K, size=n_rows)]
@@ -33,11 +33,11 @@ def problem(p: int, n_rows: int = N_ROWS) -> tuple[Array, wc.Network]:
 
 
 def pairs(X: Array, support: Array, cluster: NDArray[np.intp], beta: float, block: int = 64) -> Array:
-    """The network of Prop. 5 as it stands, p^2 units per competitor, as matrix products on blocks."""
+    """Explain with the network of Prop. 5: p^2 units per competitor, as matrix products on blocks."""
     relevance = np.zeros_like(X)
     for c in range(K):
         rows = np.flatnonzero(cluster == c)
-        # w_ij and w_ij * m_ij of all pairs, [k][j, i]
+        # w_ij and w_ij * m_ij for all pairs, indexed as [k][j, i]
         w = [2.0 * (support[c][None] - support[k][:, None]).reshape(-1, D) for k in range(K)]
         wm = [(support[c][None] ** 2 - support[k][:, None] ** 2).reshape(-1, D) for k in range(K)]
         for start in range(0, len(rows), block):
@@ -47,9 +47,9 @@ def pairs(X: Array, support: Array, cluster: NDArray[np.intp], beta: float, bloc
 
 
 def _pairs_block(x: Array, support: Array, c: int, w: list[Array], wm: list[Array], beta: float) -> Array:
-    p, rivals = support.shape[1], [k for k in range(K) if k != c]
-    shares, h = [], np.empty((len(x), len(rivals)))
-    for place, k in enumerate(rivals):
+    p, competitors = support.shape[1], [k for k in range(K) if k != c]
+    shares, h = [], np.empty((len(x), len(competitors)))
+    for place, k in enumerate(competitors):
         layer1 = (x @ w[k].T - wm[k].sum(axis=1)).reshape(len(x), p, p)
         top = layer1.max(axis=2, keepdims=True)
         up = np.exp(GAMMA * (layer1 - top))
@@ -63,34 +63,35 @@ def _pairs_block(x: Array, support: Array, c: int, w: list[Array], wm: list[Arra
         shares.append(up.reshape(len(x), -1))
     f = h.min(axis=1)
     q = np.exp(-beta * (h - f[:, None]))
-    q *= (f / q.sum(axis=1))[:, None] / h  # R_k / h_k: Eq. 10 has cancelled the h_ijk
+    q *= (f / q.sum(axis=1))[:, None] / h  # R_k / h_k; Eq. 10 cancels the h_ijk
     result = np.zeros_like(x)
-    for place, k in enumerate(rivals):
+    for place, k in enumerate(competitors):
         a = shares[place] * q[:, place, None]
         result += x * (a @ w[k]) - a @ wm[k]
     return result
 
 
 def linear_in_support(repeats: int = 15) -> list[str]:
-    """Doubling the support vectors."""
+    """Measure the time while the number of support vectors doubles."""
     problems = {p: problem(p) for p in SUPPORT}
     calls: dict[str, Callable[[], Any]] = {
         str(p): partial(net.explain, X) for p, (X, net) in problems.items()
     }
     times = side_by_side(calls, repeats)
     lines = [
-        "| support vectors per cluster | explain, ms | against half as many | memory beyond the result, MB |",
+        "| support vectors per cluster | explain, ms | ratio to half as many "
+        "| memory without the result, MB |",
         "|---:|---:|---:|---:|",
     ]
     ratios = [times[str(b)] / times[str(a)] for a, b in pairwise(SUPPORT)]
     for p, ratio in zip(SUPPORT, ["", *(f"{r:.2f}x" for r in ratios)], strict=True):
         peak, exp = peak_megabytes(calls[str(p)])
         lines.append(f"| {p} | {times[str(p)] * 1e3:.0f} | {ratio} | {peak - result_megabytes(exp):.0f} |")
-    return [*lines, "", f"Largest ratio {max(ratios):.2f}x for twice the support vectors."]
+    return [*lines, "", f"For twice the support vectors, the largest ratio is {max(ratios):.2f}x."]
 
 
 def against_pairs(p: int = 100, n_rows: int = 1000) -> str:
-    """The same rows with the network of pairs."""
+    """Compare with the network of pairs on the same rows."""
     X, net = problem(p, n_rows)
     exp = net.explain(X)
     assert isinstance(net.energy, KernelEnergy)
@@ -107,14 +108,15 @@ def against_pairs(p: int = 100, n_rows: int = 1000) -> str:
         3,
     )
     return (
-        f"p = {p}, n = {n_rows}: {times['pairs']:.2f} s with p^2 units per competitor, in blocks of matrix "
-        f"products, {times['explain'] * 1e3:.0f} ms with `explain` (beta included): "
+        f"For p = {p} and n = {n_rows}, the network with p^2 units per competitor takes "
+        f"{times['pairs']:.2f} s, as matrix products on blocks.\n"
+        f"`explain` takes {times['explain'] * 1e3:.0f} ms, including beta, and is "
         f"{times['pairs'] / times['explain']:.0f}x faster."
     )
 
 
 def fitting(n_iter: int = 20, repeats: int = 5) -> str:
-    """KernelKMeans beside KMeans with as many iterations."""
+    """Compare fitting `KernelKMeans` with `KMeans` for the same number of iterations."""
     X = np.random.default_rng(0).random((20_000, 50))
     plain = KMeans(10, n_init=1, max_iter=n_iter, tol=0.0, random_state=0)
     kernel = wc.KernelKMeans(10, n_support=10, max_iter=n_iter, tol=0.0, random_state=0)
@@ -122,16 +124,24 @@ def fitting(n_iter: int = 20, repeats: int = 5) -> str:
         warnings.simplefilter("ignore", ConvergenceWarning)
         times = side_by_side({"KMeans": lambda: plain.fit(X), "KernelKMeans": lambda: kernel.fit(X)}, repeats)
     return (
-        f"20,000 x 50, K = 10, p = 10: `KMeans(n_init=1)` {times['KMeans'] * 1e3:.0f} ms for {plain.n_iter_} "
-        f"iterations, `KernelKMeans` {times['KernelKMeans'] * 1e3:.0f} ms for {kernel.n_iter_}, its start "
-        f"included: {times['KernelKMeans'] / times['KMeans']:.1f}x, with ten times the centres."
+        "The data have 20,000 x 50 values, with K = 10 and p = 10.\n"
+        f"`KMeans(n_init=1)` takes {times['KMeans'] * 1e3:.0f} ms for {plain.n_iter_} iterations.\n"
+        f"`KernelKMeans` takes {times['KernelKMeans'] * 1e3:.0f} ms for {kernel.n_iter_} iterations, "
+        "including its initialization.\n"
+        f"This is {times['KernelKMeans'] / times['KMeans']:.1f}x as long, with ten times the centers."
     )
 
 
 def main() -> None:
-    """All measurements, into results/kernel.md."""
+    """Measure everything and write results/kernel.md."""
     lines = ["# Kernel k-means", "", f"## Explaining, n = {N_ROWS:,}, d = {D}, K = {K}", ""]
-    lines += [*linear_in_support(), "", "## Against the network of pairs (Prop. 5)", "", against_pairs()]
+    lines += [
+        *linear_in_support(),
+        "",
+        "## Compared with the network of pairs (Prop. 5)",
+        "",
+        against_pairs(),
+    ]
     write("kernel", "python -m benchmarks.kernel", [*lines, "", "## Fitting", "", fitting()])
 
 

@@ -1,7 +1,7 @@
-"""What LRP costs and what it keeps, on VGG-16: ``python -m benchmarks.lrp [--data DIR]``.
+"""Measure the cost and the conservation of LRP on VGG-16: ``python -m benchmarks.lrp [--data DIR]``.
 
-Time is compared with a forward pass and the gradient of the same images, side by side; memory in processes of
-their own, each of which does one of the two. Without data the weights and the images are random.
+The time is compared with that of a forward pass and the gradient for the same images, side by side. Memory is
+measured in a separate process for each task. Without data, the weights and the images are random.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ MODES = ("forward and gradient", "lrp", "explain")
 
 
 def network(data: Path | None) -> VGG16:
-    """With the weights of ImageNet, or random ones."""
+    """Return VGG-16 with its ImageNet weights, or with random weights."""
     torch.manual_seed(0)
     found = load(data / "vgg16") if data is not None else VGG16().eval()
     return found.requires_grad_(False)
 
 
 def images(data: Path | None, n: int) -> torch.Tensor:
-    """Photographs, or noise."""
+    """Return n photographs, or noise."""
     if data is None:
         return torch.randn(n, 3, SIZE, SIZE, generator=torch.Generator().manual_seed(0))
     paths = sorted((data / "bsds500" / "images").glob("*.jpg"))[:n]
@@ -42,7 +42,7 @@ def images(data: Path | None, n: int) -> torch.Tensor:
 
 
 def calls(data: Path | None, n: int) -> dict[str, Callable[[], object]]:
-    """What is compared, ready to be called, for n images."""
+    """Return the calls to compare, for n images."""
     module, x = network(data), images(data, n)
     centers = torch.randn(10, 512, generator=torch.Generator().manual_seed(1)).abs()
     model = wc.deep.DeepClustering(module, centers, pool="mean", batch_size=n)
@@ -59,16 +59,16 @@ def calls(data: Path | None, n: int) -> dict[str, Callable[[], object]]:
 
 
 def megabytes(mode: str, n: int) -> float:
-    """The most memory that a process takes for one call, beyond what it had when all was loaded.
+    """Return the peak memory of one call in a separate process, without the memory before the call.
 
-    Random weights and images do: memory does not depend on them.
+    Weights and images are random, since memory does not depend on them.
     """
     command = [sys.executable, "-m", "benchmarks.lrp", "--memory", mode, "--images", str(n)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
 
 def print_megabytes(mode: str, n: int) -> None:
-    """What `megabytes` asks for, in a process of its own."""
+    """Print the peak memory of one call; `megabytes` runs this in a separate process."""
     call = calls(None, n)[mode]
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak of loading
     before = status("VmRSS")
@@ -77,13 +77,13 @@ def print_megabytes(mode: str, n: int) -> None:
 
 
 def status(name: str) -> float:
-    """What Linux says of this process, in MB."""
+    """Return an entry of the status that Linux reports for this process, in MB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(name)) / 1024
 
 
 def conservation(data: Path | None) -> list[float]:
-    """|sum at the pixels - sum at the features| / f_c of each image, with all biases in the network."""
+    """Return |sum at the pixels - f_c| / f_c for each image; the network has all its biases."""
     module, x = network(data), images(data, 8)
     head = KMeans(3, n_init=3, random_state=0).fit(wc.deep.features(module, x, pool="mean"))
     exp = wc.explain(wc.deep.DeepClustering(module, head, pool="mean", batch_size=4), x)
@@ -91,16 +91,18 @@ def conservation(data: Path | None) -> list[float]:
 
 
 def main(data: Path | None) -> None:
-    """Measure and write the page."""
-    lines = ["# What LRP costs, and what it keeps", ""]
+    """Measure everything and write results/lrp.md."""
+    lines = ["# Cost and conservation of LRP", ""]
     lines += [
-        f"VGG-16 without its classifier, {SIZE} x {SIZE} pixels, {torch.get_num_threads()} threads; the",
-        "rules of the paper. A call of `explain` is one forward pass for the features, one for the tape, and",
-        "the way back; of `wc.deep.lrp`, the latter two. Each convolution takes one product more forth and",
-        "two back, against one back for the gradient.",
+        f"The network is VGG-16 without its classifier, with {SIZE} x {SIZE} pixels, the rules of the paper "
+        f"and {torch.get_num_threads()} threads.",
+        "A call of `explain` consists of a forward pass for the features, a forward pass for the tape, and",
+        "the backward pass. A call of `wc.deep.lrp` consists of the last two.",
+        "For each convolution, LRP takes one more product in the forward pass than a plain forward pass, and",
+        "two products in the backward pass; the gradient takes one.",
         "",
     ]
-    lines += ["| images | what | seconds | ratio | peak memory, MB | ratio |", "|---|---|---|---|---|---|"]
+    lines += ["| images | task | seconds | ratio | peak memory, MB | ratio |", "|---|---|---|---|---|---|"]
     for n in (1, BATCH):
         times = side_by_side(calls(data, n), REPEATS)
         memory = {mode: megabytes(mode, n) for mode in MODES}
@@ -113,15 +115,15 @@ def main(data: Path | None) -> None:
     kept = conservation(data)
     lines += [
         "",
-        "Conservation, k-means with K = 3 on pooled block 5, the network with its biases:",
-        f"|sum at the pixels - f_c| is at most {max(kept):.1e} of f_c, of {len(kept)} images.",
+        "Conservation is measured for k-means with K = 3 on the pooled output of block 5, with all biases.",
+        f"On {len(kept)} images, |sum at the pixels - f_c| is at most {max(kept):.1e} f_c.",
     ]
     write("lrp", "python -m benchmarks.lrp --data DIR", lines)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, help="the folder of data sets")
+    parser.add_argument("--data", type=Path, help="folder of the data sets")
     parser.add_argument("--memory", choices=MODES, help=argparse.SUPPRESS)
     parser.add_argument("--images", type=int, default=BATCH, help=argparse.SUPPRESS)
     given = parser.parse_args()

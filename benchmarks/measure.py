@@ -52,7 +52,7 @@ def geometric_mean(values: list[float]) -> float:
 
 
 def write(name: str, command: str, lines: list[str]) -> None:
-    """Write a page of results, with the command that makes it and the software it ran on."""
+    """Write a page of results, with the command that creates it and the software it ran on."""
     blas = {library["internal_api"] for library in threadpool_info() if library["user_api"] == "blas"}
     threads = max(library["num_threads"] for library in threadpool_info())
     machine = (

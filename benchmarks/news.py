@@ -1,8 +1,8 @@
-"""20 newsgroups with kernel k-means, started from the true groups: ``python -m benchmarks.news --data DIR``.
+"""Cluster 20 newsgroups by kernel k-means from the true groups: ``python -m benchmarks.news --data DIR``.
 
-Section VI-A of the paper: documents are means of word vectors, K = 20, 10 support vectors per cluster. The
-data differ slightly: a tenth of the messages (the official "mini" subset), or words only, and newer word
-vectors.
+As in Section VI-A of the paper, documents are means of word vectors, with K = 20 and 10 support vectors per
+cluster. The data differ slightly: a tenth of the messages (the official "mini" subset) or only their words,
+and newer word vectors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SEEDS = range(5)
 
 
 class WordMeans:
-    """Documents as means of the vectors of their words: three letters or more, no stop words."""
+    """Turns documents into means of word vectors; words have at least three letters and are no stop words."""
 
     def __init__(self, folder: Path) -> None:
         self.vectors = np.load(folder / "vectors_f16.npy").astype(np.float64)
@@ -36,7 +36,7 @@ class WordMeans:
             self.row = {word: int(row) for word, row in pairs if word not in ENGLISH_STOP_WORDS}
 
     def __call__(self, documents: Iterable[tuple[str, str]]) -> Documents:
-        """The means and the groups of all (group, text) that have a known word."""
+        """Return the means and the groups of all pairs (group, text) with a known word in the text."""
         means, groups = [], []
         for group, text in documents:
             words = [self.row[word] for word in re.findall("[a-z]{3,}", text.lower()) if word in self.row]
@@ -47,7 +47,7 @@ class WordMeans:
 
 
 def words(folder: Path) -> Iterable[tuple[str, str]]:
-    """The training part, words only; its quotes are kept."""
+    """Yield group and text of the training part, which has only words; quotes are kept."""
     with gzip.open(folder / "20newsgroups_words_train.tsv.gz", "rt") as lines:
         for line in lines:
             group, text = line.rstrip("\n").split("\t", 1)
@@ -55,24 +55,26 @@ def words(folder: Path) -> Iterable[tuple[str, str]]:
 
 
 def agreement(X: NDArray[np.float64], y: NDArray[np.intp], seed: int) -> tuple[float, float]:
-    """Adjusted Rand index with the true groups: trained, and with the assignments kept, in per cent."""
+    """Return the adjusted Rand index with the true groups in percent: trained, and with kept assignments."""
     trained = wc.KernelKMeans(20, n_support=10, init=y, random_state=seed).fit(X)
     kept = wc.KernelKMeans(20, n_support=10, init=y, max_iter=0, random_state=seed).fit(X)
     return 100 * adjusted_rand_score(y, trained.labels_), 100 * adjusted_rand_score(y, kept.labels_)
 
 
 def main() -> None:
-    """Into results/news.md."""
+    """Measure everything and write results/news.md."""
     data = data_folder(__doc__)
     if not (data / "news").is_dir() or not (data / "spacy_md").is_dir():
-        raise SystemExit(f"news and spacy_md are not in {data}; say where they are with --data")
+        raise SystemExit(
+            f"benchmarks.news: {data} must contain news and spacy_md. Pass their folder as --data."
+        )
     means = WordMeans(data / "spacy_md")
     lines = [
         "# 20 newsgroups",
         "",
-        "Adjusted Rand index with the true groups, in per cent; mean over five seeds, and their range. "
-        "Documents are means of word",
-        "vectors, `KernelKMeans(20, n_support=10, init=groups)`; assignments are kept with `max_iter=0`.",
+        "The table shows the adjusted Rand index with the true groups in percent: the mean and the range",
+        "over five seeds. Documents are means of word vectors, clustered by `KernelKMeans(20, n_support=10,",
+        "init=groups)`. The last column keeps the initial assignments (`max_iter=0`).",
         "",
         "| documents | rows | trained | assignments kept |",
         "|---|---:|---:|---:|",

@@ -1,6 +1,6 @@
-"""How large a report is, and how long it takes to make and to open: ``python -m benchmarks.report``.
+"""Measure the size of a report, and the time to write and to open it: ``python -m benchmarks.report``.
 
-Needs chromedriver and Chromium.
+This needs chromedriver and Chromium.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ return [opened.loadEventEnd, opened.domInteractive - start.startTime];
 
 
 def explained(n: int) -> wc.Explanation:
-    """Rows around random centers, in single precision, explained."""
+    """Explain rows around random centers, in single precision."""
     random = np.random.default_rng(0)
     centers = 3 * random.normal(size=(K, D)).astype(np.float32)
     X = random.normal(size=(n, D)).astype(np.float32) + centers[random.integers(0, K, n)]
@@ -39,7 +39,7 @@ def explained(n: int) -> wc.Explanation:
 
 
 def open_times(page: Path) -> tuple[float, float]:
-    """Median milliseconds until a page is loaded, and of these those that its script takes."""
+    """Return the median milliseconds until a page is loaded, and the part that its script takes."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
@@ -62,7 +62,7 @@ def open_times(page: Path) -> tuple[float, float]:
 
 
 def measure(n: int, folder: Path) -> str:
-    """One line of the table."""
+    """Return one line of the table."""
     exp, page = explained(n), folder / f"{n}.html"
     start = time.perf_counter()
     exp.report(page)
@@ -73,7 +73,7 @@ def measure(n: int, folder: Path) -> str:
 
 
 def main() -> None:
-    """All measurements, into results/report.md."""
+    """Measure everything and write results/report.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     with tempfile.TemporaryDirectory() as folder:
@@ -81,11 +81,13 @@ def main() -> None:
     page = [
         "# The report",
         "",
-        f"Tables of {D} columns in {K} clusters. Time to write the page, its size, and the median of "
-        f"{REPEATS} times until it is loaded in headless Chromium, with its first 50 rows listed and its map "
-        "drawn; of that, its own script.",
+        f"The tables have {D} columns and {K} clusters.",
+        "The page is open when it is loaded in headless Chromium, with its first 50 rows listed and its map "
+        "drawn.",
+        f"The time to open it is the median of {REPEATS} runs. The last column is the part that its script "
+        "takes.",
         "",
-        "| rows | on the page | to write | size | to open | its script |",
+        "| rows | rows on the page | time to write | size | time to open | time of its script |",
         "|---|---|---|---|---|---|",
         *lines,
     ]

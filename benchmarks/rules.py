@@ -1,7 +1,7 @@
-"""Which rule is most faithful, at what cost? ``python -m benchmarks.rules --data DIR``.
+"""Compare the faithfulness and the cost of the rules: ``python -m benchmarks.rules --data DIR``.
 
-The sequential rule and its stiffness were chosen on the first half of the data sets; the second half was
-looked at afterwards. Here both are measured, beside everything else that was tried.
+The sequential rule and its stiffness were tuned on the first half of the data sets and then tested on the
+second half. This script measures both halves, and all other variants that were tried.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from whycluster.evaluation.flipping import standard_error
 
 Array = NDArray[np.float64]
 
-# Data: number of clusters. Where the paper has one, it is the paper's.
+# The number of clusters for each data set; the paper's, if it has one
 TUNED = {
     "hepac": 8,
     "trpad": 9,
@@ -36,7 +36,7 @@ TUNED = {
     "star98": 6,
     "fair": 8,
 }
-REPORTED = {
+TESTED = {
     "buddy": 7,
     "seeds": 6,
     "winer": 6,
@@ -46,14 +46,15 @@ REPORTED = {
     "penguins": 4,
     "cars": 6,
 }
+TUNING, TEST = "tuning half", "test half"
 SEEDS = range(3)
-MOST_ROWS = 300  # that are explained; clusters and densities are of all rows
+MOST_ROWS = 300  # the rows to explain; clusters and densities use all rows
 MAIN = ["neon", "neon joint", "neon sequential", "shapley", "forest", "greedy oracle"]
 
 
 @dataclass
 class Case:
-    """A k-means model, rows, and those that it was fitted to, with what the candidates are made of."""
+    """A k-means model, the rows to explain and the fitted rows, with the terms that the candidates use."""
 
     model: Any
     X: Array
@@ -66,17 +67,17 @@ class Case:
 
     @cached_property
     def splits(self) -> Array:
-        """(n, K, d) e_k."""
+        """(n, K, d) the splits e_k."""
         return np.asarray((self.X[:, None] - self.model.cluster_centers_) ** 2)
 
     @cached_property
     def contrasts(self) -> Array:
-        """(n, K, d) e_k - e_c."""
+        """(n, K, d) the contrasts e_k - e_c."""
         return np.asarray(self.splits - self.splits[np.arange(len(self.X)), self.own][:, None])
 
     @cached_property
     def h(self) -> Array:
-        """(n, K), infinite at the own cluster."""
+        """(n, K) the evidence against each competitor, infinite for the row's own cluster."""
         h = self.contrasts.sum(axis=2)
         h[np.arange(len(h)), self.own] = np.inf
         return np.asarray(h)
@@ -88,54 +89,54 @@ class Case:
 
     @property
     def beta(self) -> float:
-        """The heuristic."""
+        """The default stiffness, Eq. 3."""
         return float(1.0 / self.f.mean())
 
     @property
     def sizes(self) -> Array:
-        """(K,) the part of the training rows in each cluster."""
+        """(K,) the share of the training rows in each cluster."""
         return np.asarray(
             np.bincount(self.model.labels_, minlength=self.h.shape[1]) / len(self.model.labels_)
         )
 
     def weighed(self, weights: Array) -> Array:
-        """R by weights on the competitors, one denominator for all."""
+        """Return R for given weights of the competitors, with one denominator for all."""
         weights[np.arange(len(weights)), self.own] = 0.0
         relevance = np.einsum("nk,nkd->nd", weights, self.contrasts)
         return np.asarray(relevance / np.abs(relevance.sum(axis=1, keepdims=True)))
 
     def soft(self, beta: Any, power: float) -> Array:
-        """The joint rule with another stiffness, and competitors also weighted by a power of their size."""
+        """Apply the joint rule with another stiffness, and weight competitors by a power of their size."""
         return self.weighed(np.exp(-beta * (self.h - self.f[:, None])) * self.sizes**power)
 
     def sequential(
         self, nats: Array | None = None, factor: float = STIFFER, power: float = 1.0, single: int = 3
     ) -> Array:
-        """The sequential rule with other evidence, stiffness, sizes or rounds."""
+        """Apply the sequential rule with other evidence, stiffness, sizes or rounds."""
         used = factor * self.beta * self.splits if nats is None else nats
         own = self.own[:, None] == np.arange(len(self.sizes))
         return gains(used.copy(), own, power * np.log(np.maximum(self.sizes, 1e-9)), 1.0, single)
 
     def single(self) -> Array:
-        """What each feature gains when it is the first."""
+        """Return the gain of each feature as if it were the first."""
         odds = np.log(np.maximum(self.sizes, 1e-9)) - np.log(self.sizes[self.own])[:, None]
         odds[np.arange(len(odds)), self.own] = -np.inf
         left = np.logaddexp.reduce(odds[:, :, None] - STIFFER * self.beta * self.contrasts, axis=1)
         return np.asarray(-np.logaddexp(0.0, left))
 
     def softest(self) -> Array:
-        """A soft minimum over the competitors in each feature on its own."""
+        """Return a soft minimum over the competitors for each feature separately."""
         with np.errstate(over="ignore"):
             scaled = -self.beta * self.contrasts
             scaled[np.arange(len(scaled)), self.own] = -np.inf
             return np.asarray(-np.logaddexp.reduce(scaled, axis=1))
 
     def from_mean(self) -> Array:
-        """The joint rule with the population mean in place of the midpoint as reference."""
+        """Apply the joint rule with the population mean as reference instead of the midpoint."""
         return np.asarray(self._slope() * (self.X - self.X.mean(axis=0)))
 
     def _slope(self) -> Array:
-        """2 (mu_c - mu_k), averaged over the competitors by the joint rule."""
+        """Return 2 (mu_c - mu_k), averaged over the competitors by the joint rule."""
         p = np.exp(-self.beta * (self.h - self.f[:, None]))
         p[np.arange(len(p)), self.own] = 0.0
         p /= p.sum(axis=1, keepdims=True)
@@ -143,12 +144,12 @@ class Case:
         return np.asarray(2.0 * (centers[self.own] - p @ centers))
 
     def correlated(self) -> Array:
-        """The same, where a known feature also moves the expectation of those that correlate with it."""
+        """Do the same, where a known feature also changes the expected values of correlated features."""
         covariance = np.cov(self.X.T)
         return np.asarray(self._slope() @ (covariance / np.diag(covariance)) * (self.X - self.X.mean(axis=0)))
 
     def naive_bayes(self) -> Array:
-        """Log-likelihood ratios with each feature's variance in each cluster, drawn to the pooled one."""
+        """Use log-likelihood ratios, with variances per cluster that are shrunk to the pooled ones."""
         labels, n_clusters = self.model.labels_, self.h.shape[1]
         pooled = np.mean((self.fitted - self.model.cluster_centers_[labels]) ** 2, axis=0)
         variance = np.empty((n_clusters, self.X.shape[1]))
@@ -187,15 +188,15 @@ CANDIDATES: dict[str, Callable[[Case], Array]] = {
 
 @dataclass
 class Result:
-    """Of one data set, for each k-means seed: the comparison of Table I, and two that ask otherwise."""
+    """The comparisons on one data set, one of each kind for each k-means seed."""
 
-    plain: list[Comparison]
-    independent: list[Comparison]  # missing features are those of a random row, whatever is known
+    plain: list[Comparison]  # as in Table I
+    independent: list[Comparison]  # missing features come from a random row, regardless of the known ones
     reversed: list[Comparison]  # the least relevant features first
 
 
 def measure(name: str, n_clusters: int, folder: Path) -> Result:
-    """One comparison of each kind for each k-means seed."""
+    """Compare all methods on one data set."""
     X = load(name, folder)
     kde = ConditionalKDE(X)
     found = Result([], [], [])
@@ -219,42 +220,45 @@ def measure(name: str, n_clusters: int, folder: Path) -> Result:
 
 
 def above_random(found: list[Comparison], method: str) -> float:
-    """Mean over the seeds."""
+    """Return the AUC above that of a random order, as a mean over the seeds."""
     return float(np.mean([one.flipping[method].auc - one.flipping["random"].auc for one in found]))
 
 
 def row_of(name: str, n_clusters: int, found: list[Comparison]) -> str:
-    """AUC of the methods that matter, and by how much the sequential rule exceeds the others."""
+    """Return a line of the table: the AUC of the main methods, and the lead of the sequential rule."""
     n_rows, steps = found[0].flipping["random"].curves.shape
     auc = [np.mean([one.flipping[method].auc for one in found]) for method in ("random", *MAIN)]
     cells = [name, f"{n_rows} x {steps - 1}", str(n_clusters), *(f"{value:.2f}" for value in auc)]
-    for rival in ("neon", "neon joint", "shapley", "forest"):
-        gap, error = difference(found, "neon sequential", rival)
+    for other in ("neon", "neon joint", "shapley", "forest"):
+        gap, error = difference(found, "neon sequential", other)
         cells.append(f"{gap:+.2f} ({error:.2f})")
     return f"| {' | '.join(cells)} |"
 
 
-def difference(found: list[Comparison], method: str, rival: str) -> tuple[float, float]:
-    """By how much a method exceeds another, and the standard error: of rows, each averaged over the seeds."""
-    gap = np.mean([one.flipping[method].per_row - one.flipping[rival].per_row for one in found], axis=0)
+def difference(found: list[Comparison], method: str, other: str) -> tuple[float, float]:
+    """Return the difference of two methods and its standard error over the rows.
+
+    Each row is first averaged over the seeds.
+    """
+    gap = np.mean([one.flipping[method].per_row - one.flipping[other].per_row for one in found], axis=0)
     return float(gap.mean()), standard_error(gap)
 
 
-def wins(results: dict[str, list[Comparison]], method: str, rival: str) -> str:
-    """On how many sets a method is ahead, or behind, by more than two standard errors."""
-    gaps = [difference(found, method, rival) for found in results.values()]
+def wins(results: dict[str, list[Comparison]], method: str, other: str) -> str:
+    """Count the data sets on which a method is ahead or behind by more than two standard errors."""
+    gaps = [difference(found, method, other) for found in results.values()]
     scores = [gap / max(error, 1e-12) for gap, error in gaps]
     ahead, behind = sum(score > 2 for score in scores), sum(score < -2 for score in scores)
     return f"{ahead} : {behind}"
 
 
 def main() -> None:
-    """Into results/rules.md."""
+    """Measure everything and write results/rules.md."""
     folder = data_folder(__doc__)
     lines = [*_INTRODUCTION]
     halves: dict[str, dict[str, Result]] = {}
     missing = []
-    for half, sets in (("chosen on", TUNED), ("reported", REPORTED)):
+    for half, sets in ((TUNING, TUNED), (TEST, TESTED)):
         results = halves[half] = {}
         for name, n_clusters in sets.items():
             try:
@@ -264,32 +268,33 @@ def main() -> None:
                 continue
             print(row_of(name, n_clusters, results[name].plain), flush=True)
         heads = ["data", "size", "K", "random", *MAIN]
-        heads += [f"sequential minus {rival}" for rival in ("neon", "joint", "shapley", "forest")]
+        heads += [f"sequential minus {other}" for other in ("neon", "joint", "shapley", "forest")]
         lines += [
             "",
-            f"## Half {half}",
+            f"## {half.capitalize()}",
             "",
             f"| {' | '.join(heads)} |",
             "|---|---|" + "---:|" * (len(heads) - 2),
         ]
         lines += [row_of(name, sets[name], found.plain) for name, found in results.items()]
-    both = {**halves["chosen on"], **halves["reported"]}
-    lines += ["", "## Asked otherwise", "", *_otherwise(both)]
-    lines += ["", "## Everything that was tried", "", *_tried(halves), "", *_notes(), *missing]
+    both = {**halves[TUNING], **halves[TEST]}
+    lines += ["", "## Other measurements", "", *_other_measurements(both)]
+    lines += ["", "## All methods and variants", "", *_tried(halves), "", *_notes(), *missing]
     write("rules", "python -m benchmarks.rules --data DIR", lines)
 
 
-def _otherwise(results: dict[str, Result]) -> list[str]:
-    """AUC above random over all sets, for the three questions."""
+def _other_measurements(results: dict[str, Result]) -> list[str]:
+    """Return the table of the AUC above random over all sets, for the three kinds of comparisons."""
     kinds = {
         "Table I": {name: found.plain for name, found in results.items()},
         "independent draws": {name: found.independent for name, found in results.items()},
         "least relevant first": {name: found.reversed for name, found in results.items()},
     }
     lines = [
-        "AUC above random, mean over all sets, and on how many of them ahead : behind Shapley values by two",
-        "standard errors. Independent draws: missing features are those of a random row, whatever is known",
-        "of this one. Least relevant first: the order is reversed, and the lower the AUC the better.",
+        "The table shows the AUC above that of a random order, as a mean over all sets. The column after it",
+        "counts the sets on which the method is ahead of : behind Shapley values by two standard errors.",
+        "With independent draws, missing features come from a random row, regardless of the known ones. With",
+        "the least relevant first, the order is reversed, and a lower AUC is better.",
         "",
         "| method | Table I | | independent draws | | least relevant first | |",
         "|---|---:|---:|---:|---:|---:|---:|",
@@ -307,25 +312,22 @@ def _otherwise(results: dict[str, Result]) -> list[str]:
 
 
 def _tried(halves: dict[str, dict[str, Result]]) -> list[str]:
-    """AUC above random, averaged over the sets of each half, the best of the reported half first."""
-    chosen, reported = (
-        {name: found.plain for name, found in halves[half].items()} for half in ("chosen on", "reported")
-    )
+    """Return the table of the mean AUC above random on each half, the best on the test half first."""
+    tuning, test = ({name: found.plain for name, found in halves[half].items()} for half in (TUNING, TEST))
     names = [*MAIN, *CANDIDATES]
     mean = {
         name: [
-            float(np.mean([above_random(found, name) for found in half.values()]))
-            for half in (chosen, reported)
+            float(np.mean([above_random(found, name) for found in half.values()])) for half in (tuning, test)
         ]
         for name in names
     }
-    both = {**chosen, **reported}
+    both = {**tuning, **test}
     heads = [
         "method",
-        "chosen on",
-        "reported",
-        "of the oracle",
-        "against Shapley",
+        TUNING,
+        TEST,
+        "share of the oracle",
+        "ahead of : behind Shapley",
         "microseconds per row",
     ]
     lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
@@ -341,18 +343,20 @@ def _tried(halves: dict[str, dict[str, Result]]) -> list[str]:
 
 
 def _notes() -> list[str]:
-    return [f"- {name}: {NOTES[name]}" for name in (*TUNED, *REPORTED) if name in NOTES]
+    return [f"- {name}: {NOTES[name]}" for name in (*TUNED, *TESTED) if name in NOTES]
 
 
 _INTRODUCTION = [
     "# Which rule is most faithful?",
     "",
-    f"AUC of Algorithm 1, mean over {len(SEEDS)} k-means seeds (`n_init=10`), up to {MOST_ROWS} rows of each",
-    "set; in brackets the standard error of a difference, over the rows, each averaged over the seeds.",
-    "Shapley values: of the assignment, 100 antithetic permutations. The greedy oracle estimates chances",
-    "from 50 draws, so that a rule can come out above it. The sequential rule, its stiffness and its use of",
-    "the clusters' sizes were chosen on the first half; the second half was looked at afterwards. against",
-    "Shapley: on how many of all sets the method is ahead : behind by more than two standard errors.",
+    f"The tables show the AUC of Algorithm 1, as a mean over {len(SEEDS)} k-means seeds (`n_init=10`), for "
+    f"up to {MOST_ROWS} rows of each set.",
+    "The number in parentheses is the standard error of a difference, over rows that are first averaged",
+    "over the seeds. Shapley values of the assignment use 100 antithetic permutations. The greedy oracle",
+    "estimates probabilities from 50 draws, so other methods can score higher. The sequential rule, its",
+    "stiffness and its use of the cluster sizes were tuned on the tuning half and then tested on the test",
+    "half. The last table counts the sets on which a method is ahead of : behind Shapley values",
+    "by more than two standard errors.",
 ]
 
 

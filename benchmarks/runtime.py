@@ -1,7 +1,7 @@
-"""What every method costs as rows, features, clusters and support vectors grow.
+"""Measure how the cost of each method grows: ``python -m benchmarks.runtime``.
 
-``python -m benchmarks.runtime``. Table II of the paper says how; here times are measured and their slopes
-fitted, on a doubly logarithmic scale.
+The numbers of rows, features, clusters and support vectors grow. Table II of the paper gives the expected
+exponents; here they are the fitted slopes of the measured times on a log-log scale.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from whycluster.models.network import TableNetwork
 
 REPEATS = 3
 
-# How time must grow with d, K and p by Table II of the paper; "" where the paper does not have the method
+# The exponents of d, K and p in Table II of the paper; "" if the paper has none
 PAPER = {
     "squared features": ("1", "0", "0"),
     "pda-zero": ("2", "1", "1"),
@@ -36,7 +36,7 @@ COSTLY = ["pda-zero", "pda-kde", "shapley", "forest"]
 
 @dataclass(frozen=True)
 class Size:
-    """The size of a problem; p = 0 is k-means."""
+    """The size of a problem; p = 0 means k-means."""
 
     n: int
     d: int
@@ -45,7 +45,7 @@ class Size:
 
 
 def axes_of(method: str) -> dict[str, list[Size]]:
-    """Of each quantity the sizes at which it is doubled, large enough for it to matter."""
+    """Return sizes that double each quantity in turn, large enough for it to matter."""
     base, kernel = Size(4096, 64, 32), Size(1024, 32, 8, 16)
     if method in COSTLY:
         base, kernel = Size(256, 32, 16), Size(128, 16, 4, 8)
@@ -61,7 +61,7 @@ def axes_of(method: str) -> dict[str, list[Size]]:
 
 
 def problem(size: Size) -> Subject:
-    """Random rows and random centroids, or support vectors."""
+    """Return random rows, and a model with random centroids or support vectors."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(size.n, size.d))
     if not size.p:
@@ -71,7 +71,7 @@ def problem(size: Size) -> Subject:
 
 
 def measure(method: str) -> dict[str, tuple[list[int], list[float]]]:
-    """Of each quantity its values and the seconds at each."""
+    """Return, for each quantity, its values and the seconds for each value."""
     found = {}
     for quantity, sizes in axes_of(method).items():
         subjects = {getattr(size, quantity): problem(size) for size in sizes}
@@ -86,12 +86,12 @@ def measure(method: str) -> dict[str, tuple[list[int], list[float]]]:
 
 
 def slope(values: list[int], seconds: list[float]) -> float:
-    """The exponent, fitted to the upper three sizes, where constants matter least."""
+    """Return the exponent, fitted to the three largest sizes, at which constants matter least."""
     return float(np.polyfit(np.log(values[-3:]), np.log(seconds[-3:]), 1)[0])
 
 
 def main() -> None:
-    """Into results/runtime.md and runtime.png."""
+    """Measure everything and write results/runtime.md and runtime.png."""
     names = [name for name in METHODS if name != "random"]
     found = {name: measure(name) for name in names}
     heads = ["method", "n", "d", "K", "p", "paper: d", "K", "p", "microseconds per row"]
@@ -104,14 +104,15 @@ def main() -> None:
         cells = [*exponents, *PAPER.get(name, ("", "", "")), f"{each:.3g} (K = {size.K})"]
         table.append(f"| {name} | {' | '.join(cells)} |")
     lines = [
-        "# What every method costs",
+        "# The cost of each method",
         "",
-        "Exponents of the time in the number of rows n, features d, clusters K and support vectors per",
-        "cluster p, fitted to the upper three of four sizes, each twice the one before; beside them those of",
-        f"Table II of the paper. Median of {REPEATS} runs. The last column is at d = 64. The paper's network",
-        "for kernel k-means is quadratic in p; ours is exact and linear. Matrix products use the machine",
-        "better the larger they are, so that measured exponents lie below those of the operations, until",
-        "these fill it.",
+        "The table shows how the time grows with the number of rows n, features d, clusters K and support",
+        "vectors per cluster p. Exponents are fitted to the three largest of four sizes, each twice the one",
+        f"before. The columns of the paper are from its Table II. Times are medians of {REPEATS} runs, and",
+        "the last column is for d = 64.",
+        "The cost of the paper's network for kernel k-means is quadratic in p; ours is exact and linear.",
+        "Larger matrix products are more efficient, so measured exponents are below those of the operation",
+        "counts until the products are large enough.",
         "",
         "![Seconds over n, d, K and p](runtime.png)",
         "",
@@ -123,7 +124,7 @@ def main() -> None:
 
 
 def _limits() -> list[str]:
-    """The two times that the project promises, on 2,000 x 30 with K = 8."""
+    """Measure two calls for which the project promises a time, on 2,000 x 30 rows with K = 8."""
     subject = problem(Size(2000, 30, 8))
     relevance = METHODS["neon"].explain(subject, 0)
     calls: dict[str, Callable[[], Any]] = {
@@ -133,7 +134,8 @@ def _limits() -> list[str]:
         "`shapley_values`, 100 permutations": lambda: shapley_values(subject.network, subject.rows),
     }
     times = side_by_side(calls, REPEATS)
-    return ["2,000 x 30, K = 8:", "", *(f"- {name}: {seconds:.1f} s" for name, seconds in times.items())]
+    shown = [f"- {name}: {seconds:.1f} s" for name, seconds in times.items()]
+    return ["For 2,000 x 30 rows with K = 8:", "", *shown]
 
 
 def _plot(found: dict[str, dict[str, tuple[list[int], list[float]]]]) -> None:

@@ -162,19 +162,20 @@ def verdicts(found: Mapping[int, Scores], column: int) -> list[str]:
     lines.append("|---|---|---|---:|---:|---|")
     for tau in DISSECTED:
         for block, scores in found.items():
-            rival, gaps = _gaps(scores, tau, column)
+            best, gaps = _gaps(scores, tau, column)
             gap, error = mean_and_error(gaps)
             share = f"{(gaps > 0).sum()} of {len(gaps)} images"
             cells = f"{gap:+.3f} +- {error:.3f} | {share} | {_standing(gap, error)}"
-            lines.append(f"| {tau} | {block} | {rival} | {cells} |")
+            lines.append(f"| {tau} | {block} | {best} | {cells} |")
     return lines
 
 
 def compared_with_paper(found: Mapping[int, Scores], column: int) -> list[str]:
     """Return sentences that compare the result with the paper's."""
     lines = [
-        "In the paper, NEON is best at all blocks except the last one, where NetDissect2 is best, and NEON's",
-        "scores are highest at the lower blocks. Here, against the best other method of the paper,",
+        "In the paper, NEON is best at all blocks except the last one, where NetDissect2 is best.",
+        "NEON's scores are highest at the lower blocks.",
+        "These are our results, compared with the best other method of the paper:",
         "",
     ]
     for tau, title in ((OWN, "NetDissect's own quantile"), (BEST, "the best quantile for NetDissect2")):
@@ -183,10 +184,11 @@ def compared_with_paper(found: Mapping[int, Scores], column: int) -> list[str]:
             standing = _standing(*mean_and_error(_gaps(scores, tau, column)[1]))
             standings.setdefault(standing, []).append(block)
         text = "; ".join(f"{standing} at {_blocks(blocks)}" for standing, blocks in standings.items())
-        lines.append(f"- with {title}, {tau}, NEON is {text};")
+        lines.append(f"- With {title}, {tau}, NEON is {text}.")
     lines += [
         "",
-        "where level means within two standard errors of the difference. Compared with maps of ones,",
+        "Level means within two standard errors of the difference.",
+        "Compared with maps of ones:",
         "",
     ]
     for name in ("NEON", "NEON, smoothed", DISSECTED[BEST][1]):
@@ -199,8 +201,8 @@ def compared_with_paper(found: Mapping[int, Scores], column: int) -> list[str]:
 
 def _gaps(scores: Scores, tau: float, column: int) -> tuple[str, Array]:
     """Return the best other method, and NEON's score minus its score for each image."""
-    rival = _best(scores, [*ACTIVE, *DISSECTED[tau]], column)
-    return rival, (np.array(scores["NEON"]) - np.array(scores[rival]))[:, column]
+    best = _best(scores, [*ACTIVE, *DISSECTED[tau]], column)
+    return best, (np.array(scores["NEON"]) - np.array(scores[best]))[:, column]
 
 
 def _blocks(numbers: Sequence[int]) -> str:
@@ -272,7 +274,8 @@ def main() -> None:
     folder = data_folder(__doc__)
     missing = [name for name in ("bsds500", "vgg16") if not (folder / name).is_dir()]
     if missing:
-        raise SystemExit(f"{' and '.join(missing)} not in {folder}; set their folder with --data")
+        names = " and ".join(missing)
+        raise SystemExit(f"benchmarks.segments: {folder} must contain {names}. Pass their folder as --data.")
     pictures = read_pictures(folder / "bsds500")
     encoder = vgg16.load(folder / "vgg16")
     for number, found in enumerate(measured(encoder, pictures), start=1):
@@ -283,30 +286,43 @@ def main() -> None:
 _INTRODUCTION = [
     "# Heat maps of clusters and the segments of images",
     "",
-    "The score S of the paper's last showcase: a maximum-weight matching of cosines pairs heat maps of",
-    "VGG-16's blocks with segments. S is the mean cosine of the pairs, averaged over images, with its",
-    f"standard error. K = {N_MAPS}, images of {SIZE} x {SIZE}, the paper's LRP rules for NEON, FM and LO.",
-    "Bold: the best of the paper's methods.",
+    "The tables show the score S of the paper's last showcase.",
+    "A maximum-weight matching of cosines pairs the heat maps of VGG-16's blocks with segments, and S is "
+    "the mean cosine of the pairs.",
+    "It is averaged over images and shown with its standard error.",
+    f"There are {N_MAPS} clusters, and images have {SIZE} x {SIZE} pixels.",
+    "NEON, FM and LO use the paper's LRP rules.",
+    "The best of the paper's methods is bold.",
     "",
-    "**The images are not the paper's.** The paper uses PASCAL VOC 2007, which was not available. These",
-    "images are from BSDS500, in which several people drew segments of each image, as finely as they liked.",
-    "The coarsest map is closest to objects; the mean over all maps is listed, too. The order of the methods",
-    "can be compared with the paper's; the scores cannot.",
+    "**The images are not the paper's.**",
+    "The paper uses PASCAL VOC 2007, which was not available.",
+    "These images are from BSDS500.",
+    "Several people drew segments of each image, as finely as they liked.",
+    "The coarsest map is closest to objects; we also list the mean over all maps.",
+    "The order of the methods can be compared with the paper's, but the scores cannot.",
     "",
 ]
 
 _NOTES = [
-    "- NEON: k-means of the positions of a block, scaled to unit length; one signed heat map per cluster.",
-    "  FM: the most active channels; LO: the most active positions; both propagated by the same LRP.",
-    "- NetDissect1: the thresholded activation maps with the largest areas; NetDissect2: centroids of all",
-    "  of them. The original thresholds come from the Broden data, which were not available. Here they are",
-    "  quantiles of each channel's activations over all images; the number after the name is the quantile.",
-    "  0.995 is the quantile of Network Dissection. 0.9 was the best one for NetDissect2 at block 5 on five",
-    "  of these images, an advantage that the other methods and the paper's NetDissect do not have.",
-    "- NEON, smoothed: the same heat maps, blurred by a Gaussian as wide as the distance between the",
-    "  positions of the block. clusters: the positions of each cluster, without LRP. whole image: ones",
-    "  everywhere. random: uniform noise from 0 to 1. These four are not the paper's. The last two ignore",
-    "  the image: a cosine with masks rewards evenly spread maps, and LRP heat maps concentrate on edges.",
+    "- NEON clusters the positions of a block, scaled to unit length, by k-means.",
+    "  Each cluster has a signed heat map.",
+    "- FM uses the most active channels, and LO the most active positions.",
+    "  Both propagate them by the same LRP.",
+    "- NetDissect1 uses the thresholded activation maps with the largest areas, and NetDissect2 the "
+    "centroids of all of them.",
+    "  The original thresholds come from the Broden data, which were not available.",
+    "  Our thresholds are quantiles of each channel's activations over all images; the number after the "
+    "name is the quantile.",
+    "  0.995 is the quantile of Network Dissection.",
+    "  0.9 was the best quantile for NetDissect2 at block 5 on five of these images.",
+    "  The other methods and the paper's NetDissect do not have this advantage.",
+    "- Four methods are not from the paper.",
+    "  *NEON, smoothed* uses the same heat maps, blurred by a Gaussian as wide as the distance between the "
+    "positions of the block.",
+    "  The method *clusters* uses the positions of each cluster, without LRP.",
+    "  The method *whole image* uses ones everywhere, and *random* uses uniform noise from 0 to 1.",
+    "  These two ignore the image.",
+    "  A cosine with masks rewards evenly spread maps, and LRP heat maps concentrate on edges.",
 ]
 
 

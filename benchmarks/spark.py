@@ -1,6 +1,6 @@
-"""Rows explained on Spark's workers beside rows that only go there and back: ``python -m benchmarks.spark``.
+"""Compare explaining rows on Spark workers with only passing them through: ``python -m benchmarks.spark``.
 
-Needs pyspark and Java 17, as ``make test`` installs them in ``.venv-spark``.
+This needs Java 17 and pyspark, which ``make test`` installs in ``.venv-spark``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CORES = 2
 
 
 def session() -> Any:
-    """Classic Spark on this machine, quiet."""
+    """Return a session of classic Spark on this machine, without progress bars."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
@@ -41,7 +41,7 @@ def session() -> Any:
 
 
 def table(spark: Any, folder: Path, d: int, k: int) -> tuple[Any, Any]:
-    """Gaussian clusters in memory, as Spark has them, and their centroids."""
+    """Return Gaussian clusters, cached in the memory of Spark, and their centroids."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -56,17 +56,17 @@ def table(spark: Any, folder: Path, d: int, k: int) -> tuple[Any, Any]:
 
 
 def same(batches: Iterator[Any]) -> Iterator[Any]:
-    """Every batch as it came."""
+    """Yield every batch unchanged."""
     yield from batches
 
 
 def spend(df: Any) -> None:
-    """Compute all rows, and keep none."""
+    """Compute all rows and discard them."""
     df.write.format("noop").mode("overwrite").save()
 
 
 def measure(spark: Any, folder: Path, d: int, k: int) -> str:
-    """A line of the table."""
+    """Return a line of the table."""
     df, centers = table(spark, folder, d, k)
     network = wc.neuralize(centers)
     columns = df.columns
@@ -81,7 +81,7 @@ def measure(spark: Any, folder: Path, d: int, k: int) -> str:
         "top": lambda: explained(id_columns=[], top=3),
         "auto": lambda: explained("auto"),
     }
-    side_by_side(calls, 1)  # until all is compiled, and the workers are there
+    side_by_side(calls, 1)  # compiles everything and starts the workers
     times = side_by_side(calls, REPEATS)
     df.unpersist()
     ratios = [f"{times[name] / times['same']:.2f}" for name in ("results", "all", "top", "auto")]
@@ -89,7 +89,7 @@ def measure(spark: Any, folder: Path, d: int, k: int) -> str:
 
 
 def main() -> None:
-    """All measurements, into results/spark.md."""
+    """Measure everything and write results/spark.md."""
     spark = session()
     spark.sparkContext.setLogLevel("ERROR")
     with tempfile.TemporaryDirectory() as name:
@@ -99,10 +99,11 @@ def main() -> None:
     lines = [
         "# Spark",
         "",
-        f"{N_ROWS:,} rows of doubles in memory, {CORES} cores, Spark {version}; the results are computed and "
-        "thrown away. Times are ratios to a `mapInArrow` that hands back the same columns as they came.",
+        f"The data are {N_ROWS:,} rows of doubles in memory. Spark {version} runs on {CORES} cores.",
+        "The results are computed and discarded.",
+        "Times are ratios to a `mapInArrow` that returns all columns unchanged.",
         "",
-        "| features | clusters | there and back | results only | and all columns | `top=3` | beta measured |",
+        "| features | clusters | unchanged | results only | with all columns | `top=3` | beta measured |",
         "|---:|---:|---:|---:|---:|---:|---:|",
         *rows,
     ]

@@ -1,4 +1,4 @@
-"""Explaining all rows against predicting them: ``python -m benchmarks.speed``."""
+"""Compare explaining all rows with predicting them: ``python -m benchmarks.speed``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GRID = [(1_000_000, 16, 8), (500_000, 64, 16), (200_000, 256, 32), (100_000, 784
 
 
 def clustered(n_rows: int, d: int, n_clusters: int) -> tuple[NDArray[np.float64], Any]:
-    """Rows around random centers, and a k-means fitted on some of them."""
+    """Return rows around random centers, and a k-means model fitted to some of them."""
     rng = np.random.default_rng(0)
     centers = rng.normal(size=(n_clusters, d))
     X = rng.normal(size=(n_rows, d))
@@ -31,9 +31,9 @@ def clustered(n_rows: int, d: int, n_clusters: int) -> tuple[NDArray[np.float64]
 
 
 def against_predict(shift: float, repeats: int = 9) -> list[str]:
-    """The grid, with the data ``shift`` away from 0."""
+    """Return the table for all sizes, with the data moved away from 0 by ``shift``."""
     lines = [
-        "| rows | d | K | predict, ms | explain, ms | ratio | memory beyond the result, MB |",
+        "| rows | d | K | predict, ms | explain, ms | ratio | memory without the result, MB |",
         "|---:|---:|---:|---:|---:|---:|---:|",
     ]
     ratios = []
@@ -49,27 +49,29 @@ def against_predict(shift: float, repeats: int = 9) -> list[str]:
             f"| {n_rows:,} | {d} | {n_clusters} | {times['predict'] * 1e3:.0f} | "
             f"{times['explain'] * 1e3:.0f} | {ratios[-1]:.1f}x | {peak - result_megabytes(exp):.0f} |"
         )
-    lines += ["", f"Geometric mean {geometric_mean(ratios):.2f}x, largest {max(ratios):.1f}x."]
+    mean = geometric_mean(ratios)
+    lines += ["", f"The geometric mean of the ratios is {mean:.2f}x, and the largest is {max(ratios):.1f}x."]
     return lines
 
 
 def against_reference() -> str:
-    """One point and one competitor at a time, as in the paper's equations."""
+    """Compare with loops over single points and competitors, as in the paper's equations."""
     rng = np.random.default_rng(0)
     X, centroids = rng.normal(size=(1000, 100)), rng.normal(size=(50, 100))
     slow = side_by_side({"reference": lambda: neon.explain(X, centroids)}, 1)["reference"]
     fast = side_by_side({"explain": lambda: wc.explain(centroids, X)}, 20)["explain"]
     return (
-        f"n = 1000, K = 50, d = 100: {slow:.2f} s with the loops of `tests/reference/neon.py`, "
-        f"{fast * 1e3:.2f} ms with `explain`: {slow / fast:.0f}x faster."
+        f"For n = 1000, K = 50 and d = 100, the loops of `tests/reference/neon.py` take {slow:.2f} s.\n"
+        f"`explain` takes {fast * 1e3:.2f} ms and is {slow / fast:.0f}x faster."
     )
 
 
 def main() -> None:
-    """All measurements, into results/speed.md."""
-    lines = ["# Speed", "", "## Against `KMeans.predict` on the same float64 data", "", *against_predict(0.0)]
-    lines += ["", "The same data moved by 100, so that blocks have to be shifted back:", ""]
-    lines += [*against_predict(100.0), "", "## Against one point and one competitor at a time", ""]
+    """Measure everything and write results/speed.md."""
+    heading = "## Compared with `KMeans.predict` on the same float64 data"
+    lines = ["# Speed", "", heading, "", *against_predict(0.0)]
+    lines += ["", "This table is for the same data moved by 100, so that blocks have to be shifted back.", ""]
+    lines += [*against_predict(100.0), "", "## Compared with loops over single points and competitors", ""]
     write("speed", "python -m benchmarks.speed", [*lines, against_reference()])
 
 

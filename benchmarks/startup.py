@@ -1,4 +1,4 @@
-"""What it takes to start: ``python -m benchmarks.startup``."""
+"""Measure how long whycluster takes to start: ``python -m benchmarks.startup``."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from benchmarks.measure import side_by_side, write
 
 
 def run(*arguments: str) -> None:
-    """Python, in a process of its own."""
+    """Run Python in a separate process."""
     subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
 
 
 def main() -> None:
-    """All measurements, into results/startup.md."""
+    """Measure everything and write results/startup.md."""
     times = side_by_side(
         {
             "python": lambda: run("-c", "pass"),
@@ -27,13 +27,14 @@ def main() -> None:
         repeats=7,
     )
     lines = [
-        "# Start",
+        "# Startup time",
         "",
-        f"`import whycluster` takes {times['whycluster'] - times['python']:.2f} s, and its `explain` "
-        f"{max(0.0, times['both'] - times['sklearn']):.2f} s on top of scikit-learn's import "
-        f"({times['sklearn'] - times['python']:.2f} s).",
+        f"`import whycluster` takes {times['whycluster'] - times['python']:.2f} s.",
+        f"Importing `explain` takes {max(0.0, times['both'] - times['sklearn']):.2f} s on top of the import "
+        f"of scikit-learn ({times['sklearn'] - times['python']:.2f} s).",
         "",
-        f"`whycluster --help` takes {times['help']:.2f} s, of which Python itself {times['python']:.2f} s; "
+        f"`whycluster --help` takes {times['help']:.2f} s, including {times['python']:.2f} s to start "
+        "Python.",
         f"`whycluster demo` takes {times['demo']:.1f} s.",
     ]
     write("startup", "python -m benchmarks.startup", lines)

@@ -1,8 +1,8 @@
-"""How well the surrogate matches labels, at its defaults: ``python -m benchmarks.surrogate``.
+"""Measure how well a surrogate with default settings matches labels: ``python -m benchmarks.surrogate``.
 
-Cross-validated agreement is measured twice: as `fidelity_` says it (the folds are those that its size was
-chosen by), and from outside, beside a support vector machine on the same five folds, with everything chosen
-inside them.
+The cross-validated agreement is measured twice. `fidelity_` uses the same folds that chose the size of the
+surrogate. The outer cross-validation chooses everything inside its five folds, and also scores a support
+vector machine on them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FOLDS = {
 
 
 def shapes() -> Iterator[tuple[str, Array, Array]]:
-    """Two moons and two circles."""
+    """Yield labelings of two moons and two circles."""
     moons, _ = make_moons(2000, noise=0.05, random_state=0)
     circles, _ = make_circles(2000, noise=0.05, factor=0.5, random_state=0)
     for name, X in (("moons", moons), ("circles", circles)):
@@ -43,18 +43,18 @@ def shapes() -> Iterator[tuple[str, Array, Array]]:
 
 
 def tables() -> Iterator[tuple[str, Array, Array]]:
-    """Standardised data of scikit-learn."""
+    """Yield labelings of standardized data from scikit-learn."""
     for name, load in (("wine", load_wine), ("cancer", load_breast_cancer), ("digits", load_digits)):
         X = StandardScaler().fit_transform(load().data)
         yield f"{name}, Ward", X, AgglomerativeClustering(6).fit_predict(X)
         yield f"{name}, spectral", X, SpectralClustering(6, random_state=0).fit_predict(X)
-        neighbours = SpectralClustering(6, affinity="nearest_neighbors", random_state=0)
-        yield f"{name}, spectral, neighbours", X, neighbours.fit_predict(X)
+        neighbors = SpectralClustering(6, affinity="nearest_neighbors", random_state=0)
+        yield f"{name}, spectral, neighbors", X, neighbors.fit_predict(X)
         yield f"{name}, HDBSCAN", X, HDBSCAN(min_cluster_size=15, copy=True).fit_predict(X)
 
 
-def foretold(model: Any, X: Array, y: Array, folds: BaseCrossValidator) -> float:
-    """The share of labels that a model foretells when they are left out; one class alone needs none."""
+def cross_validated(model: Any, X: Array, y: Array, folds: BaseCrossValidator) -> float:
+    """Return the share of held-out labels that a model predicts; a single class needs no model."""
     hits = 0
     for train, test in folds.split(X, y):
         classes = np.unique(y[train])
@@ -63,11 +63,11 @@ def foretold(model: Any, X: Array, y: Array, folds: BaseCrossValidator) -> float
     return hits / len(y)
 
 
-def fidelity(cases: Iterator[tuple[str, Array, Array]], *, beside_svc: bool) -> list[str]:
-    """One row per labelling."""
+def fidelity(cases: Iterator[tuple[str, Array, Array]], *, with_svc: bool) -> list[str]:
+    """Return a table with one row per labeling."""
     lines = [
-        "| labels | clusters | noise | in sample | cross-validated | outside, shuffled | SVC | outside, in "
-        "order | SVC | support vectors | seconds |",
+        "| labels | clusters | noise | in sample | cross-validated | outer folds, shuffled | SVC "
+        "| outer folds, in order | SVC | support vectors | seconds |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name, X, y in cases:
@@ -81,14 +81,14 @@ def fidelity(cases: Iterator[tuple[str, Array, Array]], *, beside_svc: bool) -> 
         seconds = time.perf_counter() - start
         cells = [f"{model.fidelity_.in_sample:.3f}", f"{model.fidelity_.cross_validated:.3f}"]
         pairs = [(kind, folds) for folds in FOLDS.values() for kind in (wc.Surrogate(), SVC(C=10))]
-        cells += [f"{foretold(kind, X, y, folds):.3f}" if beside_svc else "" for kind, folds in pairs]
+        cells += [f"{cross_validated(kind, X, y, folds):.3f}" if with_svc else "" for kind, folds in pairs]
         size = f"{len(model.support_vectors_)}" + f" ({model.noise_})" * bool(noise)
         lines.append(f"| {name} | {len(clusters)} | {noise} | {' | '.join(cells)} | {size} | {seconds:.1f} |")
     return lines
 
 
 def large() -> Iterator[tuple[str, Array, Array]]:
-    """20,000 x 20, K = 8: easy, patched from many pieces, nonlinear, and with noise."""
+    """Yield labelings of 20,000 x 20 values: easy, patched from many pieces, nonlinear, and with noise."""
     rng = np.random.default_rng(0)
     X, _ = make_blobs(20_000, 20, centers=40, cluster_std=3.0, random_state=0)
     yield "k-means", X, KMeans(8, n_init=1, random_state=0).fit_predict(X)
@@ -103,14 +103,20 @@ def large() -> Iterator[tuple[str, Array, Array]]:
 
 
 def main() -> None:
-    """All measurements, into results/surrogate.md."""
+    """Measure everything and write results/surrogate.md."""
     warnings.simplefilter("ignore", UserWarning)  # clusters with fewer rows than folds
     parts = {
-        "Two moons and two circles, n = 2000": fidelity(shapes(), beside_svc=True),
-        "Standardised wine, cancer and digits": fidelity(tables(), beside_svc=True),
-        "20,000 x 20, K = 8, with its cross-validation": fidelity(large(), beside_svc=False),
+        "Two moons and two circles, n = 2000": fidelity(shapes(), with_svc=True),
+        "Standardized wine, cancer and digits": fidelity(tables(), with_svc=True),
+        "20,000 x 20, K = 8, including cross-validation": fidelity(large(), with_svc=False),
     }
-    lines = ["# Surrogate"]
+    lines = [
+        "# Surrogate",
+        "",
+        "The table shows the share of labels that the surrogate predicts. The column cross-validated is that",
+        "of `fidelity_`, from the folds that chose the size of the surrogate. The outer cross-validation",
+        "chooses everything inside each fold; SVC is `SVC(C=10)` on the same folds.",
+    ]
     for title, part in parts.items():
         lines += ["", f"## {title}", "", *part]
     write("surrogate", "python -m benchmarks.surrogate", lines)

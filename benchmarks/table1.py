@@ -1,4 +1,4 @@
-"""A reproduction of Table I of the paper: ``python -m benchmarks.table1 --data DIR``.
+"""Reproduce Table I of the paper: ``python -m benchmarks.table1 --data DIR``.
 
 ``--deep`` measures the rows on images, which are in `benchmarks.deep_rows`. The data set c2000 is missing
 because it was not available.
@@ -150,11 +150,11 @@ def lines_of(row: TableRow, found: list[Comparison]) -> list[str]:
 def verdict(row: TableRow, found: list[Comparison]) -> str:
     """Compare NEON with the paper's AUC and with the best of the paper's baselines."""
     auc = {name: np.mean([one.flipping[name].auc for one in found]) for name in COLUMNS}
-    rival = max(row.baselines, key=lambda name: auc[name])
-    gap, error = np.array([one.difference("neon", rival) for one in found]).mean(axis=0)
+    best = max(row.baselines, key=lambda name: auc[name])
+    gap, error = np.array([one.difference("neon", best) for one in found]).mean(axis=0)
     assert row.paper[-1] is not None
     return (
-        f"| {row.data} | {auc['neon'] - row.paper[-1]:+.2f} | {COLUMNS[rival]} | {gap:+.2f} +- {error:.2f} | "
+        f"| {row.data} | {auc['neon'] - row.paper[-1]:+.2f} | {COLUMNS[best]} | {gap:+.2f} +- {error:.2f} | "
         f"{'level' if abs(gap) <= error else 'first' if gap > 0 else 'behind'} |"
     )
 
@@ -205,19 +205,24 @@ def measure_tables(folder: Path) -> None:
 _INTRODUCTION = [
     "# Table I of the paper and our results",
     "",
-    f"AUC of Algorithm 1: standardized data, KDE sampler with the leave-one-out bandwidth, {REPEATS} draws",
-    f"per step, mean and standard deviation over {len(SEEDS)} seeds of the clustering. k-means: `n_init=10`;",
-    "kernel k-means: 10 support vectors per cluster. Bold: the best of the paper's eight methods. NCA is for",
-    "k-means; for kernels it is the contrast with the nearest competitor, which is not in the paper.",
-    "[How faithful is it?](../../docs/faithfulness.md) describes the other four methods and the greedy",
+    f"The table shows the AUC of Algorithm 1: the mean and the standard deviation over {len(SEEDS)} seeds "
+    "of the clustering.",
+    "The data are standardized.",
+    "Missing features are drawn from a kernel density estimate with the leave-one-out bandwidth, with "
+    f"{REPEATS} draws per step.",
+    "k-means uses `n_init=10`, and kernel k-means uses 10 support vectors per cluster.",
+    "The best of the paper's eight methods is bold.",
+    "NCA is for k-means; for kernels it is the contrast with the nearest competitor, which is not in the "
+    "paper.",
+    "[How faithful is it?](../../docs/faithfulness.md) describes the other four methods and the greedy "
     "oracle.",
     "",
 ]
 
 
 _ABOUT_NEWS = (
-    "news: 250 of the 1,938 messages of the mini subset, held out from model and density; vectors not "
-    "standardized, two seeds, 2 draws per step. The paper uses more messages and older word vectors"
+    "news: 250 of the 1,938 messages of the mini subset, held out from the model and the density; vectors "
+    "are not standardized; two seeds, 2 draws per step; the paper uses more messages and older word vectors"
 )
 
 

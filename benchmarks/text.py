@@ -1,4 +1,4 @@
-"""What documents cost: ``python -m benchmarks.text``."""
+"""Measure the cost of explaining documents: ``python -m benchmarks.text``."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from benchmarks.measure import peak_megabytes, side_by_side, write
 
 N_DOCUMENTS = [2_500, 5_000, 10_000, 20_000]
 N_WORDS, N_VECTORS, D, K, P = 100, 20_000, 300, 20, 10
-AIM = 30.0  # seconds for 10,000 documents
+GOAL = 30.0  # seconds for 10,000 documents
 
 
 def vocabulary(rng: np.random.Generator) -> list[str]:
-    """Different words of three letters or more."""
+    """Return different words of at least three letters."""
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
     words: dict[str, None] = {}
     while len(words) < N_VECTORS:
@@ -31,7 +31,7 @@ def vocabulary(rng: np.random.Generator) -> list[str]:
 
 
 def problem(n_documents: int) -> tuple[list[str], Any]:
-    """Documents of words as frequent as words are, and a pipeline of word vectors and kernel k-means."""
+    """Return documents with realistic word frequencies, and a pipeline of word vectors and kernel k-means."""
     rng = np.random.default_rng(0)
     words = np.array(vocabulary(rng))
     frequency = 1.0 / np.arange(1, N_VECTORS + 1)
@@ -44,7 +44,7 @@ def problem(n_documents: int) -> tuple[list[str], Any]:
 
 
 def measure(n_documents: int, repeats: int) -> str:
-    """Seconds to explain, and to do what comes after it."""
+    """Return a line of the table: the seconds to predict, to explain and to summarize."""
     documents, pipeline = problem(n_documents)
     exp: Any = wc.explain(pipeline, documents)
     calls: dict[str, Callable[[], Any]] = {
@@ -60,7 +60,7 @@ def measure(n_documents: int, repeats: int) -> str:
 
 
 def of_terms(n_documents: int, repeats: int) -> str:
-    """The same documents as words and pairs of words, behind a projection."""
+    """Measure the same documents as words and pairs of words, behind a projection."""
     documents, _ = problem(n_documents)
     pipeline = make_pipeline(
         TfidfVectorizer(ngram_range=(1, 2), min_df=2),
@@ -74,22 +74,24 @@ def of_terms(n_documents: int, repeats: int) -> str:
     }
     times = side_by_side(calls, repeats)
     return (
-        f"{n_documents:,} documents as tf-idf of {len(pipeline[0].vocabulary_):,} words and pairs of words, "
-        f"`TruncatedSVD(100)`, `Normalizer`, `KMeans({K})`: `predict` {times['predict']:.1f} s, `explain` "
-        f"{times['explain']:.1f} s."
+        f"Another pipeline takes {n_documents:,} documents as tf-idf of {len(pipeline[0].vocabulary_):,} "
+        f"words and pairs of words, followed by `TruncatedSVD(100)`, `Normalizer` and `KMeans({K})`.\n"
+        f"`predict` takes {times['predict']:.1f} s, and `explain` takes {times['explain']:.1f} s."
     )
 
 
 def main(repeats: int = 3) -> None:
-    """Into results/text.md."""
+    """Measure everything and write results/text.md."""
     lines = [
         "# Documents",
         "",
-        f"Documents of {N_WORDS} words, {D} numbers per word vector, K = {K}, {P} support vectors each;",
-        f"at most {AIM:.0f} s are aimed at for 10,000 documents. In the memory beyond the result are the",
-        f"{N_VECTORS:,} vectors in double precision, {N_VECTORS * D * 8 / 2**20:.0f} MB.",
+        f"Documents have {N_WORDS} words, and word vectors have {D} numbers.",
+        f"There are {K} clusters with {P} support vectors each.",
+        f"The goal is at most {GOAL:.0f} s for 10,000 documents.",
+        f"The memory without the result includes the {N_VECTORS:,} word vectors in double precision, "
+        f"{N_VECTORS * D * 8 / 2**20:.0f} MB.",
         "",
-        "| documents | predict, s | explain, s | summary, s | result, MB | memory beyond it, MB |",
+        "| documents | predict, s | explain, s | summary, s | result, MB | memory without it, MB |",
         "|---:|---:|---:|---:|---:|---:|",
         *(measure(n_documents, repeats) for n_documents in N_DOCUMENTS),
         "",

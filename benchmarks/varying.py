@@ -58,7 +58,8 @@ def main() -> None:
     lines = [
         "# Varying the number of features and clusters (winer)",
         "",
-        f"AUC above a random order, mean over {len(SEEDS)} random choices of features and seeds.",
+        f"The table shows the AUC above that of a random order, as a mean over {len(SEEDS)} random "
+        "choices of features and k-means seeds.",
         "",
         f"In {len(found) - len(behind)} of {len(found)} settings, NEON is at least as good as each of the",
         f"paper's baselines. In the others, it is behind by at most {gaps[d, k]:.1f} (d = {d}, K = {k}).",

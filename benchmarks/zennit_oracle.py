@@ -1,7 +1,7 @@
-"""Is our LRP the one that zennit computes, where zennit is right? ``make bench-zennit``.
+"""Compare our LRP with that of zennit: ``make bench-zennit``.
 
-zennit replaces the gradient of modules; ours follows the operations of the forward pass. On networks that are
-nothing but modules, one after the other, both must agree. Relevance comes from a k-means head on real data.
+zennit replaces the gradients of modules; ours follows the operations of the forward pass. On networks that
+are plain sequences of modules, the two must agree. The relevance comes from a k-means head on real data.
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ from examples.vgg16 import load
 Array = NDArray[np.float64]
 Tensor = torch.Tensor
 
-STABILIZER = 1e-12  # zennit adds it to every denominator; by default 1e-6
+STABILIZER = 1e-12  # zennit adds it to every denominator; its default is 1e-6
 N_EXPLAINED = 4
 WEIGHTED = (nn.Linear, nn.Conv2d)
 
 
 def load_zennit() -> Any:
-    """All of zennit.
+    """Import zennit.
 
-    It imports torchvision for the names of two classes, and that of the package index does not load beside a
-    torch for CPUs. Two empty classes will do: no ResNet of torchvision is in this benchmark.
+    zennit imports torchvision only for two class names, and the torchvision of the package index does not
+    load next to a torch for CPUs. Two empty classes replace them, since this benchmark uses no ResNet of
+    torchvision.
     """
     names = ("torchvision", "torchvision.models", "torchvision.models.resnet")
     outer, models, resnet = (types.ModuleType(name) for name in names)
@@ -54,17 +55,17 @@ def load_zennit() -> Any:
 
 @dataclass(frozen=True)
 class Rules:
-    """The same rule in both: everywhere, or where the input comes in with z+ above it."""
+    """The same rule in both libraries: in all layers, or in the first layer with z+ in all others."""
 
     name: str
     ours: wc.deep.Rule
-    theirs: Callable[..., Any]  # given zero_params, and a stabilizer where it takes one
+    theirs: Callable[..., Any]  # takes zero_params
     first_only: bool = False
 
 
 @dataclass(frozen=True)
 class Case:
-    """A network of modules one after the other, some inputs, and the relevance of its features."""
+    """A sequence of modules, some inputs, and the relevance of its features."""
 
     name: str
     net: nn.Module
@@ -75,7 +76,7 @@ class Case:
 
 
 def rules_of(case: Case, zennit: Any) -> list[Rules]:
-    """All that are compared, with the bounds of this case for zB."""
+    """Return all rules to compare, with the bounds of this case for zB."""
     rules, stable = zennit.rules, {"stabilizer": STABILIZER}
     low, high = (torch.as_tensor(x, dtype=torch.float64).reshape(1, -1) for x in (case.low, case.high))
     if case.x.ndim == 4:
@@ -96,9 +97,9 @@ def rules_of(case: Case, zennit: Any) -> list[Rules]:
 
 
 def by_zennit(case: Case, rules: Rules, zennit: Any, biases: bool = False) -> Array:
-    """Relevance of the inputs; with batch norm merged into the convolution before it.
+    """Return zennit's relevance of the inputs, with each batch norm merged into the convolution before it.
 
-    zennit can merge it too, but the batch norm that it leaves behind still divides by sqrt(1 + 1e-5).
+    zennit can merge it too, but leaves a batch norm that still divides by sqrt(1 + 1e-5).
     """
     zero = {} if biases else {"zero_params": "bias"}
     net = merged(case.net)
@@ -114,7 +115,7 @@ def by_zennit(case: Case, rules: Rules, zennit: Any, biases: bool = False) -> Ar
 
 
 def by_us(case: Case, rules: Rules, biases: bool = False) -> Array:
-    """The same, by `whycluster.deep.lrp`."""
+    """Return the relevance by `whycluster.deep.lrp`."""
     composite = wc.deep.Composite(
         [("first", rules.ours)] if rules.first_only else [],
         default=wc.deep.ZPlus() if rules.first_only else rules.ours,
@@ -124,17 +125,17 @@ def by_us(case: Case, rules: Rules, biases: bool = False) -> Array:
 
 
 def compare(ours: Array, theirs: Array) -> tuple[float, float]:
-    """The least cosine over the inputs, and the greatest difference as a part of max |R|."""
+    """Return the smallest cosine over the inputs, and the largest difference relative to max |R|."""
     a, b = ours.reshape(len(ours), -1), theirs.reshape(len(theirs), -1)
     cosine = (a * b).sum(axis=1) / (np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1))
     return float(cosine.min()), float((np.abs(a - b).max(axis=1) / np.abs(b).max(axis=1)).max())
 
 
-# Networks, in float64, so that what differs is the method.
+# Networks, in float64, so that all differences come from the method
 
 
 def vgg_case(data: Path) -> Case:
-    """VGG-16 with its weights, the middle 64 x 64 pixels of photographs, k-means on block 5."""
+    """Return VGG-16 with its weights, the central 64 x 64 pixels of photographs, and k-means on block 5."""
     with np.load(data / "stl10" / "stl10_unlabeled_examples.npz") as file:
         x = torch.from_numpy(wc.deep.normalize(file["images"][:24, 16:80, 16:80])).double()
     low, high = wc.deep.pixel_bounds()
@@ -142,7 +143,7 @@ def vgg_case(data: Path) -> Case:
 
 
 def mlp_case() -> Case:
-    """A classifier of digits without its last layer."""
+    """Return a classifier of digits without its last layer."""
     x, y = digits()
     net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10))
     train(net, x.flatten(1), y)
@@ -150,7 +151,7 @@ def mlp_case() -> Case:
 
 
 def batch_norm_case() -> Case:
-    """Three convolutions, each with a batch norm behind it."""
+    """Return three convolutions, each followed by a batch norm."""
     x, y = digits()
     layers: list[nn.Module] = []
     for n_before, width in ((1, 16), (16, 32), (32, 32)):
@@ -161,14 +162,14 @@ def batch_norm_case() -> Case:
 
 
 def digits() -> tuple[Tensor, Tensor]:
-    """From 0 to 1, (n, 1, 8, 8), and which they are; no pixel is quite black."""
+    """Return images of digits, (n, 1, 8, 8), and their labels; values are at most 1, and never quite 0."""
     bunch = load_digits()
     x = torch.from_numpy(bunch.images / 16).double()[:, None]
     return 0.05 + 0.95 * x, torch.from_numpy(bunch.target)
 
 
 def train(net: nn.Module, x: Tensor, y: Tensor) -> None:
-    """A few passes over the data."""
+    """Train the network for a few epochs."""
     net.double().train()
     optimizer = torch.optim.Adam(net.parameters(), lr=2e-3)
     for _ in range(4):
@@ -180,7 +181,7 @@ def train(net: nn.Module, x: Tensor, y: Tensor) -> None:
 
 
 def with_head(name: str, net: nn.Module, x: Tensor, n_clusters: int, *bounds: Any) -> Case:
-    """K-means on the features of all inputs, and the relevance of those of the first few."""
+    """Fit k-means to the features of all inputs, and explain those of the first few."""
     with torch.no_grad():
         features = net(x)
     rows = features.flatten(1).numpy()
@@ -191,7 +192,7 @@ def with_head(name: str, net: nn.Module, x: Tensor, n_clusters: int, *bounds: An
 
 
 def without_biases(case: Case) -> Case:
-    """The same network with all biases 0; the relevance of its features stays."""
+    """Return the same network with all biases 0, and the same relevance of its features."""
     net = copy.deepcopy(case.net)
     with torch.no_grad():
         for part in net.modules():
@@ -202,17 +203,17 @@ def without_biases(case: Case) -> Case:
     return Case(f"{case.name}, no biases", net, case.x, case.relevance, case.low, case.high)
 
 
-# What zennit has no rule for: z+ at all linear layers, against a transcription of the formula.
+# Operations without a rule in zennit: z+ in all linear layers, compared with a transcription of the formula
 
 
 def linear_back(a: Array, weight: Array, R: Array) -> Array:
-    """R_i = sum_j max(0, a_i w_ij) R_j / sum_i max(0, a_i w_ij)."""
+    """Return R_i = sum_j max(0, a_i w_ij) R_j / sum_i max(0, a_i w_ij)."""
     contributions = np.maximum(0, a[:, :, None] * weight.T[None])  # (n, inputs, outputs)
     return np.asarray((contributions / contributions.sum(axis=1, keepdims=True) * R[:, None]).sum(axis=2))
 
 
 class Small(nn.Module):
-    """Linear - ReLU - something - Linear, without biases."""
+    """Linear - ReLU - operation - Linear, without biases."""
 
     def __init__(self, between: Callable[[Small, Tensor], Tensor], same: bool = False) -> None:
         super().__init__()
@@ -221,14 +222,17 @@ class Small(nn.Module):
         self.branch, self.between = nn.Linear(6, 6, bias=False), between
 
     def forward(self, x: Tensor) -> Tensor:
-        """Inputs to features."""
+        """Compute features from inputs."""
         out: Tensor = self.b(self.between(self, self.relu(self.a(x))))
         return out
 
 
 @dataclass(frozen=True)
 class Trap:
-    """Something between two layers, and its relevance by a formula: h, the weights of a branch, R to R."""
+    """An operation between two layers, and the formula for its relevance.
+
+    ``back`` takes the input h, the weights of a branch and the relevance of the output.
+    """
 
     name: str
     between: Callable[[Small, Tensor], Tensor]
@@ -237,7 +241,7 @@ class Trap:
 
 
 def skip_back(h: Array, weight: Array, R: Array) -> Array:
-    """Of h + relu(branch(h)): each in proportion to what it brings."""
+    """Propagate through h + relu(branch(h)), in proportion to the two terms."""
     branch = np.maximum(0, h @ weight.T)
     total = h + branch
     total = np.where(total == 0, 1, total)
@@ -245,13 +249,13 @@ def skip_back(h: Array, weight: Array, R: Array) -> Array:
 
 
 def functional_back(h: Array, weight: Array, R: Array) -> Array:
-    """Of a linear layer that is called as a function."""
+    """Propagate through a linear layer that is called as a function."""
     return linear_back(h, weight, R)
 
 
 TRAPS = [
-    Trap("nothing", lambda _, h: h),
-    Trap("nothing, but both layers are one module", lambda _, h: h, same=True),
+    Trap("none", lambda _, h: h),
+    Trap("none, but both layers are the same module", lambda _, h: h, same=True),
     Trap(
         "`functional.linear(h, weight)`", lambda m, h: functional.linear(h, m.branch.weight), functional_back
     ),
@@ -264,12 +268,12 @@ TRAPS = [
 
 
 def trap_row(trap: Trap, zennit: Any) -> str:
-    """What both make of it, beside the formula."""
+    """Return a line that compares both libraries with the formula."""
     net = Small(trap.between, trap.same).double().eval()
     x = torch.rand(4, 6, dtype=torch.float64)
     with torch.no_grad():
         for part in (net.a, net.b, net.branch):
-            part.weight.abs_()  # no unit is dead, and nothing cancels
+            part.weight.abs_()  # so that no unit is dead and no terms cancel
         h = net.relu(net.a(x))
         middle = trap.between(net, h).numpy()
     R = torch.rand(4, 6, dtype=torch.float64)
@@ -285,14 +289,14 @@ def trap_row(trap: Trap, zennit: Any) -> str:
 
 
 def row(case: Case, rules: Rules, zennit: Any, biases: bool = False) -> tuple[float, str]:
-    """One comparison, as a line of the table."""
+    """Return the cosine of one comparison, and its line of the table."""
     cosine, difference = compare(by_us(case, rules, biases), by_zennit(case, rules, zennit, biases))
-    name = rules.name + (", biases take part" if biases else "")
+    name = rules.name + (", biases receive relevance" if biases else "")
     return cosine, f"| {case.name} | {name} | {cosine:.9f} | {difference:.1e} |"
 
 
 def merged(net: nn.Module) -> nn.Module:
-    """With every batch norm in the convolution before it."""
+    """Return the network with every batch norm merged into the convolution before it."""
     parts: list[Any] = []
     for part in net.children() if isinstance(net, nn.Sequential) else [net]:
         if isinstance(part, nn.BatchNorm2d):
@@ -302,8 +306,8 @@ def merged(net: nn.Module) -> nn.Module:
     return nn.Sequential(*parts)
 
 
-def turned(case: Case) -> float:
-    """The part of the outputs of linear layers, above 0 with their bias, that are not without it."""
+def flipped(case: Case) -> float:
+    """Return the share of positive outputs of linear layers that are not positive without their bias."""
     counts: list[Tensor] = []
 
     def look(part: nn.Module, args: Any, output: Tensor) -> None:  # noqa: ARG001  # as torch calls it
@@ -318,12 +322,12 @@ def turned(case: Case) -> float:
             part.register_forward_hook(look)
     with torch.no_grad():
         net(case.x)
-    n_turned, n_above = torch.stack(counts).sum(dim=0).tolist()
-    return float(n_turned / n_above)
+    n_flipped, n_positive = torch.stack(counts).sum(dim=0).tolist()
+    return float(n_flipped / n_positive)
 
 
 def main() -> None:
-    """All comparisons, into results/zennit.md."""
+    """Compare everything and write results/zennit.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder of the files")
     data = parser.parse_args().data
@@ -338,49 +342,59 @@ def main() -> None:
         gamma = every.pop("gamma 0.25")
         agreeing += [row(case, rules, zennit) for rules in every.values()]
         agreeing += [row(bare, gamma, zennit), row(case, gamma, zennit, biases=True)]
-        biased.append(f"{row(case, gamma, zennit)[1]} {turned(case):.1%} |")
+        biased.append(f"{row(case, gamma, zennit)[1]} {flipped(case):.1%} |")
     least = min(cosine for cosine, _ in agreeing)
     write("zennit", "make bench-zennit", page(least, [line for _, line in agreeing], biased, zennit))
 
 
 def page(least: float, agreeing: list[str], biased: list[str], zennit: Any) -> list[str]:
-    """The page of results."""
+    """Return the page of results."""
     return [
-        "# LRP beside zennit 0.5.1",
+        "# LRP compared with zennit 0.5.1",
         "",
-        f"Relevance of {N_EXPLAINED} inputs, from a k-means head on the features of each network; float64. "
-        "The cosine is the least over the inputs, the difference the greatest, as a part of max |R| of its "
-        "input. Rules are used at all layers; those at the inputs with z+ above them. Biases take no "
-        f'relevance (`zero_params="bias"`) unless it is said. The least cosine is {least:.9f}.',
+        f"We compare the relevance of {N_EXPLAINED} inputs, from a k-means head on the features of each "
+        "network, in float64.",
+        "The cosine is the smallest over the inputs.",
+        "The difference is the largest over the inputs, relative to max |R| of the input.",
+        "Rules apply to all layers; rules at the inputs apply to the first layer, with z+ in all others.",
+        'Biases receive no relevance (`zero_params="bias"`) unless stated otherwise.',
+        f"The smallest cosine is {least:.9f}.",
         "",
-        "Batch norm is merged into the convolutions before zennit sees it, and folded on the fly here. "
-        "zennit's own merging leaves a batch norm that divides by sqrt(1 + 1e-5), which is little, but not "
-        "for epsilon, whose denominators may be as small.",
+        "For zennit, batch norm is merged into the convolutions beforehand; our LRP folds it during the "
+        "backward pass.",
+        "zennit's own merging leaves a batch norm that divides by sqrt(1 + 1e-5).",
+        "This matters only for epsilon, whose denominators may be just as small.",
         "",
         "| network | rule | cosine | difference |",
         "|---|---|---:|---:|",
         *agreeing,
         "",
-        "## Gamma where a bias turns the sign of an output",
+        "## Gamma if a bias flips the sign of an output",
         "",
-        "Gamma favours the contributions that have the sign of the output. If biases take no relevance, "
-        "zennit leaves them out of the denominator, but still takes the sign from the output with its bias; "
-        "so where a bias turns the sign, it favours the contributions that lost, and denominators may come "
-        "near 0. Here the sign is that of the sum that is shared out. Both agree where there are no biases, "
-        "or where these take part (above); with biases that take no part they differ:",
+        "Gamma favors the contributions that have the same sign as the output.",
+        "If biases receive no relevance, zennit leaves them out of the denominator, but still takes the sign "
+        "of the output with its bias.",
+        "If a bias flips the sign, zennit favors the contributions of the wrong sign, and denominators may "
+        "come close to 0.",
+        "Our LRP takes the sign of the output without its bias.",
+        "The two agree if there are no biases or if biases receive relevance (see above).",
+        "Otherwise they differ:",
         "",
-        "| network | rule | cosine | difference | outputs above 0 that are not without their bias |",
+        "| network | rule | cosine | difference | positive outputs, not positive without their bias |",
         "|---|---|---:|---:|---:|",
         *biased,
         "",
-        "## What zennit passes over in silence",
+        "## Operations that zennit does not handle",
         "",
-        "Linear - ReLU - something - Linear, z+ at the linear layers, positive weights, no biases; the right "
-        "answer is the formula written out. zennit knows modules: it remembers the last input of each, and "
-        "takes the gradient of everything that is none. It warns of nothing here. Differences are parts of "
-        "max |R|.",
+        "The networks are Linear - ReLU - operation - Linear, with z+ in the linear layers, positive weights "
+        "and no biases.",
+        "The correct result is the formula written out.",
+        "zennit only knows modules: it remembers the last input of each module, and uses the gradient for "
+        "everything else.",
+        "It gives no warning in any of these cases.",
+        "Differences are relative to max |R|.",
         "",
-        "| something, of h | zennit: difference | zennit: sum out / sum in | ours: difference |",
+        "| operation on h | zennit: difference | zennit: sum out / sum in | ours: difference |",
         "|---|---:|---:|---:|",
         *(trap_row(trap, zennit) for trap in TRAPS),
     ]

@@ -30,7 +30,7 @@ def test_rules_list_missing_files(results: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(rules, "SEEDS", range(1))
     monkeypatch.setattr(rules, "MOST_ROWS", 60)
     monkeypatch.setattr(rules, "TUNED", {"iris": 3, "hepac": 8})
-    monkeypatch.setattr(rules, "REPORTED", {"winer": 3})
+    monkeypatch.setattr(rules, "TESTED", {"winer": 3})
     rules.main()
     page = (results / "rules.md").read_text()
     assert "| winer | 60 x 13 | 3 |" in page

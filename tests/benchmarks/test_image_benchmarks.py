@@ -71,7 +71,10 @@ def test_segments_are_measured_and_drawn(
 def test_segments_list_missing_folders(results: Path) -> None:
     with pytest.raises(SystemExit) as stop:
         segments.main()
-    assert str(stop.value) == f"bsds500 and vgg16 not in {results / 'nowhere'}; set their folder with --data"
+    assert str(stop.value) == (
+        f"benchmarks.segments: {results / 'nowhere'} must contain bsds500 and vgg16. "
+        "Pass their folder as --data."
+    )
 
 
 def test_clusters_of_a_representation_are_drawn_by_size(small_vgg: vgg16.VGG16) -> None:
@@ -180,7 +183,7 @@ def test_the_deep_rows_are_written(results: Path, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("sys.argv", ["benchmark", "--deep", "--data", str(tmp_path)])
     table1.main()
     page = (results / "table1_deep.md").read_text()
-    assert "Here 40 images of CIFAR-10 are clustered, upsampled from 32 to 32 pixels, and 4 of them" in page
+    assert "We cluster 40 images of CIFAR-10, upsampled from 32 to 32 pixels, and explain 4 of them" in page
     assert "| VGG-s, K = 3 | paper | 1.00 | 2.00 | 3.00 | 4.00 | 5.00 | 7.00 |" in page
     assert "| VGG-s / SCAN, K = 3 | +2.00 | " in page
     assert not (results / "table1.md").exists()
