@@ -37,9 +37,9 @@ def explain(
     Parameters
     ----------
     model : a fitted clustering model, the labels of a clustering (one for each row of X, -1 for noise), an
-        array of centroids, or a `Network`; `neuralize` lists the models. A pipeline is explained in the
-        columns it was fitted on. Labels, and models that have only labels, are explained through a
-        `Surrogate`, each row for its own label.
+        array of centroids, or a `Network`. The command ``whycluster models`` lists the supported models. A
+        pipeline is explained in the columns it was fitted on. Labels, and models that have only labels, are
+        explained through a `Surrogate`, each row for its own label.
     X : (n, d) the rows to explain: a NumPy array, a SciPy sparse matrix, or a pandas, polars or pyarrow table
         of numbers and booleans. Pipelines take whatever they were fitted on; with labels, frames may also
         hold categories, dates and missing values. The columns of a frame are matched by name with those the
@@ -112,7 +112,7 @@ def neuralize(model: Any, *, metric: str | None = None, categorical: Sequence[in
     Parameters
     ----------
     model : a fitted clustering model, or its centroids as an array or data frame of shape (K, d), which
-        become the clusters 0..K-1
+        become the clusters 0..K-1. The command ``whycluster models`` lists the supported models.
     metric : for centroids, and for models of unknown classes that have some, the distance to them:
         "euclidean" (the default), "manhattan", "cosine" (spherical k-means), "dot" (a soft head, whose
         probabilities are the softmax of the products) or "student" (the head of DEC and IDEC, whose
