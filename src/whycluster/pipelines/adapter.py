@@ -14,8 +14,8 @@ from whycluster.models.adapters.registry import (
     AwaitingColumns,
     OnlyLabels,
     adapt,
+    adapt_model,
     check_fitted,
-    first_look,
     names_of,
 )
 from whycluster.models.network import Network
@@ -45,7 +45,7 @@ def _pipeline(model: Any) -> Network | OnlyLabels | AwaitingColumns:
 
 def _behind_columns(model: Any, end: Any) -> Network | OnlyLabels | AwaitingColumns:
     """Return the network of a pipeline that takes columns."""
-    last = first_look(end)
+    last = adapt_model(end)
     if isinstance(last, OnlyLabels):
         return last
     if isinstance(last, Network):

@@ -10,7 +10,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 
 from whycluster.core.attribution import CodedQuery
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
-from whycluster.models.adapters.registry import AwaitingColumns, OnlyLabels, first_look
+from whycluster.models.adapters.registry import AwaitingColumns, OnlyLabels, adapt_model
 from whycluster.models.network import Network
 from whycluster.pipelines.front_ends import FrontEnd, register
 from whycluster.pipelines.network import check_not_deep, check_width
@@ -147,7 +147,7 @@ def _steps_of(transformer: Any) -> list[tuple[str, Any]]:
 
 def _model_network(model: Any) -> Network:
     """Return the network of the model that follows a vectorizer; raise if it has none."""
-    found = first_look(model)
+    found = adapt_model(model)
     if isinstance(found, AwaitingColumns):
         raise UnsupportedModelError(
             f"neuralize: a {found.kind} takes categories, but a vectorizer gives numbers."

@@ -7,7 +7,7 @@ from typing import Any
 from dask_ml.cluster import KMeans
 from dask_ml.wrappers import ParallelPostFit
 
-from whycluster.models.adapters.registry import AwaitingColumns, OnlyLabels, adapt, check_fitted, first_look
+from whycluster.models.adapters.registry import AwaitingColumns, OnlyLabels, adapt, adapt_model, check_fitted
 from whycluster.models.nearest_centroid import nearest_centroid
 from whycluster.models.network import Network
 
@@ -21,4 +21,4 @@ def _kmeans(model: Any) -> Network:
 
 @adapt.register(ParallelPostFit)
 def _parallel(model: Any) -> Network | OnlyLabels | AwaitingColumns:
-    return first_look(getattr(model, "estimator_", model.estimator))
+    return adapt_model(getattr(model, "estimator_", model.estimator))

@@ -117,7 +117,7 @@ def find_network(
     If the model does not know its categorical columns, they are those that the user names, or else the
     columns of X that hold no numbers.
     """
-    found = first_look(model, metric)
+    found = adapt_model(model, metric)
     if isinstance(found, AwaitingColumns):
         return found.with_columns_of(X) if categorical is None else found.with_columns(categorical)
     if categorical:
@@ -128,8 +128,8 @@ def find_network(
     return found
 
 
-def first_look(model: Any, metric: str | None = None) -> Network | OnlyLabels | AwaitingColumns:
-    """Return the network of a model, or its labels, or a model that still has to know its columns."""
+def adapt_model(model: Any, metric: str | None = None) -> Network | OnlyLabels | AwaitingColumns:
+    """Return what the adapter of a model returns: a network, labels, or a model that awaits its columns."""
     if isinstance(model, Network):
         if metric is not None:
             raise InvalidInputError("neuralize: metric is for centroids; a Network has its energies already.")
