@@ -287,7 +287,7 @@ def test_a_class_of_ones_own_does_not_go_by_them() -> None:
     class Other(SquaredEnergy):
         pass
 
-    assert Other(np.eye(3)).expanded is None
+    assert Other(np.eye(3)).loops is None
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,12 +28,11 @@ from whycluster.core.errors import InvalidInputError
 from whycluster.core.evidence import Assignment, absolute, compete
 from whycluster.core.rows import Rows
 from whycluster.core.rules import CONTRAST, DEFAULT_RULE, SEQUENTIAL, weigh
-from whycluster.core.sequential import STIFFER, redistribute
+from whycluster.core.sequential import STIFFER, redistribute_block
 from whycluster.core.tree import Tree
 
 _THREAD_BYTES = 8 << 20  # measured: smaller blocks spend more time in Python, larger ones miss the cache
 _STEPS = 4  # blocks are this much larger if pipeline steps are called: it halves the time
-_TERMS_BYTES = 1 << 20  # for the terms of all clusters and features of some rows, in the sequential rule
 
 
 @dataclass(frozen=True)
@@ -153,6 +152,11 @@ class Population:
         return int(self.sizes.sum())
 
     @property
+    def beta(self) -> float:
+        """1 / (mean evidence), Eq. 3; infinity if there is no evidence at all."""
+        return min(1.0 / self.evidence, sys.float_info.max) if self.evidence > 0.0 else math.inf
+
+    @property
     def members(self) -> tuple[Floats, Codes]:
         """The means and sizes of the clusters, as `Energy.with_means` takes them."""
         return self.means, self.sizes
@@ -179,8 +183,8 @@ def attribute(
     Beta, if it is not given, is measured first: on ``background``, or on the rows themselves.
     """
     size = block_rows(energy, rows)
-    loops = energy.expanded.loops if query.is_default and energy.expanded is not None else None
-    if loops is None:
+    loops = energy.compiled if query.is_default else None
+    if loops is None or not loops.is_available:
         return _attribute(energy, rows, query.for_rows(rows), background)
     passes = CompiledPasses(loops, rows, size)
     relevance = np.empty((rows.n_rows, rows.n_features), rows.dtype, "F" if rows.by_columns else "C")
@@ -243,7 +247,8 @@ def _explain_block(
         out = space.relevance[:n_rows] if separate else block
         energy.combine(x, weights, out, scratch)
         if query.log_prior is not None:
-            _redistribute(energy, x, assignment, query, out, scratch)
+            assert query.beta is not None
+            redistribute_block(energy, x, assignment, query.log_prior, query.beta, out, scratch)
         if separate:
             block[...] = out  # terms of opposite sign were added in float64; only the sum is rounded
 
@@ -293,87 +298,13 @@ def measured(query: CodedQuery, energy: Energy, rows: Background) -> CodedQuery:
     if query.rule == CONTRAST:
         return query
     found = population(energy, rows)
-    mean, sizes = found.evidence, found.sizes
-    beta = min(1.0 / mean, sys.float_info.max) if mean > 0.0 else math.inf
     if query.rule != SEQUENTIAL:
-        return query if query.beta is not None else replace(query, beta=beta)
-    if query.beta is not None:
-        beta = query.beta
-    else:
-        beta = STIFFER * beta if energy.stiffness is None else energy.stiffness
-    log_prior = np.log(np.maximum(sizes, 1) / sizes.sum())  # an empty cluster counts as one row
+        return query if query.beta is not None else replace(query, beta=found.beta)
+    beta = query.beta
+    if beta is None:
+        beta = STIFFER * found.beta if energy.stiffness is None else energy.stiffness
+    log_prior = np.log(np.maximum(found.sizes, 1) / found.n_rows)  # an empty cluster counts as one row
     return replace(query, beta=beta, log_prior=log_prior)
-
-
-def informed(energy: Energy, rows: Rows) -> Energy:
-    """Return the energy with the cluster means of all rows, if its split needs them.
-
-    Several queries about some of the rows are then answered as if they were asked of all.
-    """
-    if not energy.needs_means:
-        return energy
-    energy = energy.with_means(*population(energy, rows).members)
-    energy.needs_means = False
-    return energy
-
-
-Receive: TypeAlias = Callable[[int, int, Floats, Floats], None]
-"""Takes rows start..stop, W = sum_k a_k grad s_k, (b, d), and the total relevance of each row, (b,)."""
-
-
-def propagate_gradient(
-    energy: Energy, rows: Rows, query: CodedQuery, background: Background | None, receive: Receive
-) -> Attribution:
-    """Hand the gradient of each row to ``receive``, which shares relevance among the inputs, such as words.
-
-    ``receive`` is called for every block, on several threads; its arguments are valid until it returns. The
-    attribution that is returned has no relevance.
-    """
-    query = query.for_rows(rows)
-    result = Attribution.empty(rows, query, width=0)
-    if query.rule != CONTRAST and query.beta is None:
-        query = measured(query, energy, background or rows)
-
-    def work(space: Workspace, start: int, stop: int) -> None:
-        n_rows = stop - start
-        h, weights, scratch = space.h[:n_rows], space.weights[:n_rows], space.scratch[:n_rows]
-        x = read_energies(energy, rows, space, start, stop, h)
-        assignment = query.assign(h, energy.tree, start, stop)
-        result.store(assignment, start, stop)
-        weigh(h, assignment, query.rule, query.beta, weights)
-        out = space.relevance[:n_rows]
-        energy.combine(x, weights, out, scratch)
-        total = out.sum(axis=1)
-        energy.differentiate(x, weights, out, scratch)
-        check_finite(out)
-        check_finite(total)
-        receive(start, stop, out, total)
-
-    run_rows(work, energy, rows)
-    return replace(result, beta=query.beta)
-
-
-def _redistribute(
-    energy: Energy, x: Floats, assignment: Assignment, query: CodedQuery, out: Floats, scratch: Floats
-) -> None:
-    """Share the relevance of rows without negative evidence by the sequential rule, some rows at a time."""
-    assert query.log_prior is not None
-    assert query.beta is not None
-    parts = energy.parts
-    log_weight = parts.log_weight
-    if not energy.gives_probabilities:  # otherwise the model has its own weights
-        log_weight = log_weight + query.log_prior[parts.cluster]
-    width = max(energy.n_features, energy.n_inputs)  # behind a pipeline, terms are first those of its outputs
-    size = max(1, _TERMS_BYTES // (8 * len(log_weight) * width))
-    for start in range(0, len(x), size):
-        rows = start + np.flatnonzero(assignment.evidence[start : start + size] >= 0)
-        if not rows.size:
-            continue
-        terms = np.empty((len(rows), len(log_weight), energy.n_features))
-        cluster, relevance = assignment.cluster[rows], out[rows]
-        energy.terms(x[rows], cluster, terms, scratch[: len(rows)])
-        redistribute(terms, parts.cluster == cluster[:, None], log_weight, query.beta, relevance)
-        out[rows] = relevance
 
 
 def _sums(x: Floats, cluster: Codes, n_clusters: int) -> Floats:

@@ -81,26 +81,49 @@ class EvidenceView:
 
 
 def run(work: Work[Space], make_space: Callable[[], Space], n_rows: int, size: int) -> None:
-    """Call ``work(space, start, stop)`` for every block of rows, on several threads.
+    """Call ``work(space, start, stop)`` for every block of rows; each thread has its own work arrays."""
+    own = threading.local()
 
-    The first error, or Ctrl-C, stops all threads after their current block and is raised here.
-    """
-    n_blocks = -(-n_rows // size)
-    stopped = threading.Event()
-
-    def run_thread(thread: int, n_threads: int) -> None:
-        space = make_space()
+    def run_block(block: int) -> None:
+        if not hasattr(own, "space"):
+            own.space = make_space()
         with np.errstate(all="ignore"):  # overflow is detected and reported by the passes
-            for block in range(thread, n_blocks, n_threads):
+            work(own.space, block * size, min(n_rows, (block + 1) * size))
+
+    each(run_block, -(-n_rows // size))
+
+
+def each(work: Callable[[int], None], n_tasks: int, stopped: threading.Event | None = None) -> None:
+    """Call ``work`` with 0, 1, ..., on several threads.
+
+    The first error, or Ctrl-C, sets ``stopped`` and is raised here. Running tasks may check it, and no other
+    task is started.
+    """
+    stopped = stopped or threading.Event()
+    tasks = iter(range(n_tasks))  # shared by the threads
+
+    def run_tasks() -> None:
+        try:
+            for task in tasks:
                 if stopped.is_set():
                     return
-                work(space, block * size, min(n_rows, (block + 1) * size))
+                work(task)
+        except BaseException:
+            stopped.set()
+            raise
 
-    with _threads(n_blocks) as (pool, n_threads):
+    with _threads(n_tasks) as (pool, n_threads):
         if pool is None:
-            run_thread(0, 1)
-        else:
-            _spread(pool, lambda thread: run_thread(thread, n_threads), n_threads, stopped)
+            run_tasks()
+            return
+        futures = [pool.submit(run_tasks) for _ in range(n_threads)]
+        try:
+            for future in futures:
+                error = error_of(future)
+                if error is not None:
+                    raise error
+        finally:
+            stopped.set()
 
 
 class InOrder(Generic[Sum]):
@@ -126,47 +149,6 @@ class InOrder(Generic[Sum]):
             while self._stop in self._early:
                 self._stop, value = self._early.pop(self._stop)
                 self._total = self._total if value is None else self._total + value
-
-
-def each(work: Callable[[int], None], n_tasks: int, stopped: threading.Event | None = None) -> None:
-    """Call ``work`` with 0, 1, ..., on several threads.
-
-    The first error, or Ctrl-C, sets ``stopped``; running tasks may check it, and no other task is started.
-    """
-    stopped = stopped or threading.Event()
-
-    def unless_stopped(task: int) -> None:
-        if not stopped.is_set():
-            work(task)
-
-    with _threads(n_tasks) as (pool, _):
-        if pool is None:
-            for task in range(n_tasks):
-                work(task)
-        else:
-            _spread(pool, unless_stopped, n_tasks, stopped)
-
-
-def _spread(
-    pool: ThreadPoolExecutor, work: Callable[[int], None], n_tasks: int, stopped: threading.Event
-) -> None:
-    """Run the tasks in the pool; the first error, or Ctrl-C, sets ``stopped`` and is raised here."""
-
-    def guarded(task: int) -> None:
-        try:
-            work(task)
-        except BaseException:
-            stopped.set()
-            raise
-
-    futures = [pool.submit(guarded, task) for task in range(n_tasks)]
-    try:
-        for future in futures:
-            error = error_of(future)
-            if error is not None:
-                raise error
-    finally:
-        stopped.set()
 
 
 def error_of(future: Future[Any]) -> BaseException | None:

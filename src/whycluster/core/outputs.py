@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.core.arrays import Codes
+from whycluster.core.arrays import Codes, Floats
 from whycluster.core.attribution import (
+    Attribution,
+    Background,
     CodedQuery,
     Workspace,
     block_rows,
     explaining_why_not_finite,
+    measured,
+    population,
     read_energies,
     run_rows,
 )
@@ -108,6 +114,54 @@ def gradient(energy: Energy, rows: Rows, cluster: Codes | None = None) -> NDArra
 
     run_rows(work, energy, rows)
     return result
+
+
+Receive: TypeAlias = Callable[[int, int, Floats, Floats], None]
+"""Takes rows start..stop, W = sum_k a_k grad s_k, (b, d), and the total relevance of each row, (b,)."""
+
+
+def propagate_gradient(
+    energy: Energy, rows: Rows, query: CodedQuery, background: Background | None, receive: Receive
+) -> Attribution:
+    """Hand the gradient of each row to ``receive``, which shares relevance among the inputs, such as words.
+
+    ``receive`` is called for every block, on several threads; its arguments are valid until it returns. The
+    attribution that is returned has no relevance.
+    """
+    query = query.for_rows(rows)
+    result = Attribution.empty(rows, query, width=0)
+    if query.rule != CONTRAST and query.beta is None:
+        query = measured(query, energy, background or rows)
+
+    def work(space: Workspace, start: int, stop: int) -> None:
+        n_rows = stop - start
+        h, weights, scratch = space.h[:n_rows], space.weights[:n_rows], space.scratch[:n_rows]
+        x = read_energies(energy, rows, space, start, stop, h)
+        assignment = query.assign(h, energy.tree, start, stop)
+        result.store(assignment, start, stop)
+        weigh(h, assignment, query.rule, query.beta, weights)
+        out = space.relevance[:n_rows]
+        energy.combine(x, weights, out, scratch)
+        total = out.sum(axis=1)
+        energy.differentiate(x, weights, out, scratch)
+        check_finite(out)
+        check_finite(total)
+        receive(start, stop, out, total)
+
+    run_rows(work, energy, rows)
+    return replace(result, beta=query.beta)
+
+
+def informed(energy: Energy, rows: Rows) -> Energy:
+    """Return the energy with the cluster means of all rows, if its split needs them.
+
+    Several queries about some of the rows are then answered as if they were asked of all.
+    """
+    if not energy.needs_means:
+        return energy
+    energy = energy.with_means(*population(energy, rows).members)
+    energy.needs_means = False
+    return energy
 
 
 def is_unchanged(energy: Energy, rows: Rows, query: CodedQuery, evidence: NDArray[Any]) -> bool:

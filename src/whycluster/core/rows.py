@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -57,29 +56,5 @@ class Rows(ABC):
         return None
 
     @abstractmethod
-    def blocks(self) -> Iterator[tuple[int, Floats]]:
-        """Iterate over all rows as (first row, block); a block is valid until the next one."""
-
-    @abstractmethod
-    def first_not_finite(self) -> tuple[int, Hashable, float] | None:
-        """Return the first NaN or infinity as (row, feature name, value), None if there is none."""
-
-    @abstractmethod
-    def number(self, row: int) -> int:
-        """Return the number by which messages refer to a row."""
-
     def why_not_finite(self) -> str:
         """Return the error message for rows that lead to NaN or infinity."""
-        found = self.first_not_finite()
-        if found is None:
-            largest = max(float(np.abs(block).max()) for _, block in self.blocks())
-            return (
-                f"{self.where}: {self.name} has values too large to be squared in {self.dtype}; the "
-                f"largest is {largest:.3g} in size. Rescale the data and fit the model again."
-            )
-        row, feature, value = found
-        kind = "a missing value (NaN)" if math.isnan(value) else "an infinite value"
-        return (
-            f"{self.where}: {self.name} must be finite; row {self.number(row)}, feature {feature!r} holds "
-            f"{kind}. Drop or fill such rows first."
-        )

@@ -16,14 +16,44 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.arrays import Floats
+from whycluster.core.energies import Energy
+from whycluster.core.evidence import Assignment
 
 # Beta in units of 1 / (mean evidence), for models without a stiffness; tuned on half of ``benchmarks.rules``.
 STIFFER = 4.0
 
+_TERMS_BYTES = 1 << 20  # for the terms of all parts and features of some rows
 _SINGLE = 3
 _MOST = 300.0  # nats; up to here, a product of two exponentials neither overflows nor vanishes
 _HARD = 1e6  # nats; more make no difference
 _MOST_TIMES = 10.0  # the largest ratio of a row's total |relevance| to that of the joint rule
+
+
+def redistribute_block(
+    energy: Energy,
+    x: Floats,
+    assignment: Assignment,
+    log_prior: Floats,
+    beta: float,
+    relevance: Floats,
+    scratch: Floats,
+) -> None:
+    """Redistribute the relevance, (b, d), of all rows without negative evidence, some rows at a time."""
+    parts = energy.parts
+    log_weight = parts.log_weight
+    if not energy.gives_probabilities:  # otherwise the model has its own weights
+        log_weight = log_weight + log_prior[parts.cluster]
+    width = max(energy.n_features, energy.n_inputs)  # behind a pipeline, terms are first those of its outputs
+    size = max(1, _TERMS_BYTES // (8 * len(log_weight) * width))
+    for start in range(0, len(x), size):
+        rows = start + np.flatnonzero(assignment.evidence[start : start + size] >= 0)
+        if not rows.size:
+            continue
+        terms = np.empty((len(rows), len(log_weight), energy.n_features))
+        cluster, some = assignment.cluster[rows], relevance[rows]
+        energy.terms(x[rows], cluster, terms, scratch[: len(rows)])
+        redistribute(terms, parts.cluster == cluster[:, None], log_weight, beta, some)
+        relevance[rows] = some
 
 
 def redistribute(

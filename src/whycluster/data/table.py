@@ -7,6 +7,7 @@ of rows at a time, so memory does not grow with the number of rows. `opening.ope
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -159,6 +160,22 @@ class Table(Rows):
                 row, column = bad[0]
                 return start + int(row), self.feature_names[column], float(block[row, column])
         return None
+
+    def why_not_finite(self) -> str:
+        """Return the error message for rows that lead to NaN or infinity."""
+        found = self.first_not_finite()
+        if found is None:
+            largest = max(float(np.abs(block).max()) for _, block in self.blocks())
+            return (
+                f"{self.where}: {self.name} has values too large to be squared in {self.dtype}; the "
+                f"largest is {largest:.3g} in size. Rescale the data and fit the model again."
+            )
+        row, feature, value = found
+        kind = "a missing value (NaN)" if math.isnan(value) else "an infinite value"
+        return (
+            f"{self.where}: {self.name} must be finite; row {self.number(row)}, feature {feature!r} holds "
+            f"{kind}. Drop or fill such rows first."
+        )
 
 
 class ArrayTable(Table):

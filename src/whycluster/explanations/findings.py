@@ -164,7 +164,7 @@ def competition(exp: BaseExplanation, sample: MemberSample | None = None) -> Com
     evidence = np.full(shape[:2], np.nan)
     if group.size:
         evidence = _means(some.h, group, len(codes))
-        energy = attribution.informed(exp.energy, exp.table)  # by all rows, not only the sample
+        energy = outputs.informed(exp.energy, exp.table)  # by all rows, not only the sample
         # One competitor at a time, so that no array of shape (rows, clusters, features) is needed.
         for j in range(len(exp.labels) - 1 if isinstance(exp, Explanation) else 0):
             others = np.where(j < codes, j, j + 1)  # (G,) the j-th cluster other than their own

@@ -29,7 +29,7 @@ class ColumnsEnergy(WrappedEnergy):
         self.offset, self.needs_means = energy.offset, energy.needs_means
         self.scratch_width = energy.n_features + energy.scratch_width
         self._is_identity = np.array_equal(self.source, np.arange(n_columns))
-        self.expanded = energy.expanded if self._is_identity else None
+        self.compiled = energy.compiled if self._is_identity else None
         # The features, ordered by column, and the position at which each column begins.
         self._order = np.flatnonzero(self.source >= 0)
         self._order = self._order[np.argsort(self.source[self._order], kind="stable")]

@@ -99,7 +99,7 @@ def contrasts_of(exp: BaseExplanation, background: Any, n_others: int, n_feature
     n, m = other.shape
     d = exp.energy.n_features
     n_features = min(n_features, d)
-    energy = attribution.informed(exp.energy, background)
+    energy = outputs.informed(exp.energy, background)
     feature, relevance = np.empty((n, m, n_features), dtype=np.intp), np.empty((n, m, n_features))
     size = max(1, _VALUES_AT_ONCE // d)
     for start in range(0, n, size):

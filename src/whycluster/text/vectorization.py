@@ -18,7 +18,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.feature_extraction.text import HashingVectorizer
 
-from whycluster.core import attribution
+from whycluster.core import outputs
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.attribution import Attribution, Background, CodedQuery
 from whycluster.core.energies import Energy
@@ -154,7 +154,7 @@ def relevance_of_words(
         with table.naming_documents(start, stop):
             parts[start] = _relevance_in_block(cached, vectors, table, slice(start, stop), gradient, total)
 
-    found = attribution.propagate_gradient(energy, replace(table, encoder=cached), query, background, receive)
+    found = outputs.propagate_gradient(energy, replace(table, encoder=cached), query, background, receive)
     return found, WordTable.join(parts)
 
 

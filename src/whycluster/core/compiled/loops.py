@@ -138,6 +138,7 @@ def _is_readable(values: NDArray[Any]) -> bool:
     return plain and values.flags.aligned and all(step % values.itemsize == 0 for step in values.strides)
 
 
+@dataclass(frozen=True, eq=False)
 class CompiledKMeans:
     """Compiled loops for energies s_k = bias_k + slope_k . x.
 
@@ -148,16 +149,30 @@ class CompiledKMeans:
     offset : (d,) subtracted from every row to make x; nothing by default
     """
 
-    def __init__(self, slopes: Floats, squares: Floats, bias: Floats, offset: Floats | None = None) -> None:
-        self.n_clusters, self.n_features = n_clusters, d = slopes.shape
+    slopes: Floats
+    squares: Floats
+    bias: Floats
+    offset: Floats | None = None
+
+    @property
+    def is_available(self) -> bool:
+        """Whether this machine has the loops, for so many clusters and features."""
+        n_clusters, d = self.slopes.shape
+        small = max(n_clusters, d) <= _MOST and n_clusters * d <= _MOST_VALUES
+        return n_clusters > 1 and small and library() is not None
+
+    @functools.cached_property
+    def _packed(self) -> tuple[Floats, Floats, Floats]:
+        """The biases, the slopes, and slopes with squares, as the loops read them: padded and interleaved."""
+        n_clusters, d = self.slopes.shape
         fours, twos = -(-n_clusters // 4), -(-d // 2)
-        self._offset = np.zeros(d) if offset is None else np.array(offset)
-        self._bias, padded = np.zeros(4 * fours), np.zeros((2, 4 * fours, 2 * twos))
-        self._bias[:n_clusters] = bias
-        padded[:, :n_clusters, :d] = slopes, squares
-        self._slopes = np.ascontiguousarray(padded[0, :, :d].reshape(fours, 4, d).transpose(0, 2, 1))
+        bias, padded = np.zeros(4 * fours), np.zeros((2, 4 * fours, 2 * twos))
+        bias[:n_clusters] = self.bias
+        padded[:, :n_clusters, :d] = self.slopes, self.squares
+        slopes = np.ascontiguousarray(padded[0, :, :d].reshape(fours, 4, d).transpose(0, 2, 1))
         pairs = padded[:, :n_clusters].reshape(2, n_clusters, twos, 2)
-        self._both = np.ascontiguousarray(pairs.transpose(2, 1, 0, 3)).reshape(twos, n_clusters, 4)
+        both = np.ascontiguousarray(pairs.transpose(2, 1, 0, 3)).reshape(twos, n_clusters, 4)
+        return bias, slopes, both
 
     def run(
         self,
@@ -199,9 +214,10 @@ class CompiledKMeans:
         """Call the loops; with ``moved`` they do not subtract the offset."""
         loaded = library()
         assert loaded is not None
-        (loops, width), offset = loaded, np.zeros(self.n_features) if moved else self._offset
-        parameters = map(_at, (offset, self._bias, self._slopes, self._both))
-        model = _Model(self.n_clusters, self.n_features, *parameters)
+        loops, width = loaded
+        offset = np.zeros(self.slopes.shape[1]) if moved or self.offset is None else self.offset
+        parameters = map(_at, (offset, *self._packed))
+        model = _Model(*self.slopes.shape, *parameters)
         space = np.empty(loops.room(ctypes.byref(model)))
         return float(loops.run(width, ctypes.byref(model), ctypes.byref(block), ctypes.c_void_p(_at(space))))
 
@@ -219,27 +235,6 @@ def _write_to(out: NDArray[Any], block: _Block) -> None:
 
 def _at(values: NDArray[Any]) -> int:
     return values.ctypes.data
-
-
-@dataclass(frozen=True, eq=False)
-class ExpandedSquares:
-    """The parameters of `CompiledKMeans`, as an energy has them; the loops are made when first used."""
-
-    slopes: Floats
-    squares: Floats
-    bias: Floats
-    offset: Floats | None
-
-    @property
-    def loops(self) -> CompiledKMeans | None:
-        """The compiled loops, if this machine has any for so many clusters and features."""
-        n_clusters, d = self.slopes.shape
-        small = max(n_clusters, d) <= _MOST and n_clusters * d <= _MOST_VALUES
-        return self._packed if n_clusters > 1 and small and library() is not None else None
-
-    @functools.cached_property
-    def _packed(self) -> CompiledKMeans:
-        return CompiledKMeans(self.slopes, self.squares, self.bias, self.offset)
 
 
 class CompiledPasses:
@@ -275,7 +270,7 @@ class CompiledPasses:
             means[start] = float((self._run_block(x, start, stop) / self.rows.n_rows).sum())
 
         self._each_block(work)
-        return math.fsum(means.values()), np.bincount(self.cluster, minlength=self.loops.n_clusters)
+        return math.fsum(means.values()), np.bincount(self.cluster, minlength=len(self.loops.slopes))
 
     def attribute(self, beta: float, relevance: NDArray[Any]) -> tuple[Codes, Codes, NDArray[Any]]:
         """Write the relevance, (n, d); return cluster, competitor and evidence, (n,) each."""
@@ -291,7 +286,7 @@ class CompiledPasses:
         return self.cluster, self.competitor, evidence
 
     def _each_block(self, work: blocks.Work[Floats]) -> None:
-        n_rows, size, d = self.rows.n_rows, self.block_rows, self.loops.n_features
+        n_rows, size, d = self.rows.n_rows, self.block_rows, self.loops.slopes.shape[1]
         converted = 0 if self.layout is not None else min(size, n_rows)
         order: Any = "F" if self.rows.by_columns else "C"
         if n_rows <= size:  # a single block needs no threads

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.compiled.loops import CompiledKMeans, ExpandedSquares
+from whycluster.core.compiled.loops import CompiledKMeans
 from whycluster.core.tree import Tree
 
 
@@ -46,12 +46,12 @@ class Energy(ABC):
     needs_means = False  # whether its split depends on the cluster means; see `with_means`
     tree: Tree | None = None  # the tree of clusters, if the columns of `energies` are pairs of its nodes
     categorical: NDArray[np.bool_] | None = None  # (d,) which features are categories; None: all are numbers
-    expanded: ExpandedSquares | None = None  # the parameters of the compiled loops, if this energy has any
+    compiled: CompiledKMeans | None = None  # the same energies in compiled loops, which may not be available
 
     @property
     def loops(self) -> CompiledKMeans | None:
         """The compiled loops, if this machine has any for this energy."""
-        return None if self.expanded is None else self.expanded.loops
+        return self.compiled if self.compiled is not None and self.compiled.is_available else None
 
     @cached_property
     def n_inputs(self) -> int:

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.compiled.loops import ExpandedSquares
+from whycluster.core.compiled.loops import CompiledKMeans
 from whycluster.core.energies.additive import AdditiveEnergy
 from whycluster.core.energies.energy import carve
 from whycluster.core.errors import InvalidInputError
@@ -71,7 +71,7 @@ class SquaredEnergy(AdditiveEnergy):
                 self._moved[different] * np.sqrt(self.scale), self.near, groups
             )
         if self._expanded and type(self) is SquaredEnergy:  # a subclass may redefine the energies
-            self.expanded = ExpandedSquares(self.slopes, self._squares, self._bias, self.offset)
+            self.compiled = CompiledKMeans(self.slopes, self._squares, self._bias, self.offset)
         self._by_parts = self.n_clusters <= self.n_features
         self.rounds = self._expanded and self._by_parts
         if not np.isfinite(self._bias).all():
