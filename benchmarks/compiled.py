@@ -84,7 +84,7 @@ class _Steps:
         self.kernel, self.energy, self.X, self.result = kernel, energy, X, result
         self.K, self.d = energy.n_clusters, energy.n_features
         self.slopes = np.ascontiguousarray(energy.slopes)
-        self.squares = np.ascontiguousarray(energy._squares)
+        self.squares = np.ascontiguousarray(energy.squares)
         self.keeps_h = self.d >= self.K
 
     def check(self, total: float) -> None:

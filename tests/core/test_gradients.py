@@ -209,7 +209,7 @@ def test_gradients_where_squares_are_not_expanded(gamma: float | None) -> None:
     units = normal(10, D) + far
     energy = SquaredEnergy(units) if gamma is None else KernelEnergy(units, SIZES, gamma)
     squares = energy if isinstance(energy, SquaredEnergy) else energy.units
-    assert squares.lines is None
+    assert squares.linear is None
     X = np.concatenate([rows()[:30], rows()[30:] + 1e7])
     net = wc.TableNetwork(energy)
     own = assigned(net.evidence(X))

@@ -212,7 +212,7 @@ def test_groups_of_clusters_far_apart(rule: str) -> None:
     near = np.round(rng.normal(size=(8, 4)) * 2**10) / 2**10
     centers = near + np.repeat([0.0, 2.0**26], 4)[:, None]
     energy = StudentEnergy(centers)
-    assert energy.squares.lines is None
+    assert energy.squares.linear is None
     X = centers[np.arange(80) % 8] + rng.integers(-500, 501, size=(80, 4)) / 2**10
     exp = wc.TableNetwork(energy).explain(X, beta=5.0, rule=rule)
     for row, (x, c, k) in enumerate(zip(X, exp.cluster, exp.competitor, strict=True)):

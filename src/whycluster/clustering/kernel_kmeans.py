@@ -226,7 +226,7 @@ def _assign_rows(rows: Floats, support: _Support) -> tuple[Codes, Floats, _Sums]
         s = space.h[:n_rows]
         energy.energies(x, s, space.scratch[:n_rows])
         labels[start:stop] = own = s.argmin(axis=1)
-        squares = energy.units.left_out(x, space.relevance[:n_rows])
+        squares = energy.left_out(x, space.relevance[:n_rows])
         least[start:stop] = s[np.arange(n_rows), own] + squares
         raw = rows[start:stop]
         sums = _Sums(np.zeros(n_units), np.zeros((n_units, rows.shape[1])))

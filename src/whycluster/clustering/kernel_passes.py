@@ -17,7 +17,7 @@ def energies_of_every_cluster(energy: KernelEnergy, rows: Rows) -> Floats:
     def work(space: Workspace, start: int, stop: int) -> None:
         block = result[start:stop]
         x = read_energies(energy, rows, space, start, stop, block)
-        block += energy.units.left_out(x, space.relevance[: stop - start])[:, None]
+        block += energy.left_out(x, space.relevance[: stop - start])[:, None]
 
     run_rows(work, energy, rows)
     return result
@@ -35,7 +35,7 @@ def mean_split(energy: KernelEnergy, rows: Rows, cluster: Codes) -> Floats:
         weights[np.arange(n_rows), cluster[start:stop]] = 1.0
         energy.combine(x, weights, split, space.scratch[:n_rows])
         sums[start] = split.sum(axis=0)
-        energy.units.left_out(x, split)
+        energy.left_out(x, split)
         sums[start] += split.sum(axis=0)
 
     run_rows(work, energy, rows)

@@ -173,10 +173,10 @@ class MixedSquaresEnergy(MixingEnergy):
 
     def __init__(self, energy: SquaredEnergy, linear: AffineMap) -> None:
         super().__init__(energy, linear)
-        self._lines = None
-        if energy.lines is not None:
-            slopes, bias = energy.lines
-            self._lines = np.asarray((linear.matrix.T @ slopes.T).T), bias + slopes @ self.shift
+        self._linear = None
+        if energy.linear is not None:
+            slopes, bias = energy.linear
+            self._linear = np.asarray((linear.matrix.T @ slopes.T).T), bias + slopes @ self.shift
 
     @property
     def work_width(self) -> int:
@@ -194,10 +194,10 @@ class MixedSquaresEnergy(MixingEnergy):
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """Write the energies; they are linear in z and hence in x, so z itself is not needed."""
-        if self._lines is None:
+        if self._linear is None:
             super().energies(x, out, scratch)
             return
-        slopes, bias = self._lines
+        slopes, bias = self._linear
         np.matmul(x, slopes.T, out=out)
         out += bias
         self.energy.keep_ties(out)

@@ -29,39 +29,30 @@ _MOST = 1 << 13  # features or clusters; above, a tile does not fit the cache an
 _MOST_VALUES = 1 << 20  # values of all centroids, for the same reason
 
 
+def _fields(names: str, kind: type) -> list[tuple[str, type]]:
+    return [(name, kind) for name in names.split()]
+
+
 class _Model(ctypes.Structure):
     """``Model`` of kmeans.c."""
 
-    _fields_ = (
-        ("K", ctypes.c_int64),
-        ("d", ctypes.c_int64),
-        ("offset", ctypes.c_void_p),
-        ("bias", ctypes.c_void_p),
-        ("slopes", ctypes.c_void_p),
-        ("both", ctypes.c_void_p),
-    )
+    _fields_ = [*_fields("K d", ctypes.c_int64), *_fields("offset bias slopes both", ctypes.c_void_p)]
 
 
 class _Block(ctypes.Structure):
     """``Block`` of kmeans.c."""
 
-    _fields_ = (
-        ("first", ctypes.c_int64),
-        ("n", ctypes.c_int64),
-        ("columns", ctypes.c_void_p),
-        ("down", ctypes.c_int64),
-        ("side_by_side", ctypes.c_int),
-        ("from_float", ctypes.c_int),
-        ("cluster", ctypes.c_void_p),
-        ("competitor", ctypes.c_void_p),
-        ("evidence", ctypes.c_void_p),
-        ("beta", ctypes.c_double),
-        ("out", ctypes.c_void_p),
-        ("out_down", ctypes.c_int64),
-        ("out_across", ctypes.c_int64),
-        ("to_float", ctypes.c_int),
-        ("only_energies", ctypes.c_int),
-    )
+    _fields_ = [
+        *_fields("first n", ctypes.c_int64),
+        *_fields("columns", ctypes.c_void_p),
+        *_fields("down", ctypes.c_int64),
+        *_fields("side_by_side from_float", ctypes.c_int),
+        *_fields("cluster competitor evidence", ctypes.c_void_p),
+        *_fields("beta", ctypes.c_double),
+        *_fields("out", ctypes.c_void_p),
+        *_fields("out_down out_across", ctypes.c_int64),
+        *_fields("to_float only_energies", ctypes.c_int),
+    ]
 
 
 @functools.cache

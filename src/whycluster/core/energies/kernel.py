@@ -56,17 +56,19 @@ class KernelEnergy(Energy):
         self.stiffness = None if self._hard else self.gamma
         self._slope = 1.0 if self._hard else self.gamma
         self._constants = np.zeros((len(support), 1)) if self._hard else self.log_weights[:, None]
-        self._lines = None
-        if self.units.lines is not None:  # the matrix product then includes gamma and weights
-            slopes, bias = self.units.lines
-            self._lines = -self._slope * slopes, self._constants - self._slope * bias[:, None]
+        self._linear = self._both = None
+        if self.units.linear is not None:  # the matrix product then includes gamma and weights
+            slopes, bias = self.units.linear
+            self._linear = -self._slope * slopes, self._constants - self._slope * bias[:, None]
+            self._both = np.hstack([slopes, self.units.squares])  # then a mixture is one matrix product
+        self._mix_width = self.n_features if self._both is None else 4 * self.n_features
         stops = np.cumsum(self.sizes)
         # the support vectors of each cluster
         self.clusters = [slice(stop - size, stop) for stop, size in zip(stops, self.sizes, strict=True)]
         self._chunks = _chunks(self.sizes, max(_FEW_UNITS, len(support) // 8))
         self._widest = max(int(self.sizes[chunk].sum()) for chunk in self._chunks)
         # Wide enough for the work, and for blocks so short that a chunk stays in the cache.
-        self.scratch_width = max(self._widest + self.units.mix_width, len(support) // 4)
+        self.scratch_width = max(self._widest + self._mix_width, len(support) // 4)
 
     @property
     def unit_cluster(self) -> Codes:
@@ -87,14 +89,14 @@ class KernelEnergy(Energy):
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """Write sum_k a_k sum_j q_j e_j: the weights a_k q_j of a row sum to zero again."""
-        _, mixture = carve(scratch, self._widest, self.units.mix_width)
+        _, mixture = carve(scratch, self._widest, self._mix_width)
         mixture[...] = 0.0
         for chunk in self._chunks:
             for k, logits in self._logits(x, chunk, scratch):
                 self._share(logits, weights[:, k])
             (q,) = carve(scratch, int(self.sizes[chunk].sum()))
-            self.units.mix(x, self._units_of(chunk), q.reshape(-1, len(x)), mixture)
-        self.units.unmix(x, mixture, out)
+            self._mix(x, self._units_of(chunk), q.reshape(-1, len(x)), mixture)
+        self._unmix(x, mixture, out)
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """Write sum_k a_k sum_j q_j grad |x - u_j|^2, without the 2 x that all support vectors share."""
@@ -127,6 +129,40 @@ class KernelEnergy(Energy):
         self._share(logits, np.ones(len(x)))
         return logits
 
+    def left_out(self, x: Floats, scratch: Floats) -> Floats:
+        """Return the term that `energies` leaves out, (b,): |x|^2 if squares are expanded, else 0.
+
+        Its split over the features is written to ``scratch``, (b, d).
+        """
+        if self._both is None:
+            scratch[...] = 0.0
+        else:
+            np.square(x, out=scratch)
+            scratch *= self.units.scale
+        return scratch @ np.ones(self.n_features)
+
+    def _mix(self, x: Floats, part: slice, weights: Floats, mixture: Floats) -> None:
+        """Add sum_j w_j e_j over a slice of the support vectors to a mixture; ``weights`` is (slice, b)."""
+        if self._both is not None:
+            total, some = carve(mixture, 2 * self.n_features, 2 * self.n_features)
+            np.matmul(weights.T, self._both[part], out=some)
+            total += some
+            return
+        split = np.empty_like(x)
+        for row, j in enumerate(range(part.start, part.stop)):
+            self.units.split(x, j, split)
+            split *= weights[row][:, None]
+            mixture += split
+
+    def _unmix(self, x: Floats, mixture: Floats, out: Floats) -> None:
+        """Write the result of `_mix` into ``out`` of shape (b, d)."""
+        if self._both is None:
+            out[...] = mixture
+            return
+        total, _ = carve(mixture, 2 * self.n_features, 2 * self.n_features)
+        np.multiply(total[:, : self.n_features], x, out=out)
+        out += total[:, self.n_features :]
+
     def _share(self, logits: Floats, weights: Floats) -> None:
         """Turn logits into a_k q_j, in place."""
         if self._hard:
@@ -152,8 +188,8 @@ class KernelEnergy(Energy):
             yield k, logits[own.start - part.start : own.stop - part.start]
 
     def _write_logits(self, x: Floats, part: slice, logits: Floats) -> None:
-        if self._lines is not None:
-            slopes, bias = self._lines
+        if self._linear is not None:
+            slopes, bias = self._linear
             np.matmul(slopes[part], x.T, out=logits)
             logits += bias[part]
             return
@@ -225,14 +261,14 @@ class FloorEnergy(Energy):
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """Write the energies of the clusters, then the floor; both without the |x|^2 left out."""
         self.clusters.energies(x, out[:, :-1], *carve(scratch, self.clusters.scratch_width))
-        out[:, -1] = self.floor - self.clusters.units.left_out(x, *carve(scratch, self.n_features))
+        out[:, -1] = self.floor - self.clusters.left_out(x, *carve(scratch, self.n_features))
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """Write the weighted splits of clusters and floor; the |x|^2 left out no longer cancels."""
         floor = weights[:, -1, None]
         self.clusters.combine(x, weights[:, :-1], out, *carve(scratch, self.clusters.scratch_width))
         (common,) = carve(scratch, self.n_features)
-        self.clusters.units.left_out(x, common)
+        self.clusters.left_out(x, common)
         common *= floor
         out -= common
         out += floor * self.split

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.compiled.loops import CompiledKMeans
 from whycluster.core.energies.additive import AdditiveEnergy
-from whycluster.core.energies.energy import carve
 from whycluster.core.errors import InvalidInputError
 
 # Up to this ratio of the largest squared centroid to the least squared distance between two centroids,
@@ -61,8 +58,8 @@ class SquaredEnergy(AdditiveEnergy):
         with np.errstate(over="ignore", invalid="ignore"):
             self.offset = _offset(self.prototypes)
             self._moved = self.prototypes if self.offset is None else self.prototypes - self.offset
-            self._squares = self._moved**2 * self.scale
-            self._bias = self._squares.sum(axis=1)
+            self.squares = self._moved**2 * self.scale  # (K, d) the constant of each split, if expanded
+            self._bias = self.squares.sum(axis=1)
             self.slopes = -2.0 * self._moved * self.scale  # (K, d) gradients, without the 2 x all share
             self._copies, self._originals = _duplicates(self.prototypes)
             different = np.delete(np.arange(self.n_clusters), self._copies)
@@ -71,7 +68,7 @@ class SquaredEnergy(AdditiveEnergy):
                 self._moved[different] * np.sqrt(self.scale), self.near, groups
             )
         if self._expanded and type(self) is SquaredEnergy:  # a subclass may redefine the energies
-            self.compiled = CompiledKMeans(self.slopes, self._squares, self._bias, self.offset)
+            self.compiled = CompiledKMeans(self.slopes, self.squares, self._bias, self.offset)
         self._by_parts = self.n_clusters <= self.n_features
         self.rounds = self._expanded and self._by_parts
         if not np.isfinite(self._bias).all():
@@ -97,18 +94,6 @@ class SquaredEnergy(AdditiveEnergy):
     def compared(self, x: Floats) -> Floats:
         """Return the scaled rows."""
         return np.asarray(x * self.step_scale())
-
-    def left_out(self, x: Floats, scratch: Floats) -> Floats:
-        """Return the term that `energies` leaves out, (b,): |x|^2 if squares are expanded, else 0.
-
-        Its split over the features is written to ``scratch``, (b, d).
-        """
-        if self._expanded:
-            np.square(x, out=scratch)
-            scratch *= self.scale
-        else:
-            scratch[...] = 0.0
-        return scratch @ np.ones(self.n_features)
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """Write |x - mu_k|^2; expanded, |mu_k|^2 - 2 mu_k.x."""
@@ -141,49 +126,17 @@ class SquaredEnergy(AdditiveEnergy):
             constant = out[rows] if spare is None else spare[: len(linear)]
             np.matmul(weights[rows], self.slopes, out=linear)
             linear *= x[rows]
-            np.matmul(weights[rows], self._squares, out=constant)
+            np.matmul(weights[rows], self.squares, out=constant)
             np.add(constant, linear, out=out[rows], casting="same_kind")
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:  # noqa: ARG002  # x cancels
         """Write -2 sum_k a_k mu_k: x cancels, and no square is computed."""
         np.matmul(weights, self.slopes, out=out)
 
-    @cached_property
-    def _both(self) -> Floats:
-        """(K, 2d) slopes and squares side by side: then a mixture is one matrix product."""
-        return np.hstack([self.slopes, self._squares])
-
     @property
-    def mix_width(self) -> int:
-        """The number of values per row that `mix` needs."""
-        return 4 * self.n_features if self._expanded else self.n_features
-
-    @property
-    def lines(self) -> tuple[Floats, Floats] | None:
+    def linear(self) -> tuple[Floats, Floats] | None:
         """(K, d) slopes and (K,) biases of the linear energies; None if squares are not expanded."""
         return (self.slopes, self._bias) if self._expanded else None
-
-    def mix(self, x: Floats, part: slice, weights: Floats, mixture: Floats) -> None:
-        """Add sum_k a_k e_k over a slice of the centroids to a mixture; ``weights`` is (slice, b)."""
-        if self._expanded:
-            total, some = carve(mixture, 2 * self.n_features, 2 * self.n_features)
-            np.matmul(weights.T, self._both[part], out=some)
-            total += some
-            return
-        split = np.empty_like(x)
-        for row, k in enumerate(range(part.start, part.stop)):
-            self.split(x, k, split)
-            split *= weights[row][:, None]
-            mixture += split
-
-    def unmix(self, x: Floats, mixture: Floats, out: Floats) -> None:
-        """Write the result of `mix` into ``out`` of shape (b, d)."""
-        if not self._expanded:
-            out[...] = mixture
-            return
-        total, _ = carve(mixture, 2 * self.n_features, 2 * self.n_features)
-        np.multiply(total[:, : self.n_features], x, out=out)
-        out += total[:, self.n_features :]
 
 
 def _duplicates(centroids: Floats) -> tuple[Codes, Codes]:
