@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.arrays import DASK, to_finite_array
-from whycluster.data.mixed_table import RawTable
-from whycluster.data.opening import column_names, open_table
-from whycluster.data.table import Table
+from whycluster.data.arrays import DASK
 from whycluster.explanations.explanation import Explanation
-from whycluster.models.adapters.registry import OnlyLabels, find_network, to_network
+from whycluster.models.adapters.incomplete import OnlyLabels
+from whycluster.models.adapters.registry import find_network, to_network
 from whycluster.models.network import Network, Query, QueryOptions
 
 if TYPE_CHECKING:
@@ -99,6 +94,8 @@ def explain(
                 "fitted to all rows of X. For a few rows, use explain(labels, X)[rows]; for new rows, "
                 "wc.Surrogate().fit(X, labels)."
             )
+        from whycluster.clustering.labels import fit_surrogate  # loads scikit-learn
+
         # Each row is explained for its own label, even if the surrogate would predict another.
         found, given = fit_surrogate(found.labels, X, feature_names)
         if query.get("target") is None:
@@ -133,36 +130,6 @@ def neuralize(model: Any, *, metric: str | None = None, categorical: Sequence[in
     array([[ 8., -8.]])
     """
     return to_network(model, metric, categorical)
-
-
-def fit_surrogate(
-    labels: Any, X: Any, feature_names: Sequence[Hashable] | None = None
-) -> tuple[Network, NDArray[Any]]:
-    """Fit a surrogate to labels; return its network, and the labels in the form the network uses."""
-    from whycluster.clustering.surrogate import Surrogate  # loads scikit-learn
-
-    names = column_names(X, "explain", "X")
-    table = open_table(X, where="explain", feature_names=feature_names, any_kind=names is not None)
-    if isinstance(table, RawTable) or (names is not None and table.has_missing()):
-        return _fit_behind_encoder(labels, table)
-    surrogate = Surrogate().fit_rows(to_finite_array(table), labels, "explain")
-    return surrogate.network(names), surrogate.given_
-
-
-def _fit_behind_encoder(labels: Any, table: Table) -> tuple[Network, NDArray[Any]]:
-    """Do the same for a frame with categories, dates or missing values, which are encoded first."""
-    from whycluster.clustering.surrogate import Surrogate
-    from whycluster.data.column_checks import classify_columns
-    from whycluster.pipelines.network import network_behind
-    from whycluster.pipelines.tabular import encode, warn_of_columns
-
-    classified = classify_columns(table.native, "explain")
-    warn_of_columns(classified, stacklevel=5)  # at the line that called `explain`
-    columns, rows = encode(classified)
-    surrogate = Surrogate().fit_rows(np.ascontiguousarray(rows), labels, "explain")
-    names = table.feature_names if all(isinstance(name, str) for name in table.feature_names) else None
-    network = network_behind([("columns", columns)], surrogate.network(None), table.n_features, names)
-    return network, surrogate.given_
 
 
 def _check_labels(model: Any, X: Any) -> None:

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 import numpy as np
 import polars as pl
 
-from whycluster.api import fit_surrogate
 from whycluster.cli.reading import TableFile, check_text, code_notes, read
+from whycluster.clustering.labels import fit_surrogate
 from whycluster.core.arrays import Codes
 from whycluster.core.errors import ColumnWarning, FidelityWarning, InvalidInputError
 from whycluster.data import display
