@@ -91,3 +91,23 @@ def turned(rows: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
     for start in range(0, len(rows), _ROWS_AT_A_TIME):
         columns[:, start : start + _ROWS_AT_A_TIME] = rows[start : start + _ROWS_AT_A_TIME].T
     return columns
+
+
+def row_positions(rows: Any, n_rows: int) -> Codes:
+    """Return the positions selected by an index, a list of indices, a slice or a mask."""
+    if isinstance(rows, (int, np.integer)) and not isinstance(rows, bool):
+        if not -n_rows <= rows < n_rows:
+            raise IndexError(f"explanation[{rows}]: rows are chosen by position, from 0 to {n_rows - 1}.")
+        return np.array([range(n_rows)[rows]])
+    if isinstance(rows, slice):
+        return np.arange(n_rows)[rows]
+    chosen = np.asarray(None if isinstance(rows, tuple) else rows)  # a tuple would need a second axis
+    mask = chosen.dtype == bool and chosen.shape == (n_rows,)
+    if mask or (chosen.ndim == 1 and chosen.dtype.kind in "iu"):
+        return np.asarray(np.arange(n_rows)[chosen])
+    if chosen.shape == (0,):
+        return chosen.astype(np.intp)
+    raise InvalidInputError(
+        f"explanation[rows]: rows must be an index, a slice, a list of indices or a mask of length {n_rows}; "
+        f"got {chosen.dtype} of shape {chosen.shape}."
+    )

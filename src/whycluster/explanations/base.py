@@ -17,13 +17,13 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.attribution import Attribution, CodedQuery
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError
-from whycluster.core.evidence import bar_of
 from whycluster.core.rules import CONTRAST
 from whycluster.data import display, registry
 from whycluster.data.absent_table import AbsentTable
+from whycluster.data.arrays import row_positions
 from whycluster.data.frames import build_frame, unique_name
-from whycluster.data.labels import NOISE, is_noise
 from whycluster.data.table import Table
+from whycluster.explanations.claims import Claim, unattributed_lines
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.explanations.formatting import Line
 from whycluster.explanations.summary import ClusterSummary, MemberClusters, Summary, group_members, summarize
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 BORDERLINE = 0.1  # times the median evidence; rows with less are borderline
 _ROWS_SHOWN = 3  # if an explanation is printed
-_ROUNDING = 1e-6  # a residual below this fraction of the evidence is not listed
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -215,34 +214,22 @@ class BaseExplanation(ABC):
 
     def claim(self) -> str:
         """Return the claim about a single row as a sentence."""
-        named = (self.cluster[0], self.competitor[0], self.assigned[0])
-        cluster, competitor, assigned = (display.clean(str(label)) for label in named)
-        claim = (
-            f"{self.noun} {display.clean(str(self.row_name()))} is {_place(self.assigned[0], 'in cluster')}"
+        claim = Claim(
+            f"{self.noun} {display.clean(str(self.row_name()))}",
+            self.cluster[0],
+            self.competitor[0],
+            self.assigned[0],
+            self.evidence[0],
+            self.threshold,
+            self.rule == CONTRAST,
+            self.fidelity is not None,
         )
-        if assigned != cluster:  # a given label may differ from the surrogate's
-            claim += " according to the surrogate" * (self.fidelity is not None)
-            claim += f", not {_place(self.cluster[0], 'in')}"
-        if self.cluster_codes[0] == self.competitor_codes[0]:
-            return f"{claim}: nothing to explain against itself"
-        if self.threshold is not None:
-            side = "above" if self.evidence[0] >= 0 else "below"
-            share = f"the probability of {cluster} is {side} {self.threshold:g}"
-            return f"{claim}: {share}, evidence {self.evidence[0]:.3g}, nearest competitor {competitor}"
-        if self.rule == CONTRAST or assigned != cluster:
-            return f"{claim}: evidence {self.evidence[0]:.3g} for {cluster} against {competitor}"
-        return f"{claim}: evidence {self.evidence[0]:.3g}, nearest competitor {competitor}"
+        return claim.sentence()
 
     def unattributed(self, largest: float, noun: str) -> list[Line]:
         """Return lines for the evidence of a single row that belongs to no feature or word, if any."""
-        lines, residual = [], float(self.residual[0])
-        if self.threshold is not None:
-            bar = bar_of(self.threshold)
-            lines.append(Line(f"the threshold {self.threshold:g}", "", bar, False))
-            residual -= bar
-        if abs(residual) > _ROUNDING * max(largest, abs(float(self.evidence[0]))):
-            lines.append(Line(f"not due to any {noun}", "", residual, False))
-        return lines
+        evidence, residual = float(self.evidence[0]), float(self.residual[0])
+        return unattributed_lines(evidence, residual, self.threshold, largest, noun)
 
     def _framed(self, names: Sequence[Hashable], relevance: NDArray[Any], backend: str | None) -> Any:
         """Return a frame of cluster, competitor, evidence and the relevance, (n, d), under these names."""
@@ -271,7 +258,7 @@ class BaseExplanation(ABC):
 
     def __getitem__(self, rows: Any) -> Self:
         """Return the explanation of some rows, given by an index, a list of indices, a slice or a mask."""
-        chosen = _positions(rows, len(self))
+        chosen = row_positions(rows, len(self))
         return replace(
             self,
             evidence=self.evidence[chosen],
@@ -326,28 +313,3 @@ class BaseExplanation(ABC):
                 f"{where}: the data have been changed since they were explained. Explain them again."
             )
         return self.table
-
-
-def _positions(rows: Any, n_rows: int) -> Codes:
-    """Return the positions selected by an index, a list of indices, a slice or a mask."""
-    if isinstance(rows, (int, np.integer)) and not isinstance(rows, bool):
-        if not -n_rows <= rows < n_rows:
-            raise IndexError(f"explanation[{rows}]: rows are chosen by position, from 0 to {n_rows - 1}.")
-        return np.array([range(n_rows)[rows]])
-    if isinstance(rows, slice):
-        return np.arange(n_rows)[rows]
-    chosen = np.asarray(None if isinstance(rows, tuple) else rows)  # a tuple would need a second axis
-    mask = chosen.dtype == bool and chosen.shape == (n_rows,)
-    if mask or (chosen.ndim == 1 and chosen.dtype.kind in "iu"):
-        return np.asarray(np.arange(n_rows)[chosen])
-    if chosen.shape == (0,):
-        return chosen.astype(np.intp)
-    raise InvalidInputError(
-        f"explanation[rows]: rows must be an index, a slice, a list of indices or a mask of length {n_rows}; "
-        f"got {chosen.dtype} of shape {chosen.shape}."
-    )
-
-
-def _place(label: Any, where: str) -> str:
-    """Return "in cluster ..." for a label, or just "noise"."""
-    return NOISE if is_noise(label) else f"{where} {display.clean(str(label))}"

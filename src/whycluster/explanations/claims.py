@@ -1,0 +1,75 @@
+"""The claim about a row as a sentence, and the evidence that belongs to none of its features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from whycluster.core.evidence import bar_of
+from whycluster.data import display
+from whycluster.data.labels import NOISE, is_noise
+from whycluster.explanations.formatting import Line
+
+_ROUNDING = 1e-6  # a residual below this fraction of the evidence is not listed
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The claim about a single row.
+
+    Attributes
+    ----------
+    row : what it is and its name, such as "Row 7"
+    cluster, competitor, assigned : labels of the explained cluster, its strongest competitor, and the
+        cluster that the model assigns
+    evidence : the evidence for the cluster
+    threshold : the probability to exceed, if any
+    is_contrast : whether the evidence is against the competitor only
+    by_surrogate : whether a surrogate assigns the cluster
+    """
+
+    row: str
+    cluster: Any
+    competitor: Any
+    assigned: Any
+    evidence: float
+    threshold: float | None
+    is_contrast: bool
+    by_surrogate: bool
+
+    def sentence(self) -> str:
+        """Return the claim as a sentence."""
+        named = (self.cluster, self.competitor, self.assigned)
+        cluster, competitor, assigned = (display.clean(str(label)) for label in named)
+        claim = f"{self.row} is {_place(self.assigned, 'in cluster')}"
+        if assigned != cluster:  # a given label may differ from the surrogate's
+            claim += " according to the surrogate" * self.by_surrogate
+            claim += f", not {_place(self.cluster, 'in')}"
+        if self.cluster == self.competitor:
+            return f"{claim}: nothing to explain against itself"
+        if self.threshold is not None:
+            side = "above" if self.evidence >= 0 else "below"
+            share = f"the probability of {cluster} is {side} {self.threshold:g}"
+            return f"{claim}: {share}, evidence {self.evidence:.3g}, nearest competitor {competitor}"
+        if self.is_contrast or assigned != cluster:
+            return f"{claim}: evidence {self.evidence:.3g} for {cluster} against {competitor}"
+        return f"{claim}: evidence {self.evidence:.3g}, nearest competitor {competitor}"
+
+
+def unattributed_lines(
+    evidence: float, residual: float, threshold: float | None, largest: float, noun: str
+) -> list[Line]:
+    """Return lines for the part of the evidence that belongs to no feature or word, if there is any."""
+    lines = []
+    if threshold is not None:
+        bar = bar_of(threshold)
+        lines.append(Line(f"the threshold {threshold:g}", "", bar, False))
+        residual -= bar
+    if abs(residual) > _ROUNDING * max(largest, abs(evidence)):
+        lines.append(Line(f"not due to any {noun}", "", residual, False))
+    return lines
+
+
+def _place(label: Any, where: str) -> str:
+    """Return "in cluster ..." for a label, or just "noise"."""
+    return NOISE if is_noise(label) else f"{where} {display.clean(str(label))}"
