@@ -74,7 +74,7 @@ def _open_sparse(X: Any, required: Requirements) -> Table:
 
 
 def _open_array(X: Any, required: Requirements) -> Table:
-    array = _as_array(X, required.where, required.name)
+    array = as_array(X, required.where, required.name)
     if required.any_kind and isinstance(X, (list, tuple)) and array.dtype.kind in "US":
         array = np.array(X, dtype=object)  # otherwise numbers would become text
     if array.ndim == 1 and isinstance(array[0] if len(array) else None, str):
@@ -91,7 +91,8 @@ def _open_array(X: Any, required: Requirements) -> Table:
     return kind.open(array, required.array_names(array.shape[1]), required)
 
 
-def _as_array(X: Any, where: str, name: str) -> NDArray[Any]:
+def as_array(X: Any, where: str, name: str) -> NDArray[Any]:
+    """Return anything but a frame or a sparse matrix as an array; raise if it is not a table."""
     if np.ma.is_masked(X):
         raise InvalidInputError(
             f"{where}: {name} must have no missing values; got a masked array with "
@@ -116,15 +117,3 @@ def column_names(X: Any, where: str, name: str) -> list[Hashable] | None:
     """Return the column names of a data frame, None for anything else."""
     frame = None if type(X) is np.ndarray else as_frame(X, where, name)
     return None if frame is None else list(frame.columns)
-
-
-def text_columns(X: Any, where: str, name: str) -> list[int]:
-    """Return the positions of the columns that hold anything but numbers and booleans, in any container."""
-    frame = as_frame(X, where, name)
-    if frame is not None:
-        return non_numeric_columns(frame)
-    array = np.atleast_2d(_as_array(X, where, name))
-    if array.dtype.kind in "fiub":
-        return []
-    columns = enumerate(array.T.tolist())
-    return [i for i, values in columns if not all(isinstance(value, (int, float)) for value in values)]

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from whycluster.core.errors import InvalidInputError
 from whycluster.deep.encoder import Encoder, Inputs
 from whycluster.deep.network import DeepNetwork, PointLayout
-from whycluster.models.adapters.registry import OnlyLabels, adapt, check_fitted
+from whycluster.models.adapters.incomplete import OnlyLabels
+from whycluster.models.adapters.registry import adapt, check_fitted
 from whycluster.models.nearest_centroid import nearest_centroid
 from whycluster.models.network import Network
 

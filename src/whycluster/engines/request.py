@@ -26,7 +26,8 @@ from whycluster.data.settings import setting
 from whycluster.data.table import Table
 from whycluster.engines.results import SKIP, ArrowFormat, PartResult
 from whycluster.explanations.explanation import Explanation
-from whycluster.models.adapters.registry import OnlyLabels, find_network
+from whycluster.models.adapters.incomplete import OnlyLabels
+from whycluster.models.adapters.registry import find_network
 from whycluster.models.network import Network, Query
 
 INVALID = ("error", "skip")

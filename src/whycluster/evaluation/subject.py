@@ -26,7 +26,8 @@ from whycluster.data.sparse_table import SparseTable
 from whycluster.data.table import ArrayTable, Table
 from whycluster.evaluation.samplers import ConditionalKDE
 from whycluster.evaluation.shuffled import ShuffledEnergy
-from whycluster.models.adapters.registry import OnlyLabels, find_network, to_network
+from whycluster.models.adapters.incomplete import OnlyLabels
+from whycluster.models.adapters.registry import find_network, to_network
 from whycluster.models.network import Network, TableNetwork
 
 _BLOCK_VALUES = 1 << 20

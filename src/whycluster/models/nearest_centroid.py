@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from whycluster.core.arrays import Floats
@@ -17,7 +18,7 @@ from whycluster.core.energies import (
     StudentEnergy,
 )
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.opening import open_table
+from whycluster.data.opening import column_names, open_table
 from whycluster.models.network import Network, TableNetwork
 from whycluster.models.verification import Verification
 
@@ -72,3 +73,37 @@ def nearest_centroid(
         None if predict is None else Verification(compared, predict, rule, kind, feature_names is not None)
     )
     return TableNetwork(energy, labels=labels, feature_names=feature_names, verification=verification)
+
+
+def from_centroids(model: Any, metric: str) -> Network:
+    """Return the network of centroids, or of a model that has some and may predict the nearest."""
+    names = column_names(model, "neuralize", "centroids")
+    if names is not None:
+        return nearest_centroid(model, metric=metric, feature_names=names)
+    if isinstance(model, (np.ndarray, list, tuple)) and n_dimensions(model) != 1:
+        return nearest_centroid(model, metric=metric)
+    if not (has_value(model, "predict") and has_value(model, "cluster_centers_")):
+        raise InvalidInputError(
+            "neuralize: metric is for centroids, or a fitted model with cluster_centers_ and predict; "
+            f"got {type(model).__name__}."
+        )
+    return nearest_centroid(
+        model.cluster_centers_,
+        metric=metric,
+        feature_names=getattr(model, "feature_names_in_", None),
+        predict=model.predict,
+        kind=type(model).__name__,
+    )
+
+
+def has_value(model: Any, name: str) -> bool:
+    """Return whether a model has an attribute that is not None."""
+    return getattr(model, name, None) is not None
+
+
+def n_dimensions(model: Any) -> int:
+    """Return the number of dimensions of an array or of nested lists."""
+    try:
+        return np.ndim(model)
+    except ValueError:  # lists of different lengths: rejected later as centroids
+        return 2

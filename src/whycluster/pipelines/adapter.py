@@ -10,14 +10,8 @@ from sklearn.pipeline import Pipeline
 
 from whycluster.core.errors import UnsupportedModelError
 from whycluster.data.labels import BY_LABELS
-from whycluster.models.adapters.registry import (
-    AwaitingColumns,
-    OnlyLabels,
-    adapt,
-    adapt_model,
-    check_fitted,
-    names_of,
-)
+from whycluster.models.adapters.incomplete import AwaitingColumns, OnlyLabels
+from whycluster.models.adapters.registry import adapt, adapt_model, check_fitted, names_of
 from whycluster.models.network import Network
 from whycluster.pipelines.front_ends import front_end_of
 from whycluster.pipelines.network import check_not_deep, network_behind

@@ -10,7 +10,8 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 
 from whycluster.core.attribution import CodedQuery
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
-from whycluster.models.adapters.registry import AwaitingColumns, OnlyLabels, adapt_model
+from whycluster.models.adapters.incomplete import AwaitingColumns, OnlyLabels
+from whycluster.models.adapters.registry import adapt_model
 from whycluster.models.network import Network
 from whycluster.pipelines.front_ends import FrontEnd, register
 from whycluster.pipelines.network import check_not_deep, check_width

@@ -3,7 +3,8 @@
 Modules, in reading order:
 
 - `registry`: finds the adapter of a model
-- `sklearn`: nearest centroids, mixtures and trees
+- `incomplete`: results of adapters for models that are not a network yet
+- `sklearn`: nearest centroids and trees; `sklearn_mixture`: mixtures of Gaussians
 - `faiss`, `dask_ml`: k-means of these libraries
 - `kmedoids`: medoids; `kmodes`: tables with categories
 

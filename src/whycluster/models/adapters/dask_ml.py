@@ -7,7 +7,8 @@ from typing import Any
 from dask_ml.cluster import KMeans
 from dask_ml.wrappers import ParallelPostFit
 
-from whycluster.models.adapters.registry import AwaitingColumns, OnlyLabels, adapt, adapt_model, check_fitted
+from whycluster.models.adapters.incomplete import AwaitingColumns, OnlyLabels
+from whycluster.models.adapters.registry import adapt, adapt_model, check_fitted
 from whycluster.models.nearest_centroid import nearest_centroid
 from whycluster.models.network import Network
 

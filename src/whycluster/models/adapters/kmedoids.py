@@ -9,7 +9,8 @@ from kmedoids import KMedoids
 
 from whycluster.core.errors import UnsupportedModelError
 from whycluster.data.labels import BY_LABELS
-from whycluster.models.adapters.registry import OnlyLabels, adapt, check_fitted
+from whycluster.models.adapters.incomplete import OnlyLabels
+from whycluster.models.adapters.registry import adapt, check_fitted
 from whycluster.models.nearest_centroid import nearest_centroid
 from whycluster.models.network import Network
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,9 @@ import numpy as np
 from whycluster.core.errors import InvalidInputError, NotFittedError, UnsupportedModelError
 from whycluster.data.arrays import DASK
 from whycluster.data.labels import BY_LABELS
-from whycluster.data.opening import column_names, text_columns
-from whycluster.models.nearest_centroid import nearest_centroid
+from whycluster.data.opening import column_names
+from whycluster.models.adapters.incomplete import AwaitingColumns, OnlyLabels
+from whycluster.models.nearest_centroid import from_centroids, has_value, n_dimensions
 from whycluster.models.network import Network
 
 # The module with the adapters for a package. Only the deep models of ClustPy need one.
@@ -33,6 +33,7 @@ _ADAPTERS = {
     "pyspark.ml": "pipelines.spark_models",
     "sklearn": "models.adapters.sklearn",
     "sklearn.feature_extraction.text": "text.network",
+    "sklearn.mixture": "models.adapters.sklearn_mixture",
     "sklearn.pipeline": "pipelines.adapter",
     "whycluster": "clustering.adapter",
     "whycluster.text": "text.network",
@@ -53,48 +54,6 @@ SUPPORTED = (
     "an array of centroids, one row each",
     "sklearn.pipeline.Pipeline that ends in one of these, or in a model of labels",
 )
-
-
-@dataclass(frozen=True)
-class OnlyLabels:
-    """A clustering without an exact network: only the label of each row that it was fitted on is known."""
-
-    labels: Any  # (n,)
-    kind: str  # where they come from, for messages
-
-
-@dataclass(frozen=True)
-class AwaitingColumns:
-    """A model that does not know which of its columns are categories."""
-
-    kind: str
-    n_features: int
-    n_categorical: int
-    place: Callable[[list[int]], Network]  # takes the columns in the order in which they were fitted
-    transform: Callable[[Any], Any] | None = None  # the steps before the model, in a pipeline
-
-    def with_columns(self, categorical: Sequence[int]) -> Network:
-        """Return the network for the categorical columns that the user named."""
-        given = np.asarray(categorical)
-        if given.dtype.kind in "iu" and given.shape == (self.n_categorical,):
-            columns = [range(self.n_features)[i] for i in given if -self.n_features <= i < self.n_features]
-            if len(set(columns)) == self.n_categorical:
-                return self.place(columns)
-        raise InvalidInputError(
-            f"neuralize: categorical must be the positions of the {self.n_categorical} columns, of "
-            f"{self.n_features}, that {self.kind} was fitted on as categories; got {categorical!r}."
-        )
-
-    def with_columns_of(self, X: Any) -> Network:
-        """Return the network, if X has as many columns without numbers as the model has categories."""
-        text = text_columns(X if self.transform is None else self.transform(X), "explain", "X")
-        if len(text) != self.n_categorical:
-            raise InvalidInputError(
-                f"explain: {self.kind} was fitted on {self.n_categorical} columns of categories and does not "
-                f"know which; X has {len(text)} columns that hold no numbers. "
-                f"Name the columns: categorical=[...], as in its fit."
-            )
-        return self.with_columns(text)
 
 
 def to_network(model: Any, metric: str | None = None, categorical: Sequence[int] | None = None) -> Network:
@@ -139,7 +98,7 @@ def adapt_model(model: Any, metric: str | None = None) -> Network | OnlyLabels |
     if type(model).__module__.startswith(DASK):  # centroids or labels that are not computed yet
         model = model.compute()
     load_adapters(model)
-    return adapt(model) if metric is None else _from_centroids(model, metric)
+    return adapt(model) if metric is None else from_centroids(model, metric)
 
 
 def load_adapters(*models: Any) -> None:
@@ -162,12 +121,12 @@ def adapt(model: Any) -> Network | OnlyLabels | AwaitingColumns:
             f"neuralize: model must be a fitted model; got the class {model.__name__}."
         )
     if column_names(model, "neuralize", "centroids") is not None:
-        return _from_centroids(model, "euclidean")
-    if _has(model, "predict") and _has(model, "cluster_centers_"):
-        return _from_centroids(model, "euclidean")
+        return from_centroids(model, "euclidean")
+    if has_value(model, "predict") and has_value(model, "cluster_centers_"):
+        return from_centroids(model, "euclidean")
     if len(getattr(model, "shape", ())) == 1 or hasattr(model, "to_pylist"):
         return OnlyLabels(model, "labels")  # a series, a pyarrow column
-    if _has(model, "labels_"):
+    if has_value(model, "labels_"):
         return OnlyLabels(model.labels_, f"the labels of {type(model).__name__}")
     if isinstance(model, (str, os.PathLike)):
         raise UnsupportedModelError(
@@ -191,28 +150,7 @@ def adapt(model: Any) -> Network | OnlyLabels | AwaitingColumns:
 @adapt.register(tuple)
 @adapt.register(range)
 def _array(model: Any) -> Network | OnlyLabels:
-    return OnlyLabels(model, "labels") if _n_dimensions(model) == 1 else _from_centroids(model, "euclidean")
-
-
-def _from_centroids(model: Any, metric: str) -> Network:
-    """Return the network of centroids, or of a model that has some and may predict the nearest."""
-    names = column_names(model, "neuralize", "centroids")
-    if names is not None:
-        return nearest_centroid(model, metric=metric, feature_names=names)
-    if isinstance(model, (np.ndarray, list, tuple)) and _n_dimensions(model) != 1:
-        return nearest_centroid(model, metric=metric)
-    if not (_has(model, "predict") and _has(model, "cluster_centers_")):
-        raise InvalidInputError(
-            "neuralize: metric is for centroids, or a fitted model with cluster_centers_ and predict; "
-            f"got {type(model).__name__}."
-        )
-    return nearest_centroid(
-        model.cluster_centers_,
-        metric=metric,
-        feature_names=names_of(model),
-        predict=model.predict,
-        kind=type(model).__name__,
-    )
+    return OnlyLabels(model, "labels") if n_dimensions(model) == 1 else from_centroids(model, "euclidean")
 
 
 def check_fitted(*models: Any) -> None:
@@ -233,14 +171,3 @@ def check_fitted(*models: Any) -> None:
 def names_of(model: Any) -> Any:
     """Return the column names that an estimator was fitted on, None if it does not know them."""
     return getattr(model, "feature_names_in_", None)
-
-
-def _has(model: Any, name: str) -> bool:
-    return getattr(model, name, None) is not None
-
-
-def _n_dimensions(model: Any) -> int:
-    try:
-        return np.ndim(model)
-    except ValueError:  # lists of different lengths: rejected later as centroids
-        return 2

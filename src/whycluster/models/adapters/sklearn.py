@@ -1,11 +1,10 @@
-"""scikit-learn: nearest centroids, mixtures and trees, and estimators that only have labels."""
+"""scikit-learn: nearest centroids and trees, and estimators that only have labels."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from scipy.special import digamma
 from sklearn.base import BaseEstimator
 from sklearn.cluster import (
     AffinityPropagation,
@@ -16,14 +15,12 @@ from sklearn.cluster import (
     MeanShift,
     MiniBatchKMeans,
 )
-from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 from sklearn.neighbors import NearestCentroid
 
-from whycluster.core.arrays import Codes, Floats
+from whycluster.core.arrays import Floats
 from whycluster.core.energies import (
     DiagonalGaussianEnergy,
     Energy,
-    GaussianEnergy,
     KernelEnergy,
     SquaredEnergy,
     TreeEnergy,
@@ -31,7 +28,8 @@ from whycluster.core.energies import (
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.core.tree import Tree
 from whycluster.data.labels import BY_LABELS
-from whycluster.models.adapters.registry import AwaitingColumns, OnlyLabels, adapt, check_fitted, names_of
+from whycluster.models.adapters.incomplete import AwaitingColumns, OnlyLabels
+from whycluster.models.adapters.registry import adapt, check_fitted, names_of
 from whycluster.models.nearest_centroid import nearest_centroid
 from whycluster.models.network import Network, TableNetwork
 from whycluster.models.verification import Verification
@@ -39,10 +37,8 @@ from whycluster.models.verification import Verification
 # These predict like their networks. A subclass may not, so it is verified on the data.
 _KNOWN = (
     AffinityPropagation,
-    BayesianGaussianMixture,
     Birch,
     BisectingKMeans,
-    GaussianMixture,
     KMeans,
     MeanShift,
     MiniBatchKMeans,
@@ -106,56 +102,7 @@ def _nearest_centroid(model: Any) -> Network:
     centroids = model.centroids_[there]
     precisions = np.broadcast_to(2.0 / deviations**2, centroids.shape)
     energy = DiagonalGaussianEnergy(centroids, precisions, 2.0 * np.log(priors[there]))
-    return _like(model, energy, model.classes_[there])
-
-
-@adapt.register(GaussianMixture)
-@adapt.register(BayesianGaussianMixture)
-def _mixture(model: Any) -> Network:
-    """Return the network of a mixture, without components of weight 0, which are never assigned."""
-    check_fitted(model)
-    log_weights = _bayesian(model) if isinstance(model, BayesianGaussianMixture) else _log(model.weights_)
-    there = np.flatnonzero(log_weights > -np.inf)
-    energy = _gaussian(model, there, log_weights[there])
-    return _like(model, energy, there)
-
-
-def _gaussian(model: Any, there: Codes, log_weights: Floats) -> Energy:
-    means, roots = model.means_[there], model.precisions_cholesky_
-    if not all(np.isfinite(values).all() for values in (means, roots, log_weights)):
-        raise InvalidInputError(
-            f"neuralize: the {type(model).__name__} has components with infinite or missing parameters: they "
-            "have collapsed. Fit it again with a larger reg_covar or fewer components."
-        )
-    n_features = means.shape[1]
-    if model.covariance_type == "full":
-        return GaussianEnergy(means, roots[there], log_weights)
-    if model.covariance_type == "tied":
-        return GaussianEnergy(means, roots[None], log_weights)
-    if model.covariance_type == "spherical":
-        roots = np.broadcast_to(roots[:, None], (len(roots), n_features))
-    return DiagonalGaussianEnergy(means, roots[there] ** 2, log_weights)
-
-
-def _bayesian(model: Any) -> Floats:
-    """Return the expected log weights, plus the terms that a Bayesian mixture adds to the log densities."""
-    concentration = model.weight_concentration_
-    if model.weight_concentration_prior_type == "dirichlet_process":
-        total = digamma(concentration[0] + concentration[1])
-        sticks = np.cumsum(digamma(concentration[1]) - total)
-        log_weights = digamma(concentration[0]) - total + np.concatenate([[0.0], sticks[:-1]])
-    else:
-        log_weights = digamma(concentration) - digamma(concentration.sum())
-    d, freedom = model.means_.shape[1], model.degrees_of_freedom_
-    log_lambda = d * np.log(2.0) + digamma(0.5 * (freedom - np.arange(d)[:, None])).sum(axis=0)
-    return np.asarray(
-        log_weights - 0.5 * d * np.log(freedom) + 0.5 * (log_lambda - d / model.mean_precision_)
-    )
-
-
-def _log(weights: Floats) -> Floats:
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(weights))
+    return network_of(model, energy, model.classes_[there])
 
 
 @adapt.register(Birch)
@@ -167,7 +114,7 @@ def _birch(model: Any) -> Network:
     centers = model.subcluster_centers_[order]
     single = len(labels) == len(order)  # each subcluster is a cluster
     energy = SquaredEnergy(centers) if single else KernelEnergy(centers, sizes, np.inf)
-    return _like(model, energy, labels)
+    return network_of(model, energy, labels)
 
 
 @adapt.register(BisectingKMeans)
@@ -187,7 +134,7 @@ def _bisecting(model: Any) -> Network:
             f"neuralize: the tree of this {type(model).__name__} does not match its cluster_centers_. "
             f"{BY_LABELS}"
         )
-    return _like(model, TreeEnergy(tree, centers))
+    return network_of(model, TreeEnergy(tree, centers))
 
 
 def _read_tree(root: Any) -> tuple[Tree, Floats]:
@@ -216,11 +163,11 @@ def _network(model: Any, centroids: Any, labels: Any, metric: str = "euclidean")
     )
 
 
-def _like(model: Any, energy: Energy, labels: Any = None) -> Network:
+def network_of(model: Any, energy: Energy, labels: Any = None, known: tuple[type, ...] = _KNOWN) -> Network:
     """Return the network of these energies; a subclass of a known estimator is verified on the data."""
     verification = None
-    if type(model) not in _KNOWN:
-        kind, parent = type(model).__name__, next(c.__name__ for c in type(model).__mro__ if c in _KNOWN)
+    if type(model) not in known:
+        kind, parent = type(model).__name__, next(c.__name__ for c in type(model).__mro__ if c in known)
         verification = Verification(
             energy, model.predict, f"as {parent} does", kind, names_of(model) is not None
         )

@@ -1,0 +1,69 @@
+"""Models that are not a network yet: some have only labels, others do not know their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from whycluster.core.errors import InvalidInputError
+from whycluster.data.column_kinds import non_numeric_columns
+from whycluster.data.frame_table import as_frame
+from whycluster.data.opening import as_array
+from whycluster.models.network import Network
+
+
+@dataclass(frozen=True)
+class OnlyLabels:
+    """A clustering without an exact network: only the label of each row that it was fitted on is known."""
+
+    labels: Any  # (n,)
+    kind: str  # where they come from, for messages
+
+
+@dataclass(frozen=True)
+class AwaitingColumns:
+    """A model that does not know which of its columns are categories."""
+
+    kind: str
+    n_features: int
+    n_categorical: int
+    place: Callable[[list[int]], Network]  # takes the columns in the order in which they were fitted
+    transform: Callable[[Any], Any] | None = None  # the steps before the model, in a pipeline
+
+    def with_columns(self, categorical: Sequence[int]) -> Network:
+        """Return the network for the categorical columns that the user named."""
+        given = np.asarray(categorical)
+        if given.dtype.kind in "iu" and given.shape == (self.n_categorical,):
+            columns = [range(self.n_features)[i] for i in given if -self.n_features <= i < self.n_features]
+            if len(set(columns)) == self.n_categorical:
+                return self.place(columns)
+        raise InvalidInputError(
+            f"neuralize: categorical must be the positions of the {self.n_categorical} columns, of "
+            f"{self.n_features}, that {self.kind} was fitted on as categories; got {categorical!r}."
+        )
+
+    def with_columns_of(self, X: Any) -> Network:
+        """Return the network, if X has as many columns without numbers as the model has categories."""
+        text = _text_columns(X if self.transform is None else self.transform(X), "explain", "X")
+        if len(text) != self.n_categorical:
+            raise InvalidInputError(
+                f"explain: {self.kind} was fitted on {self.n_categorical} columns of categories and does not "
+                f"know which; X has {len(text)} columns that hold no numbers. "
+                f"Name the columns: categorical=[...], as in its fit."
+            )
+        return self.with_columns(text)
+
+
+def _text_columns(X: Any, where: str, name: str) -> list[int]:
+    """Return the positions of the columns that hold anything but numbers and booleans."""
+    frame = as_frame(X, where, name)
+    if frame is not None:
+        return non_numeric_columns(frame)
+    array = np.atleast_2d(as_array(X, where, name))
+    if array.dtype.kind in "fiub":
+        return []
+    columns = enumerate(array.T.tolist())
+    return [i for i, values in columns if not all(isinstance(value, (int, float)) for value in values)]
