@@ -162,24 +162,3 @@ def informed(energy: Energy, rows: Rows) -> Energy:
     energy = energy.with_means(*population(energy, rows).members)
     energy.needs_means = False
     return energy
-
-
-def is_unchanged(energy: Energy, rows: Rows, query: CodedQuery, evidence: NDArray[Any]) -> bool:
-    """Whether the rows still give the same evidence as when they were explained, up to rounding.
-
-    Energies are rounded (one row alone may be summed in another order than among many), and so is the
-    evidence to its dtype.
-    """
-    differs: list[int] = []
-
-    def work(space: Workspace, start: int, stop: int) -> None:
-        h = space.h[: stop - start]
-        x = read_energies(energy, rows, space, start, stop, h)
-        rounding = 1e-9 * np.maximum(h.max(axis=1), -h.min(axis=1)) + 1e-14 * np.einsum("bd,bd->b", x, x)
-        now, then = query.assign(h, energy.tree, start, stop).evidence, evidence[start:stop]
-        rounding += 100 * np.finfo(then.dtype).eps * np.abs(then)
-        if (np.abs(now - then) > rounding).any():
-            differs.append(start)
-
-    run_rows(work, energy, rows)
-    return not differs

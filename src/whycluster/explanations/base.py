@@ -27,6 +27,7 @@ from whycluster.explanations.claims import Claim, unattributed_lines
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.explanations.formatting import Line
 from whycluster.explanations.summary import ClusterSummary, MemberClusters, Summary, group_members, summarize
+from whycluster.explanations.unchanged import is_unchanged
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # in typing only from Python 3.11 on
@@ -306,9 +307,7 @@ class BaseExplanation(ABC):
 
     def unchanged_table(self, where: str) -> Table:
         """Return the data; raise if they no longer give the explained evidence, which is recomputed."""
-        if not self.owns_data and not outputs.is_unchanged(
-            self.energy, self.table, self._query, self.evidence
-        ):
+        if not self.owns_data and not is_unchanged(self.energy, self.table, self._query, self.evidence):
             raise InvalidInputError(
                 f"{where}: the data have been changed since they were explained. Explain them again."
             )

@@ -1,0 +1,33 @@
+"""Whether the data are still those that were explained: an explanation reads them again later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whycluster.core.attribution import CodedQuery, Workspace, read_energies, run_rows
+from whycluster.core.energies import Energy
+from whycluster.core.rows import Rows
+
+
+def is_unchanged(energy: Energy, rows: Rows, query: CodedQuery, evidence: NDArray[Any]) -> bool:
+    """Whether the rows still give the same evidence as when they were explained, up to rounding.
+
+    Energies are rounded (one row alone may be summed in another order than among many), and so is the
+    evidence to its dtype.
+    """
+    differs: list[int] = []
+
+    def work(space: Workspace, start: int, stop: int) -> None:
+        h = space.h[: stop - start]
+        x = read_energies(energy, rows, space, start, stop, h)
+        rounding = 1e-9 * np.maximum(h.max(axis=1), -h.min(axis=1)) + 1e-14 * np.einsum("bd,bd->b", x, x)
+        now, then = query.assign(h, energy.tree, start, stop).evidence, evidence[start:stop]
+        rounding += 100 * np.finfo(then.dtype).eps * np.abs(then)
+        if (np.abs(now - then) > rounding).any():
+            differs.append(start)
+
+    run_rows(work, energy, rows)
+    return not differs
