@@ -352,7 +352,8 @@ def test_against_the_own_cluster() -> None:
     assert exp.relevance[1].tolist() == [0.0, 0.0, 0.0]
     expected = "explain: against must differ from the explained cluster; they are the same in every row of X."
     assert message(ROWS[1:2], against=1) == expected
-    assert message(ROWS, target=1, against=1) == expected
+    assert message(ROWS, target=[1, 1, 1], against=1) == expected
+    assert message(ROWS, target=1, against=1) == "explain: against must differ from target; both are 1."
 
 
 @pytest.mark.parametrize(

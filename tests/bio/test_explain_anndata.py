@@ -19,6 +19,7 @@ from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 
 import whycluster as wc
+from tests.queries import FOR_ALL_ROWS, INVALID
 from tests.reference import pipeline as reference
 from whycluster.clustering.kernel_fit import fit_kernel
 
@@ -238,6 +239,49 @@ def test_directly_by_genes_it_is_what_explain_gives(cells: Any) -> None:
     np.testing.assert_allclose(cells.obs["why_evidence"], exp.evidence, rtol=1e-6)
     assert cells.uns["why"]["params"]["use_rep"] == "X"
     assert "n_pcs" not in cells.uns["why"]["params"]
+
+
+@pytest.mark.parametrize("use_rep", ["X_pca", None])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"target": "B"},
+        {"against": "B"},
+        {"target": "T", "against": "B"},
+        {"rule": "joint"},
+        {"rule": "sequential"},
+        {"rule": "contrast"},
+        {"beta": 0.3},
+    ],
+    ids=str,
+)
+def test_a_query_is_answered_as_explain_answers_it(
+    options: dict[str, Any], use_rep: str | None, cells: Any
+) -> None:
+    x = cells.X.toarray().astype(float)
+    steps = [] if use_rep is None else [PCA(5)]
+    pipe = make_pipeline(*steps, wc.Surrogate()).fit(x, cells.obs["kind"])
+    if steps:
+        cells.obsm["X_pca"], cells.varm["PCs"] = pipe[0].transform(x), pipe[0].components_.T
+    cells.X = x
+    wc.explain_anndata(cells, "kind", use_rep=use_rep, output="layer", chunk_size=70, **options)
+    exp = wc.explain(pipe, x, **{"target": cells.obs["kind"].to_numpy(), **options})
+    np.testing.assert_allclose(cells.layers["why"], exp.relevance, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(cells.obs["why_evidence"], exp.evidence, rtol=1e-9, atol=1e-12)
+    assert (cells.obs["why_competitor"].astype(str) == exp.competitor).all()
+    params = cells.uns["why"]["params"]
+    assert {name: params[name] for name in options} == options
+    assert params["beta"] == pytest.approx(exp.beta or 0.0)
+
+
+def test_group_results_of_a_query_count_the_cells_of_the_group_only(cells: Any) -> None:
+    found = wc.explain_anndata(cells, "kind", target="T", output="layer", copy=True)
+    mine = ((cells.obs["kind"] == "T") & (found.obs["why_evidence"] > 0)).to_numpy()
+    column = found.uns["why"]["groups"].tolist().index("T")
+    np.testing.assert_allclose(
+        found.varm["why"][:, column], found.layers["why"][mine].mean(axis=0), rtol=1e-5, atol=1e-7
+    )
+    assert np.isnan(np.delete(found.varm["why"], column, axis=1)).all()
 
 
 @settings(max_examples=8, deadline=None)
@@ -517,7 +561,7 @@ def test_the_code_in_the_page_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.chdir(tmp_path)
     page = (Path(__file__).parents[2] / "docs" / "anndata.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)```", page, re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     scope: dict[str, Any] = {}
     for block in blocks:
         exec(compile(block, "docs/anndata.md", "exec"), scope)
@@ -754,6 +798,32 @@ def test_files(cells: Any, tmp_path: Path) -> None:
         "explain_anndata: adata.X must be stored by cells (CSR or dense) to be read from a file; it is "
         "stored by genes (CSC). Pass adata.to_memory()."
     )
+
+
+@pytest.fixture(scope="module")
+def lettered(ready: Any) -> Any:
+    """The same cells, with groups named as in ``tests/queries.py``."""
+    cells = ready.copy()
+    cells.obs["letter"] = cells.obs["kind"].cat.rename_categories(["a", "b", "c"])
+    return cells
+
+
+@pytest.mark.parametrize("some", [None, [3, 5]], ids=["all cells", "some cells"])
+@pytest.mark.parametrize(("options", "message"), INVALID + FOR_ALL_ROWS, ids=str)
+def test_an_invalid_query_has_the_same_message_as_elsewhere(
+    options: dict[str, Any], message: str, some: Any, lettered: Any
+) -> None:
+    assert refused(lettered, "letter", cells=some, **options) == f"explain_anndata: {message}"
+
+
+def test_a_background(lettered: Any) -> None:
+    assert refused(lettered, "letter", background=lettered.X) == (
+        "explain_anndata: background is for models; groups are explained through a surrogate that is fitted "
+        "to all cells of adata. Leave it out; to explain a few cells, pass cells."
+    )
+    unknown: dict[str, Any] = {"betta": 1.0}
+    with pytest.raises(TypeError, match="got an unexpected keyword argument 'betta'"):
+        wc.explain_anndata(lettered, "letter", **unknown)
 
 
 def test_options(cells: Any) -> None:

@@ -660,14 +660,12 @@ ROWS = da.zeros((10, 4), chunks=(5, 4))
         (
             ROWS,
             {"target": [0] * 10},
-            "explain: target must be one cluster for all rows of a Dask collection, not one per row. Pass "
-            "one cluster at a time.",
+            "explain: target must be one cluster for all rows; got shape (10,). Pass one cluster at a time.",
         ),
         (
             ROWS,
             {"against": da.zeros(10, chunks=5)},
-            "explain: against must be one cluster for all rows of a Dask collection, not one per row. Pass "
-            "one cluster at a time.",
+            "explain: against must be one cluster for all rows; got shape (10,). Pass one cluster at a time.",
         ),
         (
             ROWS,

@@ -582,8 +582,13 @@ def test_behind_a_pca_more_than_beta_is_measured(tmp_path: Path) -> None:
 def test_a_surrogate_that_matches_badly_warns(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     surrogate = wc.Surrogate().fit(frame()[NAMES][:200], rng.integers(2, size=200))
-    with pytest.warns(wc.FidelityWarning):
+    with pytest.warns(wc.FidelityWarning) as warned:
         wc.explain_dataset(surrogate, write(tmp_path / "in"), tmp_path / "out")
+    said = str(warned[0].message)
+    assert said.startswith(
+        "explain_dataset: the surrogate, which is explained instead of the labels, predicts "
+    )
+    assert said.endswith(" with care; wc.neuralize(model).fidelity has all figures.")
 
 
 def test_a_folder_of_another_program_that_is_at_work_is_left_alone(tmp_path: Path) -> None:
@@ -1547,7 +1552,10 @@ def test_stages_hand_on_errors_and_end_when_no_more_is_asked_for() -> None:
             "columns must be the 4 that the model was fitted on; got 2: ['a', 'b']. Pass ",
         ),
         ({"target": 9}, "target must be one of the model's 3 clusters, 0, 1, 2; got 9."),
-        ({"target": [0, 1]}, "target must be one cluster for all rows; got 2. Pass one at a time."),
+        (
+            {"target": [0, 1]},
+            "target must be one cluster for all rows; got shape (2,). Pass one cluster at a time.",
+        ),
         ({"target": 1, "against": 1}, "against must differ from target; both are 1."),
         ({"beta": -1}, 'beta must be "auto" or a number above 0'),
         ({"rule": "x"}, "rule must be one of"),

@@ -281,7 +281,7 @@ def test_values_of_categories_are_text_and_names_that_are_taken_are_evaded() -> 
         (
             MODELS["k-means"],
             {"target": [0, 1]},
-            "explain: target must be one cluster for all rows; got 2. Pass one at a time.",
+            "explain: target must be one cluster for all rows; got shape (2,). Pass one cluster at a time.",
         ),
         (MODELS["k-means"], {"rule": "x"}, "explain: rule must be one of"),
         (MODELS["k-means"], {"beta": -1}, 'explain: beta must be "auto" or a number above 0'),

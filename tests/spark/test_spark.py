@@ -21,6 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 import whycluster as wc
+from tests.queries import FOR_ALL_ROWS, INVALID
 from tests.spark.pipelines import NUMBERS
 from whycluster.engines import spark as engine
 
@@ -325,6 +326,11 @@ def test_a_surrogate_that_fits_badly_warns_once(df: Any, table: pd.DataFrame) ->
     with pytest.warns(wc.FidelityWarning) as warned:
         engine.explain(surrogate, df, columns=["a", "n"], beta=1.0)
     assert len(warned) == 1
+    said = str(warned[0].message)
+    assert said.startswith(
+        "spark.explain: the surrogate, which is explained instead of the labels, predicts "
+    )
+    assert said.endswith(" with care; wc.neuralize(model).fidelity has all figures.")
 
 
 def holed(df: Any) -> Any:
@@ -472,6 +478,17 @@ def test_a_stream_needs_beta(spark: Any) -> None:
 def test_what_does_not_fit_is_told_before_anything_runs(options: Any, told: str, df: Any) -> None:
     with pytest.raises(wc.InvalidInputError, match=f"^{re.escape('spark.explain: ' + told)}$"):
         engine.explain([[0.0, 0.0], [1.0, 1.0]], df, **options)
+
+
+@pytest.mark.parametrize(("options", "message"), INVALID + FOR_ALL_ROWS, ids=str)
+def test_an_invalid_query_has_the_same_message_as_elsewhere(
+    options: dict[str, Any], message: str, df: Any, table: pd.DataFrame
+) -> None:
+    points = table[["a", "n"]].to_numpy()[:3]
+    network = wc.TableNetwork(wc.neuralize(points).energy, labels=["a", "b", "c"])
+    with pytest.raises(wc.InvalidInputError) as caught:
+        engine.explain(network, df, columns=["a", "n"], **options)
+    assert str(caught.value) == f"spark.explain: {message}"
 
 
 def test_frames_that_are_none_of_sparks_and_names_that_are_there_twice(df: Any, table: pd.DataFrame) -> None:

@@ -959,8 +959,13 @@ def test_invalid_queries(pipeline: Any) -> None:
         wc.InvalidInputError, match=re.escape("explain: background must be a list of documents; ")
     ):
         explain(pipeline, background="cat")
-    with pytest.raises(wc.InvalidInputError, match="the same in every row of X"):
+    with pytest.raises(
+        wc.InvalidInputError, match=r"^explain: against must differ from target; both are 1\.$"
+    ):
         explain(pipeline, target=1, against=1)
+    n_documents = len(explain(pipeline))
+    with pytest.raises(wc.InvalidInputError, match="the same in every row of X"):
+        explain(pipeline, target=[1] * n_documents, against=1)
 
 
 def test_unsupported_pipelines() -> None:

@@ -31,6 +31,8 @@ from whycluster.models.adapters.registry import find_network
 from whycluster.models.network import Network, Query
 
 INVALID = ("error", "skip")
+FIGURES = "wc.neuralize(model).fidelity"
+"""Where users find the fidelity of a surrogate if the results do not have it."""
 _ATTEMPTS = 4  # rows that are tried to find one without flaws
 
 Result = TypeVar("Result")
@@ -75,27 +77,19 @@ class ExplainRequest:
         metric: str | None = None,
         invalid: str = "refuse",
         name: str = "X",
-        figures: str = "exp.fidelity",
+        figures: str | None = "exp.fidelity",
     ) -> ExplainRequest:
         """Read the model and check the query before any row is read.
 
-        The background of the query is not used; see `measure_background`. ``figures`` is the expression that
-        gives the user the fidelity of a surrogate.
+        Warns if the model is a surrogate of low fidelity; ``figures`` is the expression that gives the user
+        all figures, None for no warning. The background of the query is not used; see `measure_background`.
         """
         if invalid not in (*INVALID, "refuse"):
             raise InvalidInputError(f"{where}: invalid must be one of {INVALID}; got {invalid!r}.")
+        check_for_all_rows(query, where)
         network = read_network(model, where, metric)
-        query.check(network.energy, where)
-        coded = query.coded(network, where)
-        for option, codes in (("target", coded.cluster), ("against", coded.competitor)):
-            if codes is not None and codes.shape != ():
-                raise InvalidInputError(
-                    f"{where}: {option} must be one cluster for all rows; got {len(codes)}. Pass one at a "
-                    "time."
-                )
-        if coded.cluster is not None and coded.cluster == coded.competitor:
-            raise InvalidInputError(f"{where}: against must differ from target; both are {query.target!r}.")
-        if network.fidelity is not None:
+        coded = query.coded(network.labels, network.energy, where)
+        if network.fidelity is not None and figures is not None:
             network.fidelity.warn_if_low(where, figures)
         return cls(network, where, replace(query, background=None), coded, invalid, feature_names, name)
 
@@ -325,6 +319,17 @@ def population_to_json(population: Population) -> dict[str, Any]:
         "sizes": population.sizes.tolist(),
         "means": population.means.tolist(),
     }
+
+
+def check_for_all_rows(query: Query, where: str) -> None:
+    """Raise if a query names a cluster for each row; rows of a part have no number among all rows."""
+    for option, clusters in (("target", query.target), ("against", query.against)):
+        shape = (len(clusters),) if isinstance(clusters, (list, tuple)) else getattr(clusters, "shape", ())
+        if len(shape) > 0:
+            raise InvalidInputError(
+                f"{where}: {setting(option)} must be one cluster for all rows; got shape {shape}. Pass one "
+                "cluster at a time."
+            )
 
 
 def read_network(model: Any, where: str, metric: str | None) -> Network:

@@ -27,6 +27,7 @@ from whycluster.data.arrays import is_dask, is_real
 from whycluster.data.labels import Labels
 from whycluster.data.mixed_table import MixedTable
 from whycluster.data.opening import column_names, open_table
+from whycluster.data.settings import setting
 from whycluster.data.table import Table
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.explanation import Explanation
@@ -80,21 +81,33 @@ class Query:
     threshold: float | None = None
     background: Any = None
 
-    def check(self, energy: Energy, where: str) -> None:
-        """Raise for a query that no row could answer, before any row is read."""
+    def coded(self, labels: NDArray[Any], energy: Energy | None, where: str) -> CodedQuery:
+        """Check the query before any row is read, and return it with clusters as codes.
+
+        Parameters
+        ----------
+        labels : (K,) the labels of the clusters
+        energy : the energy of the model; None if it is not fitted yet
+        where : the public function that was called
+        """
         beta = self._stiffness(where)
         check_rule(self.rule, where)
         if self.threshold is not None:
             self._check_threshold(energy, beta, where)
-
-    def coded(self, network: Network, where: str = "explain") -> CodedQuery:
-        """Return the query with clusters as codes."""
-        cluster = None if self.target is None else network.codes.encode(self.target, where, "target")
-        competitor = None if self.against is None else network.codes.encode(self.against, where, "against")
+        cluster, competitor = (
+            None if given is None else Labels(labels).encode(given, where, setting(name))
+            for name, given in (("target", self.target), ("against", self.against))
+        )
+        one_pair = cluster is not None and competitor is not None and cluster.ndim == competitor.ndim == 0
+        if one_pair and cluster == competitor:
+            raise InvalidInputError(
+                f"{where}: {setting('against')} must differ from {setting('target')}; both are "
+                f"{self.target!r}."
+            )
         if self.threshold is not None:
             return CodedQuery(cluster, None, SOFT, 1.0, float(self.threshold))
         if competitor is None and self.rule != CONTRAST:
-            return CodedQuery(cluster, None, self.rule, self._stiffness(where))
+            return CodedQuery(cluster, None, self.rule, beta)
         return CodedQuery(cluster, competitor)
 
     def _stiffness(self, where: str) -> float | None:
@@ -104,25 +117,27 @@ class Query:
         if is_real(self.beta) and self.beta > 0 and _float(self.beta) > 0.0:  # type: ignore[operator]
             return _float(self.beta)
         raise InvalidInputError(
-            f'{where}: beta must be "auto" or a number above 0 (infinity: the nearest competitor takes all); '
-            f"got {self.beta!r}."
+            f'{where}: {setting("beta")} must be "auto" or a number above 0 (infinity: the nearest '
+            f"competitor takes all); got {self.beta!r}."
         )
 
-    def _check_threshold(self, energy: Energy, beta: float | None, where: str) -> None:
+    def _check_threshold(self, energy: Energy | None, beta: float | None, where: str) -> None:
         threshold = self.threshold
         if not is_real(threshold) or not 0.0 < threshold < 1.0:  # type: ignore[operator]
             raise InvalidInputError(
-                f"{where}: threshold must be a probability between 0 and 1, both excluded; got {threshold!r}."
-            )
-        if not energy.gives_probabilities:
-            raise InvalidInputError(
-                f"{where}: threshold is for models that give probabilities, such as Gaussian mixtures; "
-                "this one only compares its clusters. Leave it out."
+                f"{where}: {setting('threshold')} must be a probability between 0 and 1, both excluded; got "
+                f"{threshold!r}."
             )
         if self.against is not None or beta is not None or self.rule != DEFAULT_RULE:
             raise InvalidInputError(
-                f"{where}: threshold compares a cluster with all others together, which fixes how they "
-                "share the evidence; it cannot be combined with against, beta or rule."
+                f"{where}: {setting('threshold')} compares a cluster with all others together, which fixes "
+                f"how they share the evidence; it cannot be combined with {setting('against')}, "
+                f"{setting('beta')} or {setting('rule')}."
+            )
+        if energy is not None and not energy.gives_probabilities:
+            raise InvalidInputError(
+                f"{where}: {setting('threshold')} is for models that give probabilities, such as Gaussian "
+                "mixtures; this one only compares its clusters. Leave it out."
             )
 
 
@@ -297,8 +312,7 @@ class Network(ABC):
                 "Leave them out."
             )
         asked = Query(**query)
-        asked.check(self.energy, "explain")
-        coded = asked.coded(self)
+        coded = asked.coded(self.labels, self.energy, "explain")
         explanation: Any = self.explain_rows(X, coded, asked.background, feature_names)
         if (explanation.cluster_codes == explanation.competitor_codes).all():
             raise InvalidInputError(
@@ -404,7 +418,9 @@ class TableNetwork(Network):
 def check_rule(rule: Any, where: str) -> None:
     """Raise unless it is the name of a rule."""
     if not isinstance(rule, str) or rule not in RULES:
-        raise InvalidInputError(f"{where}: rule must be one of {', '.join(map(repr, RULES))}; got {rule!r}.")
+        raise InvalidInputError(
+            f"{where}: {setting('rule')} must be one of {', '.join(map(repr, RULES))}; got {rule!r}."
+        )
 
 
 def _float(number: Any) -> float:

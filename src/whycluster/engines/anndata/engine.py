@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,9 +42,12 @@ from whycluster.engines.anndata.results import (
     write_results,
 )
 from whycluster.engines.engine import Engine
-from whycluster.engines.request import ExplainRequest
+from whycluster.engines.request import ExplainRequest, check_for_all_rows
 from whycluster.explanations.explanation import Explanation
-from whycluster.models.network import Query
+from whycluster.models.network import Query, QueryOptions
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _OUTPUTS = ("top", "layer", "summary")
 
@@ -64,6 +67,7 @@ def explain_anndata(
     chunk_size: int | None = None,
     copy: bool = False,
     overwrite: bool = False,
+    **query: Unpack[QueryOptions],
 ) -> Any:
     """Explain why each cell of an AnnData is in its group, gene by gene.
 
@@ -73,7 +77,8 @@ def explain_anndata(
       surrogate puts the cell in another group
     - ``obs["why_competitor"]``: the strongest competitor
     - ``varm["why"]``: (genes, groups) the mean relevance over the cells of a group that the surrogate puts
-      there too; NaN if there are none. ``uns["why"]["groups"]`` has the groups, in order
+      there too; NaN if there are none, or if the query is about another group. ``uns["why"]["groups"]`` has
+      the groups, in order
     - ``uns["why"]``: "names", "scores", "mean_inside" and "mean_outside" of the strongest genes of each
       group, in the format of `rank_genes_groups`; "" and NaN if the surrogate puts no cell there. Also
       "fidelity", which says how well the surrogate matches the groups, and "params"
@@ -100,6 +105,8 @@ def explain_anndata(
     chunk_size : how many cells to explain at a time; by default about 4 million values
     copy : return a copy with the results, and leave ``adata`` unchanged
     overwrite : replace earlier results of the same name; otherwise they are an error
+    target, against, beta, rule, threshold : the query; see `whycluster.Query`. ``target`` and ``against`` are
+        one group for all cells; by default each cell is explained for its own group
 
     Returns
     -------
@@ -108,22 +115,24 @@ def explain_anndata(
     check_container(adata, writes=cells is None, copy=copy)
     _check_options(output, n_top, n_genes, chunk_size)
     chosen = None if cells is None else _positions(cells, adata)
-    known = read_groups(adata, groups)
+    known, asked = read_groups(adata, groups), Query(**query)
+    _check_query(asked, known)
     if chosen is None:
         check_apart(key_added, groups, layer, chosen_rep(adata, use_rep, n_pcs))
         if not overwrite:
             check_free(adata, key_added)
     model = fit_gene_model(adata, known, layer, use_rep, n_pcs)
     if chosen is not None:
-        engine = AnnDataEngine.of(model, known, "exp.fidelity")
+        engine = AnnDataEngine.of(model, known, asked, "exp.fidelity")
         ((_, exp),) = engine.run([chosen], [ALL])
         return replace(exp, positions=chosen, owns_data=True, row_names=adata.obs_names)
-    engine = AnnDataEngine.of(model, known, f"adata.uns[{key_added!r}]['fidelity']")
+    engine = AnnDataEngine.of(model, known, asked, f"adata.uns[{key_added!r}]['fidelity']")
     table = model.table
     parts = chunks(table.n_rows, chunk_size or max(1, CHUNK_VALUES // table.n_features))
     arrays = allocate(table, output, n_top, adata.n_vars)
     found = CellResults.of(engine.run(parts, [ALL]), model, known, arrays)
-    params = {"groupby": groups, "output": output} | ({} if layer is None else {"layer": layer})
+    given = {"layer": layer, "target": asked.target, "against": asked.against, "threshold": asked.threshold}
+    params = {"groupby": groups, "output": output} | {k: v for k, v in given.items() if v is not None}
     target = adata.copy() if copy else adata
     write_results(
         target, key_added, found, model, known.originals, uns_entry(found, model, known, n_genes, params)
@@ -147,11 +156,13 @@ class AnnDataEngine(
     model: GeneModel
 
     @classmethod
-    def of(cls, model: GeneModel, groups: CellGroups, figures: str) -> AnnDataEngine:
+    def of(cls, model: GeneModel, groups: CellGroups, query: Query, figures: str) -> AnnDataEngine:
         """Make the engine; ``figures`` is where the user finds the fidelity of the surrogate."""
         network, name = model.network(groups), model.table.name
-        request = ExplainRequest.of(network, WHERE, Query(), name=name, figures=figures)
-        return cls(replace(request, coded=replace(request.coded, cluster=groups.codes)), model)
+        request = ExplainRequest.of(network, WHERE, query, name=name, figures=figures)
+        if query.target is None:
+            request = replace(request, coded=replace(request.coded, cluster=groups.codes))
+        return cls(request, model)
 
     def measure(self, part: CellRows) -> Population:
         """Measure some cells in the features that the surrogate was fitted to.
@@ -181,6 +192,17 @@ class AnnDataEngine(
             request = request.with_population(population).prepared()
         engine = replace(self, request=request)
         return ((part, engine.explain(part)) for part in parts)
+
+
+def _check_query(query: Query, groups: CellGroups) -> None:
+    """Raise for a query that no cell could answer, before the surrogate is fitted."""
+    check_for_all_rows(query, WHERE)
+    query.coded(groups.labels, None, WHERE)
+    if query.background is not None:
+        raise InvalidInputError(
+            f"{WHERE}: background is for models; groups are explained through a surrogate that is fitted to "
+            "all cells of adata. Leave it out; to explain a few cells, pass cells."
+        )
 
 
 def _check_options(output: Any, n_top: Any, n_genes: Any, chunk_size: Any) -> None:

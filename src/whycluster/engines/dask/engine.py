@@ -18,7 +18,6 @@ from typing import Any
 from numpy.typing import NDArray
 
 from whycluster.core.attribution import Population
-from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import is_dask
 from whycluster.engines.dask.graph import by_rows, call_later, each_block, reduce_in_tree, shared
 from whycluster.engines.dask.parts import DaskParts, Partition, Partitions, blocks_of, find_partitions
@@ -39,12 +38,6 @@ def explain_lazily(
     categorical: Sequence[int] | None = None,
 ) -> LazyExplanation:
     """Explain a Dask array or DataFrame; the parameters are those of `whycluster.explain`."""
-    for name, clusters in (("target", query.target), ("against", query.against)):
-        if isinstance(clusters, (list, tuple)) or getattr(clusters, "ndim", 0) > 0:
-            raise InvalidInputError(
-                f"explain: {name} must be one cluster for all rows of a Dask collection, not one per row. "
-                "Pass one cluster at a time."
-            )
     if categorical is not None:
         model, metric = to_network(model, metric=metric, categorical=categorical), None
     request = ExplainRequest.of(model, "explain", query, feature_names=feature_names, metric=metric)
@@ -61,7 +54,7 @@ def explain_lazily(
 
 def assign_lazily(network: Network, X: Any) -> Any:
     """Return the label of each row of a Dask array or DataFrame, (n,), as a Dask array."""
-    parts = find_partitions(X, ExplainRequest.of(network, "assign", Query()))
+    parts = find_partitions(X, ExplainRequest.of(network, "assign", Query(), figures=None))
     assigned = each_block(_assign, blocks_of(X, "assign"), object, partitions=shared(parts.partitions))
     return by_rows(_only, assigned, network.labels.dtype)
 

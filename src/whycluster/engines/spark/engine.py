@@ -17,7 +17,7 @@ from whycluster.core.attribution import Population
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.validation import check_integer
 from whycluster.engines.engine import Engine
-from whycluster.engines.request import ExplainRequest, population_to_json
+from whycluster.engines.request import FIGURES, ExplainRequest, population_to_json
 from whycluster.engines.results import LAYOUTS
 from whycluster.engines.spark.parts import (
     WHERE,
@@ -93,7 +93,7 @@ def explain(
     numeric = not any(one.is_not_numeric for one in inputs)
     reader = RowReader(sent_columns(inputs, kept), numeric)
     asked, names = Query(**query), reader.features if numeric else None
-    request = ExplainRequest.of(network, WHERE, asked, feature_names=names, invalid=invalid)
+    request = ExplainRequest.of(network, WHERE, asked, feature_names=names, invalid=invalid, figures=FIGURES)
     output = OutputColumns.of(request, reader, layout, top, prefix)
     output.check_free(kept, prefix)
     check_kept(df, kept)
