@@ -35,16 +35,6 @@ if TYPE_CHECKING:
     from whycluster.pipelines import tabular
     from whycluster.storage.saving import load, save
 
-for _name, _target in {
-    "assign_lazily": "engines.dask:assign_lazily",
-    "notebook": "report.notebook:fragment",
-    "plot": "plots.accessor:Plots",
-    "plot_images": "plots.image_plots:DeepPlots",
-    "plot_spatial": "plots.image_plots:spatial_grid",
-    "report": "report:write_report",
-}.items():
-    registry.provide(_name, f"whycluster.{_target}")
-
 __version__ = "0.1.0"
 
 __all__ = [  # without deep: ``from whycluster import *`` has to work where there is no torch
@@ -77,44 +67,70 @@ __all__ = [  # without deep: ``from whycluster import *`` has to work where ther
     "text",
 ]
 
-_MODULES = {
-    "deep": "deep",
-    "evaluation": "evaluation",
-    "findings": "explanations.findings",
-    "plots": "plots",
-    "tabular": "pipelines.tabular",
-    "text": "text",
-}
-_HOMES = {
-    "Explanation": "explanations.explanation",
-    "KernelKMeans": "clustering.kernel_kmeans",
-    "Network": "models.network",
-    "Query": "models.network",
-    "Surrogate": "clustering.surrogate",
-    "TableNetwork": "models.network",
-    "elementwise": "data.elementwise",
+_CONTENTS = {  # the table of contents: the module of each name, or the module itself
+    # Explain
     "explain": "api",
-    "explain_anndata": "engines.anndata",
-    "explain_dataset": "engines.files",
-    "load": "storage.saving",
     "neuralize": "api",
+    "Query": "models.network",
+    "Explanation": "explanations.explanation",
+    # Data that are not one table in memory
+    "explain_dataset": "engines.files",
+    "explain_anndata": "engines.anndata",
+    # Look at explanations
+    "plots": "",
+    "findings": "explanations",
+    "evaluation": "",
+    # Cluster tables and labels, and write networks of your own
+    "tabular": "pipelines",
+    "elementwise": "data.elementwise",
+    "KernelKMeans": "clustering.kernel_kmeans",
+    "Surrogate": "clustering.surrogate",
+    "Network": "models.network",
+    "TableNetwork": "models.network",
+    # Documents, images and other inputs of encoders
+    "text": "",
+    "deep": "",
+    # Save and load
     "save": "storage.saving",
+    "load": "storage.saving",
+    # Errors and warnings
+    "WhyClusterError": "core.errors",
+    "InvalidInputError": "core.errors",
+    "UnsupportedModelError": "core.errors",
+    "NotFittedError": "core.errors",
+    "MissingDependencyError": "core.errors",
+    "FidelityWarning": "core.errors",
+    "ColumnWarning": "core.errors",
+    "FilesWarning": "core.errors",
+    "GradientWarning": "core.errors",
 }
+_MODULES = {"deep", "evaluation", "findings", "plots", "tabular", "text"}
+
+for _name, _target in {
+    "assign_lazily": "engines.dask:assign_lazily",
+    "notebook": "report.notebook:fragment",
+    "plot": "plots.accessor:Plots",
+    "plot_images": "plots.image_plots:DeepPlots",
+    "plot_spatial": "plots.image_plots:spatial_grid",
+    "report": "report:write_report",
+}.items():
+    registry.provide(_name, f"whycluster.{_target}")
 
 
 def __getattr__(name: str) -> Any:
-    """Whatever is asked for, loaded then: NumPy and scikit-learn take their time, and the help needs none.
+    """Load a name on first use, so that ``whycluster --help`` does not wait for NumPy and scikit-learn.
 
-    No module is called like what it holds, since importing it would put it in the place of that.
+    No module has the name of one of its own functions: importing it would replace the function here.
     """
-    if name in _MODULES:
-        return importlib.import_module(f"whycluster.{_MODULES[name]}")
-    if name not in __all__:
+    if name not in _CONTENTS:
         raise AttributeError(f"module 'whycluster' has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"whycluster.{_HOMES.get(name, 'core.errors')}"), name)
+    home = f"whycluster.{_CONTENTS[name]}".rstrip(".")
+    if name in _MODULES:
+        return importlib.import_module(f"{home}.{name}")
+    found = getattr(importlib.import_module(home), name)
     globals()[name] = found
     return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_MODULES})
+    return sorted({*globals(), *_CONTENTS})
