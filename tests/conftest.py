@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
+from collections.abc import Iterator
 from typing import Any
+
+# Before NumPy is imported: small problems take longer on several threads, and much longer next to other work.
+for library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
@@ -13,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_wine
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
 
 # The same examples in every run, so that failures can be reproduced. HYPOTHESIS_PROFILE=search looks for new
 # ones.
@@ -21,11 +26,11 @@ settings.register_profile("search", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
-def pytest_runtest_setup() -> None:
-    """Run torch on one thread: small networks take longer on several, and much longer next to other work."""
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.set_num_threads(1)
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """Process blocks of rows on two threads, as on a machine with two cores."""
+    with threadpool_limits(2, user_api="blas"):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -285,6 +285,7 @@ def test_more_support_vectors_only_if_they_help() -> None:
     assert wc.Surrogate().fit(X, KMeans(2, n_init=1, random_state=0).fit_predict(X)).n_support_ == 1
 
 
+@pytest.mark.usefixtures("two_threads")
 def test_fits_are_reproducible(noisy: tuple[Array, Array]) -> None:
     X, y = noisy
     first, second = wc.Surrogate().fit(X, y), wc.Surrogate().fit(X, y)

@@ -580,6 +580,7 @@ def test_a_row_with_a_background_is_explained_as_among_all(name: str) -> None:
         assert_adds_up(alone)
 
 
+@pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize(
     "name", [*ASKED, "mixed KernelKMeans", "mixed GaussianMixture, tied", "mixed BisectingKMeans"]
 )

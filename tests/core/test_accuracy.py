@@ -60,6 +60,7 @@ def test_float32_is_the_reference(clustering: tuple[Array, Any]) -> None:
     assert relative_error(exp.relevance, expected) <= 1e-4
 
 
+@pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("rule", ["min-take-most", "joint"])
 @pytest.mark.parametrize("d", [16, 17])
 def test_float32_is_float64_rounded_wherever_a_block_begins(d: int, rule: str) -> None:

@@ -191,6 +191,7 @@ def test_however_stiff_or_soft(monkeypatch: pytest.MonkeyPatch, beta: float, bit
     assert found.relevance == pytest.approx(expected.relevance, rel=1e-12)
 
 
+@pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("n_rows", [5, 40])
 def test_rows_as_wide_as_the_loops_take_and_wider(n_rows: int) -> None:
     """A block has fewer rows than a tile then."""

@@ -309,6 +309,7 @@ def test_the_data_are_not_changed() -> None:
         wc.TableNetwork(make(0.0)).gradient(X)
 
 
+@pytest.mark.usefixtures("two_threads")
 def test_many_rows_are_as_few() -> None:
     X = np.random.default_rng(0).normal(size=(70_000, D))
     for kind in ("kernel", "tree", "Gaussian"):

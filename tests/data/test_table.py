@@ -207,6 +207,7 @@ def test_memory_beyond_the_result_is_bounded(
     assert peak - result_megabytes(exp) <= 64
 
 
+@pytest.mark.usefixtures("two_threads")
 def test_sparse_rows_are_never_made_dense_as_a_whole() -> None:
     rng = np.random.default_rng(0)
     X = sp.random(100_000, 2_000, density=0.001, format="csr", random_state=0)  # 1.5 GB if dense
@@ -216,6 +217,7 @@ def test_sparse_rows_are_never_made_dense_as_a_whole() -> None:
     assert peak <= 64
 
 
+@pytest.mark.usefixtures("two_threads")
 def test_frames_are_converted_block_by_block() -> None:
     rng = np.random.default_rng(0)
     values = rng.normal(size=(400_000, 20))

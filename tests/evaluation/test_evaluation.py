@@ -507,6 +507,7 @@ def test_the_seed_is_passed_to_the_methods(iris: Array, iris_model: Any) -> None
         assert not np.array_equal(first, other), name
 
 
+@pytest.mark.usefixtures("two_threads")
 def test_threads_change_nothing(wine: Array, kmeans: Any) -> None:
     relevance = wc.explain(kmeans, wine).relevance
     with threadpool_limits(1):
@@ -527,6 +528,7 @@ def test_a_sampler_is_called_on_one_thread_only(iris: Array, iris_model: Any) ->
     assert threads == {threading.get_ident()}
 
 
+@pytest.mark.usefixtures("two_threads")
 def test_the_first_error_stops_all_blocks(wine: Array, kmeans: Any) -> None:
     """This holds for any number of blocks and threads."""
     subject = Subject(kmeans, wine, "test")

@@ -126,6 +126,7 @@ def test_torch_can_be_differentiated(wine: Array, kmeans: Any) -> None:
     np.testing.assert_allclose(X.grad.numpy(), 2 * (mu[exp.cluster] - mu[exp.competitor]), atol=1e-12)
 
 
+@pytest.mark.usefixtures("two_threads")
 def test_many_rows_on_many_threads_are_as_few_on_one() -> None:
     rng = np.random.default_rng(3)
     X = rng.normal(size=(150_000, 30))
@@ -180,6 +181,7 @@ def test_an_interruption_stops_all_threads() -> None:
     assert 0.9 < float(result.stdout) < 3.0, result.stderr
 
 
+@pytest.mark.usefixtures("two_threads")
 def test_an_error_in_a_thread_reaches_the_caller_and_leaves_blas_as_it_was() -> None:
     X = np.random.default_rng(3).normal(size=(100_000, 30))
     X[77_777, 5] = np.nan

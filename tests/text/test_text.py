@@ -271,6 +271,7 @@ def test_equal_words_have_equal_relevance() -> None:
     assert first.relevance == last.relevance
 
 
+@pytest.mark.usefixtures("two_threads")
 def test_block_size_does_not_change_results(pipeline: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = explain(pipeline)
     monkeypatch.setattr("whycluster.core.attribution._THREAD_BYTES", 5000)
@@ -1180,6 +1181,7 @@ def test_steps_that_take_logarithms() -> None:
         assert [w.relevance for w in exp.words(row)] == pytest.approx([w.relevance for w in same.words(row)])
 
 
+@pytest.mark.usefixtures("two_threads")
 def test_memory_does_not_grow_with_documents_of_few_features() -> None:
     texts, _ = write_documents(8000)
     model = make_pipeline(TfidfVectorizer(), TruncatedSVD(2, random_state=0), k_means()).fit(texts[:1000])
