@@ -1,1 +1,1 @@
-"""Showcases: each is run as ``python -m examples.NAME`` and writes a page."""
+"""Examples: run ``python -m examples.NAME`` to write a page or a picture."""

@@ -1,8 +1,9 @@
 """Why do messages of different newsgroups share a cluster? ``python -m examples.newsgroups --data DIR``.
 
-Section VI-A of the paper: messages without headers, footers and quotes are means of word vectors, and kernel
-k-means with 10 support vectors per cluster starts from the true groups. Some messages move to the cluster of
-another group; the page shows pairs of messages that do so, and the words that justify it.
+As in Section VI-A of the paper, messages without headers, footers and quotes are represented by means of word
+vectors, and kernel k-means with 10 support vectors per cluster starts from the true groups. Some messages
+move to the cluster of another group. The page shows pairs of messages that share a cluster, and the words
+that explain it.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ from whycluster.text import TextExplanation, TextSummary, WordVectors
 from whycluster.text.html import LEGEND, note, page
 
 N_PAIRS = 8
-SHORTEST, LONGEST = 120, 1600  # characters of a message that is shown
-LEAST_WORDS = 12  # known words of such a message
-STRONGEST = 25  # words of a message that are compared with those of others
-LEAST_SHARED = 3  # words that two messages have to share
-SAME = 0.5  # the part of their words that makes two messages one, posted to several groups
+SHORTEST, LONGEST = 120, 1600  # the length of messages to show, in characters
+LEAST_WORDS = 12  # the number of known words that such a message must have
+STRONGEST = 25  # the number of words per message to compare with other messages
+LEAST_SHARED = 3  # the number of words that two messages must share
+SAME = 0.5  # two messages that share more of their words count as one, posted to several groups
 
 
 def read_messages(folder: Path) -> list[tuple[str, str]]:
-    """The group and the text of each message, without header, footer and quotes."""
+    """Return the group and the text of each message, without header, footer and quotes."""
     messages = []
     with gzip.open(folder / "mini_newsgroups.jsonl.gz", "rt", encoding="utf-8") as lines:
         for line in lines:
@@ -51,7 +52,7 @@ def read_messages(folder: Path) -> list[tuple[str, str]]:
 
 
 def read_vectors(folder: Path) -> WordVectors:
-    """The word vectors of spaCy."""
+    """Return the word vectors of spaCy."""
     with gzip.open(folder / "words.tsv.gz", "rt", encoding="utf-8") as lines:
         pairs = (line.rstrip("\n").split("\t") for line in lines)
         vocabulary = {word: int(row) for word, row in pairs}
@@ -60,7 +61,7 @@ def read_vectors(folder: Path) -> WordVectors:
 
 @dataclass(frozen=True)
 class Clustering:
-    """The messages that have a known word, their groups, and why each is in its cluster."""
+    """The messages with a known word, their groups, and the explanation of their clusters."""
 
     texts: list[str]
     groups: NDArray[Any]
@@ -73,7 +74,7 @@ class Clustering:
 
 
 def cluster(messages: Sequence[tuple[str, str]], vectors: WordVectors, n_support: int = 10) -> Clustering:
-    """Kernel k-means that starts from the true groups, explained."""
+    """Cluster messages by kernel k-means from the true groups, and explain the clusters."""
     known = np.any(vectors.transform([text for _, text in messages]), axis=1).tolist()
     there = [message for message, is_known in zip(messages, known, strict=True) if is_known]
     texts, groups = [text for _, text in there], np.array([group for group, _ in there])
@@ -85,7 +86,10 @@ def cluster(messages: Sequence[tuple[str, str]], vectors: WordVectors, n_support
 
 
 def pairs_of(found: Clustering, n_pairs: int = N_PAIRS) -> list[tuple[int, int, list[str]]]:
-    """Messages of different groups in one cluster whose evidence rests on the same words; with these."""
+    """Return pairs of messages in one cluster but of different groups, with their shared words.
+
+    The evidence of both messages is based on these words.
+    """
     top = found.exp.top(STRONGEST)
     parts = [_parts(words, relevance) for words, relevance in zip(top.word, top.relevance, strict=True)]
     n_known = found.exp.n_known
@@ -107,7 +111,7 @@ def pairs_of(found: Clustering, n_pairs: int = N_PAIRS) -> list[tuple[int, int, 
 
 
 def _parts(words: Sequence[str], relevance: NDArray[np.float64]) -> dict[str, float]:
-    """The words that speak for the cluster, as parts of all that do."""
+    """Return the words with positive relevance, and the share of each in the positive relevance."""
     total = float(relevance[relevance > 0].sum())
     return {word: float(r) / total for word, r in zip(words, relevance, strict=True) if r > 0}
 
@@ -115,7 +119,7 @@ def _parts(words: Sequence[str], relevance: NDArray[np.float64]) -> dict[str, fl
 def _different(
     scored: Sequence[tuple[float, int, int, list[str]]], found: Clustering, n_pairs: int
 ) -> list[tuple[int, int, list[str]]]:
-    """The best pairs, with no message twice, and of each cluster and two groups the best only."""
+    """Return the best pairs, without repeated messages, and one pair per cluster and pair of groups."""
     chosen: list[tuple[int, int, list[str]]] = []
     seen: set[Any] = set()
     for _, i, j, words in scored:
@@ -144,18 +148,16 @@ STYLE = """
 
 
 def write_page(found: Clustering, summary: TextSummary, path: Path) -> None:
-    """The clusters with their words, then pairs of messages."""
+    """Write a page with the words of each cluster, then pairs of messages."""
     n_groups = len(summary.clusters)
     intro = (
-        f"{len(found.texts):,} messages of {len(set(found.groups.tolist()))} "
-        f"newsgroups, without headers, footers and quotes, "
-        f"are means of word vectors. Kernel k-means, started from "
-        f"the groups, has {n_groups} clusters; their "
-        f"adjusted Rand index with the groups is {100 * found.ari:.0f} "
-        f"%. Each message is explained by its words: "
-        "they add up to the evidence for its cluster, but for the little that no word bears."
+        f"{len(found.texts):,} messages of {len(set(found.groups.tolist()))} newsgroups, without headers, "
+        "footers and quotes, are represented by means of word vectors. Kernel k-means, started from the "
+        f"groups, has {n_groups} clusters. Their adjusted Rand index with the groups is "
+        f"{100 * found.ari:.0f} %. Each message is explained by its words. Their relevances add up to the "
+        "evidence for its cluster, except for a small part that belongs to no word."
     )
-    parts = [note(intro), '<h2 class="part">The words that make each cluster</h2>', _table(found, summary)]
+    parts = [note(intro), '<h2 class="part">The words that define each cluster</h2>', _table(found, summary)]
     parts += ['<h2 class="part">Messages of different groups in one cluster</h2>', LEGEND]
     for i, j, words in pairs_of(found):
         parts.append(f"<h3>{escape(_claim(found, summary, i, j, words))}</h3>")
@@ -165,13 +167,13 @@ def write_page(found: Clustering, summary: TextSummary, path: Path) -> None:
 
 def _message(found: Clustering, row: int) -> str:
     one = found.exp[row]
-    rival = one.competitor[0]
-    heading = f"{found.groups[row]}: evidence {one.evidence[0]:.3g}, nearest competitor {rival}"
-    return one.article(0, f"{heading} ({_mostly(found, rival)})")
+    competitor = one.competitor[0]
+    heading = f"{found.groups[row]}: evidence {one.evidence[0]:.3g}, nearest competitor {competitor}"
+    return one.article(0, f"{heading} ({_mostly(found, competitor)})")
 
 
 def _mostly(found: Clustering, label: Any) -> str:
-    """The group that most messages of a cluster come from."""
+    """Return the most frequent group in a cluster."""
     members = found.groups[found.exp.cluster == label].tolist()
     return str(Counter(members).most_common(1)[0][0]) if members else "empty"
 
@@ -179,16 +181,16 @@ def _mostly(found: Clustering, label: Any) -> str:
 def _claim(found: Clustering, summary: TextSummary, i: int, j: int, words: Sequence[str]) -> str:
     label = found.exp.cluster[i]
     return (
-        f"{found.groups[i]} and {found.groups[j]} meet in cluster {label}, mostly {_mostly(found, label)}, "
-        f"which is made by {summary.names(3)[label]}. Here both rest on {', '.join(words[:5])}."
+        f"{found.groups[i]} and {found.groups[j]} meet in cluster {label}, mostly {_mostly(found, label)}. "
+        f"Its words are {summary.names(3)[label]}. These two messages share {', '.join(words[:5])}."
     )
 
 
 def _table(found: Clustering, summary: TextSummary) -> str:
     frame = [_row(found, summary, group) for group in range(len(summary.clusters))]
     heads = (
-        "<tr><th>cluster</th><th>messages</th><th>of groups</th><th>words, "
-        "and in how many messages here and elsewhere</th></tr>"
+        "<tr><th>cluster</th><th>messages</th><th>groups</th><th>words, with the number of messages in the "
+        "cluster / in others</th></tr>"
     )
     return f"<table>{heads}{''.join(frame)}</table>"
 
@@ -209,14 +211,17 @@ def _row(found: Clustering, summary: TextSummary, group: int) -> str:
 
 
 def main() -> None:
-    """Read, cluster, explain, and write the page."""
+    """Cluster and explain the messages, and write the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="the folder with news and spacy_md")
     parser.add_argument("--out", type=Path, default=Path("newsgroups.html"), help="the page to write")
     arguments = parser.parse_args()
     missing = [name for name in ("news", "spacy_md") if not (arguments.data / name).is_dir()]
     if missing:
-        raise SystemExit(f"{' and '.join(missing)} not in {arguments.data}; say where with --data")
+        names = " and ".join(missing)
+        raise SystemExit(
+            f"examples.newsgroups: {arguments.data} must contain {names}. Pass their folder as --data."
+        )
     found = cluster(read_messages(arguments.data / "news"), read_vectors(arguments.data / "spacy_md"))
     summary = found.exp.summary()
     print(f"{found.exp!r}\nAdjusted Rand index with the groups: {100 * found.ari:.1f} %\n\n{summary}")

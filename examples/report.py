@@ -1,4 +1,4 @@
-"""A report of 178 wines, and a picture of it: ``python -m examples.report --picture wine.png``.
+"""Write a report on 178 wines, and take a picture of it: ``python -m examples.report --picture wine.png``.
 
 The picture needs Chromium.
 """
@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 import whycluster as wc
 
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run")  # of Chromium
-WIDTH, HEIGHT = 1280, 1100  # pixels of the picture, which ends below the first two clusters
+WIDTH, HEIGHT = 1280, 1100  # pixels of the picture, which shows the first two clusters
 
 
 def write_report(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""VGG-16 without its classifier (Simonyan and Zisserman, 2015), and images as it takes them."""
+"""VGG-16 without its classifier (Simonyan and Zisserman, 2015), and a function that reads its images."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from PIL import Image
 
 from whycluster.deep.images import read_images
 
-WIDTHS = (64, 128, 256, 512, 512)  # channels of the five blocks
-DEPTHS = (2, 2, 3, 3, 3)  # convolutions of each
+WIDTHS = (64, 128, 256, 512, 512)  # the number of channels in each of the five blocks
+DEPTHS = (2, 2, 3, 3, 3)  # the number of convolutions in each block
 BLOCKS = {1: "features.4", 2: "features.9", 3: "features.16", 4: "features.23", 5: "features.30"}
-"""The layer whose output is that of each block: its pooling."""
+"""The last layer of each block, its pooling."""
 
 
 class VGG16(torch.nn.Module):
-    """The convolutions of VGG-16, with the names and numbers that torchvision's layers have.
+    """The convolutions of VGG-16, with the same layer names as in torchvision.
 
     Parameters
     ----------
-    widths : channels of the five blocks
+    widths : the number of channels in each of the five blocks
     """
 
     def __init__(self, widths: Sequence[int] = WIDTHS) -> None:
@@ -38,15 +38,15 @@ class VGG16(torch.nn.Module):
         self.features = torch.nn.Sequential(*layers)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Normalised images (n, 3, H, W) to (n, 512, H / 32, W / 32)."""
+        """Turn normalized images, (n, 3, H, W), into features, (n, 512, H / 32, W / 32)."""
         out: torch.Tensor = self.features(x)
         return out
 
 
 def load(folder: Path, widths: Sequence[int] = WIDTHS) -> VGG16:
-    """The network with the weights of the npz files in a folder.
+    """Load the network with the weights from the npz files in a folder.
 
-    Their arrays are named ``conv1_1.weight``, ``conv1_1.bias`` to ``conv5_3.bias``, in float16 or wider.
+    The arrays are named ``conv1_1.weight``, ``conv1_1.bias`` to ``conv5_3.bias``, in float16 or wider.
     """
     arrays: dict[str, NDArray[np.floating]] = {}
     for path in sorted(folder.glob("*.npz")):
@@ -64,7 +64,7 @@ def load(folder: Path, widths: Sequence[int] = WIDTHS) -> VGG16:
 
 
 def load_torchvision(path: Path, widths: Sequence[int] = WIDTHS) -> VGG16:
-    """The network with the weights of a saved state dict of torchvision's vgg16, without its classifier."""
+    """Load the network from a saved state dict of torchvision's vgg16; its classifier is ignored."""
     state = torch.load(path, map_location="cpu", weights_only=True)
     return _filled(
         {name: value.float() for name, value in state.items() if name.startswith("features.")}, widths
@@ -72,27 +72,27 @@ def load_torchvision(path: Path, widths: Sequence[int] = WIDTHS) -> VGG16:
 
 
 def _layers() -> list[tuple[str, str]]:
-    """Of each convolution, its block and place in it, and its number among all layers."""
+    """Return two names of each convolution: by its block and position in it, and by its layer number."""
     found, number = [], 0
     for block, depth in enumerate(DEPTHS, start=1):
         for place in range(1, depth + 1):
             found.append((f"conv{block}_{place}", f"features.{number}"))
-            number += 2  # with its ReLU
+            number += 2  # the convolution and its ReLU
         number += 1  # the pooling
     return found
 
 
 def _filled(state: Mapping[str, torch.Tensor], widths: Sequence[int]) -> VGG16:
-    with torch.device("meta"):  # no weights are drawn that are then thrown away
+    with torch.device("meta"):  # draws no random weights, which would be replaced anyway
         model = VGG16(widths)
     model.load_state_dict(state, assign=True)
     return model.eval()
 
 
 def read_image(path: Path, size: int, left: int | None = None) -> NDArray[np.float32]:
-    """An image file as (3, size, size) from 0 to 1, stretched to a square.
+    """Read an image file as an array of shape (3, size, size) from 0 to 1.
 
-    Or, from the column ``left`` on, a square as high as the image.
+    The image is stretched to a square or, with ``left``, cut to a square that begins at this column.
     """
     with Image.open(path) as image:
         part = (0, 0, *image.size) if left is None else (left, 0, left + image.height, image.height)

@@ -88,7 +88,7 @@ def test_clusters_of_a_representation_are_drawn_by_size(small_vgg: vgg16.VGG16) 
     figure = representations.draw(image, found)
     titles = [place.get_title() for place in figure.axes]
     assert titles[0] == titles[5] == ""
-    assert titles[1] == f"{100 * found[0].shares[0]:.0f} % of places"
+    assert titles[1] == f"{100 * found[0].shares[0]:.0f} % of locations"
 
 
 def test_the_painting_is_cut_to_a_square(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The smallest change that moves a row to another cluster: every set of planes is tried. Slow and obvious."""
+"""The smallest change that moves a row to another cluster, by trying all sets of planes. Slow and obvious."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ Matrix = NDArray[np.floating[Any]]
 
 
 def half_spaces(x: Vector, centroids: Matrix, k: int) -> tuple[Matrix, Vector]:
-    """Slopes and values of |x - mu_j|^2 - |x - mu_k|^2 for all other clusters j; k wins where all are > 0."""
+    """Return slopes and values of |x - mu_j|^2 - |x - mu_k|^2 for all other clusters j.
+
+    Cluster k wins if all values are positive.
+    """
     others = [j for j in range(len(centroids)) if j != k]
     slopes = np.array([2 * (centroids[k] - centroids[j]) for j in others])
     values = [
@@ -23,9 +26,9 @@ def half_spaces(x: Vector, centroids: Matrix, k: int) -> tuple[Matrix, Vector]:
 
 
 def least_change(slopes: Matrix, values: Vector) -> Vector | None:
-    """The shortest y with values + slopes y >= 0; None if there is none.
+    """Return the shortest y with values + slopes y >= 0, or None if there is none.
 
-    It lies on some of the planes and is the shortest point there, so it is among those of all sets of planes.
+    The shortest y is the shortest point on some set of the planes, so trying all sets finds it.
     """
     best, scale = None, np.abs(values).max() + 1e-300
     for size in range(min(slopes.shape) + 1):
@@ -39,7 +42,7 @@ def least_change(slopes: Matrix, values: Vector) -> Vector | None:
 
 
 def least_single(slopes: Vector, values: Vector) -> float | None:
-    """The same with one feature: the nearest of all crossings, and of staying."""
+    """Do the same for one feature: return the smallest of all crossings and 0."""
     scale = np.abs(values).max() + 1e-300
     crossings = [0.0, *(-v / s for s, v in zip(slopes, values, strict=True) if s != 0)]
     fits = [y for y in crossings if (values + slopes * y >= -1e-9 * scale).all()]

@@ -21,7 +21,7 @@ class Kernel:
 
     @classmethod
     def plain(cls, support: Sequence[Matrix], gamma: float) -> Kernel:
-        """Eq. 6: all support vectors of a cluster have the same weight."""
+        """Return the model of Eq. 6, in which all support vectors of a cluster have the same weight."""
         return cls(support, [np.full(len(u), 1 / len(u)) for u in support], gamma)
 
     @property
@@ -30,7 +30,7 @@ class Kernel:
 
 
 def energy(x: Vector, model: Kernel, k: int) -> float:
-    """Eq. 6: the soft minimum of the squared distances to the support vectors of cluster k."""
+    """Return the soft minimum of the squared distances to the support vectors of cluster k (Eq. 6)."""
     t = [float((x - u) @ (x - u)) for u in model.support[k]]
     least = min(t)
     total = sum(v * math.exp(-model.gamma * (s - least)) for v, s in zip(model.weights[k], t, strict=True))
@@ -43,12 +43,12 @@ def assign(x: Vector, model: Kernel) -> int:
 
 
 def detect(x: Vector, u_i: Vector, u_j: Vector) -> float:
-    """Prop. 5, layer 1: h_ijk = w_ij.x + b_ij, w_ij = 2 (u_i - u_j), b_ij = |u_j|^2 - |u_i|^2."""
+    """Return h_ijk = w_ij.x + b_ij, w_ij = 2 (u_i - u_j), b_ij = |u_j|^2 - |u_i|^2 (Prop. 5, layer 1)."""
     return float(2 * (u_i - u_j) @ x + u_j @ u_j - u_i @ u_i)
 
 
 def pool(h: list[float], weights: Vector, gamma: float) -> float:
-    """Weighted log-mean-exp: a soft maximum for gamma > 0, a soft minimum for gamma < 0."""
+    """Return a weighted log-mean-exp: a soft maximum for gamma > 0, a soft minimum for gamma < 0."""
     top = max(gamma * value for value in h)
     return (
         top + math.log(sum(v * math.exp(gamma * value - top) for v, value in zip(weights, h, strict=True)))
@@ -56,37 +56,37 @@ def pool(h: list[float], weights: Vector, gamma: float) -> float:
 
 
 def shares(h: list[float], weights: Vector, gamma: float) -> list[float]:
-    """The shares of relevance in such a pool, by Eq. 2."""
+    """Return how such a pool shares relevance (Eq. 2)."""
     top = max(gamma * value for value in h)
     parts = [v * math.exp(gamma * value - top) for v, value in zip(weights, h, strict=True)]
     return [part / sum(parts) for part in parts]
 
 
 def against(x: Vector, model: Kernel, c: int, k: int) -> tuple[float, list[list[float]], list[float]]:
-    """Prop. 5, layers 1 to 3, for one competitor: h_k, the h_ijk as [j][i], and the h_jk."""
+    """Return h_k, the h_ijk as [j][i], and the h_jk for one competitor (Prop. 5, layers 1 to 3)."""
     layer1 = [[detect(x, u_i, u_j) for u_i in model.support[c]] for u_j in model.support[k]]
     layer2 = [pool(h_j, model.weights[c], model.gamma) for h_j in layer1]
     return pool(layer2, model.weights[k], -model.gamma), layer1, layer2
 
 
 def evidence(x: Vector, model: Kernel, c: int) -> float:
-    """Prop. 5, layer 4."""
+    """Return f_c (Prop. 5, layer 4)."""
     return min(against(x, model, c, k)[0] for k in range(model.n_clusters) if k != c)
 
 
 def stiffness(X: Matrix, model: Kernel) -> float:
-    """Eq. 3."""
+    """Return beta (Eq. 3)."""
     return 1 / (sum(evidence(x, model, assign(x, model)) for x in X) / len(X))
 
 
 def explain_row(x: Vector, model: Kernel, c: int, beta: float) -> Vector:
     """Propagate back through all four layers, with the gate of Eq. 10 on the detection layer."""
-    rivals = [k for k in range(model.n_clusters) if k != c]
-    layers = {k: against(x, model, c, k) for k in rivals}
+    competitors = [k for k in range(model.n_clusters) if k != c]
+    layers = {k: against(x, model, c, k) for k in competitors}
     f = min(h for h, _, _ in layers.values())
-    p = shares([layers[k][0] for k in rivals], np.ones(len(rivals)), -beta)
+    p = shares([layers[k][0] for k in competitors], np.ones(len(competitors)), -beta)
     result = np.zeros(len(x))
-    for p_k, k in zip(p, rivals, strict=True):
+    for p_k, k in zip(p, competitors, strict=True):
         h_k, layer1, layer2 = layers[k]
         R_k = p_k * f
         for j, p_j in enumerate(shares(layer2, model.weights[k], -model.gamma)):
@@ -101,6 +101,6 @@ def explain_row(x: Vector, model: Kernel, c: int, beta: float) -> Vector:
 
 
 def explain(X: Matrix, model: Kernel, beta: float | None = None) -> Matrix:
-    """The paper's explanation of every row for its own cluster."""
+    """Return the paper's explanation of every row for its own cluster."""
     beta = stiffness(X, model) if beta is None else beta
     return np.array([explain_row(x, model, assign(x, model), beta) for x in X])

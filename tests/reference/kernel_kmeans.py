@@ -11,12 +11,12 @@ from tests.reference.neon import Matrix
 
 
 def inertia(X: Matrix, model: Kernel) -> float:
-    """The sum of the least energies."""
+    """Return the sum over the rows of their lowest energy."""
     return sum(energy(x, model, assign(x, model)) for x in X)
 
 
 def alternate(X: Matrix, model: Kernel) -> Kernel:
-    """One alternation: assign each row to the least energy, then take one EM step in each cluster."""
+    """Assign each row to the cluster with the lowest energy, then take one EM step in each cluster."""
     labels = [assign(x, model) for x in X]
     support = []
     for k, vectors in enumerate(model.support):

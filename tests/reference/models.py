@@ -11,11 +11,11 @@ import numpy as np
 from tests.reference.neon import Matrix, Vector
 
 Split = Callable[[Vector, int], tuple[float, Vector]]
-"""Of a point and a cluster: the energy and its split over the features."""
+"""Takes a point and a cluster; returns the energy and its split over the features."""
 
 
 def gaussian(weights: Vector, means: Matrix, covariances: Matrix) -> Split:
-    """-log pi_k - log N(x; mu_k, S_k), split as (x - mu) * (S^-1 (x - mu)) / 2."""
+    """Return -log pi_k - log N(x; mu_k, S_k), split as (x - mu) * (S^-1 (x - mu)) / 2."""
 
     def split(x: Vector, k: int) -> tuple[float, Vector]:
         S, away = covariances[k], x - means[k]
@@ -27,7 +27,7 @@ def gaussian(weights: Vector, means: Matrix, covariances: Matrix) -> Split:
 
 
 def diagonal(weights: Vector, means: Matrix, variances: Matrix) -> Split:
-    """The same for independent features, whose log(var) / 2 belong to them."""
+    """Return the same for independent features; log(var) / 2 belongs to its feature."""
 
     def split(x: Vector, k: int) -> tuple[float, Vector]:
         parts = (x - means[k]) ** 2 / (2 * variances[k]) + np.log(variances[k]) / 2
@@ -55,30 +55,30 @@ def cosine(directions: Matrix) -> Split:
 
 
 def student(centers: Matrix, alpha: float, c: int) -> Split:
-    """s_k - s_c for s_k = (alpha + 1) / 2 log(1 + |x - mu_k|^2 / alpha), and e_k - e_c.
+    """Return s_k - s_c for s_k = (alpha + 1) / 2 log(1 + |x - mu_k|^2 / alpha), and e_k - e_c.
 
-    The split of a pair depends on both: the differences of squares, times what makes them add up to
-    s_k - s_c. In a hundred digits, so that a difference of two logarithms may be written as one.
+    The split depends on both clusters: the differences of squares, times the factor that makes them add up to
+    s_k - s_c. A hundred digits allow a plain difference of two logarithms.
     """
 
     def split(x: Vector, k: int) -> tuple[float, Vector]:
         with localcontext() as context:
             context.prec = 100
             a = Decimal(float(alpha))
-            rival = [
+            other = [
                 (Decimal(float(v)) - Decimal(float(mu))) ** 2 for v, mu in zip(x, centers[k], strict=True)
             ]
             own = [(Decimal(float(v)) - Decimal(float(mu))) ** 2 for v, mu in zip(x, centers[c], strict=True)]
-            h = (a + 1) / 2 * ((1 + sum(rival) / a).ln() - (1 + sum(own) / a).ln())
-            apart = sum(rival) - sum(own)
+            h = (a + 1) / 2 * ((1 + sum(other) / a).ln() - (1 + sum(own) / a).ln())
+            apart = sum(other) - sum(own)
             rate = h / apart if apart != 0 else (a + 1) / 2 / (a + sum(own))
-            return float(h), np.array([float(rate * (r - o)) for r, o in zip(rival, own, strict=True)])
+            return float(h), np.array([float(rate * (r - o)) for r, o in zip(other, own, strict=True)])
 
     return split
 
 
 def nearest_subcluster(centers: Matrix, cluster: Vector) -> Split:
-    """The hard minimum over the subclusters of a cluster."""
+    """Return the hard minimum over the subclusters of a cluster."""
 
     def split(x: Vector, k: int) -> tuple[float, Vector]:
         squares = [(x - u) ** 2 for u, own in zip(centers, cluster, strict=True) if own == k]
@@ -89,7 +89,7 @@ def nearest_subcluster(centers: Matrix, cluster: Vector) -> Split:
 
 
 def mixed(prototypes: Matrix, categorical: Vector, gamma: float) -> Split:
-    """Squared differences of numbers, gamma for each category that differs."""
+    """Return squared differences for numbers, and gamma for each category that differs."""
 
     def split(x: Vector, k: int) -> tuple[float, Vector]:
         parts = np.array(
@@ -109,7 +109,7 @@ def assign(x: Vector, split: Split, n_clusters: int) -> int:
 
 
 def stiffness(X: Matrix, split: Split, n_clusters: int) -> float:
-    """Eq. 3."""
+    """Return beta (Eq. 3)."""
     evidence = []
     for x in X:
         s = sorted(split(x, k)[0] for k in range(n_clusters))
@@ -118,28 +118,28 @@ def stiffness(X: Matrix, split: Split, n_clusters: int) -> float:
 
 
 def explain_row(x: Vector, split: Split, n_clusters: int, c: int, beta: float) -> Vector:
-    """R = sum_k (p_k f_c / h_k) (e_k - e_c)."""
+    """Return R = sum_k (p_k f_c / h_k) (e_k - e_c)."""
     s_c, e_c = split(x, c)
-    rivals = [k for k in range(n_clusters) if k != c]
-    h = {k: split(x, k)[0] - s_c for k in rivals}
+    competitors = [k for k in range(n_clusters) if k != c]
+    h = {k: split(x, k)[0] - s_c for k in competitors}
     f = min(h.values())
-    exponentials = {k: math.exp(-beta * (h[k] - f)) for k in rivals}
+    exponentials = {k: math.exp(-beta * (h[k] - f)) for k in competitors}
     result = np.zeros(len(e_c))
-    for k in rivals:
+    for k in competitors:
         p_k = exponentials[k] / sum(exponentials.values())
         result += p_k * (f / h[k] if h[k] != 0 else 1.0) * (split(x, k)[1] - e_c)
     return result
 
 
 def joint_row(x: Vector, split: Split, n_clusters: int, c: int, beta: float) -> Vector:
-    """R = f_c sum_k p_k (e_k - e_c) / sum_k p_k h_k."""
+    """Return R = f_c sum_k p_k (e_k - e_c) / sum_k p_k h_k."""
     s_c, e_c = split(x, c)
-    rivals = [k for k in range(n_clusters) if k != c]
-    h = {k: split(x, k)[0] - s_c for k in rivals}
+    competitors = [k for k in range(n_clusters) if k != c]
+    h = {k: split(x, k)[0] - s_c for k in competitors}
     f = min(h.values())
-    p = {k: math.exp(-beta * (h[k] - f)) for k in rivals}
-    below = sum(p[k] * h[k] for k in rivals)
-    above = sum(p[k] * (split(x, k)[1] - e_c) for k in rivals)
+    p = {k: math.exp(-beta * (h[k] - f)) for k in competitors}
+    below = sum(p[k] * h[k] for k in competitors)
+    above = sum(p[k] * (split(x, k)[1] - e_c) for k in competitors)
     return np.asarray(above * (f / below if below != 0 else 1 / sum(p.values())))
 
 
@@ -149,16 +149,16 @@ def explain(X: Matrix, split: Split, n_clusters: int, beta: float | None = None)
 
 
 def threshold_row(x: Vector, split: Split, n_clusters: int, c: int, threshold: float) -> tuple[float, Vector]:
-    """Prop. 7: the evidence that the probability of c exceeds a threshold, and its relevance."""
+    """Return the evidence that the probability of c exceeds a threshold, and its relevance (Prop. 7)."""
     s_c, e_c = split(x, c)
-    rivals = [k for k in range(n_clusters) if k != c]
+    competitors = [k for k in range(n_clusters) if k != c]
     b = -math.log(n_clusters - 1) + math.log((1 - threshold) / threshold)
-    h = {k: split(x, k)[0] - s_c + b for k in rivals}
+    h = {k: split(x, k)[0] - s_c + b for k in competitors}
     least = min(h.values())
-    f = least - math.log(sum(math.exp(least - h[k]) for k in rivals) / (n_clusters - 1))
-    total = sum(math.exp(least - h[k]) for k in rivals)
+    f = least - math.log(sum(math.exp(least - h[k]) for k in competitors) / (n_clusters - 1))
+    total = sum(math.exp(least - h[k]) for k in competitors)
     result = np.zeros(len(e_c))
-    for k in rivals:
+    for k in competitors:
         R_k = math.exp(least - h[k]) / total * f  # Eq. 2 with the stiffness of the LME, 1
         R_k *= h[k] / f  # the reassignment below Prop. 7
         result += R_k / h[k] * (split(x, k)[1] - e_c)  # Eq. 4
@@ -170,7 +170,7 @@ Node = tuple[Vector, "Node | None", "Node | None", int]
 
 
 def path(root: Node, cluster: int) -> list[tuple[Vector, Vector]] | None:
-    """The pairs (own center, sibling's center) on the way to a cluster."""
+    """Return the pairs (own center, sibling's center) on the path to a cluster."""
     _, left, right, leaf = root
     if left is None or right is None:
         return [] if leaf == cluster else None
@@ -182,7 +182,7 @@ def path(root: Node, cluster: int) -> list[tuple[Vector, Vector]] | None:
 
 
 def tree_explain_row(x: Vector, root: Node, cluster: int, beta: float) -> tuple[float, Vector]:
-    """The least evidence over the pairs on the way, shared among them by Eqs. 2 and 4."""
+    """Return the smallest evidence of the pairs on the path, and its relevance by Eqs. 2 and 4."""
     pairs = path(root, cluster)
     assert pairs is not None
     splits = [(x - sibling) ** 2 - (x - own) ** 2 for own, sibling in pairs]

@@ -13,7 +13,7 @@ Matrix = NDArray[np.floating[Any]]
 
 
 def detect(x: Vector, centroids: Matrix, c: int, k: int) -> float:
-    """Prop. 1, layer 1: h_k = w_k.x + b_k, w_k = 2 (mu_c - mu_k), b_k = |mu_k|^2 - |mu_c|^2."""
+    """Return h_k = w_k.x + b_k, w_k = 2 (mu_c - mu_k), b_k = |mu_k|^2 - |mu_c|^2 (Prop. 1, layer 1)."""
     w = 2 * (centroids[c] - centroids[k])
     b = centroids[k] @ centroids[k] - centroids[c] @ centroids[c]
     return float(w @ x + b)
@@ -24,23 +24,23 @@ def competitors(centroids: Matrix, c: int) -> list[int]:
 
 
 def evidence(x: Vector, centroids: Matrix, c: int) -> float:
-    """Prop. 1, layer 2: f_c = min over k != c of h_k."""
+    """Return f_c = min over k != c of h_k (Prop. 1, layer 2)."""
     return min(detect(x, centroids, c, k) for k in competitors(centroids, c))
 
 
 def assign(x: Vector, centroids: Matrix) -> int:
-    """The cluster whose centroid is nearest."""
+    """Return the cluster with the nearest centroid."""
     distances = [float((x - mu) @ (x - mu)) for mu in centroids]
     return distances.index(min(distances))
 
 
 def stiffness(X: Matrix, centroids: Matrix) -> float:
-    """Eq. 3: beta = 1 / E[f_c]."""
+    """Return beta = 1 / E[f_c] (Eq. 3)."""
     return 1 / (sum(evidence(x, centroids, assign(x, centroids)) for x in X) / len(X))
 
 
 def shares(x: Vector, centroids: Matrix, c: int, beta: float) -> dict[int, float]:
-    """The softmax of Eq. 2, p_k."""
+    """Return p_k, the softmax of Eq. 2."""
     h = {k: detect(x, centroids, c, k) for k in competitors(centroids, c)}
     least = min(h.values())
     exponentials = {k: math.exp(-beta * (h_k - least)) for k, h_k in h.items()}
@@ -49,7 +49,7 @@ def shares(x: Vector, centroids: Matrix, c: int, beta: float) -> dict[int, float
 
 
 def competition(x: Vector, centroids: Matrix, c: int, beta: float) -> Vector:
-    """Eq. 2: R_k = p_k f_c; 0 at the own cluster."""
+    """Return R_k = p_k f_c (Eq. 2), and 0 for the row's own cluster."""
     f = evidence(x, centroids, c)
     result = np.zeros(len(centroids))
     for k, p in shares(x, centroids, c, beta).items():
@@ -58,14 +58,17 @@ def competition(x: Vector, centroids: Matrix, c: int, beta: float) -> Vector:
 
 
 def numerator(x: Vector, centroids: Matrix, c: int, k: int) -> Vector:
-    """Eq. 4: (x_i - m_ik) w_ik, with m_k the midpoint of the two centroids."""
+    """Return (x_i - m_ik) w_ik, where m_k is the midpoint of the two centroids (Eq. 4)."""
     w = 2 * (centroids[c] - centroids[k])
     m = (centroids[c] + centroids[k]) / 2
     return np.asarray((x - m) * w)
 
 
 def min_take_most(x: Vector, centroids: Matrix, c: int, beta: float) -> Vector:
-    """Eq. 4: R_i = sum over k of R_k times the feature's part of h_k; a tie takes the limit of R_k / h_k."""
+    """Return R_i, the sum over k of R_k times the feature's part of h_k (Eq. 4).
+
+    At a tie, R_k / h_k is replaced by its limit.
+    """
     result = np.zeros(len(x))
     p = shares(x, centroids, c, beta)
     R = competition(x, centroids, c, beta)
@@ -77,7 +80,7 @@ def min_take_most(x: Vector, centroids: Matrix, c: int, beta: float) -> Vector:
 
 
 def joint(x: Vector, centroids: Matrix, c: int, beta: float) -> Vector:
-    """R = f_c sum_k p_k (e_k - e_c) / sum_k p_k h_k."""
+    """Return R = f_c sum_k p_k (e_k - e_c) / sum_k p_k h_k."""
     p = shares(x, centroids, c, beta)
     total = sum(p[k] * numerator(x, centroids, c, k) for k in p)
     below = sum(p[k] * detect(x, centroids, c, k) for k in p)
@@ -85,11 +88,11 @@ def joint(x: Vector, centroids: Matrix, c: int, beta: float) -> Vector:
 
 
 def contrast(x: Vector, centroids: Matrix, c: int, k: int) -> Vector:
-    """e_k - e_c: why c rather than k."""
+    """Return e_k - e_c: why c rather than k."""
     return np.asarray((x - centroids[k]) ** 2 - (x - centroids[c]) ** 2)
 
 
 def explain(X: Matrix, centroids: Matrix, beta: float | None = None) -> Matrix:
-    """The paper's explanation of every row for its own cluster."""
+    """Return the paper's explanation of every row for its own cluster."""
     beta = stiffness(X, centroids) if beta is None else beta
     return np.array([min_take_most(x, centroids, assign(x, centroids), beta) for x in X])

@@ -1,7 +1,7 @@
 """Relevance behind the steps of a pipeline, in loops: the linear map is found by moving one atom at a time.
 
-Atoms are the features before the first step that mixes columns, each made of one column; a test names them,
-with their columns, and the rest of the steps as a function of them. Slow and obvious.
+Atoms are the features before the first step that mixes columns; each is made from one column. A test passes
+the atoms, their columns, and the remaining steps as a function of the atoms. Slow and obvious.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import numpy as np
 from tests.reference.neon import Matrix, Vector
 
 Rest = Callable[[Matrix], Matrix]
-"""The steps after the atoms: from rows of atoms to rows of what the model takes."""
+"""The steps after the atoms: from rows of atoms to inputs of the model."""
 
 Pair = tuple[float, float, Vector]
-"""Of a row and a competitor: h_k, what of it is no atom's, and its split over the atoms."""
+"""For a row and a competitor: h_k, the part of it that belongs to no atom, and its split over the atoms."""
 
 
 @dataclass(frozen=True)
 class Front:
-    """z = A (t - base) + o."""
+    """The map z = A (t - base) + o."""
 
     A: Matrix  # (m, D)
     base: Vector  # (D,)
@@ -33,12 +33,12 @@ class Front:
         return np.asarray(self.A @ (t - self.base) + self.o)
 
     def moved_onto(self, start: Vector, z: Vector) -> Vector:
-        """The point nearest to ``start`` that is mapped onto z, by the pseudo-inverse."""
+        """Return the point closest to ``start`` that maps to z, by the pseudo-inverse."""
         return np.asarray(start + np.linalg.pinv(self.A, rcond=1e-10) @ (z - self.to_z(start)))
 
 
 def expand(rest: Rest, atoms: Matrix) -> Front:
-    """The map, from what becomes of a point when one atom after another is moved: exact, as it is affine."""
+    """Find the map by moving one atom of a point at a time, which is exact because the map is affine."""
     base, spread = atoms.mean(axis=0), atoms.std(axis=0)
     o = np.asarray(rest(base[None]))[0]
     A = np.empty((len(o), len(base)))
@@ -50,9 +50,9 @@ def expand(rest: Rest, atoms: Matrix) -> Front:
 
 
 def rescaled(front: Front, atoms: Matrix, order: float = 2) -> tuple[Matrix, Front]:
-    """Atoms and map where each row of z is divided by its length, which is the row's own constant.
+    """Return atoms and map if each row of z is divided by its length, which counts as a constant of the row.
 
-    z / |z| = A (t - zero) / |z|, with ``zero`` the point nearest to the base that is mapped onto 0.
+    z / |z| = A (t - zero) / |z|, where ``zero`` is the point closest to the base that maps to 0.
     """
     zero = front.moved_onto(front.base, np.zeros(len(front.o)))
     assert np.abs(front.to_z(zero)).max() <= 1e-9 * max(1.0, np.abs(front.o).max())
@@ -65,13 +65,13 @@ def member_means(atoms: Matrix, labels: Sequence[int]) -> dict[int, Vector]:
 
 
 def halves(front: Front, t: Vector, u: tuple[Vector, Vector], v: tuple[Vector, Vector]) -> Vector:
-    """The split of |z - u_k|^2 - |z - u_c|^2: weights A^T w, w = 2 (u_c - u_k), from halfway between v."""
+    """Split |z - u_k|^2 - |z - u_c|^2 with weights A^T w, w = 2 (u_c - u_k), from the midpoint of both v."""
     w = 2 * (u[0] - u[1])
     return np.asarray((front.A.T @ w) * (t - (v[0] + v[1]) / 2))
 
 
 def share(pairs: Sequence[Pair], beta: float) -> tuple[float, Vector]:
-    """f_c and R = sum_k a_k e_k with a_k = p_k f_c / h_k, p the softmax of -beta h."""
+    """Return f_c and R = sum_k a_k e_k, where a_k = p_k f_c / h_k and p is the softmax of -beta h."""
     f = min(h for h, _, _ in pairs)
     p = [math.exp(-beta * (h - f)) for h, _, _ in pairs]
     result = np.zeros(len(pairs[0][2]))
@@ -82,18 +82,18 @@ def share(pairs: Sequence[Pair], beta: float) -> tuple[float, Vector]:
 
 
 Contrast = Callable[[int, int, int], Pair]
-"""Of a row, its cluster and a competitor."""
+"""Takes a row, its cluster and a competitor."""
 
 
 def explain(n_rows: int, clusters: Sequence[int], labels: Sequence[int], contrast: Contrast) -> Matrix:
-    """All rows, for the cluster each is in, by the atoms; beta is 1 / mean f_c."""
+    """Explain every row for its own cluster, by the atoms; beta is 1 / mean f_c."""
     pairs = [[contrast(row, labels[row], k) for k in clusters if k != labels[row]] for row in range(n_rows)]
     beta = 1 / np.mean([min(h for h, _, _ in of_row) for of_row in pairs])
     return np.array([share(of_row, float(beta))[1] for of_row in pairs])
 
 
 def add_up(relevance: Matrix, source: Sequence[int], n_columns: int) -> Matrix:
-    """From atoms to the columns that they come from."""
+    """Add up the relevance of the atoms of each column."""
     result = np.zeros((len(relevance), n_columns))
     for atom, column in enumerate(source):
         result[:, column] += relevance[:, atom]
@@ -101,7 +101,7 @@ def add_up(relevance: Matrix, source: Sequence[int], n_columns: int) -> Matrix:
 
 
 def nearest(front: Front, atoms: Matrix, centroids: dict[int, Vector], labels: Sequence[int]) -> Matrix:
-    """k-means and its like."""
+    """Explain k-means and other nearest-centroid models."""
     means = member_means(atoms, labels)
     points = {k: front.moved_onto(means.get(k, front.base), mu) for k, mu in centroids.items()}
 
@@ -123,9 +123,9 @@ def kernel(
     log_weights: dict[int, Vector] | None = None,
     scale: float | Vector = 1.0,
 ) -> Matrix:
-    """Kernel k-means: each pair of support vectors, i of c and j of k, as two centroids, weight q_i q_j.
+    """Explain kernel k-means; each pair of support vectors, i of c and j of k, counts as two centroids.
 
-    An infinite gamma is the hard minimum: the nearest subcluster takes all.
+    The weight of a pair is q_i q_j. An infinite gamma is the hard minimum: the nearest subcluster takes all.
     """
     means = member_means(atoms, labels)
     if log_weights is None:
@@ -135,7 +135,7 @@ def kernel(
     stretched = Front(front.A * np.reshape(root, (-1, 1)), front.base, front.o * root)
 
     def pool(z: Vector, k: int) -> tuple[float, Vector]:
-        """s_k and q_j."""
+        """Return s_k and the q_j."""
         squares = ((z - support[k]) ** 2 * scale).sum(axis=1)
         if math.isinf(gamma):
             return float(squares.min()), np.asarray(np.arange(len(squares)) == squares.argmin(), dtype=float)
@@ -160,16 +160,17 @@ def kernel(
 def gaussian(
     front: Front, atoms: Matrix, weights: Vector, means: Matrix, covariances: Matrix, labels: Sequence[int]
 ) -> Matrix:
-    """Mixtures: h_k is quadratic, so from the reference to the row it is on average as steep as halfway.
+    """Explain a mixture: h_k is quadratic, so its average slope from reference to row is that halfway.
 
-    The reference is where, on the line between the two means, both are equally far by their covariances.
+    The reference is the point on the line between the two means that is equally far from both, in units of
+    their covariances.
     """
     members = member_means(atoms, labels)
     points = [front.moved_onto(members.get(k, front.base), mean) for k, mean in enumerate(means)]
     precisions = [np.linalg.inv(S) for S in covariances]
 
     def energy(z: Vector, k: int) -> tuple[float, float]:
-        """-log of the weighted density: what depends on z, and what does not."""
+        """Return -log of the weighted density: the part that depends on z, and the part that does not."""
         away = z - means[k]
         log_det = float(np.linalg.slogdet(covariances[k])[1])
         return float(away @ precisions[k] @ away) / 2, log_det / 2 - math.log(weights[k])
@@ -193,7 +194,7 @@ def gaussian(
 
 @dataclass(frozen=True)
 class Node:
-    """Of a tree: where it is, the clusters under it, its two children unless it is a cluster itself."""
+    """A node of a tree: its center, the clusters below it, and its two children, None if it is a cluster."""
 
     center: Vector
     under: frozenset[int]
@@ -201,7 +202,10 @@ class Node:
 
 
 def tree(front: Front, atoms: Matrix, root: Node, labels: Sequence[int]) -> Matrix:
-    """BisectingKMeans: the pairs on the way down, each as two centroids; the least evidence counts."""
+    """Explain `BisectingKMeans`: each pair of nodes on the path counts as two centroids.
+
+    The smallest evidence of the pairs is the evidence.
+    """
     given = np.asarray(labels)
 
     def point(node: Node) -> Vector:
@@ -225,7 +229,7 @@ def tree(front: Front, atoms: Matrix, root: Node, labels: Sequence[int]) -> Matr
 
 
 def moved_by(relevance: Matrix, front: Front, atoms: Matrix) -> Matrix:
-    """Relevance of z, shared among the atoms by how much each moved it from where the mean of the rows is."""
+    """Share the relevance of z among the atoms, by how far each atom moved z from its mean."""
     result = np.zeros_like(atoms)
     mean = atoms.mean(axis=0)
     for row, t in enumerate(atoms):

@@ -1,4 +1,4 @@
-"""The sequential rule for one row, as it is read."""
+"""The sequential rule for one row, feature by feature."""
 
 from __future__ import annotations
 
@@ -11,16 +11,24 @@ Array = NDArray[np.float64]
 
 
 def log_chance(weights: list[float], cluster_of: list[int], cluster: int) -> float:
-    """log P(c), from the weights of all parts."""
+    """Return log P(c) from the weights of all parts."""
     own = sum(weight for weight, k in zip(weights, cluster_of, strict=True) if k == cluster)
     return math.log(own / sum(weights))
 
 
 def gains(terms: Array, cluster_of: list[int], cluster: int, weights: Array, beta: float) -> Array:
-    """What each feature adds to log P(c): terms is (P, d), of parts j of the clusters ``cluster_of``.
+    """Return the gain of each feature in log P(c).
 
-    The first three features are taken one by one, each the best then; after that, in rounds of half as many
-    as are taken already, the best of a round first.
+    The first three features are taken one by one, always the best one. After that, each round adds half as
+    many features as were taken before, the best first.
+
+    Parameters
+    ----------
+    terms : (P, d) the terms of all parts
+    cluster_of : (P,) the cluster of each part
+    cluster : the cluster c
+    weights : (P,) the weights of the parts
+    beta : the stiffness
     """
     d = terms.shape[1]
     now = [float(weight) for weight in weights]

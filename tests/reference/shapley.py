@@ -13,7 +13,7 @@ Vector = NDArray[np.float64]
 
 
 def shapley(function: Callable[[Vector], float], x: Vector, reference: Vector) -> Vector:
-    """phi_i = sum over S without i of |S|! (d - |S| - 1)! / d! (f(S + i) - f(S))."""
+    """Return phi_i = sum over S without i of |S|! (d - |S| - 1)! / d! (f(S + i) - f(S))."""
     d = len(x)
     values = np.zeros(d)
 
