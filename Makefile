@@ -1,7 +1,9 @@
-# make demo   a first look: installs the package and explains the wine data
-# make test   everything: format, lint, types, doctests, README, tests
-# make bench  all figures, measured again (by hand; takes two or three hours; DATA is the folder of data sets)
-# make bench-zennit  our LRP beside zennit's, in an environment of its own
+# make demo          install the package and explain the wine data, for a first look
+# make test          run all checks: format, lint, types, layers, doctests, README, docs, tests
+# make golden        write the expected output in tests/golden again
+# make bench         run all benchmarks; takes two or three hours; DATA is the folder of the data sets
+# make bench-zennit  compare our LRP with zennit's, in a separate environment
+# make clean         remove the environments, caches and compiled files
 
 PYTHON ?= python3
 DEMO := .venv-demo
@@ -65,9 +67,9 @@ $(DEMO)/installed: pyproject.toml $(LOOPS) $(shell find src -name '*.py')
 	$(DEMO)/bin/pip install --quiet '.[cli]'
 	touch $@
 
-# torch on its own first: anything that asks for it later then finds the pinned CPU build. ClustPy without what it
-# asks for: all of that is there, and its torchvision would bring another torch (see tests/deep/__init__.py); and
-# axe-playwright-python, which is here for its axe.min.js, without a second browser.
+# torch is installed first, so that packages that require it find the pinned CPU build. ClustPy is installed without
+# its dependencies: all of them are present, and its torchvision would bring another torch (see
+# tests/deep/__init__.py). axe-playwright-python provides only its axe.min.js, so it needs no second browser.
 $(TEST)/installed: pyproject.toml $(LOOPS) constraints.txt
 	$(PYTHON) -m venv $(TEST)
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt torch
@@ -75,31 +77,31 @@ $(TEST)/installed: pyproject.toml $(LOOPS) constraints.txt
 	$(TEST)/bin/pip install --quiet --constraint constraints.txt --no-deps axe-playwright-python clustpy torchvision
 	touch $@
 
-# The report is tested in Debian's Chromium. Without it, and without the right to install it, these tests are skipped.
+# The report is tested in Debian's Chromium. If it is neither present nor can be installed, these tests are skipped.
 browser:
 	@command -v chromedriver > /dev/null || if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
 		$(INSTALL) chromium chromium-driver > /dev/null; \
-	else echo 'No chromedriver, and no right to install it: the tests in a browser will be skipped.'; fi
+		else echo 'There is no chromedriver, and no permission to install it: browser tests will be skipped.'; fi
 
-# The loops of k-means are compiled when the package is installed. Without a compiler the tests that want them fail.
+# The k-means loops are compiled when the package is installed. Without a compiler, the tests that need them fail.
 compiler:
 	@command -v cc > /dev/null || if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
 		$(INSTALL) gcc libc6-dev > /dev/null; \
-	else echo 'No C compiler, and no right to install it: tests of the compiled loops will fail.'; fi
+		else echo 'There is no C compiler, and no permission to install one: tests of the compiled loops will fail.'; fi
 
-# anndata needs an older pandas than the other tests, so it has an environment of its own.
+# anndata needs an older pandas than the other tests, so it has a separate environment.
 $(BIO)/installed: pyproject.toml $(LOOPS) constraints-bio.txt
 	$(PYTHON) -m venv $(BIO)
 	$(BIO)/bin/pip install --quiet --constraint constraints-bio.txt --editable '.[bio]' 'dask[array]' hypothesis leidenalg pytest scanpy
 	touch $@
 
-# Spark asks for an older pandas too, and has its own environment. Without Java 17 or later its tests are skipped.
+# Spark needs an older pandas too, so it has a separate environment. Without Java 17 or later, its tests are skipped.
 $(SPARK)/installed: pyproject.toml $(LOOPS) constraints-spark.txt
 	$(PYTHON) -m venv $(SPARK)
 	$(SPARK)/bin/pip install --quiet --constraint constraints-spark.txt --editable '.[spark]' hypothesis 'pyspark[connect]' pytest
 	touch $@
 
-# zennit without what it asks for: its torchvision would bring another torch.
+# zennit is installed without its dependencies, because its torchvision would bring another torch.
 $(ZENNIT)/installed: pyproject.toml $(LOOPS) constraints.txt
 	$(PYTHON) -m venv $(ZENNIT)
 	$(ZENNIT)/bin/pip install --quiet --constraint constraints.txt torch

@@ -18,22 +18,24 @@ _FLAGS = ("-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-shared
 
 
 class CustomBuildHook(BuildHookInterface[Any]):
-    """Makes ``_kmeans.so`` beside its source; where it cannot be compiled, the wheel goes without it."""
+    """Compiles ``_kmeans.so`` next to its source; if that fails, the wheel does not contain it."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
-        """Compile, and say which machines the wheel is for."""
+        """Compile the loops and tag the wheel for this platform."""
         if self.target_name != "wheel":
             return
         source = Path(self.root, "src", "whycluster", "core", "compiled", "kmeans.c")
         target = source.with_name("_kmeans.so")
         try:
             if sys.platform != "linux":
-                raise OSError(f"they have never been tried on {sys.platform}")
+                raise OSError(f"they have not been tested on {sys.platform}")
             _compile(source, target)
         except (OSError, ValueError, subprocess.CalledProcessError) as error:
-            said = getattr(error, "stderr", None) or str(error)
-            self.app.display_warning(f"whycluster goes without its compiled loops, and is slower: {said}")
-            with suppress(OSError):  # that of an earlier build
+            reason = getattr(error, "stderr", None) or str(error)
+            self.app.display_warning(
+                f"whycluster is built without its compiled loops and is slower: {reason}"
+            )
+            with suppress(OSError):  # remove the library of an earlier build
                 target.unlink()
             return
         platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
@@ -41,7 +43,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
 
 
 def _compile(source: Path, target: Path) -> None:
-    """A whole library or none: several installations may be made of one folder at a time."""
+    """Compile to a temporary file first, since several installations may build in one folder at a time."""
     compiler = shlex.split(os.environ.get("CC") or "cc")
     with tempfile.TemporaryDirectory(dir=source.parent, prefix=".build-") as folder:
         made = Path(folder, target.name)
