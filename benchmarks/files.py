@@ -123,7 +123,7 @@ def describe_growth(small: dict[str, Cost], large: dict[str, Cost]) -> str:
     longer, worked = ours.seconds / before.seconds, ours.work / before.work
     grown = loop.seconds / small[LOOPING].seconds
     return (
-        f"explaining ten times the rows, {10 * N_ROWS:,}, takes {ours.seconds:.1f} s.\n"
+        f"explaining ten times as many rows ({10 * N_ROWS:,}) takes {ours.seconds:.1f} s.\n"
         f"This is {longer:.1f} times as long, with {worked:.1f} times the CPU time.\n"
         f"The peak is {ours.peak:.0f} MB ({ours.peak - before.peak:+.0f} MB).\n"
         f"The loop takes {grown:.1f} times as long as before, so the ratio to it is "

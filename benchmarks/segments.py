@@ -165,7 +165,7 @@ def verdicts(found: Mapping[int, Scores], column: int) -> list[str]:
             best, gaps = _gaps(scores, tau, column)
             gap, error = mean_and_error(gaps)
             share = f"{(gaps > 0).sum()} of {len(gaps)} images"
-            cells = f"{gap:+.3f} +- {error:.3f} | {share} | {_standing(gap, error)}"
+            cells = f"{gap:+.3f} +- {error:.3f} | {share} | {_verdict(gap, error)}"
             lines.append(f"| {tau} | {block} | {best} | {cells} |")
     return lines
 
@@ -179,11 +179,11 @@ def compared_with_paper(found: Mapping[int, Scores], column: int) -> list[str]:
         "",
     ]
     for tau, title in ((OWN, "NetDissect's own quantile"), (BEST, "the best quantile for NetDissect2")):
-        standings: dict[str, list[int]] = {}
+        verdicts: dict[str, list[int]] = {}
         for block, scores in found.items():
-            standing = _standing(*mean_and_error(_gaps(scores, tau, column)[1]))
-            standings.setdefault(standing, []).append(block)
-        text = "; ".join(f"{standing} at {_blocks(blocks)}" for standing, blocks in standings.items())
+            verdict = _verdict(*mean_and_error(_gaps(scores, tau, column)[1]))
+            verdicts.setdefault(verdict, []).append(block)
+        text = "; ".join(f"{verdict} at {_blocks(blocks)}" for verdict, blocks in verdicts.items())
         lines.append(f"- With {title}, {tau}, NEON is {text}.")
     lines += [
         "",
@@ -206,10 +206,11 @@ def _gaps(scores: Scores, tau: float, column: int) -> tuple[str, Array]:
 
 
 def _blocks(numbers: Sequence[int]) -> str:
-    return f"block{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
+    *most, last = map(str, numbers)
+    return f"blocks {', '.join(most)} and {last}" if most else f"block {last}"
 
 
-def _standing(gap: float, error: float) -> str:
+def _verdict(gap: float, error: float) -> str:
     return "level" if abs(gap) <= 2 * error else "first" if gap > 0 else "behind"
 
 
