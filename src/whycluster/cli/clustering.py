@@ -6,7 +6,7 @@ import difflib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import polars as pl
@@ -18,11 +18,15 @@ from whycluster.core.errors import ColumnWarning, FidelityWarning, InvalidInputE
 from whycluster.data import display
 from whycluster.data.column_checks import LIKE_IDENTIFIER, ClassifiedColumns, classify_columns
 from whycluster.data.progress import Progress
+from whycluster.data.settings import spelled_as
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.fidelity import Fidelity
 from whycluster.models.adapters.registry import to_network
-from whycluster.models.network import Network
+from whycluster.models.network import Network, Query, QueryOptions
 from whycluster.pipelines.tabular import cluster_columns, warn_of_columns
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _MOST_CLUSTERS_LISTED = 12
 _TABS = {"\\t": "\t", "tab": "\t"}
@@ -103,17 +107,16 @@ class ClusteredTable:
         """The name of the column that identifies the rows, as a list of at most one."""
         return [] if self.ids is None else [str(self.ids.name)]
 
-    def explain(
-        self, positions: Codes | None = None, *, target: Any = None, against: Any = None
-    ) -> Explanation:
+    def explain(self, positions: Codes | None = None, **query: Unpack[QueryOptions]) -> Explanation:
         """Explain all rows, or those at some positions; existing labels are the default targets."""
         rows = self.rows if positions is None else self.rows[positions]
-        if target is None and self.labels is not None:
-            target = self.labels if positions is None else self.labels[positions]
-        background = None if positions is None else self.rows
+        if query.get("target") is None and self.labels is not None:
+            query["target"] = self.labels if positions is None else self.labels[positions]
+        if positions is not None:
+            query["background"] = self.rows
         with Progress("explaining", None), warnings.catch_warnings():
             warnings.simplefilter("ignore", FidelityWarning)  # the findings include it
-            exp = self.network.explain(rows, target=target, against=against, background=background)
+            exp = self.network.explain(rows, **query)
         return replace(exp, owns_data=True, positions=positions, row_names=self.ids)
 
     def find_cluster(self, text: str | None, option: str) -> Any:
@@ -154,6 +157,31 @@ def find_cluster(network: Network, text: str | None, option: str) -> Any:
     listed = ", ".join(str(label) for label in labels[:_MOST_CLUSTERS_LISTED])
     more = ", ..." * (len(labels) > _MOST_CLUSTERS_LISTED)
     raise InvalidInputError(f"{option} must be one of the clusters {listed}{more}; got {text!r}.")
+
+
+def read_query(network: Network, given: Mapping[str, Any]) -> QueryOptions:
+    """Return the query that the options of a command describe; errors name these options."""
+    query: QueryOptions = {
+        "target": find_cluster(network, given["target"], "--target"),
+        "against": find_cluster(network, given["against"], "--against"),
+        "rule": given["rule"],
+        "beta": _number(given["beta"]),
+        "threshold": _number(given.get("threshold")),
+    }
+    try:
+        with spelled_as({name: f"--{name}" for name in query}):
+            Query(**query).coded(network.labels, network.energy, "explain")
+    except InvalidInputError as error:
+        raise InvalidInputError(str(error).removeprefix("explain: ")) from error
+    return query
+
+
+def _number(text: str | None) -> Any:
+    """Return text as a number if it is one; `Query` checks the rest."""
+    try:
+        return text if text is None else float(text)
+    except ValueError:
+        return text
 
 
 def cluster(options: CommandOptions) -> ClusteredTable:

@@ -100,9 +100,21 @@ _top = click.option(
     "--top", type=click.IntRange(1), default=10, metavar="N", help="Number of features to show."
 )
 _id_column = _column_option("--id", "id_column", "Column that identifies the rows; not used for clustering.")
-_contrast_options = _combine(
+_query_options = _combine(
     click.option("--target", metavar="CLUSTER", help="Explain why rows are, or are not, in this cluster."),
     click.option("--against", metavar="CLUSTER", help="Compare with this cluster only."),
+    click.option(
+        "--rule",
+        default="min-take-most",
+        metavar="RULE",
+        help="How competitors share the evidence: min-take-most, joint, sequential or contrast.",
+    ),
+    click.option(
+        "--beta",
+        default="auto",
+        metavar="NUMBER|auto",
+        help="Stiffness; the larger, the more the nearest competitor counts.",
+    ),
 )
 
 
@@ -130,7 +142,7 @@ def whycluster(context: click.Context, version: bool, debug: bool) -> int:  # no
 @whycluster.command()
 @_table_options
 @_id_column
-@_contrast_options
+@_query_options
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -146,6 +158,11 @@ def whycluster(context: click.Context, version: bool, debug: bool) -> int:  # no
     type=click.Choice(["error", "skip"]),
     default="error",
     help="Stop at rows that the model cannot take, or skip them (folders only).",
+)
+@click.option(
+    "--threshold",
+    metavar="NUMBER",
+    help="Explain why the probability of the cluster exceeds this number (with --model only).",
 )
 @click.option("--report", type=click.Path(path_type=Path), help="Write an HTML report.")
 @click.option("--top", type=click.IntRange(1), default=5, metavar="N", help="Number of features to show.")
@@ -195,7 +212,7 @@ def report(**options: Any) -> None:
     help="Row to explain: its identifier, or its number from 0 if no column identifies the rows.",
 )
 @_column_option("--id-column", "id_column", "Column that identifies the rows; not used for clustering.")
-@_contrast_options
+@_query_options
 @click.option(
     "--to",
     metavar="CLUSTER",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from whycluster.cli.clustering import CommandOptions
+from whycluster.cli.clustering import CommandOptions, read_query
 from whycluster.cli.folder import explain_folder, is_folder
 from whycluster.cli.formatting import ExplanationOutput, cluster_and_note
 from whycluster.cli.output import print_result
@@ -30,8 +30,6 @@ def _explain_table(
     *,
     out: Path | None,
     report: Path | None,
-    target: str | None,
-    against: str | None,
     top: int,
     force: bool,
     quiet: bool,
@@ -42,10 +40,7 @@ def _explain_table(
     options = CommandOptions.of(given)
     _check_targets(out, report, options.file.path, force)
     clustered = cluster_and_note(options, quiet)
-    exp = clustered.explain(
-        target=clustered.find_cluster(target, "--target"),
-        against=clustered.find_cluster(against, "--against"),
-    )
+    exp = clustered.explain(**read_query(clustered.network, given))
     text = ""  # made before anything is written, so that an error leaves no files
     if as_json or not quiet or not (out or report):
         output = ExplanationOutput(clustered, exp, top)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
-from whycluster.cli.clustering import CommandOptions, cluster_frame, find_cluster
+from whycluster.cli.clustering import CommandOptions, cluster_frame, read_query
 from whycluster.cli.formatting import LEGEND, cluster_facts, print_notes, to_json
 from whycluster.cli.output import print_message, print_result
 from whycluster.cli.writing import WRITERS
@@ -34,7 +34,7 @@ _SPELLINGS = {  # arguments of `explain_dataset` as options
     "columns=[...]": "--columns",
     "id_columns": "--id",
     'invalid="skip"': "--invalid skip",
-    "beta=...": "",
+    "beta=...": "--beta",
 }
 _SINGLE_TABLE_DEFAULTS = {
     **dict.fromkeys(("delimiter", "sheet", "labels", "report")),
@@ -55,8 +55,6 @@ def explain_folder(
     *,
     out: Path | None,
     model: Path | None,
-    target: str | None,
-    against: str | None,
     invalid: str,
     top: int,
     force: bool,
@@ -79,10 +77,7 @@ def explain_folder(
             clusters = _cluster_sample(parts, data, out, force, given)
         if not quiet:
             print_notes(clusters.left_out, clusters.ids, [*notes, *clusters.notes])
-        contrast = {
-            "target": find_cluster(clusters.network, target, "--target"),
-            "against": find_cluster(clusters.network, against, "--against"),
-        }
+        query = read_query(clusters.network, given)
         if clusters.sample is not None:
             clusters.sample.save(out, anew=force)
         result = explain_dataset(
@@ -91,10 +86,10 @@ def explain_folder(
             out,
             columns=clusters.columns,
             id_columns=clusters.ids,
-            output="both" if target is None and against is None else "rows",
+            output="both" if query["target"] is None and query["against"] is None else "rows",
             overwrite=force,
             invalid=invalid,
-            **contrast,
+            **query,
         )
     print_result((_as_json if as_json else _as_text)(result, clusters, top))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from whycluster.cli.clustering import CommandOptions
+from whycluster.cli.clustering import CommandOptions, read_query
 from whycluster.cli.formatting import cluster_and_note, to_json
 from whycluster.cli.output import print_result
 from whycluster.core.errors import InvalidInputError
@@ -17,8 +17,6 @@ from whycluster.explanations.explanation import Explanation
 def row(
     *,
     name: str,
-    target: str | None,
-    against: str | None,
     to: str | None,
     top: int,
     quiet: bool,
@@ -30,11 +28,7 @@ def row(
     if to is not None and clustered.labels is not None:
         raise InvalidInputError("--to works only with new clusters. Remove --labels.")
     position = clustered.position(name)
-    exp = clustered.explain(
-        np.array([position]),
-        target=clustered.find_cluster(target, "--target"),
-        against=clustered.find_cluster(against, "--against"),
-    )
+    exp = clustered.explain(np.array([position]), **read_query(clustered.network, given))
     destination = clustered.find_cluster(to, "--to")
     if to is not None and destination == exp.assigned[0]:
         raise InvalidInputError(f"--to must be a different cluster; the row is already in {to}.")

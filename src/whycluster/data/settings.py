@@ -22,7 +22,7 @@ def setting(argument: str) -> str:
     Returns
     -------
     str
-        The argument itself, unless `spelled_as` is active. Empty if the caller has no such setting.
+        The argument itself, unless `spelled_as` is active.
     """
     return _spellings.get(argument, argument)
 

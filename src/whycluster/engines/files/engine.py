@@ -331,13 +331,13 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
             name for name in {*before, *now} if before.get(name) != now.get(name) and name not in without
         )
         if changed:
-            only_beta, beta = self.request.only_needs_beta, setting("beta=...")
+            only_beta = self.request.only_needs_beta
             what = "beta was" if only_beta else "the clusters were"
-            advice = f"Pass {beta} to explain parts as they arrive, or " if only_beta and beta else "Pass "
+            beta = f"{setting('beta=...')} to explain parts as they arrive, or " * only_beta
             raise InvalidInputError(
                 f"{WHERE}: the parts must be those that {what} measured on; {changed[0]!r} "
                 f"{'and others were' if len(changed) > 1 else 'was'} added, removed or changed since. "
-                f"{advice}{setting('overwrite=True')} to start over."
+                f"Pass {beta}{setting('overwrite=True')} to start over."
             )
 
     def _population_from_json(self, stored: Any) -> Population:
