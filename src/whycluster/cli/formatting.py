@@ -63,12 +63,19 @@ class ExplanationOutput:
 
     def as_text(self) -> str:
         """Return the clusters, their features and the warnings as text."""
+        rows, summary = self._clustered.rows, self._summary
+        labels, sizes = display.clean_all(map(str, summary.clusters.tolist())), summary.size.tolist()
+        lines = [
+            f"{label} ({size} row{'s' * (size != 1)}): {sentence}"
+            for label, size, sentence in zip(labels, sizes, self._sentences, strict=True)
+        ]
         parts = [
-            self._head(),
+            f"{display.count(rows.height, 'row')}, {display.count(rows.width, 'column')}; "
+            f"{self._clustered.description}.",
             display.heading("Clusters"),
-            "\n".join(self._cluster_lines()),
+            "\n".join(lines),
             display.heading("What defines each cluster"),
-            self._summary.describe(self._top),
+            summary.describe(self._top),
             LEGEND,
         ]
         if self._warnings:
@@ -78,18 +85,6 @@ class ExplanationOutput:
                 for warning in self._warnings
             ]
         return "\n\n".join(parts)
-
-    def _head(self) -> str:
-        rows = self._clustered.rows
-        size = f"{display.count(rows.height, 'row')}, {display.count(rows.width, 'column')}"
-        return f"{size}; {self._clustered.description}."
-
-    def _cluster_lines(self) -> list[str]:
-        labels, sizes = self._summary.clusters.tolist(), self._summary.size.tolist()
-        return [
-            f"{display.clean(str(label))} ({size} row{'s' * (size != 1)}): {sentence}"
-            for label, size, sentence in zip(labels, sizes, self._sentences, strict=True)
-        ]
 
     def as_json(self, **more: Any) -> str:
         """Return the same facts as JSON."""

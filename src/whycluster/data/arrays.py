@@ -55,6 +55,15 @@ def evenly(n: int, most: int) -> Codes:
     return np.linspace(0, n - 1, min(n, most)).astype(np.intp)
 
 
+def evenly_per_group(group: Codes, most: int) -> Codes:
+    """Return the positions of at most ``most`` rows of each group 0, 1, ..., evenly spaced, in order."""
+    chosen = [np.empty(0, np.intp)]
+    for code in np.unique(group[group >= 0]):
+        own = np.flatnonzero(group == code)
+        chosen.append(own[evenly(len(own), most)])
+    return np.sort(np.concatenate(chosen))
+
+
 def strongest(values: NDArray[Any], n: int) -> Codes:
     """Return the columns of the n largest absolute values of each row, largest first, ties by column."""
     size = -np.abs(values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,15 @@ def numbers(values: Iterable[float]) -> list[str]:
     return [number(value) for value in values]
 
 
+def numbers_or_dates(values: Iterable[float], is_date: Iterable[bool]) -> list[str]:
+    """Format numbers, and dates given as days since 1970; NaN becomes empty text."""
+    texts = []
+    for value, as_date in zip(values, is_date, strict=True):
+        text = str(np.datetime64(round(value), "D")) if as_date and value == value else number(value)
+        texts.append(text if value == value else "")
+    return texts
+
+
 def format_value(value: Any) -> str:
     """Return a value for people: a number in three digits, a category unchanged, a date without midnight."""
     if is_missing(value):
@@ -84,6 +93,22 @@ def clean(text: str, longest: int = _LONGEST_CELL) -> str:
 def clean_all(texts: Iterable[str], longest: int = _LONGEST_CELL) -> list[str]:
     """Clean several texts; see `clean`."""
     return [clean(text, longest) for text in texts]
+
+
+def format_name(name: Hashable) -> str:
+    """Return a name on one line, cut to a readable length; blank names are quoted."""
+    return format_names([name])[0]
+
+
+def format_names(names: Iterable[Hashable]) -> list[str]:
+    """Format several names; see `format_name`."""
+    texts = map(str, names)
+    return clean_all([text if text.strip() else repr(text) for text in texts])
+
+
+def format_items(names: Iterable[Hashable]) -> list[str]:
+    """Format names for a list; those that would read as several names are quoted."""
+    return [f'"{text}"' if ", " in text or " and " in text else text for text in format_names(names)]
 
 
 def printable(text: str) -> str:

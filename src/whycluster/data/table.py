@@ -53,6 +53,8 @@ class Table(Rows):
     """The number of the first row in messages, if the table is a part of the user's data."""
     among: Codes | None = field(default=None, kw_only=True)
     """The numbers of the rows in messages, counted from ``first_row``, if some rows were dropped."""
+    raw: Table | None = field(default=None, kw_only=True)
+    """The user's columns, if the rows go through the steps of a pipeline; None if they are this table."""
     by_columns: bool = field(default=False, kw_only=True)
     """Whether relevance is computed column by column, as it will be written; rows are then read that way."""
 

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.arrays import Floats
+from whycluster.data.groups import group_means, group_sums
 from whycluster.data.table import Table
 from whycluster.engines.results import PartResult
-from whycluster.explanations.summary import Summary, means_of, summary_of, sums_of
+from whycluster.explanations.summary import Summary, summary_of
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _SAMPLE = 4096  # the most rows of a cluster in its sample
@@ -76,7 +77,7 @@ class Aggregate:
         n_clusters = len(self.size)
         size = np.bincount(cluster, minlength=n_clusters)
         mean, count = _means(result.table, cluster, n_clusters)
-        total = sums_of(relevance, cluster, np.ones(len(cluster), bool), n_clusters)
+        total = group_sums(relevance, cluster, n_clusters)
         self._mix(size, total / np.maximum(size, 1)[:, None], mean, count)
         priority = rng.random(len(cluster))
         highest = self.priority.max(axis=1)  # after a while, few rows have smaller priorities
@@ -210,7 +211,8 @@ def _weighted(a: Floats, weight_a: Any, b: Floats, weight_b: Any) -> Floats:
 
 def _means(table: Table, cluster: Any, n_clusters: int) -> tuple[Floats, Floats]:
     """Return the mean values of each cluster, (K, d), and the numbers of values; 0 if there are none."""
-    found, count = means_of(table, cluster, n_clusters)
+    reference, moved, count = group_means(table, cluster, n_clusters)
+    found = moved + reference
     not_numeric = [*table.categories, *table.dates]
     found[:, not_numeric], count[:, not_numeric] = 0.0, 0.0
     return np.nan_to_num(found), count

@@ -17,14 +17,15 @@ from whycluster.core import attribution, outputs
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.attribution import CodedQuery
 from whycluster.data import display
-from whycluster.data.arrays import evenly
+from whycluster.data.arrays import evenly_per_group
 from whycluster.data.column_checks import identifiers_and_dates
-from whycluster.data.labels import cluster_name, noise_mask
+from whycluster.data.display import format_name, format_names
+from whycluster.data.labels import NOISE, cluster_name
 from whycluster.data.table import Table
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.fidelity import LOW, Fidelity
-from whycluster.explanations.formatting import MOST_LISTED, capitalize, format_name, join_first, list_clusters
+from whycluster.explanations.formatting import MOST_LISTED, capitalize, join_first, list_clusters
 from whycluster.explanations.summary import MISSING, ClusterSummary, Summary
 
 MOST_ROWS = 5000  # in a sample of members
@@ -101,13 +102,9 @@ class MemberSample:
     @classmethod
     def of(cls, exp: BaseExplanation, where: str) -> MemberSample:
         """Draw the sample; ``where`` is for messages."""
-        codes = exp.member_clusters.codes
-        most = max(1, MOST_ROWS // max(1, len(codes)))
-        parts = [np.empty(0, np.intp)]
-        for code in codes:
-            own = _members_of(exp, code)
-            parts.append(own[evenly(len(own), most)])
-        some = exp[np.sort(np.concatenate(parts))]
+        most = max(1, MOST_ROWS // max(1, len(exp.member_clusters.codes)))
+        rows = evenly_per_group(np.where(exp.is_member, exp.cluster_codes, -1), most)
+        some = exp if len(rows) == len(exp) else exp[rows]  # all rows, if there are few
         if not len(some):
             return cls(some.cluster_codes, some.table, np.empty((0, len(exp.labels))))
         table = some.unchanged_table(where)
@@ -210,22 +207,25 @@ def sentences(exp: BaseExplanation, summary: ClusterSummary | None = None) -> li
     exp : the explanation of a table or of documents
     summary : its summary, if already computed
     """
-    found = exp.summary() if summary is None else summary
-    shares = exp.member_clusters.competitor_share
+    headlines = (exp.summary() if summary is None else summary).headlines()
+    names, members = format_names(exp.labels.tolist()), exp.member_clusters
     texts = []
-    for group, is_noise in enumerate(noise_mask(found.clusters.tolist())):
-        competitors = "" if is_noise else _main_competitors(shares[group], exp.labels)
-        texts.append(found.headline(group) + f"; {competitors}" * bool(competitors) + ".")
+    for code, share, headline in zip(
+        members.codes.tolist(), members.competitor_share, headlines, strict=True
+    ):
+        competitors = "" if names[code] == NOISE else _main_competitors(share, names)
+        texts.append(headline + f"; {competitors}" * bool(competitors) + ".")
     return texts
 
 
-def _main_competitors(share: Floats, labels: NDArray[Any]) -> str:
+def _main_competitors(share: Floats, names: list[str]) -> str:
     """Return the one or two clusters that most members compete with; "" if no two cover most members."""
     first, *rest = np.argsort(-share, kind="stable")[:2].tolist()
     if share[first] > _MOSTLY:
-        return "mostly " * bool(share[first] < 1) + f"against {list_clusters(labels[[first]])}"
+        return "mostly " * bool(share[first] < 1) + f"against {list_clusters([names[first]])}"
     two = sorted([first, *rest])
-    return f"against {list_clusters(labels[two])}" if share[two].sum() >= _TWO_COMPETITORS else ""
+    listed = list_clusters([names[code] for code in two])
+    return f"against {listed}" if share[two].sum() >= _TWO_COMPETITORS else ""
 
 
 def warnings(
@@ -319,7 +319,8 @@ def _driven(exp: Explanation, summary: Summary) -> list[Finding]:
         driven = np.flatnonzero(share[:, column] >= _DRIVES)
         clusters, name = summary.clusters[driven], exp.feature_names[column]
         largest = "up to " * (len(driven) > 1) + _percent(share[driven, column].max())
-        carries = f"carries {largest} of the relevance of {list_clusters(clusters)}"
+        listed = list_clusters(format_names(clusters.tolist()))
+        carries = f"carries {largest} of the relevance of {listed}"
         if reason:
             identifiers.append(
                 Finding(
@@ -378,11 +379,11 @@ def _alike(exp: BaseExplanation, sample: MemberSample | None) -> list[Finding]:
         found.append(
             Finding(
                 "alike",
-                f"Almost nothing separates {list_clusters(both)}: the median evidence of the first against "
-                f"the second is {display.number(middle[a, b])}, and {display.number(middle[b, a])} the other "
-                f"way around, compared with {display.number(median)} for all {_nouns(exp)}. "
-                f"{capitalize(_nouns(exp))} may be in either by chance. Merge the two, or cluster again with "
-                f"fewer clusters.",
+                f"Almost nothing separates {list_clusters(format_names(both.tolist()))}: the median evidence "
+                f"of the first against the second is {display.number(middle[a, b])}, and "
+                f"{display.number(middle[b, a])} the other way around, compared with "
+                f"{display.number(median)} for all {_nouns(exp)}. {capitalize(_nouns(exp))} may be in either "
+                f"by chance. Merge the two, or cluster again with fewer clusters.",
                 tuple(both.tolist()),
             )
         )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from whycluster.data import display
-from whycluster.data.labels import NOISE, noise_mask
+from whycluster.data.labels import NOISE
 
 MOST_LISTED = 5  # items of a list in a sentence
 
@@ -53,29 +53,11 @@ def format_lines(lines: Sequence[Line], heads: Sequence[str], first: str = "") -
     return display.table([*heads, ""], cells, align="<>><" if len(heads) == 3 else "<><")
 
 
-def format_name(name: Hashable) -> str:
-    """Return a name on one line and of readable length; blank names are quoted."""
-    text = str(name)
-    return display.clean(text if text.strip() else repr(text))
-
-
-def format_names(names: Iterable[Hashable]) -> list[str]:
-    """Format several names; see `format_name`."""
-    texts = map(str, names)
-    return display.clean_all([text if text.strip() else repr(text) for text in texts])
-
-
-def format_items(names: Iterable[Hashable]) -> list[str]:
-    """Return names for a list; those that would read as several names are quoted."""
-    return [f'"{text}"' if ", " in text or " and " in text else text for text in format_names(names)]
-
-
-def list_clusters(labels: Iterable[Hashable]) -> str:
-    """Return several clusters by their labels: "clusters 1, 2 and noise"."""
-    listed = list(labels)
-    named = [label for label, noise in zip(listed, noise_mask(listed), strict=True) if not noise]
-    text = [f"cluster{'s' * (len(named) > 1)} {join_first(format_names(named))}"] if named else []
-    return join_words(text + [NOISE] * (len(named) < len(listed)))
+def list_clusters(names: Sequence[str]) -> str:
+    """Return several clusters by their formatted labels: "clusters 1, 2 and noise"."""
+    named = [name for name in names if name != NOISE]
+    text = [f"cluster{'s' * (len(named) > 1)} {join_first(named)}"] if named else []
+    return join_words(text + [NOISE] * (len(named) < len(names)))
 
 
 def join_first(items: Sequence[str]) -> str:

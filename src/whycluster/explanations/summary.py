@@ -12,16 +12,15 @@ from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
 from whycluster.data import display
-from whycluster.data.arrays import evenly
 from whycluster.data.frames import as_column, build_frame
-from whycluster.data.labels import is_noise
-from whycluster.data.table import ArrayTable, Table
-from whycluster.explanations.formatting import Line, format_items, join_words, list_by_direction, rest
+from whycluster.data.groups import group_frequencies, group_means, group_sums
+from whycluster.data.labels import noise_mask
+from whycluster.data.table import Table
+from whycluster.explanations.formatting import Line, join_words, list_by_direction, rest
 
 _ROUNDING = 1e-9  # means with a smaller relative difference are equal up to rounding
 _ALIKE = 0.1  # means that differ by less than this fraction of their spread over clusters count as equal
 _LEAST_SHARE = 0.005  # smaller shares would be printed as 0 %
-_MOST_CATEGORIES = 1000  # a column with more holds free text
 _CARRIED = 0.6  # a headline names the features that carry this share of a cluster's positive relevance,
 _MOST_NAMED = 4  # but at most this many
 MISSING = "missing"
@@ -42,8 +41,8 @@ class ClusterSummary(Protocol):
     def noun(self) -> str:
         """The word for a unit of relevance: "feature" or "word"."""
 
-    def headline(self, group: int) -> str:
-        """Describe in a few words what defines a cluster."""
+    def headlines(self) -> list[str]:
+        """Describe in a few words what defines each cluster."""
 
     def bars_of(self, group: int, n: int) -> list[Line]:
         """Return the ``n`` features or words with the largest shares in a cluster, then all others as one."""
@@ -122,10 +121,22 @@ class Summary:
         """Return the strongest features of each cluster, as text."""
         if not len(self.clusters):
             return "No row belongs to the cluster it is explained for, so there is nothing to average."
+        ranked = [_largest(share, n_features) for share in self.share]
+        groups = np.repeat(np.arange(len(ranked)), [len(each) for each in ranked])
+        columns = np.concatenate(ranked)
+        share = self.share[groups, columns]
+        dates = self._has_dates(groups, columns)
+        cells = [
+            *self._names(groups.tolist(), columns.tolist()),
+            [f"{part:.0%}" for part in share],
+            display.bars(share, float(np.abs(self.share).max())),
+            display.numbers_or_dates(self.inside[groups, columns].tolist(), dates),
+            display.numbers_or_dates(self.outside[groups, columns].tolist(), dates),
+        ]
         heads = ["cluster", "rows", "", "feature", "share", "", "mean inside", "outside"]
         if self._categories or (self.direction == MISSING).any():
             heads[6] = "mean or frequency inside"
-        text = display.table(heads, self._rows(n_features), align="<><<><>>")
+        text = display.table(heads, list(zip(*cells, strict=True)), align="<><<><>>")
         return f"{text}\n\n{self._note}" if self._note else text
 
     def __str__(self) -> str:
@@ -133,31 +144,15 @@ class Summary:
 
     __repr__ = __str__  # a notebook shows the table too
 
-    def _rows(self, n_features: int) -> list[list[str]]:
-        """Return the cells of the table for the strongest features of each cluster."""
-        ranked = [_largest(share, n_features) for share in self.share]
-        groups = np.repeat(np.arange(len(ranked)), [len(each) for each in ranked])
-        columns = np.concatenate(ranked)
-        share = self.share[groups, columns]
-        is_first = np.diff(groups, prepend=-1) > 0
+    def _names(self, groups: list[int], columns: list[int]) -> list[list[str]]:
+        """Return four columns of the table: label and size of each cluster once, directions and names."""
+        pairs = list(zip(groups, columns, strict=True))
+        firsts = [place == 0 or groups[place - 1] != group for place, group in enumerate(groups)]
         return [
-            [
-                str(self.clusters[group]) * first,
-                str(self.size[group]) * first,
-                "= " * self.is_category(group, column) + str(self.direction[group, column]),
-                str(self.feature_names[column]),
-                *texts,
-            ]
-            for group, column, first, *texts in zip(
-                groups.tolist(),
-                columns.tolist(),
-                is_first.tolist(),
-                [f"{part:.0%}" for part in share],
-                display.bars(share, float(np.abs(self.share).max())),
-                self.format_means(self.inside, groups, columns),
-                self.format_means(self.outside, groups, columns),
-                strict=True,
-            )
+            [str(self.clusters[group]) * first for group, first in zip(groups, firsts, strict=True)],
+            [str(self.size[group]) * first for group, first in zip(groups, firsts, strict=True)],
+            ["= " * self.is_category(*pair) + str(self.direction[pair]) for pair in pairs],
+            [str(self.feature_names[column]) for column in columns],
         ]
 
     def is_category(self, group: int, column: int) -> bool:
@@ -184,17 +179,24 @@ class Summary:
         columns = strongest_columns(self.share, n)
         return [str(self.feature_names[i]) for i in columns], self.share[:, columns], len(self.feature_names)
 
-    def headline(self, group: int) -> str:
-        """Return the features that define a cluster, grouped by direction: "High a and b, low c"."""
-        columns = _strongest(self.share[group])
-        names = format_items([self.feature_names[i] for i in columns])
-        if is_noise(self.clusters.tolist()[group]):
-            return "Far from all clusters" + f", mostly in {join_words(names)}" * bool(names)
+    def headlines(self) -> list[str]:
+        """Return the features that define each cluster, grouped by direction: "High a and b, low c"."""
+        strongest = [_strongest(share) for share in self.share]
+        columns = sorted({column for some in strongest for column in some})
+        items = display.format_items([self.feature_names[column] for column in columns])
+        noise = noise_mask(self.clusters.tolist())
+        names = dict(zip(columns, items, strict=True))
+        return [self._headline(group, strongest[group], names, far) for group, far in enumerate(noise)]
+
+    def _headline(self, group: int, columns: list[int], names: dict[int, str], is_noise: bool) -> str:
+        if is_noise:
+            listed = join_words([names[column] for column in columns])
+            return "Far from all clusters" + f", mostly in {listed}" * bool(listed)
         if not columns:
             return "No feature sets it apart"
         by_direction: dict[str, list[str]] = {}
-        for column, name in zip(columns, names, strict=True):
-            direction, item = self._headline_item(group, column, name)
+        for column in columns:
+            direction, item = self._headline_item(group, column, names[column])
             by_direction.setdefault(direction, []).append(item)
         return list_by_direction(by_direction)
 
@@ -208,7 +210,7 @@ class Summary:
         if direction == MISSING or column not in self._categories:
             return direction or "by", name
         is_frequent = self.inside[group, column] > self.outside[group, column]
-        return ("", f"{name} = {format_items([direction])[0]}") if is_frequent else ("by", name)
+        return ("", f"{name} = {display.format_items([direction])[0]}") if is_frequent else ("by", name)
 
     def is_date(self, group: int, column: int) -> bool:
         """Return whether the means of a feature in a cluster are dates."""
@@ -216,15 +218,10 @@ class Summary:
 
     def format_means(self, means: Floats, groups: Codes, columns: Codes) -> list[str]:
         """Return means of `inside` or `outside` as text, for pairs of a group and a column."""
-        values = means[groups, columns].tolist()
-        texts = [
-            "" if np.isnan(value) else text
-            for value, text in zip(values, display.numbers(values), strict=True)
-        ]
-        for place, (group, column) in enumerate(zip(groups.tolist(), columns.tolist(), strict=True)):
-            if texts[place] and self.is_date(group, column):
-                texts[place] = str(np.datetime64(round(values[place]), "D"))
-        return texts
+        return display.numbers_or_dates(means[groups, columns].tolist(), self._has_dates(groups, columns))
+
+    def _has_dates(self, groups: Codes, columns: Codes) -> list[bool]:
+        return [self.is_date(*pair) for pair in zip(groups.tolist(), columns.tolist(), strict=True)]
 
 
 def _largest(share: Floats, n: int) -> Codes:
@@ -298,21 +295,23 @@ def summarize(
     """
     present, group = np.unique(assigned, return_inverse=True)
     size = np.bincount(group, minlength=len(present))
-    reference = _typical(table)  # subtracted before averaging, so that data far from 0 keep their digits
-    moved, count = _means(table, group, reference, len(present))
     n_explained = np.bincount(group, weights=explained, minlength=len(present))
     chosen = n_explained > 0
+    reference, moved, count = group_means(table, group, len(present))
+    frequencies = group_frequencies(table, group, len(present))
+    total = group_sums(relevance, group, len(present), explained)[chosen]
+    noise = noise_mask(labels[present].tolist())
     inside, outside = moved + reference, _outside(moved, count) + reference
     direction: NDArray[Any] = _directions(moved, count)
-    direction[[is_noise(label) for label in labels[present].tolist()]] = "far"
-    if table.categories:
-        direction = _describe_categories(table, group, size, _Cells(direction, inside, outside, count))
+    direction[noise] = "far"
+    if frequencies:
+        cells = _Cells(direction, inside, outside, count)
+        direction = _describe_categories(table, frequencies, size, cells)
     missing = 1.0 - count / size[:, None]
     elsewhere = _outside(missing, size[:, None])
     mostly = (missing > 0.5) & (missing > elsewhere)
     direction = np.where(mostly, MISSING, direction)
     inside, outside = np.where(mostly, missing, inside), np.where(mostly, elsewhere, outside)
-    total = sums_of(relevance, group, explained, len(present))[chosen]
     return Summary(
         clusters=labels[present[chosen]],
         size=n_explained[chosen].astype(np.intp),
@@ -337,12 +336,14 @@ class _Cells(NamedTuple):
     n_values: Floats
 
 
-def _describe_categories(table: Table, group: Codes, size: Codes, cells: _Cells) -> NDArray[np.str_]:
+def _describe_categories(
+    table: Table, frequencies: dict[int, Floats], size: Codes, cells: _Cells
+) -> NDArray[np.str_]:
     """Return directions with the most frequent categories; write frequencies and counts into the cells."""
     groups = np.arange(len(size))
     direction = cells.direction.astype(object)  # text of any length
-    for column, frequency in _frequencies(table, group, len(size)).items():
-        if not 0 < frequency.shape[1] <= _MOST_CATEGORIES:  # no category at all, or free text
+    for column, frequency in frequencies.items():
+        if not frequency.shape[1]:  # no category at all, or free text
             direction[:, column], cells.inside[:, column], cells.outside[:, column] = "", np.nan, np.nan
             continue
         most = frequency.argmax(axis=1)
@@ -366,71 +367,8 @@ def summary_of(
     names : (d,) the names of the features
     """
     direction: NDArray[Any] = _directions(mean, count)
-    direction[[is_noise(label) for label in clusters.tolist()]] = "far"
+    direction[noise_mask(clusters.tolist())] = "far"
     return Summary(clusters, size, relevance, direction, mean, _outside(mean, count), list(names))
-
-
-def means_of(table: Table, group: Codes, n_groups: int) -> tuple[Floats, Floats]:
-    """Return the mean of each group, (G, d), and the number of values in each mean, (G, d)."""
-    reference = _typical(table)
-    moved, count = _means(table, group, reference, n_groups)
-    return moved + reference, count
-
-
-def _typical(table: Table, n_rows: int = 1001) -> Floats:
-    """Return a typical row, (d,): the median of a few rows, which is robust to outliers."""
-    if table.n_rows == 0:
-        return np.zeros(table.n_features)
-    values = table.take(evenly(table.n_rows, n_rows)).to_array()
-    values[:, np.isnan(values).all(axis=0)] = 0.0  # these columns have no median
-    return np.asarray(np.nanmedian(values, axis=0))
-
-
-def _means(table: Table, group: Codes, reference: Floats, n_groups: int) -> tuple[Floats, Floats]:
-    """Return the mean of rows minus the reference for each group, (G, d), and the number of values, (G, d).
-
-    Missing values do not count; if all values are missing, the mean is NaN.
-    """
-    sums = np.zeros((n_groups, table.n_features))
-    count = np.repeat(np.bincount(group, minlength=n_groups)[:, None], table.n_features, axis=1).astype(float)
-    for start, block in table.blocks():
-        member, moved = membership(group[start : start + len(block)], n_groups), block - reference
-        missing = np.isnan(moved)
-        if missing.any():
-            count -= member.T @ missing
-            moved[missing] = 0.0
-        sums += member.T @ moved
-    return np.divide(sums, count, out=np.full_like(sums, np.nan), where=count > 0), count
-
-
-def sums_of(relevance: NDArray[Any], group: Codes, explained: NDArray[np.bool_], n_groups: int) -> Floats:
-    """Return the sum of relevance over the explained rows of each group, (G, d)."""
-    sums = np.zeros((n_groups, relevance.shape[1]))
-    for start, block in ArrayTable.of(relevance).blocks():
-        rows = slice(start, start + len(block))
-        sums += membership(group[rows], n_groups, explained[rows]).T @ block
-    return sums
-
-
-def membership(group: Codes, n_groups: int, counted: NDArray[np.bool_] | None = None) -> Any:
-    """Return a sparse matrix of shape (b, G) that is 1 if a row is in a group and counted."""
-    from scipy import sparse
-
-    ones = np.ones(len(group)) if counted is None else counted.astype(np.float64)
-    return sparse.csr_array((ones, group, np.arange(len(group) + 1)), shape=(len(group), n_groups))
-
-
-def _frequencies(table: Table, group: Codes, n_groups: int) -> dict[int, Floats]:
-    """Return the frequencies of the categories in each group, (G, categories), by categorical column."""
-    widths = {column: len(names) for column, names in table.categories.items()}
-    counts = {c: np.zeros((n_groups, n if n <= _MOST_CATEGORIES else 0)) for c, n in widths.items()}
-    for start, block in table.blocks():
-        rows = group[start : start + len(block)]
-        for column, count in counts.items():
-            known = (block[:, column] >= 0) & (count.shape[1] > 0)
-            np.add.at(count, (rows[known], block[known, column].astype(np.intp)), 1.0)
-    size = np.bincount(group, minlength=n_groups)[:, None]
-    return {column: count / size for column, count in counts.items()}
 
 
 def _outside(inside: Floats, count: NDArray[Any]) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
@@ -191,8 +191,8 @@ class StagedTable(Table):
     stages : the steps
     """
 
-    raw: Table
-    stages: Stages
+    raw: Table = field(kw_only=True)
+    stages: Stages = field(kw_only=True)
     goes_through_steps = True
 
     @classmethod

@@ -13,9 +13,9 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.frames import build_frame
-from whycluster.data.labels import is_noise
+from whycluster.data.labels import noise_mask
 from whycluster.data.validation import check_integer
-from whycluster.explanations.formatting import Line, format_items, join_words, rest
+from whycluster.explanations.formatting import Line, join_words, rest
 from whycluster.text.finders import Finder
 from whycluster.text.words import KNOWN, WordTable, group_sums
 
@@ -127,13 +127,16 @@ class TextSummary:
 
     __repr__ = __str__  # a notebook shows the table too
 
-    def headline(self, group: int) -> str:
-        """Return the strongest words of a cluster: "goal, team and season"."""
+    def headlines(self) -> list[str]:
+        """Return the strongest words of each cluster: "goal, team and season"."""
+        return [self._headline(group, far) for group, far in enumerate(noise_mask(self.clusters.tolist()))]
+
+    def _headline(self, group: int, is_noise: bool) -> str:
         top = self._strongest(group, _N_WORDS)
         if not len(top):
             return "No known word sets it apart"
-        text = join_words(format_items([self.word[entry] for entry in top]))
-        return f"Far from all clusters, mostly by {text}" if is_noise(self.clusters[group]) else text
+        text = join_words(display.format_items([self.word[entry] for entry in top]))
+        return f"Far from all clusters, mostly by {text}" if is_noise else text
 
     def _strongest(self, group: int, n: int) -> Codes:
         first, last = np.searchsorted(self.group, [group, group + 1])

@@ -14,6 +14,7 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import is_sparse
+from whycluster.data.groups import membership
 from whycluster.data.table import ArrayTable, Table
 from whycluster.engines.anndata.parts import (
     WHERE,
@@ -23,7 +24,6 @@ from whycluster.engines.anndata.parts import (
     open_expression,
     read_scores,
 )
-from whycluster.explanations.summary import membership
 from whycluster.models.network import TableNetwork
 from whycluster.pipelines.affine_map import AffineMap
 from whycluster.pipelines.mixing import through

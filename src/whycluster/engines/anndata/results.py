@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import strongest
+from whycluster.data.groups import membership
 from whycluster.data.table import Table
 from whycluster.engines.anndata.gene_model import GeneModel
 from whycluster.engines.anndata.parts import WHERE, CellGroups, CellRows
 from whycluster.explanations.explanation import Explanation
-from whycluster.explanations.summary import membership
 
 
 @dataclass(frozen=True)
