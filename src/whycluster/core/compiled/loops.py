@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -241,6 +241,11 @@ class CompiledPasses:
     def __init__(self, loops: CompiledKMeans, rows: Rows, block_rows: int) -> None:
         self.loops, self.rows, self.block_rows = loops, rows, block_rows
         self.layout = MemoryLayout.of_rows(rows)
+        self._order: Literal["C", "F"] = "F" if rows.by_columns else "C"
+        if self.layout is None and rows.n_rows <= block_rows:  # one block: converted once for all passes
+            x = np.empty((rows.n_rows, loops.slopes.shape[1]), order=self._order)
+            with np.errstate(all="ignore"):
+                self.layout = MemoryLayout.of_block(rows.inputs(0, rows.n_rows, None, x))
         self.cluster = np.empty(rows.n_rows, np.intp)
         self.competitor = np.empty(rows.n_rows, np.intp)
 
@@ -278,13 +283,12 @@ class CompiledPasses:
 
     def _each_block(self, work: blocks.Work[Floats]) -> None:
         n_rows, size, d = self.rows.n_rows, self.block_rows, self.loops.slopes.shape[1]
-        converted = 0 if self.layout is not None else min(size, n_rows)
-        order: Any = "F" if self.rows.by_columns else "C"
         if n_rows <= size:  # a single block needs no threads
             with np.errstate(all="ignore"):
-                work(np.empty((converted, d), order=order), 0, n_rows)
+                work(np.empty((0, d)), 0, n_rows)
         else:
-            blocks.run(work, lambda: np.empty((converted, d), order=order), n_rows, size)
+            converted = 0 if self.layout is not None else size
+            blocks.run(work, lambda: np.empty((converted, d), order=self._order), n_rows, size)
 
     def _run_block(
         self, x: Floats, start: int, stop: int, beta: float = 0.0, out: NDArray[Any] | None = None
