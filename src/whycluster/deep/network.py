@@ -93,7 +93,7 @@ class DeepNetwork(Network):
         bounds: tuple[Any, Any] | None,
     ) -> None:
         super().__init__(head.energy, labels=head.labels, fidelity=head.fidelity)
-        self.encoder, self.head = encoder, head
+        self.encoder, self.head, self.is_checked = encoder, head, head.is_checked
         self.spatial, self.normalize = spatial, normalize
         self._width = head.n_features
         self._rules, self._bounds = rules, None if bounds is None else ZBox(*bounds)
@@ -105,11 +105,6 @@ class DeepNetwork(Network):
     takes_any_kind = False
     text_columns: frozenset[int] = frozenset()
     explains_columns = False
-
-    @property
-    def is_checked(self) -> bool:
-        """Whether the head compares all features with its own prediction."""
-        return self.head.is_checked
 
     def points(self, X: Any, where: str, name: str = "X") -> tuple[NDArray[Any], PointLayout]:
         """Return the features of all inputs as points to cluster, and the layout of these."""

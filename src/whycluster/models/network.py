@@ -207,11 +207,6 @@ class Network(ABC):
 
     @property
     @abstractmethod
-    def is_checked(self) -> bool:
-        """Whether all rows are compared with the model's own prediction."""
-
-    @property
-    @abstractmethod
     def takes_any_kind(self) -> bool:
         """Whether columns may hold values other than numbers."""
 
@@ -224,6 +219,8 @@ class Network(ABC):
     """For each feature its categories in the order of their codes, None if it is a number."""
     explains_columns = True
     """Whether relevance is given by column, so that rows can be explained in parts."""
+    is_checked = False
+    """Whether all rows are compared with the model's own prediction."""
     is_deep = False
     """Whether an encoder computes the features from the user's inputs."""
 
@@ -385,11 +382,7 @@ class TableNetwork(Network):
     ) -> None:
         super().__init__(energy, **options)
         self.categories, self.verification = categories, verification
-
-    @property
-    def is_checked(self) -> bool:
-        """Whether all rows are compared with the model's own prediction."""
-        return self.verification is not None
+        self.is_checked = verification is not None
 
     @property
     def takes_any_kind(self) -> bool:

@@ -15,7 +15,7 @@ from whycluster.models.adapters.registry import adapt, adapt_model, check_fitted
 from whycluster.models.network import Network
 from whycluster.pipelines.front_ends import front_end_of
 from whycluster.pipelines.network import check_not_deep, network_behind
-from whycluster.pipelines.steps import first_to_see, unnested
+from whycluster.pipelines.steps import first_to_see, transformers_in, unnested
 
 
 @adapt.register(Pipeline)
@@ -31,24 +31,22 @@ def _pipeline(model: Any) -> Network | OnlyLabels | AwaitingColumns:
             f"neuralize: {type(model).__name__} must predict as a Pipeline does; it has its own predict. "
             f"{BY_LABELS}"
         )
-    check_fitted(model)
     *steps, (_, innermost) = unnested(model)
-    front_end = front_end_of(steps)
-    return _behind_columns(model, end) if front_end is None else front_end.network(steps, innermost)
-
-
-def _behind_columns(model: Any, end: Any) -> Network | OnlyLabels | AwaitingColumns:
-    """Return the network of a pipeline that takes columns."""
-    last = adapt_model(end)
+    transformers, first = transformers_in(steps), first_to_see(model)
+    front_end = front_end_of(steps, transformers)
+    if front_end is not None:
+        check_fitted(model)
+        return front_end.network(steps, innermost)
+    check_fitted(model, *transformers)
+    names, last = names_of(first), adapt_model(end)
     if isinstance(last, OnlyLabels):
         return last
     if isinstance(last, Network):
         check_not_deep(last, end)
-    first = first_to_see(model)
     n_columns = first.n_features_in_ if hasattr(first, "n_features_in_") else last.n_features
 
     def behind(network: Network) -> Network:
-        return network_behind(model.steps[:-1], network, n_columns, names_of(first))
+        return network_behind(model.steps[:-1], network, n_columns, names)
 
     if isinstance(last, AwaitingColumns):
         place = last.place

@@ -10,11 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from sklearn.pipeline import FeatureUnion, Pipeline
-
 from whycluster.models.adapters.registry import load_adapters
 from whycluster.models.network import Network
-from whycluster.pipelines.steps import unnested
 
 
 class FrontEnd(ABC):
@@ -37,17 +34,13 @@ def register(front_end: FrontEnd) -> None:
     _FRONT_ENDS.append(front_end)
 
 
-def front_end_of(steps: Sequence[tuple[str, Any]]) -> FrontEnd | None:
-    """Return the front end that takes the rows of these steps; None if they take columns."""
-    load_adapters(*_transformers(steps))
-    return next((front_end for front_end in _FRONT_ENDS if front_end.takes(steps)), None)
+def front_end_of(steps: Sequence[tuple[str, Any]], transformers: Sequence[Any]) -> FrontEnd | None:
+    """Return the front end that takes the rows of these steps; None if they take columns.
 
-
-def _transformers(steps: Sequence[tuple[str, Any]]) -> list[Any]:
-    """Return all transformers, also those in unions."""
-    found = []
-    for _, step in steps:
-        found.append(step)
-        for name, inner in step.transformer_list if isinstance(step, FeatureUnion) else ():
-            found += _transformers(unnested(inner) if isinstance(inner, Pipeline) else [(name, inner)])
-    return found
+    The ``transformers`` are those of the steps and inside of them. They decide which front ends are loaded.
+    """
+    load_adapters(*transformers)
+    for front_end in _FRONT_ENDS:
+        if front_end.takes(steps):
+            return front_end
+    return None

@@ -15,11 +15,12 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies import Energy, SquaredEnergy
 from whycluster.core.energies.squared import HARMLESS_OFFSET
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
-from whycluster.data.arrays import evenly, is_real, is_sparse
+from whycluster.data.arrays import evenly, is_real
 from whycluster.data.frames import installed
 from whycluster.data.missing import is_missing
 from whycluster.data.mixed_table import RawTable
 from whycluster.data.opening import open_table
+from whycluster.data.sparse_table import SparseTable
 from whycluster.data.table import Table
 from whycluster.models.network import Network
 from whycluster.pipelines.affine_form import NO_COLUMN, AffineForm, to_floats
@@ -74,15 +75,10 @@ class PipelineNetwork(Network):
 
     def __init__(self, energy: Energy, stages: Stages) -> None:
         last = stages.last
-        super().__init__(energy, labels=last.labels, feature_names=stages.names, fidelity=last.fidelity)
-        self.stages = stages
+        super().__init__(energy, feature_names=stages.names, fidelity=last.fidelity)
+        self.stages, self.labels, self.is_checked = stages, last.labels, last.is_checked
 
     takes_any_kind = True
-
-    @property
-    def is_checked(self) -> bool:
-        """Whether the model at the end compares all rows with its own prediction."""
-        return self.stages.last.is_checked
 
     @property
     def text_columns(self) -> frozenset[int]:
@@ -304,9 +300,10 @@ class StagedTable(Table):
     def _rows(self, start: int, stop: int) -> Any:
         """Return rows as the steps take them: frames if they know names, else arrays; copied if necessary."""
         native, names = self.native, self.stages.names
-        if isinstance(native, np.ndarray) or is_sparse(native):
+        is_sparse = isinstance(self.raw, SparseTable)
+        if isinstance(native, np.ndarray) or is_sparse:
             rows = native[start:stop].copy()
-            if names is None or is_sparse(native):
+            if names is None or is_sparse:
                 return rows
             columns = {str(name): rows[:, i] for i, name in enumerate(names)}
             return nw.from_dict(columns, backend=installed(self.where)).to_native()  # type: ignore[arg-type]

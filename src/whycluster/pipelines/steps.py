@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from inspect import getattr_static
 from typing import Any
@@ -45,7 +45,6 @@ from whycluster.data.column_checks import is_spelled_number
 from whycluster.data.columns import as_text
 from whycluster.data.elementwise import MARK
 from whycluster.data.missing import is_missing
-from whycluster.models.adapters.registry import check_fitted
 from whycluster.pipelines.affine_form import AffineForm, TwiceTransformedError, join, steps_of, then
 
 SUPPORTED = (
@@ -87,7 +86,7 @@ class Step:
             raise StepError(
                 f"{self} could not transform it: {message}{'' if message[-1] in '.!?' else '.'}"
             ) from error
-        n_rows, n_results = (getattr(some, "shape", (None,))[0] for some in (rows, result))
+        n_rows, n_results = getattr(rows, "shape", (None,))[0], getattr(result, "shape", (None,))[0]
         if n_rows is not None and n_results is not None and n_rows != n_results:
             raise StepError(f"{self} returned {n_results} rows for {n_rows}; it must return one for each.")
         return result
@@ -97,13 +96,10 @@ class Step:
 
 
 def follow(steps: Sequence[tuple[str, Any]], form: AffineForm, prefix: str = "") -> AffineForm:
-    """Return the form after several steps."""
-    active = [
-        Step(prefix + name, transformer) for name, transformer in steps if not does_nothing(transformer)
-    ]
-    check_fitted(*(step.transformer for step in active))
-    for step in active:
-        form = _follow_one(step, form)
+    """Return the form after several fitted steps."""
+    for name, transformer in steps:
+        if not does_nothing(transformer):
+            form = _follow_one(Step(prefix + name, transformer), form)
     return form
 
 
@@ -134,6 +130,27 @@ def _handler_of(kind: type) -> Callable[[Any, Step, AffineForm], AffineForm]:
 def does_nothing(transformer: Any) -> bool:
     """Return whether a step returns its input."""
     return transformer is None or _is(transformer, "passthrough")
+
+
+def transformers_in(steps: Iterable[tuple[str, Any]]) -> list[Any]:
+    """Return the transformers of some steps; after each one that combines others, those inside it."""
+    found = []
+    for _, transformer in steps:
+        if not does_nothing(transformer) and not _is(transformer, "drop"):
+            found += [transformer, *transformers_in(_parts_of(transformer))]
+    return found
+
+
+def _parts_of(transformer: Any) -> list[tuple[str, Any]]:
+    """Return the named parts of a transformer that combines others; empty for any other transformer."""
+    if isinstance(transformer, Pipeline):
+        return list(transformer.steps)
+    if isinstance(transformer, FeatureUnion):
+        return list(transformer.transformer_list)
+    if not isinstance(transformer, ColumnTransformer) or not hasattr(transformer, "transformers_"):
+        return []
+    columns = transformer._transformer_to_input_indices  # a part without columns is not fitted
+    return [(name, part) for name, part, _ in transformer.transformers_ if len(columns[name])]
 
 
 def unnested(pipeline: Any, prefix: str = "") -> list[tuple[str, Any]]:

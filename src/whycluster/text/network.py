@@ -43,11 +43,7 @@ class TextNetwork(Network):
     def __init__(self, vectorization: Vectorization, last: Network) -> None:
         super().__init__(last.energy, labels=last.labels, fidelity=last.fidelity)
         self.vectorization, self.last = vectorization, last
-
-    @property
-    def is_checked(self) -> bool:
-        """Whether the model at the end compares all rows with its own prediction."""
-        return self.last.is_checked
+        self.is_checked = last.is_checked
 
     def open(self, X: Any, where: str, *, name: str = "X", whole: bool = True, **names: Any) -> DocumentTable:  # noqa: ARG002
         """Return the user's documents as a table."""

@@ -27,7 +27,7 @@ from whycluster.core.rules import RULES, SEQUENTIAL
 from whycluster.data.arrays import is_sparse
 from whycluster.models.adapters.registry import check_fitted, names_of
 from whycluster.pipelines.affine_form import AffineForm, Matrix, to_floats
-from whycluster.pipelines.steps import Step, follow
+from whycluster.pipelines.steps import Step, follow, transformers_in
 from whycluster.text.alignment import NotLocatedError
 from whycluster.text.documents import DocumentEncoder, DocumentTable
 from whycluster.text.finders import Finder, FoundTerms, finder_of
@@ -60,6 +60,7 @@ class Vectorization(DocumentEncoder):
     def of(cls, step: Step, others: Sequence[tuple[str, Any]]) -> Vectorization:
         """Follow a fitted vectorizer and the steps after it."""
         vectorizer = step.transformer
+        check_fitted(*transformers_in(others))
         if isinstance(vectorizer, WordVectors):
             lexicon = vectorizer.lexicon("neuralize")
             form = lexicon.form(names_of(others[0][1]) if others else None)
