@@ -361,12 +361,12 @@ def test_fewer_rows_are_sampled_if_there_are_many_columns(
     for i in range(4):
         rows[2500 * i : 2500 * (i + 1)].write_parquet(tmp_path / "in" / f"{i}.parquet", row_group_size=100)
     parts, data = find_parts(str(tmp_path / "in"), "explain"), str(tmp_path / "in")
-    assert sampling.take_sample(parts, data, tmp_path / "out", anew=True).rows.equals(rows)
+    assert sampling.take_sample(parts, data, tmp_path / "out", overwrite=True).rows.equals(rows)
     monkeypatch.setattr(sampling, "_VALUES", 6000)
     monkeypatch.setattr(sampling, "_BATCH_VALUES", 40)
     monkeypatch.setattr(sampling, "_FEWEST", 10)
     monkeypatch.setattr(sampling, "_FRAMES", 3)
-    drawn = sampling.take_sample(parts, data, tmp_path / "out", anew=True).rows
+    drawn = sampling.take_sample(parts, data, tmp_path / "out", overwrite=True).rows
     assert drawn.equals(rows[::4])  # 1500 rows hold that many values, and up to twice as many are sampled
 
 
@@ -426,7 +426,7 @@ def test_whole_numbers_that_become_fractions_are_floats_in_the_sample(tmp_path: 
     for i, last in enumerate(("3", "3.5")):
         (tmp_path / "in" / f"{i}.csv").write_text(f"id,n,nothing\n1,1,\n2, 2,\n{last},NA,{i or ''}\n")
     parts = find_parts(str(tmp_path / "in"), "explain")
-    drawn = sampling.take_sample(parts, str(tmp_path / "in"), tmp_path / "out", anew=True).rows
+    drawn = sampling.take_sample(parts, str(tmp_path / "in"), tmp_path / "out", overwrite=True).rows
     assert drawn.schema == {"id": pl.Float64, "n": pl.Int64, "nothing": pl.Int64}
     assert drawn.rows()[2:4] == [(3.0, None, None), (1.0, 1, None)]
     assert drawn.row(-1) == (3.5, None, 1)
@@ -456,7 +456,7 @@ def test_codes_in_a_folder_are_text_wherever_they_appear(
     write_parts(frame, tmp_path / "in", "csv")
     (tmp_path / "in" / "bad.csv").write_bytes(b"")
     parts = find_parts(str(tmp_path / "in"), "explain")
-    sample = sampling.take_sample(parts, str(tmp_path / "in"), tmp_path / "out", anew=True)
+    sample = sampling.take_sample(parts, str(tmp_path / "in"), tmp_path / "out", overwrite=True)
     assert sample.rows.equals(frame[::4])
     assert len(sample.notes) == 1  # starting over repeats no note
     assert "more" not in sample.notes[0]

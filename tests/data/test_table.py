@@ -331,10 +331,10 @@ def test_values_that_are_missing_can_be_put_where_others_were_and_the_other_way(
         "pyarrow": table,
     }[library]
     raw = open_table(native, where="explain", any_kind=True)
-    assert raw.flaws().tolist() == [[0, 0], [0, 1], [0, 0]]
+    assert raw.invalid_values().tolist() == [[0, 0], [0, 1], [0, 0]]
     turned = raw.put(np.array([0, 1]), np.array([1, 1]), [raw.cells(1)[1], raw.cells(0)[1]])
     again = open_table(turned.native, where="explain", any_kind=True)
-    assert again.flaws().tolist() == [[0, 1], [0, 0], [0, 0]]
+    assert again.invalid_values().tolist() == [[0, 1], [0, 0], [0, 0]]
     assert np.all(again.cells(1)[1] == again.cells(2)[1])
     assert [again.cells(row)[0] for row in range(3)] == ["p", "q", "r"]
 

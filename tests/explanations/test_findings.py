@@ -347,14 +347,14 @@ class TestOneColumn:
     def test_variance_is_that_of_what_is_clustered(self, wine: Array) -> None:
         for steps in ([], [StandardScaler()], [PCA(13)], [StandardScaler(), PCA(13)]):
             model = make_pipeline(*steps, KMeans(3, n_init=1, random_state=0)).fit(wine * np.arange(1, 14))
-            spread = wc.explain(model, wine * np.arange(1, 14)).table.spread()
+            spread = wc.explain(model, wine * np.arange(1, 14)).table.variances()
             scaled = bool(steps) and isinstance(steps[0], StandardScaler)
             assert spread is not None
             np.testing.assert_allclose(spread, np.arange(1.0, 14.0) ** (0 if scaled else 2))
 
     def test_of_what_is_mixed_and_then_bent_no_variance_is_known(self, wine: Array) -> None:
         model = make_pipeline(PCA(3), PowerTransformer(), KMeans(3, n_init=1, random_state=0)).fit(wine)
-        assert wc.explain(model, wine).table.spread() is None
+        assert wc.explain(model, wine).table.variances() is None
 
     def test_of_categories_alone_there_is_no_variance(self) -> None:
         kmodes = pytest.importorskip("kmodes.kmodes")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.data.arrays import evenly, strongest
+from whycluster.data.arrays import evenly_spaced, strongest
 from whycluster.report.formatting import clean_names
 from whycluster.report.packing import scaled_halves
 from whycluster.report.page import as_json
@@ -115,7 +115,7 @@ def test_chosen_rows(cluster: Codes, n_rows: int, wanted: list[int], seed: int) 
 
 @given(st.integers(0, 300), st.integers(1, 400))
 def test_rows_are_taken_evenly(n: int, most: int) -> None:
-    rows = evenly(n, most)
+    rows = evenly_spaced(n, most)
     assert len(rows) == min(n, most)
     if most >= n:
         assert rows.tolist() == list(range(n))

@@ -79,7 +79,7 @@ def explain_folder(
             print_notes(clusters.left_out, clusters.ids, [*notes, *clusters.notes])
         query = read_query(clusters.network, given)
         if clusters.sample is not None:
-            clusters.sample.save(out, anew=force)
+            clusters.sample.save(out, overwrite=force)
         result = explain_dataset(
             clusters.network,
             data,
@@ -149,7 +149,7 @@ def _cluster_sample(
 ) -> _FolderClusters:
     from whycluster.cli.sampling import take_sample
 
-    sample = take_sample(parts, data, out, anew=force)
+    sample = take_sample(parts, data, out, overwrite=force)
     # With several threads, the rounding of k-means, and so its clusters, would differ from run to run.
     with threadpool_limits(1):
         clustered = cluster_frame(sample.rows, CommandOptions.of(given), sample.step)

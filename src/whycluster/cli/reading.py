@@ -19,7 +19,7 @@ import narwhals as nw
 import polars as pl
 
 from whycluster.core.errors import InvalidInputError, MissingDependencyError
-from whycluster.data.column_checks import CODE, converts, is_code
+from whycluster.data.column_checks import CODE, is_code, is_convertible
 from whycluster.data.column_kinds import ColumnKind, kinds_of_frame
 from whycluster.data.missing import MISSING_WORDS
 
@@ -304,7 +304,7 @@ def _check_values(file: TableFile, frame: pl.DataFrame) -> None:
     _check_header_once(file, frame)
     for name, values in _text_columns(frame):
         commas = [value for value in values if _DECIMAL_COMMA.fullmatch(value)]
-        others = [v for v in values if not (_DECIMAL_COMMA.fullmatch(v) or converts(v, float))]
+        others = [v for v in values if not (_DECIMAL_COMMA.fullmatch(v) or is_convertible(v, float))]
         if file.decimal == "." and commas and not others:
             file.fail(
                 f"column {name!r} has numbers with decimal commas, such as {commas[0]!r}. Add --decimal ','."
@@ -333,7 +333,7 @@ def check_text(frame: pl.DataFrame) -> list[str]:
                 f"column {name!r} has numbers with extra characters, such as {decorated[0]!r}. Remove the "
                 "characters from the file, or leave the column out with --ignore."
             )
-        others = [value for value in values if not converts(value, float)]
+        others = [value for value in values if not is_convertible(value, float)]
         if others and 2 * len(others) < len(values):
             notes.append(
                 f"{name!r} is text, so each value is a category. Most values are numbers, but {others[0]!r} "
@@ -352,7 +352,7 @@ def code_notes(frame: pl.DataFrame) -> list[str]:
     notes = []
     for name, values in _text_columns(frame):
         codes = [value for value in values if is_code(value)]
-        if codes and all(converts(value, float) for value in values):
+        if codes and all(is_convertible(value, float) for value in values):
             notes.append(
                 f"{name!r} is text, so each value is a category. It has numbers with leading zeros, such as "
                 f"{codes[0]!r}."

@@ -55,12 +55,12 @@ class RowSample:
     notes: list[str] = field(default_factory=list)
     unsaved: pa.Buffer | None = None
 
-    def save(self, folder: Path, anew: bool) -> None:
+    def save(self, folder: Path, overwrite: bool) -> None:
         """Write the sample to the folder of the results, unless a run there has begun and must be kept."""
         if self.unsaved is None:
             return
         with RunState(folder, WHERE).opened() as run_state:
-            if anew or not run_state.is_begun:
+            if overwrite or not run_state.is_begun:
                 with run_state.writing(SAMPLE_FILE) as path:
                     path.write_bytes(self.unsaved)
 
@@ -73,9 +73,9 @@ class _CodesError(Exception):
         self.names = names
 
 
-def take_sample(parts: list[FilePart], data: str, folder: Path, anew: bool) -> RowSample:
+def take_sample(parts: list[FilePart], data: str, folder: Path, overwrite: bool) -> RowSample:
     """Return the sample stored with the results, or draw a new one."""
-    stored = None if anew else _read(folder / SAMPLE_FILE, data)
+    stored = None if overwrite else _read(folder / SAMPLE_FILE, data)
     return stored or _draw(parts, data)
 
 

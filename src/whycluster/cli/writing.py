@@ -11,7 +11,7 @@ import polars as pl
 from whycluster.cli.clustering import ClusteredTable
 from whycluster.cli.reading import is_utf8_path
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.arrays import turned
+from whycluster.data.arrays import transposed
 from whycluster.data.files import replacing
 from whycluster.data.frames import unique_name
 from whycluster.explanations.explanation import Explanation
@@ -88,7 +88,9 @@ def tabulate(clustered: ClusteredTable, exp: Explanation, top: int) -> pl.DataFr
     add("cluster", clusters.gather(exp.cluster_codes))
     add("evidence", pl.Series(exp.evidence))
     add("competitor", clusters.gather(exp.competitor_codes))
-    columns |= {name: pl.Series(values) for name, values in zip(features, turned(exp.relevance), strict=True)}
+    columns |= {
+        name: pl.Series(values) for name, values in zip(features, transposed(exp.relevance), strict=True)
+    }
     names = pl.Series(features, dtype=pl.Enum(features))
     for rank, codes in enumerate(exp.strongest_features(top).T, 1):
         add(f"top_{rank}", names.gather(codes))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from whycluster.core.arrays import Codes, least
 from whycluster.core.errors import InvalidInputError
 
-_ROWS_AT_A_TIME = 4096  # in `turned`
+_ROWS_AT_A_TIME = 4096  # in `transposed`
 _FEW = 4  # up to so many columns, and at most this fraction of all, are found one by one
 
 
@@ -50,17 +50,17 @@ def to_finite_array(table: Any) -> NDArray[np.float64]:
     return rows
 
 
-def evenly(n: int, most: int) -> Codes:
+def evenly_spaced(n: int, most: int) -> Codes:
     """Return at most ``most`` of n positions, evenly spaced from the first to the last."""
     return np.linspace(0, n - 1, min(n, most)).astype(np.intp)
 
 
-def evenly_per_group(group: Codes, most: int) -> Codes:
+def evenly_spaced_per_group(group: Codes, most: int) -> Codes:
     """Return the positions of at most ``most`` rows of each group 0, 1, ..., evenly spaced, in order."""
     chosen = [np.empty(0, np.intp)]
     for code in np.unique(group[group >= 0]):
         own = np.flatnonzero(group == code)
-        chosen.append(own[evenly(len(own), most)])
+        chosen.append(own[evenly_spaced(len(own), most)])
     return np.sort(np.concatenate(chosen))
 
 
@@ -84,7 +84,7 @@ def _first(size: NDArray[Any], n: int) -> Codes:
 
 def _one_by_one(size: NDArray[Any], n: int) -> Codes:
     """Return the columns of the n least values, found one after another: faster for few of many."""
-    size, rows = turned(size).T, np.arange(len(size))
+    size, rows = transposed(size).T, np.arange(len(size))
     columns: Codes = np.empty((n, len(size)), np.intp).T
     for rank in range(n):
         columns[:, rank], _ = least(size)
@@ -92,7 +92,7 @@ def _one_by_one(size: NDArray[Any], n: int) -> Codes:
     return columns
 
 
-def turned(rows: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
+def transposed(rows: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
     """Return the rows transposed, (d, n), and contiguous; batches stay in the cache, three times faster."""
     if rows.T.flags.c_contiguous and rows.dtype == (dtype or rows.dtype):
         return np.asarray(rows.T)  # no copy needed

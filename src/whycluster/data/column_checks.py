@@ -19,7 +19,7 @@ import numpy as np
 from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError, MissingDependencyError
 from whycluster.data.column_kinds import ColumnKind, distinct_types
-from whycluster.data.columns import Column, columns_of, read_days, read_numbers, read_text, spell
+from whycluster.data.columns import Column, category_as_text, columns_of, read_days, read_numbers, read_text
 from whycluster.data.frame_table import as_frame
 from whycluster.data.table import Table
 
@@ -288,7 +288,7 @@ def _content_of(texts: set[str]) -> str:
     """Return "numbers" or "dates" if most texts can be converted to them; empty otherwise."""
     some = sorted(texts)[:100]
     for content, convert in (("numbers", float), ("dates", datetime.fromisoformat)):
-        if sum(converts(text, convert) for text in some) > len(some) / 2:
+        if sum(is_convertible(text, convert) for text in some) > len(some) / 2:
             return content
     return ""
 
@@ -298,12 +298,14 @@ def is_code(text: str) -> bool:
     return re.fullmatch(CODE, text) is not None
 
 
-def is_spelled_number(text: str) -> bool:
+def is_number_as_text(text: str) -> bool:
     """Return whether a text may come from a number or boolean that `as_text` converted."""
-    return text in ("True", "False") or (converts(text, float) and spell(float(text)) == text)
+    return text in ("True", "False") or (
+        is_convertible(text, float) and category_as_text(float(text)) == text
+    )
 
 
-def converts(text: str, convert: Callable[[str], Any]) -> bool:
+def is_convertible(text: str, convert: Callable[[str], Any]) -> bool:
     """Return whether a function, such as ``float``, can convert a text."""
     try:
         convert(text)

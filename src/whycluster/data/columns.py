@@ -151,11 +151,11 @@ def read_text(column: Column) -> NDArray[Any]:
     for row, value in enumerate(values):
         if not isinstance(value, str) and not isinstance(value, Hashable):
             raise column.error("categories", row, value, _AS_FITTED)
-        result[row] = spell(value)
+        result[row] = category_as_text(value)
     return result
 
 
-def spell(value: Any) -> Any:
+def category_as_text(value: Any) -> Any:
     """Return a category as text, NaN if it is missing.
 
     1 and 1.0 are spelled alike, because parts of a file may be read as either.

@@ -109,10 +109,10 @@ def open_frame(frame: nw.DataFrame[Any], others: Sequence[int], required: Requir
     float32 = set(frame.schema.values()) == {nw.Float32()}
     dtype = np.dtype(np.float32 if float32 else np.float64)
     names: list[Hashable] = list(frame.columns)
-    return FrameTable(own_copy(frame), *frame.shape, names, dtype, required.where, required.name)
+    return FrameTable(shallow_copy(frame), *frame.shape, names, dtype, required.where, required.name)
 
 
-def own_copy(frame: nw.DataFrame[Any]) -> Any:
+def shallow_copy(frame: nw.DataFrame[Any]) -> Any:
     """Return a frame that shares the data but is independent: users may add columns to theirs, or sort it."""
     copy = frame[: len(frame)].to_native()
     if not frame.implementation.is_pyarrow():

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.data.arrays import evenly
+from whycluster.data.arrays import evenly_spaced
 from whycluster.data.table import ArrayTable, Table
 
 MOST_CATEGORIES = 1000
@@ -54,7 +54,7 @@ def _typical_row(table: Table) -> Floats:
     """Return the median of a few rows, (d,), which is robust to outliers."""
     if table.n_rows == 0:
         return np.zeros(table.n_features)
-    values = table.take(evenly(table.n_rows, _TYPICAL_ROWS)).to_array()
+    values = table.take(evenly_spaced(table.n_rows, _TYPICAL_ROWS)).to_array()
     values[:, np.isnan(values).all(axis=0)] = 0.0  # these columns have no median
     return np.asarray(np.nanmedian(values, axis=0))
 

@@ -178,11 +178,11 @@ class RawTable(ObjectTable):
                 return [value for value in self._series(column).unique().to_list() if not is_missing(value)]
         return [value for value in self._values(column, 0, self.n_rows) if not is_missing(value)]
 
-    def flaws(self) -> NDArray[np.int8]:
-        """Return the flaws of all values; a missing category is one with the code -1."""
-        flaws, columns = super().flaws(), list(self.categories)
-        flaws[:, columns] = np.concatenate([block[:, columns] < 0 for _, block in self.blocks()])
-        return flaws
+    def invalid_values(self) -> NDArray[np.int8]:
+        """Return the same as for any table; a category is missing if its code is -1."""
+        invalid, columns = super().invalid_values(), list(self.categories)
+        invalid[:, columns] = np.concatenate([block[:, columns] < 0 for _, block in self.blocks()])
+        return invalid
 
     def _read_codes(self, values: list[Any], column: int, start: int) -> list[int]:  # noqa: ARG002
         codes = self._codes[column]

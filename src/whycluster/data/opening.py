@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import is_sparse
 from whycluster.data.column_kinds import non_numeric_columns
-from whycluster.data.frame_table import as_frame, match_names, open_frame, own_copy
+from whycluster.data.frame_table import as_frame, match_names, open_frame, shallow_copy
 from whycluster.data.mixed_table import MixedTable, RawTable
 from whycluster.data.sparse_table import SparseTable
 from whycluster.data.table import ArrayTable, Requirements, Table
@@ -59,10 +59,10 @@ def _open_frame(frame: Any, required: Requirements) -> Table:
     frame = match_names(frame, required)
     required.check_shape(frame.shape)
     if required.categories is not None:
-        return MixedTable.open(own_copy(frame), list(frame.columns), required)
+        return MixedTable.open(shallow_copy(frame), list(frame.columns), required)
     others = non_numeric_columns(frame)
     if required.any_kind and others:
-        return RawTable.open(own_copy(frame), list(frame.columns), required)
+        return RawTable.open(shallow_copy(frame), list(frame.columns), required)
     return open_frame(frame, others, required)
 
 

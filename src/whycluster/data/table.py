@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.core.rows import Rows
-from whycluster.data.arrays import evenly
+from whycluster.data.arrays import evenly_spaced
 from whycluster.data.cells import cells_of, with_cells
 
 _SCAN_VALUES = 1 << 19  # values per block (4 MB) when a table is only scanned
@@ -51,7 +51,7 @@ class Table(Rows):
     """The columns that hold dates, read as days since 1970."""
     first_row: int = field(default=0, kw_only=True)
     """The number of the first row in messages, if the table is a part of the user's data."""
-    among: Codes | None = field(default=None, kw_only=True)
+    row_numbers: Codes | None = field(default=None, kw_only=True)
     """The numbers of the rows in messages, counted from ``first_row``, if some rows were dropped."""
     raw: Table | None = field(default=None, kw_only=True)
     """The user's columns, if the rows go through the steps of a pipeline; None if they are this table."""
@@ -76,21 +76,21 @@ class Table(Rows):
 
     def take(self, rows: Codes) -> Table:
         """Return a table of the given rows only."""
-        among = None if self.among is None else self.among[rows]
-        return replace(self, native=self._select(rows), n_rows=len(rows), among=among)
+        row_numbers = None if self.row_numbers is None else self.row_numbers[rows]
+        return replace(self, native=self._select(rows), n_rows=len(rows), row_numbers=row_numbers)
 
     @property
     def index(self) -> Sequence[Hashable] | None:
         """The names of the rows, such as a pandas index; None if rows have only positions."""
         return None
 
-    def counted(self, first_row: int, among: Codes | None = None) -> Table:
+    def with_row_numbers(self, first_row: int, row_numbers: Codes | None = None) -> Table:
         """Return the same table with other row numbers in messages."""
-        return replace(self, first_row=first_row, among=among)
+        return replace(self, first_row=first_row, row_numbers=row_numbers)
 
     def number(self, row: int) -> int:
         """Return the number of a row for messages."""
-        return self.first_row + (row if self.among is None else int(self.among[row]))
+        return self.first_row + (row if self.row_numbers is None else int(self.row_numbers[row]))
 
     def slices(self, width: int | None = None) -> Iterator[slice]:
         """Iterate over all rows in batches; ``width`` is the number of values per row if not n_features."""
@@ -106,11 +106,11 @@ class Table(Rows):
             out = out if len(out) else np.empty((n_rows, self.n_features))  # the first block is the largest
             yield rows.start, self.read(rows.start, rows.stop, None, out[:n_rows])
 
-    def spread(self) -> Floats | None:
+    def variances(self) -> Floats | None:
         """Return the variance of each column on a sample of rows, (d,); None with columns of categories."""
         if self.categories:
             return None
-        values = self.take(evenly(self.n_rows, max(2, _SCAN_VALUES // self.n_features))).to_array()
+        values = self.take(evenly_spaced(self.n_rows, max(2, _SCAN_VALUES // self.n_features))).to_array()
         return np.asarray(values.var(axis=0))
 
     def pick(self, columns: Codes) -> NDArray[Any]:
@@ -149,7 +149,7 @@ class Table(Rows):
         """Return whether any value is NaN."""
         return any(np.isnan(block).any() for _, block in self.blocks())
 
-    def flaws(self) -> NDArray[np.int8]:
+    def invalid_values(self) -> NDArray[np.int8]:
         """Return, for each value, 0 if it is finite, 1 if it is missing and 2 if it is infinite; (n, d)."""
         parts = [np.isnan(block) + 2 * np.isinf(block) for _, block in self.blocks()]
         return np.concatenate(parts).astype(np.int8)

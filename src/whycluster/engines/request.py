@@ -226,7 +226,7 @@ class ExplainRequest:
         if part.shape[0] == 0:
             return None, None
         try:
-            return work(self._open(part).counted(first_row)), None
+            return work(self._open(part).with_row_numbers(first_row)), None
         except InvalidInputError as error:
             if self.invalid == "refuse":
                 raise
@@ -244,7 +244,7 @@ class ExplainRequest:
         if not valid.any():
             return None, valid
         rows = np.flatnonzero(valid)
-        return work(self._open(raw.take(rows).native).counted(first_row, rows)), valid
+        return work(self._open(raw.take(rows).native).with_row_numbers(first_row, rows)), valid
 
     def _valid(self, raw: Table) -> NDArray[np.bool_]:
         """Return whether each row can be explained, (n,), independently of the other rows.
@@ -253,7 +253,7 @@ class ExplainRequest:
         column, they accept in any row. So each kind of flaw is tried once per column, in a row that has no
         other flaw. Other errors of a row come up when it is explained.
         """
-        flaws = raw.flaws()
+        flaws = raw.invalid_values()
         if not self.network.takes_any_kind:  # no value may be missing
             return np.asarray((flaws == 0).all(axis=1))
         refused, clean = np.zeros((raw.n_features, flaws.max() + 1), bool), None

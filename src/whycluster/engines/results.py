@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.arrays import is_real, strongest, turned
+from whycluster.data.arrays import is_real, strongest, transposed
 from whycluster.data.display import format_value
 from whycluster.data.frames import unique_name
 from whycluster.data.missing import is_missing
@@ -136,7 +136,7 @@ class ArrowFormat:
         elif self.layout == "array":
             add("relevance", _lists(result.relevance, dtype, null))
         else:
-            for name, values in zip(features, turned(result.relevance, dtype), strict=True):
+            for name, values in zip(features, transposed(result.relevance, dtype), strict=True):
                 columns[name] = pa.array(values, mask=null)
         return pa.table(columns)
 

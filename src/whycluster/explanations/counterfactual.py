@@ -23,7 +23,7 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
-from whycluster.data.arrays import evenly, is_real
+from whycluster.data.arrays import evenly_spaced, is_real
 from whycluster.data.days import to_days
 from whycluster.data.frames import as_column, build_frame
 from whycluster.data.labels import cluster_name, is_noise
@@ -577,7 +577,7 @@ def _values_to_try(subject: _Subject, table: Table, column: int) -> list[Any]:
     elif why in (_CATEGORY, _MISSING) and not isinstance(cell, dt.time):
         values = table.categories.get(column, [])[:_MOST_TRIED]
     elif why == _NONLINEAR or isinstance(cell, dt.time):
-        some = table.take(evenly(table.n_rows, _SAMPLE))
+        some = table.take(evenly_spaced(table.n_rows, _SAMPLE))
         values = sorted({v for v in some.pick(np.full((some.n_rows, 1), column))[:, 0] if not is_missing(v)})
     return [value for value in values if is_missing(cell) or value != cell]
 

@@ -17,7 +17,7 @@ from whycluster.core import attribution, outputs
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.attribution import CodedQuery
 from whycluster.data import display
-from whycluster.data.arrays import evenly_per_group
+from whycluster.data.arrays import evenly_spaced_per_group
 from whycluster.data.column_checks import identifiers_and_dates
 from whycluster.data.display import format_name, format_names
 from whycluster.data.labels import NOISE, cluster_name
@@ -103,7 +103,7 @@ class MemberSample:
     def of(cls, exp: BaseExplanation, where: str) -> MemberSample:
         """Draw the sample; ``where`` is for messages."""
         most = max(1, MOST_ROWS // max(1, len(exp.member_clusters.codes)))
-        rows = evenly_per_group(np.where(exp.is_member, exp.cluster_codes, -1), most)
+        rows = evenly_spaced_per_group(np.where(exp.is_member, exp.cluster_codes, -1), most)
         some = exp if len(rows) == len(exp) else exp[rows]  # all rows, if there are few
         if not len(some):
             return cls(some.cluster_codes, some.table, np.empty((0, len(exp.labels))))
@@ -290,7 +290,7 @@ def _one_column(exp: Explanation) -> Iterator[Finding]:
     first = int(total.argmax())
     if d < 3 or not total[first] > _ONE_COLUMN * total.sum():
         return
-    name, spread = exp.feature_names[first], exp.table.spread()
+    name, spread = exp.feature_names[first], exp.table.variances()
     text = f'"{format_name(name)}" carries {_percent(total[first] / total.sum())} of all relevance'
     if exp.energy.gives_probabilities:  # a mixture estimates variances, so units do not matter
         spread = None

@@ -15,7 +15,7 @@ from whycluster.models.adapters.registry import adapt, adapt_model, check_fitted
 from whycluster.models.network import Network
 from whycluster.pipelines.front_ends import front_end_of
 from whycluster.pipelines.network import check_not_deep, network_behind
-from whycluster.pipelines.steps import first_to_see, transformers_in, unnested
+from whycluster.pipelines.steps import first_transformer, flatten_steps, transformers_in
 
 
 @adapt.register(Pipeline)
@@ -31,16 +31,16 @@ def _pipeline(model: Any) -> Network | OnlyLabels | AwaitingColumns:
             f"neuralize: {type(model).__name__} must predict as a Pipeline does; it has its own predict. "
             f"{BY_LABELS}"
         )
-    *steps, (_, innermost) = unnested(model)
-    transformers, first = transformers_in(steps), first_to_see(model)
+    *steps, (_, innermost) = flatten_steps(model)
+    transformers, first = transformers_in(steps), first_transformer(model)
     front_end = front_end_of(steps, transformers)
+    check_fitted(model)
     if front_end is not None:
-        check_fitted(model)
         return front_end.network(steps, innermost)
-    check_fitted(model, *transformers)
     names, last = names_of(first), adapt_model(end)
-    if isinstance(last, OnlyLabels):
+    if isinstance(last, OnlyLabels):  # whatever the steps are
         return last
+    check_fitted(*transformers)
     if isinstance(last, Network):
         check_not_deep(last, end)
     n_columns = first.n_features_in_ if hasattr(first, "n_features_in_") else last.n_features

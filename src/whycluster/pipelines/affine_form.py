@@ -58,7 +58,7 @@ class AffineForm:
     @classmethod
     def of_columns(cls, n_columns: int) -> AffineForm:
         """Return the form of unchanged columns."""
-        return cls(run=_same, source=np.arange(n_columns))
+        return cls(run=_identity, source=np.arange(n_columns))
 
     @property
     def n_outputs(self) -> int:
@@ -131,7 +131,7 @@ class AffineForm:
         run : the step
         origin : the output that each new one comes from; by default there are as many, in the same order
         """
-        after = then(self.run, run)
+        after = compose(self.run, run)
         origin = np.arange(self.n_outputs) if origin is None else origin
         if not self.mixes:
             return AffineForm(run=after, source=self.owner[origin], below=self.below, text=self.text)
@@ -158,7 +158,7 @@ class AffineForm:
             offset += matrix @ np.broadcast_to(moved, self.n_outputs)
         return replace(
             self,
-            run=then(self.run, run),
+            run=compose(self.run, run),
             matrix=matrix if first else matrix @ self.matrix,
             atoms=self.run if first else self.atoms,
             center=center if first else self.center,
@@ -174,7 +174,7 @@ class AffineForm:
 
     def select(self, run: Run, chosen: Codes) -> AffineForm:
         """Return the form after a step that selects some of the outputs."""
-        after = then(self.run, run)
+        after = compose(self.run, run)
         if self.matrix is None:
             return AffineForm(run=after, source=self.source[chosen], below=self.below, text=self.text)
         shift = None if self.shift is None else self.shift[chosen]
@@ -203,13 +203,13 @@ class AffineForm:
             source = np.append(source, NO_COLUMN)
             unit = None if unit is None else np.append(unit, 1.0)
             matrix = sparse.hstack([sparse.csr_array(matrix), sparse.csr_array(left[:, None])]).tocsr()
-        after = then(self.run, run)
+        after = compose(self.run, run)
         return AffineForm(after, source, matrix, atoms, unit=unit, below=self.below, text=self.text)
 
     @property
     def is_plain(self) -> bool:
         """Whether the atoms are the unchanged columns."""
-        return self.base is _same
+        return self.base is _identity
 
     def read(self, rows: Any) -> Any:
         """Return t - c for some of the user's rows; sparse if t is sparse and there is no c."""
@@ -226,7 +226,7 @@ class AffineForm:
         This is the contribution of the nonzero columns. What all rows share belongs to no column.
         """
         atoms = self.base
-        if isinstance(atoms, (_Rescaled, _Beside)):
+        if isinstance(atoms, (_Rescaled, _SideBySide)):
             return atoms.contributions(rows)
         empty = rows[:1] * 0
         empty.eliminate_zeros()  # the logarithm of an explicit zero is not finite
@@ -301,7 +301,7 @@ def _join_mixed(forms: Sequence[AffineForm], run: Run) -> AffineForm:
         run=run,
         source=np.concatenate([root.source for root in atoms]),
         matrix=sparse.bmat(blocks, format="csr"),
-        atoms=_Beside(atoms),
+        atoms=_SideBySide(atoms),
         shift=np.concatenate([_shift_from(roots[id(form.base)].center, form) for form in forms]),
         unit=np.concatenate([np.ones(len(r.source)) if r.unit is None else r.unit for r in atoms]),
     )
@@ -332,7 +332,7 @@ def _join_transformed(forms: Sequence[AffineForm], run: Run) -> AffineForm:
         replace(form, source=_within(form) + start, below=None)
         for form, start in zip(forms, starts, strict=False)
     ]
-    return replace(join(upper, run), below=join(lower, _same))
+    return replace(join(upper, run), below=join(lower, _identity))
 
 
 def _columns_of(form: AffineForm) -> AffineForm:
@@ -355,7 +355,7 @@ class _Zeros:
 
 
 @dataclass(frozen=True)
-class _Beside:
+class _SideBySide:
     """The atoms of several forms, side by side."""
 
     forms: list[AffineForm]
@@ -390,12 +390,12 @@ def _diagonal(values: Floats) -> Matrix:
     return sparse.csr_array((np.asarray(values, np.float64), np.arange(n), np.arange(n + 1)), shape=(n, n))
 
 
-def _same(rows: Any) -> Any:
+def _identity(rows: Any) -> Any:
     return rows
 
 
 @dataclass(frozen=True)
-class _Then:
+class _Composed:
     """One function after another."""
 
     first: Run
@@ -405,13 +405,13 @@ class _Then:
         return self.second(self.first(rows))
 
 
-def then(first: Run, second: Run) -> Run:
+def compose(first: Run, second: Run) -> Run:
     """Return a function that applies one function after another."""
-    return second if first is _same else _Then(first, second)
+    return second if first is _identity else _Composed(first, second)
 
 
 def steps_of(run: Run) -> list[Run]:
-    """Return the functions that a function made by `then` applies, in order."""
-    if isinstance(run, _Then):
+    """Return the functions that a function made by `compose` applies, in order."""
+    if isinstance(run, _Composed):
         return [*steps_of(run.first), *steps_of(run.second)]
-    return [] if run is _same else [run]
+    return [] if run is _identity else [run]

@@ -220,7 +220,7 @@ def _assemble(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineFor
         return forms[0]
     if all(map(_is_choice, forms)):
         return _choice(np.concatenate([form.source for form in forms]))
-    return join(forms, _Beside([form.run for form in forms]))
+    return join(forms, _SideBySide([form.run for form in forms]))
 
 
 def _reads_one(width: Callable[[Any], int | None]) -> Callable[[Any, str, WidthOf], list[Source]]:
@@ -319,7 +319,7 @@ class _Map:
 
 
 @dataclass(frozen=True)
-class _Beside:
+class _SideBySide:
     """The results of several functions of the same rows, side by side."""
 
     runs: list[Run]

@@ -15,7 +15,7 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies import Energy, SquaredEnergy
 from whycluster.core.energies.squared import HARMLESS_OFFSET
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
-from whycluster.data.arrays import evenly, is_real
+from whycluster.data.arrays import evenly_spaced, is_real
 from whycluster.data.frames import installed
 from whycluster.data.missing import is_missing
 from whycluster.data.mixed_table import RawTable
@@ -258,9 +258,14 @@ class StagedTable(Table):
     def _row_range(self, start: int, stop: int) -> str:
         return f"in rows {self.number(start)} to {self.number(stop - 1)}"
 
-    def counted(self, first_row: int, among: Codes | None = None) -> StagedTable:
+    def with_row_numbers(self, first_row: int, row_numbers: Codes | None = None) -> StagedTable:
         """Return the same table, with rows counted from ``first_row`` in messages."""
-        return replace(self, raw=self.raw.counted(first_row, among), first_row=first_row, among=among)
+        return replace(
+            self,
+            raw=self.raw.with_row_numbers(first_row, row_numbers),
+            first_row=first_row,
+            row_numbers=row_numbers,
+        )
 
     def check_steps(self) -> None:
         """Raise if the steps transform the first rows in another way than their affine form."""
@@ -285,12 +290,12 @@ class StagedTable(Table):
                 f"{ALTERNATIVE}"
             )
 
-    def spread(self) -> Floats | None:
+    def variances(self) -> Floats | None:
         """Return the variance that each column contributes to the output, (d,); None if it is not known."""
         form = self.stages.form
         if form.below is not None or self.stages.last.categories is not None:
             return None
-        part = self.take(evenly(self.n_rows, max(2, _SPREAD_VALUES // len(form.source))))
+        part = self.take(evenly_spaced(self.n_rows, max(2, _SPREAD_VALUES // len(form.source))))
         variance = part._upper(form, 0, part.n_rows).var(axis=0)
         if form.matrix is not None:  # the contribution of an atom to all outputs
             variance *= sparse.csr_array(form.matrix).power(2).sum(axis=0)
@@ -332,7 +337,7 @@ class StagedTable(Table):
     def take(self, rows: Codes) -> StagedTable:
         """Return the table of some rows."""
         raw = self.raw.take(rows)
-        return replace(self, raw=raw, native=raw.native, n_rows=raw.n_rows)
+        return replace(self, raw=raw, native=raw.native, n_rows=raw.n_rows, row_numbers=raw.row_numbers)
 
     @property
     def index(self) -> Sequence[Hashable] | None:

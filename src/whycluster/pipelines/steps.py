@@ -41,11 +41,11 @@ from sklearn.random_projection import GaussianRandomProjection, SparseRandomProj
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import UnsupportedModelError
 from whycluster.data.arrays import is_sparse
-from whycluster.data.column_checks import is_spelled_number
+from whycluster.data.column_checks import is_number_as_text
 from whycluster.data.columns import as_text
 from whycluster.data.elementwise import MARK
 from whycluster.data.missing import is_missing
-from whycluster.pipelines.affine_form import AffineForm, TwiceTransformedError, join, steps_of, then
+from whycluster.pipelines.affine_form import AffineForm, TwiceTransformedError, compose, join, steps_of
 
 SUPPORTED = (
     "StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler",
@@ -98,7 +98,7 @@ class Step:
 def follow(steps: Sequence[tuple[str, Any]], form: AffineForm, prefix: str = "") -> AffineForm:
     """Return the form after several fitted steps."""
     for name, transformer in steps:
-        if not does_nothing(transformer):
+        if not is_passthrough(transformer):
             form = _follow_one(Step(prefix + name, transformer), form)
     return form
 
@@ -127,7 +127,7 @@ def _handler_of(kind: type) -> Callable[[Any, Step, AffineForm], AffineForm]:
     return _after.dispatch(known if same else object)
 
 
-def does_nothing(transformer: Any) -> bool:
+def is_passthrough(transformer: Any) -> bool:
     """Return whether a step returns its input."""
     return transformer is None or _is(transformer, "passthrough")
 
@@ -136,7 +136,7 @@ def transformers_in(steps: Iterable[tuple[str, Any]]) -> list[Any]:
     """Return the transformers of some steps; after each one that combines others, those inside it."""
     found = []
     for _, transformer in steps:
-        if not does_nothing(transformer) and not _is(transformer, "drop"):
+        if not is_passthrough(transformer) and not _is(transformer, "drop"):
             found += [transformer, *transformers_in(_parts_of(transformer))]
     return found
 
@@ -153,13 +153,13 @@ def _parts_of(transformer: Any) -> list[tuple[str, Any]]:
     return [(name, part) for name, part, _ in transformer.transformers_ if len(columns[name])]
 
 
-def unnested(pipeline: Any, prefix: str = "") -> list[tuple[str, Any]]:
+def flatten_steps(pipeline: Any, prefix: str = "") -> list[tuple[str, Any]]:
     """Return the steps of a pipeline and of pipelines in it, without those that do nothing."""
     steps = []
     for name, step in pipeline.steps:
         if isinstance(step, Pipeline):
-            steps += unnested(step, f"{prefix}{name}.")
-        elif not does_nothing(step):
+            steps += flatten_steps(step, f"{prefix}{name}.")
+        elif not is_passthrough(step):
             steps.append((prefix + name, step))
     return steps
 
@@ -168,7 +168,7 @@ def _is(transformer: Any, word: str) -> bool:
     return isinstance(transformer, str) and transformer == word
 
 
-def first_to_see(step: Any) -> Any:
+def first_transformer(step: Any) -> Any:
     """Return the transformer in a step that takes the columns and knows their number; None if none does.
 
     A Pipeline or FeatureUnion itself asks only its first part, which may be the word 'passthrough'.
@@ -176,10 +176,10 @@ def first_to_see(step: Any) -> Any:
     if hasattr(step, "n_features_in_"):
         return step
     if isinstance(step, Pipeline):
-        parts = [part for _, part in step.steps if not does_nothing(part)][:1]
+        parts = [part for _, part in step.steps if not is_passthrough(part)][:1]
     else:
         parts = [part for _, part in getattr(step, "transformer_list", ())]
-    return next((found for found in map(first_to_see, parts) if found is not None), None)
+    return next((found for found in map(first_transformer, parts) if found is not None), None)
 
 
 @functools.singledispatch
@@ -238,7 +238,7 @@ def _with_known_text(form: AffineForm, encoder: Any) -> AffineForm:
     known = [[name for name in names if not is_missing(name)] for names in encoder.categories_]
     text = [i for i, names in enumerate(known) if names and all(isinstance(name, str) for name in names)]
     if converted:
-        text = [i for i in text if not all(is_spelled_number(name) for name in {*known[i]} - filled)]
+        text = [i for i in text if not all(is_number_as_text(name) for name in {*known[i]} - filled)]
     return form.with_text(text)
 
 
@@ -421,7 +421,7 @@ def _weighted(form: AffineForm, weight: float | None) -> AffineForm:
 def _joined(branches: Sequence[AffineForm], step: Step, form: AffineForm) -> AffineForm:
     if not branches:
         raise UnsupportedModelError(f"neuralize: {step} must return at least one feature; it returns none.")
-    return join(branches, then(form.run, step))
+    return join(branches, compose(form.run, step))
 
 
 @dataclass(frozen=True)

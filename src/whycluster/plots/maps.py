@@ -9,7 +9,7 @@ import numpy as np
 from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
-from whycluster.data.arrays import evenly
+from whycluster.data.arrays import evenly_spaced
 from whycluster.data.labels import is_noise
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.projection import project
@@ -42,7 +42,7 @@ def draw_map(exp: BaseExplanation, ax: Axes | None = None) -> Axes:
         raise InvalidInputError(f"{where}: exp must have at least one row; it has none.")
     exp.unchanged_table(where)
     near = exp.is_borderline
-    drawn = evenly(len(exp), MOST_ROWS)
+    drawn = evenly_spaced(len(exp), MOST_ROWS)
     place, part, of = project(exp.energy, exp[drawn].table)
     ax = style.open_axes(ax, where, 6.6, 4.8)
     _draw_points(ax, exp, place, drawn, near[drawn])

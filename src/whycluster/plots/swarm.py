@@ -11,7 +11,7 @@ from scipy.stats import rankdata
 from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
-from whycluster.data.arrays import evenly
+from whycluster.data.arrays import evenly_spaced
 from whycluster.data.validation import check_integer
 from whycluster.explanations.explanation import Explanation
 from whycluster.plots import style
@@ -51,7 +51,7 @@ def beeswarm(exp: Explanation, cluster: Any = None, n_features: int = 12, ax: Ax
         raise InvalidInputError(f"{where}: exp must have at least one row{of}; it has none.")
     exp.unchanged_table(where)
     columns = np.argsort(-_mean_size(exp.relevance, rows), kind="stable")[: int(n_features)]
-    drawn = rows[evenly(len(rows), MOST_ROWS)]
+    drawn = rows[evenly_spaced(len(rows), MOST_ROWS)]
     values = _values(exp, drawn, columns)
     ax = style.open_axes(ax, where, 7.0, 0.36 * max(4, len(columns)) + 1.1)
     points = _draw(ax, exp.relevance[np.ix_(drawn, columns)].astype(np.float64), values)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from whycluster.core.arrays import Floats
-from whycluster.data.arrays import evenly
+from whycluster.data.arrays import evenly_spaced
 from whycluster.data.table import Table
 from whycluster.explanations.explanation import Explanation
 from whycluster.plots.style import cut_all
@@ -146,7 +146,7 @@ def _edges(table: Table, features: list[int]) -> dict[int, Floats]:
     """Place the bins between the 1st and 99th percentile, so that a few extreme values do not matter."""
     if not features:
         return {}
-    rows = evenly(table.n_rows, _MAX_SAMPLED)
+    rows = evenly_spaced(table.n_rows, _MAX_SAMPLED)
     columns = np.broadcast_to(np.array(features), (len(rows), len(features)))
     values = Table.pick(table.take(rows), columns)
     found = {}

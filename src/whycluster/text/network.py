@@ -15,7 +15,7 @@ from whycluster.models.adapters.registry import adapt_model
 from whycluster.models.network import Network
 from whycluster.pipelines.front_ends import FrontEnd, register
 from whycluster.pipelines.network import check_not_deep, check_width
-from whycluster.pipelines.steps import Step, unnested
+from whycluster.pipelines.steps import Step, flatten_steps
 from whycluster.text.documents import DocumentTable
 from whycluster.text.explanation import TextExplanation
 from whycluster.text.vectorization import Vectorization, relevance_of_words
@@ -139,7 +139,7 @@ def takes_text(steps: Sequence[tuple[str, Any]]) -> bool:
 
 
 def _steps_of(transformer: Any) -> list[tuple[str, Any]]:
-    return unnested(transformer) if isinstance(transformer, Pipeline) else [("", transformer)]
+    return flatten_steps(transformer) if isinstance(transformer, Pipeline) else [("", transformer)]
 
 
 def _model_network(model: Any) -> Network:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.arrays import as_array, evenly, is_dask, is_real, is_sparse
+from whycluster.data.arrays import as_array, evenly_spaced, is_dask, is_real, is_sparse
 from whycluster.data.labels import read_labels
 from whycluster.data.missing import is_missing
 from whycluster.data.opening import open_table
@@ -290,7 +290,7 @@ def check_loadings(
 
 def _agrees(table: Table, scores: Floats, loadings: Floats) -> bool:
     """Return whether expression times loadings equals the scores in some cells, within a few percent."""
-    some = evenly(table.n_rows, _CHECKED)
+    some = evenly_spaced(table.n_rows, _CHECKED)
     with np.errstate(all="ignore"):
         difference = table.take(some).to_array() @ loadings - scores[some]
     if not np.isfinite(difference).all():  # reading all cells reports it
