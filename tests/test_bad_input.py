@@ -418,8 +418,8 @@ def test_an_unknown_model_lists_what_is_supported_and_points_to_labels() -> None
         "AffinityPropagation\n"
     )
     assert text.endswith(
-        "Any clustering can be explained from its labels, through a surrogate that says how well it matches "
-        "them: wc.explain(labels, X)."
+        "Any clustering can be explained from its labels, through a surrogate that reports how well it "
+        "matches them: wc.explain(labels, X)."
     )
     for model in (3, None, {"centers": 1}, print):
         assert "Supported, once fitted, are" in unsupported(model)

@@ -100,7 +100,7 @@ def test_the_help_imports_no_library() -> None:
         (["explain", "t.csv", "--k", "many"], "'many' is neither an integer nor auto."),
         (
             ["explain", "t.csv", "--k", "3", "--labels", "a"],
-            "--k and --labels exclude each other: --k makes new clusters, --labels takes existing ones. ",
+            "--k and --labels cannot be combined: --k makes new clusters, --labels uses existing ones. ",
         ),
         (["row", "t.csv"], "Missing option '--id'. See whycluster row --help."),
     ],
@@ -143,7 +143,7 @@ def test_explain_describes_the_clusters(wine: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert result.stdout == read_golden("cli_explain")
     assert result.stderr == (
-        "whycluster: left out: wine_id (like an identifier, whole numbers of that name)\n"
+        "whycluster: left out: wine_id (like an identifier, whole numbers with such a name)\n"
         "whycluster: rows are identified by 'wine_id'\n"
     )
 
@@ -229,7 +229,7 @@ def test_explain_as_json(wine: Path) -> None:
     summary = wc.explain(wc.tabular.pipeline(frame, 3), frame).summary()
     assert facts["rows"] == 178
     assert facts["columns"] == frame.columns
-    assert facts["left_out"] == {"wine_id": "like an identifier, whole numbers of that name"}
+    assert facts["left_out"] == {"wine_id": "like an identifier, whole numbers with such a name"}
     assert facts["clustering"] == "k-means with 3 clusters"
     assert facts["warnings"] == []
     assert [cluster["rows"] for cluster in facts["clusters"]] == summary.size.tolist()
@@ -291,12 +291,12 @@ def test_row_by_number_or_by_another_column(
     assert invoke(capsys, *common, "--id", "Nobody") == (
         2,
         "",
-        "whycluster: --id must match one row by column 'name'; no row has 'Nobody'.\n",
+        "whycluster: --id must match one row in column 'name'; no row has 'Nobody'.\n",
     )
     assert invoke(capsys, *common, "--id", "north", "--id-column", "port") == (
         2,
         "",
-        "whycluster: --id must match one row by column 'port'; 30 rows have 'north'.\n",
+        "whycluster: --id must match one row in column 'port'; 30 rows have 'north'.\n",
     )
     assert invoke(capsys, *common, "--ignore", "name", "--id", "60") == (
         2,
@@ -402,5 +402,5 @@ def test_an_identifier_keeps_its_leading_zeros(tmp_path: Path, capsys: pytest.Ca
     assert invoke(capsys, "row", tmp_path / "x.csv", "--id", "42", "--k", 2, "--quiet") == (
         2,
         "",
-        "whycluster: --id must match one row by column 'customer_id'; no row has '42'.\n",
+        "whycluster: --id must match one row in column 'customer_id'; no row has '42'.\n",
     )

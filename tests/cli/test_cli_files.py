@@ -303,13 +303,14 @@ MISTAKES: dict[str, tuple[str, bytes | None, list[str], str]] = {
         "t.csv",
         b"a,b\n1,2\n3,4\n",
         ["--ignore", "a,b"],
-        "there must be a column to cluster by; --ignore leaves none of 2.",
+        "the table must have a column to cluster by; --ignore leaves none of 2.",
     ),
     "all constant": (
         "t.csv",
         b"a,b\n1,2\n1,2\n",
         [],
-        "there must be a column to cluster by; none can be used. a: all values are the same; b: all values",
+        "the table must have a column to cluster by; none can be used. a: all values are the same; b: all "
+        "values",
     ),
     "unknown column": (
         "t.csv",

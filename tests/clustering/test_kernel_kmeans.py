@@ -203,7 +203,7 @@ def test_invalid_counts(name: str, value: Any, least: int) -> None:
 
 def test_invalid_initial_labels() -> None:
     assert message(init=[0, 1]).startswith(
-        "KernelKMeans.fit: labels must be one for each of the 4 rows of X; got 2."
+        "KernelKMeans.fit: labels must have one value for each of the 4 rows of X; got 2."
     )
     assert message(init=[0, 1, 2, 3]) == (
         "KernelKMeans.fit: init must have at most n_clusters=2 different labels; got 4."

@@ -329,10 +329,11 @@ def message(labels: Any, X: Any = None, **options: Any) -> str:
 
 def test_labels_of_the_wrong_length_or_missing() -> None:
     assert message([0, 1, 0]) == (
-        "explain: labels must be one for each of the 4 rows of X; got 3. Explain all rows that were "
+        "explain: labels must have one value for each of the 4 rows of X; got 3. Explain all rows that were "
         "clustered, and select some of them afterwards; for new rows, keep wc.Surrogate().fit(X, labels)."
     )
-    assert message(DBSCAN().fit(np.eye(3))).startswith("explain: labels must be one for each of the 4 rows")
+    begins = "explain: labels must have one value for each of the 4 rows"
+    assert message(DBSCAN().fit(np.eye(3))).startswith(begins)
     missing = (
         "explain: labels must have no missing values; row 1 has {}. Drop such rows from labels and X, or "
         "give them a label, -1 for noise."

@@ -384,7 +384,7 @@ class TestIdentifiersAndDates:
             Finding(
                 "identifier",
                 '"row id" carries up to 100% of the relevance of clusters 0, 1 and 2, and looks like an '
-                f"identifier: whole numbers of that name. {IDENTIFIED}",
+                f"identifier: whole numbers with such a name. {IDENTIFIED}",
                 (0, 1, 2),
                 "row id",
             )
@@ -400,8 +400,8 @@ class TestIdentifiersAndDates:
         assert found_warnings == [
             Finding(
                 "identifier",
-                '"x0" carries 30% of the relevance of cluster 1, and looks like an identifier: whole numbers '
-                f"that are consecutive. {IDENTIFIED}",
+                '"x0" carries 30% of the relevance of cluster 1, and looks like an identifier: consecutive '
+                f"whole numbers. {IDENTIFIED}",
                 (1,),
                 "x0",
             )
@@ -417,7 +417,7 @@ class TestIdentifiersAndDates:
     @pytest.mark.parametrize(
         ("values", "reason"),
         [
-            (range(5, 25), "whole numbers that are consecutive"),
+            (range(5, 25), "consecutive whole numbers"),
             ([f"k{i}" for i in range(20)], "20 of 20 values are different"),
             (
                 [str(i) for i in range(20)],
@@ -642,11 +642,11 @@ class TestFidelity:
 def test_columns_that_were_left_out_come_last() -> None:
     exp = explained(ENDS, column([0, 10]))
     assert warnings(exp) == warnings(exp, {}) == []
-    assert warnings(exp, {"id": "like an identifier, whole numbers of that name"}) == [
+    assert warnings(exp, {"id": "like an identifier, whole numbers with such a name"}) == [
         Finding(
             "left out",
             '1 column was left out, so the clusters do not depend on it: "id" (like an identifier, whole '
-            "numbers of that name). Make sure that it does not matter.",
+            "numbers with such a name). Make sure that it does not matter.",
             (),
             "id",
         )

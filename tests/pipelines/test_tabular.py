@@ -425,16 +425,16 @@ def test_what_is_left_out_is_said_once() -> None:
     with pytest.warns(wc.ColumnWarning) as caught:
         pipe = pipeline(frame, 3)
     assert [str(warning.message) for warning in caught] == [
-        "pipeline: 3 columns are left out. 'PassengerId': like an identifier, whole numbers of that name; "
-        "'one': all values are the same; 'nothing': all values are missing. To use columns that look like "
-        "identifiers, name them in keep."
+        "pipeline: 3 columns are left out. 'PassengerId': like an identifier, whole numbers with such a "
+        "name; 'one': all values are the same; 'nothing': all values are missing. To use columns that look "
+        "like identifiers, name them in keep."
     ]
     assert Path(caught[0].filename) == Path(__file__)
     assert (
         pipe.left_out_
         == pipe["columns"].left_out_
         == {
-            "PassengerId": "like an identifier, whole numbers of that name",
+            "PassengerId": "like an identifier, whole numbers with such a name",
             "one": "all values are the same",
             "nothing": "all values are missing",
         }
@@ -489,13 +489,13 @@ def test_what_is_left_out_is_said_once() -> None:
             "like an identifier, 60 of 60 values are different (most read as numbers: convert them first)",
         ),
         ([f"{7 * i:04}" for i in range(N)], "like an identifier, 60 of 60 values are different"),  # codes
-        (range(100, 100 + N), "like an identifier, whole numbers that are consecutive"),
-        (np.r_[:30, 36:66][::-1], "like an identifier, whole numbers that are consecutive"),
+        (range(100, 100 + N), "like an identifier, consecutive whole numbers"),
+        (np.r_[:30, 36:66][::-1], "like an identifier, consecutive whole numbers"),
         (
             pd.Series([None, *range(1, N)], dtype="Int64"),
-            "like an identifier, whole numbers that are consecutive",
+            "like an identifier, consecutive whole numbers",
         ),
-        (2**62 + np.arange(N), "like an identifier, whole numbers that are consecutive"),
+        (2**62 + np.arange(N), "like an identifier, consecutive whole numbers"),
     ],
 )
 def test_columns_of_no_use_are_left_out(values: Any, reason: str) -> None:
@@ -533,10 +533,10 @@ def test_identifiers_are_not_to_be_converted_to_numbers() -> None:
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        (np.arange(60) * 8, "like an identifier, whole numbers that are consecutive"),
+        (np.arange(60) * 8, "like an identifier, consecutive whole numbers"),
         (
             np.random.default_rng(0).permutation(480)[::8],
-            "like an identifier, whole numbers that are consecutive",
+            "like an identifier, consecutive whole numbers",
         ),
         (np.arange(60) * 7, ""),  # of all rows some are the same
         (np.arange(60) * 10, ""),  # far between
@@ -554,7 +554,7 @@ def test_a_few_values_are_too_few_to_tell() -> None:
     few = pd.DataFrame({"x": range(9), "y": list("abcdefghi")})
     assert encoder(few).left_out_ == {}
     assert left_out(pd.DataFrame({"x": range(10), "y": list("abcdefghij"), "z": [1.0, 2.0] * 5})) == {
-        "x": "like an identifier, whole numbers that are consecutive",
+        "x": "like an identifier, consecutive whole numbers",
         "y": "like an identifier, 10 of 10 values are different",
     }
 
@@ -566,7 +566,7 @@ def test_a_few_values_are_too_few_to_tell() -> None:
 def test_whole_numbers_may_be_named_like_identifiers(name: str) -> None:
     values = np.arange(N) ** 2 % 50  # some come twice
     assert left_out(pd.DataFrame({name: values, "y": np.arange(N) % 7})) == {
-        name: "like an identifier, whole numbers of that name"
+        name: "like an identifier, whole numbers with such a name"
     }
     assert encoder(pd.DataFrame({name: values / 3, "y": np.arange(N) % 7})).left_out_ == {}
     assert encoder(pd.DataFrame({name: np.array(list("abc"))[values % 3]})).left_out_ == {}
@@ -582,7 +582,7 @@ def test_names_that_only_sound_like_identifiers(name: str) -> None:
 def test_the_first_column_of_a_file_written_by_pandas_is_its_index(tmp_path: Path) -> None:
     mixed().to_csv(tmp_path / "file.csv")
     frame = pd.read_csv(tmp_path / "file.csv", parse_dates=["joined"]).sample(20, random_state=0)
-    assert left_out(frame) == {"Unnamed: 0": "like an identifier, whole numbers of that name"}
+    assert left_out(frame) == {"Unnamed: 0": "like an identifier, whole numbers with such a name"}
 
 
 def test_what_looks_like_an_identifier_can_be_kept() -> None:
@@ -610,7 +610,7 @@ def test_nothing_is_left() -> None:
     frame = pd.DataFrame({"id": range(5), "one": 1})
     assert message(lambda: pipeline(frame, 2)) == (
         "pipeline: frame must have a column to cluster by; none is left. 'id': like an identifier, whole "
-        "numbers of that name; 'one': all values are the same."
+        "numbers with such a name; 'one': all values are the same."
     )
 
 
@@ -649,7 +649,7 @@ def test_nothing_is_left() -> None:
         ),
         (
             pd.DataFrame([[1, 2]], columns=["a", 0]),
-            "encoder: the column names of frame must be all text, or none of them; got 'a' and "
+            "encoder: the column names of frame must all be text, or none of them; got 'a' and "
             "0. Rename them: frame.columns = [str(c) for c in frame.columns].",
         ),
         (

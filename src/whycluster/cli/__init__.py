@@ -7,7 +7,7 @@ In reading order:
 - `folder`, `sampling`: ``explain`` for folders of files; a sample of their rows is clustered
 - `clustering`: options and columns of a table, and its clusters
 - `reading`, `writing`: tables from and to files
-- `formatting`, `output`: results as text or JSON, printed
+- `formatting`, `output`: results formatted as text or JSON, and printed
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From the options of a command to a clustered table: its columns, its clusters and the names of its rows."""
+"""The clustered table of a command: its options, columns, clusters and row names."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class CommandOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, Any], id_option: str = "--id") -> CommandOptions:
-        """Check and collect the shared options among all options of a command."""
+        """Check the shared options of a command and return them."""
         if given["k"] is not None and given["labels"] is not None:
             raise InvalidInputError(
-                "--k and --labels exclude each other: --k makes new clusters, --labels takes existing ones. "
+                "--k and --labels cannot be combined: --k makes new clusters, --labels uses existing ones. "
                 "Give only one of them."
             )
         delimiter = _TABS.get(given["delimiter"], given["delimiter"])
@@ -104,7 +104,7 @@ class ClusteredTable:
 
     @property
     def id_names(self) -> list[str]:
-        """The name of the column that identifies the rows, as a list of at most one."""
+        """The name of the column that identifies the rows, as a list with at most one name."""
         return [] if self.ids is None else [str(self.ids.name)]
 
     def explain(self, positions: Codes | None = None, **query: Unpack[QueryOptions]) -> Explanation:
@@ -142,7 +142,7 @@ class ClusteredTable:
         found = np.flatnonzero((ids.cast(pl.String) == name).fill_null(False).to_numpy())
         if len(found) != 1:
             matches = f"{len(found)} rows have" if len(found) else "no row has"
-            raise InvalidInputError(f"--id must match one row by column {ids.name!r}; {matches} {name!r}.")
+            raise InvalidInputError(f"--id must match one row in column {ids.name!r}; {matches} {name!r}.")
         return int(found[0])
 
 
@@ -208,7 +208,7 @@ def cluster_frame(frame: pl.DataFrame, options: CommandOptions, step: int = 1) -
     used = [name for name in chosen if name not in left_out]
     if not used:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:5])
-        raise InvalidInputError(f"there must be a column to cluster by; none can be used. {reasons}.")
+        raise InvalidInputError(f"the table must have a column to cluster by; none can be used. {reasons}.")
     rows = frame[used]  # `select` would read some names as patterns
     columns = replace(columns, frame=rows, left_out={})
     notes += code_notes(rows)
@@ -256,18 +256,18 @@ def _existing_clusters(
 
 
 def check_k(k: int | None, n_rows: int) -> None:
-    """Raise if there cannot be so many clusters; None, for the elbow, is always possible."""
+    """Raise if a table of this size cannot have k clusters; None, for the elbow, is always valid."""
     if k is not None and not 2 <= k <= n_rows:
         raise InvalidInputError(f"--k must be auto, or from 2 to the number of rows, {n_rows}; got {k}.")
 
 
 def describe_surrogate(labels: str | None, fidelity: Fidelity) -> str:
-    """Describe the surrogate of a column of labels, for the user."""
+    """Describe the surrogate of a column of labels in a few words."""
     return f"a surrogate of {labels!r} that predicts {fidelity.cross_validated:.1%} of its labels"
 
 
 def choose_columns(frame: pl.DataFrame, options: CommandOptions) -> list[str]:
-    """Return the columns that the options allow to cluster by, in the order of the table."""
+    """Return the columns that the options select for clustering, in the order of the table."""
     for option, name in (("--labels", options.labels), (options.id_option, options.id)):
         if name is not None:
             _check_single_column(option, name, frame)
@@ -297,12 +297,12 @@ def _raise_no_column(frame: pl.DataFrame, options: CommandOptions) -> NoReturn:
     names = [option for option, value in given.items() if value]
     leave = "leave" if len(names) > 1 else "leaves"
     raise InvalidInputError(
-        f"there must be a column to cluster by; {' and '.join(names)} {leave} none of {frame.width}."
+        f"the table must have a column to cluster by; {' and '.join(names)} {leave} none of {frame.width}."
     )
 
 
 def _parse_names(given: Iterable[str], known: Sequence[str], option: str) -> set[str]:
-    """Return the columns that an option names: one or several, comma-separated, each time it is given."""
+    """Return the columns that an option names; it may be repeated, and each value may list several names."""
     found = set()
     for text in given:
         for name in [text] if text in known else text.split(","):

@@ -311,7 +311,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Stopped(BaseException):
-    """Raised by a signal handler. It is not a KeyboardInterrupt because click prints its own message then."""
+    """Raised by a signal handler. For a KeyboardInterrupt, click would print its own message."""
 
 
 @contextmanager
@@ -333,7 +333,7 @@ def _stopped_by(*signals: signal.Signals) -> Iterator[None]:
 
 
 def _message_and_code(error: BaseException) -> tuple[str, int]:
-    """Return the message of an error and the exit code: 2 for a mistake of the user, 1 for anything else."""
+    """Return the message of an error and the exit code: 2 for a user error, 1 for anything else."""
     if isinstance(error, click.ClickException):
         context = getattr(error, "ctx", None)
         path = "whycluster" if context is None else context.command_path

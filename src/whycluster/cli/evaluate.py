@@ -1,4 +1,4 @@
-"""``whycluster evaluate FILE``: measure how faithful explanations of a clustering of this table are."""
+"""``whycluster evaluate FILE``: measure how faithful the explanations of a clustering are."""
 
 from __future__ import annotations
 

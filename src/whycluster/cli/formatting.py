@@ -46,7 +46,7 @@ def print_notes(left_out: dict[str, str], ids: Sequence[str], notes: Sequence[st
 
 
 class ExplanationOutput:
-    """A short account of an explanation of all rows.
+    """A short description of an explanation of all rows.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class ExplanationOutput:
         return "\n\n".join(parts)
 
     def as_json(self, **more: Any) -> str:
-        """Return the same facts as JSON."""
+        """Return the same information as JSON."""
         clustered = self._clustered
         return to_json(
             {

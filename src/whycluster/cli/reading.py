@@ -1,4 +1,4 @@
-"""Tables read from files; anything wrong with a file is reported in one line."""
+"""Read tables from files; problems are reported in one line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from whycluster.data.missing import MISSING_WORDS
 
 _PREVIEW = 1 << 16  # bytes that are checked before a file is read
 _LONGEST_HEADER = 1 << 26
-_TYPE_ROWS = 10_000  # rows from which column types are inferred; all rows if later ones contradict
+_TYPE_ROWS = 10_000  # rows from which column types are inferred; all rows if later ones contradict them
 _CHECKED_VALUES = 1000  # values of a text column that are checked
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
 _DECORATED_NUMBER = re.compile(  # with thousands separators, a currency sign or a percent sign
@@ -49,7 +49,7 @@ class TableFile:
     delimiter : the character between values; None for a comma, or a tab in .tsv files
     decimal : the decimal separator, "." or ","
     encoding : the encoding of a text file
-    missing : words in a text file that mean "missing", in addition to "NA" and other usual ones
+    missing : words in a text file that mean "missing", in addition to the usual ones, such as "NA"
     sheet : the sheet of a workbook; None for the first
     id : the column that identifies the rows, if it is known
     """
@@ -101,7 +101,7 @@ def read(file: TableFile) -> pl.DataFrame:
 
 
 def is_utf8_path(path: Path) -> bool:
-    """Return whether polars can open the path: it must be valid UTF-8."""
+    """Return whether a path is valid UTF-8, as polars requires."""
     try:
         str(path).encode()
     except UnicodeEncodeError:
@@ -193,7 +193,7 @@ def _parse(content: Any, options: dict[str, Any]) -> pl.DataFrame:
 
 
 def _has_empty_row(frame: pl.DataFrame) -> bool:
-    """Return whether all values of some row are missing, as polars reads a blank line."""
+    """Return whether any row has only missing values; polars reads a blank line as such a row."""
     empty = pl.Series([True]).new_from_index(0, frame.height)
     for column in frame:
         if not column.null_count():
@@ -222,7 +222,7 @@ def _rewound(content: Any) -> Any:
 def _with_codes_as_text(
     file: TableFile, frame: pl.DataFrame, content: Any, options: dict[str, Any]
 ) -> pl.DataFrame:
-    """Replace columns that were read as numbers but hold codes by their text: 007 is not 7."""
+    """Return columns of codes, such as 007, as text instead of numbers."""
     kinds = kinds_of_frame(nw.from_native(frame))
     indices = [index for index, kind in enumerate(kinds) if kind is ColumnKind.NUMBER]
     if not indices:
@@ -253,7 +253,7 @@ def _preview(file: TableFile) -> str:
     encoding = _encoding(file)
     with file.open() as stream:
         start = stream.read(_PREVIEW)
-        start += stream.readline(_LONGEST_HEADER)  # completes a header that is longer
+        start += stream.readline(_LONGEST_HEADER)  # completes a longer header
     is_wide = encoding.startswith(("utf-16", "utf-32"))
     if start.startswith(_UTF_16) and not is_wide:
         file.fail("is encoded in UTF-16. Add --encoding utf-16.")
@@ -324,7 +324,7 @@ def _check_header_once(file: TableFile, frame: pl.DataFrame) -> None:
 
 
 def check_text(frame: pl.DataFrame) -> list[str]:
-    """Return notes on text columns that may be meant as numbers or dates; raise for decorated numbers."""
+    """Return notes on text columns that may hold numbers or dates; raise for decorated numbers."""
     notes = []
     for name, values in _text_columns(frame):
         decorated = [value for value in values if _DECORATED_NUMBER.fullmatch(value)]
@@ -348,7 +348,7 @@ def check_text(frame: pl.DataFrame) -> list[str]:
 
 
 def code_notes(frame: pl.DataFrame) -> list[str]:
-    """Return notes on columns of codes that may be meant as numbers."""
+    """Return notes on columns of codes that may be numbers."""
     notes = []
     for name, values in _text_columns(frame):
         codes = [value for value in values if is_code(value)]

@@ -28,9 +28,9 @@ from whycluster.engines.files.run_state import RunState
 
 SAMPLE_FILE = "_whycluster.sample"
 _DATA = b"whycluster"  # metadata key: the path of the data
-_STEP = b"whycluster.step"  # metadata key: one in how many rows was drawn
-_ROWS = 100_000  # the sample has at least this many rows, if there are as many, and at most twice
-_VALUES = 20_000_000  # of tables with many columns: as many rows as hold this many values
+_STEP = b"whycluster.step"  # metadata key: the sampling step
+_ROWS = 100_000  # the sample has at least this many rows, if the data do, and at most twice as many
+_VALUES = 20_000_000  # values in the sample of a table with many columns
 _BATCH, _BATCH_VALUES = 65_536, 4_000_000  # rows or values per batch that is read
 _FEWEST = 1000  # rows of a sample or a batch
 _FRAMES = 256  # pieces of the sample before they are concatenated
@@ -66,7 +66,7 @@ class RowSample:
 
 
 class _CodesError(Exception):
-    """Raised if columns that looked numeric hold codes such as 007, so that they are text in all parts."""
+    """Raised if numeric columns turn out to hold codes such as 007; all parts then read them as text."""
 
     def __init__(self, names: Collection[str]) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ def _read(source: Any, data: str) -> RowSample | None:
 
 
 def _draw(parts: list[FilePart], data: str) -> RowSample:
-    """Draw a new sample, in the types that it will have when it is read from its file."""
+    """Draw a new sample, with the types that its columns will have when it is read from its file."""
     failed: list[str] = []
     with Progress("drawing a sample", None):
         schemas = {
@@ -124,7 +124,7 @@ def _sampled(schemas: Mapping[FilePart, pa.Schema], failed: list[str]) -> tuple[
 
 
 def _every_nth(schemas: Mapping[FilePart, pa.Schema], failed: list[str]) -> tuple[pl.DataFrame, int]:
-    """Return every n-th row of all parts, and n, which doubles whenever the sample gets too large."""
+    """Return every n-th row of all parts, and n; n doubles whenever the sample gets too large."""
     step, pieces, n_seen, n_sampled = 1, list[pl.DataFrame](), 0, 0
     for batch in _batches(schemas, failed):
         drawn = pa.array(range(-n_seen % step, batch.num_rows, step), pa.int64())
@@ -144,7 +144,7 @@ def _every_nth(schemas: Mapping[FilePart, pa.Schema], failed: list[str]) -> tupl
 
 
 def _rows_for(n_columns: int, n_values: int, most: int) -> int:
-    """Return how many rows hold ``n_values``, but at most ``most`` and at least `_FEWEST`."""
+    """Return the number of rows that hold ``n_values`` values; at most ``most``, at least `_FEWEST`."""
     return max(_FEWEST, min(most, n_values // max(n_columns, 1)))
 
 
@@ -208,7 +208,7 @@ def _rows(
 def _with_numbers(
     batch: pa.RecordBatch, numbers: Mapping[str, pa.DataType], typed: Collection[str]
 ) -> pa.RecordBatch:
-    """Convert text columns to the number types they were guessed to have; raise for codes."""
+    """Convert text columns to their inferred number types; raise for codes."""
     texts = {name: pc.ascii_trim_whitespace(batch.column(name)) for name in numbers}
     codes = {name for name, text in texts.items() if name not in typed and _has_codes(text)}
     if codes:
@@ -228,7 +228,7 @@ def _as_numbers(text: pa.Array, guess: pa.DataType) -> pa.Array:
 
     As floats, identifiers would not be recognized, and large ones would become equal.
     """
-    if not pa.types.is_floating(guess):  # not worth a try
+    if not pa.types.is_floating(guess):  # fractions cannot become integers
         with suppress(pa.ArrowInvalid):
             return text.cast(pa.int64())
     return text.cast(pa.float64())

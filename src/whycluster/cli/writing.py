@@ -1,4 +1,4 @@
-"""Results written to files: completely or not at all, and never over existing files without ``--force``."""
+"""Write results to files: completely or not at all, and over existing files only with ``--force``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WRITERS: dict[str, Callable[[pl.DataFrame, Path], None]] = {
 
 
 def check_target(path: Path, option: str, suffixes: tuple[str, ...], table: Path, force: bool) -> None:
-    """Raise if a file cannot be written or must not be overwritten; called before any work is done."""
+    """Raise, before any work is done, if a file cannot be written or must not be overwritten."""
     if path.suffix.lower() not in suffixes:
         raise InvalidInputError(f"{option} must be a file of type {', '.join(suffixes)}; got {path}.")
     try:
@@ -64,7 +64,7 @@ def _check_place(path: Path, option: str, table: Path, force: bool) -> None:
 
 
 def write_table(frame: pl.DataFrame, path: Path, force: bool) -> None:
-    """Write a table in the format of the file name; without ``force``, never over an existing file."""
+    """Write a table in the format of the file name; overwrite an existing file only with ``force``."""
     with replacing(path, new=not force) as temporary:
         WRITERS[path.suffix.lower()](frame, temporary)
 

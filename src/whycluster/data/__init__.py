@@ -7,7 +7,8 @@ Read in this order:
 - `sparse_table`, `frame_table`, `mixed_table`, `absent_table`: the other table classes
 - `cells`: single cells of any container
 - `column_kinds`, `missing`, `days`: what a column holds, which values are missing, dates as numbers
-- `columns`, `column_checks`: columns read as numbers, days or text, and which ones to leave out
+- `columns`, `column_checks`: columns read as numbers, days or text, and classified for clustering
+- `groups`: means, sums and frequencies of groups of rows
 - `labels`: cluster labels and their codes
 - `frames`: results as data frames
 - `display`, `settings`, `progress`: text for messages and terminals

@@ -38,7 +38,7 @@ class AbsentTable(Table):
         )
 
     def pick(self, columns: Codes) -> NDArray[Any]:
-        """Return the words "not saved" for each value."""
+        """Return "not saved" for each value."""
         return np.full(columns.shape, "not saved", dtype=object)
 
     def take(self, rows: Codes) -> AbsentTable:

@@ -1,4 +1,4 @@
-"""Tests, conversions and selections of values and arrays of any type."""
+"""Small helpers for values and arrays: tests, conversions and selections."""
 
 import sys
 from typing import Any
@@ -10,7 +10,7 @@ from whycluster.core.arrays import Codes, least
 from whycluster.core.errors import InvalidInputError
 
 _ROWS_AT_A_TIME = 4096  # in `transposed`
-_FEW = 4  # up to so many columns, and at most this fraction of all, are found one by one
+_FEW = 4  # up to this many columns, and at most this fraction of all, are found one by one
 
 
 def is_real(value: Any) -> bool:
@@ -73,7 +73,7 @@ def strongest(values: NDArray[Any], n: int) -> Codes:
 
 
 def _first(size: NDArray[Any], n: int) -> Codes:
-    """Return the columns of the n least values of each row; rows with a tie at the n-th are sorted."""
+    """Return the columns of the n smallest values of each row; rows with a tie at the n-th are sorted."""
     some = np.sort(np.argpartition(size, n - 1, axis=1)[:, :n], axis=1)
     found = np.take_along_axis(size, some, axis=1)
     columns = np.take_along_axis(some, np.argsort(found, axis=1, kind="stable"), axis=1)
@@ -83,7 +83,7 @@ def _first(size: NDArray[Any], n: int) -> Codes:
 
 
 def _one_by_one(size: NDArray[Any], n: int) -> Codes:
-    """Return the columns of the n least values, found one after another: faster for few of many."""
+    """Return the columns of the n smallest values, one at a time; faster for a few of many columns."""
     size, rows = transposed(size).T, np.arange(len(size))
     columns: Codes = np.empty((n, len(size)), np.intp).T
     for rank in range(n):
@@ -93,7 +93,7 @@ def _one_by_one(size: NDArray[Any], n: int) -> Codes:
 
 
 def transposed(rows: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
-    """Return the rows transposed, (d, n), and contiguous; batches stay in the cache, three times faster."""
+    """Return the transposed rows, (d, n), contiguous; batches fit in the cache, three times as fast."""
     if rows.T.flags.c_contiguous and rows.dtype == (dtype or rows.dtype):
         return np.asarray(rows.T)  # no copy needed
     columns = np.empty(rows.shape[::-1], rows.dtype if dtype is None else dtype)

@@ -27,7 +27,7 @@ LIKE_IDENTIFIER = "like an identifier"
 CODE = "0[0-9]+"  # 007 is a name, not a number; a pattern that pyarrow and polars understand
 _MIN_VALUES = 10  # needed to recognize identifiers or dates
 _NEARLY_ALL = 0.9
-_MANY, _OFTEN = 1000, 10  # so many categories are allowed only if each has that many rows on average
+_MANY, _OFTEN = 1000, 10  # more than _MANY categories must have _OFTEN rows each on average
 _FIRST_DAY, _LAST_DAY = 1900_01_01, 2100_12_31
 
 _READERS = {"numbers": read_numbers, "dates": read_days, "categories": read_text}
@@ -98,7 +98,7 @@ def _open_frame(frame: Any, where: str) -> Any:
     other = [name for name in names if not isinstance(name, str)]
     if text and other:
         raise InvalidInputError(
-            f"{where}: the column names of frame must be all text, or none of them; got {text[0]!r} and "
+            f"{where}: the column names of frame must all be text, or none of them; got {text[0]!r} and "
             f"{other[0]!r}. Rename them: frame.columns = [str(c) for c in frame.columns]."
         )
     if opened.implementation.is_pandas() or opened.implementation.is_polars():
@@ -224,11 +224,11 @@ def _counter_reason(name: Hashable, n_values: int, n_distinct: int, n_places: fl
     values that were read are distinct.
     """
     if _named_like_identifier(name):
-        return f"{LIKE_IDENTIFIER}, whole numbers of that name"
+        return f"{LIKE_IDENTIFIER}, whole numbers with such a name"
     n_rows = n_values * step
     filled = min(n_rows, n_places) >= _NEARLY_ALL * max(n_rows, n_places)
     consecutive = n_distinct == n_values >= _MIN_VALUES and filled
-    return f"{LIKE_IDENTIFIER}, whole numbers that are consecutive" if consecutive else ""
+    return f"{LIKE_IDENTIFIER}, consecutive whole numbers" if consecutive else ""
 
 
 def _named_like_identifier(name: Hashable) -> bool:

@@ -1,4 +1,4 @@
-"""Text for the terminal: tables, bars, numbers and lists of names, with ASCII layout for any console."""
+"""Text for the terminal: tables, bars, numbers and names, in an ASCII layout that any console can show."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST_CELL = 40
 
 
 def heading(title: str) -> str:
-    """Return a title, underlined."""
+    """Return an underlined title."""
     return f"{title}\n{'=' * len(title)}"
 
 
@@ -65,7 +65,7 @@ def numbers_or_dates(values: Iterable[float], is_date: Iterable[bool]) -> list[s
 
 
 def format_value(value: Any) -> str:
-    """Return a value for people: a number in three digits, a category unchanged, a date without midnight."""
+    """Format a value: a number with three digits, a category unchanged, a date without midnight."""
     if is_missing(value):
         return "missing"
     if isinstance(value, dt.datetime) and value.time() == dt.time():
@@ -80,7 +80,7 @@ def count(n: int, noun: str) -> str:
 
 
 def cut(names: Sequence[Any], most: int = 5) -> str:
-    """Return the first names of a list for a message, with "..." if there are more."""
+    """Format the first names of a list for a message, followed by "..." if there are more."""
     return f"[{', '.join(map(repr, names[:most]))}{', ...' if len(names) > most else ''}]"
 
 

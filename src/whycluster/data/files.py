@@ -31,7 +31,7 @@ class DepthError(ValueError):
 
 
 def as_path(path: Any, where: str, name: str = "path", what: str = "a file") -> Path:
-    """Return the path of a file to write; raise if it is not a valid name."""
+    """Return the path of a file to write; raise if the name is not valid."""
     given = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     if not isinstance(given, str) or not given or "\0" in given:
         raise InvalidInputError(f"{where}: {name} must be the name of {what}; got {path!r}.")
@@ -77,7 +77,7 @@ def write_text(path: Path, text: str) -> None:
 def parse_json(text: str) -> Any:
     """Parse untrusted JSON; raise ValueError if it is invalid, DepthError if it nests too deeply.
 
-    The parser of Python is recursive. With a raised recursion limit, deeply nested JSON would overflow the
+    Python's parser is recursive. With a raised recursion limit, deeply nested JSON would overflow the
     stack, which ends the process instead of raising an exception.
     """
     if depth(text) > DEEPEST:
@@ -86,7 +86,7 @@ def parse_json(text: str) -> Any:
 
 
 def depth(text: str) -> int:
-    """Return how deeply brackets nest outside of strings."""
+    """Return how deeply brackets nest outside strings."""
     plain = text.replace("\\\\", "").replace('\\"', "")  # without escapes, quotes only delimit
     bare = _STRING.sub("", plain).encode("utf-8", "replace")
     signs = np.frombuffer(bare, dtype=np.uint8)

@@ -23,7 +23,7 @@ class FrameTable(Table):
 
     @property
     def frame(self) -> nw.DataFrame[Any]:
-        """The frame behind the common interface of narwhals."""
+        """The frame as a narwhals data frame."""
         return nw.from_native(self.native, eager_only=True)
 
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
@@ -43,11 +43,11 @@ class FrameTable(Table):
 
     @cached_property
     def _columns(self) -> list[NDArray[Any]]:
-        """All values by columns; views of the frame if they are plain numbers."""
+        """The values of each column; views of the frame if they are plain numbers."""
         return [numbers_of(series) for series in self.frame.iter_columns()]
 
     def memory(self) -> list[NDArray[Any]] | None:
-        """Return the columns if rows are read by columns; those that are not plain numbers are copied."""
+        """Return the columns if rows are read by columns; columns that are not plain numbers are copied."""
         return self._columns if self.by_columns else None
 
     def _select(self, rows: Codes) -> Any:
@@ -69,7 +69,7 @@ def numbers_of(series: nw.Series[Any]) -> NDArray[Any]:
 
 
 def as_frame(X: Any, where: str, name: str) -> nw.DataFrame[Any] | None:
-    """Return the frame behind the common interface of narwhals; None if X is not a frame."""
+    """Return X as a narwhals data frame; None if it is not a data frame."""
     if is_dask(X):
         raise InvalidInputError(
             f"{where}: {name} must be in memory; got a Dask {type(X).__name__}. Pass {name}.compute() or "
@@ -113,7 +113,7 @@ def open_frame(frame: nw.DataFrame[Any], others: Sequence[int], required: Requir
 
 
 def shallow_copy(frame: nw.DataFrame[Any]) -> Any:
-    """Return a frame that shares the data but is independent: users may add columns to theirs, or sort it."""
+    """Return a copy that shares the data; users may add columns to their frame, or sort it."""
     copy = frame[: len(frame)].to_native()
     if not frame.implementation.is_pyarrow():
         return copy

@@ -14,21 +14,21 @@ from whycluster.data import display
 from whycluster.data.missing import is_missing
 
 NOISE = "noise"
-"""The name of the rows in no cluster, which density clusterings label -1."""
+"""The label of rows that belong to no cluster; density-based clusterings use -1."""
 
 BY_LABELS = (
-    "Any clustering can be explained from its labels, through a surrogate that says how well it matches "
+    "Any clustering can be explained from its labels, through a surrogate that reports how well it matches "
     "them: wc.explain(labels, X)."
 )
 
 
 def is_noise(label: Any) -> bool:
-    """Return whether a label is that of the rows in no cluster."""
+    """Return whether a label means noise: rows that belong to no cluster."""
     return isinstance(label, str) and label == NOISE
 
 
 def noise_mask(labels: Iterable[Any]) -> list[bool]:
-    """Return whether each label is that of noise."""
+    """Return whether each label means noise."""
     return [is_noise(label) for label in labels]
 
 
@@ -67,7 +67,7 @@ class Labels:
         return self.names.size
 
     def decode(self, codes: Codes) -> NDArray[Any]:
-        """Return the labels of codes."""
+        """Return the labels for codes."""
         return codes if self._plain else self.names[codes]
 
     def encode(self, labels: Any, where: str, name: str) -> Codes:
@@ -97,7 +97,7 @@ class Labels:
             if given.size and not (given.min() >= 0 and given.max() < len(self)):
                 codes[(given < 0) | (given >= len(self))] = -1
             return codes
-        # From the original objects: NumPy would convert a list of text and numbers to text.
+        # From the original objects, since NumPy would convert a list of text and numbers to text.
         objects = np.asarray(labels, dtype=object).ravel().tolist()
         found = [self._codes.get(label, -1) if self._may_be_label(label) else -1 for label in objects]
         return np.array(found, dtype=np.intp).reshape(given.shape)
@@ -112,15 +112,15 @@ class Labels:
 
 
 def read_labels(labels: Any, n_rows: int, where: str) -> tuple[Codes, NDArray[Any]]:
-    """Return the codes (n,) and the names (K,) of the labels of a clustering; -1 becomes `NOISE`, the last.
+    """Return the codes, (n,), and names, (K,), of cluster labels; -1 becomes `NOISE`, which comes last.
 
     Categories keep their order. Numbers and text are sorted, with "2" before "10".
     """
     values = as_list(labels, where)
     if len(values) != n_rows:
         raise InvalidInputError(
-            f"{where}: labels must be one for each of the {n_rows} rows of X; got {len(values)}. Explain "
-            f"all rows that were clustered, and select some of them afterwards; for new rows, keep "
+            f"{where}: labels must have one value for each of the {n_rows} rows of X; got {len(values)}. "
+            f"Explain all rows that were clustered, and select some of them afterwards; for new rows, keep "
             f"wc.Surrogate().fit(X, labels)."
         )
     missing = next((row for row, value in enumerate(values) if is_missing(value)), None)
@@ -155,7 +155,7 @@ def as_list(labels: Any, where: str, *, whole: bool = True) -> list[Any]:
 
 
 def _noise(values: list[Any]) -> list[bool]:
-    """Return which values are -1, also as text if all labels are whole numbers as text (as from a file)."""
+    """Return which values are -1; "-1" also counts if all labels are integers as text, as in a file."""
     if "-1" in values and all(isinstance(v, str) and v.removeprefix("-").isdecimal() for v in values):
         return [value == "-1" for value in values]
     return [isinstance(value, int) and not isinstance(value, bool) and value == -1 for value in values]

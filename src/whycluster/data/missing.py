@@ -1,4 +1,4 @@
-"""Missing values: how to recognize one in memory, and the words for one in text files."""
+"""Missing values: how to recognize them in memory, and the words for them in text files."""
 
 from __future__ import annotations
 

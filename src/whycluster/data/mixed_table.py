@@ -97,7 +97,7 @@ class MixedTable(ObjectTable):
         return cls(native, *shape, names, dtype, required.where, required.name, categories=known)
 
     def check_known(self) -> None:
-        """Raise if a column of categories, with ten rows or more, holds none that the model knows."""
+        """Raise if a column of categories holds none that the model knows; needs ten rows or more."""
         if self.n_rows < _ENOUGH:
             return
         for column, names in self.categories.items():
@@ -171,7 +171,7 @@ class RawTable(ObjectTable):
         return kind_of_series(self._series(column))
 
     def _present(self, column: int) -> list[Any]:
-        """Return the values of a column that are not missing; those of text types only once."""
+        """Return the values of a column that are not missing; for text types, only the distinct ones."""
         if not isinstance(self.native, np.ndarray):
             kind = kind_of_dtype(self._series(column).dtype)
             if kind is not None and kind.is_categorical:

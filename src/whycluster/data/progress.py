@@ -32,13 +32,13 @@ def hidden() -> Iterator[None]:
 
 
 class Progress:
-    """A counter of steps, for any thread: ``with Progress("flipping", 100) as bar: bar.step()``.
+    """A progress bar, which any thread may advance: ``with Progress("flipping", 100) as bar: bar.step()``.
 
     Parameters
     ----------
     title : the name of the task
     n_steps : the number of steps; None if unknown, in which case only the elapsed time is shown
-    unit : the unit of the steps, if the rate is to be shown
+    unit : the unit of the steps, to show how many are done per second
     """
 
     _open: list[Progress] = []  # noqa: RUF012  # bars may nest; the last one is visible

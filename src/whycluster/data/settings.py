@@ -1,7 +1,7 @@
-"""How messages spell a setting: as a Python argument, or as an option of the command line.
+"""How messages spell a setting: as a Python argument or as a command-line option.
 
-A message that recommends a setting asks `setting` for its spelling. The command puts its own options in place
-of Python's arguments with `spelled_as`.
+A message that recommends a setting asks `setting` for its spelling. The command uses `spelled_as` to replace
+Python arguments by its own options.
 """
 
 from __future__ import annotations

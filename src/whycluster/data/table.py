@@ -1,6 +1,6 @@
 """The rows that a user passes in, read as float64 blocks; here, those in a NumPy array.
 
-A `Table` wraps the container of the user. It is never converted as a whole: `Table.read` returns one block
+A `Table` wraps the user's container. It is never converted as a whole: `Table.read` returns one block
 of rows at a time, so memory does not grow with the number of rows. `opening.open_table` picks the class:
 `ArrayTable` here, and others for sparse matrices, data frames and columns of mixed kinds.
 """
@@ -129,7 +129,7 @@ class Table(Rows):
         return whole
 
     def to_objects(self) -> NDArray[Any]:
-        """Return all values as the user knows them, (n, d)."""
+        """Return all values in the user's terms, (n, d): numbers, or the names of categories."""
         return self.to_array()
 
     def cells(self, row: int) -> list[Any]:
@@ -229,7 +229,7 @@ class Requirements:
         return InvalidInputError(f"{self.where}: {self.name} {message}")
 
     def check_shape(self, shape: tuple[int, ...]) -> None:
-        """Raise unless the shape is (rows, features) as the model takes them."""
+        """Raise unless the shape is (rows, features), with the model's number of features."""
         if len(shape) != 2:
             hint = " For a single row, select it as a table: array[[i]] or frame.iloc[[i]]."
             raise self.error(
@@ -243,7 +243,7 @@ class Requirements:
             raise self.error(f"must have at least one row and one feature; got shape {shape}.")
 
     def check_dtype(self, dtype: np.dtype[Any]) -> None:
-        """Raise unless the dtype of an array is one of real numbers or booleans."""
+        """Raise unless an array holds real numbers or booleans."""
         if dtype.kind not in "fiub":
             advice = _DTYPE_ADVICE.get(dtype.kind, "Encode it as numbers first.")
             raise self.error(f"must hold real numbers or booleans; got dtype {dtype}. {advice}")
@@ -287,7 +287,7 @@ _DTYPE_ADVICE = {
 
 
 def result_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype of results for data of a dtype: float32 for floats of at most that width."""
+    """Return the dtype of results: float32 for floats of at most 32 bits, otherwise float64."""
     small = dtype.kind == "f" and dtype.itemsize <= 4
     return np.dtype(np.float32 if small else np.float64)
 

@@ -1,4 +1,4 @@
-"""Checks of parameters that any function may have."""
+"""Checks of parameters that many functions have."""
 
 from __future__ import annotations
 

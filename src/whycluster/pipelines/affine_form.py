@@ -20,7 +20,7 @@ from whycluster.data.arrays import is_sparse
 from whycluster.pipelines.affine_map import AffineMap
 
 Run: TypeAlias = Callable[[Any], Any]
-"""A function from the user's rows, in their own container, to the output of steps."""
+"""A function from the user's rows, in their container, to the output of steps."""
 
 Matrix: TypeAlias = Any
 """A dense or a sparse array."""
@@ -113,7 +113,7 @@ class AffineForm:
         """Whether an output comes from several columns, or from none."""
         return self.matrix is not None and bool((self.owner == NO_COLUMN).any())
 
-    def settled(self) -> AffineForm:
+    def simplified(self) -> AffineForm:
         """Return the same form with the outputs as atoms, if each comes from one column."""
         if self.mixes:
             return self
@@ -129,7 +129,7 @@ class AffineForm:
         Parameters
         ----------
         run : the step
-        origin : the output that each new one comes from; by default there are as many, in the same order
+        origin : the output that each new one comes from; by default, the one at the same position
         """
         after = compose(self.run, run)
         origin = np.arange(self.n_outputs) if origin is None else origin
@@ -146,7 +146,7 @@ class AffineForm:
         unit = self.unit
         if self.matrix is not None and not self.mixes:
             if self.factors is None:
-                return self.settled().map(run, matrix, center, shift)
+                return self.simplified().map(run, matrix, center, shift)
             unit = np.ones(len(self.source))
             unit[self.factors[0]] = 1.0 / np.abs(self.factors[1])
         first = self.matrix is None
@@ -289,9 +289,9 @@ def _join(forms: Sequence[AffineForm], run: Run) -> AffineForm:
 
 
 def _join_mixed(forms: Sequence[AffineForm], run: Run) -> AffineForm:
-    """Join forms of which some mix columns. Forms made from the same atoms share them and their center."""
+    """Join forms, some of which mix columns. Forms made from the same atoms share them and their center."""
     mixing = {id(form.base) for form in forms if form.mixes}
-    forms = [form if id(form.base) in mixing else form.settled() for form in forms]
+    forms = [form if id(form.base) in mixing else form.simplified() for form in forms]
     bases = {id(form.base): [other for other in forms if other.base is form.base] for form in forms}
     roots = {key: _root(group) for key, group in bases.items()}
     # One row of blocks for each form, one column of blocks for each base.
@@ -325,7 +325,7 @@ def _shift_from(center: Floats | None, form: AffineForm) -> Floats:
 
 
 def _join_transformed(forms: Sequence[AffineForm], run: Run) -> AffineForm:
-    """Join forms of which some transformed mixed features; the others are based on unchanged columns."""
+    """Join forms, some of which transform mixed features; the others are based on unchanged columns."""
     lower = [form.below or _columns_of(form) for form in forms]
     starts = np.cumsum([0, *(below.n_outputs for below in lower)])
     upper = [
@@ -396,7 +396,7 @@ def _identity(rows: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Composed:
-    """One function after another."""
+    """The composition of two functions."""
 
     first: Run
     second: Run
@@ -406,12 +406,12 @@ class _Composed:
 
 
 def compose(first: Run, second: Run) -> Run:
-    """Return a function that applies one function after another."""
+    """Return the composition of two functions: ``second`` after ``first``."""
     return second if first is _identity else _Composed(first, second)
 
 
 def steps_of(run: Run) -> list[Run]:
-    """Return the functions that a function made by `compose` applies, in order."""
+    """Return the functions in a composition, in order."""
     if isinstance(run, _Composed):
         return [*steps_of(run.first), *steps_of(run.second)]
     return [] if run is _identity else [run]

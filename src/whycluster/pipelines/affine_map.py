@@ -59,7 +59,7 @@ class AffineMap:
     def lift(self, target: Floats) -> Floats:
         """Return the shortest x with A x = target, or the nearest to it: (m,) to (D,), (k, m) to (k, D).
 
-        Lengths are measured in ``unit``, not in the units in which columns happen to come.
+        Lengths are measured in ``unit``, not in the original units of the columns.
         """
         unit = np.ones(self.matrix.shape[1]) if self.unit is None else self.unit
         if self._is_dense:

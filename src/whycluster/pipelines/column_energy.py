@@ -17,8 +17,8 @@ class ColumnsEnergy(WrappedEnergy):
     Parameters
     ----------
     energy : the energy of the features
-    source : (D,) the column that each feature comes from; -1 if it comes from none, and then all columns
-        share its relevance
+    source : (D,) the column that each feature comes from; -1 if it comes from none, in which case all
+        columns share its relevance
     n_columns : the number of columns; a column without features has no relevance
     """
 
@@ -79,7 +79,7 @@ class ColumnsEnergy(WrappedEnergy):
         raise NotImplementedError
 
     def with_means(self, means: Floats, sizes: Codes) -> Energy:
-        """Return the same, with the means known to the energy of the features."""
+        """Return a copy in which the energy of the features knows the means."""
         found = copy(self)
         found.energy = self.energy.with_means(means, sizes)
         return found

@@ -1,7 +1,7 @@
 """Front ends: pipelines whose rows are not columns of a table, such as documents.
 
 A pipeline that begins with a vectorizer takes texts, and is explained word by word. The package that knows
-such rows registers a `FrontEnd` here. It is loaded once a pipeline has a step that it may know.
+such rows registers a `FrontEnd` here. It is imported when a pipeline has a step that it may handle.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from whycluster.models.network import Network
 
 
 class FrontEnd(ABC):
-    """The way into pipelines that take rows of one kind other than columns."""
+    """A front end for pipelines whose rows are not columns of a table."""
 
     @abstractmethod
     def takes(self, steps: Sequence[tuple[str, Any]]) -> bool:
@@ -23,7 +23,7 @@ class FrontEnd(ABC):
 
     @abstractmethod
     def network(self, steps: Sequence[tuple[str, Any]], model: Any) -> Network:
-        """Return the network of fitted steps and the model behind them."""
+        """Return the network of fitted steps and the model after them."""
 
 
 _FRONT_ENDS: list[FrontEnd] = []
@@ -37,7 +37,7 @@ def register(front_end: FrontEnd) -> None:
 def front_end_of(steps: Sequence[tuple[str, Any]], transformers: Sequence[Any]) -> FrontEnd | None:
     """Return the front end that takes the rows of these steps; None if they take columns.
 
-    The ``transformers`` are those of the steps and inside of them. They decide which front ends are loaded.
+    The ``transformers`` are those of the steps and inside them. They decide which front ends are imported.
     """
     load_adapters(*transformers)
     for front_end in _FRONT_ENDS:

@@ -24,7 +24,7 @@ from whycluster.core.energies.tree import TreeEnergy
 from whycluster.pipelines.affine_map import AffineMap
 from whycluster.pipelines.wrapped_energy import WrappedEnergy
 
-_FEW_PAIRS = 1 << 20  # values; up to so many, all pairs of clusters are computed in advance
+_FEW_PAIRS = 1 << 20  # values; up to this many, all pairs of clusters are computed in advance
 
 
 def through(energy: Energy, linear: AffineMap) -> Energy:
@@ -99,7 +99,7 @@ class MixingEnergy(WrappedEnergy):
         self.linear.pull(slope, out)
 
     def with_means(self, means: Floats, sizes: Codes) -> Energy:
-        """Return the same, with the means of the members; an empty cluster keeps its shortest point."""
+        """Return a copy with the means of the members; an empty cluster keeps its shortest point."""
         found = copy(self)
         found.sizes = sizes
         found.prepare(np.where(sizes[:, None] > 0, means, 0.0))
@@ -384,7 +384,7 @@ class SharedEnergy(MixingEnergy):
         self._shares = Shares(self.linear.matrix, means.mean(axis=0))
 
     def with_means(self, means: Floats, sizes: Codes) -> Energy:
-        """Return the same, with the mean of all rows."""
+        """Return a copy with the mean of all rows."""
         return super().with_means(
             np.broadcast_to(sizes @ means / sizes.sum(), means.shape), np.ones_like(sizes)
         )
@@ -483,7 +483,7 @@ class TransformedEnergy(WrappedEnergy):
         raise NotImplementedError
 
     def with_means(self, means: Floats, sizes: Codes) -> Energy:
-        """Return the same, with the mean of all rows as the middle."""
+        """Return a copy with the mean of all rows as the middle."""
         n = self.energy.n_inputs
         middle = sizes @ means[:, n:] / sizes.sum()
         return TransformedEnergy(self.energy.with_means(means[:, :n], sizes), self.matrix, middle)

@@ -54,7 +54,7 @@ class Source:
     name : the name of the column
     width : the length of its vectors; None if it holds single values
     labels : for a category, the labels that a StringIndexer knows; None for numbers
-    keeps : whether the StringIndexer treats any other value as one more category instead of refusing it
+    keeps : whether the StringIndexer treats any other value as one more category instead of raising
     """
 
     name: str
@@ -167,8 +167,8 @@ def check_stages(stages: Sequence[Any]) -> None:
 
 def _unknown(stage: Any) -> UnsupportedModelError:
     return UnsupportedModelError(
-        f"neuralize: it is not known how stage {stage.uid!r} ({type(stage).__name__}) computes its columns. "
-        f"Supported stages are {SUPPORTED}. {ALTERNATIVE}"
+        f"neuralize: stage {stage.uid!r} ({type(stage).__name__}) is not supported, since it is not known "
+        f"how it computes its columns. Supported stages are {SUPPORTED}. {ALTERNATIVE}"
     )
 
 

@@ -31,7 +31,7 @@ from whycluster.pipelines.steps import ALTERNATIVE, StepError, follow
 if TYPE_CHECKING:
     import torch
 
-_SPREAD_VALUES = 1 << 19  # values of the rows that variances are estimated from
+_SPREAD_VALUES = 1 << 19  # values from which variances are estimated
 _CHECKED = 64  # rows on which the steps are checked
 _ROUNDING = {4: 3e-2, 8: 1e-4}  # tolerance by bytes per number; real errors are much larger
 _EXTREME = 100  # powers of ten; the squares of larger factors may overflow or vanish
@@ -58,7 +58,7 @@ def network_of(form: AffineForm, last: Network, n_columns: int, names: Sequence[
     """Return the network of a model behind the form of its steps; parameters as in `network_behind`."""
     energy = _of_columns(form, last.energy)
     if energy is None:
-        form = form.settled()
+        form = form.simplified()
         energy = _energy(form, last.energy, n_columns)
     stages = Stages(form, last, None if names is None else list(names))
     return PipelineNetwork(energy, stages)
@@ -125,7 +125,7 @@ def check_not_deep(network: Network, model: Any) -> None:
 
 
 def _of_columns(form: AffineForm, energy: Energy) -> Energy | None:
-    """Return weighted squares of the columns, if the steps only scale them: then no step has to run."""
+    """Return weighted squares of the columns if the steps only scale them, so that no step has to run."""
     factors = form.factors
     if not isinstance(energy, SquaredEnergy) or factors is None or not form.is_plain:
         return None
@@ -162,7 +162,7 @@ class Stages:
     ----------
     form : the columns after the steps, as an affine form
     last : the network of the last step
-    names : the column names that the steps know, None if they were fitted on arrays
+    names : the column names that the steps know; None if they were fitted on arrays
     """
 
     form: AffineForm
@@ -193,7 +193,7 @@ class StagedTable(Table):
 
     @classmethod
     def of(cls, raw: Table, stages: Stages) -> StagedTable:
-        """Put the steps behind a table."""
+        """Return a table whose rows go through the steps."""
         return cls(
             raw.native,
             raw.n_rows,
@@ -209,7 +209,7 @@ class StagedTable(Table):
         )
 
     def verify(self) -> None:
-        """Let the network of the last step compare its model's predictions, on the outputs of the steps."""
+        """Compare the network of the last step with its model's predictions, on the outputs of the steps."""
         form, last = self.stages.form, self.stages.last
         for rows in self.slices(form.n_outputs):
             last.open(self.transformed(rows.start, rows.stop, form.run), self.where)
@@ -233,7 +233,7 @@ class StagedTable(Table):
         return out
 
     def memory(self) -> NDArray[Any] | Sequence[NDArray[Any]] | None:
-        """Return the memory of the raw rows, if no step has to be run."""
+        """Return the memory of the raw rows if no step has to run."""
         return self.raw.memory() if self.is_plain else None
 
     def _upper(self, form: AffineForm, start: int, stop: int) -> Floats:
@@ -259,7 +259,7 @@ class StagedTable(Table):
         return f"in rows {self.number(start)} to {self.number(stop - 1)}"
 
     def with_row_numbers(self, first_row: int, row_numbers: Codes | None = None) -> StagedTable:
-        """Return the same table, with rows counted from ``first_row`` in messages."""
+        """Return the same table with other row numbers in messages."""
         return replace(
             self,
             raw=self.raw.with_row_numbers(first_row, row_numbers),
@@ -268,7 +268,7 @@ class StagedTable(Table):
         )
 
     def check_steps(self) -> None:
-        """Raise if the steps transform the first rows in another way than their affine form."""
+        """Raise if the steps transform the first rows differently from their affine form."""
         form, stop = self.stages.form, min(_CHECKED, self.n_rows)
         with np.errstate(all="ignore"):
             atoms = self._upper(form, 0, stop)
@@ -345,7 +345,7 @@ class StagedTable(Table):
         return self.raw.index
 
     def pick(self, columns: Codes) -> NDArray[Any]:
-        """Return one value of the user's data per row and column."""
+        """Return the values of each row in the given columns of the user's data."""
         return self.raw.pick(columns)
 
     def to_objects(self) -> NDArray[Any]:
@@ -369,7 +369,7 @@ class StagedTable(Table):
         return None
 
     def _check_input(self, row: int, column: int, value: float) -> None:
-        """Raise if the steps computed a value that is not finite from one that was."""
+        """Raise if the steps turned a valid value into one that is not finite."""
         given = self.raw.take(np.array([row])).pick(np.array([[column]]))[0, 0]
         if is_missing(given) or (is_real(given) and np.isinf(given)):
             return

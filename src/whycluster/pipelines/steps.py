@@ -108,8 +108,8 @@ def _follow_one(step: Step, form: AffineForm) -> AffineForm:
     if expected != form.n_outputs:
         raise UnsupportedModelError(
             f"neuralize: {step} was fitted on {expected} features, but the steps before it return "
-            f"{form.n_outputs}. Is a function marked with wc.elementwise that changes the number of "
-            f"features? {ALTERNATIVE}"
+            f"{form.n_outputs}. Is a function that changes the number of features marked with "
+            f"wc.elementwise? {ALTERNATIVE}"
         )
     try:
         return _handler_of(type(step.transformer))(step.transformer, step, form)
@@ -121,14 +121,14 @@ def _follow_one(step: Step, form: AffineForm) -> AffineForm:
 
 
 def _handler_of(kind: type) -> Callable[[Any, Step, AffineForm], AffineForm]:
-    """Return the handler of a class; that of unknown classes if it overrides a known transform."""
+    """Return the handler of a class; a class that overrides a known transform counts as unknown."""
     known = next((parent for parent in kind.__mro__ if parent in _after.registry), object)
     same = getattr_static(kind, "transform", None) is getattr_static(known, "transform", None)
     return _after.dispatch(known if same else object)
 
 
 def is_passthrough(transformer: Any) -> bool:
-    """Return whether a step returns its input."""
+    """Return whether a step returns its input unchanged."""
     return transformer is None or _is(transformer, "passthrough")
 
 
@@ -154,7 +154,7 @@ def _parts_of(transformer: Any) -> list[tuple[str, Any]]:
 
 
 def flatten_steps(pipeline: Any, prefix: str = "") -> list[tuple[str, Any]]:
-    """Return the steps of a pipeline and of pipelines in it, without those that do nothing."""
+    """Return the steps of a pipeline and of nested pipelines, without those that do nothing."""
     steps = []
     for name, step in pipeline.steps:
         if isinstance(step, Pipeline):
@@ -169,7 +169,7 @@ def _is(transformer: Any, word: str) -> bool:
 
 
 def first_transformer(step: Any) -> Any:
-    """Return the transformer in a step that takes the columns and knows their number; None if none does.
+    """Return the first transformer in a step that knows the number of its columns; None if none does.
 
     A Pipeline or FeatureUnion itself asks only its first part, which may be the word 'passthrough'.
     """
@@ -184,14 +184,14 @@ def first_transformer(step: Any) -> Any:
 
 @functools.singledispatch
 def _after(transformer: Any, step: Step, form: AffineForm) -> AffineForm:
-    """Return the form after a step; refuse a class that is not registered here."""
+    """Return the form after a step; raise for a class that is not registered."""
     own = getattr(transformer, "whycluster_form", None)  # our own transformers have a method for it
     if own is not None:
         return own(step, form)  # type: ignore[no-any-return]
     listed = "".join(f"\n  - {line}" for line in SUPPORTED)
     raise UnsupportedModelError(
-        f"neuralize: it is not known how {step} computes its features. Supported steps are:{listed}\n"
-        f"{ALTERNATIVE}"
+        f"neuralize: {step} is not supported, since it is not known how it computes its features. Supported "
+        f"steps are:{listed}\n{ALTERNATIVE}"
     )
 
 
@@ -228,7 +228,7 @@ def _with_known_text(form: AffineForm, encoder: Any) -> AffineForm:
     """Return the form with the columns that an encoder knows as text, unchanged or converted to text.
 
     Values converted by the package's own `as_text` may have been numbers or booleans. They are known to be
-    text only if they are not spelled like these: 01234.
+    text only if no number is written like that, as for 01234.
     """
     path = [run.transformer if isinstance(run, Step) else run for run in steps_of(form.run)]
     converted = [each for each in path if getattr(each, "func", None) is as_text]

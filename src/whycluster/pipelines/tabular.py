@@ -30,7 +30,7 @@ from whycluster.data.elementwise import elementwise
 from whycluster.data.progress import Progress
 from whycluster.data.validation import check_integer
 
-_CURVE_ROWS = 20_000  # at most; the number of clusters is chosen on so many rows
+_CURVE_ROWS = 20_000  # at most this many rows are used to choose the number of clusters
 _CURVE_STARTS = 3
 _STARTS = 10
 _MANY_ROWS = 100_000  # more rows are clustered in batches
@@ -65,8 +65,8 @@ def pipeline(
     - columns with a single value, or none at all;
     - columns of other types, such as lists, structs or bytes;
     - columns that look like identifiers. With ten values or more, these are text with more than 90 % distinct
-      values, and integers that are all distinct and fill at least 90 % of the range from the least to the
-      greatest. With any number of values, these are integers whose name begins or ends with the word id, uuid
+      values, and integers that are all distinct and fill at least 90 % of the range from the smallest to the
+      largest. With any number of values, these are integers whose name begins or ends with the word id, uuid
       or guid (``id``, ``customer_id``, ``PassengerId``), or is ``index`` or ``Unnamed: 0``. Floats and dates
       never look like identifiers.
 
@@ -80,9 +80,9 @@ def pipeline(
     model : unfitted clustering estimator to use instead of ``KMeans`` (or ``MiniBatchKMeans``, for more than
         100,000 rows). It has its own number of clusters, so ``n_clusters`` must be None, and its own
         ``random_state``. A copy of it is fitted.
-    max_clusters : greatest number of clusters to try, if there are as many distinct rows
+    max_clusters : largest number of clusters to try, if there are as many distinct rows
     category_weight : weight of one change of category, in standard deviations
-    max_categories : greatest number of categories of a column; if it has more, the rare ones are merged into
+    max_categories : largest number of categories of a column; if it has more, the rare ones are merged into
         one. None keeps all. A category that is new in ``predict`` counts as one of the rare ones. If there
         are none, it counts as no category: its squared distance to each category is half the squared
         distance between two.
@@ -135,7 +135,7 @@ def cluster_columns(
     max_categories: int | None = 50,
     random_state: int | np.random.RandomState | None = 0,
 ) -> Pipeline:
-    """Do the work of `pipeline` for columns that are already classified."""
+    """Cluster columns that are already classified; see `pipeline`."""
     find_elbow = _load_kneedle() if model is None and n_clusters is None else None
     columns, X = encode(classified, category_weight, max_categories)
     inertias: dict[int, float] = {}
@@ -228,7 +228,7 @@ def _branches(category_weight: float, max_categories: int | None) -> dict[str, P
 
 
 def _standardized(reader: Callable[[Any], Floats]) -> Pipeline:
-    """Scale, then fill: filled values must not shrink the deviation, and indicators stay 0 and 1."""
+    """Scale before filling, so that filled values do not shrink the deviation and indicators stay 0 and 1."""
     return Pipeline(
         [
             ("read", FunctionTransformer(reader, feature_names_out="one-to-one")),
@@ -239,7 +239,7 @@ def _standardized(reader: Callable[[Any], Floats]) -> Pipeline:
 
 
 def warn_of_columns(columns: ClassifiedColumns, stacklevel: int) -> None:
-    """Warn of columns that are left out, and of dates that are text; raise if no column is left."""
+    """Warn about columns that are left out, and about dates stored as text; raise if no column is left."""
     where, left_out = columns.where, columns.left_out
     listed = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
     if not columns.readings:
@@ -252,9 +252,10 @@ def warn_of_columns(columns: ClassifiedColumns, stacklevel: int) -> None:
         advice = f" To use columns that look like identifiers, name them in {keeps}." if named else ""
         messages.append(f"{where}: {count} left out. {listed}.{advice}")
     if columns.text_dates:
+        holds, them = ("holds", "it") if len(columns.text_dates) == 1 else ("hold", "them")
         messages.append(
-            f"{where}: {', '.join(map(repr, columns.text_dates))} look like dates but are text, so each date "
-            f"is a category. Convert them first, for example with parse_dates in pandas.read_csv."
+            f"{where}: {', '.join(map(repr, columns.text_dates))} {holds} dates as text, so each date is a "
+            f"category. Convert {them} first, for example with parse_dates in pandas.read_csv."
         )
     for message in messages:
         warnings.warn(message, ColumnWarning, stacklevel=stacklevel)
@@ -283,7 +284,7 @@ def _check_model(model: Any, n_clusters: Any) -> None:
 
 
 def _check_different(X: Floats, n_clusters: Any) -> None:
-    """Raise if there are fewer distinct rows than clusters; usually a look at the first rows is enough."""
+    """Raise if there are fewer distinct rows than clusters; usually the first rows are enough."""
     n_rows = 1000
     while (different := len(np.unique(X[:n_rows], axis=0))) < n_clusters and n_rows < len(X):
         n_rows *= 10
@@ -313,7 +314,7 @@ def _load_kneedle() -> Callable[[Floats, Floats], int | None]:
 
 
 def _inertias(X: Floats, max_clusters: int, random_state: Any) -> dict[int, float]:
-    """Return the inertia for every number of clusters, from 1, which an elbow at 2 needs."""
+    """Return the inertia for every number of clusters, from 1, which is needed to find an elbow at 2."""
     if len(X) > _CURVE_ROWS:
         X = X[check_random_state(random_state).choice(len(X), _CURVE_ROWS, replace=False)]
     result = {1: float(np.square(X - X.mean(axis=0)).sum())}

@@ -1,4 +1,4 @@
-"""The base of energies that compute new features, then leave the clusters to an energy behind them."""
+"""The base class of energies that compute new features and leave the clusters to an inner energy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class WrappedEnergy(Energy):
 
     Parameters
     ----------
-    energy : the energy behind it
+    energy : the inner energy
     """
 
     def __init__(self, energy: Energy) -> None:
@@ -21,6 +21,6 @@ class WrappedEnergy(Energy):
         self.title = energy.title
 
     def _inner_scratch(self, scratch: Floats) -> Floats:
-        """Return the part of the scratch that the energy behind needs, contiguous."""
+        """Return a contiguous part of the scratch for the inner energy."""
         width = self.energy.scratch_width
         return scratch.reshape(-1)[: len(scratch) * width].reshape(-1, width)
