@@ -603,12 +603,18 @@ def test_manhattan_distances_with_priors_do_not_add_over_features() -> None:
 
 
 def test_metric() -> None:
-    assert message(ROWS, metric="chebyshev") == (
+    with pytest.raises(wc.InvalidInputError) as raised:
+        wc.neuralize(CENTROIDS, metric="chebyshev")
+    assert str(raised.value) == (
         "neuralize: metric must be one of 'euclidean', 'manhattan', 'cosine', 'dot', 'student'; got "
         "'chebyshev'."
     )
+    assert message(ROWS, metric="chebyshev") == (
+        "explain: metric must be one of 'euclidean', 'manhattan', 'cosine', 'dot', 'student'; got "
+        "'chebyshev'."
+    )
     assert message(ROWS, model=DBSCAN().fit(ROWS), metric="cosine") == (
-        "neuralize: metric is for centroids, or a fitted model with cluster_centers_ and predict; got DBSCAN."
+        "explain: metric is for centroids, or a fitted model with cluster_centers_ and predict; got DBSCAN."
     )
     assert message(ROWS, metric="cosine") == (
         'neuralize: a centroid of zeros has no direction; centroid 0 is one, so metric="cosine" is not '
@@ -618,11 +624,10 @@ def test_metric() -> None:
 
 def test_parameters_that_would_do_nothing() -> None:
     assert message(ROWS, model=wc.neuralize(CENTROIDS), metric="manhattan") == (
-        "neuralize: metric is for centroids; a Network has its energies already."
+        "explain: metric is for centroids; a Network has its energies already."
     )
     assert message(ROWS, categorical=[0, 1]) == (
-        "neuralize: categorical is for KPrototypes, which does not keep its columns; ndarray does not "
-        "need it."
+        "explain: categorical is for KPrototypes, which does not keep its columns; ndarray does not need it."
     )
 
 

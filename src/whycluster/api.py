@@ -86,7 +86,7 @@ def explain(
         )
         return lazy  # type: ignore[no-any-return]  # a LazyExplanation
     _check_labels(model, X)
-    found = find_network(model, metric, categorical, X)
+    found = find_network(model, metric, categorical, X, where="explain")
     if isinstance(found, OnlyLabels):
         if query.get("background") is not None:
             raise InvalidInputError(

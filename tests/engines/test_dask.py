@@ -687,7 +687,7 @@ ROWS = da.zeros((10, 4), chunks=(5, 4))
         (
             ROWS,
             {"categorical": [0]},
-            "neuralize: categorical is for KPrototypes, which does not keep its columns; KMeans does not "
+            "explain: categorical is for KPrototypes, which does not keep its columns; KMeans does not "
             "need it.",
         ),
     ],

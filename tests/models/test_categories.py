@@ -185,6 +185,10 @@ def test_what_k_prototypes_cannot_say_is_asked_for(people: pd.DataFrame, prototy
         "neuralize: categorical must be the positions of the 2 columns, of 4, that KPrototypes was fitted on "
         "as categories; got ()."
     )
+    assert message(lambda: wc.explain(prototypes, coded, categorical=[0])) == (
+        "explain: categorical must be the positions of the 2 columns, of 4, that KPrototypes was fitted on "
+        "as categories; got [0]."
+    )
     assert "got [0, 9]" in message(lambda: wc.neuralize(prototypes, categorical=[0, 9]))
     assert "got [0, 0]" in message(lambda: wc.neuralize(prototypes, categorical=[0, 0]))
 

@@ -347,7 +347,7 @@ def test_questions_that_do_not_fit(encoded: Pipeline) -> None:
     assert message(encoded, X, threshold=0.5).startswith(
         "explain: threshold is for models that give probabilities"
     )
-    assert message(encoded, X, metric="manhattan").startswith("neuralize: metric is for centroids")
+    assert message(encoded, X, metric="manhattan").startswith("explain: metric is for centroids")
     assert message(encoded, X, feature_names=list("abcdefgh")).startswith(
         "explain: feature_names is for arrays"
     )

@@ -267,11 +267,11 @@ def test_a_metric_is_refused_as_it_is_by_neuralize(df: Any, models: dict[str, An
     pipeline = model_of("k-means", df, models)
     rows = numbers().transform(df)
     for model in (pipeline, pipeline.stages[-1]):
-        told = (
-            "neuralize: metric is for centroids, or a fitted model with cluster_centers_ and predict; got "
+        reason = (
+            "metric is for centroids, or a fitted model with cluster_centers_ and predict; got "
             f"{type(model).__name__}."
         )
-        with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(told)}$"):
+        with pytest.raises(wc.InvalidInputError, match=f"^neuralize: {re.escape(reason)}$"):
             wc.neuralize(model, metric="manhattan")
-        with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(told)}$"):
+        with pytest.raises(wc.InvalidInputError, match=rf"^spark\.explain: {re.escape(reason)}$"):
             engine.explain(model, rows, metric="manhattan")

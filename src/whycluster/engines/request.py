@@ -334,7 +334,7 @@ def check_for_all_rows(query: Query, where: str) -> None:
 
 def read_network(model: Any, where: str, metric: str | None) -> Network:
     """Return the network of a model; raise unless it explains rows by their columns."""
-    found = find_network(model, metric, ())
+    found = find_network(model, metric, (), where=where)
     if isinstance(found, OnlyLabels):
         raise UnsupportedModelError(
             f"{where}: model must be a model that can assign new rows; {found.kind} only say which cluster "

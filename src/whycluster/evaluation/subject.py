@@ -59,7 +59,7 @@ class Subject:
         if _is_function(model):
             self._function = model
         else:
-            found = find_network(model, None, None, X)
+            found = find_network(model, None, None, X, where=where)
             # Labels alone have no network; to_network raises an error that says what to do.
             self.network = to_network(model) if isinstance(found, OnlyLabels) else found
         self.on_threads = self.network is not None  # a user's function runs on the calling thread

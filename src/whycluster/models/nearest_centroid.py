@@ -54,10 +54,6 @@ def nearest_centroid(
         called for every table, and a difference raises an error.
     kind : the model's class, for messages
     """
-    if not isinstance(metric, str) or metric not in METRICS:
-        raise InvalidInputError(
-            f"neuralize: metric must be one of {', '.join(map(repr, METRICS))}; got {metric!r}."
-        )
     table = open_table(centroids, where="neuralize", name="centroids", model_names=feature_names)
     found = table.first_not_finite()
     if found is not None:
@@ -66,27 +62,30 @@ def nearest_centroid(
         )
     energy = METRICS[metric](table.to_array())
     rule = "the nearest of its cluster_centers_" + f" ({metric})" * (metric != "euclidean")
-    compared = (
-        energy.squares if isinstance(energy, StudentEnergy) else energy
-    )  # they assign rows alike, and squares are cheaper
+    # Student's t and the squares assign rows alike, and squares are cheaper.
+    compared = energy.squares if isinstance(energy, StudentEnergy) else energy
     verification = (
         None if predict is None else Verification(compared, predict, rule, kind, feature_names is not None)
     )
     return TableNetwork(energy, labels=labels, feature_names=feature_names, verification=verification)
 
 
-def from_centroids(model: Any, metric: str) -> Network:
+def from_centroids(model: Any, metric: str = "euclidean", where: str = "neuralize") -> Network:
     """Return the network of centroids, or of a model that has some and may predict the nearest."""
     names = column_names(model, "neuralize", "centroids")
-    if names is not None:
-        return nearest_centroid(model, metric=metric, feature_names=names)
-    if isinstance(model, (np.ndarray, list, tuple)) and n_dimensions(model) != 1:
-        return nearest_centroid(model, metric=metric)
-    if not (has_value(model, "predict") and has_value(model, "cluster_centers_")):
+    is_array = isinstance(model, (np.ndarray, list, tuple)) and n_dimensions(model) != 1
+    predicts = has_value(model, "predict") and has_value(model, "cluster_centers_")
+    if names is None and not is_array and not predicts:
         raise InvalidInputError(
-            "neuralize: metric is for centroids, or a fitted model with cluster_centers_ and predict; "
+            f"{where}: metric is for centroids, or a fitted model with cluster_centers_ and predict; "
             f"got {type(model).__name__}."
         )
+    if not isinstance(metric, str) or metric not in METRICS:
+        raise InvalidInputError(
+            f"{where}: metric must be one of {', '.join(map(repr, METRICS))}; got {metric!r}."
+        )
+    if names is not None or is_array:
+        return nearest_centroid(model, metric=metric, feature_names=names)
     return nearest_centroid(
         model.cluster_centers_,
         metric=metric,

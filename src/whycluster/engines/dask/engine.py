@@ -39,7 +39,7 @@ def explain_lazily(
 ) -> LazyExplanation:
     """Explain a Dask array or DataFrame; the parameters are those of `whycluster.explain`."""
     if categorical is not None:
-        model, metric = to_network(model, metric=metric, categorical=categorical), None
+        model, metric = to_network(model, metric, categorical, "explain"), None
     request = ExplainRequest.of(model, "explain", query, feature_names=feature_names, metric=metric)
     parts, background = find_partitions(X, request), query.background
     if background is None or not request.needs_population:

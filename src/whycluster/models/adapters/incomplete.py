@@ -33,7 +33,7 @@ class AwaitingColumns:
     place: Callable[[list[int]], Network]  # takes the columns in the order in which they were fitted
     transform: Callable[[Any], Any] | None = None  # the steps before the model, in a pipeline
 
-    def with_columns(self, categorical: Sequence[int]) -> Network:
+    def with_columns(self, categorical: Sequence[int], where: str) -> Network:
         """Return the network for the categorical columns that the user named."""
         given = np.asarray(categorical)
         if given.dtype.kind in "iu" and given.shape == (self.n_categorical,):
@@ -41,7 +41,7 @@ class AwaitingColumns:
             if len(set(columns)) == self.n_categorical:
                 return self.place(columns)
         raise InvalidInputError(
-            f"neuralize: categorical must be the positions of the {self.n_categorical} columns, of "
+            f"{where}: categorical must be the positions of the {self.n_categorical} columns, of "
             f"{self.n_features}, that {self.kind} was fitted on as categories; got {categorical!r}."
         )
 
@@ -54,7 +54,7 @@ class AwaitingColumns:
                 f"know which; X has {len(text)} columns that hold no numbers. "
                 f"Name the columns: categorical=[...], as in its fit."
             )
-        return self.with_columns(text)
+        return self.with_columns(text, "explain")
 
 
 def _text_columns(X: Any, where: str, name: str) -> list[int]:

@@ -23,7 +23,8 @@ from whycluster.models.adapters.incomplete import AwaitingColumns, OnlyLabels
 from whycluster.models.nearest_centroid import from_centroids, has_value, n_dimensions
 from whycluster.models.network import Network
 
-# The module with the adapters for a package. Only the deep models of ClustPy need one.
+# Package -> module with its adapters. ClustPy's other models need none: they have cluster_centers_ or
+# labels_.
 _ADAPTERS = {
     "clustpy.deep": "deep.clustpy",
     "dask_ml": "models.adapters.dask_ml",
@@ -56,12 +57,17 @@ SUPPORTED = (
 )
 
 
-def to_network(model: Any, metric: str | None = None, categorical: Sequence[int] | None = None) -> Network:
+def to_network(
+    model: Any,
+    metric: str | None = None,
+    categorical: Sequence[int] | None = None,
+    where: str = "neuralize",
+) -> Network:
     """Return the network of a model; raise if it has only labels."""
-    found = find_network(model, metric, () if categorical is None else categorical)
+    found = find_network(model, metric, () if categorical is None else categorical, where=where)
     if isinstance(found, OnlyLabels):
         raise UnsupportedModelError(
-            f"neuralize: {found.kind} give the cluster of each row, but no rule for other rows. "
+            f"{where}: {found.kind} give the cluster of each row, but no rule for other rows. "
             "wc.explain(labels, X) explains them through a surrogate; "
             "wc.Surrogate().fit(X, labels) is that surrogate, and can be neuralized."
         )
@@ -69,36 +75,38 @@ def to_network(model: Any, metric: str | None = None, categorical: Sequence[int]
 
 
 def find_network(
-    model: Any, metric: str | None, categorical: Sequence[int] | None, X: Any = None
+    model: Any, metric: str | None, categorical: Sequence[int] | None, X: Any = None, *, where: str
 ) -> Network | OnlyLabels:
     """Return the network of a model, or its labels if it has none.
 
     If the model does not know its categorical columns, they are those that the user names, or else the
-    columns of X that hold no numbers.
+    columns of X that hold no numbers. ``where`` is the function that the user called, for messages.
     """
-    found = adapt_model(model, metric)
+    found = adapt_model(model, metric, where)
     if isinstance(found, AwaitingColumns):
-        return found.with_columns_of(X) if categorical is None else found.with_columns(categorical)
+        return found.with_columns_of(X) if categorical is None else found.with_columns(categorical, where)
     if categorical:
         raise InvalidInputError(
-            f"neuralize: categorical is for KPrototypes, which does not keep its columns; "
+            f"{where}: categorical is for KPrototypes, which does not keep its columns; "
             f"{type(model).__name__} does not need it."
         )
     return found
 
 
-def adapt_model(model: Any, metric: str | None = None) -> Network | OnlyLabels | AwaitingColumns:
+def adapt_model(
+    model: Any, metric: str | None = None, where: str = "neuralize"
+) -> Network | OnlyLabels | AwaitingColumns:
     """Return what the adapter of a model returns: a network, labels, or a model that awaits its columns."""
     if isinstance(model, Network):
         if metric is not None:
-            raise InvalidInputError("neuralize: metric is for centroids; a Network has its energies already.")
+            raise InvalidInputError(f"{where}: metric is for centroids; a Network has its energies already.")
         return model
     if hasattr(model, "detach") and hasattr(model, "cpu"):  # a torch tensor
         model = model.detach().cpu().numpy()
     if type(model).__module__.startswith(DASK):  # centroids or labels that are not computed yet
         model = model.compute()
     load_adapters(model)
-    return adapt(model) if metric is None else from_centroids(model, metric)
+    return adapt(model) if metric is None else from_centroids(model, metric, where)
 
 
 def load_adapters(*models: Any) -> None:
@@ -121,9 +129,9 @@ def adapt(model: Any) -> Network | OnlyLabels | AwaitingColumns:
             f"neuralize: model must be a fitted model; got the class {model.__name__}."
         )
     if column_names(model, "neuralize", "centroids") is not None:
-        return from_centroids(model, "euclidean")
+        return from_centroids(model)
     if has_value(model, "predict") and has_value(model, "cluster_centers_"):
-        return from_centroids(model, "euclidean")
+        return from_centroids(model)
     if len(getattr(model, "shape", ())) == 1 or hasattr(model, "to_pylist"):
         return OnlyLabels(model, "labels")  # a series, a pyarrow column
     if has_value(model, "labels_"):
@@ -150,7 +158,7 @@ def adapt(model: Any) -> Network | OnlyLabels | AwaitingColumns:
 @adapt.register(tuple)
 @adapt.register(range)
 def _array(model: Any) -> Network | OnlyLabels:
-    return OnlyLabels(model, "labels") if n_dimensions(model) == 1 else from_centroids(model, "euclidean")
+    return OnlyLabels(model, "labels") if n_dimensions(model) == 1 else from_centroids(model)
 
 
 def check_fitted(*models: Any) -> None:
