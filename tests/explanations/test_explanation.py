@@ -152,7 +152,7 @@ def test_rows_are_called_what_the_user_calls_them(exp: wc.Explanation, wine: Arr
 def test_a_row_against_its_own_cluster_is_told_so(wine: Array, kmeans: Any) -> None:
     exp = wc.explain(kmeans, wine, against=kmeans.labels_[0])
     assert exp.describe(0).startswith(
-        f"Row 0 is in cluster {kmeans.labels_[0]}: nothing to explain against itself\n"
+        f"Row 0 is in cluster {kmeans.labels_[0]}: a cluster has no evidence against itself\n"
     )
 
 

@@ -46,7 +46,7 @@ class Claim:
             claim += " according to the surrogate" * self.by_surrogate
             claim += f", not {_place(self.cluster, 'in')}"
         if self.cluster == self.competitor:
-            return f"{claim}: nothing to explain against itself"
+            return f"{claim}: a cluster has no evidence against itself"
         if self.threshold is not None:
             side = "above" if self.evidence >= 0 else "below"
             share = f"the probability of {cluster} is {side} {self.threshold:g}"
