@@ -12,9 +12,8 @@ import numpy as np
 _FAR = 1e300  # the distance to the row's own cluster, so that it never competes
 _TINY = 1e-300  # below this, 1 / h may overflow
 _POWERS = 2.0 ** np.arange(-1022, 1)
-_TERMS = (
-    1.0 / np.cumprod(np.maximum(np.arange(13.0), 1.0))[::-1]
-)  # the coefficients of exp, the highest first
+# The coefficients of exp, the highest first.
+_TERMS = 1.0 / np.cumprod(np.maximum(np.arange(13.0), 1.0))[::-1]
 
 # Without Intel's library, numba's own exp is not vectorized. A NaN is found by the sum of the energies.
 _compile: Callable[[Callable[..., Any]], Callable[..., Any]] = numba.njit(

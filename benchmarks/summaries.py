@@ -169,9 +169,8 @@ def netdissect2(
     segments = _segments(encoder, image, layer, thresholds, n_maps, "netdissect2")
     rows = segments[segments.any(axis=(1, 2))].reshape(-1, segments[0].size)
     heatmaps = np.zeros((n_maps, *segments.shape[1:]), segments.dtype)
-    n_centroids = min(
-        n_maps, len({row.tobytes() for row in rows})
-    )  # k-means warns if there are fewer distinct rows than clusters
+    # k-means warns if there are fewer distinct rows than clusters.
+    n_centroids = min(n_maps, len({row.tobytes() for row in rows}))
     if n_centroids:
         means = KMeans(n_centroids, n_init=n_init, random_state=random_state).fit(rows)
         heatmaps[:n_centroids] = means.cluster_centers_.reshape(-1, *segments.shape[1:])

@@ -138,9 +138,8 @@ def test_methods_for_maps_match_their_formulas() -> None:
     values = maps.values[:, :, 0, 0].numpy()
     assert found["gradient x input"] == pytest.approx(values * weights, abs=1e-5)
     assert found["ig-10"] == pytest.approx(values * weights, abs=1e-5)
-    assert found["squared gradient"] == pytest.approx(
-        weights**2 / 4, abs=1e-5
-    )  # four places have a quarter each
+    # Each of the four places has a quarter.
+    assert found["squared gradient"] == pytest.approx(weights**2 / 4, abs=1e-5)
     left = found["pda of f"] + case.network.evidence(everything)[np.arange(5), case.cluster][:, None]
     assert left == pytest.approx(values * weights, abs=1e-5)
 

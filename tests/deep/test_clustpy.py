@@ -251,9 +251,8 @@ def test_a_subclass_with_the_same_prediction(digits: Array) -> None:
 
 
 def test_pipelines_with_a_deep_model_are_refused(digits: Array) -> None:
-    network = FeedforwardAutoencoder(
-        [64, 64], random_state=0
-    )  # as many features as pixels: the shapes alone do not reveal it
+    # There are as many features as pixels, so the shapes alone do not reveal it.
+    network = FeedforwardAutoencoder([64, 64], random_state=0)
     model = DCN(4, neural_network=network, embedding_size=64, pretrain_epochs=1, clustering_epochs=1)
     pipeline = make_pipeline(StandardScaler(), model).fit(digits)
     with pytest.raises(wc.UnsupportedModelError) as caught:

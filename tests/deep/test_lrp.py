@@ -196,9 +196,8 @@ def test_networks_agree_with_the_reference(network: str, rule: str, dtype: torch
     features, expected = referred(module, x.to(dtype), theirs)
     found = lrp(module, x.to(dtype), lambda y: y, rules=ours)
     with torch.no_grad():
-        assert np.allclose(
-            module(x.to(dtype)).double(), features, atol=1e-4
-        )  # the reference is for this network
+        # The reference is for this network.
+        assert np.allclose(module(x.to(dtype)).double(), features, atol=1e-4)
     agree(found, expected, dtype)
 
 

@@ -327,10 +327,8 @@ def test_patterns_and_folders_leave_out_the_same_hidden_files(tmp_path: Path) ->
 
 
 def test_booleans_in_csv_and_numbers_that_are_copied_too(tmp_path: Path) -> None:
-    first, second = (
-        "a,b,on\n" + "1,2,true\n3,9,false\n" * 60_000,
-        "1.5,2,false\n",
-    )  # beyond the first megabyte
+    # The second part begins beyond the first megabyte.
+    first, second = "a,b,on\n" + "1,2,true\n3,9,false\n" * 60_000, "1.5,2,false\n"
     (tmp_path / "x.csv").write_text(first + second)
     centres = np.array([[1.0, 2.0, 1.0], [3.0, 9.0, 0.0]])
     found = wc.explain_dataset(centres, tmp_path / "x.csv", tmp_path / "out", id_columns=["a"], top=1,

@@ -439,9 +439,8 @@ def test_control_characters_are_not_obeyed() -> None:
     assert tick_labels(exp.plot.heatmap().yaxis)[1] == "\\u202eevil"
 
 
-@pytest.mark.filterwarnings(
-    "ignore:Glyph .* missing from"
-)  # on this system; other systems have fonts for them
+# Some systems have fonts for these characters; this one has none.
+@pytest.mark.filterwarnings("ignore:Glyph .* missing from")
 @pytest.mark.filterwarnings("ignore:Matplotlib currently does not support Arabic")  # before 3.11
 def test_other_scripts_are_drawn() -> None:
     names = [

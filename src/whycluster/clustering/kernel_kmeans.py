@@ -124,9 +124,8 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
 
     def _initial_labels(self, rows: Floats, rng: np.random.RandomState) -> Codes:
         if isinstance(self.init, str):
-            centers = centers_inside(
-                rows, self.n_clusters, 20, rng
-            )  # with fewer distinct rows, some clusters start empty
+            # With fewer distinct rows, some clusters start empty.
+            centers = centers_inside(rows, self.n_clusters, 20, rng)
             return outputs.assign(SquaredEnergy(centers), ArrayTable.of(rows))
         labels = np.asarray(self.init)
         whole = labels.dtype.kind in "iu" and labels.shape == (len(rows),)

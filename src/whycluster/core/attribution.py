@@ -3,7 +3,8 @@
 Clusters are codes 0..K-1 here. Rows are read block by block, and nothing of shape (rows, clusters, features)
 is allocated, except for a few rows at a time by the sequential rule. `attribute` is the way in. For k-means
 and the default query, `whycluster.core.compiled` does all of it in compiled loops; here are the same steps in
-NumPy, for every energy and every query (``tests/core/test_compiled.py`` holds the two equal).
+NumPy, for every energy and every query (``tests/core/test_compiled.py`` checks that the two
+agree).
 """
 
 from __future__ import annotations

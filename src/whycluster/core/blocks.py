@@ -42,7 +42,8 @@ class NotFiniteError(Exception):
 
 def check_finite(values: NDArray[Any]) -> None:
     """Raise `NotFiniteError` unless all values are finite."""
-    # One NaN or infinity spoils the sum. In float32 it is much faster, but may overflow itself.
+    # A NaN or infinity makes the sum non-finite. Summing in float32 is much faster but can overflow, so a
+    # non-finite sum is checked again in float64.
     if not np.isfinite(values.sum()) and not np.isfinite(values.sum(dtype=np.float64)):
         raise NotFiniteError
 

@@ -30,9 +30,8 @@ def weigh(h: Floats, assignment: Assignment, rule: str, beta: float | None, out:
         contrasted = np.flatnonzero((assignment.evidence < 0) & (rule != SOFT))
     out[contrasted] = 0.0
     out[contrasted, assignment.competitor[contrasted]] = 1.0
-    out[contrasted, assignment.cluster[contrasted]] = (
-        0.0  # in other rows it is 0 already, because h_c is infinite
-    )
+    # In other rows it is 0 already, because h_c is infinite.
+    out[contrasted, assignment.cluster[contrasted]] = 0.0
     out[np.arange(len(h)), assignment.cluster] = -row_sums(out)
 
 

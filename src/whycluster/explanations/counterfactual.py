@@ -38,9 +38,8 @@ WHERE = "counterfactual"
 _MARGINS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 _TIE = 1e-3  # a row on a hyperplane is moved as if it were this fraction of the centroids' distance away
 _FLAT = 1e-12  # a smaller relative slope is rounding: the hyperplane is parallel to the column
-_STEPS = np.array(
-    [2.0**-6, 0.5, 3.0, 40.0]
-)  # times the spread of a column, to test whether it is only scaled
+# Times the spread of a column, to test whether it is only scaled.
+_STEPS = np.array([2.0**-6, 0.5, 3.0, 40.0])
 _MOST_DAYS = 20_000.0  # for the same test with dates; some calendars end in 2262
 _ROUNDING = {4: 1e-2, 8: 1e-6}  # tolerance by bytes per number
 _SAMPLE = 256  # rows from which values of nonlinear columns are taken

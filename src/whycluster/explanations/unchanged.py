@@ -15,8 +15,8 @@ from whycluster.core.rows import Rows
 def is_unchanged(energy: Energy, rows: Rows, query: CodedQuery, evidence: NDArray[Any]) -> bool:
     """Whether the rows still give the same evidence as when they were explained, up to rounding.
 
-    Energies are rounded (one row alone may be summed in another order than among many), and so is the
-    evidence to its dtype.
+    Equality is approximate: a row may be summed in another order alone than in a block, and evidence is
+    rounded to its dtype.
     """
     differs: list[int] = []
 

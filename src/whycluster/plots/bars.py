@@ -25,6 +25,7 @@ _HEIGHT = 0.74  # relative to the distance between bars
 _SMALL_SHARE = 0.1  # if no share is larger, shares are shown with one decimal
 _MARGIN = 0.19  # fraction of the axis for numbers beside the bars
 _MAX_PANELS = 60
+# (most panels, columns); 5 columns for more panels.
 _COLUMNS = (
     (1, 1),
     (2, 2),
@@ -32,7 +33,7 @@ _COLUMNS = (
     (4, 2),
     (12, 3),
     (20, 4),
-)  # (most panels, columns); 5 columns for more panels
+)
 
 
 def row(exp: BaseExplanation, row: int = 0, n_features: int = 10, ax: Axes | None = None) -> Axes:

@@ -2,7 +2,7 @@
 
 The loops are in ``kmeans.c``, which is compiled when the package is installed on Linux on x86-64 with a C
 compiler. Everywhere else, and for all other models and queries, NumPy does the same in more steps
-(`whycluster.core.attribution`); ``tests/core/test_compiled.py`` holds the two equal.
+(`whycluster.core.attribution`); ``tests/core/test_compiled.py`` checks that the two agree.
 """
 
 from __future__ import annotations

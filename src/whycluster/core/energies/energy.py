@@ -40,7 +40,9 @@ class Energy(ABC):
     title = "a custom dissimilarity"  # the family of models, for reports
     gives_probabilities = False  # whether softmax(-s) are the cluster probabilities of the model
     stiffness: float | None = None  # the beta for which exp(-beta s) are densities or probabilities, if any
-    adds_up: bool = True  # whether relevance adds up to evidence: no energy has a constant part
+    # Whether relevance sums to the evidence, that is, whether no part of any energy is left without a
+    # feature.
+    adds_up: bool = True
     rounds = False  # whether `combine` may write float32; it still computes in float64
     takes_columns = False  # whether it is equally fast on rows stored column by column
     needs_means = False  # whether its split depends on the cluster means; see `with_means`

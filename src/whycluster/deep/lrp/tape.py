@@ -278,9 +278,8 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in to
     def _forget_aliases(self, tensor: torch.Tensor) -> None:
         """Drop the variables of other tensors that share values with a changed tensor."""
         storage = _storage(tensor)
-        self._changed.setdefault(storage, []).append(
-            tensor
-        )  # the reference keeps its storage from being reused
+        # The reference keeps its storage from being reused.
+        self._changed.setdefault(storage, []).append(tensor)
         for other in list(self._variables.keys()):
             if other is not tensor and _storage(other) == storage and _overlap(other, tensor):
                 del self._variables[other]
