@@ -18,6 +18,7 @@ from sklearn.neighbors import NearestCentroid
 import whycluster as wc
 from tests.optional import optional
 from whycluster.core.attribution import Attribution, CodedQuery
+from whycluster.core.energies import SquaredEnergy
 from whycluster.core.evidence import Assignment
 from whycluster.data.table import ArrayTable
 
@@ -500,3 +501,12 @@ def test_a_question_is_not_written_over() -> None:
     assert found.cluster.tolist() == codes.tolist() == [0, 1]
     assert found.competitor.tolist() == [1, 0]
     assert found.evidence.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("labels", [["b" * 60 + "1", "b" * 60 + "2"], ["1" * 41, "1" * 42]])
+def test_labels_that_are_shown_alike_are_still_different_clusters(labels: list[str]) -> None:
+    network = wc.TableNetwork(SquaredEnergy(np.array([[0.0], [4.0]])), labels=labels)
+    assert ", not in " not in network.explain([[1.0]]).describe(0)
+    other = network.explain([[1.0]], target=labels[1]).describe(0)
+    assert ", not in " in other
+    assert "for " in other

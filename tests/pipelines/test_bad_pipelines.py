@@ -339,6 +339,20 @@ def test_missing_values_that_a_step_made() -> None:
     )
 
 
+def test_missing_values_that_a_step_made_of_several_columns() -> None:
+    shifted = make_pipeline(
+        PCA(3), FunctionTransformer(wc.elementwise(lambda z: np.sqrt(z + 1000.0))), PCA(2), k_means()
+    )
+    X = WINE[:, :5].copy()
+    shifted.fit(X)
+    X[7] = -1e9 * np.sign(shifted[0].components_[0])
+    found = message(shifted, X)
+    assert found == (
+        "explain: X must have values that the steps turn into finite numbers; in row 7, several columns "
+        "together become nan. Drop or change such rows first."
+    )
+
+
 def test_questions_that_do_not_fit(encoded: Pipeline) -> None:
     X = mixed_frame()
     assert message(encoded, X, target=9) == (

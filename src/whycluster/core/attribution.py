@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -206,11 +206,12 @@ def _attribute(energy: Energy, rows: Rows, query: CodedQuery, background: Backgr
     if query.needs_population or energy.needs_means:
         asks_all = query.cluster is None and query.rule != CONTRAST and query.threshold is None
         if background is None and asks_all:
-            view = EvidenceView(result.relevance, energy.n_clusters)
-            view = view if view.fits else None
-        found = population(energy, background or rows, None if view is None else (result, view))
+            view = EvidenceView.of(result.relevance, energy.n_clusters)
+        keep = None if view is None else Kept(result, view)
+        found = population(energy, rows if background is None else background, keep)
         query = measured(query, energy, found)
-        energy = energy.with_means(*found.members)
+        if energy.needs_means:
+            energy = energy.with_means(*found.members)
     explain_block = _explain_block(energy, rows, query, result, view)
 
     def work(space: Workspace, start: int, stop: int) -> None:
@@ -256,38 +257,40 @@ def _explain_block(
     return work
 
 
-def population(
-    energy: Energy, rows: Background, store: tuple[Attribution, EvidenceView] | None = None
-) -> Population:
-    """Measure all rows.
+class Kept(NamedTuple):
+    """Results of the first pass that the second one needs, kept in its arrays."""
 
-    With ``store``, the assignment of each row and its h are kept there.
-    """
+    assignment: Attribution
+    h: EvidenceView
+
+
+def population(energy: Energy, rows: Background, keep: Kept | None = None) -> Population:
+    """Measure all rows; with ``keep``, keep the assignment of each row and its h there."""
     if isinstance(rows, Population):
         return rows
-    loops = energy.loops if store is None else None
+    loops = energy.loops if keep is None else None
     if loops is not None:
         with explaining_why_not_finite(rows):
             mean, sizes = CompiledPasses(loops, rows, block_rows(energy, rows)).measure()
         return Population(mean, sizes, np.zeros((energy.n_clusters, 0)))
-    return _population(energy, rows, store)
+    return _population(energy, rows, keep)
 
 
-def _population(energy: Energy, rows: Rows, store: tuple[Attribution, EvidenceView] | None) -> Population:
+def _population(energy: Energy, rows: Rows, keep: Kept | None) -> Population:
     means: dict[int, float] = {}
     sizes = InOrder(np.zeros(energy.n_clusters, np.intp))
     sums = InOrder(np.zeros((energy.n_clusters, energy.n_inputs if energy.needs_means else 0)))
 
     def work(space: Workspace, start: int, stop: int) -> None:
-        h = space.h[: stop - start] if store is None else store[1].rows(start, stop)
+        h = space.h[: stop - start] if keep is None else keep.h.rows(start, stop)
         x = read_energies(energy, rows, space, start, stop, h)
         assignment = _checked(compete(h, energy.tree))
         means[start] = float((assignment.evidence / rows.n_rows).sum())
         sizes.add(start, stop, np.bincount(assignment.cluster, minlength=energy.n_clusters))
         if energy.needs_means:
             sums.add(start, stop, _sums(x, assignment.cluster, energy.n_clusters))
-        if store is not None:
-            store[0].store(assignment, start, stop)
+        if keep is not None:
+            keep.assignment.store(assignment, start, stop)
 
     run_rows(work, energy, rows)
     (_, size), (_, total) = sizes.so_far, sums.so_far

@@ -63,14 +63,17 @@ def per_cluster(room: Floats, n_rows: int, n_clusters: int) -> Floats:
 class EvidenceView:
     """Room for h, (n, K) in float64, in the memory where the relevance, (n, d), is written later.
 
-    Keeping h there between two passes saves computing it twice, and takes no memory. ``fits`` says whether
-    there is enough room.
+    Keeping h there between two passes saves computing it twice, and takes no memory.
     """
 
     def __init__(self, relevance: NDArray[Any], n_clusters: int) -> None:
         self.relevance, self.n_clusters = relevance, n_clusters
+
+    @classmethod
+    def of(cls, relevance: NDArray[Any], n_clusters: int) -> EvidenceView | None:
+        """Return the view, or None if there is not enough room."""
         enough = 8 * n_clusters <= relevance.itemsize * relevance.shape[1]
-        self.fits = bool(enough and relevance.flags.c_contiguous)
+        return cls(relevance, n_clusters) if enough and relevance.flags.c_contiguous else None
 
     def rows(self, start: int, stop: int) -> Floats:
         """Return h of rows start..stop, (b, K)."""

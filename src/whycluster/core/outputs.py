@@ -131,7 +131,7 @@ def propagate_gradient(
     query = query.for_rows(rows)
     result = Attribution.empty(rows, query, width=0)
     if query.rule != CONTRAST and query.beta is None:
-        query = measured(query, energy, background or rows)
+        query = measured(query, energy, rows if background is None else background)
 
     def work(space: Workspace, start: int, stop: int) -> None:
         n_rows = stop - start
@@ -157,8 +157,4 @@ def informed(energy: Energy, rows: Rows) -> Energy:
 
     Several queries about some of the rows are then answered as if they were asked of all.
     """
-    if not energy.needs_means:
-        return energy
-    energy = energy.with_means(*population(energy, rows).members)
-    energy.needs_means = False
-    return energy
+    return energy.with_means(*population(energy, rows).members) if energy.needs_means else energy

@@ -149,7 +149,6 @@ class ExplainRequest:
         if network.energy.needs_means:
             network = copy(network)
             network.energy = network.energy.with_means(*population.members)
-            network.energy.needs_means = False
         return replace(self, network=network, coded=coded)
 
     def take(self, rows: slice | Codes) -> ExplainRequest:

@@ -39,10 +39,10 @@ class Claim:
 
     def sentence(self) -> str:
         """Return the claim as a sentence."""
-        named = (self.cluster, self.competitor, self.assigned)
-        cluster, competitor, assigned = (display.clean(str(label)) for label in named)
+        cluster, competitor = (display.clean(str(label)) for label in (self.cluster, self.competitor))
         claim = f"{self.row} is {_place(self.assigned, 'in cluster')}"
-        if assigned != cluster:  # a given label may differ from the surrogate's
+        is_elsewhere = self.assigned != self.cluster
+        if is_elsewhere:  # a given label may differ from the surrogate's
             claim += " according to the surrogate" * self.by_surrogate
             claim += f", not {_place(self.cluster, 'in')}"
         if self.cluster == self.competitor:
@@ -51,7 +51,7 @@ class Claim:
             side = "above" if self.evidence >= 0 else "below"
             share = f"the probability of {cluster} is {side} {self.threshold:g}"
             return f"{claim}: {share}, evidence {self.evidence:.3g}, nearest competitor {competitor}"
-        if self.is_contrast or assigned != cluster:
+        if self.is_contrast or is_elsewhere:
             return f"{claim}: evidence {self.evidence:.3g} for {cluster} against {competitor}"
         return f"{claim}: evidence {self.evidence:.3g}, nearest competitor {competitor}"
 

@@ -210,7 +210,7 @@ class Explanation(BaseExplanation):
         """(2, d) the smallest and largest value of each feature; NaN if there is only one row."""
         ranges = np.full((2, len(self.feature_names)), np.nan)
         if len(self) > 1:
-            for _, block in self.table.blocks():
+            for _, block in self.unchanged_table("counterfactual").blocks():
                 np.fmin(ranges[0], np.fmin.reduce(block, axis=0), out=ranges[0])
                 np.fmax(ranges[1], np.fmax.reduce(block, axis=0), out=ranges[1])
         return ranges

@@ -161,7 +161,9 @@ def competition(exp: BaseExplanation, sample: MemberSample | None = None) -> Com
     evidence = np.full(shape[:2], np.nan)
     if group.size:
         evidence = _means(some.h, group, len(codes))
-        energy = outputs.informed(exp.energy, exp.table)  # by all rows, not only the sample
+        energy = exp.energy
+        if energy.needs_means:  # those of all rows, not only of the sample
+            energy = outputs.informed(energy, exp.unchanged_table("competition"))
         # One competitor at a time, so that no array of shape (rows, clusters, features) is needed.
         for j in range(len(exp.labels) - 1 if isinstance(exp, Explanation) else 0):
             others = np.where(j < codes, j, j + 1)  # (G,) the j-th cluster other than their own

@@ -81,7 +81,7 @@ class ColumnsEnergy(WrappedEnergy):
     def with_means(self, means: Floats, sizes: Codes) -> Energy:
         """Return a copy in which the energy of the features knows the means."""
         found = copy(self)
-        found.energy = self.energy.with_means(means, sizes)
+        found.energy, found.needs_means = self.energy.with_means(means, sizes), False
         return found
 
     def _add_up(self, split: Floats, out: Floats) -> None:

@@ -101,7 +101,7 @@ class MixingEnergy(WrappedEnergy):
     def with_means(self, means: Floats, sizes: Codes) -> Energy:
         """Return a copy with the means of the members; an empty cluster keeps its shortest point."""
         found = copy(self)
-        found.sizes = sizes
+        found.sizes, found.needs_means = sizes, False
         found.prepare(np.where(sizes[:, None] > 0, means, 0.0))
         return found
 
@@ -486,4 +486,6 @@ class TransformedEnergy(WrappedEnergy):
         """Return a copy with the mean of all rows as the middle."""
         n = self.energy.n_inputs
         middle = sizes @ means[:, n:] / sizes.sum()
-        return TransformedEnergy(self.energy.with_means(means[:, :n], sizes), self.matrix, middle)
+        found = TransformedEnergy(self.energy.with_means(means[:, :n], sizes), self.matrix, middle)
+        found.needs_means = False
+        return found

@@ -362,10 +362,15 @@ class StagedTable(Table):
             if len(bad):
                 row, atom = rows.start + int(bad[0, 0]), bad[0, 1]
                 column = form.source[atom] if form.below is None else NO_COLUMN
+                value = float(values[tuple(bad[0])])
                 if column < 0:
-                    return row, "made of several", float(values[tuple(bad[0])])
-                self._check_input(row, column, float(values[tuple(bad[0])]))
-                return row, self.feature_names[column], float(values[tuple(bad[0])])
+                    raise InvalidInputError(
+                        f"{self.where}: {self.name} must have values that the steps turn into finite "
+                        f"numbers; in row {self.number(row)}, several columns together become {value}. Drop "
+                        f"or change such rows first."
+                    )
+                self._check_input(row, column, value)
+                return row, self.feature_names[column], value
         return None
 
     def _check_input(self, row: int, column: int, value: float) -> None:

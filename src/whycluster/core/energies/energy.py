@@ -63,7 +63,8 @@ class Energy(ABC):
     def with_means(self, means: Floats, sizes: Codes) -> Energy:  # noqa: ARG002  # for those that need them
         """Return the same energies with a split that uses the mean of each cluster's members.
 
-        ``means`` is (K, n_inputs), with arbitrary values for empty clusters; ``sizes`` is (K,).
+        They need no means any more. ``means`` is (K, n_inputs), with arbitrary values for empty clusters;
+        ``sizes`` is (K,).
         """
         return self
 
