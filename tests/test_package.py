@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import whycluster as wc
-from whycluster.models.adapters.registry import SUPPORTED
+from whycluster.models.adapters.unsupported import SUPPORTED
 from whycluster.models.network import QueryOptions
 
 ROOT = Path(__file__).parent.parent

@@ -7,7 +7,7 @@ from importlib import metadata
 from whycluster.cli.formatting import to_json
 from whycluster.cli.output import print_result
 from whycluster.data import display
-from whycluster.models.adapters.registry import SUPPORTED
+from whycluster.models.adapters.unsupported import SUPPORTED
 
 EXTRAS = {
     "scikit-learn": "k-means, mixtures, trees, pipelines",

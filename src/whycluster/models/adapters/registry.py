@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,9 +16,9 @@ import numpy as np
 
 from whycluster.core.errors import InvalidInputError, NotFittedError, UnsupportedModelError
 from whycluster.data.arrays import DASK
-from whycluster.data.labels import BY_LABELS
 from whycluster.data.opening import column_names
 from whycluster.models.adapters.incomplete import AwaitingColumns, OnlyLabels
+from whycluster.models.adapters.unsupported import unsupported
 from whycluster.models.nearest_centroid import from_centroids, has_value, n_dimensions
 from whycluster.models.network import Network
 
@@ -39,22 +38,6 @@ _ADAPTERS = {
     "whycluster": "clustering.adapter",
     "whycluster.text": "text.network",
 }
-
-SUPPORTED = (
-    "whycluster.KernelKMeans, Surrogate",
-    "sklearn.cluster.KMeans, MiniBatchKMeans, BisectingKMeans, Birch, MeanShift, AffinityPropagation",
-    "sklearn.mixture.GaussianMixture, BayesianGaussianMixture",
-    "sklearn.neighbors.NearestCentroid",
-    "faiss.Kmeans",
-    "kmedoids.KMedoids",
-    "kmodes.kmodes.KModes, kmodes.kprototypes.KPrototypes",
-    "dask_ml.cluster.KMeans; dask_ml.wrappers.ParallelPostFit of one of these",
-    "clustpy.deep.DEC, IDEC, DCN, DKM, AEC",
-    "pyspark.ml.clustering.KMeansModel, BisectingKMeansModel, GaussianMixtureModel; PipelineModel of these",
-    "any fitted model with cluster_centers_ that predicts the nearest of them (checked on your data)",
-    "an array of centroids, one row each",
-    "sklearn.pipeline.Pipeline that ends in one of these, or in a model of labels",
-)
 
 
 def to_network(
@@ -125,9 +108,7 @@ def adapt(model: Any) -> Network | OnlyLabels | AwaitingColumns:
     ``predict``, and is checked on all data. One with ``labels_`` can be explained by its labels.
     """
     if isinstance(model, type):
-        raise UnsupportedModelError(
-            f"neuralize: model must be a fitted model; got the class {model.__name__}."
-        )
+        raise unsupported(model)
     if column_names(model, "neuralize", "centroids") is not None:
         return from_centroids(model)
     if has_value(model, "predict") and has_value(model, "cluster_centers_"):
@@ -136,21 +117,7 @@ def adapt(model: Any) -> Network | OnlyLabels | AwaitingColumns:
         return OnlyLabels(model, "labels")  # a series, a pyarrow column
     if has_value(model, "labels_"):
         return OnlyLabels(model.labels_, f"the labels of {type(model).__name__}")
-    if isinstance(model, (str, os.PathLike)):
-        raise UnsupportedModelError(
-            f"neuralize: model must be a fitted model; got {str(model)!r}. Load a saved network with "
-            "wc.load(path)."
-        )
-    if hasattr(model, "obsm"):
-        raise UnsupportedModelError(
-            "neuralize: model must be a fitted model; got an AnnData. Explain its groups of cells with "
-            "wc.explain_anndata(adata, groups)."
-        )
-    listed = "".join(f"\n  - {line}" for line in SUPPORTED)
-    raise UnsupportedModelError(
-        f"neuralize: no exact network is known for {type(model).__name__}. Supported, once fitted, are:"
-        f"{listed}\n{BY_LABELS}"
-    )
+    raise unsupported(model)
 
 
 @adapt.register(np.ndarray)

@@ -1,0 +1,43 @@
+"""The models that have a network, and the error for anything else."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from whycluster.core.errors import UnsupportedModelError
+from whycluster.data.labels import BY_LABELS
+
+SUPPORTED = (
+    "whycluster.KernelKMeans, Surrogate",
+    "sklearn.cluster.KMeans, MiniBatchKMeans, BisectingKMeans, Birch, MeanShift, AffinityPropagation",
+    "sklearn.mixture.GaussianMixture, BayesianGaussianMixture",
+    "sklearn.neighbors.NearestCentroid",
+    "faiss.Kmeans",
+    "kmedoids.KMedoids",
+    "kmodes.kmodes.KModes, kmodes.kprototypes.KPrototypes",
+    "dask_ml.cluster.KMeans; dask_ml.wrappers.ParallelPostFit of one of these",
+    "clustpy.deep.DEC, IDEC, DCN, DKM, AEC",
+    "pyspark.ml.clustering.KMeansModel, BisectingKMeansModel, GaussianMixtureModel; PipelineModel of these",
+    "any fitted model with cluster_centers_ that predicts the nearest of them (checked on your data)",
+    "an array of centroids, one row each",
+    "sklearn.pipeline.Pipeline that ends in one of these, or in a model of labels",
+)
+
+
+def unsupported(model: Any) -> UnsupportedModelError:
+    """Return the error for an object that is no supported model, with advice for common mistakes."""
+    must = "neuralize: model must be a fitted model; got"
+    if isinstance(model, type):
+        return UnsupportedModelError(f"{must} the class {model.__name__}.")
+    if isinstance(model, (str, os.PathLike)):
+        return UnsupportedModelError(f"{must} {str(model)!r}. Load a saved network with wc.load(path).")
+    if hasattr(model, "obsm"):
+        return UnsupportedModelError(
+            f"{must} an AnnData. Explain its groups of cells with wc.explain_anndata(adata, groups)."
+        )
+    listed = "".join(f"\n  - {line}" for line in SUPPORTED)
+    return UnsupportedModelError(
+        f"neuralize: no exact network is known for {type(model).__name__}. Supported, once fitted, are:"
+        f"{listed}\n{BY_LABELS}"
+    )
