@@ -148,18 +148,15 @@ def test_explain_describes_the_clusters(wine: Path) -> None:
     )
 
 
-def test_explain_takes_existing_labels(passengers: Path) -> None:
-    result = run("explain", passengers, "--labels", "group", "--quiet")
-    assert result.returncode == 0, result.stderr
-    assert result.stdout == read_golden("cli_labels")
-    assert result.stderr == ""
+def test_explain_takes_existing_labels(passengers: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    printed = invoke(capsys, "explain", passengers, "--labels", "group", "--quiet")
+    assert printed == (0, read_golden("cli_labels"), "")
 
 
-def test_explain_chooses_the_number_of_clusters(passengers: Path) -> None:
-    result = run("explain", passengers, "--ignore", "group")
-    assert result.returncode == 0, result.stderr
-    assert result.stdout == read_golden("cli_auto")
-    assert result.stderr == (
+def test_explain_chooses_the_number_of_clusters(passengers: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = invoke(capsys, "explain", passengers, "--ignore", "group")
+    assert (code, out) == (0, read_golden("cli_auto"))
+    assert err == (
         "whycluster: left out: name (like an identifier, 60 of 60 values are different)\n"
         "whycluster: rows are identified by 'name'\n"
     )
@@ -222,9 +219,9 @@ def test_quiet_is_for_the_one_command(wine: Path, capsys: pytest.CaptureFixture[
         assert progress.shown
 
 
-def test_explain_as_json(wine: Path) -> None:
-    result = run("explain", wine, "--k", 3, "--ignore", "kind", "--json", "--quiet")
-    facts = json.loads(result.stdout)
+def test_explain_as_json(wine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = invoke(capsys, "explain", wine, "--k", 3, "--ignore", "kind", "--json", "--quiet")
+    facts = json.loads(out)
     frame = pl.read_csv(wine).drop("wine_id", "kind")
     summary = wc.explain(wc.tabular.pipeline(frame, 3), frame).summary()
     assert facts["rows"] == 178
@@ -240,13 +237,12 @@ def test_explain_as_json(wine: Path) -> None:
     assert (facts["out"], facts["report"]) == (None, None)
 
 
-def test_row_explains_one_row(wine: Path) -> None:
-    result = run("row", wine, "--id", 1003, "--k", 3, "--ignore", "kind")
-    assert result.returncode == 0, result.stderr
-    assert result.stdout == read_golden("cli_row")
+def test_row_explains_one_row(wine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = invoke(capsys, "row", wine, "--id", 1003, "--k", 3, "--ignore", "kind")
+    assert (code, out) == (0, read_golden("cli_row"))
     frame = pl.read_csv(wine).drop("wine_id", "kind")
     exp = wc.explain(wc.tabular.pipeline(frame, 3), frame)
-    assert result.stdout.split("\n", 1)[1].strip() == exp.describe(3, 10).split("\n", 1)[1]
+    assert out.split("\n", 1)[1].strip() == exp.describe(3, 10).split("\n", 1)[1]
 
 
 def test_row_asks_why_not_another_cluster(wine: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -306,11 +302,10 @@ def test_row_by_number_or_by_another_column(
     )
 
 
-def test_compare_contrasts_two_clusters(wine: Path) -> None:
-    result = run("compare", wine, 0, 2, "--k", 3, "--ignore", "kind")
-    assert result.returncode == 0, result.stderr
-    assert result.stdout == read_golden("cli_compare")
-    assert run("compare", wine, 0, 0, "--k", 3, "--quiet").stderr == (
+def test_compare_contrasts_two_clusters(wine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = invoke(capsys, "compare", wine, 0, 2, "--k", 3, "--ignore", "kind")
+    assert (code, out) == (0, read_golden("cli_compare"))
+    assert invoke(capsys, "compare", wine, 0, 0, "--k", 3, "--quiet")[2] == (
         "whycluster: A and B must be different clusters; got '0' twice.\n"
     )
 
@@ -328,25 +323,27 @@ def test_compare_is_the_contrast_of_the_members(wine: Path, capsys: pytest.Captu
     assert first["relevance"] == pytest.approx(exp.relevance.mean(axis=0).max())
 
 
-def test_models_lists_what_is_supported_and_installed() -> None:
-    result = run("models")
-    assert result.returncode == 0, result.stderr
-    assert "- sklearn.mixture.GaussianMixture, BayesianGaussianMixture" in result.stdout
+def test_models_lists_what_is_supported_and_installed(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = invoke(capsys, "models")
+    assert code == 0
+    assert "- sklearn.mixture.GaussianMixture, BayesianGaussianMixture" in out
     assert re.search(
-        rf"(?m)^polars +{re.escape(pl.__version__)} +data frames; files read by this command", result.stdout
+        rf"(?m)^polars +{re.escape(pl.__version__)} +data frames; files read by this command", out
     )
-    facts = json.loads(run("models", "--json").stdout)
+    facts = json.loads(invoke(capsys, "models", "--json")[1])
     assert facts["installed"]["polars"] == pl.__version__
     assert len(facts["models"]) > 5
 
 
-def test_a_terminal_shows_colors_and_names_are_never_markup(tmp_path: Path) -> None:
+def test_a_terminal_shows_colors_and_names_are_never_markup(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     values = np.random.default_rng(0).normal(size=(50, 2))
     pl.DataFrame(values, schema=["[red]a[/red]", "b"]).write_csv(tmp_path / "t.csv")
     seen = on_terminal("row", tmp_path / "t.csv", "--k", "2", "--id", "3")
     assert "[red]a[/red]" in seen
     assert "\x1b[" in seen
-    plain = run("row", tmp_path / "t.csv", "--k", 2, "--id", 3).stdout
+    _, plain, _ = invoke(capsys, "row", tmp_path / "t.csv", "--k", 2, "--id", 3)
     assert re.sub(r"\x1b\[[0-9;]*m", "", seen).replace("\r\n", "\n").split() == plain.split()
 
 
