@@ -201,9 +201,9 @@ def cluster_frame(frame: pl.DataFrame, options: CommandOptions, step: int = 1) -
     step : the rows are every ``step``-th of a larger table
     """
     chosen = choose_columns(frame, options)
+    notes = check_text(frame[chosen])
     with Progress("checking the columns", None):
-        notes = check_text(frame[chosen])
-        columns = classify_chosen(frame[chosen], options, step)
+        columns = classify_columns(frame[chosen], "explain", chosen if options.columns else (), step)
     left_out = {str(name): reason for name, reason in columns.left_out.items()}
     used = [name for name in chosen if name not in left_out]
     if not used:
@@ -318,11 +318,6 @@ def _raise_unknown(option: str, name: str, known: Sequence[str]) -> NoReturn:
     listed = ", ".join(display.clean(each) for each in similar)
     more = f", ... ({len(known)} in all)" if len(known) > len(similar) else ""
     raise InvalidInputError(f"{option} must name columns of the table, such as {listed}{more}; got {name!r}.")
-
-
-def classify_chosen(frame: pl.DataFrame, options: CommandOptions, step: int = 1) -> ClassifiedColumns:
-    """Classify the chosen columns; those that the user named are used even if they look like identifiers."""
-    return classify_columns(frame, "explain", frame.columns if options.columns else (), step)
 
 
 def _find_ids(

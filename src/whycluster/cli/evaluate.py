@@ -15,7 +15,6 @@ from whycluster.cli.clustering import (
     CommandOptions,
     check_k,
     choose_columns,
-    classify_chosen,
     describe_surrogate,
 )
 from whycluster.cli.formatting import to_json
@@ -25,7 +24,7 @@ from whycluster.clustering.surrogate import Surrogate
 from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
-from whycluster.data.column_checks import ClassifiedColumns
+from whycluster.data.column_checks import ClassifiedColumns, classify_columns
 from whycluster.data.labels import as_list
 from whycluster.data.missing import is_missing
 from whycluster.evaluation import checks as sanity
@@ -59,7 +58,8 @@ def evaluate(
     chosen = choose_columns(frame, options)
     labels = None if options.labels is None else as_list(frame[options.labels], "evaluate")
     notes = check_text(frame[chosen])
-    columns, more_notes = _complete_numbers(classify_chosen(frame[chosen], options), labels)
+    classified = classify_columns(frame[chosen], "evaluate", chosen if options.columns else ())
+    columns, more_notes = _complete_numbers(classified, labels)
     notes += more_notes
     X = StandardScaler().fit_transform(np.column_stack(list(columns.values())))
     table = pl.DataFrame(X, schema=list(columns))
