@@ -10,7 +10,7 @@ import narwhals as nw
 import numpy as np
 import pytest
 
-from whycluster.data.column_checks import inspect_column
+from whycluster.data.column_checks import classify_columns, inspect_column
 from whycluster.data.column_kinds import (
     ColumnKind,
     kind_of_arrow,
@@ -140,3 +140,24 @@ def test_kinds_of_categorical_and_nested_series() -> None:
     }
     found = {kind: kind_of_series(nw.from_native(each, series_only=True)) for kind, each in series.items()}
     assert found == {kind: kind for kind in series}
+
+
+def test_the_columns_of_a_frame_are_classified_at_once() -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(
+        {
+            "id": range(12),
+            "age": np.arange(12) % 5,
+            "seen": pd.date_range("2020-01-01", periods=12),
+            "city": ["Rome", "Oslo"] * 6,
+            "day": [f"2021-03-{day:02}" for day in [*range(1, 11), 1, 2]],
+        }
+    )
+    found = classify_columns(frame, "test")
+    assert found.frame is frame
+    assert found.readings == {"numbers": ["age"], "dates": ["seen"], "categories": ["city", "day"]}
+    assert found.left_out == {"id": "like an identifier, whole numbers with such a name"}
+    assert found.text_dates == ["day"]
+    kept = classify_columns(frame.set_axis(range(5), axis=1), "test", keep=[0])
+    assert kept.readings == {"numbers": [0, 1], "dates": [2], "categories": [3, 4]}
+    assert kept.left_out == {}

@@ -54,6 +54,13 @@ class Own(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         return X
 
 
+class Stateless(Own):
+    """A step that learns nothing in fit, so that scikit-learn takes it for unfitted."""
+
+    def fit(self, X: Array, y: Any = None) -> Stateless:  # noqa: ARG002
+        return self
+
+
 def doubled(values: Array) -> Array:
     return 2 * values
 
@@ -102,6 +109,13 @@ def test_a_step_that_is_not_known(step: Any, name: str) -> None:
     text = refused(step)
     assert text.startswith(begins + "Supported steps are:\n  - StandardScaler, MinMaxScaler, ")
     assert text.endswith("\n" + ALTERNATIVE)
+
+
+def test_labels_are_explained_whatever_the_steps_are() -> None:
+    model = make_pipeline(Stateless(), DBSCAN(eps=60.0)).fit(WINE)
+    exp = wc.explain(model, WINE)
+    assert exp.fidelity is not None
+    assert len(exp) == len(WINE)
 
 
 def test_a_step_that_is_not_known_inside_others() -> None:
