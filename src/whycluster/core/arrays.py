@@ -10,7 +10,10 @@ Codes: TypeAlias = NDArray[np.intp]  # clusters as 0..K-1, in the order of their
 
 
 def least(values: NDArray[Any]) -> tuple[Codes, NDArray[Any]]:
-    """Return the column of the least value of each row, the first on a tie, and that value; without NaN."""
+    """Return the column of the smallest value in each row, and that value.
+
+    If several columns tie, the first one is returned. ``values`` must not contain NaN.
+    """
     if values.flags.c_contiguous:
         column = np.asarray(values.argmin(axis=1))
         return column, values[np.arange(len(values)), column]
@@ -24,11 +27,11 @@ def least(values: NDArray[Any]) -> tuple[Codes, NDArray[Any]]:
 
 
 def row_sums(values: Floats) -> Floats:
-    """Return the sums over the last axis, as a product with ones: much faster than sum() for few columns."""
+    """Return the sum of each row, as a product with ones, which is much faster than sum() for few columns."""
     return values @ np.ones(values.shape[1])
 
 
 def standardized(x: Floats) -> Floats:
-    """Return the columns with mean 0 and standard deviation 1; constant columns become 0."""
+    """Scale the columns to mean 0 and standard deviation 1; constant columns become 0."""
     spread = x.std(axis=0)
     return np.asarray((x - x.mean(axis=0)) / np.where(spread > 0, spread, 1.0))

@@ -1,10 +1,10 @@
 """Attribution: from the rows to the relevance of every feature.
 
 Clusters are codes 0..K-1 here. Rows are read block by block, and nothing of shape (rows, clusters, features)
-is allocated, except for a few rows at a time by the sequential rule. `attribute` is the way in. For k-means
-and the default query, `whycluster.core.compiled` does all of it in compiled loops; here are the same steps in
-NumPy, for every energy and every query (``tests/core/test_compiled.py`` checks that the two
-agree).
+is allocated, except by the sequential rule for a few rows at a time. Start reading at `attribute`. For
+k-means and the default query, `whycluster.core.compiled` does all the work in compiled loops. This module
+implements the same steps in NumPy, for every energy and every query. ``tests/core/test_compiled.py`` checks
+that the two agree.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ from whycluster.core.rules import CONTRAST, DEFAULT_RULE, SEQUENTIAL, weigh
 from whycluster.core.sequential import STIFFER, redistribute_block
 from whycluster.core.tree import Tree
 
-_THREAD_BYTES = 8 << 20  # measured: smaller blocks spend more time in Python, larger ones miss the cache
-_STEPS = 4  # blocks are this much larger if pipeline steps are called: it halves the time
+_THREAD_BYTES = (
+    8 << 20
+)  # chosen by measurement: smaller blocks spend more time in Python, larger ones miss the cache
+_STEPS = 4  # blocks are this much larger if pipeline steps are called, which halves the time
 
 
 @dataclass(frozen=True)
@@ -60,17 +62,17 @@ class CodedQuery:
 
     @property
     def needs_population(self) -> bool:
-        """Whether something has to be measured on all rows first."""
+        """Whether all rows have to be measured before any can be explained."""
         return self.rule == SEQUENTIAL or (self.rule != CONTRAST and self.beta is None)
 
     @property
     def is_default(self) -> bool:
-        """Whether it asks for the assigned clusters against all others, by the paper's rule."""
+        """Whether the query is for the assigned clusters, against all others, by the paper's rule."""
         unrestricted = self.cluster is None and self.competitor is None and self.threshold is None
         return unrestricted and self.rule == DEFAULT_RULE
 
     def for_rows(self, rows: Rows) -> CodedQuery:
-        """Return the query with one code per row, in read-only arrays so that no result replaces them."""
+        """Return the query with one code per row, in read-only arrays that results cannot overwrite."""
         cluster, competitor = self.cluster, self.competitor
         return replace(
             self,
@@ -109,9 +111,9 @@ class Attribution:
     def empty(
         cls, rows: Rows, query: CodedQuery, width: int | None = None, by_columns: bool = False
     ) -> Attribution:
-        """Return arrays to be filled, in the dtype of the rows; codes that the query fixes are filled in.
+        """Return arrays to be filled, in the dtype of the rows; codes given by the query are already set.
 
-        ``width`` is the number of relevances per row, by default one per feature.
+        ``width`` is the number of relevance scores per row, by default one per feature.
         """
         n, width = rows.n_rows, rows.n_features if width is None else width
         return cls(
@@ -122,7 +124,7 @@ class Attribution:
         )
 
     def store(self, assignment: Assignment, start: int, stop: int) -> None:
-        """Store the assignment of rows start..stop, except for codes that the query fixed."""
+        """Store the assignment of rows start..stop, except for codes given by the query."""
         for values, block in zip((self.cluster, self.competitor, self.evidence), assignment, strict=True):
             if values.flags.writeable:
                 values[start:stop] = block
@@ -154,12 +156,12 @@ class Population:
 
     @property
     def beta(self) -> float:
-        """1 / (mean evidence), Eq. 3; infinity if there is no evidence at all."""
+        """1 / (mean evidence), Eq. 3, or infinity if the mean is 0."""
         return min(1.0 / self.evidence, sys.float_info.max) if self.evidence > 0.0 else math.inf
 
     @property
     def members(self) -> tuple[Floats, Codes]:
-        """The means and sizes of the clusters, as `Energy.with_means` takes them."""
+        """The means and sizes of the clusters, the arguments of `Energy.with_means`."""
         return self.means, self.sizes
 
     def __add__(self, other: Population) -> Population:
@@ -181,7 +183,7 @@ def attribute(
 ) -> Attribution:
     """Return the relevance of every feature for every row, R = sum_k a_k (e_k - e_c).
 
-    Beta, if it is not given, is measured first: on ``background``, or on the rows themselves.
+    If beta is not given, it is measured first, on ``background`` or else on the rows themselves.
     """
     size = block_rows(energy, rows)
     loops = energy.compiled if query.is_default else None
@@ -200,7 +202,7 @@ def attribute(
 
 
 def _attribute(energy: Energy, rows: Rows, query: CodedQuery, background: Background | None) -> Attribution:
-    """Do the same in NumPy: measure the rows, then explain them block by block."""
+    """Implement `attribute` in NumPy: measure the rows, then explain them block by block."""
     result = Attribution.empty(rows, query, by_columns=rows.by_columns and energy.takes_columns)
     view = None
     if query.needs_population or energy.needs_means:
@@ -216,7 +218,7 @@ def _attribute(energy: Energy, rows: Rows, query: CodedQuery, background: Backgr
 
     def work(space: Workspace, start: int, stop: int) -> None:
         explain_block(space, start, stop)
-        if rows.dtype != np.float64:  # rounding may have made infinities
+        if rows.dtype != np.float64:  # rounding to float32 may have produced infinities
             check_finite(result.relevance[start:stop])
             check_finite(result.evidence[start:stop])
 
@@ -227,7 +229,7 @@ def _attribute(energy: Energy, rows: Rows, query: CodedQuery, background: Backgr
 def _explain_block(
     energy: Energy, rows: Rows, query: CodedQuery, result: Attribution, view: EvidenceView | None
 ) -> Work[Workspace]:
-    """Return the function that explains a block; with ``view``, its assignment and h are known already."""
+    """Return the function that explains a block; with ``view``, its assignment and h are already known."""
     rounded = result.relevance.dtype != np.float64
     separate = rounded and not (energy.rounds and query.log_prior is None)
 
@@ -258,14 +260,14 @@ def _explain_block(
 
 
 class Kept(NamedTuple):
-    """Results of the first pass that the second one needs, kept in its arrays."""
+    """Results of the first pass that the second pass needs, kept in the arrays that it will fill."""
 
     assignment: Attribution
     h: EvidenceView
 
 
 def population(energy: Energy, rows: Background, keep: Kept | None = None) -> Population:
-    """Measure all rows; with ``keep``, keep the assignment of each row and its h there."""
+    """Measure all rows; if ``keep`` is given, also store the assignment and h of each row in it."""
     if isinstance(rows, Population):
         return rows
     loops = energy.loops if keep is None else None
@@ -298,7 +300,7 @@ def _population(energy: Energy, rows: Rows, keep: Kept | None) -> Population:
 
 
 def measured(query: CodedQuery, energy: Energy, rows: Background) -> CodedQuery:
-    """Return the query with what it needs to know of all rows: beta, and for sequential the cluster sizes."""
+    """Return the query with beta and, for the sequential rule, with the cluster sizes."""
     if query.rule == CONTRAST:
         return query
     found = population(energy, rows)
@@ -341,9 +343,10 @@ class Workspace:
 
 
 def block_rows(energy: Energy, rows: Rows) -> int:
-    """Return the number of rows of a block.
+    """Return the number of rows in a block.
 
-    It depends only on the energy and the rows, never on the threads: two passes see the same blocks.
+    It depends only on the energy and the rows, not on the number of threads, so two passes use the same
+    blocks.
     """
     row_bytes = 8 * (energy.n_inputs + energy.n_features + energy.scratch_width + 2 * energy.n_clusters)
     room = _THREAD_BYTES * (_STEPS if rows.goes_through_steps else 1)
@@ -351,7 +354,7 @@ def block_rows(energy: Energy, rows: Rows) -> int:
 
 
 def run_rows(work: Work[Workspace], energy: Energy, rows: Rows) -> None:
-    """Call ``work`` for every block of the rows; raise with the reason if a result is not finite."""
+    """Call ``work`` for every block of rows; if a result is not finite, raise an error with the reason."""
     size = block_rows(energy, rows)
     space = partial(Workspace, energy, min(size, rows.n_rows), rows.by_columns and energy.takes_columns)
     with explaining_why_not_finite(rows):
@@ -368,7 +371,7 @@ def explaining_why_not_finite(rows: Rows) -> Iterator[None]:
 
 
 def read(energy: Energy, rows: Rows, space: Workspace, start: int, stop: int) -> Floats:
-    """Return rows start..stop as the energy takes them."""
+    """Return rows start..stop in the form that the energy expects."""
     return rows.inputs(start, stop, energy.offset, space.x[: stop - start])
 
 

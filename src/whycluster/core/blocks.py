@@ -22,13 +22,13 @@ from whycluster.core.arrays import Floats
 
 _MOST_THREADS = 6  # keeps work arrays and temporaries under 64 MB
 _POLL_SECONDS = 0.1
-_FEW_CLUSTERS = 48  # up to here, reductions are faster column by column
+_FEW_CLUSTERS = 48  # with at most this many, reductions are faster column by column
 
 _spreading = threading.Lock()
 
 
 class _Addable(Protocol):
-    """A type with addition."""
+    """A type that supports addition."""
 
     def __add__(self, other: Any, /) -> Any: ...
 
@@ -61,9 +61,9 @@ def per_cluster(room: Floats, n_rows: int, n_clusters: int) -> Floats:
 
 
 class EvidenceView:
-    """Room for h, (n, K) in float64, in the memory where the relevance, (n, d), is written later.
+    """h, (n, K) in float64, stored in the memory where the relevance, (n, d), is written later.
 
-    Keeping h there between two passes saves computing it twice, and takes no memory.
+    Keeping h there between two passes avoids computing it twice and needs no extra memory.
     """
 
     def __init__(self, relevance: NDArray[Any], n_clusters: int) -> None:
@@ -133,7 +133,7 @@ def each(work: Callable[[int], None], n_tasks: int, stopped: threading.Event | N
 class InOrder(Generic[Sum]):
     """A sum of values that threads add in any order, computed in the order of the rows.
 
-    So it has the same bits in every run. Values that arrive early are kept until their turn.
+    The result is therefore bit-identical in every run. Values that arrive early are kept until their turn.
     """
 
     def __init__(self, total: Sum) -> None:
@@ -142,7 +142,7 @@ class InOrder(Generic[Sum]):
 
     @property
     def so_far(self) -> tuple[int, Sum]:
-        """The position up to which values were added, and their sum."""
+        """The position up to which all values have been added, and their sum."""
         with self._lock:
             return self._stop, self._total
 
@@ -156,9 +156,9 @@ class InOrder(Generic[Sum]):
 
 
 def error_of(future: Future[Any]) -> BaseException | None:
-    """Wait for a task and return its exception, if any.
+    """Wait for a task and return its exception, or None.
 
-    It polls, because polars changes signal handling so that Ctrl-C does not interrupt a plain wait.
+    This polls, because polars changes signal handling so that Ctrl-C does not interrupt a plain wait.
     """
     while not wait([future], _POLL_SECONDS).done:
         pass
@@ -167,9 +167,9 @@ def error_of(future: Future[Any]) -> BaseException | None:
 
 @contextmanager
 def _threads(n_tasks: int) -> Iterator[tuple[ThreadPoolExecutor | None, int]]:
-    """Provide a thread pool and its size while BLAS uses one thread; None if no pool is needed.
+    """Provide a thread pool, or None if none is needed, and its size; meanwhile BLAS uses one thread.
 
-    One call at a time uses the pool; concurrent or nested calls run on their own thread.
+    Only one call at a time uses a pool. Concurrent and nested calls run on the calling thread.
     """
     if n_tasks <= 1 or not _spreading.acquire(blocking=False):
         yield None, 1
@@ -184,10 +184,10 @@ def _threads(n_tasks: int) -> Iterator[tuple[ThreadPoolExecutor | None, int]]:
 
 @contextmanager
 def single_threaded() -> Iterator[None]:
-    """Keep calls on their own thread, with BLAS on one thread too.
+    """Run calls on the calling thread, and limit BLAS to one thread as well.
 
-    For work that already runs in parallel, such as reading, explaining and writing batches. If a concurrent
-    call uses the pool at that moment, it keeps it until it ends.
+    This is for work that already runs in parallel, such as reading, explaining and writing batches. A
+    concurrent call that already uses a pool keeps it until it ends.
     """
     ours = _spreading.acquire(blocking=False)
     try:
@@ -206,6 +206,6 @@ def _blas() -> Any:
 
 
 def _blas_threads() -> int:
-    """Return the number of threads that BLAS would use now, so that its settings apply here too."""
+    """Return the number of threads that BLAS would use, so that its settings apply here too."""
     counts = [library["num_threads"] for library in _blas().info()]
     return max(counts, default=os.cpu_count() or 1)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from whycluster.core.arrays import Codes, Floats, least, row_sums
 from whycluster.core.tree import Tree
 
-# The evidence against a cluster that does not compete; unlike infinity, it is 0 if multiplied by 0.
+# The evidence against a cluster that does not compete; unlike infinity, it gives 0 when multiplied by 0.
 _TOO_FAR = 1e300
 
 
@@ -37,7 +37,7 @@ def compete(
     ----------
     energies : (b, K), turned into h in place, with +inf for the row's own cluster, which never competes
     tree : the tree, if the energies are those of pairs of its nodes
-    cluster : (b,) the cluster to explain; by default the one of least energy, the first on a tie
+    cluster : (b,) the cluster to explain; by default the one with the lowest energy, or the first of several
     competitor : (b,) the competitor that the user chose, if any; a cluster has evidence 0 against itself
     """
     if tree is not None:
@@ -59,9 +59,10 @@ def compete(
 
 
 def against_each(energies: Floats, tree: Tree | None, cluster: Codes) -> None:
-    """Turn the energies, (b, K), into h_k for every competitor k, in place; NaN for the row's own cluster.
+    """Turn the energies, (b, K), into h_k for every competitor k, in place.
 
-    In a tree, h_k is the evidence of the turn where the path to k branches off.
+    The row's own cluster gets NaN. In a tree, h_k is the evidence of the turn where the path to k branches
+    off.
     """
     rows = np.arange(len(energies))
     if tree is None:
@@ -108,7 +109,7 @@ def _go_down(g: Floats, tree: Tree, cluster: Codes | None, competitor: Codes | N
     """Return the cluster of each row, and turn g into h, the evidence against one competitor per turn.
 
     Several clusters may branch off at a turn. The competitor is the one that the row would reach from there,
-    or the one that the user chose; the others do not compete.
+    or the one that the user chose. All other clusters do not compete.
     """
     landings = tree.landings(g)
     if cluster is None:

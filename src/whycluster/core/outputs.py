@@ -31,7 +31,7 @@ from whycluster.core.rules import CONTRAST, share, weigh
 
 
 def assign(energy: Energy, rows: Rows) -> Codes:
-    """Return the cluster of least energy for each row, (n,)."""
+    """Return the cluster with the lowest energy for each row, (n,)."""
     loops = energy.loops
     if loops is not None:
         with explaining_why_not_finite(rows):
@@ -62,7 +62,7 @@ def evidence_of_every_cluster(energy: Energy, rows: Rows) -> NDArray[Any]:
 
 
 def contrasts(energy: Energy, rows: Rows, cluster: Codes) -> NDArray[Any]:
-    """Return h_k, the evidence for each row's cluster against every competitor k, (n, K); NaN at its own."""
+    """Return h_k, (n, K), the evidence for each row's cluster against every competitor k, NaN for itself."""
     result = np.empty((rows.n_rows, energy.n_clusters), dtype=rows.dtype)
 
     def work(space: Workspace, start: int, stop: int) -> None:
@@ -76,7 +76,7 @@ def contrasts(energy: Energy, rows: Rows, cluster: Codes) -> NDArray[Any]:
 
 
 def competition(energy: Energy, rows: Rows, query: CodedQuery) -> NDArray[Any]:
-    """Return R_k, the share of the evidence f_c that each competitor was given, (n, K)."""
+    """Return R_k, (n, K), the share of the evidence f_c that the rule assigns to each competitor."""
     shares = np.empty((rows.n_rows, energy.n_clusters), dtype=rows.dtype)
 
     def work(space: Workspace, start: int, stop: int) -> None:
@@ -94,7 +94,7 @@ def competition(energy: Energy, rows: Rows, query: CodedQuery) -> NDArray[Any]:
 def gradient(energy: Energy, rows: Rows, cluster: Codes | None = None) -> NDArray[Any]:
     """Return the gradient of f_c for every row, (n, d); by default c is the assigned cluster.
 
-    f_c is the least of the h_k, so its gradient is that of the strongest competitor's h_k.
+    f_c is the minimum of the h_k, so its gradient is that of h_k for the strongest competitor.
     """
     query = CodedQuery(cluster).for_rows(rows)
     result = np.empty((rows.n_rows, rows.n_features), rows.dtype)
@@ -123,10 +123,10 @@ Receive: TypeAlias = Callable[[int, int, Floats, Floats], None]
 def propagate_gradient(
     energy: Energy, rows: Rows, query: CodedQuery, background: Background | None, receive: Receive
 ) -> Attribution:
-    """Hand the gradient of each row to ``receive``, which shares relevance among the inputs, such as words.
+    """Pass the gradient of each row to ``receive``, which distributes relevance among inputs such as words.
 
     ``receive`` is called for every block, on several threads; its arguments are valid until it returns. The
-    attribution that is returned has no relevance.
+    returned attribution contains no relevance.
     """
     query = query.for_rows(rows)
     result = Attribution.empty(rows, query, width=0)
@@ -155,6 +155,6 @@ def propagate_gradient(
 def informed(energy: Energy, rows: Rows) -> Energy:
     """Return the energy with the cluster means of all rows, if its split needs them.
 
-    Several queries about some of the rows are then answered as if they were asked of all.
+    Queries about some of the rows are then answered as if all rows had been passed.
     """
     return energy.with_means(*population(energy, rows).members) if energy.needs_means else energy

@@ -14,7 +14,7 @@ from whycluster.core.arrays import Floats
 
 
 class Rows(ABC):
-    """Rows in whatever container the user has them.
+    """The rows to explain, in the user's own container.
 
     Attributes
     ----------
@@ -42,16 +42,16 @@ class Rows(ABC):
 
     @abstractmethod
     def inputs(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
-        """Return rows start..stop as the network takes them, minus ``offset``, in float64.
+        """Return rows start..stop as inputs of the network, minus ``offset``, in float64.
 
-        ``out`` is written only if a conversion is needed: the result may be a view of the user's data and
-        must not be changed.
+        ``out`` is used only if values must be converted. Otherwise the result may be a view of the user's
+        data and must not be modified.
         """
 
     def memory(self) -> NDArray[Any] | Sequence[NDArray[Any]] | None:
-        """Return the array (n, d), or one array (n,) per column, that the network can read directly.
+        """Return an array (n, d), or one array (n,) per column, that the network can read directly.
 
-        None if rows have to be converted.
+        Return None if the rows have to be converted.
         """
         return None
 

@@ -21,7 +21,7 @@ def weigh(h: Floats, assignment: Assignment, rule: str, beta: float | None, out:
     """Write the weights a_k of the competitors, (b, K), and a_c = -sum_k a_k, so that each row sums to zero.
 
     A row with negative evidence ("why not this cluster?") always gets the contrast with the cluster that won,
-    because the other rules are singular for h_k of both signs. Only the soft rule is not.
+    because the other rules, except for the soft one, are singular if the h_k have both signs.
     """
     if beta is None:  # a contrast
         contrasted = np.arange(len(h))
@@ -36,7 +36,7 @@ def weigh(h: Floats, assignment: Assignment, rule: str, beta: float | None, out:
 
 
 def share(h: Floats, assignment: Assignment, weights: Floats) -> None:
-    """Turn ``weights`` into R_k = a_k h_k, the share of the evidence of each competitor, in place."""
+    """Turn ``weights`` into R_k = a_k h_k, each competitor's share of the evidence, in place."""
     weights *= h
     weights[np.arange(len(h)), assignment.cluster] = 0.0
 
@@ -72,7 +72,7 @@ def _soft(h: Floats, assignment: Assignment, beta: float, out: Floats) -> None:
 
 
 def _soft_min(h: Floats, f: Floats, beta: float, out: Floats) -> Floats:
-    """Write exp(-beta (h_k - f_c)), p_k of Eq. 2 before normalization; return the row sums, never 0."""
+    """Write exp(-beta (h_k - f_c)), the p_k of Eq. 2 before normalization; return the row sums."""
     np.subtract(h, f[:, None], out=out)
     out *= -beta
     np.exp(out, out=out)
@@ -80,7 +80,7 @@ def _soft_min(h: Floats, f: Floats, beta: float, out: Floats) -> Floats:
 
 
 def _ratio(numerator: Floats, denominator: Floats) -> Floats:
-    """Return numerator / denominator, and 1 for a denominator of 0."""
+    """Return numerator / denominator, or 1 where the denominator is 0."""
     result = np.ones(np.broadcast_shapes(numerator.shape, denominator.shape))
     np.divide(numerator, denominator, out=result, where=denominator != 0)
     return result

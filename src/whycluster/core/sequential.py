@@ -1,4 +1,4 @@
-"""The sequential rule: features one after another, each credited with what it adds to those before it.
+"""The sequential rule: features are added one by one, each credited with its contribution at that point.
 
 The rules of `whycluster.core.rules` weigh the competitors once for all features. But as features become
 known, competitors are ruled out one by one, and further evidence against them adds nothing. Here, the
@@ -25,7 +25,7 @@ STIFFER = 4.0
 _TERMS_BYTES = 1 << 20  # for the terms of all parts and features of some rows
 _SINGLE = 3
 _MOST = 300.0  # nats; up to here, a product of two exponentials neither overflows nor vanishes
-_HARD = 1e6  # nats; more make no difference
+_HARD = 1e6  # nats; larger values make no difference
 _MOST_TIMES = 10.0  # the largest ratio of a row's total |relevance| to that of the joint rule
 
 
@@ -41,9 +41,11 @@ def redistribute_block(
     """Redistribute the relevance, (b, d), of all rows without negative evidence, some rows at a time."""
     parts = energy.parts
     log_weight = parts.log_weight
-    if not energy.gives_probabilities:  # otherwise the model has its own weights
+    if not energy.gives_probabilities:  # if it does, the parts have the weights of the model
         log_weight = log_weight + log_prior[parts.cluster]
-    width = max(energy.n_features, energy.n_inputs)  # behind a pipeline, terms are first those of its outputs
+    width = max(
+        energy.n_features, energy.n_inputs
+    )  # after a pipeline, terms are first computed for its outputs
     size = max(1, _TERMS_BYTES // (8 * len(log_weight) * width))
     for start in range(0, len(x), size):
         rows = start + np.flatnonzero(assignment.evidence[start : start + size] >= 0)
@@ -61,8 +63,8 @@ def redistribute(
 ) -> None:
     """Redistribute the total relevance of each row in proportion to the gains of its features, in place.
 
-    A row is unchanged if its features together gain nothing, or so little that single shares would be out of
-    proportion. Constants that belong to no feature decide such a row.
+    A row is left unchanged if its features together gain nothing, or so little that single shares would be
+    out of proportion. In such a row, constants that belong to no feature decide.
 
     Parameters
     ----------
@@ -70,7 +72,7 @@ def redistribute(
     own : (b, P) which parts belong to the row's cluster
     log_weight : (P,) log w_j
     beta : the stiffness
-    relevance : (b, d) the relevance by another rule
+    relevance : (b, d) the relevance according to another rule
     """
     gain = gains(terms, own, log_weight, beta)
     whole, total = gain.sum(axis=1), relevance.sum(axis=1)
@@ -111,7 +113,7 @@ def gains(
 
 
 def _to_nats(terms: Floats, beta: float) -> Floats:
-    """Multiply the terms by beta in place, with 0 for the smallest of each feature."""
+    """Multiply the terms by beta in place, after shifting them so that each feature's smallest term is 0."""
     terms -= terms.min(axis=1, keepdims=True)
     largest = terms.max(initial=0.0)
     terms *= min(beta, _HARD / largest if largest > 0 else beta)
@@ -137,7 +139,7 @@ def _log_odds(log_weight: Floats, own: NDArray[np.bool_]) -> Floats:
 
 
 def _log_sum(values: Floats) -> Floats:
-    """Return the log of the sum of exponentials along the second axis; -inf for an empty sum."""
+    """Return the log of the sum of exponentials along the second axis, or -inf for an empty sum."""
     top = values.max(axis=1, keepdims=True)
     top = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(divide="ignore"):
@@ -150,7 +152,7 @@ def _log_chance(log_odds: Floats) -> Floats:
 
 
 def _best(odds: Floats, size: int) -> NDArray[np.intp]:
-    """Return the features of the highest odds, (b, size), the highest first."""
+    """Return the features with the highest odds, (b, size), in descending order."""
     if size == 1:
         return np.asarray(odds.argmax(axis=1)[:, None])
     return np.asarray(np.argsort(-odds, axis=1, kind="stable")[:, :size])

@@ -65,7 +65,7 @@ class Tree:
         return len(self.below) // 2 + 1
 
     def landings(self, g: Floats) -> list[Codes]:
-        """Return for each node the cluster that each row reaches from it, (b,).
+        """Return, for each node, the cluster that each row reaches from it, (b,).
 
         ``g`` is (b, K - 1), the evidence for the left node of each pair; a tie goes left.
         """

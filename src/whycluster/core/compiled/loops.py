@@ -1,4 +1,4 @@
-"""k-means in compiled loops: one call takes a block of rows to their assignment and their relevance.
+"""k-means in compiled loops: one call computes the assignment and the relevance of a block of rows.
 
 The loops are in ``kmeans.c``, which is compiled when the package is installed on Linux on x86-64 with a C
 compiler. Everywhere else, and for all other models and queries, NumPy does the same in more steps
@@ -25,7 +25,7 @@ from whycluster.core.rows import Rows
 
 LIBRARY = Path(__file__).with_name("_kmeans.so")
 _LAYOUT = 2  # version of the structures below, as in kmeans.c
-_MOST = 1 << 13  # features or clusters; above, a tile does not fit the cache and NumPy is faster
+_MOST = 1 << 13  # features or clusters; with more, a tile does not fit into the cache and NumPy is faster
 _MOST_VALUES = 1 << 20  # values of all centroids, for the same reason
 
 
@@ -57,7 +57,7 @@ class _Block(ctypes.Structure):
 
 @functools.cache
 def library() -> tuple[Any, int] | None:
-    """Load the compiled loops; return them and the register width in bits, None if they cannot be used."""
+    """Return the compiled loops and the register width in bits, or None if they cannot be used."""
     try:
         found = ctypes.CDLL(str(LIBRARY))
         fits = found.layout() == _LAYOUT
@@ -72,11 +72,11 @@ def library() -> tuple[Any, int] | None:
 
 @dataclass(frozen=True)
 class MemoryLayout:
-    """Where the numbers of a table are in memory, all of them float32 or all float64.
+    """The location of a table's values in memory, either all float32 or all float64.
 
     Attributes
     ----------
-    owner : the arrays that hold them, kept alive
+    owner : the arrays that hold the values, kept alive
     columns : (d,) the address of the first number of each column
     down : the step from row to row, in numbers
     side_by_side : whether the numbers of a row are contiguous
@@ -91,7 +91,7 @@ class MemoryLayout:
 
     @classmethod
     def of(cls, rows: NDArray[Any]) -> MemoryLayout | None:
-        """Return the layout of an array (n, d); None if the loops cannot read it."""
+        """Return the layout of an array (n, d), or None if the loops cannot read it."""
         if not _is_readable(rows):
             return None
         down, across = (step // rows.itemsize for step in rows.strides)
@@ -107,7 +107,7 @@ class MemoryLayout:
 
     @classmethod
     def of_columns(cls, columns: Sequence[NDArray[Any]]) -> MemoryLayout | None:
-        """Return the layout of separate columns (n,); None if they differ in dtype or are not contiguous."""
+        """Return the layout of separate columns (n,), or None if the loops cannot read them."""
         dtypes = {column.dtype for column in columns}
         if len(dtypes) > 1 or not all(_is_readable(c) and c.strides == (c.itemsize,) for c in columns):
             return None
@@ -116,7 +116,7 @@ class MemoryLayout:
 
     @classmethod
     def of_rows(cls, rows: Rows) -> MemoryLayout | None:
-        """Return the layout of what the network takes; None if it has to be converted block by block."""
+        """Return the layout of the network's inputs, or None if they must be converted block by block."""
         held = rows.native if rows.is_array else rows.memory()
         if held is None:
             return None
@@ -147,14 +147,14 @@ class CompiledKMeans:
 
     @property
     def is_available(self) -> bool:
-        """Whether this machine has the loops, for so many clusters and features."""
+        """Whether this machine has compiled loops for this number of clusters and features."""
         n_clusters, d = self.slopes.shape
         small = max(n_clusters, d) <= _MOST and n_clusters * d <= _MOST_VALUES
         return n_clusters > 1 and small and library() is not None
 
     @functools.cached_property
     def _packed(self) -> tuple[Floats, Floats, Floats]:
-        """The biases, the slopes, and slopes with squares, as the loops read them: padded and interleaved."""
+        """The biases, the slopes, and slopes with squares, padded and interleaved as the loops read them."""
         n_clusters, d = self.slopes.shape
         fours, twos = -(-n_clusters // 4), -(-d // 2)
         bias, padded = np.zeros(4 * fours), np.zeros((2, 4 * fours, 2 * twos))
@@ -177,8 +177,8 @@ class CompiledKMeans:
     ) -> bool:
         """Write the assignment of the rows from ``first`` on into contiguous arrays (b,).
 
-        With ``out``, (b, d) in float32 or float64, by rows or by columns, their relevance by the rule
-        min-take-most is written too. Return whether energies and evidence are finite.
+        If ``out`` is given, (b, d) in float32 or float64, by rows or by columns, the relevance by the rule
+        min-take-most is written there. Return whether all energies and evidence are finite.
         """
         block = _block(rows, first, len(cluster))
         block.cluster, block.competitor, block.evidence = map(_at, (cluster, competitor, evidence))
@@ -188,9 +188,10 @@ class CompiledKMeans:
         return self._call(block) == 0.0
 
     def energies(self, x: Floats, out: Floats) -> bool:
-        """Write s_k of x, (b, d), offset already subtracted, into ``out``, (b, K), with the bits of `run`.
+        """Write s_k of x into ``out``, (b, K); the values are bit-identical to those of `run`.
 
-        Return whether ``out`` has a layout that the loops can write.
+        ``x`` is (b, d), with the offset already subtracted. Return whether ``out`` has a layout that the
+        loops can write to.
         """
         if out.dtype != np.float64 or out.itemsize not in out.strides:
             return False
@@ -229,13 +230,13 @@ def _at(values: NDArray[Any]) -> int:
 
 
 class CompiledPasses:
-    """Passes of compiled loops over all rows, block by block.
+    """Run the compiled loops over all rows, block by block.
 
     Parameters
     ----------
     loops : the loops
     rows : the rows
-    block_rows : the number of rows of a block
+    block_rows : the number of rows in a block
     """
 
     def __init__(self, loops: CompiledKMeans, rows: Rows, block_rows: int) -> None:

@@ -61,7 +61,7 @@ class AdditiveEnergy(Energy):
             out[:, k] = scratch
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """Write the weighted sum of the slopes; each feature has its own term."""
+        """Write the weighted sum of the slopes."""
         _add_up(self.slope, x, weights, out, scratch)
 
 
@@ -86,7 +86,7 @@ class ManhattanEnergy(AdditiveEnergy):
         np.abs(out, out=out)
 
     def slope(self, x: Floats, k: int, out: Floats) -> None:
-        """Write the sign of x - mu_k; 0 at the prototype."""
+        """Write the sign of x - mu_k, which is 0 at the prototype."""
         np.subtract(x, self.prototypes[k], out=out)
         np.sign(out, out=out)
 
@@ -96,8 +96,8 @@ class MixedEnergy(AdditiveEnergy):
 
     Parameters
     ----------
-    prototypes : (K, d) numbers, and codes of categories
-    categorical : (d,) which features are categories
+    prototypes : (K, d) the values of numeric features, and category codes
+    categorical : (d,) which features are categorical
     gamma : the weight of a mismatch
     """
 
@@ -110,12 +110,12 @@ class MixedEnergy(AdditiveEnergy):
         self.gamma = float(gamma)
 
     def split(self, x: Floats, k: int, out: Floats) -> None:
-        """Write (x - mu_k)^2 for numbers, and gamma for categories that differ."""
+        """Write (x - mu_k)^2 for numeric features, and gamma for categories that differ."""
         np.subtract(x, self.prototypes[k], out=out)
         np.square(out, out=out)
         out[:, self.categorical] = self.gamma * (out[:, self.categorical] != 0.0)
 
     def slope(self, x: Floats, k: int, out: Floats) -> None:
-        """Write 2 (x - mu_k) for numbers, and 0 for categories, which no small step changes."""
+        """Write 2 (x - mu_k) for numeric features, and 0 for categories, which small steps do not change."""
         np.subtract(x, self.prototypes[k], out=out)
         out *= np.where(self.categorical, 0.0, 2.0)

@@ -29,13 +29,13 @@ class Parts(NamedTuple):
 class Energy(ABC):
     """One energy s_k per cluster, and its split e_k over the features.
 
-    All methods work on blocks: ``x`` is (b, n_inputs), usually (b, d), rows minus `offset`. Results are
-    written to arrays of the caller, so a pass over millions of rows allocates nothing.
+    All methods work on blocks: ``x`` is (b, n_inputs), usually (b, d), and holds the rows minus `offset`.
+    Results are written to arrays that the caller provides, so a pass over millions of rows allocates nothing.
     """
 
     n_clusters: int
     n_features: int
-    offset: Floats | None  # subtracted from every row first; None if that is not needed
+    offset: Floats | None  # subtracted from every row first, or None
     scratch_width: int  # the work space of the methods: ``scratch`` is (b, scratch_width)
     title = "a custom dissimilarity"  # the family of models, for reports
     gives_probabilities = False  # whether softmax(-s) are the cluster probabilities of the model
@@ -47,7 +47,9 @@ class Energy(ABC):
     takes_columns = False  # whether it is equally fast on rows stored column by column
     needs_means = False  # whether its split depends on the cluster means; see `with_means`
     tree: Tree | None = None  # the tree of clusters, if the columns of `energies` are pairs of its nodes
-    categorical: NDArray[np.bool_] | None = None  # (d,) which features are categories; None: all are numbers
+    categorical: NDArray[np.bool_] | None = (
+        None  # (d,) which features are categorical; None if all are numeric
+    )
     compiled: CompiledKMeans | None = None  # the same energies in compiled loops, which may not be available
 
     @property
@@ -57,14 +59,14 @@ class Energy(ABC):
 
     @cached_property
     def n_inputs(self) -> int:
-        """The number of values per row; behind a pipeline, it differs from the number of features."""
+        """The number of values per row; after a pipeline, it differs from the number of features."""
         return self.n_features
 
     def with_means(self, means: Floats, sizes: Codes) -> Energy:  # noqa: ARG002  # for those that need them
         """Return the same energies with a split that uses the mean of each cluster's members.
 
-        They need no means any more. ``means`` is (K, n_inputs), with arbitrary values for empty clusters;
-        ``sizes`` is (K,).
+        The result needs no further means. ``means`` is (K, n_inputs), with arbitrary values for empty
+        clusters; ``sizes`` is (K,).
         """
         return self
 
@@ -81,7 +83,7 @@ class Energy(ABC):
 
     @abstractmethod
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """Write sum_k weights_k grad s_k(x) into ``out`` of shape (b, d); ``weights`` as in `combine`."""
+        """Write sum_k weights_k grad s_k(x) into ``out`` of shape (b, d); ``weights`` is as in `combine`."""
 
     @property
     def by_input(self) -> Energy:
@@ -90,11 +92,11 @@ class Energy(ABC):
 
     @property
     def feature_of_input(self) -> Codes:
-        """(n_inputs,) the feature that each input belongs to; negative if it belongs to none."""
+        """(n_inputs,) the feature that each input belongs to, or a negative number if it belongs to none."""
         return np.arange(self.n_features)
 
     def linearized(self) -> Energy | None:
-        """Return an energy with the same boundaries whose differences are linear; None if there is none."""
+        """Return an energy with the same boundaries whose differences are linear, or None."""
         return None
 
     def step_scale(self) -> Floats:

@@ -10,7 +10,7 @@ from whycluster.core.energies.energy import Energy, Parts, carve
 
 
 class _MixtureEnergy(Energy):
-    """The common part of both kinds of mixtures."""
+    """The base class of both kinds of mixtures."""
 
     gives_probabilities = True
     stiffness = 1.0
@@ -83,7 +83,7 @@ class GaussianEnergy(_MixtureEnergy):
     roots : (K, d, d) P_k with P_k P_k^T = S_k^-1; or (1, d, d), one for all
     log_weights : (K,) as in `DiagonalGaussianEnergy`
     log_det : (K,) log det(S_k) / 2; by default computed from ``roots``, which must then be triangular. It is
-        required for a model that leaves out directions without variance
+        required for models that ignore directions without variance
     """
 
     def __init__(

@@ -10,7 +10,7 @@ from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies.energy import Energy, Parts, carve
 from whycluster.core.energies.squared import SquaredEnergy
 
-_FEW_UNITS = 64  # matrix products of fewer rows are slow
+_FEW_UNITS = 64  # matrix products with fewer rows are slow
 
 
 class KernelEnergy(Energy):
@@ -88,7 +88,7 @@ class KernelEnergy(Energy):
                 np.negative(top, out=out[:, k])
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """Write sum_k a_k sum_j q_j e_j: the weights a_k q_j of a row sum to zero again."""
+        """Write sum_k a_k sum_j q_j e_j; the weights a_k q_j of a row also sum to zero."""
         _, mixture = carve(scratch, self._widest, self._mix_width)
         mixture[...] = 0.0
         for chunk in self._chunks:
@@ -205,7 +205,7 @@ class KernelEnergy(Energy):
 
 
 def _chunks(sizes: Codes, most: int) -> list[slice]:
-    """Return runs of clusters with at most ``most`` support vectors together, but at least one cluster."""
+    """Return runs of clusters of at least one cluster, with at most ``most`` support vectors if possible."""
     chunks, start = [], 0
     for k in range(1, len(sizes) + 1):
         if k == len(sizes) or sizes[start : k + 1].sum() > most:
@@ -220,16 +220,16 @@ def _column_sums(values: Floats) -> Floats:
 
 
 class FloorEnergy(Energy):
-    """The energies of K clusters, and a constant one for noise: rows that are too far from all clusters.
+    """The energies of K clusters, and a constant energy for noise, that is, for rows far from all clusters.
 
-    The constant is split over the features like the energy of a typical member. So a feature is evidence for
-    noise if the row is farther away in it than members are.
+    The constant is split over the features like the energy of a typical member. A feature is therefore
+    evidence for noise if the row differs more in it than members do.
 
     Parameters
     ----------
     clusters : the energies of the K clusters
     floor : the constant energy of noise
-    split : (d,) its split over the features; the rest belongs to no feature
+    split : (d,) the split of the constant over the features; the remainder belongs to no feature
     """
 
     adds_up = False
@@ -250,7 +250,7 @@ class FloorEnergy(Energy):
         return Parts(np.append(cluster, self.n_clusters - 1), np.append(log_weight, 0.0))
 
     def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
-        """Write the terms of the clusters, then the split of the floor, with equal shares of its rest."""
+        """Write the terms of the clusters, then the split of the floor, whose remainder is shared equally."""
         self.clusters.terms(x, cluster, out[:, :-1], *carve(scratch, self.clusters.scratch_width))
         out[:, -1] = self.split + (self.floor - self.split.sum()) / self.n_features
 
@@ -259,12 +259,12 @@ class FloorEnergy(Energy):
         return self.clusters.compared(x)
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
-        """Write the energies of the clusters, then the floor; both without the |x|^2 left out."""
+        """Write the energies of the clusters, then the floor, both without the |x|^2 that is left out."""
         self.clusters.energies(x, out[:, :-1], *carve(scratch, self.clusters.scratch_width))
         out[:, -1] = self.floor - self.clusters.left_out(x, *carve(scratch, self.n_features))
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """Write the weighted splits of clusters and floor; the |x|^2 left out no longer cancels."""
+        """Write the weighted splits of the clusters and the floor; here, |x|^2 does not cancel."""
         floor = weights[:, -1, None]
         self.clusters.combine(x, weights[:, :-1], out, *carve(scratch, self.clusters.scratch_width))
         (common,) = carve(scratch, self.n_features)
@@ -274,7 +274,7 @@ class FloorEnergy(Energy):
         out += floor * self.split
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """Write the weighted gradients of the clusters; the 2 x left out no longer cancels."""
+        """Write the weighted gradients of the clusters; here, 2 x does not cancel."""
         self.clusters.differentiate(x, weights[:, :-1], out, *carve(scratch, self.clusters.scratch_width))
         (common,) = carve(scratch, self.n_features)
         np.multiply(x, 2.0 * self.clusters.units.scale, out=common)

@@ -67,7 +67,7 @@ class CosineEnergy(LinearEnergy):
     """s_k = -cos(x, mu_k), split as -mu_k * x / (|mu_k| |x|): spherical k-means.
 
     The split treats the length of a row as a constant; the gradient does not. A row of zeros has no
-    direction: all its cosines are 0, a tie, and so is its gradient.
+    direction, so all its cosines are 0, which is a tie, and its gradient is 0.
     """
 
     gives_probabilities = False
@@ -94,7 +94,7 @@ class CosineEnergy(LinearEnergy):
         out /= largest[:, None]
 
     def linearized(self) -> LinearEnergy:
-        """Return the products with the directions: the length of a row does not change their order."""
+        """Return the energy of the plain products, since scaling a row does not change their order."""
         return LinearEnergy(self.directions)
 
     def _rows(self, x: Floats, scratch: Floats) -> Floats:

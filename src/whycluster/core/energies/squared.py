@@ -13,7 +13,7 @@ from whycluster.core.errors import InvalidInputError
 # expanding the square keeps ten digits of every difference.
 _FAR_APART = 1e6
 
-# With few clusters, products are computed in parts that stay in the cache: half the time for 8 clusters.
+# With few clusters, products are computed in parts that stay in the cache; for 8 clusters it halves the time.
 _PART_BYTES = 1 << 18
 
 # Up to this ratio of offset to spread, expanding the square costs at most four of sixteen digits.
@@ -27,14 +27,14 @@ class SquaredEnergy(AdditiveEnergy):
     sum_k a_k mu_k^2 - 2 x * sum_k a_k mu_k for weights that sum to zero. So an explanation takes three matrix
     products. Expanding loses digits if the data are far from 0. If necessary, the middle of the centroids is
     subtracted first. If that does not help, because groups of centroids are much farther apart than their
-    members, nothing is expanded: much slower, but accurate.
+    members, nothing is expanded, which is accurate but much slower.
 
     Parameters
     ----------
     centroids : (K, d)
     scale : (d,) the weight of the square of each feature; 1 by default
-    near : the quantile of the distances between neighboring centroids that has to be resolved. By default the
-        smallest distance
+    near : the quantile of the distances between neighboring centroids that has to be resolved; by default,
+        the smallest distance
     groups : (K,) the cluster of each centroid; distances within a cluster need not be resolved
     """
 
@@ -60,7 +60,7 @@ class SquaredEnergy(AdditiveEnergy):
             self._moved = self.prototypes if self.offset is None else self.prototypes - self.offset
             self.squares = self._moved**2 * self.scale  # (K, d) the constant of each split, if expanded
             self._bias = self.squares.sum(axis=1)
-            self.slopes = -2.0 * self._moved * self.scale  # (K, d) gradients, without the 2 x all share
+            self.slopes = -2.0 * self._moved * self.scale  # (K, d) gradients, without the 2 x that all share
             self._copies, self._originals = _duplicates(self.prototypes)
             different = np.delete(np.arange(self.n_clusters), self._copies)
             groups = None if self.groups is None else self.groups[different]
@@ -96,7 +96,7 @@ class SquaredEnergy(AdditiveEnergy):
         return np.asarray(x * self.step_scale())
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
-        """Write |x - mu_k|^2; expanded, |mu_k|^2 - 2 mu_k.x."""
+        """Write |x - mu_k|^2 or, expanded, |mu_k|^2 - 2 mu_k.x."""
         if not self._expanded:
             super().energies(x, out, scratch)
             return
@@ -108,12 +108,12 @@ class SquaredEnergy(AdditiveEnergy):
         self.keep_ties(out)
 
     def keep_ties(self, energies: Floats) -> None:
-        """Make the energies of equal centroids equal: BLAS may have summed them in different orders."""
+        """Make the energies of equal centroids equal, since BLAS may have summed them in different orders."""
         if self._copies.size:
             energies[:, self._copies] = energies[:, self._originals]
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """Write sum_k a_k (x - mu_k)^2; expanded, sum_k a_k mu_k^2 - 2 x * sum_k a_k mu_k."""
+        """Write sum_k a_k (x - mu_k)^2 or, expanded, sum_k a_k mu_k^2 - 2 x * sum_k a_k mu_k."""
         if not self._expanded:
             super().combine(x, weights, out, scratch)
             return
@@ -130,17 +130,17 @@ class SquaredEnergy(AdditiveEnergy):
             np.add(constant, linear, out=out[rows], casting="same_kind")
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:  # noqa: ARG002  # x cancels
-        """Write -2 sum_k a_k mu_k: x cancels, and no square is computed."""
+        """Write -2 sum_k a_k mu_k; x cancels."""
         np.matmul(weights, self.slopes, out=out)
 
     @property
     def linear(self) -> tuple[Floats, Floats] | None:
-        """(K, d) slopes and (K,) biases of the linear energies; None if squares are not expanded."""
+        """(K, d) slopes and (K,) biases of the linear energies, or None if squares are not expanded."""
         return (self.slopes, self._bias) if self._expanded else None
 
 
 def _duplicates(centroids: Floats) -> tuple[Codes, Codes]:
-    """Return the centroids that equal an earlier one, and the first centroid that each of them equals."""
+    """Return the centroids that repeat an earlier one, and the first occurrence of each."""
     _, first, same = np.unique(centroids, axis=0, return_index=True, return_inverse=True)
     original = first[same.ravel()]
     copies = np.flatnonzero(original != np.arange(len(centroids)))
@@ -161,11 +161,11 @@ def _is_far_apart(centroids: Floats, near: float, groups: Codes | None) -> bool:
 
 
 def _offset(centroids: Floats) -> Floats | None:
-    """Return roughly the median centroid; None if all features are close enough to 0.
+    """Return roughly the median centroid, or None if all features are close enough to 0.
 
     The median keeps a single outlying centroid from shifting the offset or inflating the spread. Without an
-    offset, no block has to be copied. The offset is rounded to 20 binary digits: then data with few digits,
-    such as whole numbers, are shifted without rounding, and exact ties between clusters are preserved.
+    offset, no block has to be copied. The offset is rounded to 20 binary digits, so that data with few
+    digits, such as whole numbers, are shifted without rounding, and exact ties are preserved.
     """
     middle = np.median(centroids, axis=0)
     spread = np.median(np.abs(centroids - middle), axis=0)

@@ -15,8 +15,8 @@ from whycluster.core.errors import InvalidInputError
 class StudentEnergy(Energy):
     """s_k = (alpha + 1) / 2 log(1 + |x - mu_k|^2 / alpha): softmax(-s) are the q_k of DEC and IDEC.
 
-    The logarithm of a sum has no split, but h_k = s_k - s_c has the sign of a difference of squared
-    distances, which has one. Each pair is split like that difference, scaled to add up to h_k:
+    The logarithm of a sum has no split. But h_k = s_k - s_c has the sign of a difference of squared
+    distances, and that difference has a split. Each pair is split in the same proportions:
 
         e_k - e_c = rho_k ((x - mu_k)^2 - (x - mu_c)^2),   rho_k = h_k / (|x - mu_k|^2 - |x - mu_c|^2).
 
@@ -94,12 +94,12 @@ class StudentEnergy(Energy):
     def _apart(self, x: Floats, out: Floats, room: Floats) -> Floats:
         """Write u_k >= 0 into ``out`` of shape (b, K) and return alpha + d_n^2, (b,).
 
-        ``room`` is (b, d). The distance to the nearest center is computed directly: adding |x|^2 to the
-        expanded energies would lose the digits of small distances.
+        ``room`` is (b, d). The distance to the nearest center is computed directly, because adding |x|^2 to
+        the expanded energies would lose the digits of small distances.
         """
         self.squares.energies(x, out, room)
         nearest = out.argmin(axis=1)
-        np.take(self._moved, nearest, axis=0, out=room, mode="clip")  # other modes fill a copy first
+        np.take(self._moved, nearest, axis=0, out=room, mode="clip")  # other modes make a copy first
         room -= x
         base: Floats = np.einsum("bd,bd->b", room, room) + self.alpha
         base[np.isinf(base)] = np.nan  # division by infinity would turn an overflow into a tie

@@ -14,9 +14,9 @@ class TreeEnergy(Energy):
     """The energies of pairs of nodes: a row descends the tree, at each pair to the nearer centroid.
 
     The evidence for a cluster is the minimum of h = |x - sibling|^2 - |x - own|^2 over the pairs on its path.
-    So there is no energy per cluster: `energies` writes the evidence for the left node of each pair into the
-    first K - 1 columns, and `whycluster.core.evidence` reads it along `tree`. Weights still belong to
-    competing clusters: the weight of a competitor goes to the pair where its path branches off.
+    There is therefore no energy per cluster: `energies` writes the evidence for the left node of each pair
+    into the first K - 1 columns, and `whycluster.core.evidence` reads it along `tree`. Weights still belong
+    to competing clusters: the weight of a competitor goes to the pair where its path branches off.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class TreeEnergy(Energy):
         self.nodes.differentiate(x, w, out, rest)
 
     def to_nodes(self, weights: Floats, w: Floats) -> None:
-        """Give the sibling at each turn the weight of all competitors under it, and the own node minus it."""
+        """Give each sibling the total weight of the competitors under it, and the own node its negative."""
         w[...] = 0.0
         explained = weights.argmin(axis=1)  # the only negative weight
         for c in np.unique(explained):
