@@ -20,7 +20,7 @@ _FLAGS = ("-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-shared
 class CustomBuildHook(BuildHookInterface[Any]):
     """Compiles ``_kmeans.so`` next to its source; if that fails, the wheel does not contain it."""
 
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002  # hatchling's signature
         """Compile the loops and tag the wheel for this platform."""
         if self.target_name != "wheel":
             return

@@ -127,7 +127,7 @@ class _Whole(_Steps):
         arrays = (self.by_feature, self.bias, h, h.shape[1], *self.assignment(rows))
         self.check(self.kernel.forward(self.X[rows], *sizes, *arrays))
 
-    def backward(self, rows: slice, h: Floats, beta: float, space: Workspace) -> None:  # noqa: ARG002
+    def backward(self, rows: slice, h: Floats, beta: float, space: Workspace) -> None:  # noqa: ARG002  # the signature of all candidates
         cluster, _, evidence = self.assignment(rows)
         sizes = (rows.stop - rows.start, self.d, self.K)
         arrays = (cluster, evidence, self.result.relevance[rows], np.empty((4, self.K)))

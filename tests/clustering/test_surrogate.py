@@ -469,7 +469,7 @@ def test_warning_filters_and_the_global_generator_stay_unchanged(noisy: tuple[Ar
     filters = list(warnings.filters)
     wc.Surrogate(n_support=8).fit(X, y)
     wc.KernelKMeans(3, random_state=0).fit(X)
-    after: Any = np.random.get_state()  # noqa: NPY002
+    after: Any = np.random.get_state()  # noqa: NPY002  # the global generator is the subject
     assert warnings.filters == filters
     assert (after[1] == before[1]).all()
     assert after[2] == before[2]

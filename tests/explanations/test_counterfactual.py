@@ -640,7 +640,7 @@ def test_nothing_is_enough() -> None:
     assert not found.found
     assert found.distance == math.inf
     assert found.best_single is None
-    assert (found.after == None).all()  # noqa: E711
+    assert (found.after == None).all()  # noqa: E711  # elementwise
     assert np.isnan(found.change).all()
     assert str(found) == (
         "Row 0 is in cluster 0. No change of the features that are not held fixed moves it to cluster 1.\n\n"

@@ -46,7 +46,7 @@ ALTERNATIVE = (
 class Own(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Someone's step."""
 
-    def fit(self, X: Array, y: Any = None) -> Own:  # noqa: ARG002
+    def fit(self, X: Array, y: Any = None) -> Own:  # noqa: ARG002  # scikit-learn's signature
         self.fitted_ = True
         return self
 

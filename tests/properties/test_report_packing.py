@@ -72,7 +72,7 @@ def test_names_are_one_line_that_is_seen(name: str) -> None:
 class _Scripts(HTMLParser):
     count = 0
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002  # HTMLParser's signature
         self.count += tag == "script"
 
 

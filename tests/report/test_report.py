@@ -293,7 +293,7 @@ class Attributes(HTMLParser):
         self.names: set[str] = set()
         self.addresses: list[str] = []
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002  # HTMLParser's signature
         self.names |= {name for name, _ in attrs}
         self.addresses += [value or "" for name, value in attrs if name in ("src", "href", "action", "data")]
 

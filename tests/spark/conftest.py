@@ -72,7 +72,7 @@ def table() -> pd.DataFrame:
 @pytest.fixture(scope="session")
 def df(spark: Any, table: pd.DataFrame) -> Any:
     """The table in three partitions, of which one is empty."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F  # noqa: N812  # Spark's convention
 
     frame = spark.createDataFrame(table).repartitionByRange(2, "id")
     return frame.union(frame.where(F.lit(False)).coalesce(1)).cache()

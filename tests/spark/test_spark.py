@@ -335,7 +335,7 @@ def test_a_surrogate_that_fits_badly_warns_once(df: Any, table: pd.DataFrame) ->
 
 def holed(df: Any) -> Any:
     """With a null, a NaN and an infinity in rows 0, 100 and 200."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F  # noqa: N812  # Spark's convention
 
     hole = F.when(F.col("id") == 100, F.lit(float("nan"))).when(F.col("id") == 200, F.lit(float("inf")))
     return df.withColumn("a", F.when(F.col("id") != 0, F.coalesce(hole, F.col("a"))))
@@ -374,7 +374,7 @@ def test_rows_with_missing_values_are_null_and_counted_if_they_are_skipped(
 def test_vectors_that_are_missing_or_of_another_length(spark: Any) -> None:
     from pyspark.errors import PythonException
     from pyspark.ml.functions import array_to_vector
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F  # noqa: N812  # Spark's convention
 
     centroids = [[0.0, 0.0], [3.0, 3.0]]
     rows = spark.sql("select array(1d, 1d) as x union all select null")

@@ -236,7 +236,7 @@ def classes(parent: type[Any]) -> Iterator[type[Any]]:
 
 def test_every_energy_has_parameters_or_is_refused() -> None:
     from whycluster.evaluation import shuffled  # noqa: F401  # imported to be listed
-    from whycluster.pipelines import column_energy, mixing  # noqa: F401
+    from whycluster.pipelines import column_energy, mixing  # noqa: F401  # imported to be listed
 
     ours = {
         c

@@ -321,7 +321,7 @@ def _stopped_by(*signals: signal.Signals) -> Iterator[None]:
         yield
         return
 
-    def stop(number: int, frame: Any) -> None:  # noqa: ARG001
+    def stop(number: int, frame: Any) -> None:  # noqa: ARG001  # the signature of a handler
         raise _Stopped
 
     before = {each: signal.signal(each, stop) for each in signals}

@@ -391,7 +391,7 @@ def _read_json_lines(file: TableFile) -> pl.DataFrame:
 
 def _read_workbook(file: TableFile) -> pl.DataFrame:
     try:
-        import fastexcel  # noqa: F401
+        import fastexcel  # noqa: F401  # to see whether it is installed
     except ImportError as error:
         raise MissingDependencyError(
             f'{file.path}: reading workbooks needs fastexcel: pip install "whycluster[excel]"'

@@ -30,7 +30,7 @@ class AbsentTable(Table):
         shape = (table.n_rows, table.n_features)
         return cls(None, *shape, table.feature_names, table.dtype, table.where, table.name, assigned=assigned)
 
-    def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:  # noqa: ARG002
+    def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:  # noqa: ARG002  # the signature of all tables
         """Raise, since there are no values."""
         raise InvalidInputError(
             "explanation.data must be available for this; the explanation was saved without its rows. Save "

@@ -184,14 +184,14 @@ class RawTable(ObjectTable):
         invalid[:, columns] = np.concatenate([block[:, columns] < 0 for _, block in self.blocks()])
         return invalid
 
-    def _read_codes(self, values: list[Any], column: int, start: int) -> list[int]:  # noqa: ARG002
+    def _read_codes(self, values: list[Any], column: int, start: int) -> list[int]:  # noqa: ARG002  # the signature of all readers
         codes = self._codes[column]
         try:
             return [codes.get(value, -1) for value in values]
         except TypeError:  # lists and other unhashable values are categories by their text
             return [codes.get(str(value), -1) for value in values]
 
-    def _read_numbers(self, values: list[Any], column: int, start: int) -> NDArray[Any]:  # noqa: ARG002
+    def _read_numbers(self, values: list[Any], column: int, start: int) -> NDArray[Any]:  # noqa: ARG002  # the signature of all readers
         try:
             return np.array(values, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):

@@ -159,11 +159,11 @@ def _gradient(subject: Subject, rows: Floats) -> Floats:
     return outputs.gradient(subject.network.energy, ArrayTable.of(rows), subject.cluster)
 
 
-def _squared_gradient(subject: Subject, random_state: int) -> Floats:  # noqa: ARG001
+def _squared_gradient(subject: Subject, random_state: int) -> Floats:  # noqa: ARG001  # the signature of all methods
     return _gradient(subject, subject.rows) ** 2
 
 
-def _integrated_gradients(subject: Subject, random_state: int) -> Floats:  # noqa: ARG001
+def _integrated_gradients(subject: Subject, random_state: int) -> Floats:  # noqa: ARG001  # the signature of all methods
     """Return x times the mean gradient at the midpoints of ten steps from the origin."""
     total = np.zeros_like(subject.rows)
     for step in range(_IG_STEPS):
@@ -171,7 +171,7 @@ def _integrated_gradients(subject: Subject, random_state: int) -> Floats:  # noq
     return total * subject.rows / _IG_STEPS
 
 
-def _by_rule(subject: Subject, random_state: int, rule: str) -> Floats:  # noqa: ARG001
+def _by_rule(subject: Subject, random_state: int, rule: str) -> Floats:  # noqa: ARG001  # the signature of all methods
     return subject.explain(rule).relevance
 
 

@@ -59,7 +59,7 @@ def exact(subject: Subject) -> Floats:
     weight = np.array([1.0 / (d * math.comb(d - 1, size)) for size in range(d)])
     result = np.empty_like(subject.rows)
 
-    def work(rows: slice, rng: np.random.Generator, step: Callable[[], None]) -> None:  # noqa: ARG001
+    def work(rows: slice, rng: np.random.Generator, step: Callable[[], None]) -> None:  # noqa: ARG001  # the signature of `in_blocks`
         for row in range(rows.start, rows.stop):
             value = _values(subject, row, known)
             for i, some in enumerate(without):

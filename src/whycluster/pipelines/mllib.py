@@ -198,24 +198,24 @@ def _place(stage: Any, column: str) -> tuple[int, str]:
 
 
 @functools.singledispatch
-def _reads(stage: Any, column: str, width_of: WidthOf) -> list[Source]:  # noqa: ARG001
+def _reads(stage: Any, column: str, width_of: WidthOf) -> list[Source]:
     """Return the columns that a stage computes a column from, and how it reads them."""
     raise _unknown(stage)
 
 
 @functools.singledispatch
-def _after(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm:  # noqa: ARG001
+def _after(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm:
     """Return the form of a column that a stage writes, given the forms of its inputs."""
     raise _unknown(stage)
 
 
 @_reads.register(VectorAssembler)
-def _reads_several(stage: Any, column: str, width_of: WidthOf) -> list[Source]:  # noqa: ARG001
+def _reads_several(stage: Any, column: str, width_of: WidthOf) -> list[Source]:
     return [Source(name, width_of(name)) for name in _columns(stage, "input")]
 
 
 @_after.register(VectorAssembler)
-def _assemble(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm:  # noqa: ARG001
+def _assemble(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm:
     if len(forms) == 1:
         return forms[0]
     if all(map(_is_choice, forms)):
@@ -226,7 +226,7 @@ def _assemble(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineFor
 def _reads_one(width: Callable[[Any], int | None]) -> Callable[[Any, str, WidthOf], list[Source]]:
     """Return a reader for stages that compute each column from one other, of length ``width(stage)``."""
 
-    def reads(stage: Any, column: str, width_of: WidthOf) -> list[Source]:  # noqa: ARG001
+    def reads(stage: Any, column: str, width_of: WidthOf) -> list[Source]:
         _, name = _place(stage, column)
         return [Source(name, width(stage))]
 
@@ -240,7 +240,7 @@ _reads.register(OneHotEncoderModel, _reads_one(lambda _: None))
 
 
 @_after.register(StandardScalerModel)
-def _standard(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm:  # noqa: ARG001
+def _standard(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm:
     std = stage.std.toArray()
     factor = np.ones(len(std))
     if stage.getWithStd():
@@ -250,7 +250,7 @@ def _standard(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineFor
 
 
 @_after.register(MinMaxScalerModel)
-def _min_max(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm:  # noqa: ARG001
+def _min_max(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm:
     least, span = stage.originalMin.toArray(), (stage.originalMax.toArray() - stage.originalMin.toArray())
     low, high = stage.getMin(), stage.getMax()
     factor = np.divide(high - low, span, out=np.zeros(len(span)), where=span != 0)
@@ -259,14 +259,14 @@ def _min_max(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm
 
 
 @_after.register(PCAModel)
-def _pca(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm:  # noqa: ARG001
+def _pca(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm:
     """Return the form of the components; MLlib does not subtract a mean."""
     matrix = np.ascontiguousarray(stage.pc.toArray().T)
     return forms[0].map(_Map(matrix), matrix)
 
 
 @_reads.register(StringIndexerModel)
-def _reads_category(stage: Any, column: str, width_of: WidthOf) -> list[Source]:  # noqa: ARG001
+def _reads_category(stage: Any, column: str, width_of: WidthOf) -> list[Source]:
     at, name = _place(stage, column)
     keeps = stage.getHandleInvalid() == "keep"
     return [Source(name, labels=tuple(stage.labelsArray[at]), keeps=keeps)]

@@ -85,7 +85,7 @@ class PipelineNetwork(Network):
         """The positions of columns that an encoder among the steps knows as text."""
         return self.stages.form.text
 
-    def open(self, X: Any, where: str, *, name: str = "X", whole: bool = True, **names: Any) -> StagedTable:  # noqa: ARG002
+    def open(self, X: Any, where: str, *, name: str = "X", whole: bool = True, **names: Any) -> StagedTable:  # noqa: ARG002  # the signature of all networks
         """Return the user's rows with the steps that they go through."""
         names.setdefault("model_names", self.feature_names)
         raw = open_table(X, where=where, name=name, n_features=self.energy.n_features, any_kind=True, **names)
@@ -96,7 +96,7 @@ class PipelineNetwork(Network):
             table.verify()
         return table
 
-    def to_torch(self, cluster: Any = None) -> torch.nn.Module:  # noqa: ARG002
+    def to_torch(self, cluster: Any = None) -> torch.nn.Module:  # noqa: ARG002  # the signature of all networks
         """Raise: the steps of a pipeline need not be layers."""
         raise UnsupportedModelError(
             "to_torch: the steps of a pipeline need not be layers. Take the network of its last step: "

@@ -364,7 +364,7 @@ _LENGTHS = {"l1": _Length(1), "l2": _Length(2), "max": _Length(np.inf)}
 
 
 @_after.register(TfidfTransformer)
-def _tfidf(transformer: Any, step: Step, form: AffineForm) -> AffineForm:  # noqa: ARG001
+def _tfidf(transformer: Any, step: Step, form: AffineForm) -> AffineForm:  # noqa: ARG001  # the signature of all handlers
     """Treat it as elementwise, with the length of each row as a constant of that row."""
     return form.transform_each(step)
 

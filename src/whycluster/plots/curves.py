@@ -22,11 +22,11 @@ class Curves(Protocol):
     """The result of `whycluster.evaluation.flipping_auc`."""
 
     @property
-    def curves(self) -> Floats: ...  # noqa: D102
+    def curves(self) -> Floats: ...  # noqa: D102  # see `Flipping`
     @property
-    def curve(self) -> Floats: ...  # noqa: D102
+    def curve(self) -> Floats: ...  # noqa: D102  # see `Flipping`
     @property
-    def auc(self) -> float: ...  # noqa: D102
+    def auc(self) -> float: ...  # noqa: D102  # see `Flipping`
 
 
 def flipping(result: Any, ax: Axes | None = None) -> Axes:

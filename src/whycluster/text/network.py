@@ -45,7 +45,7 @@ class TextNetwork(Network):
         self.vectorization, self.last = vectorization, last
         self.is_checked = last.is_checked
 
-    def open(self, X: Any, where: str, *, name: str = "X", whole: bool = True, **names: Any) -> DocumentTable:  # noqa: ARG002
+    def open(self, X: Any, where: str, *, name: str = "X", whole: bool = True, **names: Any) -> DocumentTable:  # noqa: ARG002  # the signature of all networks
         """Return the user's documents as a table."""
         if names.get("feature_names") is not None:
             raise InvalidInputError(
@@ -76,7 +76,7 @@ class TextNetwork(Network):
             finder=self.vectorization.finder,
         )
 
-    def to_torch(self, cluster: Any = None) -> torch.nn.Module:  # noqa: ARG002
+    def to_torch(self, cluster: Any = None) -> torch.nn.Module:  # noqa: ARG002  # the signature of all networks
         """Raise, since the steps of a pipeline need not be layers."""
         raise UnsupportedModelError(
             "to_torch: the steps of a pipeline need not be layers. Take the network of its last step: "

@@ -54,7 +54,7 @@ class AdditiveEnergy(Energy):
         """Write the weighted sum of the splits."""
         _add_up(self.split, x, weights, out, scratch)
 
-    def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:  # noqa: ARG002
+    def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:  # noqa: ARG002  # the signature of all energies
         """Write the splits."""
         for k in range(self.n_clusters):
             self.split(x, k, scratch)

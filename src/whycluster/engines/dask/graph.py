@@ -75,7 +75,7 @@ def _unchanged(block: Any, axis: Any, keepdims: bool) -> Any:  # noqa: ARG001  #
     return block
 
 
-def _reduce(function: Callable[[list[Any]], Any], blocks: list[Any], axis: Any, keepdims: bool) -> Any:  # noqa: ARG001
+def _reduce(function: Callable[[list[Any]], Any], blocks: list[Any], axis: Any, keepdims: bool) -> Any:  # noqa: ARG001  # the signature of a reduction
     from dask.core import flatten
 
     return function(list(flatten(blocks)))

@@ -25,7 +25,7 @@ _KEPT, _SENT = "kept_{}", "whycluster_taken_{}"
 def check_frame(df: Any) -> None:
     """Raise unless it is a Spark DataFrame with unique column names."""
     try:
-        import pyspark.sql  # noqa: F401
+        import pyspark.sql  # noqa: F401  # to see whether it is installed
     except ImportError as error:
         raise MissingDependencyError(f'{WHERE} needs pyspark: pip install "whycluster[spark]"') from error
     if not is_frame(df):
@@ -98,7 +98,7 @@ class ModelInput:
 
     def column(self) -> Any:
         """Return the Spark column to send."""
-        from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql import functions as F  # noqa: N812  # Spark's convention
 
         column = spark_column(self.name)
         if self.kind == "vector":
@@ -131,7 +131,7 @@ def sent_columns(inputs: Sequence[ModelInput], kept: Sequence[str]) -> list[Sent
 
 def spark_column(name: str) -> Any:
     """Return a Spark column by its exact name."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F  # noqa: N812  # Spark's convention
 
     return F.col(_quoted(name))
 

@@ -86,7 +86,7 @@ class OutputColumns:
 
     def observe(self, df: Any, observation: Any) -> Any:
         """Return the result with an observation of its numbers of rows and invalid rows."""
-        from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql import functions as F  # noqa: N812  # Spark's convention
 
         invalid = F.count_if(spark_column(self.names[0]).isNull()).alias("invalid")
         return df.observe(observation, F.count(F.lit(1)).alias("rows"), invalid)
