@@ -57,7 +57,7 @@ class Own(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lear
 class Stateless(Own):
     """A step that learns nothing in fit, so that scikit-learn takes it for unfitted."""
 
-    def fit(self, X: Array, y: Any = None) -> Stateless:  # noqa: ARG002
+    def fit(self, X: Array, y: Any = None) -> Stateless:  # noqa: ARG002  # scikit-learn's signature
         return self
 
 
