@@ -1,7 +1,8 @@
 """whycluster: why is this row in this cluster?
 
-Any clustering model is rewritten, without retraining, as a neural network that assigns every row as the
-model does (`neuralize`); the evidence for the cluster is then propagated back to the features (`explain`).
+A supported clustering model is rewritten, without retraining, as a neural network that assigns every row as
+the model does (`neuralize`). The evidence for the cluster is then propagated back to the features
+(`explain`).
 """
 
 import importlib

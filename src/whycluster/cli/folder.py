@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from threadpoolctl import threadpool_limits  # comes with scikit-learn
+from threadpoolctl import threadpool_limits
 
 from whycluster.cli.clustering import CommandOptions, cluster_frame, read_query
 from whycluster.cli.formatting import LEGEND, cluster_facts, print_notes, to_json

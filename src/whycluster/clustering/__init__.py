@@ -8,5 +8,6 @@ Modules, in reading order:
 - `kernel_passes`: computations over all rows that only fitting needs
 - `centers`: initial support vectors of a cluster
 - `kernel_fit`: the optimization that fits a kernel network to labels
+- `validation`: the check of the rows that both estimators are fitted on
 - `adapter`: how `whycluster.neuralize` turns both estimators into networks
 """

@@ -330,7 +330,7 @@ def _smallest_good(tried: dict[_Settings, Codes], best: _Settings, data: _Folds)
 
 
 def _is_worse(prediction: Codes, other: Codes, data: _Folds) -> bool:
-    """Whether the other predicts more labels, by over one standard error of the paired difference."""
+    """Return whether the other predicts more labels, by over one standard error of the paired difference."""
     gap = (other == data.codes).astype(float) - (prediction == data.codes)
     return bool(gap.mean() > gap.std() / np.sqrt(len(gap)))
 

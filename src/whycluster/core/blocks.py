@@ -200,7 +200,7 @@ def single_threaded() -> Iterator[None]:
 
 @functools.cache
 def _blas() -> Any:
-    from threadpoolctl import ThreadpoolController  # comes with scikit-learn
+    from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api="blas")
 

@@ -12,5 +12,6 @@ Read in this order:
 - `labels`: cluster labels and their codes
 - `frames`: results as data frames
 - `display`, `settings`, `progress`: text for messages and terminals
+- `registry`: functions of higher layers that objects of lower layers offer as methods
 - `files`, `validation`, `arrays`, `elementwise`: small helpers
 """

@@ -8,6 +8,7 @@ Modules, in reading order:
 - `counterfactual`: the smallest change that moves a row to another cluster; `half_spaces`: its geometry
 - `findings`: sentences and warnings about clusters (public as ``whycluster.findings``)
 - `fidelity`: how well a surrogate matches the labels it was fitted to
-- `formatting`: explanations as text
+- `formatting`, `claims`: explanations as text; the claim about a row as a sentence
+- `unchanged`: whether the data are still those that were explained
 - `projection`, `cluster_styles`: the map of the rows, and the colors and shapes of clusters
 """

@@ -13,7 +13,7 @@ from whycluster.core.rows import Rows
 
 
 def is_unchanged(energy: Energy, rows: Rows, query: CodedQuery, evidence: NDArray[Any]) -> bool:
-    """Whether the rows still give the same evidence as when they were explained, up to rounding.
+    """Return whether the rows still give the same evidence as when they were explained, up to rounding.
 
     Equality is approximate: a row may be summed in another order alone than in a block, and evidence is
     rounded to its dtype.

@@ -5,6 +5,6 @@ Modules, in reading order:
 - `network`: `Query`, the options of `explain`; `Network`, and `TableNetwork` for models of plain tables
 - `nearest_centroid`: networks of centroids, for several metrics
 - `verification`: the check that a model predicts like its network
-- `adapters`: from fitted models to networks, one module per library
+- `adapters`: from fitted models to networks, one or more modules per library
 - `torch_network`: a network as a torch module
 """

@@ -275,7 +275,7 @@ def _tokenizer_of(vectorizer: Any) -> Tokenizer:
 
 
 def _has_standard_analysis(vectorizer: Any) -> bool:
-    """Whether scikit-learn's own methods, not those of a subclass, turn text into terms."""
+    """Return whether scikit-learn's own methods, not those of a subclass, turn text into terms."""
     from sklearn.feature_extraction.text import CountVectorizer
 
     methods = ("build_analyzer", "build_preprocessor", "build_tokenizer", "get_stop_words")

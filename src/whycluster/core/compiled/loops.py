@@ -124,7 +124,7 @@ class MemoryLayout:
 
 
 def _is_readable(values: NDArray[Any]) -> bool:
-    """Whether it holds native float32 or float64, in whole steps."""
+    """Return whether an array holds native float32 or float64, in whole steps."""
     plain = values.dtype.kind == "f" and values.itemsize in (4, 8) and values.dtype.isnative
     return plain and values.flags.aligned and all(step % values.itemsize == 0 for step in values.strides)
 

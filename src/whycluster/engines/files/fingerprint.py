@@ -7,7 +7,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
-from joblib.hashing import NumpyHasher  # joblib comes with scikit-learn
+from joblib.hashing import NumpyHasher
 
 from whycluster.core.errors import UnsupportedModelError
 from whycluster.models.network import Network

@@ -1,4 +1,4 @@
-"""Adapters from fitted models to networks, one module per library, imported when a model of it is passed.
+"""Adapters from fitted models to networks, imported when a model of their library is passed.
 
 Modules, in reading order:
 
@@ -9,5 +9,6 @@ Modules, in reading order:
 - `faiss`, `dask_ml`: k-means of these libraries
 - `kmedoids`: medoids; `kmodes`: tables with categories
 
-Adapters for pipelines, documents, encoders and our own estimators are in their folders.
+A library has one or more modules. Adapters for Spark, ClustPy, pipelines, documents, encoders and our own
+estimators are in the folders that know them.
 """

@@ -1,8 +1,8 @@
 """From a fitted model to its network: the registry of adapters.
 
 An adapter is a function from a fitted model to a `Network`, registered for the class of the model with
-``@adapt.register``. There is one file per library in this folder; adapters that need pipelines, documents or
-encoders are in those folders. They are imported when a model of their library is passed.
+``@adapt.register``. This folder has one or more modules per library; adapters that need pipelines, documents,
+encoders or our estimators are in those folders. They are imported when a model of their library is passed.
 """
 
 from __future__ import annotations
