@@ -1,4 +1,4 @@
-"""Files: what is loaded computes the same bit by bit, and a file that is not ours does no harm."""
+"""`save` and `load`: a loaded object computes the same results bit by bit, and no file can do harm."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ RNG = np.random.default_rng(7)
 NOT_OURS = "The file was not made by wc.save, or was changed afterward."
 
 
-def again(what: Any, path: Path) -> Any:
+def saved_and_loaded(what: Any, path: Path) -> Any:
     wc.save(what, path / "saved")
     return wc.load(path / "saved")
 
 
 def assert_same_network(loaded: Network, network: Network, X: Any) -> None:
-    """Bit by bit, in all that a network computes."""
+    """Check that two networks compute the same results, bit by bit."""
     assert type(loaded) is TableNetwork
     assert repr(loaded) == repr(network)
     assert loaded.feature_names == network.feature_names
@@ -104,7 +104,7 @@ def assert_same(found: Array, expected: Array) -> None:
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_every_model_is_loaded_as_it_was(kind: str, wine: Array, tmp_path: Path) -> None:
+def test_every_model_computes_the_same_after_loading(kind: str, wine: Array, tmp_path: Path) -> None:
     network = wc.neuralize(MODELS[kind](np.array(wine), load_wine().target))
     if network.is_checked:
         with pytest.raises(wc.UnsupportedModelError) as caught:
@@ -116,7 +116,7 @@ def test_every_model_is_loaded_as_it_was(kind: str, wine: Array, tmp_path: Path)
         )
         assert not list(tmp_path.iterdir())
         return
-    assert_same_network(again(network, tmp_path), network, wine)
+    assert_same_network(saved_and_loaded(network, tmp_path), network, wine)
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "manhattan", "cosine", "dot", "student"])
@@ -124,16 +124,16 @@ def test_every_model_is_loaded_as_it_was(kind: str, wine: Array, tmp_path: Path)
 def test_centroids_of_every_metric(metric: str, mean: float, wine: Array, tmp_path: Path) -> None:
     centroids = pd.DataFrame(np.asfortranarray(wine[::30] + mean), columns=[f"c{i}" for i in range(13)])
     network = wc.neuralize(centroids, metric=metric)
-    assert_same_network(again(network, tmp_path), network, wine + mean)
+    assert_same_network(saved_and_loaded(network, tmp_path), network, wine + mean)
 
 
 def test_categories_are_kept(tmp_path: Path) -> None:
     rows = np.array([["a", "x", 1], ["b", "x", 2], ["a", "y", 1], ["b", "y", 2]] * 5, dtype=object)
     network = wc.neuralize(KModes(2, random_state=0).fit(rows))
-    assert_without_gradient(again(network, tmp_path), network, rows)
+    assert_without_gradient(saved_and_loaded(network, tmp_path), network, rows)
     model = KPrototypes(2, random_state=0).fit(rows, categorical=[0, 1])
     network = wc.neuralize(model, categorical=[0, 1])
-    assert_without_gradient(again(network, tmp_path), network, rows)
+    assert_without_gradient(saved_and_loaded(network, tmp_path), network, rows)
 
 
 def assert_without_gradient(loaded: Network, network: Network, X: Any) -> None:
@@ -146,7 +146,7 @@ def assert_without_gradient(loaded: Network, network: Network, X: Any) -> None:
 def test_a_surrogate_keeps_its_fidelity(wine: Array, tmp_path: Path) -> None:
     labels = np.where(np.abs(wine[:, 0]) > 1.6, -1, wine[:, 1] > 0)
     network = wc.neuralize(wc.Surrogate(4).fit(wine, labels))
-    loaded = again(network, tmp_path)
+    loaded = saved_and_loaded(network, tmp_path)
     assert_same_network(loaded, network, wine)
     assert str(loaded.fidelity) == str(network.fidelity)
     assert loaded.fidelity is not None
@@ -182,7 +182,7 @@ def objects(*values: Any) -> Array:
 )
 def test_labels_of_any_kind(labels: Array, tmp_path: Path) -> None:
     network = TableNetwork(SquaredEnergy(np.eye(3)), labels=labels, feature_names=labels.tolist())
-    loaded = again(network, tmp_path)
+    loaded = saved_and_loaded(network, tmp_path)
     assert_same(loaded.labels, network.labels)
     assert loaded.feature_names == network.feature_names
     assert_same(loaded.assign(np.eye(3)), network.assign(np.eye(3)))
@@ -190,12 +190,12 @@ def test_labels_of_any_kind(labels: Array, tmp_path: Path) -> None:
 
 def test_two_booleans_and_byte_order(tmp_path: Path) -> None:
     network = TableNetwork(SquaredEnergy(np.eye(2)), labels=[False, True])
-    assert_same(again(network, tmp_path).labels, network.labels)
+    assert_same(saved_and_loaded(network, tmp_path).labels, network.labels)
     network = TableNetwork(SquaredEnergy(np.eye(2)), labels=np.array([3, 4], dtype=">i4"))
-    assert again(network, tmp_path).labels.tolist() == [3, 4]
+    assert saved_and_loaded(network, tmp_path).labels.tolist() == [3, 4]
 
 
-# Energies: none may be forgotten, and nothing of any.
+# Energies: all classes, and all their parameters.
 
 KERNEL = KernelEnergy(RNG.normal(size=(5, 3)), np.array([2, 3]), 0.7, RNG.normal(size=5), RNG.random(3))
 ENERGIES: list[Energy] = [
@@ -216,7 +216,7 @@ ENERGIES: list[Energy] = [
 DETERMINED = GaussianEnergy(
     RNG.normal(size=(4, 3)), RNG.normal(size=(4, 3, 3)), RNG.normal(size=4), RNG.normal(size=4)
 )
-BEHIND_STEPS = {  # these are made of others, and of the steps of a pipeline
+BEHIND_STEPS = {  # wrap other energies, with the steps of a pipeline
     "TransformedEnergy",
     "ColumnsEnergy",
     "MixedGaussianEnergy",
@@ -234,7 +234,7 @@ def classes(parent: type[Any]) -> Iterator[type[Any]]:
         yield from classes(child)
 
 
-def test_every_energy_has_parameters_or_is_refused() -> None:
+def test_every_energy_has_parameters_or_is_behind_steps() -> None:
     from whycluster.evaluation import shuffled  # noqa: F401  # imported to be listed
     from whycluster.pipelines import column_energy, mixing  # noqa: F401  # imported to be listed
 
@@ -249,7 +249,7 @@ def test_every_energy_has_parameters_or_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", PARAMETERS, ids=lambda kind: kind.__name__)
-def test_a_recipe_has_every_parameter(kind: type) -> None:
+def test_all_constructor_parameters_are_saved(kind: type) -> None:
     assert list(PARAMETERS[kind].parameters) == list(inspect.signature(kind).parameters)
 
 
@@ -267,9 +267,9 @@ def state(made: Any) -> Any:
 
 
 @pytest.mark.parametrize("energy", [*ENERGIES, DETERMINED], ids=lambda energy: type(energy).__name__)
-def test_nothing_of_an_energy_is_lost(energy: Energy, tmp_path: Path) -> None:
-    """Each example has other parameters than the defaults, so that one left out would be seen."""
-    loaded = again(TableNetwork(energy), tmp_path)
+def test_all_state_of_an_energy_is_restored(energy: Energy, tmp_path: Path) -> None:
+    """No example uses default parameters, so a missing parameter would be noticed."""
+    loaded = saved_and_loaded(TableNetwork(energy), tmp_path)
     assert state(loaded.energy) == state(energy)
     X = np.random.default_rng(3).normal(size=(40, 3))
     if not isinstance(energy, MixedEnergy):
@@ -304,15 +304,15 @@ TABLES: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("kind", TABLES)
-def test_an_explanation_says_what_it_said(kind: str, tmp_path: Path) -> None:
+def test_an_explanation_is_restored_with_any_table(kind: str, tmp_path: Path) -> None:
     X = TABLES[kind]()
     model = KMeans(4, n_init=1, random_state=0).fit(FRAME.to_numpy())
     exp = wc.explain(model, X)
-    loaded = again(exp, tmp_path)
+    loaded = saved_and_loaded(exp, tmp_path)
     assert type(loaded.data) is type(exp.data)
     assert_same_explanation(loaded, exp, tmp_path)
     assert_same_explanation(loaded[[3, 170, 5]], exp[[3, 170, 5]], tmp_path)
-    assert_same_explanation(again(exp[[3, 170, 5]], tmp_path), exp[[3, 170, 5]], tmp_path)
+    assert_same_explanation(saved_and_loaded(exp[[3, 170, 5]], tmp_path), exp[[3, 170, 5]], tmp_path)
 
 
 def assert_same_explanation(loaded: wc.Explanation, exp: wc.Explanation, path: Path) -> None:
@@ -331,7 +331,7 @@ def assert_same_explanation(loaded: wc.Explanation, exp: wc.Explanation, path: P
 
 
 @pytest.mark.parametrize(
-    "question",
+    "query",
     [
         {"rule": "joint", "beta": np.inf},
         {"rule": "sequential"},
@@ -343,17 +343,17 @@ def assert_same_explanation(loaded: wc.Explanation, exp: wc.Explanation, path: P
     ],
     ids=str,
 )
-def test_every_question(question: dict[str, Any], wine: Array, tmp_path: Path) -> None:
+def test_every_query(query: dict[str, Any], wine: Array, tmp_path: Path) -> None:
     model = GaussianMixture(3, covariance_type="tied", random_state=0).fit(wine)
-    exp = wc.explain(model, wine, **question)
-    assert_same_explanation(again(exp, tmp_path), exp, tmp_path)
+    exp = wc.explain(model, wine, **query)
+    assert_same_explanation(saved_and_loaded(exp, tmp_path), exp, tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore::whycluster.FidelityWarning")
 def test_an_explanation_of_labels(tmp_path: Path) -> None:
     labels = np.array(["dry", "sweet", "half"])[np.digitize(FRAME["proline"], [500, 900])]
     exp = wc.explain(labels, FRAME)
-    loaded = again(exp, tmp_path)
+    loaded = saved_and_loaded(exp, tmp_path)
     assert_same_explanation(loaded, exp, tmp_path)
     assert str(loaded.fidelity) == str(exp.fidelity)
 
@@ -363,7 +363,7 @@ def test_an_explanation_of_categories(make: Callable[[Any], Any], tmp_path: Path
     rows = [["a", "x"], ["b", "x"], ["a", "y"], ["b", "z"]] * 5
     model = KModes(2, random_state=0).fit(np.array(rows, dtype=object))
     exp = wc.explain(model, make(rows))
-    assert_same_explanation(again(exp, tmp_path), exp, tmp_path)
+    assert_same_explanation(saved_and_loaded(exp, tmp_path), exp, tmp_path)
 
 
 def test_an_explanation_of_numbers_and_categories(tmp_path: Path) -> None:
@@ -371,12 +371,12 @@ def test_an_explanation_of_numbers_and_categories(tmp_path: Path) -> None:
     model = KPrototypes(2, random_state=0).fit(rows, categorical=[0])
     for table in (rows, pd.DataFrame({"word": rows[:, 0], "number": rows[:, 1].astype(float)})):
         exp = wc.explain(model, table, categorical=[0])
-        assert_same_explanation(again(exp, tmp_path), exp, tmp_path)
+        assert_same_explanation(saved_and_loaded(exp, tmp_path), exp, tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore::whycluster.FidelityWarning")
 @pytest.mark.parametrize("kind", ["model", "labels", "pipeline"])
-def test_without_its_rows_an_explanation_has_its_arrays(kind: str, tmp_path: Path) -> None:
+def test_an_explanation_saved_without_rows_has_its_arrays(kind: str, tmp_path: Path) -> None:
     labels = np.digitize(FRAME["proline"], [500, 900])
     models = {"model": KMeans(3, n_init=1, random_state=0).fit(FRAME), "labels": labels, "pipeline": STEPS}
     exp = wc.explain(models[kind], FRAME)
@@ -415,24 +415,24 @@ def test_without_its_rows_an_explanation_has_its_arrays(kind: str, tmp_path: Pat
     ],
     ids=lambda index: f"{type(index).__name__} {index.names}",
 )
-def test_an_index_of_any_form(index: Any, tmp_path: Path) -> None:
+def test_an_index_of_any_kind(index: Any, tmp_path: Path) -> None:
     rows = pd.DataFrame(np.arange(6.0).reshape(3, 2), columns=["a", "b"], index=index)
     exp = wc.explain(pd.DataFrame([[0.0, 0], [4, 4]], columns=["a", "b"]), rows)
-    found = again(exp, tmp_path).to_frame().index
+    found = saved_and_loaded(exp, tmp_path).to_frame().index
     assert found.tolist() == index.tolist()
     assert list(found.names) == list(index.names)
 
 
 def test_a_column_without_a_name(tmp_path: Path) -> None:
-    centres = pd.DataFrame([[0.0, 0], [4, 4]], columns=[np.nan, "b"])
+    centers = pd.DataFrame([[0.0, 0], [4, 4]], columns=[np.nan, "b"])
     with pytest.raises(wc.UnsupportedModelError) as caught:
-        wc.save(wc.neuralize(centres), tmp_path / "saved")
+        wc.save(wc.neuralize(centers), tmp_path / "saved")
     assert str(caught.value) == (
         "save: feature_names must not be missing; one of them is NaN. Rename the column first."
     )
 
 
-def test_without_its_rows_an_explanation_counts_them(tmp_path: Path) -> None:
+def test_an_explanation_saved_without_rows_numbers_them(tmp_path: Path) -> None:
     named = FRAME.set_axis([f"wine {i}" for i in range(len(FRAME))])
     exp = wc.explain(KMeans(3, n_init=1, random_state=0).fit(named), named)[10:15]
     wc.save(exp, tmp_path / "saved", data=False)
@@ -443,10 +443,10 @@ def test_without_its_rows_an_explanation_counts_them(tmp_path: Path) -> None:
     assert frame.set_axis(named.index[10:15]).equals(exp.to_frame())
 
 
-def test_nothing_of_an_explanation_is_lost(tmp_path: Path) -> None:
-    """A field that is added is to be saved too, or named here, where it is compared in another way."""
+def test_all_fields_of_an_explanation_are_restored(tmp_path: Path) -> None:
+    """A new field must be saved too, or be listed here and compared in another way."""
     exp = replace(wc.explain(SMALL, ROWS, target="b"), row_names=list("ABCDEFGHI"))[[7, 2]]
-    loaded = again(exp, tmp_path)
+    loaded = saved_and_loaded(exp, tmp_path)
     others = {"row_names", "energy", "table", "owns_data", "fidelity"}
     for name in {part.name for part in fields(exp)} - others:
         assert_same(np.asarray(getattr(loaded, name)), np.asarray(getattr(exp, name)))
@@ -456,7 +456,7 @@ def test_nothing_of_an_explanation_is_lost(tmp_path: Path) -> None:
     assert loaded.describe(1) == exp.describe(1)
 
 
-def test_data_that_have_been_changed_are_not_saved(tmp_path: Path) -> None:
+def test_changed_data_are_not_saved(tmp_path: Path) -> None:
     X = FRAME.to_numpy().copy()
     exp = wc.explain(X[:3], X)
     X[5] += 100.0
@@ -465,7 +465,7 @@ def test_data_that_have_been_changed_are_not_saved(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-# What is refused.
+# Objects that cannot be saved.
 
 INSTEAD = (
     "save: the steps of a pipeline are Python objects. Save the model after the steps, in the features that "
@@ -477,7 +477,7 @@ TEXTS = ["cats purr softly", "dogs bark", "cats purr and sleep", "dogs bark loud
 
 
 class Halves(ManhattanEnergy):
-    """Someone's own energy."""
+    """An energy of a user."""
 
 
 def deep_network() -> Network:
@@ -492,7 +492,7 @@ def text_explanation() -> Any:
     return wc.explain(model.fit(TEXTS), TEXTS)
 
 
-def of_objects(label: Any) -> Network:
+def network_with_label(label: Any) -> Network:
     return TableNetwork(SquaredEnergy(np.eye(2)), labels=objects("a", label))
 
 
@@ -522,10 +522,10 @@ def of_objects(label: Any) -> Network:
         (
             lambda: TableNetwork(Halves(np.eye(2))),
             "save: the energy must be of a known class; got Halves. Save its parameters with numpy.savez, "
-            "and make it again from these.",
+            "and construct it from these again.",
         ),
         (
-            lambda: of_objects(1j),
+            lambda: network_with_label(1j),
             "save: labels must be numbers, booleans, text or dates; got complex. Convert them to text first.",
         ),
         (
@@ -547,16 +547,16 @@ def of_objects(label: Any) -> Network:
         ),
     ],
 )
-def test_what_cannot_be_saved_is_refused(make: Callable[[], Any], message: str, tmp_path: Path) -> None:
+def test_objects_that_cannot_be_saved(make: Callable[[], Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(wc.WhyClusterError) as caught:
         wc.save(make(), tmp_path / "saved")
     assert str(caught.value) == message
     assert not list(tmp_path.iterdir())
 
 
-def test_the_last_step_of_a_pipeline_is_saved_instead(tmp_path: Path) -> None:
+def test_the_last_step_of_a_pipeline_can_be_saved(tmp_path: Path) -> None:
     network = wc.neuralize(STEPS[-1])
-    assert_same_network(again(network, tmp_path), network, STEPS[:-1].transform(FRAME))
+    assert_same_network(saved_and_loaded(network, tmp_path), network, STEPS[:-1].transform(FRAME))
 
 
 # The file.
@@ -565,7 +565,7 @@ SMALL = TableNetwork(SquaredEnergy(np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 7.0]]
 ROWS = np.random.default_rng(0).normal(size=(9, 2))
 
 
-def test_a_file_is_replaced_and_a_link_followed(tmp_path: Path) -> None:
+def test_files_are_replaced_and_links_are_followed(tmp_path: Path) -> None:
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_text("before")
     target.chmod(0o640)
@@ -583,13 +583,13 @@ def test_a_new_file_has_the_permissions_of_any_other(tmp_path: Path) -> None:
     assert (tmp_path / "saved").stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
-def test_the_same_network_is_the_same_file(tmp_path: Path) -> None:
+def test_the_same_network_gives_the_same_file(tmp_path: Path) -> None:
     for name in "ab":
         wc.save(SMALL, tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_no_place_for_a_file(tmp_path: Path) -> None:
+def test_paths_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(wc.InvalidInputError) as caught:
         wc.save(SMALL, tmp_path)
     assert str(caught.value) == f"save: path must be a file; {str(tmp_path)!r} is a folder."
@@ -603,7 +603,7 @@ def test_no_place_for_a_file(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_devices_and_pipes_stay_what_they_are(tmp_path: Path) -> None:
+def test_devices_and_pipes_are_not_replaced(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(tmp_path / "pipe")
     for name in ("pipe", "link"):
@@ -616,7 +616,7 @@ def test_devices_and_pipes_stay_what_they_are(tmp_path: Path) -> None:
     assert {file.name for file in tmp_path.iterdir()} == {"pipe", "link"}
 
 
-def test_it_is_what_safetensors_reads(tmp_path: Path) -> None:
+def test_arrays_are_read_as_safetensors_reads_them(tmp_path: Path) -> None:
     for number, what in enumerate((SMALL, EXPLAINED, SPARSE, FRAMED)):
         path = tmp_path / str(number)
         _, arrays = contents(what, path)
@@ -631,7 +631,7 @@ def test_it_is_what_safetensors_reads(tmp_path: Path) -> None:
             np.testing.assert_array_equal(ours[name], array, strict=True)
 
 
-def test_no_file_to_load(tmp_path: Path) -> None:
+def test_paths_that_cannot_be_loaded(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "nothing", tmp_path / "pipe", tmp_path / ("n" * 300)):
         with pytest.raises(wc.InvalidInputError) as caught:
@@ -650,11 +650,11 @@ def test_no_file_to_load(tmp_path: Path) -> None:
         wc.load(Bytes())  # type: ignore[arg-type]
 
 
-# Files that are not ours.
+# Files with invalid contents.
 
 
 def write(path: Path, facts: Any, arrays: dict[str, Array], *, check: bool = True) -> Path:
-    """A file as `save` would write it, whatever is in it."""
+    """Write a file in the format of `save`, with any contents."""
     text = facts if isinstance(facts, str) else json.dumps(facts)
     extra = {"crc32": archive._checksum(text, arrays)} if check else {}
     save_file({**arrays, **extra}, path, metadata={"whycluster": text})
@@ -662,7 +662,7 @@ def write(path: Path, facts: Any, arrays: dict[str, Array], *, check: bool = Tru
 
 
 def contents(what: Any, path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The facts and arrays of a file that `save` has written."""
+    """Save an object; return the facts and arrays in the file."""
     wc.save(what, path)
     with safe_open(path, framework="numpy") as file:
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no dict
@@ -671,8 +671,8 @@ def contents(what: Any, path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
     return facts, arrays
 
 
-def refusal(path: Path) -> str:
-    """What is said of a file; it must be one error, and small."""
+def error_message(path: Path) -> str:
+    """Return the error of loading a file, without its beginning and end; it must not use much memory."""
     tracemalloc.start()
     try:
         with pytest.raises(wc.InvalidInputError) as caught:
@@ -680,9 +680,9 @@ def refusal(path: Path) -> str:
         assert tracemalloc.get_traced_memory()[1] < 20_000_000
     finally:
         tracemalloc.stop()
-    said = str(caught.value)
-    assert said.startswith(f"load: {str(path)!r}")
-    return said.removeprefix(f"load: {str(path)!r}").removeprefix(": ").removesuffix(f". {NOT_OURS}")
+    message = str(caught.value)
+    assert message.startswith(f"load: {str(path)!r}")
+    return message.removeprefix(f"load: {str(path)!r}").removeprefix(": ").removesuffix(f". {NOT_OURS}")
 
 
 SCALE = np.ones(2)
@@ -702,7 +702,7 @@ def array(name: str, value: Any) -> Change:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (without("kind"), "the metadata must have 'kind'"),
         (without("labels"), "there must be an array 'labels'"),
@@ -730,32 +730,32 @@ def array(name: str, value: Any) -> Change:
         (array("energy.scale", [1, 1]), "'energy.scale' must be of float64; got int64"),
         (
             array("energy.scale", -SCALE),
-            "'energy.scale' must be finite numbers from 0 on; it has other values",
+            "'energy.scale' must be finite numbers of at least 0; it has other values",
         ),
         (
             array("energy.scale", [1, np.nan]),
-            "'energy.scale' must be finite numbers from 0 on; it has other values",
+            "'energy.scale' must be finite numbers of at least 0; it has other values",
         ),
         (array("energy.near", 2.0), "'energy.near' must be from 0 to 1; it has other values"),
         (array("energy.near", [0.5]), "'energy.near' must have shape (); got (1,)"),
         (
             array("energy.centroids", np.full((3, 2), 1e200)),
-            "its contents must make a SquaredEnergy (neuralize: the squared distances between the centroids "
+            "its contents must form a SquaredEnergy (neuralize: the squared distances between the centroids "
             "overflow; the largest centroid value is 1e+200. Rescale and fit again)",
         ),
         (
             array("energy.centroids", np.ones((1, 2))),
-            "its contents must make a network (neuralize: the model must have at least 2 clusters, since a "
+            "its contents must form a network (neuralize: the model must have at least 2 clusters, since a "
             "cluster is explained against its competitors; got 1)",
         ),
         (
             array("labels", np.full((3, 1), 97, dtype=np.uint32)),
-            "its contents must make a network (neuralize: labels must be different names; got "
+            "its contents must form a network (neuralize: labels must be different names; got "
             "['a', 'a', 'a'])",
         ),
         (
             array("labels", np.full((2, 1), 97, dtype=np.uint32)),
-            "its contents must make a network (neuralize: labels must be different names; got ['a', 'a'])",
+            "its contents must form a network (neuralize: labels must be different names; got ['a', 'a'])",
         ),
         (array("labels", np.full((3, 1), 2**31, np.uint32)), "'labels' must be code points of characters"),
         (array("labels", np.empty((3, 0), np.uint32)), "'labels' must be code points of characters"),
@@ -775,7 +775,7 @@ def array(name: str, value: Any) -> Change:
         (fact(feature_names="ab"), "'feature_names' must be of type list or NoneType; got str"),
         (
             fact(feature_names=["a"]),
-            "its contents must make a network (neuralize: the model must have a name for each of its 2 "
+            "its contents must form a network (neuralize: the model must have a name for each of its 2 "
             "features; it has 1)",
         ),
         (
@@ -801,28 +801,28 @@ def array(name: str, value: Any) -> Change:
         (fact(fidelity=True), "there must be an array 'fidelity.in_sample'"),
     ],
 )
-def test_a_network_that_is_not_as_it_must_be(change: Change, said: str, tmp_path: Path) -> None:
+def test_networks_with_invalid_contents(change: Change, message: str, tmp_path: Path) -> None:
     facts, arrays = contents(SMALL, tmp_path / "saved")
     change(facts, arrays)
-    assert refusal(write(tmp_path / "hostile", facts, arrays)) == said
+    assert error_message(write(tmp_path / "hostile", facts, arrays)) == message
 
 
 @pytest.mark.parametrize(
-    ("energy", "name", "value", "said"),
+    ("energy", "name", "value", "message"),
     [
         (KERNEL, "sizes", [3, 3], "'energy': sizes must add up to the 5 support vectors"),
         (KERNEL, "sizes", [2**62, 2**62], "'energy': sizes must add up to the 5 support vectors"),
-        (KERNEL, "sizes", [0, 5], "'energy.sizes' must be whole numbers from 1 on; it has other values"),
+        (KERNEL, "sizes", [0, 5], "'energy.sizes' must be integers of at least 1; it has other values"),
         (KERNEL, "gamma", np.nan, "'energy.gamma' must be above 0; it has other values"),
         (KERNEL, "log_weights", np.full(5, np.nan), "'energy.log_weights' must be logarithms of weights; "),
-        (ENERGIES[4], "roots", np.ones((2, 3, 3)), "'energy': roots must be 1 or 4; there are 2"),
+        (ENERGIES[4], "roots", np.ones((2, 3, 3)), "'energy': there must be 1 or 4 roots; got 2"),
         (ENERGIES[4], "roots", -np.ones((4, 3, 3)), "'energy': roots must have diagonals above 0"),
         (ENERGIES[4], "roots", np.ones((4, 3, 2)), "'energy.roots' must have shape (r, 3, 3); got (4, 3, 2)"),
         (
             ENERGIES[7],
             "directions",
             np.zeros((4, 3)),
-            "its contents must make a CosineEnergy (neuralize: a ",
+            "its contents must form a CosineEnergy (neuralize: a ",
         ),
         (ENERGIES[8], "alpha", 0.0, "'energy.alpha' must be finite numbers above 0; it has other values"),
         (
@@ -847,17 +847,17 @@ def test_a_network_that_is_not_as_it_must_be(change: Change, said: str, tmp_path
             ENERGIES[-1],
             "tree.below",
             [1, 1, -1, -1],
-            "'energy.tree': nothing must be below a leaf of the tree",
+            "'energy.tree': a leaf of the tree must have nothing below it",
         ),
         (ENERGIES[-1], "tree.leaf", [0, 2, 1], "'energy.tree.leaf' must have shape (4,); got (3,)"),
     ],
 )
 def test_an_energy_that_is_not_as_it_must_be(
-    energy: Energy, name: str, value: Any, said: str, tmp_path: Path
+    energy: Energy, name: str, value: Any, message: str, tmp_path: Path
 ) -> None:
     facts, arrays = contents(TableNetwork(energy), tmp_path / "saved")
     arrays[f"energy.{name}"] = np.asarray(value)
-    assert refusal(write(tmp_path / "hostile", facts, arrays)).startswith(said)
+    assert error_message(write(tmp_path / "hostile", facts, arrays)).startswith(message)
 
 
 EXPLAINED = wc.explain(SMALL, ROWS)
@@ -866,7 +866,7 @@ FRAMED = wc.explain(SMALL, pd.DataFrame(ROWS, columns=["u", "v"], index=list("ab
 
 
 @pytest.mark.parametrize(
-    ("exp", "change", "said"),
+    ("exp", "change", "message"),
     [
         (
             EXPLAINED,
@@ -905,7 +905,7 @@ FRAMED = wc.explain(SMALL, pd.DataFrame(ROWS, columns=["u", "v"], index=list("ab
         (
             EXPLAINED,
             array("labels", np.full((2, 1), 97, "u4")),
-            "its contents must make labels (neuralize: ",
+            "its contents must form labels (neuralize: ",
         ),
         (EXPLAINED, array("labels", np.arange(97, 99, dtype="u4")[:, None]), "there must be 3 labels; got 2"),
         (EXPLAINED, array("data", np.ones((8, 2))), "'data' must have shape (9, 2); got (8, 2)"),
@@ -929,7 +929,7 @@ FRAMED = wc.explain(SMALL, pd.DataFrame(ROWS, columns=["u", "v"], index=list("ab
             "'feature_names' must be different ",
         ),
         (FRAMED, fact(data="polars"), "'index' must be null, because polars frames have no index"),
-        (FRAMED, fact(index=["u", "v"]), "the data must make a pandas frame (ValueError)"),
+        (FRAMED, fact(index=["u", "v"]), "the data must form a pandas frame (ValueError)"),
         (FRAMED, array("data.1", np.ones(8)), "'data.1' must have shape (9,); got (8,)"),
         (FRAMED, array("index", np.frombuffer(b'["a"]', np.uint8)), "'index' must have shape (9,); got (1,)"),
         (
@@ -940,12 +940,10 @@ FRAMED = wc.explain(SMALL, pd.DataFrame(ROWS, columns=["u", "v"], index=list("ab
         (FRAMED, array("index", np.frombuffer(b"[" + b"9" * 5000 + b"]", np.uint8)), "its JSON must be "),
     ],
 )
-def test_an_explanation_that_is_not_as_it_must_be(
-    exp: Any, change: Change, said: str, tmp_path: Path
-) -> None:
+def test_explanations_with_invalid_contents(exp: Any, change: Change, message: str, tmp_path: Path) -> None:
     facts, arrays = contents(exp, tmp_path / "saved")
     change(facts, arrays)
-    assert refusal(write(tmp_path / "hostile", facts, arrays)).startswith(said)
+    assert error_message(write(tmp_path / "hostile", facts, arrays)).startswith(message)
 
 
 def header(described: Any, data: bytes = b"") -> bytes:
@@ -996,10 +994,10 @@ CRC = {"crc32": {"dtype": "U32", "shape": [], "data_offsets": [0, 4]}}
     ],
     ids=lambda content: repr(content[8:60]),
 )
-def test_bytes_that_are_no_file_of_ours(content: bytes, tmp_path: Path) -> None:
+def test_files_that_save_did_not_write(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "hostile"
     path.write_bytes(content)
-    assert refusal(path)
+    assert error_message(path)
     assert path.read_bytes() == content
     assert list(tmp_path.iterdir()) == [path]
 
@@ -1008,13 +1006,13 @@ ENTRY = {"dtype": "F64", "shape": [2], "data_offsets": [0, 16]}
 
 
 def beginning(entry: Any) -> bytes:
-    """Of a file with one array of which this is said."""
+    """Return the beginning of a file with one array, described by ``entry``."""
     facts = json.dumps({"format": 1, "kind": "network", "values": {}})
     return header({"__metadata__": {"whycluster": facts}, "a": entry})
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "message"),
     [
         ({**ENTRY, "dtype": "F8_E5M2"}, "'a' must have a known dtype; got F8_E5M2"),
         ({**ENTRY, "dtype": ["F64"]}, "'a' must have a known dtype; got ['F64']"),
@@ -1036,33 +1034,38 @@ def beginning(entry: Any) -> bytes:
         ),
     ],
 )
-def test_a_header_that_does_not_fit(entry: Any, said: str, tmp_path: Path) -> None:
+def test_headers_that_do_not_match_the_file(entry: Any, message: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(beginning(entry) + bytes(16))
-    assert refusal(tmp_path / "file").startswith(said)
+    assert error_message(tmp_path / "file").startswith(message)
 
 
 @pytest.mark.parametrize("start", [b"", b"{}", bytes(8), b"\xff" * 16, (5).to_bytes(8, "little") + b"[[[[["])
-def test_no_header(start: bytes, tmp_path: Path) -> None:
+def test_files_without_a_header(start: bytes, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(start)
-    assert refusal(tmp_path / "file").startswith(("it must be a safetensors file (", "its JSON must be"))
+    assert error_message(tmp_path / "file").startswith(
+        ("it must be a safetensors file (", "its JSON must be")
+    )
 
 
 def no_room(*_: Any) -> None:
     raise MemoryError("no room")
 
 
-def test_a_file_that_says_it_is_larger_than_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    size = 1 << 43  # of which nothing lies on the disk
+def test_a_file_larger_than_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = 1 << 43  # a sparse file, which takes no space on the disk
     head = beginning({**ENTRY, "shape": [size // 8], "data_offsets": [0, size]})
     (tmp_path / "file").write_bytes(head)
     os.truncate(tmp_path / "file", len(head) + size)
-    assert refusal(tmp_path / "file") == "the file must not be larger than the memory of this machine; it is"
+    assert (
+        error_message(tmp_path / "file")
+        == "the file must not be larger than the memory of this machine; it is"
+    )
     monkeypatch.setattr(archive, "_memory", lambda: math.inf)
     monkeypatch.setattr(np, "empty", no_room)
-    assert refusal(tmp_path / "file") == "the file must be readable (no room)"
+    assert error_message(tmp_path / "file") == "the file must be readable (no room)"
 
 
-def test_a_file_that_is_cut_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_truncated_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wc.save(TableNetwork(SquaredEnergy(np.arange(20_000.0).reshape(4, -1))), tmp_path / "file")
     reading = archive._read_facts
 
@@ -1071,20 +1074,20 @@ def test_a_file_that_is_cut_while_it_is_read(tmp_path: Path, monkeypatch: pytest
         return reading(*args)
 
     monkeypatch.setattr(archive, "_read_facts", cut)
-    assert refusal(tmp_path / "file") == "the file must not change while it is read; it did"
-    assert refusal(Path("/proc/self/status")).startswith("it must be a safetensors file (")
+    assert error_message(tmp_path / "file") == "the file must not change while it is read; it did"
+    assert error_message(Path("/proc/self/status")).startswith("it must be a safetensors file (")
 
 
-def test_objects_inside_each_other_without_end(tmp_path: Path) -> None:
+def test_deeply_nested_objects(tmp_path: Path) -> None:
     facts, arrays = contents(FRAMED, tmp_path / "saved")
     for depth in (50, 2000, 10**4, 10**5):
         nested = '{"tuple":[' * depth + "]}" * depth
         text = json.dumps({**facts, "feature_names": ["u", "HERE"]}).replace('"HERE"', nested)
-        said = refusal(write(tmp_path / "hostile", text, arrays))
-        assert said == "its JSON must nest at most 100 times"
+        message = error_message(write(tmp_path / "hostile", text, arrays))
+        assert message == "its JSON must nest at most 100 times"
 
 
-def test_brackets_in_names_do_not_nest_and_tuples_that_could_not_be_read_are_refused(tmp_path: Path) -> None:
+def test_brackets_in_names_are_not_nesting_but_deep_tuples_are(tmp_path: Path) -> None:
     name = '[{"\\' * 200
     network = TableNetwork(ENERGIES[-1], feature_names=["u", "v", name])
     wc.save(network, tmp_path / "brackets")
@@ -1097,7 +1100,7 @@ def test_brackets_in_names_do_not_nest_and_tuples_that_could_not_be_read_are_ref
     assert not (tmp_path / "deep").exists()
 
 
-def test_json_that_nests_is_refused_also_where_python_may_recurse_without_end(tmp_path: Path) -> None:
+def test_deeply_nested_json_is_an_error_at_any_recursion_limit(tmp_path: Path) -> None:
     path = tmp_path / "hostile"
     path.write_bytes(header({"__metadata__": {"whycluster": "[" * 10**6}}))
     code = (
@@ -1108,16 +1111,16 @@ def test_json_that_nests_is_refused_also_where_python_may_recurse_without_end(tm
     assert "its JSON must nest at most 100 times" in done.stdout
 
 
-def test_a_file_of_another_program_and_one_without_a_checksum(tmp_path: Path) -> None:
+def test_a_file_of_another_program_or_without_a_checksum(tmp_path: Path) -> None:
     facts, arrays = contents(SMALL, tmp_path / "saved")
-    assert refusal(write(tmp_path / "unchecked", facts, arrays, check=False)) == (
+    assert error_message(write(tmp_path / "unchecked", facts, arrays, check=False)) == (
         "the checksum must match the contents"
     )
     save_file(arrays, tmp_path / "weights")
-    assert refusal(tmp_path / "weights") == "the metadata must have the key 'whycluster'"
+    assert error_message(tmp_path / "weights") == "the metadata must have the key 'whycluster'"
 
 
-def of_categories() -> wc.Explanation:
+def categorical_explanation() -> wc.Explanation:
     rows = np.array([["a", 1.5], ["b", 2], ["a", 3], ["b", 9]] * 5, dtype=object)
     model = KPrototypes(2, random_state=0).fit(rows, categorical=[0])
     return wc.explain(model, rows, categorical=[0])
@@ -1129,7 +1132,7 @@ ORIGINALS: dict[str, Any] = {
     "array": lambda: EXPLAINED[[2, 4, 6]],
     "sparse": lambda: SPARSE,
     "frame": lambda: FRAMED,
-    "categories": of_categories,
+    "categories": categorical_explanation,
 }
 
 
@@ -1140,7 +1143,7 @@ def original(which: str) -> Any:
 
 @pytest.fixture(scope="module")
 def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A place for a file."""
+    """The path of a file."""
     return tmp_path_factory.mktemp("files") / "changed"
 
 
@@ -1149,7 +1152,7 @@ def content(which: str, path: Path) -> bytes:
     return path.read_bytes()
 
 
-def is_refused_or(fine: Callable[[Any], bool], path: Path) -> bool:
+def is_error_or(fine: Callable[[Any], bool], path: Path) -> bool:
     try:
         loaded = wc.load(path)
     except wc.InvalidInputError as error:
@@ -1165,20 +1168,20 @@ def is_same(loaded: Any, original: Any) -> bool:
 
 
 @given(which=st.sampled_from(list(ORIGINALS)), data=st.data())
-def test_a_damaged_file_is_refused_or_the_same(which: str, data: st.DataObject, changed: Path) -> None:
+def test_a_damaged_file_is_an_error_or_loads_the_same(which: str, data: st.DataObject, changed: Path) -> None:
     damaged = bytearray(content(which, changed))
     for place in data.draw(st.lists(st.integers(0, len(damaged) - 1), min_size=1, max_size=4)):
         damaged[place] ^= data.draw(st.integers(1, 255))
     changed.write_bytes(damaged)
-    assert is_refused_or(lambda loaded: is_same(loaded, original(which)), changed)
+    assert is_error_or(lambda loaded: is_same(loaded, original(which)), changed)
 
 
 @given(which=st.sampled_from(list(ORIGINALS)), share=st.floats(0, 1, exclude_max=True))
-def test_a_truncated_file_is_refused(which: str, share: float, changed: Path) -> None:
+def test_a_truncated_file_is_an_error(which: str, share: float, changed: Path) -> None:
     whole = content(which, changed)
     for wrong in (whole[: int(share * len(whole))], whole + b"more"):
         changed.write_bytes(wrong)
-        assert refusal(changed)
+        assert error_message(changed)
 
 
 JSON = st.recursive(
@@ -1198,17 +1201,17 @@ ARRAYS = st.builds(
 
 
 @given(which=st.sampled_from(list(ORIGINALS)), data=st.data())
-def test_a_forged_file_is_refused_or_makes_what_can_be_used(
+def test_a_forged_file_is_an_error_or_loads_a_usable_object(
     which: str, data: st.DataObject, changed: Path
 ) -> None:
-    """The checksum is right, and anything else may be anything."""
+    """The checksum is right, but everything else is arbitrary."""
     facts, arrays = contents(original(which), changed)
     for _ in range(data.draw(st.integers(1, 3))):
         if data.draw(st.booleans()):
             facts[data.draw(st.sampled_from([*facts, "other"]))] = data.draw(JSON)
         else:
             arrays[data.draw(st.sampled_from([*arrays, "other"]))] = data.draw(ARRAYS)
-    assert is_refused_or(can_be_used, write(changed, facts, arrays))
+    assert is_error_or(can_be_used, write(changed, facts, arrays))
 
 
 def can_be_used(loaded: Any) -> bool:
@@ -1221,7 +1224,7 @@ def can_be_used(loaded: Any) -> bool:
 
 
 def test_no_code_runs_and_nothing_is_written(tmp_path: Path) -> None:
-    """Python tells of all that matters: no file is opened for writing, no module or code is loaded."""
+    """An audit hook sees that no file is opened for writing, and that no module or code is loaded."""
     paths = []
     for number, what in enumerate((SMALL, EXPLAINED, SPARSE, FRAMED)):
         paths.append(tmp_path / str(number))
@@ -1234,7 +1237,7 @@ import os, sys
 import whycluster as wc
 paths = {[str(path) for path in paths]}
 for path in paths[::2]:
-    wc.load(path)  # loads what it needs of this package and others
+    wc.load(path)  # imports the modules that it needs
 events = []
 def listen(event, args):
     if event == "open" and not (args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)):

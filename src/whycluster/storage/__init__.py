@@ -3,6 +3,6 @@
 In reading order:
 
 - ``saving``: `save` and `load`
-- ``archive``: one file of arrays and facts, checked as it is read
-- ``parameters``: the parameters of each energy, for files
+- ``archive``: reads and writes one file of arrays and facts; checks all contents when reading
+- ``parameters``: lists the parameters of each energy, and the values that they may have
 """

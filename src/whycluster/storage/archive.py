@@ -130,7 +130,7 @@ class ArchiveReader:
         self._kinds = self.fact("values", dict)
 
     def error(self, text: str) -> InvalidInputError:
-        """Return an error that says what is wrong with the file."""
+        """Return an error that describes the problem with the file."""
         return InvalidInputError(f"load: {str(self.path)!r}: {text}. {_NOT_OURS}")
 
     def fact(self, name: str, *kinds: type) -> Any:
@@ -230,7 +230,7 @@ class ArchiveReader:
             with np.errstate(all="ignore"):
                 return maker(*args, **named)
         except WhyClusterError as error:
-            raise self.error(f"its contents must make {what} ({str(error).rstrip('.')})") from error
+            raise self.error(f"its contents must form {what} ({str(error).rstrip('.')})") from error
 
     def close(self) -> None:
         """Raise if any item is left over."""
@@ -333,8 +333,7 @@ def _read_facts(text: str, blank: ArchiveReader) -> dict[str, Any]:
     if version > FORMAT:
         raise InvalidInputError(
             f"load: {str(blank.path)!r} must have format {FORMAT}, the newest that this version of "
-            "whycluster "
-            f"reads; got {version}. Update whycluster."
+            f"whycluster reads; got {version}. Update whycluster."
         )
     if version != FORMAT:
         raise blank.error(f"the format must be {FORMAT}; got {version}")
@@ -373,8 +372,7 @@ def _to_json(value: Any) -> str:
     if depth(text) > DEEPEST:  # such a file could not be read
         raise UnsupportedModelError(
             "save: names and labels must not be deeply nested tuples; these nest deeper than a file can "
-            "hold. "
-            "Convert them to text first."
+            "hold. Convert them to text first."
         )
     return text
 

@@ -1,7 +1,7 @@
-"""The parameters of each energy, for files: arrays and numbers, and which values they may have.
+"""The parameters of each energy, for files: arrays and numbers, and the values that they may have.
 
-An energy made again from the same parameters computes the same results, bit by bit: it derives all other
-attributes from them, and keeps them in C order.
+An energy constructed again from the same parameters computes the same results, bit by bit: it derives all
+other attributes from them, and keeps them in C order.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Values(NamedTuple):
 ANY = Values("numbers", np.isreal)
 FINITE = Values("finite numbers", np.isfinite)
 POSITIVE = Values("finite numbers above 0", lambda a: np.isfinite(a) & (a > 0))
-NOT_NEGATIVE = Values("finite numbers from 0 on", lambda a: np.isfinite(a) & (a >= 0))
+NOT_NEGATIVE = Values("finite numbers of at least 0", lambda a: np.isfinite(a) & (a >= 0))
 STIFFNESS = Values("above 0", lambda a: a > 0)  # infinity is a hard minimum
 SHARE = Values("from 0 to 1", lambda a: (a >= 0) & (a <= 1))
 LOGS = Values("logarithms of weights", lambda a: a < np.inf)  # -inf is weight 0
-COUNTS = Values("whole numbers from 1 on", lambda a: a >= 1)
+COUNTS = Values("integers of at least 1", lambda a: a >= 1)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class ParameterSet:
     Attributes
     ----------
     parameters : by the names of the arguments of its constructor
-    error : returns what is wrong with a combination of values; None if nothing is
+    error : returns a description of the problem with a combination of values; None if there is none
     """
 
     parameters: dict[str, Parameter | NestedParameter]
@@ -105,7 +105,7 @@ def _root_error(values: dict[str, Any]) -> str | None:
     """Check that there is one root per component, or one for all, and that determinants are positive."""
     means, roots = values["means"], values["roots"]
     if len(roots) not in (1, len(means)):
-        return f"roots must be 1 or {len(means)}; there are {len(roots)}"
+        return f"there must be 1 or {len(means)} roots; got {len(roots)}"
     if values.get("log_det") is None and not (np.einsum("kii->ki", roots) > 0).all():
         return "roots must have diagonals above 0"
     return None
@@ -120,8 +120,8 @@ def _tree_error(values: dict[str, Any]) -> str | None:
     if odd or not np.array_equal(clusters, np.arange(n_pairs + 1)):
         return "each cluster must be one leaf of the tree"
     if not np.array_equal(pairs, np.arange(1, n_pairs)) or not (below[inner] > inner // 2).all():
-        return "each pair of the tree must be below one node before it"
-    return None if (below[leaf >= 0] == -1).all() else "nothing must be below a leaf of the tree"
+        return "each pair of the tree must be below one node of an earlier pair"
+    return None if (below[leaf >= 0] == -1).all() else "a leaf of the tree must have nothing below it"
 
 
 _PROTOTYPES = Parameter("prototypes", "Kd")

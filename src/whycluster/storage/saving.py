@@ -116,8 +116,7 @@ def _write_network(network: Network) -> ArchiveWriter:
     if network.is_deep:
         raise UnsupportedModelError(
             "save: a deep clustering has a torch encoder, which is code. Save the encoder with torch, and "
-            "the "
-            "network of its head with wc.save(wc.neuralize(head), path)."
+            "the network of its head with wc.save(wc.neuralize(head), path)."
         )
     if not isinstance(network, TableNetwork):
         raise UnsupportedModelError(f"save: the steps of a pipeline are Python objects. {_INSTEAD}")
@@ -137,7 +136,7 @@ def _write_network(network: Network) -> ArchiveWriter:
 
 
 def digest(network: Network) -> str:
-    """Return a hash of all that `save` would write of a network."""
+    """Return a hash of the contents that `save` would write for a network."""
     return _write_network(network).digest()
 
 
@@ -160,8 +159,7 @@ def _write_explanation(exp: BaseExplanation, data: bool) -> ArchiveWriter:
         raise UnsupportedModelError(
             "save: an explanation must be of the rows of a table; got a "
             f"{type(exp).__name__}, which depends on the objects that made its features. Save its arrays "
-            "with "
-            "numpy.savez."
+            "with numpy.savez."
         )
     if data and exp.table.goes_through_steps:
         raise UnsupportedModelError(f"save: the steps of a pipeline are Python objects. {_INSTEAD} {_ARRAYS}")
@@ -193,7 +191,7 @@ def _write_explanation(exp: BaseExplanation, data: bool) -> ArchiveWriter:
 
 
 def _names(exp: Explanation) -> list[Any] | None:
-    """Return the names of the rows, if the explanation has them apart from the rows."""
+    """Return the names of the rows, if they are not part of the rows themselves."""
     positions = range(len(exp)) if exp.positions is None else exp.positions.tolist()
     return None if exp.row_names is None else [exp.row_names[position] for position in positions]
 
@@ -283,8 +281,7 @@ def _put_energy(writer: ArchiveWriter, energy: Energy) -> None:
     if _ENERGIES.get(name) is not type(energy):
         raise UnsupportedModelError(
             f"save: the energy must be of a known class; got {name}. Save its parameters with numpy.savez, "
-            "and "
-            "make it again from these."
+            "and construct it from these again."
         )
     writer.facts["energy"] = name
     _put_parameters(writer, "energy", energy)
@@ -494,7 +491,7 @@ def _take_table(stored: ArchiveReader, names: list[Hashable], n_clusters: int) -
 
 
 def _take_sparse(stored: ArchiveReader, container: str) -> Any:
-    """Return a sparse matrix; every index is checked, because sums over rows would follow it anywhere."""
+    """Return a sparse matrix; every index is checked, because a wrong one would access other memory."""
     from scipy import sparse
 
     values = stored.values("data", "?")
@@ -529,7 +526,7 @@ def _take_frame(stored: ArchiveReader, library: str, names: list[Hashable]) -> A
     except InvalidInputError:
         raise
     except Exception as error:  # each library raises its own errors
-        raise stored.error(f"the data must make a {library} frame ({type(error).__name__})") from error
+        raise stored.error(f"the data must form a {library} frame ({type(error).__name__})") from error
     return frame
 
 
