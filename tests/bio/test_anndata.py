@@ -1,4 +1,4 @@
-"""Leiden clusters of a real AnnData, in an environment of its own: anndata needs an older pandas."""
+"""`explain` of Leiden clusters, in a separate environment because anndata needs an older pandas."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MARKERS = {"T": ["CD3D", "CD3E"], "B": ["MS4A1", "CD79A"], "Mono": ["LYZ", "CD14
 
 @pytest.fixture(scope="module")
 def cells() -> Any:
-    """400 cells of three types, 60 genes, log counts, sparse; Leiden clusters of the neighbour graph."""
+    """400 cells of three types: sparse log counts of 60 genes, and Leiden clusters."""
     rng = np.random.default_rng(0)
     genes = [gene for markers in MARKERS.values() for gene in markers] + [f"G{i}" for i in range(54)]
     kind = rng.choice(list(MARKERS), size=400)

@@ -1,4 +1,4 @@
-"""Groups of cells in an AnnData, explained by genes: what is written, and that it is right."""
+"""`explain_anndata`: the results for groups of cells, and where they are written."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ N_CELLS, N_GENES = 240, 40
 
 
 def counts(seed: int = 0) -> Any:
-    """Counts of three kinds of cells, sparse; each kind has two genes that are high."""
+    """Return sparse counts of three kinds of cells; each kind has two marker genes."""
     rng = np.random.default_rng(seed)
     genes = [gene for markers in MARKERS.values() for gene in markers]
     genes += [f"G{i}" for i in range(N_GENES - len(genes))]
@@ -44,7 +44,7 @@ def counts(seed: int = 0) -> Any:
 
 
 def prepared(seed: int = 0) -> Any:
-    """The usual way: logarithms of normalised counts, a PCA, neighbours, Leiden."""
+    """Return the cells after the usual steps: normalization, logarithms, PCA, neighbors, Leiden."""
     adata = counts(seed)
     sc.pp.normalize_total(adata, target_sum=100.0)
     sc.pp.log1p(adata)
@@ -65,11 +65,11 @@ def cells(ready: Any) -> Any:
 
 
 def layer_of(adata: Any, **options: Any) -> Any:
-    """The relevance of all genes for all cells."""
+    """Return the relevance of all genes for all cells."""
     return wc.explain_anndata(adata, output="layer", copy=True, **options).layers["why"]
 
 
-# What comes out
+# Results
 
 
 def test_leiden_clusters_are_explained_by_their_markers(cells: Any) -> None:
@@ -92,7 +92,7 @@ def test_leiden_clusters_are_explained_by_their_markers(cells: Any) -> None:
         assert set(MARKERS[kind]) <= set(top)
 
 
-def test_it_stands_beside_the_ranking_of_scanpy(cells: Any) -> None:
+def test_results_have_the_format_of_rank_genes_groups(cells: Any) -> None:
     sc.tl.rank_genes_groups(cells, "leiden", method="t-test")
     wc.explain_anndata(cells, n_genes=5)
     theirs, ours = cells.uns["rank_genes_groups"], cells.uns["why"]
@@ -103,7 +103,7 @@ def test_it_stands_beside_the_ranking_of_scanpy(cells: Any) -> None:
     assert len(axes) == len(ours["groups"])
 
 
-def test_a_group_that_is_never_foretold_has_no_genes(cells: Any, tmp_path: Path) -> None:
+def test_a_group_that_is_never_predicted_has_no_genes(cells: Any, tmp_path: Path) -> None:
     cells.obs["lone"] = pd.Categorical(np.where(np.arange(N_CELLS) == 0, "one", cells.obs["kind"]))
     wc.explain_anndata(cells, "lone", n_genes=5)
     cells.write_h5ad(tmp_path / "cells.h5ad")
@@ -121,7 +121,7 @@ def test_a_group_that_is_never_foretold_has_no_genes(cells: Any, tmp_path: Path)
         assert [text.get_text() for text in axes[lone].texts] == [""] * 5
 
 
-def test_what_is_written_and_nothing_else(cells: Any) -> None:
+def test_only_the_documented_results_are_written(cells: Any) -> None:
     before = cells.copy()
     wc.explain_anndata(cells, "kind", n_top=3)
     added = {
@@ -149,7 +149,7 @@ def test_what_is_written_and_nothing_else(cells: Any) -> None:
     assert (cells.obs["why_competitor"].astype(str) != cells.obs["kind"].astype(str)).all()
 
 
-def test_a_copy_leaves_what_was_given(cells: Any) -> None:
+def test_a_copy_leaves_the_input_unchanged(cells: Any) -> None:
     copied = wc.explain_anndata(cells, copy=True)
     assert "why" in copied.uns
     assert "why" not in cells.uns
@@ -158,8 +158,10 @@ def test_a_copy_leaves_what_was_given(cells: Any) -> None:
 
 
 @pytest.mark.parametrize("output", ["top", "layer", "summary"])
-def test_everything_survives_a_file(cells: Any, output: str, tmp_path: Path) -> None:
-    wc.explain_anndata(cells, "kind", output=output)  # "Mono/DC" has a slash, which no key may have
+def test_results_survive_a_file(cells: Any, output: str, tmp_path: Path) -> None:
+    wc.explain_anndata(
+        cells, "kind", output=output
+    )  # "Mono/DC" has a slash, which keys of a file cannot have
     cells.write_h5ad(tmp_path / "cells.h5ad")
     back = anndata.read_h5ad(tmp_path / "cells.h5ad")
     pd.testing.assert_frame_equal(back.obs, cells.obs)
@@ -173,18 +175,18 @@ def test_everything_survives_a_file(cells: Any, output: str, tmp_path: Path) -> 
     assert theirs["fidelity"].keys() == mine["fidelity"].keys()
     for name in ("names", "scores", "mean_inside", "mean_outside"):
         pd.testing.assert_frame_equal(pd.DataFrame(theirs[name]), pd.DataFrame(mine[name]))
-    wc.explain_anndata(back, "kind", key_added="again")  # parameters of the neighbours come back as arrays
+    wc.explain_anndata(back, "kind", key_added="again")  # parameters of the neighbors are read as arrays
     np.testing.assert_allclose(back.varm["again"], cells.varm["why"], rtol=1e-6)
 
 
-# That it is right
+# Correctness
 
 
-def test_relevance_through_loadings_is_what_the_formula_gives(cells: Any) -> None:
-    """Cell by cell, pair by pair of support vectors, dense."""
+def test_relevance_through_loadings_equals_the_slow_formula(cells: Any) -> None:
+    """The reference computes cell by cell and pair by pair of support vectors."""
     x, scores = cells.X.toarray().astype(float), cells.obsm["X_pca"][:, :6].astype(float)
     surrogate = wc.Surrogate().fit(scores, cells.obs["kind"])
-    assert surrogate.fidelity_.in_sample == 1.0  # then members are those of the labels
+    assert surrogate.fidelity_.in_sample == 1.0  # so the groups are the labels
     codes = cells.obs["kind"].cat.codes.tolist()
     names = cells.obs["kind"].cat.categories
     front = reference.Front(cells.varm["PCs"][:, :6].T.astype(float), x.mean(axis=0), scores.mean(axis=0))
@@ -202,7 +204,7 @@ def test_relevance_through_loadings_is_what_the_formula_gives(cells: Any) -> Non
     np.testing.assert_allclose(layer_of(cells, groups="kind"), expected, rtol=1e-4, atol=1e-5 * size)
 
 
-def test_it_is_the_explanation_of_a_pipeline(cells: Any) -> None:
+def test_results_equal_those_of_a_pipeline(cells: Any) -> None:
     x = cells.X.toarray().astype(float)
     pipe = make_pipeline(PCA(5), wc.Surrogate()).fit(x, cells.obs["leiden"])
     cells.obsm["X_pca"], cells.varm["PCs"] = pipe[0].transform(x), pipe[0].components_.T
@@ -221,8 +223,8 @@ def test_it_is_the_explanation_of_a_pipeline(cells: Any) -> None:
     )
 
 
-def test_genes_add_up_to_what_the_scores_bear(cells: Any) -> None:
-    """Nothing is lost between scores and genes; the rest is what the soft minimum takes."""
+def test_relevance_of_genes_sums_to_that_of_scores(cells: Any) -> None:
+    """No relevance is lost between scores and genes; the residual comes from the soft minimum."""
     by_scores = wc.explain(cells.obs["kind"], cells.obsm["X_pca"][:, :6])
     by_genes = layer_of(cells, groups="kind")
     np.testing.assert_allclose(by_genes.sum(axis=1), by_scores.relevance.sum(axis=1), rtol=1e-4)
@@ -231,7 +233,7 @@ def test_genes_add_up_to_what_the_scores_bear(cells: Any) -> None:
     np.testing.assert_allclose(exp.relevance.sum(axis=1) + exp.residual, exp.evidence, rtol=1e-6)
 
 
-def test_directly_by_genes_it_is_what_explain_gives(cells: Any) -> None:
+def test_without_scores_results_equal_those_of_explain(cells: Any) -> None:
     wc.explain_anndata(cells, "kind", use_rep=None, output="layer")
     exp = wc.explain(cells.obs["kind"], cells.X)
     np.testing.assert_allclose(cells.layers["why"], exp.relevance, rtol=1e-5, atol=1e-6)
@@ -286,7 +288,7 @@ def test_group_results_of_a_query_count_the_cells_of_the_group_only(cells: Any) 
 
 @settings(max_examples=8, deadline=None)
 @given(chunk=st.integers(1, N_CELLS + 5), use_rep=st.sampled_from(["X_pca", None]))
-def test_chunks_are_as_the_whole(ready: Any, chunk: int, use_rep: str | None) -> None:
+def test_the_chunk_size_does_not_matter(ready: Any, chunk: int, use_rep: str | None) -> None:
     options: dict[str, Any] = {"use_rep": use_rep, "copy": True}
     whole, parts = (wc.explain_anndata(ready, chunk_size=size, **options) for size in (None, chunk))
     np.testing.assert_allclose(parts.obs["why_evidence"], whole.obs["why_evidence"], rtol=1e-5)
@@ -298,7 +300,7 @@ def test_chunks_are_as_the_whole(ready: Any, chunk: int, use_rep: str | None) ->
 
 @pytest.mark.parametrize("use_rep", ["X_pca", None])
 @pytest.mark.parametrize("kind", ["dense", "csc", "array", "float64", "backed", "backed dense"])
-def test_whatever_holds_the_expression(ready: Any, kind: str, use_rep: str | None, tmp_path: Path) -> None:
+def test_expression_in_any_container(ready: Any, kind: str, use_rep: str | None, tmp_path: Path) -> None:
     expected = wc.explain_anndata(ready, use_rep=use_rep, output="layer", copy=True)
     other = ready.copy()
     values = {
@@ -319,7 +321,7 @@ def test_whatever_holds_the_expression(ready: Any, kind: str, use_rep: str | Non
     np.testing.assert_allclose(other.varm["why"], expected.varm["why"], rtol=1e-4, atol=1e-6)
 
 
-def test_sparse_counts_stay_sparse() -> None:
+def test_sparse_expression_stays_sparse() -> None:
     n, d, m, used = 4000, 20_000, 10, 300
     rng = np.random.default_rng(0)
     x: Any = sp.random(n, d, density=0.01, format="csr", dtype=np.float32, random_state=0)
@@ -338,8 +340,8 @@ def test_sparse_counts_stay_sparse() -> None:
     assert not adata.varm["why"][used:].any()
 
 
-def test_of_many_cells_some_are_drawn(cells: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only where the surrogate is fitted to expression; all cells are explained."""
+def test_a_surrogate_of_expression_is_fitted_to_a_sample(cells: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only if the surrogate is fitted to expression; all cells are explained."""
     monkeypatch.setattr("whycluster.engines.anndata.gene_model._DENSE", 90 * N_GENES)
     wc.explain_anndata(cells, "kind", use_rep=None, output="layer")
     assert 90 <= cells.uns["why"]["params"]["n_fitted"] <= 93
@@ -351,7 +353,7 @@ def test_of_many_cells_some_are_drawn(cells: Any, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("use_rep", ["X_pca", None])
-def test_the_number_of_cells_that_the_surrogate_was_fitted_to_is_that_which_it_draws(
+def test_n_fitted_is_the_number_of_cells_that_the_surrogate_uses(
     use_rep: str | None, cells: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("whycluster.clustering.surrogate._MOST_ROWS", 60)
@@ -368,30 +370,30 @@ def test_the_number_of_cells_that_the_surrogate_was_fitted_to_is_that_which_it_d
     assert len(cells.obs["why_evidence"]) == N_CELLS
 
 
-# Which scores, which cells, which genes
+# Choice of scores, cells and genes
 
 
-def test_which_scores_are_taken(cells: Any) -> None:
-    def chosen(adata: Any, **options: Any) -> tuple[str, int | None]:
+def test_the_choice_of_scores(cells: Any) -> None:
+    def choice(adata: Any, **options: Any) -> tuple[str, int | None]:
         params = wc.explain_anndata(adata, "kind", copy=True, **options).uns["why"]["params"]
         return params["use_rep"], params.get("n_pcs")
 
-    assert chosen(cells) == ("X_pca", 6)  # as the neighbours
-    assert chosen(cells, n_pcs=4) == ("X_pca", 4)
-    assert chosen(cells, use_rep=None) == ("X", None)
+    assert choice(cells) == ("X_pca", 6)  # like the neighbors
+    assert choice(cells, n_pcs=4) == ("X_pca", 4)
+    assert choice(cells, use_rep=None) == ("X", None)
     cells.uns["neighbors"]["params"] = {"use_rep": "X"}
-    assert chosen(cells) == ("X", None)
+    assert choice(cells) == ("X", None)
     cells.uns["neighbors"]["params"] = {"n_pcs": 0}
-    assert chosen(cells) == ("X", None)
-    cells.uns["neighbors"]["params"] = {"use_rep": "X_other", "n_pcs": 3}  # of which nothing is known
-    assert chosen(cells) == ("X_pca", 12)
+    assert choice(cells) == ("X", None)
+    cells.uns["neighbors"]["params"] = {"use_rep": "X_other", "n_pcs": 3}  # which does not exist
+    assert choice(cells) == ("X_pca", 12)
     del cells.uns["neighbors"]
-    assert chosen(cells) == ("X_pca", 12)
+    assert choice(cells) == ("X_pca", 12)
     sc.pp.pca(cells, n_comps=5, key_added="mine")
     sc.pp.neighbors(cells, use_rep="mine")
-    assert chosen(cells) == ("mine", 5)
+    assert choice(cells) == ("mine", 5)
     del cells.varm["PCs"], cells.varm["mine"]
-    assert chosen(cells) == ("X", None)
+    assert choice(cells) == ("X", None)
 
 
 @pytest.mark.parametrize(
@@ -409,7 +411,7 @@ def test_which_scores_are_taken(cells: Any) -> None:
         {"params": {"n_pcs": np.array([]), "use_rep": None}},
     ],
 )
-def test_neighbours_that_are_kept_otherwise_say_nothing(kept: Any, cells: Any) -> None:
+def test_neighbors_in_an_unknown_format_are_ignored(kept: Any, cells: Any) -> None:
     cells.uns["neighbors"] = kept
     wc.explain_anndata(cells, "kind")
     params = cells.uns["why"]["params"]
@@ -417,7 +419,7 @@ def test_neighbours_that_are_kept_otherwise_say_nothing(kept: Any, cells: Any) -
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc array", "frame", "dask"])
-def test_whatever_holds_scores_and_loadings(kind: str, cells: Any) -> None:
+def test_scores_and_loadings_in_any_container(kind: str, cells: Any) -> None:
     import dask.array as da
 
     expected = layer_of(cells, groups="kind")
@@ -432,8 +434,8 @@ def test_whatever_holds_scores_and_loadings(kind: str, cells: Any) -> None:
     np.testing.assert_array_equal(layer_of(cells, groups="kind"), expected)
 
 
-def test_some_of_the_cells_after_a_pca_of_all(cells: Any) -> None:
-    """Their mean is not what was subtracted."""
+def test_a_subset_of_cells_after_a_pca_of_all(cells: Any) -> None:
+    """Their mean is not the one that the PCA subtracted."""
     some = cells[cells.obs["kind"] != "B"].copy()
     assert np.abs(some.obsm["X_pca"].mean(axis=0)).max() > 0.5
     by_scores = wc.explain(some.obs["kind"], some.obsm["X_pca"][:, :6])
@@ -441,12 +443,12 @@ def test_some_of_the_cells_after_a_pca_of_all(cells: Any) -> None:
     np.testing.assert_allclose(found.sum(axis=1), by_scores.relevance.sum(axis=1), rtol=1e-4)
 
 
-@pytest.mark.parametrize("how", ["not centred", "scaled", "in a layer", "some genes", "missing loadings"])
-def test_whatever_the_pca_was_of(how: str) -> None:
+@pytest.mark.parametrize("how", ["not centered", "scaled", "in a layer", "some genes", "missing loadings"])
+def test_any_kind_of_pca(how: str) -> None:
     adata = counts()
     sc.pp.log1p(adata)
     layer, used = None, np.ones(N_GENES, dtype=bool)
-    if how == "not centred":
+    if how == "not centered":
         sc.pp.pca(adata, n_comps=5, zero_center=False)
     elif how == "scaled":  # negative values too
         adata.X = adata.X.toarray()
@@ -460,7 +462,7 @@ def test_whatever_the_pca_was_of(how: str) -> None:
         used[20:] = False
         adata.var["chosen"] = used
         sc.pp.pca(adata, n_comps=5, mask_var="chosen")
-        if how == "missing loadings":  # as older versions wrote genes that had no part
+        if how == "missing loadings":  # as older versions of scanpy marked unused genes
             adata.varm["PCs"][20:] = np.nan
     wc.explain_anndata(adata, "kind", layer=layer, output="layer")
     by_scores = wc.explain(adata.obs["kind"], adata.obsm["X_pca"])
@@ -498,12 +500,12 @@ def test_groups_of_any_kind(cells: Any) -> None:
         np.testing.assert_array_equal(table, tables[0])
 
 
-def test_cells_by_their_names(cells: Any) -> None:
+def test_cells_by_name(cells: Any) -> None:
     names = [cells.obs_names[7], cells.obs_names[3]]
     exp = wc.explain_anndata(cells, "kind", cells=names)
     np.testing.assert_array_equal(exp.relevance, wc.explain_anndata(cells, "kind", cells=[7, 3]).relevance)
     assert names[0] in str(exp.describe(0))
-    assert refused(cells, "kind", cells=["nobody"]) == (
+    assert error_message(cells, "kind", cells=["nobody"]) == (
         "explain_anndata: cells must be names in adata.obs_names; 'nobody' is not."
     )
 
@@ -520,11 +522,11 @@ def test_some_cells_as_an_explanation(cells: Any) -> None:
     assert "1" in exp.summary().describe()
     assert exp.describe(0).startswith(f"Row {cells.obs_names[mask][0]} is in cluster 1")
     view = cells[:, :]
-    turned = wc.explain_anndata(view, cells=[7, 3, 7])  # nothing is written, so it may be a view
+    turned = wc.explain_anndata(view, cells=[7, 3, 7])  # nothing is written, so a view is allowed
     np.testing.assert_allclose(turned.relevance, whole[[7, 3, 7]], rtol=1e-4, atol=1e-5)
 
 
-def test_a_mask_with_names_is_matched_by_them(cells: Any) -> None:
+def test_a_mask_with_names_is_matched_by_name(cells: Any) -> None:
     mask = cells.obs["kind"] == "B"
     expected = wc.explain_anndata(cells, "kind", cells=mask.to_numpy())
     shuffled = mask.sample(frac=1, random_state=0)
@@ -541,13 +543,13 @@ def test_a_mask_of_other_cells(cells: Any) -> None:
         "explain_anndata: the index of cells, a mask with names, must have every name in adata.obs_names "
         "once; 'cell{}' occurs {} times. Pass cells.to_numpy() if it is in the order of the cells."
     )
-    assert refused(cells, "kind", cells=mask.rename({"cell7": "other"})) == message.format(7, 0)
-    assert refused(cells, "kind", cells=mask.rename({"cell9": "cell3"})) == message.format(3, 2)
-    cells.obs_names = ["same"] * N_CELLS  # then a mask made of these cells is still in their order
+    assert error_message(cells, "kind", cells=mask.rename({"cell7": "other"})) == message.format(7, 0)
+    assert error_message(cells, "kind", cells=mask.rename({"cell9": "cell3"})) == message.format(3, 2)
+    cells.obs_names = ["same"] * N_CELLS  # a mask made from these cells is still in their order
     assert len(wc.explain_anndata(cells, "kind", cells=cells.obs["kind"] == "B")) == mask.sum()
 
 
-def test_another_call_leaves_nothing_of_the_one_before(cells: Any) -> None:
+def test_another_call_removes_earlier_results(cells: Any) -> None:
     wc.explain_anndata(cells, output="layer")
     wc.explain_anndata(cells, overwrite=True)
     assert "why" not in cells.layers
@@ -557,7 +559,7 @@ def test_another_call_leaves_nothing_of_the_one_before(cells: Any) -> None:
     assert {"why", "other"} <= set(cells.uns)
 
 
-def test_the_code_in_the_page_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_code_in_the_documentation_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     page = (Path(__file__).parents[2] / "docs" / "anndata.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)```", page, re.DOTALL | re.MULTILINE)
@@ -570,74 +572,77 @@ def test_the_code_in_the_page_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert list(table.columns) == scope["adata"].obs["leiden"].cat.categories.tolist()
 
 
-# What is refused
+# What is error_message
 
 
-def refused(*args: Any, **options: Any) -> str:
+def error_message(*args: Any, **options: Any) -> str:
     with pytest.raises(wc.InvalidInputError) as caught:
         wc.explain_anndata(*args, **options)
     return str(caught.value)
 
 
-def test_no_anndata() -> None:
-    assert refused(np.zeros((3, 2))) == (
+def test_an_object_that_is_no_anndata() -> None:
+    assert error_message(np.zeros((3, 2))) == (
         "explain_anndata: adata must be an AnnData; got ndarray. To explain the labels of any other table, "
         "use wc.explain(labels, X)."
     )
 
 
-def test_groups_that_are_none(cells: Any) -> None:
-    assert refused(cells, "leidan") == (
+def test_invalid_groups(cells: Any) -> None:
+    assert error_message(cells, "leidan") == (
         "explain_anndata: groups must be a column of adata.obs; got 'leidan'. Did you mean 'leiden'?"
     )
-    assert refused(cells, "zzz") == (
+    assert error_message(cells, "zzz") == (
         "explain_anndata: groups must be a column of adata.obs; got 'zzz'. It has 'kind', 'leiden'."
     )
-    assert refused(cells, ["kind"]).startswith("explain_anndata: groups must be a column of adata.obs; got [")
+    assert error_message(cells, ["kind"]).startswith(
+        "explain_anndata: groups must be a column of adata.obs; got ["
+    )
     cells.obs["one"] = "a"
-    assert refused(cells, "one") == (
+    assert error_message(cells, "one") == (
         "explain_anndata: adata.obs['one'] must have at least 2 groups, because a group is explained against "
         "its competitors; all cells are in 'a'."
     )
     cells.obs["gaps"] = cells.obs["kind"].where(np.arange(N_CELLS) % 100 != 5)
-    assert refused(cells, "gaps") == (
+    assert error_message(cells, "gaps") == (
         "explain_anndata: adata.obs['gaps'] must have a group for every cell; 3 of 240 have none, the first "
-        "is "
-        "'cell5'. Select the cells that have one: adata[adata.obs['gaps'].notna()].copy()."
+        "is 'cell5'. Select the cells that have one: adata[adata.obs['gaps'].notna()].copy()."
     )
     cells.obs["twice"] = [1, "1"] * (N_CELLS // 2)
-    assert refused(cells, "twice") == (
+    assert error_message(cells, "twice") == (
         "explain_anndata: adata.obs['twice'] must have groups with different names; some differ only in "
         "type. Convert them to text: adata.obs['twice'].astype(str)."
     )
 
 
-def test_expression_that_is_not_there(cells: Any) -> None:
+def test_missing_expression(cells: Any) -> None:
     cells.layers["counts"] = cells.X
-    assert refused(cells, layer="count") == (
+    assert error_message(cells, layer="count") == (
         "explain_anndata: layer must be one of adata.layers, or None for adata.X; got 'count'. Did you mean "
         "'counts'?"
     )
     empty = anndata.AnnData(obs=cells.obs, var=cells.var)
-    assert refused(empty) == ("explain_anndata: adata.X must hold expression; it is None. Name a layer.")
+    assert error_message(empty) == (
+        "explain_anndata: adata.X must hold expression; it is None. Name a layer."
+    )
 
 
-def test_scores_that_are_not_there(cells: Any) -> None:
-    assert refused(cells, use_rep="X_pcs") == (
+def test_missing_scores_and_loadings(cells: Any) -> None:
+    assert error_message(cells, use_rep="X_pcs") == (
         "explain_anndata: use_rep must be one of adata.obsm, or None for the expression; got 'X_pcs'. "
         "Did you mean 'X_pca'?"
     )
     cells.obsm["X_scvi"] = cells.obsm["X_pca"]
-    assert refused(cells, use_rep="X_scvi") == (
+    assert error_message(cells, use_rep="X_scvi") == (
         "explain_anndata: adata.varm['X_scvi'] must have the loadings of adata.obsm['X_scvi'], which relate "
         "scores to genes; there are none. Compute both with sc.pp.pca, or pass use_rep=None for the "
         "expression."
     )
-    assert refused(cells, n_pcs=13) == (
+    assert error_message(cells, n_pcs=13) == (
         "explain_anndata: n_pcs must be at most 12, the width of adata.obsm['X_pca']; got 13."
     )
     cells.varm["PCs"] = cells.varm["PCs"][:, :4]
-    assert refused(cells) == (
+    assert error_message(cells) == (
         "explain_anndata: adata.obsm['X_pca'] and adata.varm['PCs'] must have one column per component; "
         "got shapes (240, 12) and (40, 4). Compute both again with sc.pp.pca."
     )
@@ -655,37 +660,37 @@ ADVICE = (
 
 
 def test_scores_of_other_data(cells: Any) -> None:
-    fewer = cells[:, 3:].copy()  # the loadings of the genes that are left do not give the scores
-    assert refused(fewer) == OTHER + ADVICE
+    fewer = cells[:, 3:].copy()  # the loadings of the remaining genes do not give the scores
+    assert error_message(fewer) == OTHER + ADVICE
     corrected = cells.copy()
     corrected.obsm["X_pca"] += np.where(corrected.obs["kind"] == "B", 2.0, 0.0)[:, None]
-    assert refused(corrected) == OTHER + ADVICE
+    assert error_message(corrected) == OTHER + ADVICE
     cells.layers["logs"] = cells.X
     cells.X = np.expm1(cells.X.toarray())
-    assert refused(cells) == OTHER + "adata.layers['logs'] gives the right ones: pass layer='logs'."
+    assert error_message(cells) == OTHER + "adata.layers['logs'] gives the right ones: pass layer='logs'."
     wc.explain_anndata(cells, layer="logs")
 
 
-def test_scores_and_loadings_that_are_no_numbers(cells: Any) -> None:
+def test_scores_and_loadings_that_are_not_numbers(cells: Any) -> None:
     scores = pd.DataFrame(cells.obsm["X_pca"], index=cells.obs_names).add_prefix("pc")
     advice = (
         "Encode them as numbers (if they are numbers stored as objects, use astype(float)), or drop them."
     )
     cells.obsm["X_pca"] = scores.assign(pc1="x", pc2=pd.Categorical(["0"] * N_CELLS))
-    assert refused(cells) == (
+    assert error_message(cells) == (
         "explain_anndata: adata.obsm['X_pca'] must have only numeric or boolean columns; got 'pc1' (String), "
         f"'pc2' (Categorical). {advice}"
     )
     cells.obsm["X_pca"] = scores
     cells.varm["PCs"] = pd.DataFrame(cells.varm["PCs"], index=cells.var_names).add_prefix("pc").astype(str)
-    assert refused(cells).startswith(
+    assert error_message(cells).startswith(
         "explain_anndata: adata.varm['PCs'] must have only numeric or boolean columns; got 'pc0' (String), "
     )
 
 
 def test_no_cells_or_no_genes(cells: Any) -> None:
     for nothing in (cells[:0], cells[:, :0], cells[:0].copy()):
-        assert refused(nothing) == (
+        assert error_message(nothing) == (
             f"explain_anndata: adata must have at least one cell and one gene; got shape {nothing.shape}. "
             "Check how they were selected."
         )
@@ -698,61 +703,61 @@ def test_values_that_are_not_finite(cells: Any) -> None:
         "explain_anndata: adata.X must be finite; cell 7, gene 'CD79A' holds nan. Remove such cells or genes "
         "first."
     )
-    assert refused(cells) == message
-    assert refused(cells, use_rep=None) == message
+    assert error_message(cells) == message
+    assert error_message(cells, use_rep=None) == message
     cells.X = cells.X.astype(np.float64)
     cells.X[7:200, 3] = 1e308
-    assert refused(cells, use_rep=None) == (
+    assert error_message(cells, use_rep=None) == (
         "explain_anndata: adata.X must have finite sums; its values are too large. Rescale the data first."
     )
     cells.obsm["X_pca"][9, 0] = np.inf
-    assert refused(cells) == (
+    assert error_message(cells) == (
         "explain_anndata: adata.obsm['X_pca'] must be finite; cell 9 is not. Remove such cells first."
     )
 
 
 @pytest.mark.parametrize("key", ["", "T/B", 5, ".", "..", "why\0"])
-def test_names_that_a_file_cannot_have(key: Any, cells: Any) -> None:
-    assert refused(cells, key_added=key) == (
+def test_names_that_a_file_cannot_store(key: Any, cells: Any) -> None:
+    assert error_message(cells, key_added=key) == (
         "explain_anndata: key_added must be a valid key of a file: not empty, '.' or '..', and without "
         f"slashes and NULs; got {key!r}. Choose another."
     )
 
 
 @pytest.mark.parametrize("groups", ["why_evidence", "why_competitor"])
-def test_groups_are_not_replaced_by_what_explains_them(groups: str, cells: Any) -> None:
+def test_results_do_not_replace_the_groups(groups: str, cells: Any) -> None:
     cells.obs[groups] = cells.obs["kind"]
-    assert refused(cells, groups, overwrite=True) == (
+    assert error_message(cells, groups, overwrite=True) == (
         f"explain_anndata: key_added must not replace the groups; 'why' would replace adata.obs['{groups}']. "
         "Choose another."
     )
     assert (cells.obs[groups] == cells.obs["kind"]).all()
-    assert len(wc.explain_anndata(cells, groups, cells=[3])) == 1  # which replaces nothing
+    assert len(wc.explain_anndata(cells, groups, cells=[3])) == 1  # writes nothing
     wc.explain_anndata(cells, groups, key_added="other")
 
 
-def test_loadings_are_not_replaced_by_what_goes_through_them(cells: Any) -> None:
+def test_results_do_not_replace_the_loadings(cells: Any) -> None:
     sc.pp.pca(cells, n_comps=5, key_added="mine")
-    sc.pp.neighbors(cells, use_rep="mine")  # by which they are chosen, without being named
+    sc.pp.neighbors(cells, use_rep="mine")  # so use_rep="auto" chooses them
     before = cells.varm["mine"].copy()
-    assert refused(cells, key_added="mine", overwrite=True) == (
+    assert error_message(cells, key_added="mine", overwrite=True) == (
         "explain_anndata: key_added must not be the name of the data; got 'mine'. Choose another."
     )
     np.testing.assert_array_equal(cells.varm["mine"], before)
 
 
 @pytest.mark.parametrize("odd", ["", ("B", 1)])
-def test_groups_that_have_no_names(odd: Any, cells: Any) -> None:
+def test_groups_without_names(odd: Any, cells: Any) -> None:
     kinds = cells.obs["kind"].astype(object).tolist()
     cells.obs["odd"] = pd.Series(
         [odd if kind == "B" else kind for kind in kinds], index=cells.obs_names, dtype=object
     )
     before = list(cells.obs)
-    assert "must have groups with names" in refused(cells, "odd", key_added="x")
+    assert "must have groups with names" in error_message(cells, "odd", key_added="x")
     assert list(cells.obs) == before
 
 
-def test_expression_of_dask_may_be_sparse(cells: Any) -> None:
+def test_sparse_expression_in_a_dask_array(cells: Any) -> None:
     import dask.array as da
 
     whole = wc.explain_anndata(cells, copy=True, overwrite=True).varm["why"]
@@ -764,7 +769,7 @@ def test_expression_of_dask_may_be_sparse(cells: Any) -> None:
 
 def test_names_that_are_taken(cells: Any) -> None:
     wc.explain_anndata(cells)
-    assert refused(cells) == (
+    assert error_message(cells) == (
         "explain_anndata: key_added must be a new name; there is already "
         "adata.obs['why_evidence'], adata.obs['why_competitor'], adata.obsm['why_genes'], "
         "adata.obsm['why_relevance'], adata.varm['why'], adata.uns['why']. Choose another, or pass "
@@ -774,7 +779,7 @@ def test_names_that_are_taken(cells: Any) -> None:
 
 def test_views_are_not_written_to(cells: Any) -> None:
     view = cells[cells.obs["kind"] != "B"]
-    assert refused(view, "kind") == (
+    assert error_message(view, "kind") == (
         "explain_anndata: adata must not be a view, because results are written into it. Pass adata.copy(), "
         "or copy=True to get a copy with the results."
     )
@@ -787,14 +792,14 @@ def test_views_are_not_written_to(cells: Any) -> None:
 def test_files(cells: Any, tmp_path: Path) -> None:
     cells.write_h5ad(tmp_path / "cells.h5ad")
     backed = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
-    assert refused(backed, copy=True) == (
+    assert error_message(backed, copy=True) == (
         "explain_anndata: adata must be in memory to be copied; it is backed by a file. Pass "
         "adata.to_memory(), or leave copy out: results then stay in memory until adata.write() is called."
     )
     cells.X = cells.X.tocsc()
     cells.write_h5ad(tmp_path / "genes.h5ad")
     backed = anndata.read_h5ad(tmp_path / "genes.h5ad", backed="r")
-    assert refused(backed) == (
+    assert error_message(backed) == (
         "explain_anndata: adata.X must be stored by cells (CSR or dense) to be read from a file; it is "
         "stored by genes (CSC). Pass adata.to_memory()."
     )
@@ -813,11 +818,11 @@ def lettered(ready: Any) -> Any:
 def test_an_invalid_query_has_the_same_message_as_elsewhere(
     options: dict[str, Any], message: str, some: Any, lettered: Any
 ) -> None:
-    assert refused(lettered, "letter", cells=some, **options) == f"explain_anndata: {message}"
+    assert error_message(lettered, "letter", cells=some, **options) == f"explain_anndata: {message}"
 
 
 def test_a_background(lettered: Any) -> None:
-    assert refused(lettered, "letter", background=lettered.X) == (
+    assert error_message(lettered, "letter", background=lettered.X) == (
         "explain_anndata: background is for models; groups are explained through a surrogate that is fitted "
         "to all cells of adata. Leave it out; to explain a few cells, pass cells."
     )
@@ -827,24 +832,24 @@ def test_a_background(lettered: Any) -> None:
 
 
 def test_options(cells: Any) -> None:
-    assert refused(cells, output="all") == (
+    assert error_message(cells, output="all") == (
         "explain_anndata: output must be one of 'top', 'layer', 'summary'; got 'all'."
     )
-    assert refused(cells, n_top=0) == "explain_anndata: n_top must be an integer of at least 1; got 0."
-    assert refused(cells, n_genes=1.5) == (
+    assert error_message(cells, n_top=0) == "explain_anndata: n_top must be an integer of at least 1; got 0."
+    assert error_message(cells, n_genes=1.5) == (
         "explain_anndata: n_genes must be an integer of at least 1; got 1.5."
     )
-    assert refused(cells, chunk_size=0) == (
+    assert error_message(cells, chunk_size=0) == (
         "explain_anndata: chunk_size must be None or an integer of at least 1; got 0."
     )
     for wrong in ([], [240], [-1], [True, False], "cell1"):
         shape = np.asarray(wrong)
-        assert refused(cells, cells=wrong) == (
+        assert error_message(cells, cells=wrong) == (
             "explain_anndata: cells must be a mask of length 240, positions from 0 to 239 or names, of at "
             f"least one cell; got {shape.dtype} of shape {shape.shape}."
         )
     cells.var_names = ["same"] * N_GENES
-    assert refused(cells) == (
+    assert error_message(cells) == (
         "explain_anndata: adata.var_names must be unique; some occur more than once. Call "
         "adata.var_names_make_unique() first."
     )

@@ -126,7 +126,7 @@ def test_a_saved_network_explains_a_folder_or_a_file_into_a_folder(
             ("--model", "m", "--k", "3", "--out", "{out}"),
             "--k is for new clusters, but --model has its own. Remove it.",
         ),
-        (("--out", "{folder}"), "whycluster: --out must be a folder apart from the data"),
+        (("--out", "{folder}"), "whycluster: --out must be a folder separate from the data"),
         (("--out", "{out}", "--model", "gone"), "load: path must be a file made by wc.save"),
         (
             ("--out", "{out}", "--target", "9", "--k", "2"),
@@ -269,7 +269,7 @@ def test_other_files_rows_that_cannot_be_explained_and_names_that_look_like_file
     code, _, error = invoke(capsys, *words, "--out", tmp_path / "out")
     assert code == 2
     assert (
-        "whycluster: part '0.parquet': X must be finite; row 3, feature 'a' holds a missing value (NaN). "
+        "whycluster: part '0.parquet': data must be finite; row 3, feature 'a' holds a missing value (NaN). "
         in error
     )
     assert error.endswith("Or pass --invalid skip to get nulls for such rows.\n")

@@ -1,4 +1,4 @@
-"""Dask: lazily, partition by partition, what is in memory would give; and what may go wrong on the way."""
+"""Dask collections: lazy results equal those in memory, and errors name the partition."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ COLLECTIONS: dict[str, Callable[[Array], Any]] = {
     "frame, filtered": lambda rows: framed(rows)[framed(rows)["a"] > -1.0],
 }
 
-QUESTIONS: dict[str, dict[str, Any]] = {
+QUERIES: dict[str, dict[str, Any]] = {
     "plain": {},
     "beta": {"beta": 0.3},
     "target": {"target": 2},
@@ -107,7 +107,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
 
 
 def assert_same(lazy: LazyExplanation, exp: wc.Explanation) -> None:
-    """All that a lazy explanation gives is what the other one holds, to rounding."""
+    """Check that a lazy explanation equals one in memory, up to rounding."""
     relevance, evidence, cluster, competitor, beta = dask.compute(
         lazy.relevance, lazy.evidence, lazy.cluster, lazy.competitor, lazy.beta
     )
@@ -124,12 +124,12 @@ def assert_same(lazy: LazyExplanation, exp: wc.Explanation) -> None:
     assert (lazy.rule, lazy.threshold) == (exp.rule, exp.threshold)
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize("kind", COLLECTIONS)
-def test_it_gives_what_explain_gives_in_memory(kind: str, question: str, rows: Array, model: Any) -> None:
+def test_results_equal_those_of_explain_in_memory(kind: str, query: str, rows: Array, model: Any) -> None:
     X = COLLECTIONS[kind](rows)
-    exp = wc.explain(model, X.compute(), **QUESTIONS[question])
-    lazy: Any = wc.explain(model, X, **QUESTIONS[question])
+    exp = wc.explain(model, X.compute(), **QUERIES[query])
+    lazy: Any = wc.explain(model, X, **QUERIES[query])
     assert isinstance(lazy, LazyExplanation)
     assert lazy.feature_names == exp.feature_names
     assert_same(lazy, exp)
@@ -140,7 +140,7 @@ def test_it_gives_what_explain_gives_in_memory(kind: str, question: str, rows: A
     st.lists(st.integers(0, 40), min_size=1, max_size=30).filter(any),
     st.sampled_from(["min-take-most", "sequential"]),
 )
-def test_it_does_not_matter_how_the_rows_are_cut(sizes: list[int], rule: str) -> None:
+def test_the_sizes_of_the_chunks_do_not_matter(sizes: list[int], rule: str) -> None:
     X = np.random.default_rng(sum(sizes)).normal(size=(sum(sizes), 3))
     centroids = [[0.0, 0.0, 0.0], [1.0, 1.0, 0.0], [0.0, 2.0, 5.0]]
     lazy: Any = wc.explain(centroids, da.from_array(X, chunks=(tuple(sizes), (3,))), rule=rule)
@@ -185,7 +185,7 @@ def test_a_pipeline_with_categories_is_explained_by_its_columns(rows: Array) -> 
     assert (assigned.compute() == pipeline.predict(frame)).all()
 
 
-def test_a_surrogate_is_explained_and_its_fidelity_kept(rows: Array, model: Any) -> None:
+def test_a_surrogate_keeps_its_fidelity(rows: Array, model: Any) -> None:
     surrogate = wc.Surrogate(random_state=0).fit(rows, model.labels_)
     lazy: Any = wc.explain(surrogate, da.from_array(rows, chunks=(70, 4)))
     exp = wc.explain(surrogate, rows)
@@ -202,7 +202,7 @@ def test_columns_are_matched_by_name(rows: Array) -> None:
     assert_same(lazy, exp)
 
 
-def test_the_frame_is_that_of_the_explanation(rows: Array, model: Any) -> None:
+def test_the_frame_equals_that_of_the_explanation(rows: Array, model: Any) -> None:
     X = framed(rows)
     lazy: Any = wc.explain(model, X)
     frame = lazy.to_frame()
@@ -224,13 +224,13 @@ def test_the_frame_of_an_array_counts_its_rows(kind: str, rows: Array, model: An
     if kind == "array":
         assert frame.divisions == (0, 70, 140, 210, 280, 299)
         pd.testing.assert_frame_equal(frame.compute(), expected)
-    else:  # as Dask's own frames of such arrays
+    else:  # like Dask's own frames of such arrays
         assert not frame.known_divisions
         assert frame.partitions[-1].compute().index.tolist()[:3] == [0, 1, 2]
         pd.testing.assert_frame_equal(frame.compute().reset_index(drop=True), expected)
 
 
-def test_a_column_that_is_called_like_one_of_ours(rows: Array, model: Any) -> None:
+def test_a_column_with_the_name_of_a_result(rows: Array, model: Any) -> None:
     X = framed(rows).rename(columns={"a": "cluster"})
     lazy: Any = wc.explain(model, X)
     assert list(lazy.to_frame().columns) == ["cluster_", "competitor", "evidence", "cluster", "b", "c", "d"]
@@ -250,7 +250,7 @@ def test_compute_gives_an_explanation_in_memory(kind: str, rows: Array, model: A
 
 
 @pytest.mark.parametrize("kind", COLLECTIONS)
-def test_the_summary_is_reduced_lazily(kind: str, rows: Array, model: Any) -> None:
+def test_the_summary_is_added_up_lazily(kind: str, rows: Array, model: Any) -> None:
     X = COLLECTIONS[kind](rows)
     lazy: Any = wc.explain(model, X)
     expected = wc.explain(model, X.compute()).summary()
@@ -260,7 +260,7 @@ def test_the_summary_is_reduced_lazily(kind: str, rows: Array, model: Any) -> No
     assert (found.size == expected.size).all()
 
 
-def test_a_summary_needs_rows_in_their_own_clusters(rows: Array, model: Any) -> None:
+def test_a_summary_needs_rows_explained_for_their_own_clusters(rows: Array, model: Any) -> None:
     lazy: Any = wc.explain(model, framed(rows), target=1)
     with pytest.raises(wc.InvalidInputError) as error:
         lazy.summary()
@@ -271,32 +271,32 @@ def test_a_summary_needs_rows_in_their_own_clusters(rows: Array, model: Any) -> 
 
 
 class Loads:
-    """Counts how often a partition was made, how many are there at a time, and how many were explained."""
+    """Counts how many partitions were loaded, were in memory at the same time, and were explained."""
 
     def __init__(self) -> None:
         self.lock = Lock()
         self.start()
 
     def start(self) -> None:
-        self.loaded = self.there = self.most = self.explained = 0
+        self.loaded = self.in_memory = self.most = self.explained = 0
 
-    def note(self, rows: Array) -> Array:
+    def add(self, rows: Array) -> Array:
         with self.lock:
             self.loaded += 1
-            self.there += 1
-            self.most = max(self.most, self.there)
+            self.in_memory += 1
+            self.most = max(self.most, self.in_memory)
         weakref.finalize(rows, self.forget)
         return rows
 
     def forget(self) -> None:
-        self.there -= 1  # wherever that happens: no place to wait for a lock
+        self.in_memory -= 1  # without the lock: this can be called anywhere, also while the lock is held
 
 
 LOADS = Loads()
 
 
 def load(number: int) -> Array:
-    return LOADS.note(np.random.default_rng(number).normal(size=(20, 4)))
+    return LOADS.add(np.random.default_rng(number).normal(size=(20, 4)))
 
 
 def load_frame(number: int) -> Any:
@@ -307,7 +307,7 @@ def load_block(block_id: tuple[int, ...] = ()) -> Array:
     return load(block_id[0])
 
 
-def of_delayed() -> Any:
+def from_delayed_blocks() -> Any:
     blocks = [da.from_delayed(dask.delayed(load)(i), (20, 4), float) for i in range(40)]
     return da.concatenate(blocks)
 
@@ -316,14 +316,14 @@ LOADED: dict[str, Callable[[], Any]] = {
     "blocks": lambda: da.map_blocks(
         load_block, chunks=((20,) * 40, (4,)), dtype=float, meta=np.empty((0, 0))
     ),
-    "delayed": of_delayed,
+    "delayed": from_delayed_blocks,
     "frame": lambda: dd.from_map(load_frame, range(40), meta=pd.DataFrame(np.empty((0, 4)), columns=NAMES)),
 }
 
 
 @pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
-    """Counts from 0; of explanations too."""
+    """Count loads and explanations from 0."""
     explain = DaskEngine.explain
 
     def counted(self: DaskEngine, part: Partition) -> Any:
@@ -337,9 +337,9 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
 
 
 @pytest.mark.parametrize("kind", LOADED)
-def test_nothing_is_computed_before_it_is_asked_for(kind: str, loads: Loads, model: Any) -> None:
+def test_nothing_is_computed_before_it_is_needed(kind: str, loads: Loads, model: Any) -> None:
     X = LOADED[kind]()
-    before = loads.loaded  # making a collection may have called it
+    before = loads.loaded  # making the collection may have loaded a partition
     lazy: Any = wc.explain(model, X)
     parts = [lazy.relevance, lazy.evidence, lazy.cluster, lazy.competitor, lazy.beta, lazy.to_frame()]
     assert repr(lazy) == (
@@ -385,7 +385,7 @@ def test_no_partition_is_kept_until_all_are_measured(kind: str, loads: Loads, mo
         assert loads.most <= 20
 
 
-def test_data_that_are_kept_are_not_read_again(loads: Loads, model: Any) -> None:
+def test_persisted_data_are_not_read_again(loads: Loads, model: Any) -> None:
     X = LOADED["blocks"]().persist()
     loads.start()
     wc.explain(model, X).compute()  # type: ignore[attr-defined]
@@ -399,7 +399,7 @@ def test_the_model_is_in_the_graph_once(model: Any) -> None:
     assert len(graph) > 300
 
 
-def test_a_few_partitions_can_be_had_by_themselves(rows: Array, model: Any) -> None:
+def test_a_few_partitions_can_be_computed_alone(rows: Array, model: Any) -> None:
     lazy: Any = wc.explain(model, da.from_array(rows, chunks=(70, 4)))
     exp = wc.explain(model, rows)
     assert lazy.relevance.blocks[2].compute() == pytest.approx(exp.relevance[140:210], rel=1e-12)
@@ -409,7 +409,7 @@ def test_a_few_partitions_can_be_had_by_themselves(rows: Array, model: Any) -> N
 
 @pytest.mark.parametrize("make", [framed, lambda rows: framed(rows).compute()], ids=["dask", "pandas"])
 def test_beta_is_measured_on_the_background(make: Any, rows: Array, model: Any) -> None:
-    background = make(rows)[["d", "c", "b", "a"]]  # matched by name with the frame that is explained
+    background = make(rows)[["d", "c", "b", "a"]]  # matched by name with the explained frame
     few = framed(rows).loc["row 000":"row 009"]
     lazy: Any = wc.explain(model, few, background=background)
     exp = wc.explain(model, few.compute(), background=framed(rows).compute())
@@ -426,8 +426,21 @@ def test_a_background_with_other_columns(rows: Array, model: Any) -> None:
     )
 
 
+def test_errors_in_a_background_name_it(rows: Array, model: Any) -> None:
+    bad = rows.copy()
+    bad[145, 2] = np.nan
+    background = da.from_array(bad, chunks=(70, 4))
+    lazy: Any = wc.explain(model, da.from_array(rows, chunks=(70, 4)), background=background)
+    with pytest.raises(wc.InvalidInputError) as error:
+        lazy.relevance.compute()
+    assert str(error.value) == (
+        "explain: background must be finite; row 5, feature 'x2' holds a missing value (NaN). Drop or fill "
+        "such rows first. This is partition 2 of background; its rows are counted from 0."
+    )
+
+
 def test_many_partitions_on_several_threads_at_once() -> None:
-    """Blocks of rows are spread over threads by one call at a time; those beside it must not notice."""
+    """Only one call at a time uses threads of its own; calls at the same time must not be affected."""
     rng = np.random.default_rng(0)
     X, centroids = rng.normal(size=(120_000, 8)), rng.normal(size=(20, 8))
     lazy: Any = wc.explain(centroids, da.from_array(X, chunks=(30_000, 8)))
@@ -449,7 +462,7 @@ def test_kmeans_of_dask_ml(wine: Array) -> None:
     X = da.from_array(wine, chunks=(50, 13))
     model = DaskKMeans(4, random_state=0).fit(X)
     network = wc.neuralize(model)
-    assert not network.is_checked  # it is known
+    assert not network.is_checked  # its class is trusted
     new = da.random.default_rng(0).normal(scale=2.0, size=(2000, 13), chunks=(500, 13))
     for rows in (X, new):
         assigned: Any = network.assign(rows)
@@ -459,12 +472,12 @@ def test_kmeans_of_dask_ml(wine: Array) -> None:
     assert_same(lazy, wc.explain(model, wine))
 
 
-def test_estimators_that_dask_ml_predicts_with(wine: Array) -> None:
+def test_estimators_in_a_dask_ml_wrapper(wine: Array) -> None:
     model = ParallelPostFit(KMeans(3, n_init=1, random_state=0)).fit(wine)
     assert (wc.neuralize(model).assign(wine) == model.predict(wine)).all()
 
 
-def test_centroids_and_labels_may_be_lazy(rows: Array, model: Any) -> None:
+def test_centroids_and_labels_can_be_lazy(rows: Array, model: Any) -> None:
     centroids, labels = (da.from_array(values) for values in (model.cluster_centers_, model.labels_))
     assert (wc.explain(centroids, rows).cluster == model.labels_).all()
     assert (wc.explain(labels, rows).cluster == model.labels_).all()
@@ -472,7 +485,7 @@ def test_centroids_and_labels_may_be_lazy(rows: Array, model: Any) -> None:
 
 
 class OwnKMeans(DaskKMeans):  # type: ignore[misc]  # without types
-    """Someone's subclass."""
+    """A subclass that predicts differently."""
 
     def predict(self, X: Any) -> Any:
         return 2 - super().predict(X)
@@ -491,11 +504,11 @@ def test_a_subclass_of_dask_ml_is_checked(wine: Array) -> None:
 
 
 def from_parts(*parts: Any) -> Any:
-    """A frame whose meta is that of its first part, whatever the others are like."""
+    """Return a frame whose meta is that of its first part, whatever the other parts look like."""
     return dd.from_map(lambda part: part, parts, meta=parts[0].iloc[:0])
 
 
-def test_an_empty_partition_is_an_empty_partition(rows: Array, model: Any) -> None:
+def test_an_empty_partition_stays_empty(rows: Array, model: Any) -> None:
     frame = framed(rows).compute()
     X = from_parts(frame.iloc[:100], frame.iloc[:0], frame.iloc[100:])
     lazy: Any = wc.explain(model, X)
@@ -503,7 +516,7 @@ def test_an_empty_partition_is_an_empty_partition(rows: Array, model: Any) -> No
     assert [len(part) for part in dask.compute(*lazy.to_frame().to_delayed())] == [100, 0, 200]
 
 
-def test_partitions_that_are_all_empty(rows: Array, model: Any) -> None:
+def test_only_empty_partitions(rows: Array, model: Any) -> None:
     lazy: Any = wc.explain(model, unknown_sizes(np.minimum(rows, -2.0)))
     with pytest.raises(wc.InvalidInputError) as error:
         lazy.relevance.compute()
@@ -533,7 +546,7 @@ def test_rows_with_missing_values_can_be_dropped_lazily(rows: Array, model: Any)
     assert_same(wc.explain(model, X), wc.explain(model, frame.dropna()))  # type: ignore[arg-type]
 
 
-def test_a_partition_without_a_column(rows: Array, model: Any) -> None:
+def test_a_partition_with_a_missing_column(rows: Array, model: Any) -> None:
     frame = framed(rows).compute()
     X = from_parts(frame.iloc[:100], frame.iloc[100:].rename(columns={"c": "see"}))
     lazy: Any = wc.explain(model, X)
@@ -552,13 +565,13 @@ def test_a_partition_with_a_column_twice(rows: Array, model: Any) -> None:
         lazy.relevance.compute()
 
 
-def test_a_partition_with_its_columns_in_another_order(rows: Array, model: Any) -> None:
+def test_a_partition_with_columns_in_another_order(rows: Array, model: Any) -> None:
     frame = framed(rows).compute()
     X = from_parts(frame.iloc[:100], frame.iloc[100:][["d", "a", "c", "b"]])
     assert_same(wc.explain(model, X), wc.explain(model, frame))  # type: ignore[arg-type]
 
 
-def test_a_partition_with_text_where_there_should_be_numbers(rows: Array, model: Any) -> None:
+def test_a_partition_with_text_in_a_numeric_column(rows: Array, model: Any) -> None:
     frame = framed(rows).compute()
     X = from_parts(frame.iloc[:100], frame.iloc[100:].assign(b="much"))
     lazy: Any = wc.explain(model, X)
@@ -573,27 +586,27 @@ def test_a_partition_with_text_where_there_should_be_numbers(rows: Array, model:
 @pytest.mark.parametrize(
     ("make", "kind"), [(pd.DataFrame.to_numpy, "numpy ndarray"), (pl.from_pandas, "polars DataFrame")]
 )
-def test_partitions_of_a_frame_that_are_none_of_pandas(make: Any, kind: str, rows: Array, model: Any) -> None:
+def test_partitions_that_are_not_pandas_frames(make: Any, kind: str, rows: Array, model: Any) -> None:
     X = framed(rows, 1)
     other = X.map_partitions(make, meta=X._meta, enforce_metadata=False)
-    said = (
+    message = (
         f"explain: all partitions of X must be pandas data frames; got a {kind}. Convert the data when they "
         "are read. This is partition 0 of X; its rows are counted from 0."
     )
     auto: Any = wc.explain(model, other)
     known: Any = wc.explain(model, other, beta=0.5)
     for lazy in (auto.to_frame(), known.summary()):
-        with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(said)}$"):
+        with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(message)}$"):
             lazy.compute()
 
 
-def test_whole_numbers_among_floats_are_numbers(rows: Array, model: Any) -> None:
+def test_a_partition_of_integers_among_floats(rows: Array, model: Any) -> None:
     frame = framed(rows).compute().round()
     X = from_parts(frame.iloc[:100], frame.iloc[100:].astype(int))
     assert_same(wc.explain(model, X), wc.explain(model, frame))  # type: ignore[arg-type]
 
 
-def test_results_are_never_rounded_to_what_the_meta_says(rows: Array, model: Any) -> None:
+def test_results_are_never_rounded_to_the_dtype_of_the_meta(rows: Array, model: Any) -> None:
     X = da.from_array(rows.astype(np.float32), chunks=(300, 4))
     wide = X.map_blocks(np.float64, dtype=np.float32, meta=np.empty((0, 0), np.float32))
     lazy: Any = wc.explain(model, wide)
@@ -605,7 +618,7 @@ def test_results_are_never_rounded_to_what_the_meta_says(rows: Array, model: Any
     )
 
 
-def test_a_block_that_is_not_as_wide_as_its_array(rows: Array, model: Any) -> None:
+def test_a_block_narrower_than_its_array(rows: Array, model: Any) -> None:
     X = da.from_array(rows, chunks=(100, 4)).map_blocks(
         lambda block: block[:, :3], dtype=float, meta=rows[:0]
     )
@@ -692,7 +705,9 @@ ROWS = da.zeros((10, 4), chunks=(5, 4))
         ),
     ],
 )
-def test_what_is_refused_before_anything_is_read(X: Any, options: Any, message: str, model: Any) -> None:
+def test_invalid_arguments_raise_before_any_row_is_read(
+    X: Any, options: Any, message: str, model: Any
+) -> None:
     with pytest.raises(wc.InvalidInputError) as error:
         wc.explain(model, X, **options)
     assert str(error.value) == message
@@ -709,7 +724,7 @@ def test_labels_need_a_surrogate_first(rows: Array, model: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["array", "frame"])
-def test_other_functions_say_what_to_do(kind: str, rows: Array, model: Any) -> None:
+def test_other_functions_refuse_dask_collections(kind: str, rows: Array, model: Any) -> None:
     X = COLLECTIONS[kind](rows)
     network = wc.neuralize(model)
     name = type(X).__name__
@@ -740,8 +755,8 @@ def client() -> Iterator[Client]:
         yield client
 
 
-def test_a_worker_that_is_killed_loses_nothing(client: Client, rows: Array, model: Any) -> None:
-    def slowly(block: Array) -> Array:  # sent as it is: workers need not load all that this file loads
+def test_no_result_is_lost_with_a_killed_worker(client: Client, rows: Array, model: Any) -> None:
+    def slowly(block: Array) -> Array:  # pickled by value, so workers need not import this file
         time.sleep(0.05)
         return block
 
@@ -750,7 +765,7 @@ def test_a_worker_that_is_killed_loses_nothing(client: Client, rows: Array, mode
     lazy: Any = wc.explain(model, X)
     explained = lazy.relevance.persist()
     futures = client.futures_of(explained)
-    done, others = wait(futures, timeout=60, return_when="FIRST_COMPLETED")  # so all is measured
+    done, others = wait(futures, timeout=60, return_when="FIRST_COMPLETED")  # so all rows are measured
     assert others
     ((worker, *_), *_) = client.who_has(list(done)).values()
     killed = client.run(os.getpid)[worker]
@@ -762,7 +777,7 @@ def test_a_worker_that_is_killed_loses_nothing(client: Client, rows: Array, mode
     assert killed not in client.run(os.getpid).values()
 
 
-def test_a_partition_that_no_worker_survives_is_an_error(client: Client, rows: Array, model: Any) -> None:
+def test_a_partition_that_kills_its_workers_is_an_error(client: Client, rows: Array, model: Any) -> None:
     def deadly(block: Array, block_id: tuple[int, ...]) -> Array:
         if block_id[0] == 3:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -779,7 +794,7 @@ def test_a_partition_that_no_worker_survives_is_an_error(client: Client, rows: A
         scheduler.allowed_failures = allowed
 
 
-def test_a_cluster_gives_frames_and_errors_as_one_process_does(
+def test_a_cluster_gives_the_same_frames_and_errors_as_one_process(
     client: Client, rows: Array, model: Any
 ) -> None:
     assert client.scheduler is not None
@@ -794,7 +809,7 @@ def test_a_cluster_gives_frames_and_errors_as_one_process_does(
         broken.compute()
 
 
-def test_frames_of_files_that_dask_reads_together(tmp_path: Path) -> None:
+def test_frames_of_files_that_dask_reads_as_one(tmp_path: Path) -> None:
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 5)), columns=list("abcde"))
     for i in range(5):
         frame[10 * i : 10 * (i + 1)].to_parquet(tmp_path / f"{i}.parquet")
@@ -831,7 +846,7 @@ def test_new_categories_in_some_partitions() -> None:
         wc.explain(model, frame[:50])
 
 
-def test_a_summary_takes_a_partition_of_new_categories_as_all_else_does() -> None:
+def test_a_summary_of_a_partition_with_new_categories() -> None:
     group = np.arange(200) % 2
     frame = pd.DataFrame({"city": np.array(["Rome", "Oslo"])[group], "k": np.array(list("xy"))[group]})
     model = KModes(2, random_state=0, init="random", n_init=2).fit(frame)
@@ -843,7 +858,7 @@ def test_a_summary_takes_a_partition_of_new_categories_as_all_else_does() -> Non
     np.testing.assert_allclose(found.relevance, shown.relevance, rtol=1e-12)
 
 
-def test_a_summary_says_of_which_partition_it_could_not_be_made(rows: Array, model: Any) -> None:
+def test_errors_of_a_summary_name_the_partition(rows: Array, model: Any) -> None:
     exp: Any = wc.explain(model, framed(rows), beta=0.5)
     partitions, part = exp._partitions, framed(rows).partitions[3].compute()
     found = DaskEngine(partitions).explain(Partition(part, 3))
@@ -856,7 +871,7 @@ def test_a_summary_says_of_which_partition_it_could_not_be_made(rows: Array, mod
     )
 
 
-def test_names_of_rows_go_into_the_index(tmp_path: Path) -> None:
+def test_row_names_become_the_index(tmp_path: Path) -> None:
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 2)), columns=list("ab"))
     frame["customer"] = [f"c{i}" for i in range(50)]
     for i in range(5):
@@ -866,12 +881,12 @@ def test_names_of_rows_go_into_the_index(tmp_path: Path) -> None:
     assert wc.explain(model, X).to_frame().compute().index.tolist() == frame["customer"].tolist()
 
 
-def test_what_is_no_collection_of_rows() -> None:
+def test_a_dask_object_without_rows() -> None:
     with pytest.raises(wc.InvalidInputError, match="X must be a Dask array or DataFrame; got a Dask Delayed"):
         wc.explain([[0.0], [1.0]], dask.delayed(np.zeros)((3, 1)))
 
 
-def test_what_only_an_explanation_in_memory_has() -> None:
+def test_attributes_that_only_an_explanation_in_memory_has() -> None:
     exp = wc.explain([[0.0], [1.0]], da.zeros((4, 1)))
     with pytest.raises(
         AttributeError, match=r"no attribute 'describe'. An Explanation has it; compute\(\) returns one."

@@ -1,4 +1,4 @@
-"""Files larger than memory: against the whole table, and whatever may happen on the way."""
+"""`explain_dataset`: compared with `explain` of the whole table, and after all kinds of failures."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ else:
 
 RNG = np.random.default_rng(0)
 NAMES = ["a", "b", "c", "d"]
-CENTRES = np.array([[0.0, 0, 0, 0], [4, 0, 1, 0], [0, 5, 0, 2]])
-ROWS = CENTRES[RNG.integers(3, size=900)] + RNG.normal(size=(900, 4))
+CENTERS = np.array([[0.0, 0, 0, 0], [4, 0, 1, 0], [0, 5, 0, 2]])
+ROWS = CENTERS[RNG.integers(3, size=900)] + RNG.normal(size=(900, 4))
 SIZES = [300, 1, 0, 599]
-MODEL = KMeans(3, init=CENTRES, n_init=1).fit(pd.DataFrame(ROWS, columns=NAMES))
+MODEL = KMeans(3, init=CENTERS, n_init=1).fit(pd.DataFrame(ROWS, columns=NAMES))
 WHOLE = wc.explain(MODEL, pd.DataFrame(ROWS, columns=NAMES))
 
 
@@ -102,14 +102,14 @@ def check_whole(table: pa.Table, whole: Any = WHOLE) -> None:
     np.testing.assert_allclose(relevance(table), whole.relevance, rtol=1e-8, atol=1e-9)
 
 
-def refusal(*args: Any, **options: Any) -> str:
+def error_message(*args: Any, **options: Any) -> str:
     with pytest.raises(wc.InvalidInputError) as caught:
         wc.explain_dataset(*args, **options)
     return str(caught.value)
 
 
 @pytest.mark.parametrize("batch_rows", [7, 64, "auto"])
-def test_files_are_explained_as_the_whole_table_is(batch_rows: Any, tmp_path: Path) -> None:
+def test_files_are_explained_like_the_whole_table(batch_rows: Any, tmp_path: Path) -> None:
     found = wc.explain_dataset(
         MODEL, write(tmp_path / "in"), tmp_path / "out", id_columns=["key"], batch_rows=batch_rows
     )
@@ -135,7 +135,7 @@ def test_files_are_explained_as_the_whole_table_is(batch_rows: Any, tmp_path: Pa
     [{"rule": "sequential"}, {"rule": "joint", "beta": 0.5}, {"target": 1}, {"against": 0}, {"workers": 3}],
     ids=str,
 )
-def test_options_are_those_of_explain(options: dict[str, Any], tmp_path: Path) -> None:
+def test_options_work_as_in_explain(options: dict[str, Any], tmp_path: Path) -> None:
     found = wc.explain_dataset(MODEL, write(tmp_path / "in"), tmp_path / "out", **options)
     options.pop("workers", None)
     check_whole(read(found), wc.explain(MODEL, frame()[NAMES], **options))
@@ -148,7 +148,7 @@ def in_folders(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "given_as"),
+    ("sizes", "pass_as"),
     [
         ([300, 600], lambda folder: f"{folder}/part-*.parquet"),
         ([900], lambda folder: folder / "part-0.parquet"),
@@ -157,13 +157,15 @@ def in_folders(folder: Path) -> None:
     ],
     ids=["pattern", "file", "list", "dataset"],
 )
-def test_what_data_may_be(sizes: list[int], given_as: Any, tmp_path: Path) -> None:
+def test_data_can_be_a_pattern_a_file_a_list_or_a_dataset(
+    sizes: list[int], pass_as: Any, tmp_path: Path
+) -> None:
     folder = write(tmp_path / "in", sizes=sizes)
-    check_whole(read(wc.explain_dataset(MODEL, given_as(folder), tmp_path / "out")))
+    check_whole(read(wc.explain_dataset(MODEL, pass_as(folder), tmp_path / "out")))
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv"])
-def test_files_of_text(suffix: str, tmp_path: Path) -> None:
+def test_text_files(suffix: str, tmp_path: Path) -> None:
     folder = write(tmp_path / "in", sizes=[300, 600], suffix="csv")
     for path in folder.iterdir():
         text = path.read_text()
@@ -174,7 +176,7 @@ def test_files_of_text(suffix: str, tmp_path: Path) -> None:
     assert [path.name for path in found.parts] == [f"part-{i}.{suffix}.parquet" for i in (0, 1)]
 
 
-def test_files_in_folders_keep_their_places_and_what_these_say(tmp_path: Path) -> None:
+def test_results_keep_the_folders_and_the_columns_in_their_names(tmp_path: Path) -> None:
     folder = write(tmp_path / "in", sizes=[300, 600])
     in_folders(folder)
     found = wc.explain_dataset(MODEL, folder, tmp_path / "out")
@@ -184,9 +186,9 @@ def test_files_in_folders_keep_their_places_and_what_these_say(tmp_path: Path) -
     ]
     check_whole(read(found))
     hive = pads.dataset(folder, partitioning="hive")
-    told = wc.explain_dataset(MODEL, hive, tmp_path / "hive", id_columns=["day", "key"])
-    assert pads.dataset(told.folder, partitioning="hive").to_table()["day"].unique().to_pylist() == [0, 1]
-    check_whole(pa.concat_tables(pq.ParquetFile(path).read() for path in told.parts))
+    found = wc.explain_dataset(MODEL, hive, tmp_path / "hive", id_columns=["day", "key"])
+    assert pads.dataset(found.folder, partitioning="hive").to_table()["day"].unique().to_pylist() == [0, 1]
+    check_whole(pa.concat_tables(pq.ParquetFile(path).read() for path in found.parts))
 
 
 def test_a_dataset_in_memory(tmp_path: Path) -> None:
@@ -195,7 +197,7 @@ def test_a_dataset_in_memory(tmp_path: Path) -> None:
     check_whole(read(found))
 
 
-def test_float32_stays_so_and_columns_can_be_said(tmp_path: Path) -> None:
+def test_results_of_float32_are_float32_and_columns_can_be_chosen(tmp_path: Path) -> None:
     table = pd.DataFrame(ROWS.astype(np.float32), columns=["w", "x", "y", "z"])
     table["count"] = 1
     folder = write(tmp_path / "in", table)
@@ -218,7 +220,7 @@ def test_columns_in_another_order_are_matched_by_name(tmp_path: Path) -> None:
     assert turned.quantiles().equals(found.quantiles())
 
 
-def test_a_column_may_name_rows_and_be_explained(tmp_path: Path) -> None:
+def test_a_column_can_be_copied_and_explained(tmp_path: Path) -> None:
     found = wc.explain_dataset(MODEL, write(tmp_path / "in"), tmp_path / "out", id_columns="a")
     table = read(found)
     assert table.column_names == ["a", "cluster", "evidence", "competitor", "a_", "b", "c", "d"]
@@ -230,21 +232,21 @@ def test_a_column_may_name_rows_and_be_explained(tmp_path: Path) -> None:
     )
 
 
-def test_other_tools_read_the_results_alone(tmp_path: Path) -> None:
+def test_other_tools_read_only_the_results(tmp_path: Path) -> None:
     wc.explain_dataset(MODEL, write(tmp_path / "in"), tmp_path / "out", output="both")
     assert len(dd.read_parquet(tmp_path / "out")) == 900
     assert pl.read_parquet(tmp_path / "out" / "*.parquet").height == 900
     assert len(pd.read_parquet(tmp_path / "out")) == 900
 
 
-def test_files_that_look_like_data_and_are_not_read(tmp_path: Path) -> None:
+def test_warns_of_files_that_look_like_data_but_are_not_read(tmp_path: Path) -> None:
     folder = write(tmp_path / "in")
     for name in ("x.arrow", "more/y.jsonl", "README.md", "_SUCCESS", ".hidden.json"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).touch()
-    with pytest.warns(wc.FilesWarning) as told:
+    with pytest.warns(wc.FilesWarning) as warned:
         wc.explain_dataset(MODEL, folder, tmp_path / "out")
-    (warning,) = told
+    (warning,) = warned
     assert str(warning.message) in [
         f"explain_dataset: skipped 2 files in the folder, such as {name!r}; only files of type .parquet, "
         ".parq, .pq, .csv, .tsv are read."
@@ -253,7 +255,7 @@ def test_files_that_look_like_data_and_are_not_read(tmp_path: Path) -> None:
     assert warning.filename == __file__
 
 
-def test_columns_that_name_rows_may_be_of_any_kind(tmp_path: Path) -> None:
+def test_copied_columns_can_have_any_type(tmp_path: Path) -> None:
     table = pa.Table.from_pandas(frame()[NAMES])
     ids = {
         "cluster": pa.array(np.arange(900)),
@@ -275,25 +277,25 @@ def test_columns_that_name_rows_may_be_of_any_kind(tmp_path: Path) -> None:
         assert results[name].type == table[name].type
 
 
-def test_two_parts_that_would_become_one_file_are_refused(tmp_path: Path) -> None:
+def test_two_parts_with_the_same_result_file_are_an_error(tmp_path: Path) -> None:
     folder = write(tmp_path / "in", sizes=[900])
     pacsv.write_csv(pa.Table.from_pandas(frame()), folder / "part-0.csv")
     (folder / "part-0.parquet").rename(folder / "part-0.csv.parquet")
-    assert refusal(MODEL, folder, tmp_path / "out") == (
+    assert error_message(MODEL, folder, tmp_path / "out") == (
         "explain_dataset: each part must have its own result file; 'part-0.csv.parquet' and 'part-0.csv' "
         "would both be written to 'part-0.csv.parquet'. Rename one of them."
     )
 
 
-def test_a_part_that_goes_away_is_named(tmp_path: Path) -> None:
+def test_a_part_that_disappears_is_named(tmp_path: Path) -> None:
     folder = write(tmp_path / "in", sizes=[450, 450])
     dataset = pads.dataset(folder)
     (folder / "part-1.parquet").unlink()
-    assert "'part-1.parquet': it cannot be read" in refusal(MODEL, dataset, tmp_path / "out")
+    assert "'part-1.parquet': it cannot be read" in error_message(MODEL, dataset, tmp_path / "out")
     assert (tmp_path / "out" / "part-0.parquet").exists()
 
 
-def test_files_given_by_way_of_their_parents_stay_as_they_are(
+def test_paths_with_parent_folders_do_not_overwrite_the_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "work").mkdir()
@@ -301,8 +303,8 @@ def test_files_given_by_way_of_their_parents_stay_as_they_are(
     write(tmp_path / "work" / "local", frame()[400:], sizes=[500])
     before = (tmp_path / "data" / "part-0.parquet").read_bytes()
     monkeypatch.chdir(tmp_path / "work")
-    given_as = ["../data/part-0.parquet", "../work/../data/part-0.parquet", "local/part-0.parquet"]
-    found = wc.explain_dataset(MODEL, given_as, "../out")
+    pass_as = ["../data/part-0.parquet", "../work/../data/part-0.parquet", "local/part-0.parquet"]
+    found = wc.explain_dataset(MODEL, pass_as, "../out")
     assert (tmp_path / "data" / "part-0.parquet").read_bytes() == before
     assert [path.relative_to("../out").as_posix() for path in found.parts] == [
         "data/part-0.parquet",
@@ -311,14 +313,14 @@ def test_files_given_by_way_of_their_parents_stay_as_they_are(
     check_whole(read(found))
 
 
-def test_a_part_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+def test_a_part_listed_twice_is_an_error(tmp_path: Path) -> None:
     path = str(write(tmp_path / "in", sizes=[900]) / "part-0.parquet")
-    assert refusal(MODEL, pads.dataset([path, path]), tmp_path / "out") == (
+    assert error_message(MODEL, pads.dataset([path, path]), tmp_path / "out") == (
         "explain_dataset: data must list each file once; the Dataset has 'part-0.parquet' 2 times."
     )
 
 
-def test_patterns_and_folders_leave_out_the_same_hidden_files(tmp_path: Path) -> None:
+def test_patterns_and_folders_skip_the_same_hidden_files(tmp_path: Path) -> None:
     folder = write(tmp_path / "in", sizes=[900])
     for name in ("_delta_log", ".hidden"):
         write(folder / name, sizes=[10])
@@ -326,28 +328,28 @@ def test_patterns_and_folders_leave_out_the_same_hidden_files(tmp_path: Path) ->
         assert [part.name for part in find_parts(data, "x")] == ["part-0.parquet"]
 
 
-def test_booleans_in_csv_and_numbers_that_are_copied_too(tmp_path: Path) -> None:
+def test_booleans_and_copied_numbers_in_csv(tmp_path: Path) -> None:
     # The second part begins beyond the first megabyte.
     first, second = "a,b,on\n" + "1,2,true\n3,9,false\n" * 60_000, "1.5,2,false\n"
     (tmp_path / "x.csv").write_text(first + second)
-    centres = np.array([[1.0, 2.0, 1.0], [3.0, 9.0, 0.0]])
-    found = wc.explain_dataset(centres, tmp_path / "x.csv", tmp_path / "out", id_columns=["a"], top=1,
+    centers = np.array([[1.0, 2.0, 1.0], [3.0, 9.0, 0.0]])
+    found = wc.explain_dataset(centers, tmp_path / "x.csv", tmp_path / "out", id_columns=["a"], top=1,
                                columns=["a", "b", "on"], beta=0.1)  # fmt: skip
     table = read(found)
     assert table["a"].to_pylist()[-2:] == [3.0, 1.5]
     assert table["cluster"].to_pylist()[-2:] == [1, 0]
-    whole = wc.explain(centres, np.array([[1.5, 2.0, 0.0]]), beta=0.1)
+    whole = wc.explain(centers, np.array([[1.5, 2.0, 0.0]]), beta=0.1)
     assert table["evidence"][-1].as_py() == pytest.approx(whole.evidence[0])
 
 
-def test_names_of_rows_in_csv_are_copied_as_they_are(tmp_path: Path) -> None:
+def test_identifiers_in_csv_are_copied_unchanged(tmp_path: Path) -> None:
     names = [f"{18_446_744_073_709_551_000 + i}" for i in range(40)] + ["007", "7.0", "2020-01-01"]
     (tmp_path / "x.csv").write_text("id,a,b,c,d\n" + "".join(f"{name},1,2,3,4\n" for name in names))
     found = wc.explain_dataset(MODEL, tmp_path / "x.csv", tmp_path / "out", id_columns=["id"], beta=0.2)
     assert read(found)["id"].to_pylist() == names
 
 
-def test_how_many_rows_there_are_is_told_before_they_are_read(tmp_path: Path) -> None:
+def test_the_number_of_rows_is_estimated_before_reading(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     table = frame(rng.normal(size=(60_000, 4)))
     folder = write(tmp_path / "in", table, sizes=[40_000, 20_000, 0], suffix="csv")
@@ -366,7 +368,7 @@ def test_how_many_rows_there_are_is_told_before_they_are_read(tmp_path: Path) ->
     assert n_rows() is None
 
 
-def test_text_that_is_compressed_blank_or_of_long_lines(tmp_path: Path) -> None:
+def test_text_files_that_are_compressed_blank_or_have_long_lines(tmp_path: Path) -> None:
     rows = "".join(f"{','.join(map(str, row))}\n" for row in ROWS)
     (tmp_path / "in").mkdir()
     with gzip.open(tmp_path / "in" / "a.csv.gz", "wt") as file:
@@ -388,18 +390,18 @@ def test_text_that_is_compressed_blank_or_of_long_lines(tmp_path: Path) -> None:
         + "\n"
         + (",".join(map(repr, (wide / 7).tolist())) + "\n") * 2
     )
-    centres = np.stack([wide / 7, -wide])
-    assert wc.explain_dataset(centres, tmp_path / "wide.csv", tmp_path / "wide", top=1, beta=1.0).n_rows == 2
+    centers = np.stack([wide / 7, -wide])
+    assert wc.explain_dataset(centers, tmp_path / "wide.csv", tmp_path / "wide", top=1, beta=1.0).n_rows == 2
 
 
-def test_it_does_not_matter_which_part_is_the_first(tmp_path: Path) -> None:
+def test_the_order_of_the_parts_does_not_matter(tmp_path: Path) -> None:
     for place, odd in ((tmp_path / "first", 0), (tmp_path / "last", 5)):
         folder = write(place, sizes=[150] * 6)
         frame()[:150].assign(b="x").to_parquet(folder / f"part-{odd}.parquet")
-        said = refusal(MODEL, folder, tmp_path / f"out-{odd}")
+        message = error_message(MODEL, folder, tmp_path / f"out-{odd}")
         assert (
             f"1 of 6 parts could not be explained; the others are done. 'part-{odd}.parquet': column 'b'"
-            in said
+            in message
         )
         assert len(list((tmp_path / f"out-{odd}").glob("part-*"))) == 5
         empty = frame()[:150].assign(b=None)
@@ -410,7 +412,7 @@ def test_it_does_not_matter_which_part_is_the_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("odd", [0, 3])
-def test_columns_of_pipelines_are_what_most_parts_have(odd: int, tmp_path: Path) -> None:
+def test_most_parts_decide_the_types_of_columns_of_pipelines(odd: int, tmp_path: Path) -> None:
     table = pd.DataFrame({"kind": ["x", "y"] * 100, "size": np.arange(200.0)})
     encoder = make_column_transformer((OneHotEncoder(), ["kind"]), (StandardScaler(), ["size"]))
     model = make_pipeline(encoder, KMeans(2, n_init=1, random_state=0)).fit(table)
@@ -419,8 +421,10 @@ def test_columns_of_pipelines_are_what_most_parts_have(odd: int, tmp_path: Path)
         part = table[50 * i : 50 * (i + 1)]
         part = part.assign(size=part["size"].astype(str) + "!") if i == odd else part
         part.to_parquet(tmp_path / "in" / f"{i}.parquet")
-    said = refusal(model, tmp_path / "in", tmp_path / "out")
-    assert f"1 of 4 parts could not be explained; the others are done. '{odd}.parquet': column 'size'" in said
+    message = error_message(model, tmp_path / "in", tmp_path / "out")
+    assert (
+        f"1 of 4 parts could not be explained; the others are done. '{odd}.parquet': column 'size'" in message
+    )
 
 
 def test_decimals_are_numbers(tmp_path: Path) -> None:
@@ -430,23 +434,22 @@ def test_decimals_are_numbers(tmp_path: Path) -> None:
         for name, kind in zip("ab", (pa.decimal128, pa.decimal256), strict=True)
     }
     pq.write_table(pa.table(columns), tmp_path / "x.parquet")
-    centres = np.array([[1.0, 1.0], [-3.0, -3.0], [8.0, 8.0]])
+    centers = np.array([[1.0, 1.0], [-3.0, -3.0], [8.0, 8.0]])
     found = wc.explain_dataset(
-        centres, tmp_path / "x.parquet", tmp_path / "out", beta=0.2, invalid="skip", top=1
+        centers, tmp_path / "x.parquet", tmp_path / "out", beta=0.2, invalid="skip", top=1
     )
     assert read(found)["cluster"].to_pylist() == [0, 1, None, 2]
     assert read(found)["value_1"].to_pylist() == [1.25, -3.5, None, 7.0]
 
 
-def test_results_that_do_not_fit_into_float32(tmp_path: Path) -> None:
+def test_results_too_large_for_float32(tmp_path: Path) -> None:
     narrow = {"a": np.full(4, 1e18, np.float32), "b": np.ones(4, np.float16)}
     pq.write_table(pa.table(narrow), tmp_path / "x.parquet")
-    centres = np.array([[1e21, 0.0], [-1e21, 1.0], [0.0, 0.0]])
-    assert refusal(centres, tmp_path / "x.parquet", tmp_path / "out", beta=0.1) == (
+    centers = np.array([[1e21, 0.0], [-1e21, 1.0], [0.0, 0.0]])
+    assert error_message(centers, tmp_path / "x.parquet", tmp_path / "out", beta=0.1) == (
         "explain_dataset: part 'x.parquet': results must fit into float32, whose largest number is 3.4e+38; "
         "row 0, feature 'a' has relevance 9.98e+41 and the row has evidence 9.98e+41. Drop such rows, or "
-        "rescale the "
-        "data and fit the model again."
+        "rescale the data and fit the model again."
     )
 
 
@@ -471,11 +474,13 @@ def test_pages_that_do_not_match_their_checksums_are_corrupt(tmp_path: Path) -> 
     content[200] ^= 255
     (folder / "part-1.parquet").write_bytes(content)
     for data in (folder, pads.dataset(folder)):
-        said = refusal(MODEL, data, tmp_path / f"out-{type(data).__name__}", beta=0.2)
-        assert "'part-1.parquet': it cannot be read (" in said
+        message = error_message(MODEL, data, tmp_path / f"out-{type(data).__name__}", beta=0.2)
+        assert "'part-1.parquet': it cannot be read (" in message
 
 
-def test_long_names_of_rows_are_read_fewer_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_are_smaller_if_copied_columns_are_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = frame(np.tile(ROWS, (20, 1)))
     table["key"] = "k" * 10_000
     write(tmp_path / "in", table, sizes=[18_000])
@@ -493,7 +498,7 @@ def test_long_names_of_rows_are_read_fewer_at_a_time(tmp_path: Path, monkeypatch
     assert max(sizes) == 18_000
 
 
-def test_numbers_of_csv_may_turn_out_to_be_fractions_and_other_columns_anything(tmp_path: Path) -> None:
+def test_later_rows_of_csv_can_have_fractions_and_text(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     n = 100_000
     note = ["7"] * (n - 1) + ["so it goes"]
@@ -507,32 +512,32 @@ def test_numbers_of_csv_may_turn_out_to_be_fractions_and_other_columns_anything(
     np.testing.assert_allclose(relevance(results)[-1], wc.explain(MODEL, row, beta=0.2).relevance[0])
 
 
-def test_results_are_of_float32_only_if_all_parts_are(tmp_path: Path) -> None:
+def test_results_are_float32_only_if_all_parts_are(tmp_path: Path) -> None:
     folder = write(tmp_path / "in", sizes=[300, 600])
     first = pd.read_parquet(folder / "part-0.parquet")
     first.astype(dict.fromkeys(NAMES, "float32")).to_parquet(folder / "part-0.parquet")
-    first[["key"]].to_parquet(folder / "part-.parquet")  # comes first, and does not fit
-    refusal(MODEL, folder, tmp_path / "out")
+    first[["key"]].to_parquet(folder / "part-.parquet")  # the first part, which fails
+    error_message(MODEL, folder, tmp_path / "out")
     assert pq.read_schema(tmp_path / "out" / "part-1.parquet").field("a").type == pa.float64()
 
 
-def test_what_a_run_has_settled_holds_for_parts_that_come_later(tmp_path: Path) -> None:
+def test_settings_of_a_run_hold_for_parts_added_later(tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in", sizes=[300]), tmp_path / "out"
     narrow = pa.Table.from_pandas(frame()[NAMES].astype(np.float32), preserve_index=False)
     pq.write_table(narrow, folder / "part-0.parquet")
     wc.explain_dataset(MODEL, folder, out, beta=0.2, top=1)
     pq.write_table(pa.Table.from_pandas(frame()[NAMES]), folder / "part-1.parquet")
-    assert refusal(MODEL, folder, out, beta=0.2, top=1) == (
-        "explain_dataset: 1 of 2 parts could not be explained; the others are done. 'part-1.parquet': it "
-        "must hold float32 or smaller, like all parts when the run began, because results must not be "
-        "rounded; convert it, or start over with overwrite=True."
+    assert error_message(MODEL, folder, out, beta=0.2, top=1) == (
+        "explain_dataset: 1 of 2 parts could not be explained; the others are done. 'part-1.parquet': its "
+        "columns must be float32 or narrower, like those of all parts when the run began, so that no result "
+        "is rounded; convert them, or start over with overwrite=True."
     )
     pq.write_table(narrow, folder / "part-1.parquet")
     found = wc.explain_dataset(MODEL, folder, out, beta=0.2, top=1)
     assert {pq.read_schema(path).field("value_1").type for path in found.parts} == {pa.float32()}
 
 
-def test_text_where_all_parts_had_numbers(tmp_path: Path) -> None:
+def test_text_in_a_new_part_if_all_parts_had_numbers(tmp_path: Path) -> None:
     table = pd.DataFrame({"kind": ["x", "y"] * 100, "size": np.arange(200.0)})
     encoder = make_column_transformer((OneHotEncoder(), ["kind"]), (StandardScaler(), ["size"]))
     model = make_pipeline(encoder, KMeans(2, n_init=1, random_state=0)).fit(table)
@@ -542,64 +547,64 @@ def test_text_where_all_parts_had_numbers(tmp_path: Path) -> None:
     later = plan.with_settings({"dtype": "float64", "as_text": False})
     assert later.to_do == []
     assert later.failed["a.parquet"] == (
-        "its columns must hold numbers, like all parts when the run began; convert them, or start over with "
-        "overwrite=True"
+        "its columns must hold numbers, like those of all parts when the run began; convert them, or start "
+        "over with overwrite=True"
     )
 
 
-def test_a_background_is_matched_by_name_and_is_part_of_what_was_asked(tmp_path: Path) -> None:
+def test_a_background_is_matched_by_name_and_identifies_the_run(tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in"), tmp_path / "out"
     some = frame()[NAMES][:100]
     model = MODEL.cluster_centers_
     found = wc.explain_dataset(model, folder, out, background=some[["d", "c", "b", "a"]])
     assert found.beta == pytest.approx(wc.explain(MODEL, some).beta, rel=1e-12)
-    assert "with another background" in refusal(model, folder, out, background=some[:50])
+    assert "with another background" in error_message(model, folder, out, background=some[:50])
     with pytest.raises(wc.InvalidInputError, match="explain_dataset: background must have"):
         wc.explain_dataset(model, folder, tmp_path / "other", background=some[["a", "b"]])
 
 
-def test_with_a_background_and_without(tmp_path: Path) -> None:
+def test_a_run_with_a_background_is_not_resumed_without_it(tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in"), tmp_path / "out"
     wc.explain_dataset(MODEL, folder, out, background=frame()[NAMES][:50])
-    assert "holds results with another background. Choose another" in refusal(MODEL, folder, out)
+    assert "holds results with another background. Choose another" in error_message(MODEL, folder, out)
 
 
-def test_behind_a_pca_more_than_beta_is_measured(tmp_path: Path) -> None:
+def test_a_pca_needs_more_measurements_than_beta(tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in", sizes=[300, 300]), tmp_path / "out"
     model = make_pipeline(PCA(2), KMeans(3, n_init=1, random_state=0)).fit(frame()[NAMES])
     found = wc.explain_dataset(model, folder, out, beta=0.3)
     whole = wc.explain(model, frame()[NAMES][:600], beta=0.3)
     np.testing.assert_allclose(relevance(read(found)), whole.relevance, rtol=1e-8, atol=1e-9)
     frame()[600:].to_parquet(folder / "part-2.parquet")
-    assert refusal(model, folder, out, beta=0.3) == (
+    assert error_message(model, folder, out, beta=0.3) == (
         "explain_dataset: the parts must be those that the clusters were measured on; 'part-2.parquet' was "
         "added, removed or changed since. Pass overwrite=True to start over."
     )
 
 
-def test_a_surrogate_that_matches_badly_warns(tmp_path: Path) -> None:
+def test_a_surrogate_of_low_fidelity_warns(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     surrogate = wc.Surrogate().fit(frame()[NAMES][:200], rng.integers(2, size=200))
     with pytest.warns(wc.FidelityWarning) as warned:
         wc.explain_dataset(surrogate, write(tmp_path / "in"), tmp_path / "out")
-    said = str(warned[0].message)
-    assert said.startswith(
+    message = str(warned[0].message)
+    assert message.startswith(
         "explain_dataset: the surrogate, which is explained instead of the labels, predicts "
     )
-    assert said.endswith(" with care; wc.neuralize(model).fidelity has all figures.")
+    assert message.endswith(" with care; wc.neuralize(model).fidelity has all figures.")
 
 
-def test_a_folder_of_another_program_that_is_at_work_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_in_use_by_another_program_is_left_alone(tmp_path: Path) -> None:
     theirs = tmp_path / "out" / "_temporary" / "0"
     theirs.mkdir(parents=True)
     (theirs / "task").write_text("precious")
-    assert "holds other files, such as '_temporary'" in refusal(
+    assert "holds other files, such as '_temporary'" in error_message(
         MODEL, write(tmp_path / "in"), tmp_path / "out"
     )
     assert (theirs / "task").read_text() == "precious"
 
 
-def test_parts_keep_their_places_below_the_folder_that_was_given(tmp_path: Path) -> None:
+def test_names_of_parts_are_relative_to_the_given_folder(tmp_path: Path) -> None:
     write(tmp_path / "in")
     (tmp_path / "in").rename(tmp_path / "2024")
     (tmp_path / "in").mkdir()
@@ -613,16 +618,16 @@ def test_parts_keep_their_places_below_the_folder_that_was_given(tmp_path: Path)
     assert find_parts(tmp_path / "in" / "2024" / "part-0.parquet", "x")[0].name == "part-0.parquet"
 
 
-def test_data_in_memory_are_never_taken_for_those_of_an_earlier_run(tmp_path: Path) -> None:
+def test_data_in_memory_are_never_mistaken_for_those_of_an_earlier_run(tmp_path: Path) -> None:
     out, table = tmp_path / "out", pa.Table.from_pandas(frame()[NAMES])
     wc.explain_dataset(MODEL, pads.dataset(table[:10]), out, beta=0.2)
     found = wc.explain_dataset(MODEL, pads.dataset(table), out, beta=0.2)
     assert (found.n_rows, found.n_done_before) == (900, 0)
     wc.explain_dataset(MODEL, pads.dataset(table[:10]), tmp_path / "auto")
-    assert "added, removed or changed since" in refusal(MODEL, pads.dataset(table), tmp_path / "auto")
+    assert "added, removed or changed since" in error_message(MODEL, pads.dataset(table), tmp_path / "auto")
 
 
-def test_files_that_look_alike_in_another_folder_are_others(tmp_path: Path) -> None:
+def test_similar_files_in_another_folder_are_different_parts(tmp_path: Path) -> None:
     for name, rows in (("one", ROWS[:50]), ("two", ROWS[50:100])):
         folder = write(tmp_path / name, frame(rows), sizes=[50])
         os.utime(folder / "part-0.parquet", (0, 0))
@@ -645,19 +650,19 @@ def test_a_part_that_changes_while_it_is_explained_is_named(
         return explained(self, part, first_row)
 
     monkeypatch.setattr(ExplainRequest, "explain", change)
-    said = refusal(MODEL, folder, tmp_path / "out", output=output)
-    assert "'part-1.parquet': it must not change while it is read; it did" in said
+    message = error_message(MODEL, folder, tmp_path / "out", output=output)
+    assert "'part-1.parquet': it must not change while it is read; it did" in message
     assert not (tmp_path / "out" / "part-1.parquet").exists()
 
 
-def test_rows_are_counted_from_the_beginning_of_their_part(tmp_path: Path) -> None:
-    folder = write(tmp_path / "in", holed())
+def test_rows_are_counted_from_the_start_of_their_part(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", with_gaps())
     for beta in ("auto", 0.2):
-        said = refusal(MODEL, folder, tmp_path / f"out-{beta}", beta=beta, batch_rows=4)
-        assert "part 'part-3.parquet': X must be finite; row 9, feature 'b'" in said
+        message = error_message(MODEL, folder, tmp_path / f"out-{beta}", beta=beta, batch_rows=4)
+        assert "part 'part-3.parquet': data must be finite; row 9, feature 'b'" in message
 
 
-def test_a_run_that_was_killed_before_it_had_begun(tmp_path: Path) -> None:
+def test_a_run_killed_before_it_wrote_its_description(tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in"), tmp_path / "out"
     (out / "_whycluster.tmp").mkdir(parents=True)
     (out / "_whycluster.tmp" / "_whycluster.json").write_text("{")
@@ -666,7 +671,7 @@ def test_a_run_that_was_killed_before_it_had_begun(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("n_missing", [0, 2])
-def test_rows_are_counted_in_their_part_also_by_steps(n_missing: int, tmp_path: Path) -> None:
+def test_errors_of_steps_count_rows_from_the_start_of_their_part(n_missing: int, tmp_path: Path) -> None:
     rows = np.abs(ROWS)
     model = make_pipeline(FunctionTransformer(np.log1p), KMeans(3, n_init=1, random_state=0)).fit(rows)
     rows[250, 1] = -5.0
@@ -678,11 +683,13 @@ def test_rows_are_counted_in_their_part_also_by_steps(n_missing: int, tmp_path: 
         "beta": 0.2,
         "invalid": "skip" if n_missing else "error",
     }
-    said = refusal(model, tmp_path / "x.parquet", tmp_path / "out", **options)
-    assert "in row 250, feature 'b' holds -5.0, which becomes nan" in said
+    message = error_message(model, tmp_path / "x.parquet", tmp_path / "out", **options)
+    assert "in row 250, feature 'b' holds -5.0, which becomes nan" in message
 
 
-def test_many_parts_do_not_take_more_time_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_per_part_does_not_grow_with_their_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder, dumped = write(tmp_path / "in", sizes=[3] * 40), list[int]()
     dumps = json.dumps
 
@@ -691,7 +698,7 @@ def test_many_parts_do_not_take_more_time_each(tmp_path: Path, monkeypatch: pyte
         return dumps(*args, **options)
 
     monkeypatch.setattr(json, "dumps", count)
-    monkeypatch.setattr(run_state, "_PAUSE", 1e9)  # one note of each run, however long it takes
+    monkeypatch.setattr(run_state, "_PAUSE", 1e9)  # progress is saved once per run, however long it takes
     wc.explain_dataset(MODEL, folder, tmp_path / "out")
     n_first = len(dumped)
     for path in folder.iterdir():
@@ -699,17 +706,17 @@ def test_many_parts_do_not_take_more_time_each(tmp_path: Path, monkeypatch: pyte
     write(folder, sizes=[3] * 40)
     dumped.clear()
     wc.explain_dataset(MODEL, folder, tmp_path / "out", overwrite=True)
-    assert len(dumped) - n_first == 40  # one note in each result, and nothing else
+    assert len(dumped) - n_first == 40  # once per result, and nothing else
 
 
-def test_a_name_that_is_too_long_for_what_is_kept_of_a_part(tmp_path: Path) -> None:
+def test_a_part_whose_name_is_too_long_for_its_aggregate(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     frame().to_parquet(tmp_path / "in" / f"{'a' * 245}.parquet")
-    with pytest.raises(OSError, match=r"File name too long.*fix the cause and run it again"):
+    with pytest.raises(OSError, match=r"File name too long.*fix the cause, then run it again"):
         wc.explain_dataset(MODEL, tmp_path / "in", tmp_path / "out", output="both")
 
 
-def test_what_was_measured_is_of_parts_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_that_changed_are_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, out, measure = write(tmp_path / "in"), tmp_path / "out", ExplainRequest.measure
 
     def stop(self: ExplainRequest, part: Any, first_row: int = 0) -> Any:
@@ -721,18 +728,16 @@ def test_what_was_measured_is_of_parts_as_they_were(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(ExplainRequest, "measure", stop)
     with pytest.raises(KeyboardInterrupt):
         wc.explain_dataset(MODEL, folder, out, workers=1)
-    noted = json.loads((out / "_whycluster.json").read_text())["measured"]
-    assert [*noted["inputs"]] == ["part-0.parquet", "part-1.parquet", "part-2.parquet"]
-    assert sum(noted["population"]["sizes"]) == 301
+    measured = json.loads((out / "_whycluster.json").read_text())["measured"]
+    assert [*measured["inputs"]] == ["part-0.parquet", "part-1.parquet", "part-2.parquet"]
+    assert sum(measured["population"]["sizes"]) == 301
     monkeypatch.undo()
-    (folder / "part-0.parquet").touch()  # another, as far as one can tell
+    (folder / "part-0.parquet").touch()  # looks like a change
     found = wc.explain_dataset(MODEL, folder, out, workers=1)
     assert found.beta == pytest.approx(WHOLE.beta, rel=1e-12)
 
 
-def test_what_was_measured_is_kept_when_a_run_is_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_measurements_survive_a_stopped_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, out, measure = write(tmp_path / "in"), tmp_path / "out", ExplainRequest.measure
     seen: list[int] = []
 
@@ -753,7 +758,7 @@ def test_what_was_measured_is_kept_when_a_run_is_stopped(
     check_whole(read(found))
 
 
-def test_what_was_measured_while_rows_were_skipped_is_not_taken_where_they_are_errors(
+def test_measurements_without_skipped_rows_are_not_used_if_they_are_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = ROWS.copy()
@@ -773,14 +778,14 @@ def test_what_was_measured_while_rows_were_skipped_is_not_taken_where_they_are_e
         wc.explain_dataset(MODEL, folder, out, invalid="skip", workers=1)
     assert json.loads((out / "_whycluster.json").read_text())["measured"]["inputs"]
     monkeypatch.setattr(ExplainRequest, "measure", measure)
-    assert "part 'part-0.parquet': X must be finite; row 3, feature 'b'" in refusal(MODEL, folder, out)
+    assert "part 'part-0.parquet': data must be finite; row 3, feature 'b'" in error_message(
+        MODEL, folder, out
+    )
     found = wc.explain_dataset(MODEL, folder, out, invalid="skip")
     assert (found.n_rows, found.n_invalid) == (900, 1)
 
 
-def test_columns_that_must_not_be_null_and_a_home_that_is_abbreviated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_non_nullable_columns_and_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = pa.Table.from_pandas(frame(), preserve_index=False)
     fields = [field.with_nullable(False) if field.name == "key" else field for field in table.schema]
     (tmp_path / "in").mkdir()
@@ -791,7 +796,7 @@ def test_columns_that_must_not_be_null_and_a_home_that_is_abbreviated(
     assert not read(found).schema.field("key").nullable
 
 
-def test_results_of_another_number_of_rows_are_made_anew(tmp_path: Path) -> None:
+def test_results_with_the_wrong_number_of_rows_are_replaced(tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in", sizes=[900]), tmp_path / "out"
     found = wc.explain_dataset(MODEL, folder, out)
     whole = pq.read_table(found.parts[0])
@@ -805,7 +810,9 @@ def test_links_that_lead_out_of_the_folder_are_not_followed(tmp_path: Path) -> N
     (tmp_path / "theirs").mkdir()
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "_whycluster.tmp").symlink_to(tmp_path / "theirs")
-    assert "out must not have links that lead out of it" in refusal(MODEL, folder, tmp_path / "out", beta=0.2)
+    assert "out must not have links that lead out of it" in error_message(
+        MODEL, folder, tmp_path / "out", beta=0.2
+    )
     assert list((tmp_path / "theirs").iterdir()) == []
 
 
@@ -814,21 +821,21 @@ def test_links_that_lead_out_of_the_folder_are_not_followed(tmp_path: Path) -> N
     [
         {"parts": [1]},
         {"parts": None},
-        {"asked": []},
-        {"known": []},
-        {"known": {"population": {"evidence": "x"}, "inputs": {}, "without": ["part-0.parquet"]}},
-        {"known": {"population": None, "inputs": {}, "without": ["part-0.parquet"]}},
-        {"known": {"population": {}}},
-        {"known": {"population": {}, "inputs": [], "without": []}},
-        {"known": {}, "measured": {"part-0.parquet": 7}},
-        {"known": {}, "measured": {"inputs": [], "population": {}}},
-        {"known": {}, "measured": {"inputs": {}, "population": {"evidence": 1.0}}},
-        {"settled": []},
-        {"settled": {}},
-        {"settled": {"dtype": "O", "as_text": False}},
-        {"settled": {"dtype": "float32", "as_text": "no"}},
+        {"request": []},
+        {"figures": []},
+        {"figures": {"population": {"evidence": "x"}, "inputs": {}, "without": ["part-0.parquet"]}},
+        {"figures": {"population": None, "inputs": {}, "without": ["part-0.parquet"]}},
+        {"figures": {"population": {}}},
+        {"figures": {"population": {}, "inputs": [], "without": []}},
+        {"figures": {}, "measured": {"part-0.parquet": 7}},
+        {"figures": {}, "measured": {"inputs": [], "population": {}}},
+        {"figures": {}, "measured": {"inputs": {}, "population": {"evidence": 1.0}}},
+        {"settings": []},
+        {"settings": {}},
+        {"settings": {"dtype": "O", "as_text": False}},
+        {"settings": {"dtype": "float32", "as_text": "no"}},
         {
-            "known": {
+            "figures": {
                 "population": {"evidence": -5.0, "sizes": [1, 1, 1], "means": [[], [], []]},
                 "inputs": {},
                 "without": ["part-0.parquet"],
@@ -837,19 +844,20 @@ def test_links_that_lead_out_of_the_folder_are_not_followed(tmp_path: Path) -> N
     ],
     ids=str,
 )
-def test_what_was_written_down_and_is_not_any_more_what_it_was(change: Any, tmp_path: Path) -> None:
+def test_an_edited_description_is_an_error(change: Any, tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in", sizes=[900]), tmp_path / "out"
     wc.explain_dataset(MODEL, folder, out)
     facts = json.loads((out / "_whycluster.json").read_text())
     (out / "_whycluster.json").write_text(json.dumps({**facts, **change}))
-    said = refusal(MODEL, folder, out)
+    message = error_message(MODEL, folder, out)
     assert (
-        "must be a description that this version of whycluster wrote" in said or "must not be edited" in said
+        "must be a description that this version of whycluster wrote" in message
+        or "must not be edited" in message
     )
 
 
 @pytest.mark.parametrize("damage", ["cut", "shape", "text", "other", "locked"])
-def test_sums_that_are_damaged_are_made_anew(damage: str, tmp_path: Path) -> None:
+def test_damaged_aggregates_are_replaced(damage: str, tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in", sizes=[900]), tmp_path / "out"
     before = wc.explain_dataset(MODEL, folder, out, output="summary").summary
     path = out / "_summary" / "part-0.parquet.npz"
@@ -857,7 +865,7 @@ def test_sums_that_are_damaged_are_made_anew(damage: str, tmp_path: Path) -> Non
         arrays = dict(file)
     if damage == "cut":
         path.write_bytes(path.read_bytes()[:-100])
-    elif damage == "locked":  # as if with a password
+    elif damage == "locked":  # as if it had a password
         content = path.read_bytes().replace(b"PK\x01\x02", b"PK\x01\x02", 1)
         at = content.index(b"PK\x01\x02") + 8
         path.write_bytes(content[:at] + b"\x01" + content[at + 1 :])
@@ -890,7 +898,7 @@ def test_only_the_strongest_features(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("output", ["summary", "both"])
-def test_what_makes_each_cluster_is_added_up(output: str, tmp_path: Path) -> None:
+def test_summaries_are_added_up_over_parts(output: str, tmp_path: Path) -> None:
     folder = write(tmp_path / "in")
     found = wc.explain_dataset(MODEL, folder, tmp_path / "out", output=output, batch_rows=50)
     whole, summary = WHOLE.summary(), found.summary
@@ -908,8 +916,8 @@ def test_what_makes_each_cluster_is_added_up(output: str, tmp_path: Path) -> Non
         for name, q in {"q05": 0.05, "q25": 0.25, "q50": 0.5, "q75": 0.75, "q95": 0.95}.items():
             np.testing.assert_allclose(row[name], np.quantile(mine, q), rtol=1e-5, atol=1e-5)
     written = pd.read_csv(tmp_path / "out" / "_summary.csv")
-    told = pd.merge(summary.to_frame("pandas"), quantiles, on=["cluster", "feature"])
-    pd.testing.assert_frame_equal(written[told.columns], told, check_dtype=False)
+    expected = pd.merge(summary.to_frame("pandas"), quantiles, on=["cluster", "feature"])
+    pd.testing.assert_frame_equal(written[expected.columns], expected, check_dtype=False)
     assert {"cluster", "size", "feature", "relevance", "share", "q50", "rank_error"} <= {*written.columns}
     again = wc.explain_dataset(MODEL, folder, tmp_path / "out", output=output)
     assert again.n_done_before == 4
@@ -918,7 +926,7 @@ def test_what_makes_each_cluster_is_added_up(output: str, tmp_path: Path) -> Non
         check_whole(read(found))
 
 
-def test_quantiles_are_there_only_if_they_were_asked_for(tmp_path: Path) -> None:
+def test_quantiles_must_be_requested(tmp_path: Path) -> None:
     found = wc.explain_dataset(MODEL, write(tmp_path / "in"), tmp_path / "out")
     with pytest.raises(wc.InvalidInputError) as caught:
         found.quantiles()
@@ -928,38 +936,38 @@ def test_quantiles_are_there_only_if_they_were_asked_for(tmp_path: Path) -> None
     )
 
 
-def test_parts_of_a_large_table_keep_little_of_their_rows() -> None:
-    asked = ExplainRequest.of(MODEL, "explain", wc.Query(beta=0.2))
-    total, drawn, kept = Aggregate.empty(3, 4, most=500), ReservoirSample(3, 4, most=500), np.zeros(3)
+def test_parts_of_a_large_table_keep_few_rows() -> None:
+    request = ExplainRequest.of(MODEL, "explain", wc.Query(beta=0.2))
+    total, reservoir, kept = Aggregate.empty(3, 4, most=500), ReservoirSample(3, 4, most=500), np.zeros(3)
     whole = Aggregate.empty(3, 4, most=500)
     for seed in range(60):
-        rows = CENTRES[np.repeat([0, 1, 2], [700, 49, 1])] + 0.01 * np.random.default_rng(seed).normal(
+        rows = CENTERS[np.repeat([0, 1, 2], [700, 49, 1])] + 0.01 * np.random.default_rng(seed).normal(
             size=(750, 4)
         )
-        part, answer = Aggregate.empty(3, 4, most=500), asked.explain(rows)
-        part.add(answer, np.random.default_rng(seed), drawn)
-        whole.add(answer, np.random.default_rng(seed))
-        drawn.add(part)
+        part, result = Aggregate.empty(3, 4, most=500), request.explain(rows)
+        part.add(result, np.random.default_rng(seed), reservoir)
+        whole.add(result, np.random.default_rng(seed))
+        reservoir.add(part)
         kept += np.isfinite(part.priority).sum(axis=1)
         total.merge(part)
     assert (kept[0], kept[2]) == (pytest.approx(500 + 500 * sum(1 / n for n in range(1, 60)), abs=300), 60)
     assert np.isfinite(total.priority).sum(axis=1).tolist() == [500, 500, 60]
-    assert np.array_equal(total.priority, whole.priority)  # nothing is left out that is needed
+    assert np.array_equal(total.priority, whole.priority)  # no row of the sample is left out
     assert np.array_equal(total.sample, whole.sample, equal_nan=True)
     assert total.size.tolist() == [42_000, 2_940, 60]
 
 
-def test_quantiles_after_parts_have_gone_are_of_rows_that_were_all_looked_at() -> None:
-    asked = ExplainRequest.of(MODEL, "explain", wc.Query(beta=0.2))
-    drawn, states = ReservoirSample(3, 4, most=50), []
+def test_quantiles_after_parts_are_removed_use_a_complete_sample() -> None:
+    request = ExplainRequest.of(MODEL, "explain", wc.Query(beta=0.2))
+    reservoir, states = ReservoirSample(3, 4, most=50), []
     for seed in range(4):
-        rows = CENTRES[np.zeros(200, int)] + 0.01 * np.random.default_rng(seed).normal(size=(200, 4))
+        rows = CENTERS[np.zeros(200, int)] + 0.01 * np.random.default_rng(seed).normal(size=(200, 4))
         state = Aggregate.empty(3, 4, most=50)
-        state.add(asked.explain(rows), np.random.default_rng(seed), drawn)
-        drawn.add(state)
+        state.add(request.explain(rows), np.random.default_rng(seed), reservoir)
+        reservoir.add(state)
         states.append(state)
     left = Aggregate.empty(3, 4, most=50)
-    left.merge(states[3])  # of which little was kept, since the others had drawn so much
+    left.merge(states[3])  # kept few rows, because the other parts had filled the sample
     n = np.isfinite(states[3].priority[0]).sum()
     assert 0 < n < 50
     assert left.rank_error[0] == pytest.approx(0.5 / np.sqrt(n))
@@ -979,38 +987,38 @@ def test_a_summary_of_labels_of_any_kind(labels: list[Any], tmp_path: Path) -> N
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", wc.FidelityWarning)
         found = wc.explain_dataset(surrogate, write(tmp_path / "in"), tmp_path / "out", output="both")
-    told = pacsv.read_csv(tmp_path / "out" / "_summary.csv").to_pandas()
+    written = pacsv.read_csv(tmp_path / "out" / "_summary.csv").to_pandas()
     quantiles = found.quantiles("pandas").astype({"cluster": str}).set_index(["cluster", "feature"])
-    for _, row in told.iterrows():
+    for _, row in written.iterrows():
         assert quantiles.loc[(str(row["cluster"]), row["feature"])]["q50"] == pytest.approx(row["q50"])
     assert found.summary is not None
-    assert {str(each) for each in found.summary.clusters} == {*told["cluster"].astype(str)}
+    assert {str(each) for each in found.summary.clusters} == {*written["cluster"].astype(str)}
 
 
-def test_quantiles_of_relevance_beyond_float32(tmp_path: Path) -> None:
+def test_quantiles_of_relevance_too_large_for_float32(tmp_path: Path) -> None:
     rows = pd.DataFrame(ROWS * 1e60, columns=NAMES)
     rows.to_parquet(tmp_path / "x.parquet")
-    found = wc.explain_dataset(CENTRES * 1e60, tmp_path / "x.parquet", tmp_path / "out", output="summary")
-    whole = wc.explain(CENTRES * 1e60, rows)
+    found = wc.explain_dataset(CENTERS * 1e60, tmp_path / "x.parquet", tmp_path / "out", output="summary")
+    whole = wc.explain(CENTERS * 1e60, rows)
     median = found.quantiles()["q50"].to_numpy()[:4]
     np.testing.assert_allclose(median, np.median(whole.relevance[whole.cluster == 0], axis=0))
 
 
-def test_quantiles_of_more_rows_than_the_sample_holds_are_as_near_as_they_say() -> None:
+def test_rank_error_bounds_the_error_of_sampled_quantiles() -> None:
     rng = np.random.default_rng(1)
     rows = np.concatenate([rng.normal(size=(20_000, 2)), rng.normal(size=(20_000, 2)) + 6])
-    asked = ExplainRequest.of([[0.0, 0.0], [6.0, 6.0]], "explain", wc.Query(beta=1.0))
+    request = ExplainRequest.of([[0.0, 0.0], [6.0, 6.0]], "explain", wc.Query(beta=1.0))
     halves = []
     for half in (rows[::2], rows[1::2]):
         total = Aggregate.empty(2, 2)
         for start in range(0, len(half), 3000):
-            total.add(asked.explain(half[start : start + 3000]), rng)
+            total.add(request.explain(half[start : start + 3000]), rng)
         halves.append(total)
     halves[0].merge(halves[1])
     assert halves[0].size.sum() == 40_000
     error = halves[0].rank_error
     np.testing.assert_allclose(error, 0.5 / 64)
-    exact = asked.explain(rows)
+    exact = request.explain(rows)
     for k in (0, 1):
         mine = exact.relevance[exact.cluster == k]
         rank = (mine < halves[0].quantiles()[k, :, 2]).mean(axis=0)
@@ -1019,34 +1027,34 @@ def test_quantiles_of_more_rows_than_the_sample_holds_are_as_near_as_they_say() 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=6), st.integers(0, 2**32))
 @settings(max_examples=30, deadline=None)
-def test_sums_of_parts_are_those_of_the_whole(sizes: list[int], seed: int) -> None:
+def test_aggregates_of_parts_add_up_to_the_whole(sizes: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(sum(sizes), 4)) * 3
-    asked = ExplainRequest.of(MODEL.cluster_centers_, "explain", wc.Query(beta=1.0))
+    request = ExplainRequest.of(MODEL.cluster_centers_, "explain", wc.Query(beta=1.0))
     total, start = Aggregate.empty(3, 4), 0
     for size in sizes:
-        total.add(asked.explain(rows[start : start + size]), rng)
+        total.add(request.explain(rows[start : start + size]), rng)
         start += size
-    answer = asked.explain(rows)
+    result = request.explain(rows)
     assert total.size.sum() == len(rows)
     for k in range(3):
-        mine = answer.cluster == k
+        mine = result.cluster == k
         assert total.size[k] == mine.sum()
         if mine.any():
-            np.testing.assert_allclose(total.relevance[k], answer.relevance[mine].mean(axis=0), atol=1e-9)
+            np.testing.assert_allclose(total.relevance[k], result.relevance[mine].mean(axis=0), atol=1e-9)
             np.testing.assert_allclose(total.mean[k], rows[mine].mean(axis=0), atol=1e-9)
-            drawn = total.sample[k][np.isfinite(total.priority[k])]
+            sampled = total.sample[k][np.isfinite(total.priority[k])]
             np.testing.assert_allclose(
-                np.sort(drawn[:, 0]), np.sort(answer.relevance[mine, 0]), rtol=1e-5, atol=1e-6
+                np.sort(sampled[:, 0]), np.sort(result.relevance[mine, 0]), rtol=1e-5, atol=1e-6
             )
 
 
 def mixed(n: int = 200) -> tuple[Any, pd.DataFrame]:
     rng = np.random.default_rng(3)
     table = pd.DataFrame(
-        {"colour": rng.choice(["red", "blue"], n), "size": rng.normal(size=n) + np.arange(n) % 2 * 5}
+        {"color": rng.choice(["red", "blue"], n), "size": rng.normal(size=n) + np.arange(n) % 2 * 5}
     )
-    steps = make_column_transformer((OneHotEncoder(), ["colour"]), (StandardScaler(), ["size"]))
+    steps = make_column_transformer((OneHotEncoder(), ["color"]), (StandardScaler(), ["size"]))
     return make_pipeline(steps, KMeans(2, n_init=2, random_state=0)).fit(table), table
 
 
@@ -1057,12 +1065,12 @@ def test_pipelines_with_categories(top: int | None, tmp_path: Path) -> None:
     found = wc.explain_dataset(model, folder, tmp_path / "out", top=top)
     whole, results = wc.explain(model, table), read(found)
     if top is None:
-        np.testing.assert_allclose(results["colour"].to_numpy(), whole.relevance[:, 0], atol=1e-9)
+        np.testing.assert_allclose(results["color"].to_numpy(), whole.relevance[:, 0], atol=1e-9)
     else:
         names = whole.top(2).feature[:, 0].tolist()
         assert results["feature_1"].to_pylist() == names
-        colours = [v for f, v in zip(names, results["value_1"].to_pylist(), strict=True) if f == "colour"]
-        assert set(colours) <= {"red", "blue"}
+        colors = [v for f, v in zip(names, results["value_1"].to_pylist(), strict=True) if f == "color"]
+        assert set(colors) <= {"red", "blue"}
     assert wc.explain_dataset(model, folder, tmp_path / "out", top=top).n_done_before == 3
     summed = wc.explain_dataset(model, folder, tmp_path / "sum", output="summary").summary
     assert summed is not None
@@ -1070,10 +1078,10 @@ def test_pipelines_with_categories(top: int | None, tmp_path: Path) -> None:
     assert np.isnan(summed.inside[:, 0]).all()
 
 
-# What is finished, and what is not
+# Resuming and overwriting
 
 
-def test_a_second_run_does_only_what_is_not_done(tmp_path: Path) -> None:
+def test_a_second_run_only_does_what_is_missing(tmp_path: Path) -> None:
     folder = write(tmp_path / "in")
     first = wc.explain_dataset(MODEL, folder, tmp_path / "out")
     times = [path.stat().st_mtime_ns for path in first.parts]
@@ -1086,27 +1094,27 @@ def test_a_second_run_does_only_what_is_not_done(tmp_path: Path) -> None:
     check_whole(read(second))
 
 
-def test_another_model_or_another_option_is_refused_and_can_be_forced(tmp_path: Path) -> None:
+def test_another_model_or_option_is_an_error_unless_overwritten(tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in"), tmp_path / "out"
     wc.explain_dataset(MODEL, folder, out, id_columns=["key"])
     before = {path.name: path.read_bytes() for path in out.glob("*.parquet")}
-    other = KMeans(3, init=CENTRES + 0.5, n_init=1, max_iter=1).fit(frame()[NAMES])
-    said = (
+    other = KMeans(3, init=CENTERS + 0.5, n_init=1, max_iter=1).fit(frame()[NAMES])
+    message = (
         "explain_dataset: out must be a new folder, or that of a run with the same options; "
         f"{str(out)!r} holds results with another "
     )
     instead = ". Choose another folder, or pass overwrite=True to replace its contents."
-    assert refusal(other, folder, out, id_columns=["key"]) == f"{said}model{instead}"
-    assert refusal(MODEL, folder, out, id_columns=["key"], top=2) == f"{said}top{instead}"
-    assert refusal(MODEL, folder, out, rule="joint") == f"{said}id_columns and another rule{instead}"
-    assert refusal(MODEL, folder, out, id_columns=["key"], beta=2.0) == f"{said}beta{instead}"
+    assert error_message(other, folder, out, id_columns=["key"]) == f"{message}model{instead}"
+    assert error_message(MODEL, folder, out, id_columns=["key"], top=2) == f"{message}top{instead}"
+    assert error_message(MODEL, folder, out, rule="joint") == f"{message}id_columns and another rule{instead}"
+    assert error_message(MODEL, folder, out, id_columns=["key"], beta=2.0) == f"{message}beta{instead}"
     assert {path.name: path.read_bytes() for path in out.glob("*.parquet")} == before
     found = wc.explain_dataset(other, folder, out, overwrite=True)
     assert found.n_done_before == 0
     check_whole(read(found), wc.explain(other, frame()[NAMES]))
 
 
-def test_overwriting_takes_away_what_the_other_run_left_and_nothing_else(tmp_path: Path) -> None:
+def test_overwriting_removes_only_results_of_the_other_run(tmp_path: Path) -> None:
     out = tmp_path / "out"
     wc.explain_dataset(MODEL, write(tmp_path / "in"), out, output="both")
     (out / "notes.txt").write_text("mine")
@@ -1118,7 +1126,7 @@ def test_overwriting_takes_away_what_the_other_run_left_and_nothing_else(tmp_pat
 
 
 @pytest.mark.parametrize("name", ["a\ud800", "a" * 300, "part-0.parquet/x"])
-def test_a_ledger_with_names_that_no_file_can_have(name: str, tmp_path: Path) -> None:
+def test_a_description_with_impossible_file_names(name: str, tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in"), tmp_path / "out"
     wc.explain_dataset(MODEL, folder, out)
     facts = json.loads((out / "_whycluster.json").read_text())
@@ -1127,7 +1135,7 @@ def test_a_ledger_with_names_that_no_file_can_have(name: str, tmp_path: Path) ->
     check_whole(read(wc.explain_dataset(MODEL, folder, out, overwrite=True)))
 
 
-def test_a_ledger_that_was_tampered_with_takes_nothing_outside_its_folder(tmp_path: Path) -> None:
+def test_a_tampered_description_removes_nothing_outside_its_folder(tmp_path: Path) -> None:
     out, outside = tmp_path / "out", tmp_path / "precious.txt"
     outside.write_text("mine")
     wc.explain_dataset(MODEL, write(tmp_path / "in"), out)
@@ -1137,7 +1145,7 @@ def test_a_ledger_that_was_tampered_with_takes_nothing_outside_its_folder(tmp_pa
     wc.explain_dataset(MODEL, tmp_path / "in", out, overwrite=True)
     assert outside.read_text() == "mine"
     (out / "_whycluster.json").write_text("[" * 100_000)
-    assert refusal(MODEL, tmp_path / "in", out).startswith(
+    assert error_message(MODEL, tmp_path / "in", out).startswith(
         f"explain_dataset: {str(out / '_whycluster.json')!r} must be a description that this version of "
         "whycluster wrote"
     )
@@ -1147,7 +1155,7 @@ def test_parts_that_changed_since_beta_was_measured(tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in"), tmp_path / "out"
     wc.explain_dataset(MODEL, folder, out)
     pq.write_table(pa.Table.from_pandas(frame()[:5]), folder / "part-9.parquet")
-    assert refusal(MODEL, folder, out) == (
+    assert error_message(MODEL, folder, out) == (
         "explain_dataset: the parts must be those that beta was measured on; 'part-9.parquet' was added, "
         "removed or changed since. Pass beta=... to explain parts as they arrive, or overwrite=True to start "
         "over."
@@ -1155,7 +1163,7 @@ def test_parts_that_changed_since_beta_was_measured(tmp_path: Path) -> None:
     assert wc.explain_dataset(MODEL, folder, out, overwrite=True).n_rows == 905
 
 
-def test_with_a_given_beta_parts_may_come_and_change(tmp_path: Path) -> None:
+def test_parts_can_be_added_and_changed_if_beta_is_given(tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in"), tmp_path / "out"
     wc.explain_dataset(MODEL, folder, out, beta=0.2)
     pq.write_table(pa.Table.from_pandas(frame()[:5]), folder / "part-9.parquet")
@@ -1165,26 +1173,26 @@ def test_with_a_given_beta_parts_may_come_and_change(tmp_path: Path) -> None:
     assert found.beta == 0.2
 
 
-def test_results_of_parts_that_are_gone_are_told(tmp_path: Path) -> None:
+def test_warns_of_results_whose_parts_are_gone(tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in"), tmp_path / "out"
     wc.explain_dataset(MODEL, folder, out, beta=0.2)
     (folder / "part-1.parquet").rename(folder / "part-8.parquet")
-    with pytest.warns(wc.FilesWarning) as told:
+    with pytest.warns(wc.FilesWarning) as warned:
         found = wc.explain_dataset(MODEL, folder, out, beta=0.2)
-    assert str(told[0].message) == (
+    assert str(warned[0].message) == (
         f"explain_dataset: {str(out)!r} holds the results of 1 other part, such as 'part-1.parquet', which "
         "is no longer among the data. They are kept."
     )
-    assert told[0].filename == __file__
+    assert warned[0].filename == __file__
     assert (found.n_rows, found.n_done_before) == (900, 3)
     assert (out / "part-1.parquet").exists()
 
 
-def test_parts_that_are_called_otherwise_as_more_are_given(tmp_path: Path) -> None:
+def test_parts_whose_names_change_because_more_are_given(tmp_path: Path) -> None:
     old, new = (write(tmp_path / year, sizes=[5, 6]) for year in ("2024", "2025"))
     wc.explain_dataset(MODEL, [old / "part-0.parquet", old / "part-1.parquet"], tmp_path / "out", beta=0.2)
-    said = refusal(MODEL, [old, new / "part-0.parquet"], tmp_path / "out", beta=0.2)
-    assert said == (
+    message = error_message(MODEL, [old, new / "part-0.parquet"], tmp_path / "out", beta=0.2)
+    assert message == (
         "explain_dataset: parts must keep their names; 'part-0.parquet' would now be written to "
         "'2024/part-0.parquet'. Pass the folder that contains all parts each time, or overwrite=True to "
         "start over."
@@ -1195,7 +1203,9 @@ def test_parts_that_are_called_otherwise_as_more_are_given(tmp_path: Path) -> No
     assert found.n_rows == len(pd.read_parquet(tmp_path / "out")) == 16
 
 
-def test_results_never_lie_where_data_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_are_never_written_where_data_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path / "in")
     monkeypatch.setenv("HOME", str(tmp_path))
     for data, out in (
@@ -1205,33 +1215,33 @@ def test_results_never_lie_where_data_are_looked_for(tmp_path: Path, monkeypatch
         (f"{tmp_path}/*/*.parquet", tmp_path / "out"),
         ([f"{tmp_path}/in/part-0.parquet", "~/i*/*.parquet"], tmp_path / "ix"),
     ):
-        assert "out must be a folder apart from the data" in refusal(MODEL, data, out)
+        assert "out must be a folder separate from the data" in error_message(MODEL, data, out)
     for data in (f"{tmp_path}/in/*.parquet", [f"{tmp_path}/in/part-0.parquet"]):
-        wc.explain_dataset(MODEL, data, tmp_path / "in" / "out", overwrite=True)  # is not looked into
+        wc.explain_dataset(MODEL, data, tmp_path / "in" / "out", overwrite=True)  # not read as data
 
 
-def test_a_folder_of_other_files_or_among_the_data_is_refused(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_or_data_is_an_error(tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in"), tmp_path / "out"
     out.mkdir()
     (out / "thesis.txt").write_text("mine")
-    assert refusal(MODEL, folder, out, overwrite=True) == (
+    assert error_message(MODEL, folder, out, overwrite=True) == (
         "explain_dataset: out must be a new folder, an empty one, or that of an earlier run; "
         f"{str(out)!r} holds other files, such as 'thesis.txt'. Choose another folder."
     )
     for place in (folder, folder / "out", tmp_path):
-        assert refusal(MODEL, folder, place) == (
-            f"explain_dataset: out must be a folder apart from the data; {str(place)!r} contains the data, "
-            "or is inside them."
+        assert error_message(MODEL, folder, place) == (
+            f"explain_dataset: out must be a folder separate from the data; {str(place)!r} contains the "
+            "data, or is inside their folder."
         )
-    assert refusal(MODEL, folder, out / "thesis.txt").startswith(
+    assert error_message(MODEL, folder, out / "thesis.txt").startswith(
         "explain_dataset: out must be a writable folder"
     )
 
 
-# Parts that are not as they should be
+# Parts with errors
 
 
-def test_a_corrupt_part_is_named_and_the_others_are_done(tmp_path: Path) -> None:
+def test_a_corrupt_part_is_named_and_the_others_are_finished(tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in", sizes=[300, 200, 400]), tmp_path / "out"
     whole = (folder / "part-1.parquet").read_bytes()
     middle = len(whole) // 2
@@ -1242,35 +1252,34 @@ def test_a_corrupt_part_is_named_and_the_others_are_done(tmp_path: Path) -> None
         whole[:60] + bytes(middle) + whole[60 + middle :],
     ):
         (folder / "part-1.parquet").write_bytes(broken)
-        said = refusal(MODEL, folder, out, overwrite=True)
-        assert said.startswith(
+        message = error_message(MODEL, folder, out, overwrite=True)
+        assert message.startswith(
             "explain_dataset: 1 of 3 parts could not be explained; the others are done. 'part-1.parquet': it "
         )
         assert sorted(path.name for path in out.glob("*.parquet")) == ["part-0.parquet", "part-2.parquet"]
     rest = wc.explain(MODEL, frame()[NAMES].drop(range(300, 500)))
     check_whole(pads.dataset(out).to_table(), rest)
-    # Mended, it is explained as the others were, by the beta that was measured without it.
+    # Once it is repaired, it is explained with the same beta as the others, which was measured without it.
     (folder / "part-1.parquet").write_bytes(whole)
     found = wc.explain_dataset(MODEL, folder, out)
     assert (found.n_done_before, found.n_rows) == (2, 900)
     assert found.beta == pytest.approx(rest.beta, rel=1e-12)
 
 
-def test_parts_with_other_columns_are_named_and_the_others_are_done(tmp_path: Path) -> None:
+def test_parts_with_other_columns_are_named_and_the_others_are_finished(tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in", sizes=[300, 200, 400]), tmp_path / "out"
     odd = pd.read_parquet(folder / "part-1.parquet")
     odd.drop(columns="c").to_parquet(folder / "part-1.parquet")
     odd.assign(d="x").to_parquet(folder / "part-2.parquet")
-    assert refusal(MODEL, folder, out) == (
-        "explain_dataset: 2 of 3 parts could not be explained; the others are done. 'part-1.parquet': there "
-        "must be one column 'c'; there are ['a', 'b', 'd', 'key']; 'part-2.parquet': column 'd' must hold "
-        "numbers; it has type "
-        f"{pq.read_schema(folder / 'part-2.parquet').field('d').type}."
+    assert error_message(MODEL, folder, out) == (
+        "explain_dataset: 2 of 3 parts could not be explained; the others are done. 'part-1.parquet': it "
+        "must have exactly one column 'c'; it has ['a', 'b', 'd', 'key']; 'part-2.parquet': column 'd' must "
+        f"hold numbers; it has type {pq.read_schema(folder / 'part-2.parquet').field('d').type}."
     )
     assert [path.name for path in out.glob("*.parquet")] == ["part-0.parquet"]
 
 
-def test_other_orders_other_types_of_numbers_and_columns_besides_do_no_harm(tmp_path: Path) -> None:
+def test_parts_can_differ_in_column_order_number_types_and_other_columns(tmp_path: Path) -> None:
     folder = write(tmp_path / "in", sizes=[300, 600])
     second = pd.read_parquet(folder / "part-1.parquet")
     second[["key", "d", "c", "b", "a"]].assign(more=1).astype({"a": "float32"}).to_parquet(
@@ -1286,13 +1295,13 @@ def test_no_part_can_be_read(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "x.parquet").write_bytes(b"nothing")
-    assert refusal(MODEL, folder, tmp_path / "out").startswith(
+    assert error_message(MODEL, folder, tmp_path / "out").startswith(
         "explain_dataset: no part can be explained. 'x.parquet': it cannot be read ("
     )
     assert not (tmp_path / "out").exists()
 
 
-def holed() -> pd.DataFrame:
+def with_gaps() -> pd.DataFrame:
     table = frame()
     table.loc[310, "b"] = np.nan
     table.loc[400, "a"] = np.inf
@@ -1300,30 +1309,28 @@ def holed() -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("beta", ["auto", 0.2])
-def test_rows_that_are_not_finite_are_an_error_that_names_part_row_and_column(
-    beta: Any, tmp_path: Path
-) -> None:
-    folder, out = write(tmp_path / "in", holed()), tmp_path / "out"
-    assert refusal(MODEL, folder, out, beta=beta) == (
-        "explain_dataset: part 'part-3.parquet': X must be finite; row 9, feature 'b' holds a missing value "
-        '(NaN). Drop or fill such rows first. Or pass invalid="skip" to get nulls for such rows.'
+def test_errors_of_rows_that_are_not_finite_name_part_row_and_column(beta: Any, tmp_path: Path) -> None:
+    folder, out = write(tmp_path / "in", with_gaps()), tmp_path / "out"
+    assert error_message(MODEL, folder, out, beta=beta) == (
+        "explain_dataset: part 'part-3.parquet': data must be finite; row 9, feature 'b' holds a missing "
+        'value (NaN). Drop or fill such rows first. Or pass invalid="skip" to get nulls for such rows.'
     )
     assert not (out / "part-3.parquet").exists()
-    found = wc.explain_dataset(MODEL, folder, out, beta=beta, invalid="skip")  # goes on from there
+    found = wc.explain_dataset(MODEL, folder, out, beta=beta, invalid="skip")  # resumes
     assert (found.n_rows, found.n_invalid) == (900, 2)
     assert found.n_done_before == (3 if beta != "auto" else 0)
     table = read(found)
     for name in ("cluster", "evidence", "competitor", "a", "d"):
         assert [i for i, value in enumerate(table[name].to_pylist()) if value is None] == [310, 400]
-    whole = wc.explain(MODEL, holed()[NAMES].drop([310, 400]), beta=beta)
+    whole = wc.explain(MODEL, with_gaps()[NAMES].drop([310, 400]), beta=beta)
     check_whole(table.filter(pa.compute.is_valid(table["cluster"])), whole)
-    assert "holds a missing value" in refusal(MODEL, folder, out, beta=beta)  # it is still an error
+    assert "holds a missing value" in error_message(MODEL, folder, out, beta=beta)  # still an error
 
 
 @pytest.mark.parametrize("invalid", ["error", "skip"])
 @pytest.mark.parametrize("beta", ["auto", 0.2])
 @pytest.mark.parametrize("top", [None, 2])
-def test_nulls_are_declared_where_there_may_be_some(
+def test_columns_are_nullable_only_if_rows_can_be_skipped(
     invalid: str, beta: Any, top: int | None, tmp_path: Path
 ) -> None:
     folder, out = write(tmp_path / "in"), tmp_path / "out"
@@ -1342,12 +1349,12 @@ def test_nulls_are_declared_where_there_may_be_some(
     other = "skip" if invalid == "error" else "error"
     again = wc.explain_dataset(MODEL, folder, out, invalid=other, **options)
     assert again.n_done_before == len(SIZES) - 2
-    assert nulls() == {not none}  # of one run, all are alike
+    assert nulls() == {not none}  # the same in all parts of a run
     assert len(read(again)) == 900
 
 
-def test_rows_in_csv_that_are_missing(tmp_path: Path) -> None:
-    folder = write(tmp_path / "in", holed().drop(index=400), sizes=[899], suffix="csv")
+def test_rows_with_missing_values_in_csv(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", with_gaps().drop(index=400), sizes=[899], suffix="csv")
     found = wc.explain_dataset(MODEL, folder, tmp_path / "out", invalid="skip", output="both", top=1)
     assert (found.n_rows, found.n_invalid) == (899, 1)
     assert read(found)["feature_1"][310].as_py() is None
@@ -1355,7 +1362,7 @@ def test_rows_in_csv_that_are_missing(tmp_path: Path) -> None:
     assert found.summary.size.sum() == 898
 
 
-# Runs that are stopped
+# Stopped runs
 
 
 SCRIPT = textwrap.dedent(
@@ -1378,32 +1385,32 @@ def started(tmp_path: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(arguments(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def test_killed_ten_times_at_random_nothing_is_lost_doubled_or_half_written(tmp_path: Path) -> None:
+def test_killed_ten_times_at_random_no_row_is_lost_doubled_or_truncated(tmp_path: Path) -> None:
     rows = np.tile(ROWS, (30, 1)) + RNG.normal(size=(27_000, 4)) * 0.1
     table = frame(rows)
     write(tmp_path / "in", table, sizes=[1350] * 20)
     wc.save(wc.neuralize(MODEL), tmp_path / "model")
-    out, randomly = tmp_path / "out", random.Random(0)
+    out, chance = tmp_path / "out", random.Random(0)
     killed = 0
     for _ in range(10):
         process = started(tmp_path)
         while not (out / "_whycluster.lock").exists() and process.poll() is None:
             time.sleep(0.01)
         n_before = len(list(out.glob("part-*.parquet")))
-        time.sleep(randomly.uniform(0.0, 0.4))
-        while n_before == len(list(out.glob("part-*.parquet"))) < 20 and randomly.random() < 0.9:
-            time.sleep(0.02)  # mostly until it has got on a little
+        time.sleep(chance.uniform(0.0, 0.4))
+        while n_before == len(list(out.glob("part-*.parquet"))) < 20 and chance.random() < 0.9:
+            time.sleep(0.02)  # usually until another part is finished
             if process.poll() is not None:
                 break
         process.send_signal(signal.SIGKILL)
         killed += process.wait() == -signal.SIGKILL
         process.communicate()
-        for path in out.glob("part-*.parquet"):  # whatever has its name is whole
+        for path in out.glob("part-*.parquet"):  # files with a final name are complete
             assert pq.read_table(path).num_rows == 1350
     assert killed >= 5
     process = started(tmp_path)
-    said, errors = process.communicate(timeout=60)
-    assert said == b"27000\n", errors
+    message, errors = process.communicate(timeout=60)
+    assert message == b"27000\n", errors
     whole = wc.explain(MODEL, table[NAMES])
     parts = sorted(out.glob("part-*.parquet"), key=lambda path: int(path.stem[5:]))
     results = pa.concat_tables(pq.read_table(path) for path in parts)
@@ -1417,10 +1424,10 @@ def test_killed_ten_times_at_random_nothing_is_lost_doubled_or_half_written(tmp_
     assert not (out / "_whycluster.tmp").exists()
 
 
-def test_two_runs_do_not_write_to_the_same_folder(tmp_path: Path) -> None:
+def test_two_runs_cannot_write_to_the_same_folder(tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in"), tmp_path / "out"
     with RunState(out, "explain_dataset").opened():
-        assert refusal(MODEL, folder, out) == (
+        assert error_message(MODEL, folder, out) == (
             f"explain_dataset: {str(out)!r} must not be in use; another run is writing to it. Wait for it to "
             "finish, or choose another folder."
         )
@@ -1428,13 +1435,13 @@ def test_two_runs_do_not_write_to_the_same_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("room", "whole"), [(150_000, 2), (100, 0)])
-def test_a_disk_that_is_full_leaves_whole_parts_and_says_so(room: int, whole: int, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_complete_parts_and_is_explained(room: int, whole: int, tmp_path: Path) -> None:
     big = np.tile(ROWS, (20, 1))
     write(tmp_path / "in", frame(big), sizes=[900, 900, 16_200])
     wc.save(wc.neuralize(MODEL), tmp_path / "model")
     args = arguments(tmp_path)
 
-    def limited() -> None:  # no file may grow beyond this, as none can where no room is left
+    def limited() -> None:  # limits the size of files, as a full disk does
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
 
@@ -1443,9 +1450,7 @@ def test_a_disk_that_is_full_leaves_whole_parts_and_says_so(room: int, whole: in
     assert done.stderr.splitlines()[-1].startswith(
         f"OSError: [Errno {errno.EFBIG}] explain_dataset: writing to "
     )
-    assert done.stderr.splitlines()[-1].endswith(
-        "free some space and run it again, and it resumes from there"
-    )
+    assert done.stderr.splitlines()[-1].endswith(": free some space, then run it again to resume")
     assert (
         sorted(p.name for p in (tmp_path / "out").glob("*.parquet"))
         == [
@@ -1458,9 +1463,11 @@ def test_a_disk_that_is_full_leaves_whole_parts_and_says_so(room: int, whole: in
 
 
 def test_an_error_stops_all_workers_and_no_thread_is_left(tmp_path: Path) -> None:
-    folder = write(tmp_path / "in", holed(), sizes=[100] * 9)
+    folder = write(tmp_path / "in", with_gaps(), sizes=[100] * 9)
     before = threading.active_count()
-    assert "part-3.parquet" in refusal(MODEL, folder, tmp_path / "out", beta=0.2, workers=4, batch_rows=10)
+    assert "part-3.parquet" in error_message(
+        MODEL, folder, tmp_path / "out", beta=0.2, workers=4, batch_rows=10
+    )
     assert threading.active_count() == before
     assert not (tmp_path / "out" / "_whycluster.tmp").exists()
 
@@ -1478,10 +1485,10 @@ def test_a_writer_that_fails_leaves_no_thread(tmp_path: Path, monkeypatch: pytes
     ) as caught:
         wc.explain_dataset(MODEL, folder, tmp_path / "out", beta=0.2, batch_rows=9)
     assert caught.value.errno == errno.ENOSPC
-    assert threading.active_count() == before  # though the traceback is still there
+    assert threading.active_count() == before  # although the traceback still exists
 
 
-def test_stages_are_not_further_ahead_than_they_may_be_and_hold_nothing() -> None:
+def test_stages_respect_their_limit_and_keep_no_items() -> None:
     class Thing:
         pass
 
@@ -1507,7 +1514,7 @@ def test_stages_are_not_further_ahead_than_they_may_be_and_hold_nothing() -> Non
     items.close()
 
 
-def test_stages_hand_on_errors_and_end_when_no_more_is_asked_for() -> None:
+def test_stages_pass_on_errors_and_end_when_closed() -> None:
     closed = []
 
     def numbers() -> Any:
@@ -1533,11 +1540,11 @@ def test_stages_hand_on_errors_and_end_when_no_more_is_asked_for() -> None:
         next(items)
 
 
-# What cannot be asked
+# Invalid arguments
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"output": "all"}, "output must be one of ('rows', 'summary', 'both'); got 'all'."),
         ({"top": 0}, "top must be None or an integer of at least 1; got 0."),
@@ -1564,40 +1571,40 @@ def test_stages_hand_on_errors_and_end_when_no_more_is_asked_for() -> None:
         ({"invalid": "drop"}, "invalid must be one of ('error', 'skip'); got 'drop'."),
         (
             {"id_columns": ["name"]},
-            "no part can be explained. 'part-0.parquet': there must be one column 'name'",
+            "no part can be explained. 'part-0.parquet': it must have exactly one column 'name'",
         ),
     ],
     ids=str,
 )
-def test_options_that_make_no_sense(options: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_invalid_options(options: dict[str, Any], message: str, tmp_path: Path) -> None:
     folder = write(tmp_path / "in", sizes=[10])
-    assert refusal(MODEL, folder, tmp_path / "out", **options).startswith(f"explain_dataset: {said}")
+    assert error_message(MODEL, folder, tmp_path / "out", **options).startswith(f"explain_dataset: {message}")
     assert not (tmp_path / "out").exists()
 
 
-def test_data_that_are_not_there(tmp_path: Path) -> None:
+def test_data_that_do_not_exist(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "x.json").write_text("{}")
     out = tmp_path / "out"
-    assert refusal(MODEL, tmp_path / "gone", out) == (
+    assert error_message(MODEL, tmp_path / "gone", out) == (
         f"explain_dataset: data must be files; there are none at {str(tmp_path / 'gone')!r}."
     )
-    assert refusal(MODEL, tmp_path / "empty", out).startswith(
+    assert error_message(MODEL, tmp_path / "empty", out).startswith(
         "explain_dataset: data must be files of type .parq"
     )
-    assert refusal(MODEL, str(tmp_path / "*.parquet"), out).startswith(
+    assert error_message(MODEL, str(tmp_path / "*.parquet"), out).startswith(
         "explain_dataset: data must be files of type "
     )
-    assert refusal(MODEL, tmp_path / "x.json", out).startswith(
+    assert error_message(MODEL, tmp_path / "x.json", out).startswith(
         "explain_dataset: data must be files of type .parq"
     )
-    assert refusal(MODEL, frame(), out) == (
+    assert error_message(MODEL, frame(), out) == (
         "explain_dataset: data must be a file, a folder, a pattern such as 'in/*.parquet', a list of these, "
         "or a pyarrow Dataset; got DataFrame."
     )
 
 
-def test_labels_and_documents_need_something_else(tmp_path: Path) -> None:
+def test_labels_need_a_surrogate(tmp_path: Path) -> None:
     folder = write(tmp_path / "in")
     with pytest.raises(wc.UnsupportedModelError) as caught:
         wc.explain_dataset(WHOLE.cluster, folder, tmp_path / "out")
@@ -1611,10 +1618,10 @@ def test_labels_and_documents_need_something_else(tmp_path: Path) -> None:
     )
 
 
-def test_the_model_and_the_data_stay_as_they_are(tmp_path: Path) -> None:
+def test_the_model_and_the_data_are_not_changed(tmp_path: Path) -> None:
     folder = write(tmp_path / "in")
     before = {path: (path.read_bytes(), os.stat(path).st_mtime_ns) for path in folder.iterdir()}
-    centres = MODEL.cluster_centers_.copy()
+    centers = MODEL.cluster_centers_.copy()
     wc.explain_dataset(MODEL, folder, tmp_path / "out", output="both")
     assert {path: (path.read_bytes(), os.stat(path).st_mtime_ns) for path in folder.iterdir()} == before
-    np.testing.assert_array_equal(MODEL.cluster_centers_, centres)
+    np.testing.assert_array_equal(MODEL.cluster_centers_, centers)

@@ -1,4 +1,4 @@
-"""What the columns of files are taken for: as the model knows them, and else as most files have them."""
+"""The types of columns in files: those that the model was fitted on, or else those of most files."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ NUMBERS = KMeans(2, n_init=1, random_state=0).fit(
 
 
 def parts(table: pd.DataFrame) -> list[pd.DataFrame]:
-    """Three of them; in the last, all codes look like numbers."""
+    """Return three parts; in the last one, all codes look like numbers."""
     last = table[200:]
     return [table[:100], table[100:200], last[last["code"] != "A1"] if "code" in last else last]
 
@@ -66,7 +66,7 @@ def write(folder: Path, tables: list[pd.DataFrame]) -> Path:
 
 
 def check_same(model: Any, folder: Path, tables: list[pd.DataFrame], out: Path, **options: Any) -> None:
-    """The results of files are those of the tables that they were made of."""
+    """Check that files are explained like the tables that they were written from."""
     found = wc.explain_dataset(model, folder, out, **options)
     for path, table in zip(found.parts, tables, strict=True):
         results, whole = pq.read_table(path), wc.explain(model, table, beta=found.beta or 1.0)
@@ -91,7 +91,7 @@ MODELS = {
 
 @pytest.mark.parametrize("column", ["code", "zip"])
 @pytest.mark.parametrize("kind", MODELS)
-def test_text_that_looks_like_numbers_is_text_if_a_step_knows_it_so(
+def test_text_that_looks_like_numbers_stays_text_if_a_step_was_fitted_on_text(
     kind: str, column: str, tmp_path: Path
 ) -> None:
     model, tables = MODELS[kind](column), [table[[column, "size"]] for table in parts(TABLE)]
@@ -99,14 +99,16 @@ def test_text_that_looks_like_numbers_is_text_if_a_step_knows_it_so(
 
 
 @pytest.mark.parametrize("column", ["code", "zip"])
-def test_text_that_looks_like_numbers_is_text_if_the_model_knows_it_so(column: str, tmp_path: Path) -> None:
+def test_text_that_looks_like_numbers_stays_text_if_the_model_was_fitted_on_text(
+    column: str, tmp_path: Path
+) -> None:
     columns = [column, "group"]
     model = KModes(2, n_init=2, random_state=0).fit(TABLE[columns])
     tables = [table[columns] for table in parts(TABLE)]
     check_same(model, write(tmp_path / "in", tables), tables, tmp_path / "out", columns=columns)
 
 
-def test_numbers_where_the_model_knows_text(tmp_path: Path) -> None:
+def test_numbers_if_the_model_was_fitted_on_text(tmp_path: Path) -> None:
     model = KModes(2, n_init=2, random_state=0).fit(TABLE[["zip", "group"]])
     (tmp_path / "in").mkdir()
     for i in range(3):
@@ -121,7 +123,7 @@ def test_numbers_where_the_model_knows_text(tmp_path: Path) -> None:
     )
 
 
-def test_numbers_as_categories_stay_numbers(tmp_path: Path) -> None:
+def test_numeric_categories_stay_numbers(tmp_path: Path) -> None:
     table = pd.DataFrame({"floor": RNG.choice([1, 2, 3], 300), "size": RNG.normal(size=300)})
     steps = make_column_transformer((OneHotEncoder(), ["floor"]), (StandardScaler(), ["size"]))
     model = make_pipeline(steps, KMeans(3, n_init=3, random_state=0)).fit(table)
@@ -129,40 +131,40 @@ def test_numbers_as_categories_stay_numbers(tmp_path: Path) -> None:
     check_same(model, write(tmp_path / "in", tables), tables, tmp_path / "out")
 
 
-def test_booleans_that_a_step_makes_text_of(tmp_path: Path) -> None:
+def test_booleans_that_a_step_converts_to_text(tmp_path: Path) -> None:
     table = pd.DataFrame({"paid": RNG.choice([True, False], 300), "size": RNG.normal(size=300)})
     model = wc.tabular.pipeline(table, n_clusters=3)
     tables = parts(table)
     check_same(model, write(tmp_path / "in", tables), tables, tmp_path / "out")
 
 
-def test_blank_text_is_missing_but_not_in_names_of_rows(tmp_path: Path) -> None:
+def test_empty_text_is_missing_except_in_identifiers(tmp_path: Path) -> None:
     table = pd.DataFrame(
         {
             "name": RNG.choice(["NA", "", "001"], 300),
-            "colour": RNG.choice(np.array(["red", "blue", None], object), 300),
+            "color": RNG.choice(np.array(["red", "blue", None], object), 300),
             "size": RNG.normal(size=300),
         }
     )
     table["side"] = np.where(table["size"] > 0, "left", "right")
     folder = write(tmp_path / "in", [table])
     read = pd.read_csv(folder / "0.csv", dtype={"name": str}, keep_default_na=True)
-    model = wc.tabular.pipeline(read[["colour", "size"]], n_clusters=3)
-    check_same(model, folder, [read[["colour", "size"]]], tmp_path / "out", id_columns=["name"])
+    model = wc.tabular.pipeline(read[["color", "size"]], n_clusters=3)
+    check_same(model, folder, [read[["color", "size"]]], tmp_path / "out", id_columns=["name"])
     assert pq.read_table(tmp_path / "out" / "0.csv.parquet")["name"].to_pylist() == table["name"].tolist()
-    modes = KModes(2, n_init=2, random_state=0).fit(table[["colour", "side"]].dropna())
-    options: dict[str, Any] = {"columns": ["colour", "side"]}
-    row = int(np.argmax(table["colour"].isna()))
+    modes = KModes(2, n_init=2, random_state=0).fit(table[["color", "side"]].dropna())
+    options: dict[str, Any] = {"columns": ["color", "side"]}
+    row = int(np.argmax(table["color"].isna()))
     with pytest.raises(
-        wc.InvalidInputError, match=f"part '0.csv': X must have no missing values; row {row}, "
+        wc.InvalidInputError, match=f"part '0.csv': data must have no missing values; row {row}, "
     ):
         wc.explain_dataset(modes, folder, tmp_path / "strict", **options)
     found = wc.explain_dataset(modes, folder, tmp_path / "skipped", invalid="skip", **options)
-    assert found.n_invalid == table["colour"].isna().sum()
+    assert found.n_invalid == table["color"].isna().sum()
 
 
-def test_a_dataset_that_says_of_which_types_columns_are(tmp_path: Path) -> None:
-    n = 60_000  # more than what is looked at to guess
+def test_a_dataset_with_a_schema(tmp_path: Path) -> None:
+    n = 60_000  # more rows than types are inferred from
     rows = pd.DataFrame({"id": [f"{i:07d}" for i in range(n)], "u": 1, "v": np.arange(n) % 5}, dtype=object)
     rows.loc[n - 1, "u"] = 2.5
     rows.to_csv(tmp_path / "rows.csv", sep=";", index=False)
@@ -176,7 +178,7 @@ def test_a_dataset_that_says_of_which_types_columns_are(tmp_path: Path) -> None:
     np.testing.assert_allclose(results["evidence"][-1].as_py(), last.evidence[0])
 
 
-def test_endings_in_capitals(tmp_path: Path) -> None:
+def test_suffixes_in_capitals(tmp_path: Path) -> None:
     rows = pd.DataFrame(RNG.normal(size=(200, 2)), columns=["u", "v"])
     (tmp_path / "in").mkdir()
     with gzip.open(tmp_path / "in" / "A.CSV.GZ", "wt") as file:
@@ -185,7 +187,7 @@ def test_endings_in_capitals(tmp_path: Path) -> None:
     assert pq.read_table(found.parts[0])["cluster"].to_pylist() == NUMBERS.predict(rows.to_numpy()).tolist()
 
 
-def test_a_column_too_many_in_the_first_part(tmp_path: Path) -> None:
+def test_an_extra_column_in_the_first_part(tmp_path: Path) -> None:
     rows = pd.DataFrame(RNG.normal(size=(30, 2)), columns=["u", "v"])
     (tmp_path / "in").mkdir()
     for i in range(3):
@@ -196,18 +198,18 @@ def test_a_column_too_many_in_the_first_part(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("columns", [None, ["v", "u"]])
-def test_names_that_are_no_text_are_none_for_files(columns: list[str] | None, tmp_path: Path) -> None:
+def test_names_that_are_not_text_are_ignored(columns: list[str] | None, tmp_path: Path) -> None:
     rows = pd.DataFrame(RNG.normal([0, 3], size=(30, 2)), columns=["u", "v"])
     rows.to_parquet(tmp_path / "rows.parquet")
-    centres = wc.neuralize(pd.DataFrame([[0.0, 1], [2, 3]]))
-    assert centres.feature_names == [0, 1]
-    found = wc.explain_dataset(centres, tmp_path / "rows.parquet", tmp_path / "out", columns=columns)
+    centers = wc.neuralize(pd.DataFrame([[0.0, 1], [2, 3]]))
+    assert centers.feature_names == [0, 1]
+    found = wc.explain_dataset(centers, tmp_path / "rows.parquet", tmp_path / "out", columns=columns)
     taken = rows[columns or ["u", "v"]].to_numpy()
-    assert pq.read_table(found.parts[0])["cluster"].to_pylist() == centres.assign(taken).tolist()
-    assert centres.feature_names == [0, 1]
+    assert pq.read_table(found.parts[0])["cluster"].to_pylist() == centers.assign(taken).tolist()
+    assert centers.feature_names == [0, 1]
 
 
-def test_columns_that_folders_stand_for_are_there_once(tmp_path: Path) -> None:
+def test_columns_from_folder_names_occur_once(tmp_path: Path) -> None:
     rows = pd.DataFrame(RNG.normal(size=(60, 2)), columns=["u", "v"]).assign(
         day=np.arange(60) % 2, key=range(60)
     )
@@ -240,7 +242,7 @@ def test_columns_that_folders_stand_for_are_there_once(tmp_path: Path) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("kind", ["one-hot", "tabular", "modes"])
-def test_text_is_text_whatever_it_looks_like(kind: str, values: list[str], tmp_path: Path) -> None:
+def test_text_stays_text_whatever_it_looks_like(kind: str, values: list[str], tmp_path: Path) -> None:
     size = RNG.normal(size=300)
     table = pd.DataFrame({"what": RNG.choice(values, 300), "size": size}).assign(
         side=np.where(size > 0, "left", "right")
@@ -257,7 +259,7 @@ def test_text_is_text_whatever_it_looks_like(kind: str, values: list[str], tmp_p
     check_same(model, folder, tables, tmp_path / "out", **({"columns": columns} if kind == "modes" else {}))
 
 
-def test_numbers_that_a_step_makes_text_of_stay_numbers(tmp_path: Path) -> None:
+def test_numbers_that_a_step_converts_to_text_stay_numbers(tmp_path: Path) -> None:
     @wc.elementwise
     def bins(x: Any) -> Any:
         return np.where(np.asarray(x) > 0, "more", "less")
@@ -277,7 +279,7 @@ def test_numbers_that_a_step_makes_text_of_stay_numbers(tmp_path: Path) -> None:
     check_same(model, folder, tables, tmp_path / "categories")
 
 
-def test_words_for_nothing_are_those_of_pandas(tmp_path: Path) -> None:
+def test_words_for_missing_values_are_those_of_pandas(tmp_path: Path) -> None:
     words = ["", "NA", "None", "<NA>", "nan", "NULL", "n/a"]
     table = pd.DataFrame({"what": RNG.choice(["a", "b", *words], 300), "size": RNG.normal(size=300)})
     table["size"] = table["size"].astype(object)
@@ -289,7 +291,7 @@ def test_words_for_nothing_are_those_of_pandas(tmp_path: Path) -> None:
     check_same(model, folder, [read], tmp_path / "out")
 
 
-def test_text_that_is_blank_for_a_megabyte(tmp_path: Path) -> None:
+def test_a_column_that_is_empty_for_a_megabyte(tmp_path: Path) -> None:
     n = 80_000
     table = pd.DataFrame({"what": [""] * (n - 500) + ["a"] * 500, "size": RNG.normal(size=n)})
     folder = write(tmp_path / "in", [table])
@@ -298,16 +300,18 @@ def test_text_that_is_blank_for_a_megabyte(tmp_path: Path) -> None:
     check_same(wc.tabular.pipeline(read, n_clusters=3), folder, [read], tmp_path / "out")
 
 
-def test_moments_may_look_different_in_each_file(tmp_path: Path) -> None:
-    moments = pd.Timestamp("2020-01-01") + pd.to_timedelta(RNG.integers(1000, size=300), "D")
-    table = pd.DataFrame({"when": moments, "size": RNG.normal(size=300)})
+def test_each_file_can_have_its_own_timestamp_format(tmp_path: Path) -> None:
+    stamps = pd.Timestamp("2020-01-01") + pd.to_timedelta(RNG.integers(1000, size=300), "D")
+    table = pd.DataFrame({"when": stamps, "size": RNG.normal(size=300)})
     model, tables = wc.tabular.pipeline(table, n_clusters=3), parts(table)
-    looks = ["%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M:%S.%f"]
-    written = [t.assign(when=t["when"].dt.strftime(look)) for t, look in zip(tables, looks, strict=True)]
+    formats = ["%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M:%S.%f"]
+    written = [
+        t.assign(when=t["when"].dt.strftime(format_)) for t, format_ in zip(tables, formats, strict=True)
+    ]
     check_same(model, write(tmp_path / "in", written), tables, tmp_path / "out")
 
 
-def test_line_breaks_within_quotes(tmp_path: Path) -> None:
+def test_line_breaks_inside_quotes(tmp_path: Path) -> None:
     rows = pd.DataFrame(RNG.normal(size=(60_000, 2)), columns=["u", "v"])
     rows["note"] = ["x" * (i % 50) + "\ny" for i in range(60_000)]
     folder = write(tmp_path / "in", [rows])
@@ -318,7 +322,7 @@ def test_line_breaks_within_quotes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", ["path", "dataset"])
-def test_relevance_of_a_column_that_folders_stand_for(given: str, tmp_path: Path) -> None:
+def test_relevance_of_a_column_from_folder_names(given: str, tmp_path: Path) -> None:
     rows = pd.DataFrame({"u": RNG.normal(size=60), "year": np.repeat([2020, 2021, 2022], 20)})
     model = make_pipeline(StandardScaler(), KMeans(2, n_init=2, random_state=0)).fit(rows)
     for year, part in rows.groupby("year"):
@@ -329,7 +333,7 @@ def test_relevance_of_a_column_that_folders_stand_for(given: str, tmp_path: Path
     data: Any = str(tmp_path / "in")
     if given == "dataset":
         with pytest.raises(
-            wc.InvalidInputError, match=r"it is in the folder names: pass pyarrow.dataset.dataset"
+            wc.InvalidInputError, match=r"the column is in the folder names: pass pyarrow.dataset.dataset"
         ):
             wc.explain_dataset(model, data, tmp_path / "none")
         data = pads.dataset(data, partitioning="hive")
@@ -340,7 +344,7 @@ def test_relevance_of_a_column_that_folders_stand_for(given: str, tmp_path: Path
         assert results["year"].astype(int).tolist() == rows["year"].tolist()
 
 
-def test_a_dataset_of_one_folder_that_gets_a_second(tmp_path: Path) -> None:
+def test_a_dataset_that_gets_a_second_folder(tmp_path: Path) -> None:
     rows = pd.DataFrame(RNG.normal(size=(30, 2)), columns=["u", "v"])
     for n_done, year in enumerate((2020, 2021)):
         (tmp_path / "in" / f"year={year}").mkdir(parents=True)
@@ -350,7 +354,7 @@ def test_a_dataset_of_one_folder_that_gets_a_second(tmp_path: Path) -> None:
         assert (found.n_done_before, found.n_rows) == (n_done, 30 * (n_done + 1))
 
 
-def test_a_file_that_would_be_a_folder_of_others(tmp_path: Path) -> None:
+def test_a_result_file_with_the_name_of_a_folder(tmp_path: Path) -> None:
     rows = pd.DataFrame(RNG.normal(size=(30, 2)), columns=["u", "v"])
     folder = write(tmp_path / "in", [rows])
     (folder / "0.csv.parquet").mkdir()
@@ -359,6 +363,5 @@ def test_a_file_that_would_be_a_folder_of_others(tmp_path: Path) -> None:
         wc.explain_dataset(NUMBERS, folder, tmp_path / "out")
     assert str(caught.value) == (
         "explain_dataset: each part must have its own result file; '0.csv' would be written to "
-        "'0.csv.parquet', which "
-        "is the folder of '0.csv.parquet/part-0.parquet'. Rename one of them."
+        "'0.csv.parquet', which is the folder of '0.csv.parquet/part-0.parquet'. Rename one of them."
     )

@@ -1,4 +1,4 @@
-"""What tells a model from any other: functions in a pipeline by what they do."""
+"""Fingerprints of models: two models differ if their parameters or the code of their functions do."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from whycluster.engines.files.fingerprint import fingerprint
 
 ROWS = np.abs(np.random.default_rng(0).normal(size=(40, 2)))
 PLAIN = "def step(x): return np.log1p(x)"
-HELD = "both = [frozenset('abc'), {'d', 'e', 'f'}]\ndef step(x): return x * len(both)"
+CONTAINERS = "both = [frozenset('abc'), {'d', 'e', 'f'}]\ndef step(x): return x * len(both)"
 SET = 'def step(x): return x * len({"a", "b", "c"}) if "b" in {"a", "b"} else x'
 
 
-def of(model: Any) -> str:
+def fingerprint_of(model: Any) -> str:
     return fingerprint(model, wc.neuralize(model), "explain_dataset")
 
 
@@ -33,11 +33,11 @@ def behind(step: Any) -> Pipeline:
     return model
 
 
-def written(source: str) -> str:
-    """Of a pipeline with the function ``step`` of some source."""
+def fingerprint_of_source(source: str) -> str:
+    """Return the fingerprint of a pipeline with the function ``step`` of this source."""
     names: dict[str, Any] = {"__name__": "written", "np": np}
     exec(source, names)
-    return of(behind(names["step"]))
+    return fingerprint_of(behind(names["step"]))
 
 
 SOURCES = [
@@ -68,14 +68,14 @@ SOURCES = [
 ]
 
 
-def test_functions_that_do_something_else_are_others() -> None:
-    found = [written(source) for source in SOURCES]
-    assert found == [written(source) for source in SOURCES]
+def test_functions_that_differ_have_different_fingerprints() -> None:
+    found = [fingerprint_of_source(source) for source in SOURCES]
+    assert found == [fingerprint_of_source(source) for source in SOURCES]
     assert len({*found}) == len(SOURCES)
 
 
-def test_where_a_function_stands_does_not_matter() -> None:
-    assert written("\n\n# a comment\n" + PLAIN) == written(PLAIN)
+def test_the_position_of_a_function_in_its_file_does_not_matter() -> None:
+    assert fingerprint_of_source("\n\n# a comment\n" + PLAIN) == fingerprint_of_source(PLAIN)
 
 
 def test_functions_that_call_themselves_and_each_other() -> None:
@@ -83,14 +83,19 @@ def test_functions_that_call_themselves_and_each_other() -> None:
 def step(x, n={}): return x if n == 0 else other(x, n - 1)
 def other(x, n): return step(x, n) if n in {{"a", "b", 0}} else x
 """
-    assert written(ring.format(1)) == written(ring.format(1)) != written(ring.format(2))
+    assert (
+        fingerprint_of_source(ring.format(1))
+        == fingerprint_of_source(ring.format(1))
+        != fingerprint_of_source(ring.format(2))
+    )
 
 
-def test_it_is_the_same_in_another_process() -> None:
+def test_fingerprints_are_the_same_in_another_process() -> None:
     code = """
     from tests.engines import test_fingerprint as t
-    print(t.written(t.PLAIN), t.written(t.SET), t.written(t.HELD))
-    print(t.of(t.make_pipeline(t.StandardScaler(), t.KMeans(2, n_init=1, random_state=0)).fit(t.ROWS)))
+    print(*map(t.fingerprint_of_source, (t.PLAIN, t.SET, t.CONTAINERS)))
+    model = t.make_pipeline(t.StandardScaler(), t.KMeans(2, n_init=1, random_state=0))
+    print(t.fingerprint_of(model.fit(t.ROWS)))
     """.replace("\n    ", "\n")
     seen = {
         subprocess.run(
@@ -106,17 +111,17 @@ def test_it_is_the_same_in_another_process() -> None:
     assert len(seen.pop().split()) == 4
 
 
-def test_scaled_pipelines_are_told_by_what_was_fitted() -> None:
+def test_pipelines_with_different_fitted_parameters_differ() -> None:
     model = make_pipeline(StandardScaler(), KMeans(2, n_init=1, random_state=0))
-    first = of(model.fit(ROWS))
-    assert of(model.fit(ROWS)) == first != of(model.fit(ROWS * 2))
+    first = fingerprint_of(model.fit(ROWS))
+    assert fingerprint_of(model.fit(ROWS)) == first != fingerprint_of(model.fit(ROWS * 2))
 
 
-def test_what_cannot_be_told_from_others_is_refused() -> None:
+def test_a_model_without_a_fingerprint_is_an_error() -> None:
     model = behind(np.log1p)
     model.notes = threading.Lock()
     with pytest.raises(wc.UnsupportedModelError) as caught:
-        of(model)
+        fingerprint_of(model)
     assert str(caught.value) == (
         "explain_dataset: the model must be one that a later run can recognize, so that results of different "
         "models are never mixed; it holds an object that cannot be pickled (cannot pickle '_thread.lock' "

@@ -1,4 +1,4 @@
-"""A table that is explained part by part, against the whole."""
+"""`ExplainRequest`: a table explained part by part, compared with the whole table."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -35,22 +35,22 @@ MODELS: dict[str, Any] = {
     "names": KMeans(3, n_init=2, random_state=0).fit(FRAME),
     "surrogate": wc.Surrogate().fit(ROWS, load_wine().target_names[load_wine().target]),
     "labels": NearestCentroid().fit(ROWS, load_wine().target_names[load_wine().target]),
-    "bent": make_pipeline(
+    "kernel": make_pipeline(
         SimpleImputer(), StandardScaler(), wc.KernelKMeans(3, gamma=0.05, random_state=0)
     ).fit(ROWS),
 }
 
 
-def by_parts(asked: ExplainRequest, rows: Any, cuts: Any = CUTS) -> list[PartResult]:
+def by_parts(request: ExplainRequest, rows: Any, cuts: Any = CUTS) -> list[PartResult]:
     parts = [rows[start:stop] for start, stop in cuts]
-    if asked.needs_population:
-        found = [asked.measure(part) for part in parts]
-        asked = asked.with_population(sum(found[1:], found[0]))
-    return [asked.explain(part) for part in parts]
+    if request.needs_population:
+        found = [request.measure(part) for part in parts]
+        request = request.with_population(sum(found[1:], found[0]))
+    return [request.explain(part) for part in parts]
 
 
-def joined(answers: list[PartResult], what: str) -> Any:
-    return np.concatenate([getattr(answer, what) for answer in answers])
+def joined(results: list[PartResult], what: str) -> Any:
+    return np.concatenate([getattr(result, what) for result in results])
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -67,7 +67,7 @@ def joined(answers: list[PartResult], what: str) -> Any:
     ],
     ids=str,
 )
-def test_parts_are_explained_as_the_whole_is(name: str, options: dict[str, Any]) -> None:
+def test_parts_are_explained_like_the_whole_table(name: str, options: dict[str, Any]) -> None:
     model, rows = MODELS[name], FRAME if name == "names" else ROWS
     labels = wc.neuralize(model).labels
     for key in ("target", "against"):
@@ -75,20 +75,20 @@ def test_parts_are_explained_as_the_whole_is(name: str, options: dict[str, Any])
     if name == "surrogate" and options.get("rule") == "sequential":
         options = {**options, "beta": 2.0}
     whole = wc.explain(model, rows, **options)
-    answers = by_parts(ExplainRequest.of(model, "explain", wc.Query(**options)), rows)
-    np.testing.assert_array_equal(labels[joined(answers, "cluster")], whole.cluster)
-    np.testing.assert_array_equal(labels[joined(answers, "competitor")], whole.competitor)
-    np.testing.assert_allclose(joined(answers, "evidence"), whole.evidence, rtol=1e-10, atol=1e-9)
+    results = by_parts(ExplainRequest.of(model, "explain", wc.Query(**options)), rows)
+    np.testing.assert_array_equal(labels[joined(results, "cluster")], whole.cluster)
+    np.testing.assert_array_equal(labels[joined(results, "competitor")], whole.competitor)
+    np.testing.assert_allclose(joined(results, "evidence"), whole.evidence, rtol=1e-10, atol=1e-9)
     scale = np.abs(whole.relevance).max()
-    np.testing.assert_allclose(joined(answers, "relevance"), whole.relevance, rtol=1e-9, atol=1e-11 * scale)
-    assert not sum(answer.n_invalid for answer in answers)
+    np.testing.assert_allclose(joined(results, "relevance"), whole.relevance, rtol=1e-9, atol=1e-11 * scale)
+    assert not sum(result.n_invalid for result in results)
 
 
-def test_beta_is_that_of_all_rows_and_of_a_background_if_one_is_given() -> None:
+def test_beta_is_measured_on_all_rows_or_on_the_background() -> None:
     model = MODELS["k-means"]
-    asked = ExplainRequest.of(model, "explain", wc.Query())
-    assert asked.beta is None
-    known = asked.with_population(asked.measure(ROWS[:100]) + asked.measure(ROWS[100:]))
+    request = ExplainRequest.of(model, "explain", wc.Query())
+    assert request.beta is None
+    known = request.with_population(request.measure(ROWS[:100]) + request.measure(ROWS[100:]))
     assert known.beta == pytest.approx(wc.explain(model, ROWS).beta, rel=1e-14)
     assert not known.needs_population
     given = ExplainRequest.of(model, "explain", wc.Query()).measure_background(ROWS[:50])
@@ -97,166 +97,164 @@ def test_beta_is_that_of_all_rows_and_of_a_background_if_one_is_given() -> None:
     assert not ExplainRequest.of(model, "explain", wc.Query(against=0)).needs_population
 
 
-def test_a_part_whose_rows_are_all_of_the_cluster_they_are_contrasted_with_has_no_evidence() -> None:
+def test_a_part_of_the_competitor_itself_has_no_evidence() -> None:
     model = MODELS["k-means"]
-    asked = ExplainRequest.of(model, "explain", wc.Query(against=0))
-    answer = asked.explain(ROWS[model.labels_ == 0])
-    assert not answer.evidence.any()
-    assert not answer.relevance.any()
+    request = ExplainRequest.of(model, "explain", wc.Query(against=0))
+    result = request.explain(ROWS[model.labels_ == 0])
+    assert not result.evidence.any()
+    assert not result.relevance.any()
 
 
 @pytest.mark.parametrize("kind", ["array", "float32", "frame", "arrow", "batch", "sparse"])
-def test_parts_of_any_container(kind: str) -> None:
+def test_parts_in_any_container(kind: str) -> None:
     rows: Any = ROWS.astype(np.float32) if kind == "float32" else ROWS.copy()
     table = pa.table({name: FRAME[name].to_numpy() for name in FRAME})
     part = {"frame": FRAME, "arrow": table, "batch": table.to_batches()[0], "sparse": sp.csr_array(rows)}.get(
         kind, rows
     )
-    asked = ExplainRequest.of(MODELS["k-means"], "explain", wc.Query(beta=0.01))
-    answer = asked.explain(part)
-    assert answer.relevance.dtype == (np.float32 if kind == "float32" else np.float64)
+    request = ExplainRequest.of(MODELS["k-means"], "explain", wc.Query(beta=0.01))
+    result = request.explain(part)
+    assert result.relevance.dtype == (np.float32 if kind == "float32" else np.float64)
     np.testing.assert_allclose(
-        answer.relevance, wc.explain(MODELS["k-means"], ROWS, beta=0.01).relevance, rtol=1e-4, atol=1e-2
+        result.relevance, wc.explain(MODELS["k-means"], ROWS, beta=0.01).relevance, rtol=1e-4, atol=1e-2
     )
 
 
-def holed(rows: Any) -> Any:
+def with_gaps(rows: Any) -> Any:
     rows = rows.copy()
     rows[3, 2], rows[70, 0], rows[71, 1] = np.nan, np.inf, -np.inf
     return rows
 
 
 @pytest.mark.parametrize("name", ["k-means", "pipeline", "mixture"])
-def test_rows_that_are_not_finite_are_an_error_or_skipped(name: str) -> None:
-    model, rows = MODELS[name], holed(ROWS)
+def test_rows_that_are_not_finite_are_errors_or_skipped(name: str) -> None:
+    model, rows = MODELS[name], with_gaps(ROWS)
     with pytest.raises(wc.InvalidInputError, match=r"row 3|NaN|infin"):
         ExplainRequest.of(model, "explain", wc.Query()).measure(rows)
     skipping = ExplainRequest.of(model, "explain", wc.Query(), invalid="skip")
-    answers = by_parts(skipping, rows)
+    results = by_parts(skipping, rows)
     valid = np.isfinite(rows).all(axis=1)
     np.testing.assert_array_equal(
-        np.concatenate([np.ones(len(a.evidence), bool) if a.valid is None else a.valid for a in answers]),
+        np.concatenate([np.ones(len(a.evidence), bool) if a.valid is None else a.valid for a in results]),
         valid,
     )
-    assert sum(answer.n_invalid for answer in answers) == 3
+    assert sum(result.n_invalid for result in results) == 3
     whole = wc.explain(model, rows[valid])
-    np.testing.assert_allclose(joined(answers, "relevance")[valid], whole.relevance, rtol=1e-9, atol=1e-6)
-    assert np.isnan(joined(answers, "relevance")[~valid]).all()
+    np.testing.assert_allclose(joined(results, "relevance")[valid], whole.relevance, rtol=1e-9, atol=1e-6)
+    assert np.isnan(joined(results, "relevance")[~valid]).all()
 
 
-def test_a_part_without_any_valid_row_and_data_without_any() -> None:
-    asked = ExplainRequest.of(MODELS["k-means"], "explain", wc.Query(), invalid="skip")
+def test_a_part_and_data_without_valid_rows() -> None:
+    request = ExplainRequest.of(MODELS["k-means"], "explain", wc.Query(), invalid="skip")
     nothing = np.full((4, 13), np.nan)
-    assert asked.measure(nothing).n_rows == 0
-    answer = ExplainRequest.of(MODELS["k-means"], "explain", wc.Query(beta=1.0), invalid="skip").explain(
+    assert request.measure(nothing).n_rows == 0
+    result = ExplainRequest.of(MODELS["k-means"], "explain", wc.Query(beta=1.0), invalid="skip").explain(
         nothing
     )
-    assert answer.n_invalid == 4
-    assert asked.arrow_format(top=2).table(answer)["value_1"].null_count == 4
+    assert result.n_invalid == 4
+    assert request.arrow_format(top=2).table(result)["value_1"].null_count == 4
     with pytest.raises(wc.InvalidInputError) as caught:
-        asked.with_population(asked.measure(nothing))
+        request.with_population(request.measure(nothing))
     assert str(caught.value) == "explain: there must be at least one row that can be explained."
 
 
-def test_skipping_is_no_way_round_other_faults() -> None:
-    asked = ExplainRequest.of(MODELS["k-means"], "explain", wc.Query(), invalid="skip")
+def test_skipping_does_not_hide_other_errors() -> None:
+    request = ExplainRequest.of(MODELS["k-means"], "explain", wc.Query(), invalid="skip")
     with pytest.raises(wc.InvalidInputError, match="must have 13 features"):
-        asked.measure(ROWS[:, :5])
+        request.measure(ROWS[:, :5])
     with pytest.raises(wc.InvalidInputError, match="too large to be squared"):
-        asked.measure(np.full((3, 13), 1e307))
+        request.measure(np.full((3, 13), 1e307))
 
 
 def mixed() -> tuple[Any, pd.DataFrame]:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
         {
-            "colour": pd.Series(rng.choice(["red", "blue"], 60), dtype="str"),
+            "color": pd.Series(rng.choice(["red", "blue"], 60), dtype="str"),
             "size": rng.normal(size=60) + np.repeat([0.0, 5.0], 30),
         }
     )
-    steps = make_column_transformer((OneHotEncoder(), ["colour"]), (StandardScaler(), ["size"]))
+    steps = make_column_transformer((OneHotEncoder(), ["color"]), (StandardScaler(), ["size"]))
     return make_pipeline(steps, KMeans(2, n_init=2, random_state=0)).fit(frame), frame
 
 
 def test_missing_categories_and_numbers_of_a_pipeline_are_skipped() -> None:
     model, frame = mixed()
     gaps = frame.copy()
-    gaps.loc[4, "colour"] = None
+    gaps.loc[4, "color"] = None
     gaps.loc[9, "size"] = np.nan
-    answer = ExplainRequest.of(model, "explain", wc.Query(beta=1.0), invalid="skip").explain(gaps)
-    assert answer.valid is not None
-    assert np.flatnonzero(~answer.valid).tolist() == [4, 9]
+    result = ExplainRequest.of(model, "explain", wc.Query(beta=1.0), invalid="skip").explain(gaps)
+    assert result.valid is not None
+    assert np.flatnonzero(~result.valid).tolist() == [4, 9]
     whole = wc.explain(model, frame, beta=1.0)
-    np.testing.assert_allclose(answer.relevance[answer.valid], whole.relevance[answer.valid], atol=1e-12)
+    np.testing.assert_allclose(result.relevance[result.valid], whole.relevance[result.valid], atol=1e-12)
 
 
 @pytest.mark.parametrize(("name", "most"), [("k-means", 0), ("imputed", 1), ("scaled", 60)])
-def test_missing_values_all_over_the_place_take_few_tries(
-    name: str, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_missing_values_need_few_attempts(name: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.tile(ROWS, (5, 1))
     rows[np.random.default_rng(0).random(rows.shape) < 0.1] = np.nan
     steps = {"imputed": [SimpleImputer()], "scaled": [StandardScaler()], "k-means": []}[name]
     model = make_pipeline(*steps, KMeans(3, n_init=1, random_state=0)).fit(ROWS) if steps else MODELS[name]
-    takes, tried = ExplainRequest._accepts, list[int]()
+    accepts, tried = ExplainRequest._accepts, list[int]()
 
     def count(self: ExplainRequest, some: Any) -> bool:
         tried.append(len(some))
-        return takes(self, some)
+        return accepts(self, some)
 
     monkeypatch.setattr(ExplainRequest, "_accepts", count)
-    answer = ExplainRequest.of(model, "explain", wc.Query(beta=1.0), invalid="skip").explain(rows)
-    valid = np.ones(len(rows), bool) if answer.valid is None else answer.valid
+    result = ExplainRequest.of(model, "explain", wc.Query(beta=1.0), invalid="skip").explain(rows)
+    valid = np.ones(len(rows), bool) if result.valid is None else result.valid
     assert valid.tolist() == (~np.isnan(rows).any(axis=1) | (name == "imputed")).tolist()
     assert len(tried) <= most
 
 
 @pytest.mark.parametrize("size", [3, 50, 178])
-def test_which_rows_are_skipped_does_not_depend_on_those_beside_them(size: int) -> None:
+def test_skipped_rows_do_not_depend_on_the_other_rows(size: int) -> None:
     rows = ROWS.copy()
-    rows[[3, 60, 61], 2] = np.nan  # the imputer takes these
+    rows[[3, 60, 61], 2] = np.nan  # the imputer accepts these
     rows[[5, 62], 0] = np.inf
     rows[[62, 63], 2] = np.nan
     model = make_pipeline(SimpleImputer(), StandardScaler(), KMeans(3, n_init=2, random_state=0)).fit(ROWS)
-    asked = ExplainRequest.of(model, "explain", wc.Query(beta=0.5), invalid="skip")
-    answers = [asked.explain(rows[start : start + size]) for start in range(0, len(rows), size)]
-    valid = np.concatenate([np.ones(len(a.evidence), bool) if a.valid is None else a.valid for a in answers])
+    request = ExplainRequest.of(model, "explain", wc.Query(beta=0.5), invalid="skip")
+    results = [request.explain(rows[start : start + size]) for start in range(0, len(rows), size)]
+    valid = np.concatenate([np.ones(len(a.evidence), bool) if a.valid is None else a.valid for a in results])
     assert np.flatnonzero(~valid).tolist() == [5, 62]
     whole = wc.explain(model, rows[valid], beta=0.5)
-    np.testing.assert_allclose(joined(answers, "relevance")[valid], whole.relevance, atol=1e-9)
+    np.testing.assert_allclose(joined(results, "relevance")[valid], whole.relevance, atol=1e-9)
 
 
-def test_columns_lists_and_the_strongest_features_as_arrow() -> None:
-    rows = holed(ROWS)
-    asked = ExplainRequest.of(
+def test_arrow_tables_with_columns_lists_and_strongest_features() -> None:
+    rows = with_gaps(ROWS)
+    request = ExplainRequest.of(
         MODELS["labels"], "explain", wc.Query(beta=0.01), invalid="skip", feature_names=list(FRAME)
     )
-    answer = asked.explain(rows)
-    columns = asked.arrow_format(dtype=np.float32).table(answer)
+    result = request.explain(rows)
+    columns = request.arrow_format(dtype=np.float32).table(result)
     assert columns.column_names == ["cluster", "evidence", "competitor", *FRAME]
     assert columns["alcohol"].type == pa.float32()
     assert [columns[name].null_count for name in ("cluster", "evidence", "proline")] == [3, 3, 3]
-    assert columns["cluster"][0].as_py() == asked.labels[answer.cluster[0]]
-    np.testing.assert_allclose(columns["proline"].to_numpy()[0], answer.relevance[0, -1], rtol=1e-6)
-    lists = asked.arrow_format(layout="array").table(answer)
+    assert columns["cluster"][0].as_py() == request.labels[result.cluster[0]]
+    np.testing.assert_allclose(columns["proline"].to_numpy()[0], result.relevance[0, -1], rtol=1e-6)
+    lists = request.arrow_format(layout="array").table(result)
     assert lists.column_names == ["cluster", "evidence", "competitor", "relevance"]
     assert lists["relevance"].null_count == 3
-    assert lists["relevance"][5].as_py() == answer.relevance[5].tolist()
-    top = asked.arrow_format(top=2).table(answer)
+    assert lists["relevance"][5].as_py() == result.relevance[5].tolist()
+    top = request.arrow_format(top=2).table(result)
     assert top.column_names[3:] == [
         f"{what}_{k}" for k in (1, 2) for what in ("feature", "relevance", "value")
     ]
-    first = int(np.abs(answer.relevance[8]).argmax())
+    first = int(np.abs(result.relevance[8]).argmax())
     assert top["feature_1"][8].as_py() == list(FRAME)[first]
-    assert top["relevance_1"][8].as_py() == answer.relevance[8, first]
+    assert top["relevance_1"][8].as_py() == result.relevance[8, first]
     assert top["value_1"][8].as_py() == rows[8, first]
     assert top["value_1"][3].as_py() is None
 
 
-def test_values_of_categories_are_text_and_names_that_are_taken_are_evaded() -> None:
+def test_values_of_categories_are_text_and_taken_names_get_underscores() -> None:
     model, frame = mixed()
-    asked = ExplainRequest.of(model, "explain", wc.Query(beta=1.0))
-    table = asked.arrow_format(top=2, taken=["cluster"]).table(asked.explain(frame))
+    request = ExplainRequest.of(model, "explain", wc.Query(beta=1.0))
+    table = request.arrow_format(top=2, taken=["cluster"]).table(request.explain(frame))
     assert table.column_names[0] == "cluster_"
     values = {table["feature_1"][i].as_py(): table["value_1"][i].as_py() for i in range(60)}
     last = max(i for i in range(60) if table["feature_1"][i].as_py() == "size")
@@ -265,7 +263,7 @@ def test_values_of_categories_are_text_and_names_that_are_taken_are_evaded() -> 
 
 
 @pytest.mark.parametrize(
-    ("model", "options", "said"),
+    ("model", "options", "message"),
     [
         (np.arange(5), {}, "explain: model must be a model that can assign new rows; labels only say"),
         (
@@ -288,10 +286,10 @@ def test_values_of_categories_are_text_and_names_that_are_taken_are_evaded() -> 
     ],
     ids=str,
 )
-def test_what_cannot_be_asked_is_said_before_any_row_is_read(
-    model: Any, options: dict[str, Any], said: str
+def test_an_invalid_request_raises_before_any_row_is_read(
+    model: Any, options: dict[str, Any], message: str
 ) -> None:
     invalid = options.pop("invalid", "error")
     with pytest.raises(wc.WhyClusterError) as caught:
         ExplainRequest.of(model, "explain", wc.Query(**options), invalid=invalid)
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)

@@ -1,4 +1,4 @@
-"""One Spark for all tests here: classic, on this machine, with tasks that are tried twice."""
+"""One Spark session for all tests here: classic, local, with tasks that are tried twice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-# Before pyspark is imported: workers run this Python, and nothing listens to other machines.
+# Set before pyspark is imported: workers run this Python, and nothing listens on the network.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
@@ -22,9 +22,9 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.python.daemon.module": "tests.spark.daemon",
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # the JVM compiles quickly, rather than well
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # the JVM compiles quickly rather than well
     "spark.sql.shuffle.partitions": "1",
-    "spark.sql.codegen.wholeStage": "false",  # compiling takes longer than a few rows do
+    "spark.sql.codegen.wholeStage": "false",  # compiling takes longer than explaining a few rows
     "spark.sql.adaptive.enabled": "false",
 }
 N_ROWS = 240
@@ -33,7 +33,7 @@ N_ROWS = 240
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        pytest.skip("Spark needs Java 17 or later, and there is no java here.")
+        pytest.skip("Spark needs Java 17 or later, and java is not installed.")
     from pyspark.sql import SparkSession
 
     builder: Any = SparkSession.builder.master("local[2,2]")
@@ -46,7 +46,7 @@ def spark() -> Iterator[Any]:
 
 
 def make_table() -> pd.DataFrame:
-    """Three groups; numbers of several types, a category that goes with the groups, an identifier."""
+    """Return rows of three groups: numbers of several types, a category and an identifier."""
     rng = np.random.default_rng(0)
     group = np.arange(N_ROWS) % 3
     X = 4.0 * np.eye(3)[group] + rng.normal(size=(N_ROWS, 3))
@@ -71,7 +71,7 @@ def table() -> pd.DataFrame:
 
 @pytest.fixture(scope="session")
 def df(spark: Any, table: pd.DataFrame) -> Any:
-    """The table in three partitions, of which one is empty."""
+    """The table in three partitions, one of them empty."""
     from pyspark.sql import functions as F  # noqa: N812  # Spark's convention
 
     frame = spark.createDataFrame(table).repartitionByRange(2, "id")

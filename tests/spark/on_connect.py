@@ -1,6 +1,6 @@
-"""Models explained over Spark Connect, in a process of its own, since classic Spark cannot be beside it.
+"""Explain models over Spark Connect, in a separate process, because classic Spark cannot run in the same one.
 
-What came out is printed as JSON; `test_connect.py` looks at it.
+The results are printed as JSON, and checked by `test_connect.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from whycluster.engines import spark as engine
 
 
 def main() -> None:
-    """One line for each model."""
+    """Print the results as one line of JSON."""
     submitted = " ".join(f"--conf {name}={value}" for name, value in SETTINGS.items())
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"{submitted} pyspark-shell"
     from pyspark.sql import SparkSession
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def found(spark: Any) -> dict[str, Any]:
-    """What is to be looked at."""
+    """Return the results to check."""
     from pyspark.sql import Observation
 
     from tests.spark.pipelines import fitted
@@ -54,13 +54,13 @@ def found(spark: Any) -> dict[str, Any]:
         result[name] = [bool((rows["why_cluster"] == rows["prediction"]).all()), len(rows), float(error)]
     kmeans = KMeans(3, n_init=1, random_state=0).fit(table[["a", "n"]])
     counted = Observation("why")
-    holed = df.replace(to_replace=float(table["a"][5]), value=float("nan"), subset=["a"])
-    explained = engine.explain(kmeans, holed, invalid="skip", observation=counted)
+    with_gaps = df.replace(to_replace=float(table["a"][5]), value=float("nan"), subset=["a"])
+    explained = engine.explain(kmeans, with_gaps, invalid="skip", observation=counted)
     result["metadata"] = explained.schema["why_relevance"].metadata
     rows = explained.toPandas()
     result["skipped"] = [rows["id"][rows["why_cluster"].isna()].tolist(), counted.get]
     try:
-        engine.explain(kmeans, holed)
+        engine.explain(kmeans, with_gaps)
     except Exception as error:
         result["error"] = str(error)
     result["background"] = error_with_vectors_for_arrays(df, table[["a", "n"]].to_numpy())
@@ -68,7 +68,7 @@ def found(spark: Any) -> dict[str, Any]:
 
 
 def error_with_vectors_for_arrays(df: Any, X: Any) -> float:
-    """How far off relevance is if df has arrays and the background vectors."""
+    """Return the relative error of relevance if df has arrays and the background has vectors."""
     from pyspark.ml.feature import VectorAssembler
 
     few = df.where("id < 9").orderBy("id").selectExpr("array(a, double(n)) AS x")

@@ -1,4 +1,4 @@
-"""Models of MLlib to be explained, by name: estimators that are fitted to the table of the tests."""
+"""MLlib pipelines to explain, by name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def kmeans(column: str, k: int = 4, **options: Any) -> Any:
 
 
 def numbers() -> Any:
-    """A dot in a name needs care: an assembler takes it in backticks."""
+    """Return an assembler; it takes names with dots in backticks."""
     return VectorAssembler(inputCols=["a", "`b.c`", "n", "one"], outputCol="features")
 
 
@@ -43,7 +43,7 @@ def standard(column: str = "features", **options: Any) -> Any:
 PIPELINES: dict[str, Callable[[], list[Any]]] = {
     "k-means": lambda: [numbers(), kmeans("features")],
     "cosine": lambda: [numbers(), kmeans("features", distanceMeasure="cosine")],
-    "standardised": lambda: [numbers(), standard(withMean=True), kmeans("scaled")],
+    "standardized": lambda: [numbers(), standard(withMean=True), kmeans("scaled")],
     "ranged and mixed": lambda: [
         numbers(),
         MinMaxScaler(inputCol="features", outputCol="ranged", min=-1.0, max=2.0),
@@ -78,7 +78,7 @@ PIPELINES: dict[str, Callable[[], list[Any]]] = {
         *encoded(drop_last=False),
         GaussianMixture(k=3, featuresCol="together", seed=1, maxIter=5),
     ],
-    "one in another": lambda: [Pipeline(stages=[numbers(), standard()]), kmeans("scaled")],
+    "nested": lambda: [Pipeline(stages=[numbers(), standard()]), kmeans("scaled")],
 }
 
 

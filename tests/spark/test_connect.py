@@ -1,4 +1,4 @@
-"""The same over Spark Connect, where there is no JVM to look into."""
+"""The same over Spark Connect, where the driver has no access to the JVM."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent.parent
 @pytest.fixture(scope="module")
 def found() -> Any:
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        pytest.skip("Spark needs Java 17 or later, and there is no java here.")
+        pytest.skip("Spark needs Java 17 or later, and java is not installed.")
     run = subprocess.run(
         [sys.executable, "-m", "tests.spark.on_connect"],
         cwd=ROOT,
@@ -42,18 +42,18 @@ def test_models_of_mllib_over_connect(name: str, found: Any) -> None:
     assert error < 1e-6
 
 
-def test_the_order_of_features_is_in_the_metadata_over_connect(found: Any) -> None:
+def test_metadata_name_the_features_over_connect(found: Any) -> None:
     assert found["metadata"] == {"features": ["a", "n"]}
 
 
-def test_rows_that_are_skipped_are_counted_over_connect(found: Any) -> None:
+def test_skipped_rows_are_counted_over_connect(found: Any) -> None:
     assert found["skipped"] == [[5], {"rows": N_ROWS, "invalid": 1}]
 
 
-def test_errors_of_workers_come_with_our_words_over_connect(found: Any) -> None:
-    assert "InvalidInputError: spark.explain: X must be finite; row" in found["error"]
+def test_messages_of_workers_arrive_over_connect(found: Any) -> None:
+    assert "InvalidInputError: spark.explain: df must be finite; row" in found["error"]
     assert "feature 'a' holds a missing value (NaN). Drop or fill such rows first." in found["error"]
 
 
-def test_a_background_may_hold_vectors_for_arrays_over_connect(found: Any) -> None:
+def test_a_background_can_have_vectors_instead_of_arrays_over_connect(found: Any) -> None:
     assert found["background"] < 1e-6

@@ -1,4 +1,4 @@
-"""Models of MLlib: every row is in the cluster that MLlib predicts, and relevance is of the columns."""
+"""MLlib models: rows are in the clusters that MLlib predicts, and are explained by the user's columns."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def models() -> dict[str, Any]:
 
 
 def model_of(name: str, df: Any, models: dict[str, Any]) -> Any:
-    """Fitted once."""
+    """Return a model, fitted once."""
     if name not in models:
         models[name] = fitted(name, df)
     return models[name]
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-def test_every_row_is_where_mllib_predicts_it_and_explained_as_it_is_locally(
+def test_rows_are_assigned_as_by_mllib_and_explained_as_in_memory(
     name: str, df: Any, table: pd.DataFrame, models: dict[str, Any]
 ) -> None:
     model = model_of(name, df, models)
@@ -58,10 +58,10 @@ def test_a_tie_goes_to_the_first_cluster_as_in_mllib(spark: Any) -> None:
     assert (found["prediction"], found["why_cluster"], found["why_evidence"]) == (0, 0, 0.0)
 
 
-def test_where_all_densities_vanish_the_likeliest_component_is_named(
+def test_far_from_all_components_the_likeliest_one_is_assigned(
     spark: Any, df: Any, models: dict[str, Any]
 ) -> None:
-    """MLlib adds 2e-16 to each density, so that far off all are the same to it, and the first is taken."""
+    """MLlib adds 2e-16 to each density, so far away all are equal, and it predicts the first component."""
     model = model_of("mixture", df, models)
     mixture = model.stages[-1]
     means = np.array([row.mean.toArray() for row in mixture.gaussiansDF.collect()])
@@ -72,7 +72,7 @@ def test_where_all_densities_vanish_the_likeliest_component_is_named(
     assert len(means) == 3
 
 
-def test_columns_of_vectors_have_the_names_of_their_metadata(df: Any, table: pd.DataFrame) -> None:
+def test_features_of_vectors_are_named_by_their_metadata(df: Any, table: pd.DataFrame) -> None:
     rows = numbers().transform(df)
     model = kmeans("features").fit(rows)
     found = engine.explain(model, model.transform(rows), layout="columns", id_columns=["id", "prediction"])
@@ -88,7 +88,7 @@ def test_columns_of_vectors_have_the_names_of_their_metadata(df: Any, table: pd.
     assert_allclose(found.iloc[:, 5:], local.relevance, atol=1e-6 * np.abs(local.relevance).max())
 
 
-def test_an_assembler_may_take_vectors_of_the_users(df: Any) -> None:
+def test_an_assembler_of_a_vector_column(df: Any) -> None:
     from pyspark.ml import Pipeline
     from pyspark.ml.feature import VectorAssembler
 
@@ -103,7 +103,7 @@ def test_an_assembler_may_take_vectors_of_the_users(df: Any) -> None:
         wc.neuralize(model)
 
 
-def test_categories_that_are_not_known(df: Any, spark: Any, models: dict[str, Any]) -> None:
+def test_unknown_categories(df: Any, spark: Any, models: dict[str, Any]) -> None:
     rows = [(1, 0.5, "red"), (2, 0.5, "mauve"), (1, 0.5, None)]
     few = spark.createDataFrame(rows, "n int, a double, kind string").coalesce(1)
     kept = model_of("categories, mixed", df, models)
@@ -119,7 +119,7 @@ def test_categories_that_are_not_known(df: Any, spark: Any, models: dict[str, An
         engine.explain(strict, few, beta=1.0).collect()
 
 
-def test_models_that_are_not_fitted_or_not_known(df: Any) -> None:
+def test_models_that_are_not_fitted_or_not_supported(df: Any) -> None:
     from pyspark.ml import Pipeline, PipelineModel
     from pyspark.ml.clustering import BisectingKMeans
     from pyspark.ml.feature import Normalizer, SQLTransformer
@@ -136,13 +136,13 @@ def test_models_that_are_not_fitted_or_not_known(df: Any) -> None:
         wc.neuralize(PipelineModel([model, numbers()]))
     unit = Normalizer(inputCol="features", outputCol="unit")
     behind = Pipeline(stages=[unit, kmeans("unit")]).fit(rows)
-    told = (
+    message = (
         f"neuralize: stage {unit.uid!r} (Normalizer) is not supported, since it is not known how it computes "
         "its columns. Supported stages are VectorAssembler, StandardScaler, MinMaxScaler, PCA, "
         "StringIndexer, OneHotEncoder. The clusters can still be explained in any columns, through a "
         "surrogate fitted to some rows: wc.Surrogate().fit(X, labels)."
     )
-    with pytest.raises(wc.UnsupportedModelError, match=f"^{re.escape(told)}$"):
+    with pytest.raises(wc.UnsupportedModelError, match=f"^{re.escape(message)}$"):
         wc.neuralize(behind)
     anything = SQLTransformer(statement="SELECT a * 2 AS a FROM __THIS__")
     with pytest.raises(
@@ -155,7 +155,7 @@ def test_models_that_are_not_fitted_or_not_known(df: Any) -> None:
         wc.neuralize(cosine)
 
 
-def test_metadata_say_what_the_relevances_are_of_and_how_long_vectors_are(df: Any) -> None:
+def test_metadata_name_the_features_and_declare_the_length_of_vectors(df: Any) -> None:
     rows = numbers().transform(df)
     model = kmeans("features").fit(rows)
     explained = engine.explain(model, rows, beta=1.0)
@@ -163,15 +163,15 @@ def test_metadata_say_what_the_relevances_are_of_and_how_long_vectors_are(df: An
     from pyspark.ml.feature import VectorAssembler
 
     short = VectorAssembler(inputCols=["a", "n"], outputCol="features").transform(df)
-    told = (
+    message = (
         "spark.explain: column 'features' must hold vectors of length 4, as the model takes; its metadata "
         "declare length 2."
     )
-    with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(told)}$"):
+    with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(message)}$"):
         engine.explain(model, short)
 
 
-def test_categories_that_are_numbers_in_a_local_table(spark: Any) -> None:
+def test_numeric_categories_in_a_table_in_memory(spark: Any) -> None:
     from pyspark.ml import Pipeline
     from pyspark.ml.feature import OneHotEncoder, StandardScaler, StringIndexer, VectorAssembler
 
@@ -185,7 +185,7 @@ def test_categories_that_are_numbers_in_a_local_table(spark: Any) -> None:
         kmeans("s", k=3),
     ]
     model = Pipeline(stages=stages).fit(df)
-    local = df.toPandas()  # where codes with a gap are floats
+    local = df.toPandas()  # a column of integers with missing values becomes float
     assert local["code"].dtype == np.float64
     predicted = model.transform(df).toPandas()["prediction"].tolist()
     assert wc.explain(model, local).cluster.tolist() == predicted
@@ -194,7 +194,7 @@ def test_categories_that_are_numbers_in_a_local_table(spark: Any) -> None:
     assert_allclose(found["why_relevance"].tolist(), relevance, atol=1e-6 * np.abs(relevance).max())
 
 
-def test_stages_that_the_model_does_not_depend_on(df: Any) -> None:
+def test_stages_that_the_model_does_not_use(df: Any) -> None:
     from pyspark.ml import Pipeline, PipelineModel
     from pyspark.ml.feature import SQLTransformer, VectorAssembler, VectorSizeHint
 
@@ -211,7 +211,7 @@ def test_stages_that_the_model_does_not_depend_on(df: Any) -> None:
         wc.neuralize(PipelineModel([]))
 
 
-def test_names_as_mllib_finds_them(spark: Any) -> None:
+def test_column_names_are_resolved_as_by_mllib(spark: Any) -> None:
     from pyspark.ml import Pipeline
     from pyspark.ml.feature import VectorAssembler
 
@@ -224,7 +224,7 @@ def test_names_as_mllib_finds_them(spark: Any) -> None:
         engine.explain(model, df)
 
 
-def test_stages_find_columns_in_capitals_or_not_as_spark_does(df: Any) -> None:
+def test_stages_ignore_the_case_of_column_names_as_spark_does(df: Any) -> None:
     from pyspark.ml import Pipeline
     from pyspark.ml.feature import StandardScaler, VectorAssembler
 
@@ -242,8 +242,10 @@ def test_stages_find_columns_in_capitals_or_not_as_spark_does(df: Any) -> None:
 
 
 @pytest.mark.parametrize(("sensitive", "column"), [("false", "t"), ("true", "t"), ("true", "T")])
-def test_a_column_that_is_written_again_in_capitals(sensitive: str, column: str, spark: Any, df: Any) -> None:
-    """By default the second takes the place of the first; where case counts, both are there."""
+def test_an_output_column_whose_name_differs_only_in_case(
+    sensitive: str, column: str, spark: Any, df: Any
+) -> None:
+    """By default the second column replaces the first; if Spark is case-sensitive, both exist."""
     from pyspark.ml import Pipeline
     from pyspark.ml.feature import StandardScaler, VectorAssembler
 
@@ -263,7 +265,7 @@ def test_a_column_that_is_written_again_in_capitals(sensitive: str, column: str,
     assert found["why_cluster"].tolist() == found["prediction"].tolist()
 
 
-def test_a_metric_is_refused_as_it_is_by_neuralize(df: Any, models: dict[str, Any]) -> None:
+def test_a_metric_is_an_error_as_in_neuralize(df: Any, models: dict[str, Any]) -> None:
     pipeline = model_of("k-means", df, models)
     rows = numbers().transform(df)
     for model in (pipeline, pipeline.stages[-1]):

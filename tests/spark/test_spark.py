@@ -1,4 +1,4 @@
-"""Rows of Spark DataFrames, explained on the workers: as they are locally, and with nothing lost."""
+"""Spark DataFrames explained on the workers: results equal those in memory, and no row is lost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def model(table: pd.DataFrame) -> Any:
 
 
 def same(found: pd.DataFrame, local: wc.Explanation) -> None:
-    """What Spark gives, in any order of its rows, is what we give here."""
+    """Check that the results of Spark, in any order of rows, equal those in memory."""
     found = found.sort_values("id")
     relevance = np.array(found["why_relevance"].tolist())
     assert found["why_cluster"].tolist() == local.cluster.tolist()
@@ -54,7 +54,7 @@ def same(found: pd.DataFrame, local: wc.Explanation) -> None:
     ],
     ids=str,
 )
-def test_any_question_has_the_answer_that_it_has_here(
+def test_every_query_gives_the_same_results_as_in_memory(
     options: dict[str, Any], model: Any, df: Any, table: pd.DataFrame
 ) -> None:
     found = engine.explain(model, df, **options)
@@ -70,12 +70,12 @@ def test_categories_and_a_mixture_of_scikit_learn(df: Any, table: pd.DataFrame) 
     found = engine.explain(pipeline, df, threshold=0.5, id_columns=["id"])
     assert found.columns == ["id", *ADDED]
     same(found.toPandas(), wc.explain(pipeline, table[columns], threshold=0.5))
-    told = engine.explain(pipeline, df, beta=1.0, top=2).toPandas()
-    values = told.loc[told["why_feature_1"] == "kind", "why_value_1"]
+    strongest = engine.explain(pipeline, df, beta=1.0, top=2).toPandas()
+    values = strongest.loc[strongest["why_feature_1"] == "kind", "why_value_1"]
     assert set(values) <= set(table["kind"])
 
 
-def test_labels_that_are_text_and_one_column_for_each_feature(df: Any, table: pd.DataFrame) -> None:
+def test_text_labels_and_one_column_per_feature(df: Any, table: pd.DataFrame) -> None:
     X = table[["a", "n"]].to_numpy()
     network = wc.TableNetwork(wc.neuralize(X[:3]).energy, labels=["x", "y", "z"])
     found = engine.explain(network, df, columns=["a", "n"], layout="columns", id_columns="id", prefix="r_")
@@ -123,7 +123,7 @@ def test_beta_is_measured_on_a_background(model: Any, df: Any, table: pd.DataFra
         same(found, wc.explain(model, table[NUMBERS].iloc[:9], background=table[NUMBERS]))
 
 
-def test_a_background_is_matched_by_name_where_the_model_has_none(df: Any, table: pd.DataFrame) -> None:
+def test_a_background_is_matched_by_name_if_the_model_has_no_names(df: Any, table: pd.DataFrame) -> None:
     centers = table[NUMBERS].to_numpy()[:3]
     turned = table[NUMBERS[::-1]]
     found = engine.explain(centers, df, columns=NUMBERS, background=turned).toPandas()
@@ -143,7 +143,7 @@ DECIMALS = "array(cast(a as decimal(38, 18)), cast(n as decimal(38, 18)))"
     ("own", "other"),
     [(VECTORS, DOUBLES), (DOUBLES, VECTORS), (FLOATS, DECIMALS), (DECIMALS, FLOATS), (VECTORS, DECIMALS)],
 )
-def test_a_background_may_hold_vectors_of_another_type(own: str, other: str, df: Any, table: Any) -> None:
+def test_a_background_can_have_vectors_of_another_type(own: str, other: str, df: Any, table: Any) -> None:
     from pyspark.ml.feature import VectorAssembler
 
     X = table[["a", "n"]].to_numpy()
@@ -159,7 +159,7 @@ DECIMAL = "cast(a as decimal(38, 18)) as a"
 @pytest.mark.parametrize(
     ("own", "other"), [(["a", "t"], [DECIMAL, "u as t"]), ([DECIMAL, "u as t"], ["a", "t"])]
 )
-def test_a_background_may_hold_numbers_and_moments_of_another_type(
+def test_a_background_can_have_numbers_and_timestamps_of_another_type(
     own: list[str], other: list[str], spark: Any
 ) -> None:
     rows = spark.sql(
@@ -184,35 +184,36 @@ def encoded(table: pd.DataFrame) -> Any:
 @pytest.mark.parametrize(
     "kind", ["array(kind)", "map('u', kind)", "named_struct('u', kind)", "interval '3' month"]
 )
-def test_columns_of_types_that_no_model_takes(kind: str, encoded: Any, df: Any) -> None:
+def test_column_types_that_no_model_takes(kind: str, encoded: Any, df: Any) -> None:
     rows = df.selectExpr("a", "n", f"{kind} AS kind")
-    told = (
+    message = (
         "spark.explain: column 'kind'{} must hold numbers, text, dates or timestamps, one in each row; it "
-        "has type "
-        f"{rows.schema['kind'].dataType.simpleString()}."
+        f"has type {rows.schema['kind'].dataType.simpleString()}."
     )
-    with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(told.format(''))}$"):
+    with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(message.format(''))}$"):
         engine.explain(encoded, rows, id_columns=[])
-    with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(told.format(' of background'))}$"):
+    with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(message.format(' of background'))}$"):
         engine.explain(encoded, df, background=rows)
 
 
-def test_numbers_are_numbers_in_a_background_and_are_there_once(encoded: Any, df: Any) -> None:
-    """Also where the model takes categories beside them, and would make numbers of text."""
+def test_columns_of_a_background_must_be_numeric_and_unique(encoded: Any, df: Any) -> None:
+    """Even if the model also takes categories, and would convert text to numbers."""
     with pytest.raises(wc.InvalidInputError, match="'a' of background must hold numbers, one in each row"):
         engine.explain(encoded, df, background=df.selectExpr("kind", "string(a) AS a", "n"))
-    told = "spark.explain: background must have unique column names; 'n' occurs more than once. Rename one."
-    with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(told)}$"):
+    message = (
+        "spark.explain: background must have unique column names; 'n' occurs more than once. Rename one."
+    )
+    with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(message)}$"):
         engine.explain(encoded, df, background=df.select("kind", "a", "n", "n"))
 
 
-def test_an_error_in_a_background_says_so(df: Any) -> None:
+def test_errors_in_a_background_name_it(df: Any) -> None:
     from pyspark.errors import PythonException
 
     with pytest.raises(
         PythonException, match=r"\(Rows are counted from row 0 of partition \d of background\.\)"
     ):
-        engine.explain([[0.0], [1.0]], df, columns=["a"], background=holed(df))
+        engine.explain([[0.0], [1.0]], df, columns=["a"], background=with_gaps(df))
 
 
 def test_means_of_clusters_are_added_up_on_a_worker(df: Any, table: pd.DataFrame) -> None:
@@ -220,7 +221,7 @@ def test_means_of_clusters_are_added_up_on_a_worker(df: Any, table: pd.DataFrame
     same(engine.explain(model, df.repartition(7)).orderBy("id").toPandas(), wc.explain(model, table[NUMBERS]))
 
 
-def test_what_a_background_or_a_model_lacks(model: Any, df: Any, table: pd.DataFrame) -> None:
+def test_a_background_or_a_model_that_does_not_fit(model: Any, df: Any, table: pd.DataFrame) -> None:
     with pytest.raises(
         wc.InvalidInputError, match=r"background must have the columns that the model takes; 'one' is"
     ):
@@ -236,7 +237,7 @@ def test_what_a_background_or_a_model_lacks(model: Any, df: Any, table: pd.DataF
         engine.explain(table["n"], df)
 
 
-def test_moments_are_those_of_the_session_without_its_zone(spark: Any) -> None:
+def test_timestamps_are_in_the_time_zone_of_the_session(spark: Any) -> None:
     rows = spark.sql(
         "select cast(id as int) as id, 5.0D * (id % 3) + id / 90 as a, "
         "timestamp'2020-01-01 00:00:00' + make_dt_interval(int(id % 3)) as t from range(90)"
@@ -250,7 +251,7 @@ def test_moments_are_those_of_the_session_without_its_zone(spark: Any) -> None:
 
 
 @pytest.mark.parametrize("paris", [None, 0, 5, 30])
-def test_a_row_is_skipped_for_its_own_flaw_only(paris: int | None, spark: Any) -> None:
+def test_a_row_is_skipped_only_for_its_own_flaws(paris: int | None, spark: Any) -> None:
     from pyspark.errors import PythonException
 
     group = np.arange(60) % 3
@@ -267,12 +268,12 @@ def test_a_row_is_skipped_for_its_own_flaw_only(paris: int | None, spark: Any) -
     found = engine.explain(model, df, invalid="skip", beta=1.0)
     if paris is None:
         assert found.where("why_cluster is null").count() == 0
-    else:  # wherever it stands
+    else:  # whichever row it is
         with pytest.raises(PythonException, match="Found unknown categories"):
             found.collect()
 
 
-def test_names_that_differ_in_case_only(spark: Any) -> None:
+def test_names_that_differ_only_in_case(spark: Any) -> None:
     rows = spark.createDataFrame([(0.0, 1.0), (5.0, 2.0)], "Cluster double, x double")
     model = KMeans(2, n_init=1).fit(rows.toPandas())
     with pytest.raises(wc.InvalidInputError) as caught:
@@ -283,11 +284,11 @@ def test_names_that_differ_in_case_only(spark: Any) -> None:
     )
 
 
-def test_columns_that_cannot_be_kept(spark: Any) -> None:
+def test_kept_columns_that_arrow_does_not_support(spark: Any) -> None:
     rows = spark.sql("select 1.0D as x, interval '3' month as m union all select 2.0D, interval '1' month")
     for kept, kind in [("m", "interval month"), ("map('u', array(m))", "map<string,array<interval month>>")]:
-        told = re.escape(f"'m' has type {kind}. Name the other columns with id_columns=[...].")
-        with pytest.raises(wc.InvalidInputError, match=told):
+        message = re.escape(f"'m' has type {kind}. Name the other columns with id_columns=[...].")
+        with pytest.raises(wc.InvalidInputError, match=message):
             engine.explain([[0.0], [3.0]], rows.selectExpr("x", f"{kept} AS m"), columns=["x"])
     assert engine.explain([[0.0], [3.0]], rows, columns=["x"], id_columns=[]).count() == 2
 
@@ -301,16 +302,16 @@ def test_results_too_large_for_single_precision(invalid: str, not_skipped: str, 
 
     rows = [(0.0, 1.0), (float("nan") if invalid == "skip" else 0.0, 1.0), (2.0, 1.0), (-3.0, 1e39)]
     df = spark.createDataFrame(rows, "x double, y double").coalesce(1)
-    told = (
+    message = (
         "spark.explain: results must fit into float32, whose largest number is 3.4e+38; row 3, feature 'y' "
         f"has relevance 2e+39 and the row has evidence 2e+39. {not_skipped}Drop such rows, or rescale the "
-        "data and fit the model again. (Rows are counted from row 0 of partition 0.)"
+        "data and fit the model again. (Rows are counted from row 0 of partition 0 of df.)"
     )
-    with pytest.raises(PythonException, match=re.escape(told)):
+    with pytest.raises(PythonException, match=re.escape(message)):
         engine.explain(np.eye(2), df, columns=["x", "y"], beta=1.0, invalid=invalid).collect()
 
 
-def test_names_that_columns_are_sent_under_may_be_there_already(df: Any, table: pd.DataFrame) -> None:
+def test_columns_can_have_the_names_that_we_send_columns_under(df: Any, table: pd.DataFrame) -> None:
     X = table[["a", "n"]].to_numpy()
     taken = ["WHYCLUSTER_TAKEN_0", "whycluster_taken_0_", "kept_0", "kept_1"]
     rows = df.selectExpr("id", *(f"n AS {name}" for name in taken), "array(a, double(n)) AS x")
@@ -319,22 +320,22 @@ def test_names_that_columns_are_sent_under_may_be_there_already(df: Any, table: 
     assert (found[taken].to_numpy() == found["x"].str[1].to_numpy()[:, None]).all()
 
 
-def test_a_surrogate_that_fits_badly_warns_once(df: Any, table: pd.DataFrame) -> None:
+def test_a_surrogate_of_low_fidelity_warns_once(df: Any, table: pd.DataFrame) -> None:
     X = table[["a", "n"]].to_numpy()
     labels = np.random.default_rng(0).integers(2, size=len(X))
     surrogate = wc.Surrogate().fit(X, labels)
     with pytest.warns(wc.FidelityWarning) as warned:
         engine.explain(surrogate, df, columns=["a", "n"], beta=1.0)
     assert len(warned) == 1
-    said = str(warned[0].message)
-    assert said.startswith(
+    message = str(warned[0].message)
+    assert message.startswith(
         "spark.explain: the surrogate, which is explained instead of the labels, predicts "
     )
-    assert said.endswith(" with care; wc.neuralize(model).fidelity has all figures.")
+    assert message.endswith(" with care; wc.neuralize(model).fidelity has all figures.")
 
 
-def holed(df: Any) -> Any:
-    """With a null, a NaN and an infinity in rows 0, 100 and 200."""
+def with_gaps(df: Any) -> Any:
+    """Return the rows with a null, a NaN and an infinity in rows 0, 100 and 200."""
     from pyspark.sql import functions as F  # noqa: N812  # Spark's convention
 
     hole = F.when(F.col("id") == 100, F.lit(float("nan"))).when(F.col("id") == 200, F.lit(float("inf")))
@@ -344,24 +345,24 @@ def holed(df: Any) -> Any:
 def test_rows_with_missing_values_are_an_error(model: Any, df: Any) -> None:
     from pyspark.errors import PythonException
 
-    told = (
-        r"InvalidInputError: spark\.explain: X must be finite; row \d+, feature 'a' holds (a missing value "
+    message = (
+        r"InvalidInputError: spark\.explain: df must be finite; row \d+, feature 'a' holds (a missing value "
         r"\(NaN\)|an infinite value)\. Drop or fill such rows first\. Or pass invalid=.skip. to get nulls "
-        r"for such rows\. \(Rows are counted from row 0 of partition [01]\.\)"
+        r"for such rows\. \(Rows are counted from row 0 of partition [01] of df\.\)"
     )
-    with pytest.raises(PythonException, match=told):
-        engine.explain(model, holed(df), beta=1.0).collect()
-    with pytest.raises(PythonException, match=told):
-        engine.explain(model, holed(df))
+    with pytest.raises(PythonException, match=message):
+        engine.explain(model, with_gaps(df), beta=1.0).collect()
+    with pytest.raises(PythonException, match=message):
+        engine.explain(model, with_gaps(df))
 
 
-def test_rows_with_missing_values_are_null_and_counted_if_they_are_skipped(
+def test_skipped_rows_with_missing_values_are_null_and_counted(
     model: Any, df: Any, table: pd.DataFrame
 ) -> None:
     from pyspark.sql import Observation
 
     counted = Observation("why")
-    explained = engine.explain(model, holed(df), invalid="skip", observation=counted)
+    explained = engine.explain(model, with_gaps(df), invalid="skip", observation=counted)
     found = explained.toPandas().sort_values("id")
     assert counted.get == {"rows": len(table), "invalid": 3}
     off = found[ADDED].isna()
@@ -384,23 +385,23 @@ def test_vectors_that_are_missing_or_of_another_length(spark: Any) -> None:
         assert found["why_cluster"].notna().tolist() == [True, False]
         with pytest.raises(PythonException, match=r"row \d, feature 'x_0' holds a missing value \(NaN\)"):
             engine.explain(centroids, one, features_col="x", beta=1.0).collect()
-    told = (
+    message = (
         "spark.explain: column 'x' must hold vectors of length 3, as the model takes; row 0 has one of "
-        "length 2. (Rows are counted from row 0 of partition 0.)"
+        "length 2. (Rows are counted from row 0 of partition 0 of df.)"
     )
-    with pytest.raises(PythonException, match=re.escape(told)):
+    with pytest.raises(PythonException, match=re.escape(message)):
         engine.explain(np.eye(3), rows.coalesce(1), features_col="x", beta=1.0, invalid="skip").collect()
 
 
-def test_no_rows_at_all(model: Any, df: Any) -> None:
+def test_a_frame_without_rows(model: Any, df: Any) -> None:
     none = df.where("id < 0")
     assert engine.explain(model, none, beta=1.0).collect() == []
     with pytest.raises(wc.InvalidInputError, match="there must be at least one row that can be explained"):
         engine.explain(model, none)
 
 
-def test_a_worker_that_is_lost_takes_no_row_with_it(df: Any, table: pd.DataFrame, tmp_path: Path) -> None:
-    """The first worker that explains is killed, once; Spark tries its rows again."""
+def test_no_row_is_lost_with_a_worker(df: Any, table: pd.DataFrame, tmp_path: Path) -> None:
+    """The first worker that explains rows is killed once; Spark repeats its task."""
     driver, marker = os.getpid(), str(tmp_path / "killed")
 
     def lose(X: Any) -> Any:
@@ -426,7 +427,7 @@ def test_a_stream_needs_beta(spark: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (
             {},
@@ -452,7 +453,7 @@ def test_a_stream_needs_beta(spark: Any) -> None:
         ),
         (
             {"features_col": "a", "columns": ["a", "n"]},
-            "columns or features_col must name the columns of the model, not both. Leave one out.",
+            "columns or features_col must name the columns of the model; got both. Leave one out.",
         ),
         (
             {"columns": ["a", "n"], "layout": "wide"},
@@ -475,8 +476,8 @@ def test_a_stream_needs_beta(spark: Any) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_told_before_anything_runs(options: Any, told: str, df: Any) -> None:
-    with pytest.raises(wc.InvalidInputError, match=f"^{re.escape('spark.explain: ' + told)}$"):
+def test_invalid_arguments_raise_before_any_row_is_read(options: Any, message: str, df: Any) -> None:
+    with pytest.raises(wc.InvalidInputError, match=f"^{re.escape('spark.explain: ' + message)}$"):
         engine.explain([[0.0, 0.0], [1.0, 1.0]], df, **options)
 
 
@@ -491,7 +492,7 @@ def test_an_invalid_query_has_the_same_message_as_elsewhere(
     assert str(caught.value) == f"spark.explain: {message}"
 
 
-def test_frames_that_are_none_of_sparks_and_names_that_are_there_twice(df: Any, table: pd.DataFrame) -> None:
+def test_frames_of_another_library_and_duplicate_names(df: Any, table: pd.DataFrame) -> None:
     with pytest.raises(
         wc.InvalidInputError,
         match=r"^spark\.explain: df must be a Spark DataFrame; got a pandas\.DataFrame\.$",
@@ -504,7 +505,7 @@ def test_frames_that_are_none_of_sparks_and_names_that_are_there_twice(df: Any, 
         engine.explain([[0.0], [1.0]], twice, columns=["id"])
 
 
-def test_the_code_of_the_page_runs(spark: Any, tmp_path: Path) -> None:  # noqa: ARG001  # it is asked for there
+def test_the_code_in_the_documentation_runs(spark: Any, tmp_path: Path) -> None:  # noqa: ARG001  # the code uses it
     page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)```", page, re.DOTALL | re.MULTILINE)
     assert len(blocks) == 3

@@ -25,8 +25,8 @@ _SAMPLE_BYTES = 64 << 20  # for all clusters
 class Aggregate:
     """Means and samples of the rows of each of K clusters, by d features.
 
-    Each row draws a random number, its priority; the m rows of a cluster with the smallest priorities are its
-    sample. So samples of several parts can be merged, and the result is still uniform.
+    Each row draws a random number, its priority. The sample of a cluster consists of the m rows with the
+    smallest priorities. So samples of several parts can be merged, and the result is still uniform.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Aggregate:
     priority, sample : (K, m) and (K, m, d) the priority and the relevance of the sampled rows; infinity and
         NaN if a cluster has fewer than m rows
     limit : (K,) rows with a larger priority were not considered, because other parts had enough rows with
-        smaller ones; if those parts are gone, the sample ends there
+        smaller ones. If those parts are removed later, the sample ends there
     """
 
     size: NDArray[np.intp]
@@ -68,7 +68,7 @@ class Aggregate:
     def add(
         self, result: PartResult, rng: np.random.Generator, reservoir: ReservoirSample | None = None
     ) -> None:
-        """Add the rows of a result; ``reservoir`` has the priorities of the other parts."""
+        """Add the rows of a result; ``reservoir`` has the smallest priorities of the other parts."""
         self.n_invalid += result.n_invalid
         if result.table is None:
             return
@@ -179,7 +179,8 @@ class Aggregate:
 class ReservoirSample:
     """The smallest priorities of the rows of each cluster so far, over all parts.
 
-    A row with a larger priority will not be in the final sample. So of many parts, most keep few rows.
+    A row with a larger priority will not be in the final sample. So if there are many parts, most of them
+    keep only a few rows.
     """
 
     def __init__(self, n_clusters: int, n_features: int, most: int = _SAMPLE) -> None:

@@ -34,7 +34,7 @@ class Engine(ABC, Generic[PartsT, PartT, ResultT, OutputT]):
 
     Attributes
     ----------
-    request : the request that every part has to answer
+    request : the request to answer for every part
     """
 
     request: ExplainRequest
@@ -49,7 +49,7 @@ class Engine(ABC, Generic[PartsT, PartT, ResultT, OutputT]):
 
     @abstractmethod
     def measure_all(self, parts: PartsT) -> Any:
-        """Measure every part and return the sum: a `Population`, or a promise of one in a lazy engine."""
+        """Measure every part and return the sum: a `Population`, or in a lazy engine a promise of one."""
 
     @abstractmethod
     def explain_all(self, parts: PartsT, population: Any) -> OutputT:
@@ -60,7 +60,7 @@ class Engine(ABC, Generic[PartsT, PartT, ResultT, OutputT]):
 
     @final
     def run(self, parts: PartsT, background: PartsT | None = None) -> OutputT:
-        """Measure all parts (or those of ``background``) if necessary, then explain all parts."""
+        """Measure all parts, or those of ``background``, if necessary; then explain all parts."""
         population = None
         if self.request.needs_population:
             population = self.measure_all(parts if background is None else background)

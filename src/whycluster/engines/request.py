@@ -1,7 +1,7 @@
-"""The request that every part has to answer: a model, a query, and what to do with invalid rows.
+"""The request to answer for every part: a model, a query, and what to do with invalid rows.
 
-`ExplainRequest` measures and explains the rows of one part, whatever library holds them. It knows nothing of
-where the parts come from; that is the engines' business (`whycluster.engines.engine`).
+`ExplainRequest` measures and explains the rows of one part, whatever library holds them. Engines
+(`whycluster.engines.engine`) know where the parts come from.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from whycluster.models.network import Network, Query
 INVALID = ("error", "skip")
 FIGURES = "wc.neuralize(model).fidelity"
 """Where users find the fidelity of a surrogate if the results do not have it."""
-_ATTEMPTS = 4  # rows that are tried to find one without flaws
+_ATTEMPTS = 4  # rows to try when a row without flaws is needed
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class ExplainRequest:
-    """A request to explain rows, the same for every part; made by `of`. It can be sent to other processes.
+    """A request to explain rows, the same for every part. Made by `of`; it can be sent to other processes.
 
     Attributes
     ----------
     network : the network of the model
     where : the name of the public function, for messages
     query : the query, without its background
-    coded : the query with clusters as codes
+    coded : the query, with clusters as codes
     invalid : what to do with rows that have missing or infinite values: "error" or "skip"; "refuse" raises
         without mentioning "skip", for engines that do not offer it
     feature_names : (d,) the names of the columns, for parts that have none
@@ -139,8 +139,8 @@ class ExplainRequest:
     def prepared(self) -> ExplainRequest:
         """Return the request with the population built into its query and energy.
 
-        Otherwise that is done anew for every part. It also lets an `Explanation` of some rows answer further
-        questions as if all rows were known.
+        Otherwise this is repeated for every part. An `Explanation` of some rows needs it, because its methods
+        must use the figures of all rows.
         """
         population, network = self.population, self.network
         if population is None:
@@ -152,7 +152,7 @@ class ExplainRequest:
         return replace(self, network=network, coded=coded)
 
     def take(self, rows: slice | Codes) -> ExplainRequest:
-        """Return the request for some rows, if the query has a cluster for each row."""
+        """Return the request for some rows; matters if the query has a cluster for each row."""
         cluster = self.coded.cluster
         if cluster is None or cluster.ndim == 0:
             return self
@@ -161,7 +161,7 @@ class ExplainRequest:
     def measure(self, part: Any, first_row: int = 0) -> Population:
         """Measure the valid rows of a part; populations of several parts can be added.
 
-        ``first_row`` is the number of its first row, for messages.
+        ``first_row`` is the number of the first row of the part, for messages.
         """
         energy = self.network.energy
         found, _ = self._apply(part, partial(attribution.population, energy), first_row)
@@ -218,7 +218,7 @@ class ExplainRequest:
     ) -> tuple[Result | None, NDArray[np.bool_] | None]:
         """Apply ``work`` to the valid rows of a part; return its result and which rows are valid.
 
-        The result is None if there are no valid rows. Rows are checked only if ``work`` fails on all of them;
+        The result is None if there are no valid rows. Rows are checked only after ``work`` has failed;
         otherwise the second value is None.
         """
         part = _as_table(part)
@@ -248,9 +248,9 @@ class ExplainRequest:
     def _valid(self, raw: Table) -> NDArray[np.bool_]:
         """Return whether each row can be explained, (n,), independently of the other rows.
 
-        The steps of a pipeline may accept missing values in some columns. A value that they accept in a
-        column, they accept in any row. So each kind of flaw is tried once per column, in a row that has no
-        other flaw. Other errors of a row come up when it is explained.
+        The steps of a pipeline may accept missing values in some columns. If they accept a value in a column,
+        they accept it in every row. So each kind of flaw is tried once per column, in a row without other
+        flaws. Other errors are raised when the row is explained.
         """
         flaws = raw.invalid_values()
         if not self.network.takes_any_kind:  # no value may be missing
@@ -269,7 +269,7 @@ class ExplainRequest:
         return np.asarray(~refused[np.arange(raw.n_features), flaws].any(axis=1))
 
     def _clean_row(self, raw: Table, flaws: NDArray[np.int8]) -> Table | None:
-        """Return a row that can be explained: one of the part, with gaps filled from other rows."""
+        """Return a row that can be explained: a row of the part, with its flaws replaced from other rows."""
         cleanest = np.argsort((flaws > 0).sum(axis=1), kind="stable")
         for attempt in range(min(_ATTEMPTS, len(cleanest))):
             row = cleanest[attempt]
@@ -321,7 +321,7 @@ def population_to_json(population: Population) -> dict[str, Any]:
 
 
 def check_for_all_rows(query: Query, where: str) -> None:
-    """Raise if a query names a cluster for each row; rows of a part have no number among all rows."""
+    """Raise if a query names a cluster for each row: a part does not know its position among all rows."""
     for option, clusters in (("target", query.target), ("against", query.against)):
         shape = (len(clusters),) if isinstance(clusters, (list, tuple)) else getattr(clusters, "shape", ())
         if len(shape) > 0:

@@ -96,10 +96,10 @@ class ArrowFormat:
     top : if given, write only this many features per row, the strongest first: feature_1, relevance_1,
         value_1, ...
     dtype : the dtype of the numbers; by default that of the result
-    value_dtype : the dtype of the values of the strongest features; by default the same
+    value_dtype : the dtype of the values of the strongest features; by default ``dtype``
     as_text : whether the values of the strongest features are text; by default if any of them is
-    taken : the names of other columns in the same table; a column of ours gets an underscore if its name is
-        taken
+    taken : the names of other columns in the same table; an explanation column whose name is taken gets an
+        underscore
     """
 
     where: str
@@ -155,7 +155,7 @@ class ArrowFormat:
     def _check_fits(self, result: PartResult, dtype: np.dtype[Any]) -> None:
         """Raise for a row whose numbers are too large for the dtype.
 
-        Such rows are never skipped, because beta and the other figures were measured on them too.
+        Such rows are never skipped, because beta was measured on them too.
         """
         if result.relevance.itemsize <= dtype.itemsize:
             return
@@ -195,7 +195,7 @@ class ArrowFormat:
 
 
 def _renamed(names: list[str], taken: Sequence[str]) -> list[str]:
-    """Return the names of the features, with underscores for those that are taken."""
+    """Return the names of the features; names that are taken get underscores."""
     renamed: list[str] = []
     for name in names:
         renamed.append(unique_name(name, [*taken, *names, *renamed]) if name in taken else name)

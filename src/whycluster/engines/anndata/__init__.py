@@ -2,10 +2,10 @@
 
 In reading order:
 
-- ``engine``: `explain_anndata`
-- ``parts``: reads groups, expression, scores and loadings
-- ``gene_model``: the surrogate of the groups, expressed in genes
-- ``results``: results per cell and per group, and where they are written
+- `engine`: `explain_anndata` and its engine
+- `parts`: reads groups, expression, scores and loadings
+- `gene_model`: fits a surrogate to the groups and expresses it in genes
+- `results`: collects results per cell and per group, and writes them into the AnnData
 """
 
 from whycluster.engines.anndata.engine import explain_anndata

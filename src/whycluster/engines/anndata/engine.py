@@ -71,7 +71,8 @@ def explain_anndata(
 ) -> Any:
     """Explain why each cell of an AnnData is in its group, gene by gene.
 
-    Like the functions of scanpy, and unlike all others of this package, it writes its results into its input:
+    Like the functions of scanpy, and unlike all others of this package, this one writes its results into its
+    input:
 
     - ``obs["why_evidence"]``: how much better the group fits than its strongest competitor; negative if the
       surrogate puts the cell in another group
@@ -223,8 +224,7 @@ def _positions(cells: Any, adata: Any) -> Codes:
         if not adata.obs_names.is_unique:
             raise InvalidInputError(
                 f"{WHERE}: adata.obs_names must be unique to select cells by name; some occur more than "
-                "once. "
-                "Pass positions."
+                "once. Pass positions."
             )
         known = adata.obs_names.get_indexer(chosen)
         if (known < 0).any():
@@ -244,7 +244,7 @@ def _positions(cells: Any, adata: Any) -> Codes:
 
 
 def _in_order(cells: Any, names: Any) -> Any:
-    """Return a mask in the order of the cells, if its index has names; AnnData would ignore the index."""
+    """Return a mask in the order of the cells, matched by the names in its index, if it has any."""
     import pandas as pd  # a dependency of anndata
 
     if not isinstance(cells, pd.Series) or not pd.api.types.is_bool_dtype(cells):

@@ -22,17 +22,16 @@ from whycluster.data.validation import check_integer
 WHERE = "explain_anndata"
 _ATTRIBUTES = ("X", "layers", "obs", "var_names", "obsm", "varm", "uns")
 _CHECKED = 200  # cells on which loadings are compared with scores
-_OWN, _LARGEST = 0.1, 0.01  # tolerances relative to the spread of a score, and to the largest spread;
-# approximate solvers deviate by less, and other data by more
+_OWN, _LARGEST = 0.1, 0.01  # tolerances, relative to the spread of a score and to the largest spread:
+# approximate solvers deviate by less, other data by more
 
 
 def check_container(adata: Any, *, writes: bool, copy: bool) -> None:
-    """Raise unless it is an AnnData, or a similar object, that results can be written to."""
+    """Raise unless results can be written into the object: an AnnData, or one with the same attributes."""
     if not all(hasattr(adata, part) for part in _ATTRIBUTES):
         raise InvalidInputError(
             f"{WHERE}: adata must be an AnnData; got {type(adata).__name__}. To explain the labels of any "
-            "other "
-            "table, use wc.explain(labels, X)."
+            "other table, use wc.explain(labels, X)."
         )
     if 0 in adata.shape:
         raise InvalidInputError(
@@ -223,8 +222,8 @@ def read_scores(adata: Any, rep: str, n_pcs: int | None) -> tuple[Floats, Floats
     if name not in adata.varm:
         raise InvalidInputError(
             f"{WHERE}: adata.varm[{name!r}] must have the loadings of adata.obsm[{rep!r}], which relate "
-            "scores "
-            "to genes; there are none. Compute both with sc.pp.pca, or pass use_rep=None for the expression."
+            "scores to genes; there are none. Compute both with sc.pp.pca, or pass use_rep=None for the "
+            "expression."
         )
     scores = _numbers(adata.obsm[rep], f"adata.obsm[{rep!r}]")
     loadings = _numbers(adata.varm[name], f"adata.varm[{name!r}]")

@@ -2,10 +2,10 @@
 
 In reading order:
 
-- ``engine``: the lazy forms of `whycluster.explain` and `Network.assign`, and their engine
-- ``parts``: what each partition has to look like, and how tasks get it
-- ``graph``: task graphs
-- ``results``: `LazyExplanation`
+- `engine`: the lazy forms of `whycluster.explain` and `Network.assign`, and their engine
+- `parts`: checks partitions and hands them to tasks
+- `graph`: applies functions to blocks and adds up the results, as task graphs
+- `results`: `LazyExplanation`
 """
 
 from whycluster.engines.dask.engine import assign_lazily, explain_lazily

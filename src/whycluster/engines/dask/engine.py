@@ -3,9 +3,8 @@
 The figures that depend on all rows are measured on every partition and added up in a tree. Then one task
 explains each partition; relevance, clusters and evidence are taken from its result.
 
-Each of the two steps reads the data again. If both took a partition from the same task, Dask would have to
-keep it until the last row is measured, and so hold all data in memory. See `blocks_of` and
-`DaskEngine.measure_all`.
+Each of the two steps reads the data. If both took a partition from the same task, Dask would have to keep it
+until the last row is measured, and so hold all data in memory. See `blocks_of` and `DaskEngine.measure_all`.
 """
 
 from __future__ import annotations
@@ -46,7 +45,8 @@ def explain_lazily(
         return DaskEngine(parts.partitions).run(parts)
     columns = parts.partitions.columns
     if is_dask(background):
-        other = find_partitions(background, replace(request, feature_names=None), "background", columns)
+        of_background = replace(request, feature_names=None, name="background")
+        other = find_partitions(background, of_background, columns)
         return DaskEngine(parts.partitions).run(parts, other)
     known = replace(parts.partitions, request=request.measure_background(background, columns))
     return DaskEngine(known).run(parts)
@@ -60,11 +60,11 @@ def assign_lazily(network: Network, X: Any) -> Any:
 
 
 class DaskEngine(Engine[DaskParts, Partition, PartitionResult, LazyExplanation]):
-    """Explains the partitions of a Dask collection; nothing is computed before the results are.
+    """Explains the partitions of a Dask collection; nothing is computed until a result is.
 
     Parameters
     ----------
-    partitions : the request, and what each partition has to look like
+    partitions : the request, and the requirements for each partition
     """
 
     def __init__(self, partitions: Partitions) -> None:
@@ -77,7 +77,7 @@ class DaskEngine(Engine[DaskParts, Partition, PartitionResult, LazyExplanation])
     def measure_all(self, parts: DaskParts) -> Any:
         """Return a `dask.delayed` of the sum over all partitions.
 
-        Its tasks are fused before the graph has other tasks that share any of them.
+        Its tasks are fused before any other task of the graph shares them.
         """
         blocks = blocks_of(parts.collection, "measure")
         measured = each_block(_measure, blocks, object, partitions=shared(parts.partitions))
@@ -111,7 +111,7 @@ class DaskEngine(Engine[DaskParts, Partition, PartitionResult, LazyExplanation])
         return LazyExplanation(parts.collection, self.partitions, blocks, explained, known)
 
 
-# The tasks are functions of a module, because workers find them by name.
+# Tasks are module-level functions, because workers find them by name.
 
 
 def _measure(block: Any, partitions: Partitions, block_id: tuple[int, ...]) -> Population:

@@ -1,4 +1,4 @@
-"""The partitions of a Dask collection: what each has to look like, and how tasks get them."""
+"""The partitions of a Dask collection: requirements for each, and how tasks get them."""
 
 from __future__ import annotations
 
@@ -30,14 +30,13 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True)
 class Partitions:
-    """The request to answer for every partition, and what each has to look like.
+    """The request to answer for every partition, and the requirements for each.
 
     All tasks share one such object.
 
     Attributes
     ----------
     request : the request
-    name : the name of the parameter that the collection was passed as, for messages
     columns : the columns of the frame's meta; None for arrays
     numeric : the numeric columns of a frame
     feature_names : (d,) the names of the features, in the order of the model
@@ -46,7 +45,6 @@ class Partitions:
     """
 
     request: ExplainRequest
-    name: str
     columns: list[Hashable] | None
     numeric: frozenset[Hashable]
     feature_names: list[Hashable]
@@ -54,12 +52,13 @@ class Partitions:
     starts: list[int] | None
 
     def attempt(self, part: Partition, work: Callable[[Any], Result]) -> Result:
-        """Apply ``work`` to the rows of a partition, once they are checked; errors name the partition."""
+        """Check the rows of a partition and apply ``work`` to them; errors name the partition."""
         try:
             return work(self.checked(part.rows))
         except WhyClusterError as error:
             raise type(error)(
-                f"{error} This is partition {part.number} of {self.name}; its rows are counted from 0."
+                f"{error} This is partition {part.number} of {self.request.name}; its rows are counted "
+                "from 0."
             ) from error
 
     def checked(self, rows: Any) -> Any:
@@ -68,35 +67,38 @@ class Partitions:
             return rows
         if not hasattr(rows, "iloc"):
             kind = type(rows)
-            raise InvalidInputError(
-                f"{self.request.where}: all partitions of {self.name} must be pandas data frames; got a "
-                f"{kind.__module__.split('.')[0]} {kind.__name__}. Convert the data when they are read."
+            raise self._error(
+                f"must be pandas data frames; got a {kind.__module__.split('.')[0]} {kind.__name__}. Convert "
+                "the data when they are read."
             )
         if list(rows.columns) != self.columns:
             wrong = name_differences(list(rows.columns), self.columns)
             if wrong:
-                raise InvalidInputError(
-                    f"{self.request.where}: all partitions of {self.name} must have the {len(self.columns)} "
-                    f"columns of its meta; {wrong}. Select or rename them when they are read."
+                raise self._error(
+                    f"must have the {len(self.columns)} columns of its meta; {wrong}. Select or rename them "
+                    "when they are read."
                 )
             rows = rows[self.columns]
         text = [c for c in self.columns if c in self.numeric and not is_numeric(rows.dtypes[c])]
         if text:
-            raise InvalidInputError(
-                f"{self.request.where}: all partitions of {self.name} must hold numbers in the columns that "
-                f"are numeric in its meta; got {text[0]!r} ({rows.dtypes[text[0]]}). Convert it when it is "
-                "read."
+            raise self._error(
+                f"must hold numbers in the columns that are numeric in its meta; got {text[0]!r} "
+                f"({rows.dtypes[text[0]]}). Convert it when it is read."
             )
         return rows
 
     def cast(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return results in the dtype that the collection declares; raise if they would be rounded."""
         if len(values) and not np.can_cast(values.dtype, self.dtype):
-            raise InvalidInputError(
-                f"{self.request.where}: all partitions of {self.name} must hold {self.dtype}, as its meta "
-                f"declares; got {values.dtype}. Convert the data when they are read."
+            raise self._error(
+                f"must hold {self.dtype}, as its meta declares; got {values.dtype}. Convert the data when "
+                "they are read."
             )
         return values.astype(self.dtype, copy=False)
+
+    def _error(self, text: str) -> InvalidInputError:
+        """Return an error about all partitions."""
+        return InvalidInputError(f"{self.request.where}: all partitions of {self.request.name} {text}")
 
 
 class DaskParts(NamedTuple):
@@ -106,9 +108,7 @@ class DaskParts(NamedTuple):
     partitions: Partitions
 
 
-def find_partitions(
-    X: Any, request: ExplainRequest, name: str = "X", known_names: list[Hashable] | None = None
-) -> DaskParts:
+def find_partitions(X: Any, request: ExplainRequest, known_names: list[Hashable] | None = None) -> DaskParts:
     """Check a collection as far as possible without computing it.
 
     ``known_names`` are the columns to match a frame with if the model has no names.
@@ -118,24 +118,25 @@ def find_partitions(
     network = request.network
     names = network.feature_names or known_names
     if isinstance(X, da.Array):
-        first = _first_row(X, request, name, names)
+        first = _first_row(X, request, names)
         sizes = X.chunks[0]
         starts = None if any(map(np.isnan, sizes)) else [0, *accumulate(sizes[:-1])]
-        found = Partitions(request, name, None, frozenset(), first.feature_names, first.dtype, starts)
+        found = Partitions(request, None, frozenset(), first.feature_names, first.dtype, starts)
         return DaskParts(X, found)
     if not _is_frame(X):
         raise InvalidInputError(
-            f"{request.where}: {name} must be a Dask array or DataFrame; got a Dask {type(X).__name__}."
+            f"{request.where}: {request.name} must be a Dask array or DataFrame; got a Dask "
+            f"{type(X).__name__}."
         )
     if names is None and len(X.columns) != network.n_features:
         raise InvalidInputError(
-            f"{request.where}: {name} must have {network.n_features} features, as the model was fitted on; "
-            f"got {len(X.columns)} columns."
+            f"{request.where}: {request.name} must have {network.n_features} features, as the model was "
+            f"fitted on; got {len(X.columns)} columns."
         )
-    first = _open_sample(X._meta_nonempty, request, name, names)
+    first = _open_sample(X._meta_nonempty, request, names)
     columns = list(X.columns) if known_names is None or network.feature_names else known_names
     numeric = frozenset(column for column in columns if is_numeric(X.dtypes[column]))
-    found = Partitions(request, name, columns, numeric, first.feature_names, first.dtype, None)
+    found = Partitions(request, columns, numeric, first.feature_names, first.dtype, None)
     return DaskParts(X, found)
 
 
@@ -143,28 +144,28 @@ def _is_frame(X: Any) -> bool:
     return hasattr(type(X), "map_partitions") and getattr(X, "ndim", 0) == 2  # a Delayed has any attribute
 
 
-def _first_row(X: Any, request: ExplainRequest, name: str, names: list[Hashable] | None) -> Table:
-    """Return a row of zeros with the shape and dtype of an array; raise if the shape is wrong."""
+def _first_row(X: Any, request: ExplainRequest, names: list[Hashable] | None) -> Table:
+    """Return a row of zeros with the width and dtype of an array; raise if its shape is wrong."""
     n_features = request.network.n_features
     if X.ndim != 2:
         raise InvalidInputError(
-            f"{request.where}: {name} must be two-dimensional (rows, features); got shape {X.shape}."
+            f"{request.where}: {request.name} must be two-dimensional (rows, features); got shape {X.shape}."
         )
     if X.shape[1] != n_features:
         raise InvalidInputError(
-            f"{request.where}: {name} must have {n_features} features, as the model was fitted on; "
+            f"{request.where}: {request.name} must have {n_features} features, as the model was fitted on; "
             f"got shape {X.shape}."
         )
-    return _open_sample(np.zeros((1, n_features), X.dtype), request, name, names)
+    return _open_sample(np.zeros((1, n_features), X.dtype), request, names)
 
 
-def _open_sample(like: Any, request: ExplainRequest, name: str, names: list[Hashable] | None) -> Table:
+def _open_sample(like: Any, request: ExplainRequest, names: list[Hashable] | None) -> Table:
     """Open a row or two of the same types as the data, to learn their names and dtype, and to check them."""
     network = request.network
     table = open_table(
         like,
         where=request.where,
-        name=name,
+        name=request.name,
         n_features=network.n_features,
         model_names=names,
         feature_names=request.feature_names,
@@ -176,9 +177,9 @@ def _open_sample(like: Any, request: ExplainRequest, name: str, names: list[Hash
 def blocks_of(X: Any, step: str) -> Any:
     """Return a Dask array of the partitions, (n, d), with all columns in one block; frames become blocks.
 
-    Dask fuses the tasks that lead to a partition, such as reading a file, into one, but only if a single step
-    needs it. Tasks are therefore named after their step, and fused at once. Layers of similar tasks are left
-    alone: Dask fuses them with the step when it is computed.
+    Dask fuses the tasks that lead to a partition, such as reading a file, into one task, but only if a single
+    step needs the partition. Tasks are therefore named after their step and fused here. Layers of similar
+    tasks are left alone, because Dask fuses them with the step when it is computed.
     """
     import dask
     from dask.blockwise import Blockwise
@@ -193,7 +194,7 @@ def blocks_of(X: Any, step: str) -> Any:
     return blocks if all(alike) else dask.optimize(blocks)[0]
 
 
-def _same(part: Any, step: str) -> Any:  # noqa: ARG001  # the step makes the task a different one
+def _same(part: Any, step: str) -> Any:  # noqa: ARG001  # the step gives the task a name of its own
     return part
 
 

@@ -39,15 +39,15 @@ class PartitionResult(NamedTuple):
 class LazyExplanation:
     """Why each row of a Dask collection is in its cluster; computed only on request.
 
-    Made by `whycluster.explain`. All arrays are Dask arrays with the chunks of the data. One task explains a
-    partition, whatever is taken from it. So compute several attributes in one call of `dask.compute`.
+    Made by `whycluster.explain`. All arrays are Dask arrays with the chunks of the data. A single task
+    explains a partition, for all attributes: compute several of them in one call of `dask.compute`.
 
     Attributes
     ----------
     relevance : (n, d)
     evidence, cluster, competitor : (n,) as in `Explanation`
-    beta : the stiffness: a number if it was given, otherwise lazy (`dask.delayed`), and all relevance waits
-        for it; None for contrasts, which need none
+    beta : the stiffness: a number if it was given, otherwise lazy (`dask.delayed`). None for contrasts, which
+        need none
     rule, threshold, fidelity : as in `Explanation`
     labels : (K,) the labels of all clusters, in memory
     feature_names : the d names
@@ -190,7 +190,7 @@ class LazyExplanation:
         return request.explanation(result, beta[0])
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Say how to get the attributes that only an `Explanation` has."""
+        """Raise, and point out the attributes that only an `Explanation` has."""
         there = " An Explanation has it; compute() returns one." * hasattr(Explanation, name)
         raise AttributeError(f"a LazyExplanation has no attribute {name!r}.{there}", name=name, obj=self)
 
@@ -202,7 +202,7 @@ class LazyExplanation:
         return f"<LazyExplanation of {counts} ({self.rule}{beta}); compute() returns an Explanation>"
 
 
-# The tasks are functions of a module, because workers find them by name.
+# Tasks are module-level functions, because workers find them by name.
 
 
 def _beta(partitions: Partitions) -> float | None:
@@ -226,7 +226,7 @@ def _take_label(blocks: list[PartitionResult], field: str, partitions: Partition
 def _keep(
     explained: list[PartitionResult], blocks: list[Any], partitions: Partitions
 ) -> tuple[PartitionResult, Any, float | None]:
-    """Return all that `compute` needs of a partition."""
+    """Return the results, the rows and the beta of a partition, for `compute`."""
     return explained[0], partitions.checked(blocks[0]), partitions.request.beta
 
 

@@ -2,13 +2,15 @@
 
 In reading order:
 
-- ``engine``: `explain_dataset` and its engine
-- ``parts``: finds and reads Parquet and CSV files and pyarrow Datasets
-- ``plan``: chooses columns and types before any row is read
-- ``run_state``: the folder of the results, which lets a stopped run resume
-- ``fingerprint``: tells whether two runs have the same model
-- ``batches``, ``stages``, ``pool``: batches read ahead, by several threads
-- ``results``: the files that a run writes, and `DatasetExplanation`
+- `engine`: `explain_dataset` and its engine
+- `parts`: finds and reads Parquet and CSV files and pyarrow Datasets
+- `plan`: chooses columns and types before any row is read
+- `run_state`: describes the run in the folder of the results, so that a stopped run can resume
+- `fingerprint`: hashes the model, to check that two runs have the same one
+- `batches`: reads a part in batches that fit in memory
+- `stages`: reads, explains and writes at the same time, on separate threads
+- `pool`: works on several parts at a time
+- `results`: the files that a run writes, and `DatasetExplanation`
 """
 
 from whycluster.engines.files.engine import explain_dataset

@@ -1,4 +1,4 @@
-"""How many rows of a part are read at a time."""
+"""Reads parts in batches that fit in memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class BatchReader:
             yield from part.batches(fields, self._n_rows(part, fields))
 
     def is_one_batch(self, part: FilePart) -> bool:
-        """Return whether all rows of a part are known to fit in one batch, so that none is read ahead."""
+        """Return whether a part is known to fit in one batch; then there is nothing to read ahead."""
         n_rows = self.plan.counts[part.name]
         return n_rows is not None and n_rows <= (self.batch_rows or self._usual_rows)
 

@@ -78,9 +78,8 @@ def explain_dataset(
     """Explain a table in files, of any size, and write the results to files.
 
     Each part of the input (a Parquet or CSV file) becomes a Parquet file of the same name, with the same rows
-    in the same order. A part gets its final name only once it is complete. A run that was stopped or killed
-    resumes where it stopped when the same call is made again. Needs pyarrow:
-    ``pip install "whycluster[files]"``.
+    in the same order. Result files get their final names only once they are complete. If a run is stopped or
+    killed, the same call resumes it. Needs pyarrow: ``pip install "whycluster[files]"``.
 
     Parameters
     ----------
@@ -89,8 +88,8 @@ def explain_dataset(
     out : the folder for the results: a new one, or that of an earlier run
     columns : the columns that the model takes, in its order. By default the names that the model knows;
         otherwise all numeric columns except ``id_columns``
-    id_columns : columns to copy to the results. If such a column is explained too, the name of its relevance
-        gets an underscore
+    id_columns : columns to copy to the results. If such a column is explained too, its relevance column gets
+        an underscore
     top : write only the ``top`` strongest features of each row: their names, relevance and values. By default
         the relevance of all features, in one column each
     output : "rows"; "summary" for the summary of each cluster only (mean relevance, share, quantiles); or
@@ -98,13 +97,13 @@ def explain_dataset(
     metric : as in `explain`
     invalid : "error" raises for rows with missing or infinite values; "skip" writes nulls for them
     batch_rows : how many rows each stage (reading, explaining, writing) of each worker has in memory; "auto"
-        takes 12 to 24 MB of rows
-    workers : how many parts to process at a time; "auto" takes the number of processors, at most 8
-    overwrite : replace the results of an earlier run, whatever its model and options
+        means 12 to 24 MB of rows
+    workers : how many parts to process at a time; "auto" means one per processor, at most 8
+    overwrite : replace the results of an earlier run, even of another model or with other options
     target, against, beta, rule, threshold, background : the query; see `whycluster.Query`. ``target`` and
-        ``against`` are one cluster for all rows. ``beta="auto"`` takes a first pass over the files; a number
-        makes that pass unnecessary, unless other figures have to be measured, as for a PCA or the sequential
-        rule
+        ``against`` are one cluster for all rows. ``beta="auto"`` requires a first pass over the files. A
+        number makes that pass unnecessary, unless other figures have to be measured, as for a PCA or the
+        sequential rule
 
     Returns
     -------
@@ -113,11 +112,13 @@ def explain_dataset(
     Raises
     ------
     InvalidInputError
-        If an argument is invalid. Also if a part cannot be read or has other columns; in that case after all
-        other parts are done.
+        If an argument is invalid, or if a part cannot be read or has other columns. In the latter case, all
+        other parts are finished first.
     """
     asked = Query(**query)
-    request = ExplainRequest.of(model, WHERE, asked, metric=metric, invalid=invalid, figures=FIGURES)
+    request = ExplainRequest.of(
+        model, WHERE, asked, metric=metric, invalid=invalid, name="data", figures=FIGURES
+    )
     _check_options(top, output, batch_rows, workers)
     if output != "rows" and not (asked.target is None and asked.against is None):
         raise InvalidInputError(
@@ -149,7 +150,7 @@ def explain_dataset(
     }
     with state.opened(), _explaining_write_errors(folder):
         state.begin(facts, plan.settings, overwrite)
-        plan = plan.with_settings(state.facts["settled"])
+        plan = plan.with_settings(state.facts["settings"])
         output_options = {"top": facts["top"], "output": output}
         engine = FilesEngine.of(
             request, plan, state, model_columns, batch_rows=batch_rows, workers=workers, **output_options
@@ -173,13 +174,13 @@ def check_apart(folder: Path, data: Any, parts: list[FilePart]) -> None:
     around = any(part.path is not None and place in part.path.resolve().parents for part in parts)
     if around or would_read(data, folder):
         raise InvalidInputError(
-            f"{WHERE}: {setting('out')} must be a folder apart from the data; {str(folder)!r} contains the "
-            "data, or is inside them."
+            f"{WHERE}: {setting('out')} must be a folder separate from the data; {str(folder)!r} contains "
+            "the data, or is inside their folder."
         )
 
 
 def _options_to_json(request: ExplainRequest) -> dict[str, Any]:
-    """Return the query as JSON values; of a background, a hash of the figures measured on it."""
+    """Return the query as JSON values, with a hash of the figures measured on a background."""
     names = ("target", "against", "beta", "rule", "threshold")
     options = {name: _option_to_json(getattr(request.query, name)) for name in names}
     if request.population is not None:
@@ -197,21 +198,21 @@ def _option_to_json(value: Any) -> str | None:
 
 @contextmanager
 def _explaining_write_errors(folder: Path) -> Iterator[None]:
-    """Say in errors of writing that the finished parts are complete, and what to do."""
+    """Add to write errors that the finished parts are complete, and what to do."""
     try:
         yield
     except OSError as error:
         fix = "free some space" if error.errno in _DISK_FULL else "fix the cause"
         raise OSError(
             error.errno,
-            f"{WHERE}: writing to {str(folder)!r} failed ({error}). The finished parts are complete; {fix} "
-            "and run it again, and it resumes from there",
+            f"{WHERE}: writing to {str(folder)!r} failed ({error}). The finished parts are complete: {fix}, "
+            "then run it again to resume",
         ) from error
 
 
 @dataclass(frozen=True)
 class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
-    """Explains files on threads; results go to files, so `explain` returns nothing.
+    """Explains files on threads; `explain` writes results to files and returns nothing.
 
     Attributes
     ----------
@@ -255,12 +256,12 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
     # The first pass
 
     def measure_all(self, parts: list[FilePart]) -> Population:
-        """Measure all parts, unless an earlier run did; raise if it had other parts."""
+        """Measure all parts, unless an earlier run did; raise if the parts have changed since."""
         state = self.results.state
-        known = state.facts["known"]
-        if "population" in known:
-            self._check_same_parts(known["inputs"], known["without"])
-            return self._population_from_json(known["population"])
+        figures = state.facts["figures"]
+        if "population" in figures:
+            self._check_same_parts(figures["inputs"], figures["without"])
+            return self._population_from_json(figures["population"])
         total = self._measure_rest([part for part in parts if part.name not in self.plan.failed])
         check_any_left(self.plan)
         state.facts["measured"] = {}
@@ -284,7 +285,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
         return Population.none(self.request.network.energy) if total is None else total
 
     def _measure_rest(self, parts: list[FilePart]) -> Population:
-        """Return the sum over all parts, in their order, starting from that of a stopped run."""
+        """Return the sum over all parts, in order, starting from the sum that a stopped run saved."""
         before, stored = self._measured_before(parts)
         rest = [part for part in parts if part.name not in before]
         numbers, measured = {part.name: number for number, part in enumerate(rest)}, {*before}
@@ -345,8 +346,8 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
         found = self.request.population_from_json(stored)
         if found is None:
             raise InvalidInputError(
-                f"{WHERE}: the figures that an earlier run measured must not be edited; they were changed. "
-                f"Start over with {setting('overwrite=True')}."
+                f"{WHERE}: the measurements of the earlier run must not be edited; they were changed. Start "
+                f"over with {setting('overwrite=True')}."
             )
         return found
 
@@ -369,7 +370,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
     def explain(self, part: FilePart) -> None:
         """Explain the rows of one file, and write the results."""
         n_ahead = 0 if self.reader.is_one_batch(part) else 1
-        with closing(self._explained(part)) as explained:  # which ends its threads, whatever happens here
+        with closing(self._explained(part)) as explained:  # ends its threads, whatever happens here
             if self.results.output == "rows":
                 self.results.write_rows(part, explained, n_ahead)
                 return
@@ -394,7 +395,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
     def _counted(
         self, part: FilePart, explained: Iterator[tuple[Any, PartResult]], total: Aggregate
     ) -> Iterator[tuple[Any, PartResult]]:
-        """Yield the same, added to the aggregate; the sample depends on the name of the part only."""
+        """Yield the same, after adding it to the aggregate; the sample depends only on the part's name."""
         rng = np.random.default_rng(list(hashlib.sha256(part.name.encode()).digest()[:16]))
         for batch, result in explained:
             total.add(result, rng, self.reservoir)
@@ -420,9 +421,9 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
         return found is not None
 
     def _check_others(self) -> None:
-        """Warn of results of other parts from earlier calls; raise if they are results of the same files.
+        """Warn of results of other parts from earlier calls; raise if they belong to the same files.
 
-        The name of a part depends on the common folder of all given files.
+        The same file can be a part of another name, because names depend on the common folder of all files.
         """
         others = self.results.others()
         if not others:
@@ -460,7 +461,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
             raise InvalidInputError(
                 f"{WHERE}: {n} of {n_parts} parts could not be explained{others}. {describe_failures(failed)}"
             )
-        without = {*results.state.facts["known"].get("without", [])} & {part.name for part in done}
+        without = {*results.state.facts["figures"].get("without", [])} & {part.name for part in done}
         return DatasetExplanation(
             results.state.folder,
             [results.path(part) for part in done if results.output != "summary"],

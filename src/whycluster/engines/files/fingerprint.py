@@ -33,7 +33,7 @@ def fingerprint(model: Any, network: Network, where: str) -> str:
 
 
 class _Hasher(NumpyHasher):  # type: ignore[misc]  # joblib has no types
-    """A hasher of values that hashes functions by their code, because they may be edited."""
+    """Hashes values; functions are hashed by their code, which users may edit between runs."""
 
     def __init__(self, hash_name: str) -> None:
         super().__init__(hash_name)

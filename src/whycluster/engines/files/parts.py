@@ -59,7 +59,7 @@ class FilePart(ABC):
 
     @property
     def identity(self) -> list[Any]:
-        """A list that changes when the file does: path, size, modification time."""
+        """A list that changes when the file changes: path, size, modification time."""
         try:
             facts = os.stat(self.path or "")
         except OSError:  # reading the file reports it
@@ -68,7 +68,7 @@ class FilePart(ABC):
 
     @property
     def partition_columns(self) -> frozenset[str]:
-        """The columns that come from the names of folders, not from the file."""
+        """The columns that come from folder names, not from the file."""
         return frozenset()
 
     @abstractmethod
@@ -212,7 +212,7 @@ class FragmentPart(FilePart):
 
     @property
     def partition_columns(self) -> frozenset[str]:
-        """The columns that come from the names of folders, such as Hive partitions."""
+        """The columns that come from folder names, such as Hive partitions."""
         from pyarrow.dataset import get_partition_keys
 
         keys = get_partition_keys(self.fragment.partition_expression)
@@ -244,7 +244,7 @@ class FragmentPart(FilePart):
 
 
 class PartError(Exception):
-    """A part cannot be read, or does not match the others, which can still be explained."""
+    """A part cannot be read or does not match the other parts, which can still be explained."""
 
 
 @contextmanager
@@ -334,7 +334,7 @@ def _unique(paths: Iterable[Path]) -> list[Path]:
 
 
 def would_read(data: Any, folder: Path) -> bool:
-    """Return whether files written to a folder, or below it, would be read as data the next time."""
+    """Return whether the next run would read files in this folder, or below it, as data."""
     place = folder.resolve()
     for name in _names(data) or []:
         path = Path(name)
@@ -395,12 +395,12 @@ def is_pattern(text: str) -> bool:
 
 
 def _is_hidden(path: Path) -> bool:
-    """Return whether a name marks files that are not data, as Spark and whycluster name theirs."""
+    """Return whether a file is hidden, as Spark and whycluster name files that are not data."""
     return any(part.startswith((".", "_")) for part in path.parts)
 
 
 def _kind(path: Path) -> str:
-    """Return the lowercase suffix of a file; of a compressed text file, the one before it."""
+    """Return the suffix of a file in lower case; for compressed text, the suffix before that."""
     inner, outer = ["", "", *(suffix.lower() for suffix in path.suffixes)][-2:]
     return inner if outer in _COMPRESSED and inner not in PARQUET else outer
 

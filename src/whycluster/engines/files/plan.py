@@ -1,4 +1,4 @@
-"""The plan of a run, made before any row is read: columns, types, and the parts that do not match."""
+"""The plan of a run, made before any row is read: columns, types, and parts that do not match."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ModelColumns(NamedTuple):
     n_features, n_clusters : how many columns, and how many clusters
     names : their names, if the model knows them
     text : the positions of columns that hold text
-    only_text : the positions of columns in which the model, having no steps before it, knows only text
+    only_text : the positions of columns that must hold text, because no step before the model encodes them
     any_kind : whether columns may hold something other than numbers
     network : the network for tables with named columns; it ignores names that are not text
     """
@@ -47,7 +47,7 @@ class ModelColumns(NamedTuple):
 
     @classmethod
     def of(cls, network: Network) -> ModelColumns:
-        """Read them from a network."""
+        """Return the columns that a network takes."""
         network = network.by_names
         sizes, names = (network.n_features, network.n_clusters), network.feature_names
         text, any_kind = network.text_columns, network.takes_any_kind
@@ -70,7 +70,7 @@ class RunPlan:
     as_text : whether the values of the strongest features are written as text
     schemas, counts, identities : the schema, the number of rows and the `FilePart.identity` of each part, by
         name
-    failed : why parts cannot be explained, by name; more may be added as parts are read
+    failed : the reasons why parts cannot be explained, by name; reading the parts may add more
     """
 
     parts: list[FilePart]
@@ -106,19 +106,19 @@ class RunPlan:
             types = self.types(part)
             if dtype == "float32" and not _are_narrow(types):
                 self.failed[part.name] = (
-                    "it must hold float32 or smaller, like all parts when the run began, because results "
-                    f"must not be rounded; convert it, or start over with {setting('overwrite=True')}"
+                    "its columns must be float32 or narrower, like those of all parts when the run began, so "
+                    f"that no result is rounded; convert them, or start over with {setting('overwrite=True')}"
                 )
             elif not (as_text or all(_may_be_numbers(types))):
                 self.failed[part.name] = (
-                    "its columns must hold numbers, like all parts when the run began; convert them, or "
-                    f"start over with {setting('overwrite=True')}"
+                    "its columns must hold numbers, like those of all parts when the run began; convert "
+                    f"them, or start over with {setting('overwrite=True')}"
                 )
         return replace(self, dtype=np.dtype(dtype), as_text=as_text)
 
     @contextmanager
     def recording_failure(self, part: FilePart) -> Iterator[None]:
-        """Record a part that cannot be read as failed, instead of raising."""
+        """Record a part as failed if it cannot be read, instead of raising."""
         try:
             yield
         except PartError as error:
@@ -140,21 +140,21 @@ class RunPlan:
         return found
 
     def ids_of(self, part: FilePart) -> list[str]:
-        """Return the columns to copy from a part, without those in the names of its folders.
+        """Return the columns to copy from a part, without those in its folder names.
 
-        The results keep the folders, so readers of the results would find these columns twice.
+        The results are in folders of the same names, so whoever reads them would find these columns twice.
         """
         in_folders = _folder_columns(part) & part.partition_columns
         return [name for name in self.ids if name not in in_folders]
 
     @cached_property
     def taken(self) -> list[str]:
-        """The names of other columns of the results: copied ones, and those in the names of folders."""
+        """The names of other columns of the results: copied columns, and those in folder names."""
         in_folders = {name for part in self.parts for name in _folder_columns(part)}
         return [*dict.fromkeys([*self.ids, *sorted(in_folders)])]
 
     def n_rows(self, parts: Sequence[FilePart]) -> int | None:
-        """Return roughly how many rows parts have; None if that is unknown."""
+        """Return the approximate number of rows of some parts; None if it is unknown."""
         counts = [self.counts[part.name] for part in parts]
         others = estimate_rows([part for part, n in zip(parts, counts, strict=True) if n is None])
         return None if others is None else sum(filter(None, counts)) + others
@@ -170,12 +170,12 @@ class RunPlan:
 
 
 def _folder_columns(part: FilePart) -> set[str]:
-    """Return the columns in the names of the folders of a part, such as year=2020."""
+    """Return the columns in the folder names of a part, such as year=2020."""
     return {key for key, equals, _ in (f.partition("=") for f in part.name.split("/")[:-1]) if equals}
 
 
 def make_plan(model: ModelColumns, parts: list[FilePart], columns: Any, ids: Any) -> RunPlan:
-    """Choose the columns, and find the parts that do not have the same columns as the others."""
+    """Choose the columns, and find the parts whose columns do not match."""
     names = as_names(ids, "id_columns")
     _check_results(parts)
     plan = RunPlan(parts, [], {}, names, np.dtype(np.float64), False, {}, {}, {})
@@ -236,8 +236,8 @@ class Kind(NamedTuple):
 def kinds_of(looks: Sequence[tuple[FilePart, Any]]) -> dict[str, Kind]:
     """Return the kind of each column, by name, given the schemas of all parts.
 
-    A column is numeric if it is in most parts; on a tie, if it is in the first. Any other column is text if
-    its type differs between text files.
+    A column is numeric if it is numeric in most parts; on a tie, if it is numeric in the first part. Any
+    other column is text if its type differs between text files.
     """
     types: dict[str, list[Any]] = {}
     inferred: dict[str, list[Any]] = {}
@@ -352,14 +352,14 @@ def _choose(model: ModelColumns, columns: Any, ids: list[str], schemas: Mapping[
     if len(chosen) != wanted or len(set(chosen)) != wanted:
         raise InvalidInputError(
             f"{WHERE}: columns must be the {wanted} that the model was fitted on; got {len(chosen)}: "
-            f"{cut(chosen)}. Pass {setting('columns=[...]')}; columns that only identify rows are "
+            f"{cut(chosen)}. Pass {setting('columns=[...]')}, and columns that only identify rows as "
             f"{setting('id_columns')}."
         )
     return chosen
 
 
 def _numeric_columns(wanted: int, ids: list[str], schemas: Mapping[str, Any]) -> list[str]:
-    """Return the numeric columns of the first part that has the right number, or else of the first part."""
+    """Return the numeric columns of the first part with the right number of them, or of the first part."""
     found = [
         [entry.name for entry in schema if entry.name not in ids and kind_of_arrow(entry.type) in _NUMERIC]
         for schema in schemas.values()
@@ -370,15 +370,17 @@ def _numeric_columns(wanted: int, ids: list[str], schemas: Mapping[str, Any]) ->
 def _check_names(names: list[str], schema: Any, part: FilePart) -> None:
     for name in names:
         if schema.get_field_index(name) < 0:
-            hive = "; it is in the folder names: pass pyarrow.dataset.dataset(path, partitioning='hive')"
+            hive = (
+                "; the column is in the folder names: pass pyarrow.dataset.dataset(path, partitioning='hive')"
+            )
             raise PartError(
-                f"there must be one column {name!r}; there are {cut(schema.names, 12)}"
+                f"it must have exactly one column {name!r}; it has {cut(schema.names, 12)}"
                 f"{hive if name in _folder_columns(part) else ''}"
             )
 
 
 def _kinds(plan: RunPlan, model: ModelColumns) -> dict[str, Kind]:
-    """Return the kinds of the columns: numbers if the model takes only those, or as it or most parts say."""
+    """Return the kinds of the columns: numbers if the model takes nothing else, or those of most parts."""
     import pyarrow as pa
 
     if not model.any_kind:
@@ -396,7 +398,7 @@ def with_text(schema: Any, names: Container[str]) -> Any:
 
 
 def _check_kinds(plan: RunPlan, model: ModelColumns) -> None:
-    """Fail the parts that do not hold numbers, or text, in the columns where the model needs them."""
+    """Record parts as failed if a column does not hold the numbers, or the text, that the model needs."""
     for part in plan.to_do:
         types = plan.types(part)
         fits = _may_be_numbers(types)

@@ -29,7 +29,7 @@ class PartPool:
     def each(self, title: str, parts: list[FilePart], work: Callable[[FilePart], None]) -> None:
         """Call ``work`` for each part.
 
-        Any error other than a `PartError`, or Ctrl-C, stops all threads at their next `tick`.
+        Ctrl-C, or any error other than a `PartError`, stops all threads at their next `tick`.
         """
         self._stopped, n_rows = threading.Event(), self._plan.n_rows(parts)
         with blocks.single_threaded(), Progress(title, n_rows, "rows") as self._bar:

@@ -64,8 +64,8 @@ class DatasetExplanation:
         """Return a frame with quantiles of the relevance by cluster and feature.
 
         They are estimated from a uniform sample of up to 4096 rows per cluster. ``rank_error`` is the
-        standard error of the rank of the median: with 0.01, the estimate may just as well be the 0.49 or the
-        0.51 quantile. It is 0 if the sample has all rows.
+        standard error of the rank of the median: at 0.01, the estimate could equally be the 0.49 or the 0.51
+        quantile. It is 0 if the sample has all rows.
         """
         if self._aggregate is None or self.summary is None:
             raise InvalidInputError(
@@ -146,7 +146,7 @@ class ResultFiles:
         return rows * (self.output != "summary") + aggregate * (self.output != "rows")
 
     def owner(self, part: FilePart) -> str:
-        """Return the text that marks the results of this run for a part as it is now."""
+        """Return the text that marks results as those of this run and of this version of a part."""
         return f"{self.state.run_id} {self.plan.identities[part.name]}"
 
     # Writing
@@ -167,7 +167,7 @@ class ResultFiles:
         def tabulate(each: tuple[Any, PartResult]) -> tuple[Any, int]:
             return self._tabulate(part, *each, schema)
 
-        tables = map(tabulate, explained)  # which releases a result before the next is made
+        tables = map(tabulate, explained)  # releases each result before the next is made
         with (
             self.state.writing(result_name(part)) as path,
             pq.ParquetWriter(path, schema, use_dictionary=repetitive, write_statistics=searched) as writer,
@@ -192,13 +192,13 @@ class ResultFiles:
     def _schema(self, part: FilePart) -> Any:
         """Return the schema of the results of a part; columns that cannot be null are written faster.
 
-        They cannot be null if all rows were measured and invalid rows were errors. That depends on how the
-        run began, not on the call that resumes it: all results of a run have the same schema.
+        They cannot be null if all rows were measured and invalid rows raised errors. This depends on how the
+        run began, not on the call that resumes it, so all results of a run have the same schema.
         """
         import pyarrow as pa
 
-        known = self.state.facts["known"]
-        finite = known.get("finite") is True and part.name not in known["without"]
+        figures = self.state.facts["figures"]
+        finite = figures.get("finite") is True and part.name not in figures["without"]
         results = [entry.with_nullable(not finite) for entry in self._result_schema]
         return pa.schema([*self.plan.read_as(part, self.plan.ids_of(part)), *results])
 

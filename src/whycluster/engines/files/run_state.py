@@ -23,13 +23,13 @@ from whycluster.data.files import parse_json
 from whycluster.data.settings import setting
 
 FORMAT = 1
-"""The format of the description; raised when older versions would misread a new one."""
+"""The version of the description; increased when older versions would misread new ones."""
 
 _PAUSE = 5.0  # seconds between two descriptions of the progress
 _OURS = "_whycluster"
 _DESCRIPTION, _LOCK, _TEMPORARY = f"{_OURS}.json", f"{_OURS}.lock", f"{_OURS}.tmp"
-_KINDS = {"asked": dict, "settled": dict, "parts": list, "known": dict, "measured": dict}
-_KNOWN = {"inputs": dict, "without": list}
+_KINDS = {"request": dict, "settings": dict, "parts": list, "figures": dict, "measured": dict}
+_FIGURES = {"inputs": dict, "without": list}
 
 
 class RunState:
@@ -42,9 +42,9 @@ class RunState:
 
     Attributes
     ----------
-    facts : the description of the run, as JSON values: the request ("asked"), the settings ("settled"), the
-        names of the results ("parts"), the figures that depend on all rows ("known"), and those of the parts
-        measured so far ("measured")
+    facts : the description of the run, as JSON values: "request", "settings", "parts" (the names of the
+        results), "figures" (those that depend on all rows) and "measured" (the parts measured so far, and
+        their figures)
     """
 
     def __init__(self, folder: Path, where: str) -> None:
@@ -106,7 +106,7 @@ class RunState:
         those of a new run; a run that is resumed keeps its own.
         """
         found = self._read()
-        before = found.get("asked", {})
+        before = found.get("request", {})
         differing = sorted(name for name in {*before, *request} if before.get(name) != request.get(name))
         if found and differing and not overwrite:
             raise InvalidInputError(
@@ -118,7 +118,7 @@ class RunState:
         if found and (overwrite or differing):
             self._remove(found["parts"])
             found = {}
-        new = {"asked": request, "settled": settings, "parts": [], "known": {}, "measured": {}}
+        new = {"request": request, "settings": settings, "parts": [], "figures": {}, "measured": {}}
         self.facts = found or {"format": FORMAT, **new}
         self.save()
 
@@ -148,15 +148,15 @@ class RunState:
     def _is_inside(self, name: str) -> bool:
         return self.folder.resolve() in (self.folder / name).resolve().parents
 
-    def save(self, **known: Any) -> None:
-        """Write the description to the folder, after adding figures to "known"."""
-        self.facts["known"].update(known)
-        self._run_id = None if known else self._run_id
+    def save(self, **figures: Any) -> None:
+        """Add figures to the description, and write it to the folder."""
+        self.facts["figures"].update(figures)
+        self._run_id = None if figures else self._run_id
         with self.writing(_DESCRIPTION) as path:
             path.write_text(json.dumps(self.facts, indent=1), "utf-8")
 
     def save_progress(self, measured: Callable[[], dict[str, Any]]) -> None:
-        """Write the figures of the parts measured so far, unless that was done seconds ago."""
+        """Write the figures of the parts measured so far, unless they were written seconds ago."""
         with self._lock:
             if time.monotonic() > self._saved_at + _PAUSE:
                 self.facts["measured"] = measured()
@@ -171,8 +171,8 @@ class RunState:
     @property
     def run_id(self) -> str:
         """A hash of the request and the figures, which identifies the results of this run."""
-        if self._run_id is None:  # "known" can be large: it lists all parts
-            text = json.dumps([self.facts["asked"], self.facts["known"]], sort_keys=True)
+        if self._run_id is None:  # "figures" can be large: it lists all parts
+            text = json.dumps([self.facts["request"], self.facts["figures"]], sort_keys=True)
             self._run_id = hashlib.sha256(text.encode()).hexdigest()[:32]
         return self._run_id
 
@@ -200,10 +200,10 @@ def _is_intact(facts: Any) -> bool:
     """Return whether a description has the right types; its readers check the values."""
     if facts["format"] != FORMAT or not all(type(facts[name]) is kind for name, kind in _KINDS.items()):
         return False
-    known, measured = facts["known"], facts["measured"]
+    figures, measured = facts["figures"], facts["measured"]
     return (
         all(type(part) is str and "\0" not in part for part in facts["parts"])
-        and all(type(known[name]) is kind for name, kind in _KNOWN.items() if known)
+        and all(type(figures[name]) is kind for name, kind in _FIGURES.items() if figures)
         and (not measured or (type(measured["inputs"]) is dict and {"population", "invalid"} <= {*measured}))
     )
 

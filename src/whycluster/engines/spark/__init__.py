@@ -2,9 +2,9 @@
 
 In reading order:
 
-- ``engine``: `explain` and its engine
-- ``parts``: which columns a model takes, how they are sent, and how batches are read
-- ``results``: the columns that the result adds
+- `engine`: `explain` and its engine
+- `parts`: finds the columns that a model takes, sends them to the workers, and reads batches there
+- `results`: the columns that the result adds
 """
 
 from whycluster.engines.spark.engine import explain

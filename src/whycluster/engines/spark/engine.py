@@ -1,9 +1,8 @@
 """`whycluster.engines.spark.explain`: explain the rows of a Spark DataFrame on the workers.
 
-The model is read on the driver, and sent to the workers as the few arrays it consists of. There, each Arrow
-batch from `mapInArrow` is explained as a table. If figures depend on all rows, a first pass measures them and
-returns one row of sums per partition. Classic Spark and Spark Connect work the same way, because only
-DataFrames are used.
+The driver reads the model and sends it to the workers as a few arrays. There, each Arrow batch from
+`mapInArrow` is explained as a table. If figures depend on all rows, a first pass measures them and returns
+one row of sums per partition. Only DataFrames are used, so classic Spark and Spark Connect work the same way.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def explain(
         `PipelineModel` that ends in one, or any model that `whycluster.neuralize` takes
     df : a DataFrame of classic Spark or Spark Connect
     columns : the columns that the model takes, in its order; by default the names it was fitted on
-    features_col : instead of ``columns``, one column of vectors or arrays; by default that of an MLlib model
+    features_col : instead of ``columns``, one column of vectors or arrays; an MLlib model knows its own
     id_columns : the columns of df to keep; by default all
     metric : as in `whycluster.explain`
     layout : "array" for one column of arrays, or "columns" for one column per feature
@@ -93,14 +92,16 @@ def explain(
     numeric = not any(one.is_not_numeric for one in inputs)
     reader = RowReader(sent_columns(inputs, kept), numeric)
     asked, names = Query(**query), reader.features if numeric else None
-    request = ExplainRequest.of(network, WHERE, asked, feature_names=names, invalid=invalid, figures=FIGURES)
+    request = ExplainRequest.of(
+        network, WHERE, asked, feature_names=names, invalid=invalid, name="df", figures=FIGURES
+    )
     output = OutputColumns.of(request, reader, layout, top, prefix)
     output.check_free(kept, prefix)
     check_kept(df, kept)
     other, background = None, asked.background
     if background is not None and request.needs_population:
         if is_frame(background):
-            other = SparkParts(background, match_background(inputs, background), " of background")
+            other = SparkParts(background, match_background(inputs, background), "background")
         else:
             request = request.measure_background(background, reader.features)
     result = SparkEngine(request, reader, kept, output).run(SparkParts(df, inputs), other)
@@ -117,14 +118,11 @@ def _check_options(layout: Any, top: Any, prefix: Any) -> None:
 
 
 class SparkParts(NamedTuple):
-    """A DataFrame, and its columns that the model takes.
-
-    ``whose`` tells in messages which DataFrame it is, if it is not the explained one.
-    """
+    """A DataFrame, its columns that the model takes, and the name of its parameter."""
 
     df: Any
     inputs: Sequence[ModelInput]
-    whose: str = ""
+    name: str = "df"
 
 
 @dataclass(frozen=True)
@@ -137,14 +135,12 @@ class SparkEngine(Engine[SparkParts, Any, list[Any], Any]):
     reader : turns batches into tables
     kept : the columns that the result keeps
     output : the columns that the result adds
-    whose : tells in messages which DataFrame is read, if it is not the explained one
     """
 
     request: ExplainRequest
     reader: RowReader
     kept: list[str]
     output: OutputColumns
-    whose: str = ""
 
     # On the driver
 
@@ -156,11 +152,11 @@ class SparkEngine(Engine[SparkParts, Any, list[Any], Any]):
                 "end; got neither. Pass one of them."
             )
         reader = replace(self.reader, inputs=sent_columns(parts.inputs, []))
-        engine = replace(self, reader=reader, whose=parts.whose)
+        engine = replace(self, reader=reader, request=replace(self.request, name=parts.name))
         found = select(parts.df, [], parts.inputs, reader).mapInArrow(
             engine.measure_batches, "population string"
         )
-        if self.request.network.energy.needs_means:  # those of all partitions may be too large for the driver
+        if self.request.network.energy.needs_means:  # the means of all partitions may not fit on the driver
             found = found.repartition(1).mapInArrow(engine.add_up, "population string")
         return engine.total(row.population for row in found.collect())
 
@@ -184,7 +180,7 @@ class SparkEngine(Engine[SparkParts, Any, list[Any], Any]):
 
     def measure_batches(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Yield one row per partition: the sum over its batches, as text."""
-        measured = each_batch(batches, self.measure, self.whose)
+        measured = each_batch(batches, self.measure, self.request.name)
         yield self._row(sum((found for _, found in measured), self._no_rows))
 
     def add_up(self, batches: Iterator[Any]) -> Iterator[Any]:
@@ -204,7 +200,7 @@ class SparkEngine(Engine[SparkParts, Any, list[Any], Any]):
         """Yield each batch with its kept columns and the explanations."""
         import pyarrow as pa
 
-        for batch, added in each_batch(batches, self.explain):
+        for batch, added in each_batch(batches, self.explain, self.request.name):
             columns = kept_arrays(batch, len(self.kept))
             yield pa.RecordBatch.from_arrays([*columns, *added], names=[*self.kept, *self.output.names])
 

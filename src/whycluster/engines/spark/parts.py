@@ -1,4 +1,4 @@
-"""The rows of Spark data frames: which columns a model takes, how they are sent, and how batches are read."""
+"""The rows of Spark DataFrames: the columns that a model takes, how they are sent, and how they are read."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def read_model(
     """Return the network of a model, and the columns of df that it takes."""
     if columns is not None and features_col is not None:
         raise InvalidInputError(
-            f"{WHERE}: columns or features_col must name the columns of the model, not both. Leave one out."
+            f"{WHERE}: columns or features_col must name the columns of the model; got both. Leave one out."
         )
     if columns is None and features_col is None and metric is None and _knows_columns(model):
         return _read_mllib(model, df)
@@ -426,25 +426,26 @@ def _block(column: Any, sent: SentColumn) -> Floats:
     return block
 
 
-def each_batch(
-    batches: Iterator[Any], work: Callable[[Any], Any], whose: str = ""
-) -> Iterator[tuple[Any, Any]]:
-    """Yield each batch and the result of ``work``; errors say where the batch is in the data."""
+def each_batch(batches: Iterator[Any], work: Callable[[Any], Any], name: str) -> Iterator[tuple[Any, Any]]:
+    """Yield each batch and the result of ``work``; errors name the partition, and the first row of the batch.
+
+    ``name`` is the parameter that holds the DataFrame.
+    """
     start = 0
     for batch in batches:
         try:
             yield batch, work(batch)
         except InvalidInputError as error:
-            raise InvalidInputError(f"{error} {_where(start, whose)}") from None
+            raise InvalidInputError(f"{error} {_where(start, name)}") from None
         start += batch.num_rows
 
 
-def _where(start: int, whose: str) -> str:
+def _where(start: int, name: str) -> str:
     from pyspark import TaskContext
 
     task = TaskContext.get()
-    partition = "its partition" if task is None else f"partition {task.partitionId()}"
-    return f"(Rows are counted from row {start} of {partition}{whose}.)"
+    partition = "a partition" if task is None else f"partition {task.partitionId()}"
+    return f"(Rows are counted from row {start} of {partition} of {name}.)"
 
 
 def match_background(inputs: Sequence[ModelInput], background: Any) -> list[ModelInput]:
