@@ -358,7 +358,8 @@ def main(folder: Path) -> None:
     head = ["model", "", *COLUMNS.values(), *OURS]
     table = [f"| {' | '.join(head)} |", "|---|---|" + "---:|" * (len(head) - 2)]
     verdicts = [
-        "| model | paper: NEON minus best | best here | NEON minus it | from zero | from zero, joint |",
+        "| model | paper: NEON minus best | best here | NEON minus best | neon, zero, minus best "
+        "| neon, zero, joint, minus best |",
         "|---|---:|---|---:|---:|---:|",
     ]
     gammas = [
