@@ -33,11 +33,11 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     """K-means whose clusters are soft minima over several support vectors (Eq. 6).
 
     Cluster k has the energy s_k(x) = -1/gamma log mean_j exp(-gamma |x - u_j|^2) over its support vectors
-    u_j. Each row belongs to the cluster with the least energy. Fitting alternates two steps. With the
+    u_j. Each row belongs to the cluster with the lowest energy. Fitting alternates two steps. With the
     assignments fixed, one EM step updates the support vectors of each cluster as the means of an equal-weight
-    spherical mixture with precision 2 gamma. With the support vectors fixed, each row moves to the cluster of
-    least energy. Both steps lower the sum of the least energies. With ``n_support=1`` this is k-means.
-    `whycluster.explain` explains the model exactly.
+    spherical mixture with precision 2 gamma. With the support vectors fixed, each row moves to the cluster
+    with the lowest energy. Both steps reduce the sum of these lowest energies. With ``n_support=1`` this is
+    k-means. `whycluster.explain` explains the model exactly.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     support_vectors_ : (P, d) support vectors, grouped by cluster
     support_cluster_ : (P,) cluster of each support vector
     gamma_ : stiffness that was used
-    inertia_ : sum of the least energies of all rows
+    inertia_ : sum of the lowest energies of all rows
     n_iter_ : number of alternations of the best start
     """
 
@@ -112,7 +112,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         return np.maximum(energies_of_every_cluster(self.energy, table), 0.0)
 
     def predict(self, X: ArrayLike) -> Codes:
-        """Return the cluster with the least energy for each row, (n,)."""
+        """Return the cluster with the lowest energy for each row, (n,)."""
         check_is_fitted(self)
         return outputs.assign(self.energy, ArrayTable.of(check_rows(self, X, reset=False)))
 
@@ -202,7 +202,7 @@ class _Sums:
         )
 
     def means(self, vectors: Floats) -> Floats:
-        """Return the next support vectors; one without any share stays in place."""
+        """Return the next support vectors; those without any share stay in place."""
         used = self.weight > np.finfo(np.float64).eps
         return np.where(used[:, None], self.total / np.where(used, self.weight, 1.0)[:, None], vectors)
 

@@ -1,4 +1,4 @@
-"""Labels without a model: the surrogate that explains them."""
+"""The surrogate that explains labels without a model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def fit_surrogate(
 
 
 def _fit_behind_encoder(labels: Any, table: Table) -> tuple[Network, NDArray[Any]]:
-    """Do the same for a frame with categories, dates or missing values, which are encoded first."""
+    """Fit a surrogate to a frame whose categories, dates and missing values are encoded first."""
     classified = classify_columns(table.native, "explain")
     warn_of_columns(classified, stacklevel=5)  # at the line that called `explain`
     columns, rows = encode(classified)

@@ -35,7 +35,7 @@ _LAST_FULL_SIZE = 4  # up to this size all scales and noise models are tried, be
 
 
 class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """A kernel network fitted to the labels of any clustering, so that these can be explained.
+    """A kernel network fitted to the labels of any clustering, so that the labels can be explained.
 
     Cluster k has the energy s_k(x) = -1/gamma log sum_j v_j exp(-gamma sum_i w_i (x_i - u_ji)^2). The support
     vectors u_j, their weights v_j and gamma are fitted to the labels. Two choices are made by
@@ -64,7 +64,7 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
     noise_ : "cluster" or "floor" if there is noise, else None
     floor_ : constant energy of noise, or None
     n_support_ : average number of support vectors per cluster that was used
-    n_fitted_ : number of training rows. From more than about 50,000 rows, a sample is drawn.
+    n_fitted_ : number of training rows. If there are more than about 50,000 rows, a sample is drawn.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ def _search(
 def sample_rows(codes: Codes, most: int, rng: np.random.RandomState) -> Codes:
     """Return the positions of all rows, or of about ``most`` random rows if there are many more.
 
-    The sample has at least one row of each cluster.
+    The sample contains at least one row of each cluster.
     """
     if len(codes) <= most * 4 // 3:
         return np.arange(len(codes))
@@ -323,7 +323,7 @@ def _agreement(prediction: Codes, data: _Folds) -> float:
 
 
 def _smallest_good(tried: dict[_Settings, Codes], best: _Settings, data: _Folds) -> _Settings:
-    """Return the smallest settings that are not clearly worse than the best; on a tie, the better."""
+    """Return the smallest settings that are not clearly worse than the best; among equals, the best."""
     good = [settings for settings in tried if not _is_worse(tried[settings], tried[best], data)]
     least = min(settings.n_support for settings in good)
     return max((s for s in good if s.n_support == least), key=lambda s: _agreement(tried[s], data))

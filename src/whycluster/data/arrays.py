@@ -35,7 +35,7 @@ def is_dask(X: Any) -> bool:
 
 
 def as_array(values: Any) -> NDArray[Any]:
-    """Return values as an array; an empty array of objects if they are ragged or cannot be converted."""
+    """Convert values to an array, or to an empty array of objects if they are ragged or not convertible."""
     try:
         return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
     except (TypeError, ValueError, RuntimeError):  # ragged lists; tensors without values
@@ -43,7 +43,7 @@ def as_array(values: Any) -> NDArray[Any]:
 
 
 def to_finite_array(table: Any) -> NDArray[np.float64]:
-    """Return all rows of a table as one new array; raise if a value is not finite."""
+    """Return all rows of a table as one new array; raise an error if a value is not finite."""
     rows: NDArray[np.float64] = table.to_array()
     if not np.isfinite(rows).all():
         raise InvalidInputError(table.why_not_finite())
@@ -83,7 +83,7 @@ def _first(size: NDArray[Any], n: int) -> Codes:
 
 
 def _one_by_one(size: NDArray[Any], n: int) -> Codes:
-    """Return the columns of the n smallest values, one at a time; faster for a few of many columns."""
+    """Return the columns of the n smallest values, found one at a time, which is faster if n is small."""
     size, rows = transposed(size).T, np.arange(len(size))
     columns: Codes = np.empty((n, len(size)), np.intp).T
     for rank in range(n):
@@ -93,7 +93,10 @@ def _one_by_one(size: NDArray[Any], n: int) -> Codes:
 
 
 def transposed(rows: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
-    """Return the transposed rows, (d, n), contiguous; batches fit in the cache, three times as fast."""
+    """Return the transposed rows as a contiguous array, (d, n).
+
+    Rows are copied in batches that fit in the cache, which is three times as fast.
+    """
     if rows.T.flags.c_contiguous and rows.dtype == (dtype or rows.dtype):
         return np.asarray(rows.T)  # no copy needed
     columns = np.empty(rows.shape[::-1], rows.dtype if dtype is None else dtype)

@@ -24,7 +24,7 @@ def cells_of(native: Any, row: int) -> list[Any]:
 
 
 def index_of(frame: Any) -> Sequence[Hashable] | None:
-    """Return the index of a pandas frame; None for other frames."""
+    """Return the index of a pandas frame, or None for other frames."""
     index: Sequence[Hashable] | None = nw.maybe_get_index(nw.from_native(frame, eager_only=True))
     return index
 
@@ -73,7 +73,7 @@ def _able_to_hold(series: nw.Series[Any], value: Any, has_decimals: bool) -> nw.
 
 
 def _series_like(like: nw.Series[Any], cells: list[Any], frame: Any) -> nw.Series[Any]:
-    """Return a column with exactly the type of another; few types allow cells to be set in place."""
+    """Return a column with exactly the type of another one, since few types allow setting cells in place."""
     native: Any = like.to_native()
     if like.implementation.is_pyarrow():
         import pyarrow as pa

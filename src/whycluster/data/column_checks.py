@@ -137,8 +137,8 @@ def inspect_column(column: Column, kept: bool, step: int = 1) -> tuple[str, str]
 
     Returns
     -------
-    reading : "numbers", "dates" or "categories"; empty if it holds none of these
-    reason : empty if the column can be used
+    reading : "numbers", "dates" or "categories", or "" if the column holds none of these
+    reason : why to leave the column out, or "" if it can be used
     """
     reading = column.kind.reading
     if not reading:
@@ -162,7 +162,7 @@ def _type_of_values(column: Column) -> str:
 
 
 def identifiers_and_dates(table: Table, positions: Sequence[int]) -> list[tuple[str, bool]]:
-    """Return why each of some columns looks like an identifier; if it does not, whether it holds dates."""
+    """Return, for each of these columns, why it looks like an identifier, and whether it holds dates."""
     found = []
     for position in positions:
         column = _column_of(table, position)
@@ -172,7 +172,7 @@ def identifiers_and_dates(table: Table, positions: Sequence[int]) -> list[tuple[
 
 
 def _column_of(table: Table, position: int) -> Column:
-    """Return a column of a table; from its frame, if it has one."""
+    """Return a column of a table, taken from its data frame if there is one."""
     frame = nw.from_native(table.native, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
         return columns_of(frame[:, [position]].to_native(), table.where)[0]
@@ -181,7 +181,7 @@ def _column_of(table: Table, position: int) -> Column:
 
 
 def identifier_reason(column: Column) -> str:
-    """Return why a column looks like an identifier; empty if it does not.
+    """Return why a column looks like an identifier, or "" if it does not.
 
     The result agrees with `inspect_column`. All columns of an array have the same type, so its whole numbers
     may be floats.
@@ -217,7 +217,7 @@ def _identifier_reason(column: Column, n_values: int, distinct: set[Any], step: 
 
 
 def _counter_reason(name: Hashable, n_values: int, n_distinct: int, n_places: float, step: int = 1) -> str:
-    """Return why whole numbers look like identifiers; empty if they do not.
+    """Return why whole numbers look like identifiers, or "" if they do not.
 
     ``n_places`` is the number of whole numbers from the smallest to the largest. The values are those of
     every ``step``-th row. If there are fewer places than rows, some rows must share a value, even if all
@@ -268,7 +268,7 @@ def _are_dates_in_digits(numbers: Floats) -> bool:
 
 
 def _finite(values: Any) -> Floats:
-    """Return the finite values; an empty array if any value is not a number."""
+    """Return the finite values, or an empty array if any value is not a number."""
     try:
         numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -277,7 +277,7 @@ def _finite(values: Any) -> Floats:
 
 
 def _conversion_advice(name: Hashable, texts: set[str]) -> str:
-    """Return advice for numbers or dates that are stored as text; empty for other text."""
+    """Return advice for numbers or dates that are stored as text, or "" for other text."""
     content = _content_of(texts)
     if content == "numbers" and (_named_like_identifier(name) or any(map(is_code, texts))):
         return ""
@@ -285,7 +285,7 @@ def _conversion_advice(name: Hashable, texts: set[str]) -> str:
 
 
 def _content_of(texts: set[str]) -> str:
-    """Return "numbers" or "dates" if most texts can be converted to them; empty otherwise."""
+    """Return "numbers" or "dates" if most texts can be converted to them, or "" otherwise."""
     some = sorted(texts)[:100]
     for content, convert in (("numbers", float), ("dates", datetime.fromisoformat)):
         if sum(is_convertible(text, convert) for text in some) > len(some) / 2:

@@ -93,7 +93,7 @@ def kind_of_series(series: nw.Series[Any]) -> ColumnKind:
 
 
 def kind_of_dtype(dtype: nw.dtypes.DType) -> ColumnKind | None:
-    """Return the kind of columns of a narwhals type; None if it depends on the values."""
+    """Return the kind of columns of a narwhals type, or None if it depends on the values."""
     if dtype.is_numeric():
         return ColumnKind.NUMBER
     for kind, types in _DTYPES:
@@ -103,7 +103,7 @@ def kind_of_dtype(dtype: nw.dtypes.DType) -> ColumnKind | None:
 
 
 def kinds_of_frame(frame: nw.DataFrame[Any]) -> list[ColumnKind | None]:
-    """Return the kind of each column of a frame, from its type; None if it depends on the values."""
+    """Return the kind of each column of a frame, or None where it depends on the values."""
     return [kind_of_dtype(dtype) for dtype in frame.schema.values()]
 
 

@@ -55,7 +55,7 @@ class Column:
     Attributes
     ----------
     name : the name of the column
-    series : the column of a frame; None for one of an array
+    series : the column of a frame, or None for a column of an array
     values : a function that returns all values
     where : the public function, for messages
     kind_of_type : the kind of values, from the type of the column; None if it depends on the values
@@ -93,7 +93,7 @@ def columns_of(X: Any, where: str) -> list[Column]:
 
 def _read(X: Any, reader: Callable[[Column], NDArray[Any]], dtype: Any, where: str) -> NDArray[Any]:
     columns = [reader(column) for column in columns_of(X, where)]
-    # In column order, like the source: with many rows, writing row by row takes several times as long.
+    # In column order, like the source, because writing many rows one by one takes several times as long.
     result = np.empty((len(columns[0]), len(columns)), dtype, order="F")
     for position, values in enumerate(columns):
         result[:, position] = values
@@ -101,7 +101,7 @@ def _read(X: Any, reader: Callable[[Column], NDArray[Any]], dtype: Any, where: s
 
 
 def read_numbers(column: Column) -> NDArray[Any]:
-    """Return the numbers of a column, with NaN for missing ones; raise if one is too large to square."""
+    """Return the numbers of a column, with NaN for missing ones; numbers too large to square are an error."""
     kind = column.kind_of_type
     numbers = np.empty(0, dtype=object)
     if column.series is not None and kind is not None and kind.is_numeric:
@@ -156,7 +156,7 @@ def read_text(column: Column) -> NDArray[Any]:
 
 
 def category_as_text(value: Any) -> Any:
-    """Return a category as text, NaN if it is missing.
+    """Return a category as text, or NaN if it is missing.
 
     1 and 1.0 are spelled alike, because parts of a file may be read as either.
     """

@@ -33,7 +33,7 @@ def table(
 
 
 def bar(value: float, largest: float, width: int = 12) -> str:
-    """Return a bar of plus or minus signs, by the sign of the value; ``largest`` fills the width."""
+    """Return a bar of plus signs for positive values, minus signs for negative ones; ``largest`` fills it."""
     length = round(width * (abs(value) / largest)) if largest > 0 else 0
     return ("+" if value > 0 else "-") * length
 

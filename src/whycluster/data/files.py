@@ -31,7 +31,7 @@ class DepthError(ValueError):
 
 
 def as_path(path: Any, where: str, name: str = "path", what: str = "a file") -> Path:
-    """Return the path of a file to write; raise if the name is not valid."""
+    """Return the path of a file to write; raise an error if the name is not valid."""
     given = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     if not isinstance(given, str) or not given or "\0" in given:
         raise InvalidInputError(f"{where}: {name} must be the name of {what}; got {path!r}.")
@@ -86,13 +86,15 @@ def parse_json(text: str) -> Any:
 
 
 def depth(text: str) -> int:
-    """Return how deeply brackets nest outside strings."""
+    """Return the nesting depth of the brackets outside strings."""
     plain = text.replace("\\\\", "").replace('\\"', "")  # without escapes, quotes only delimit
     bare = _STRING.sub("", plain).encode("utf-8", "replace")
     signs = np.frombuffer(bare, dtype=np.uint8)
     steps = np.isin(signs, _OPENING).astype(np.int8) - np.isin(signs, _CLOSING)
     level = deepest = 0
-    for some in np.array_split(steps, len(steps) // _AT_A_TIME + 1):  # sums need eight times the memory
+    for some in np.array_split(
+        steps, len(steps) // _AT_A_TIME + 1
+    ):  # cumulative sums need eight times the memory
         levels = np.cumsum(some, dtype=np.int64)
         deepest = max(deepest, level + int(levels.max(initial=0)))
         level += int(some.sum(dtype=np.int64))

@@ -69,7 +69,7 @@ def numbers_of(series: nw.Series[Any]) -> NDArray[Any]:
 
 
 def as_frame(X: Any, where: str, name: str) -> nw.DataFrame[Any] | None:
-    """Return X as a narwhals data frame; None if it is not a data frame."""
+    """Return X as a narwhals data frame, or None if it is not a data frame."""
     if is_dask(X):
         raise InvalidInputError(
             f"{where}: {name} must be in memory; got a Dask {type(X).__name__}. Pass {name}.compute() or "
@@ -113,7 +113,7 @@ def open_frame(frame: nw.DataFrame[Any], others: Sequence[int], required: Requir
 
 
 def shallow_copy(frame: nw.DataFrame[Any]) -> Any:
-    """Return a copy that shares the data; users may add columns to their frame, or sort it."""
+    """Return a copy that shares the data, because users may add columns to their frame or sort it."""
     copy = frame[: len(frame)].to_native()
     if not frame.implementation.is_pyarrow():
         return copy
@@ -126,7 +126,7 @@ def shallow_copy(frame: nw.DataFrame[Any]) -> Any:
 
 
 def match_names(frame: nw.DataFrame[Any], required: Requirements) -> nw.DataFrame[Any]:
-    """Return the columns in the order of the model; raise if the names differ."""
+    """Return the columns in the model's order; raise an error if the names differ."""
     if required.model_names is None or frame.columns == list(required.model_names):
         return frame
     wrong = name_differences(frame.columns, required.model_names)
@@ -139,7 +139,7 @@ def match_names(frame: nw.DataFrame[Any], required: Requirements) -> nw.DataFram
 
 
 def name_differences(given: Sequence[Hashable], wanted: Sequence[Hashable]) -> str:
-    """Return which columns are missing, and which are unknown or repeated, for messages; empty if none."""
+    """Return which columns are missing, unknown or repeated, as text for messages."""
     present, known = set(given), set(wanted)
     missing = [c for c in wanted if c not in present]
     extra = [c for c in given if c not in known]

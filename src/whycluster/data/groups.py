@@ -13,7 +13,7 @@ from whycluster.data.table import ArrayTable, Table
 
 MOST_CATEGORIES = 1000
 """A column with more categories holds free text; its frequencies are not counted."""
-_TYPICAL_ROWS = 1001  # whose median is the reference
+_TYPICAL_ROWS = 1001  # rows whose median is the reference
 
 
 class GroupMeans(NamedTuple):
@@ -22,8 +22,8 @@ class GroupMeans(NamedTuple):
     Attributes
     ----------
     reference : (d,) a typical row
-    moved : (G, d) the mean of the rows minus the reference; NaN if all values are missing. The difference
-        keeps the digits of data far from 0
+    moved : (G, d) the mean of the rows minus the reference, or NaN if all values are missing. Subtracting
+        the reference keeps the digits of data far from 0
     n_values : (G, d) the number of values
     """
 
@@ -62,7 +62,7 @@ def _typical_row(table: Table) -> Floats:
 def group_sums(
     values: NDArray[Any], group: Codes, n_groups: int, counted: NDArray[np.bool_] | None = None
 ) -> Floats:
-    """Return the sum of the rows of each group, (G, d); only of those that are counted, (n,)."""
+    """Return the sum of the rows of each group, (G, d), without rows that are not counted, (n,)."""
     sums = np.zeros((n_groups, values.shape[1]))
     for start, block in ArrayTable.of(values).blocks():
         rows = slice(start, start + len(block))
@@ -71,9 +71,9 @@ def group_sums(
 
 
 def group_frequencies(table: Table, group: Codes, n_groups: int) -> dict[int, Floats]:
-    """Return, for each column of categories, the frequency of each category in each group, (G, categories).
+    """Return the frequency of each category in each group, (G, categories), for each categorical column.
 
-    A column of free text has no frequencies, (G, 0).
+    Columns of free text have no frequencies, (G, 0).
     """
     columns = table if table.raw is None else table.raw
     widths = {column: len(names) for column, names in columns.categories.items()}

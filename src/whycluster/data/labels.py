@@ -71,7 +71,7 @@ class Labels:
         return codes if self._plain else self.names[codes]
 
     def encode(self, labels: Any, where: str, name: str) -> Codes:
-        """Return the codes of one label or an array of labels, in the same shape; raise if one is unknown."""
+        """Return the codes of one label or an array of labels; raise an error for unknown ones."""
         codes = self.find(labels)
         if (codes < 0).any():
             first = labels
@@ -85,7 +85,7 @@ class Labels:
         return codes
 
     def find(self, labels: Any) -> Codes:
-        """Return the codes of labels; -1 if unknown."""
+        """Return the codes of labels, or -1 for unknown labels."""
         try:
             given = np.asarray(labels)
         except ValueError:  # lists of different lengths

@@ -26,7 +26,7 @@ _ENOUGH = 10  # rows needed to conclude that the columns are in another order
 
 
 class ObjectTable(Table):
-    """A frame or an array of objects, read column by column; columns of categories are read as codes."""
+    """A frame or an array of objects, read column by column; categorical columns are read as codes."""
 
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
         """Look up the codes of categories and convert the other columns to numbers."""
@@ -45,7 +45,7 @@ class ObjectTable(Table):
         """Return values that begin at row ``start`` as numbers."""
 
     def pick(self, columns: Codes) -> NDArray[Any]:
-        """Return the values unconverted."""
+        """Return the values without converting them."""
         value = np.empty(columns.shape, dtype=object)
         for column in np.unique(columns).tolist():
             chosen = columns == column
@@ -53,7 +53,7 @@ class ObjectTable(Table):
         return value
 
     def to_objects(self) -> NDArray[Any]:
-        """Return all values unconverted, categories by their names."""
+        """Return all values without converting them, and categories by their names."""
         return np.stack([self._objects(column) for column in range(self.n_features)], axis=1)
 
     @property
@@ -97,7 +97,7 @@ class MixedTable(ObjectTable):
         return cls(native, *shape, names, dtype, required.where, required.name, categories=known)
 
     def check_known(self) -> None:
-        """Raise if a column of categories holds none that the model knows; needs ten rows or more."""
+        """Raise an error if the model knows no value of a categorical column; needs at least ten rows."""
         if self.n_rows < _ENOUGH:
             return
         for column, names in self.categories.items():
@@ -147,7 +147,7 @@ class MixedTable(ObjectTable):
 
 
 class RawTable(ObjectTable):
-    """Columns of any kind, with missing values, as a pipeline takes them; networks cannot use them directly.
+    """Columns of any kind, possibly with missing values, for pipelines; networks cannot use them directly.
 
     Dates, durations and times of day are read as days. Missing numbers and days are NaN. All other columns
     are categories, whose code is -1 if the value is missing.
@@ -179,7 +179,7 @@ class RawTable(ObjectTable):
         return [value for value in self._values(column, 0, self.n_rows) if not is_missing(value)]
 
     def invalid_values(self) -> NDArray[np.int8]:
-        """Return the same as for any table; a category is missing if its code is -1."""
+        """Return the invalid values, as in the base class; categories with code -1 also count as missing."""
         invalid, columns = super().invalid_values(), list(self.categories)
         invalid[:, columns] = np.concatenate([block[:, columns] < 0 for _, block in self.blocks()])
         return invalid
@@ -212,7 +212,7 @@ def _distinct(values: Sequence[Any]) -> list[Any]:
 
 
 def _as_number(value: Any) -> float:
-    """Return a number, the days of a date, duration or time of day, or NaN if it is missing."""
+    """Convert a value to a number: days for a date, duration or time of day, NaN for a missing value."""
     if is_missing(value):
         return math.nan
     return to_days(value) if isinstance(value, (dt.date, dt.time, dt.timedelta)) else float(value)

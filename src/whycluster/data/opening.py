@@ -35,10 +35,10 @@ def open_table(
     X : the user's data
     where, name : the public function and its parameter, for messages
     n_features : the number of columns that the model was fitted on
-    model_names : the column names that the model was fitted on, if it knows them; frames are matched by name
+    model_names : the column names that the model was fitted on, if it stores them; frames are matched by name
     feature_names : the user's names for the columns of an array
-    categories : for each column its categories in the order of their codes, or None if it holds numbers;
-        by default all columns do
+    categories : for each column its categories in the order of their codes, or None for a numeric column;
+        by default, all columns are numeric
     any_kind : whether columns may hold any values, some of them missing, because a pipeline converts them
     """
     required = Requirements(where, name, n_features, model_names, feature_names, categories, any_kind)
@@ -114,6 +114,6 @@ def as_array(X: Any, where: str, name: str) -> NDArray[Any]:
 
 
 def column_names(X: Any, where: str, name: str) -> list[Hashable] | None:
-    """Return the column names of a data frame, None for anything else."""
+    """Return the column names of a data frame, or None for anything else."""
     frame = None if type(X) is np.ndarray else as_frame(X, where, name)
     return None if frame is None else list(frame.columns)

@@ -37,7 +37,7 @@ class Progress:
     Parameters
     ----------
     title : the name of the task
-    n_steps : the number of steps; None if unknown, in which case only the elapsed time is shown
+    n_steps : the number of steps, or None if it is unknown; then only the elapsed time is shown
     unit : the unit of the steps, to show how many are done per second
     """
 

@@ -1,4 +1,4 @@
-"""How messages spell a setting: as a Python argument or as a command-line option.
+"""How messages refer to a setting: as a Python argument or as a command-line option.
 
 A message that recommends a setting asks `setting` for its spelling. The command uses `spelled_as` to replace
 Python arguments by its own options.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-_spellings: Mapping[str, str] = {}  # not a context variable: worker threads must see it too
+_spellings: Mapping[str, str] = {}  # not a context variable, because worker threads must see it too
 
 
 def setting(argument: str) -> str:
@@ -29,7 +29,7 @@ def setting(argument: str) -> str:
 
 @contextmanager
 def spelled_as(spellings: Mapping[str, str]) -> Iterator[None]:
-    """Spell settings differently inside the ``with`` block, in all threads."""
+    """Use other spellings for settings in messages inside the ``with`` block, in all threads."""
     global _spellings
     before, _spellings = _spellings, spellings
     try:

@@ -1,4 +1,4 @@
-"""The rows that a user passes in, read as float64 blocks; here, those in a NumPy array.
+"""The rows that a user passes in, read as float64 blocks; this module handles NumPy arrays.
 
 A `Table` wraps the user's container. It is never converted as a whole: `Table.read` returns one block
 of rows at a time, so memory does not grow with the number of rows. `opening.open_table` picks the class:
@@ -31,7 +31,7 @@ class Table(Rows):
 
     Attributes
     ----------
-    native : the user's object, with its columns in the order of the model; sparse matrices as CSR
+    native : the user's object, with its columns in the model's order; sparse matrices are CSR
     n_rows, n_features : its shape
     feature_names : one name per column, as in the user's data
     dtype : the dtype of results: float32 for float32 data, otherwise float64
@@ -81,7 +81,7 @@ class Table(Rows):
 
     @property
     def index(self) -> Sequence[Hashable] | None:
-        """The names of the rows, such as a pandas index; None if rows have only positions."""
+        """The names of the rows, such as a pandas index, or None if rows have only positions."""
         return None
 
     def with_row_numbers(self, first_row: int, row_numbers: Codes | None = None) -> Table:
@@ -107,7 +107,7 @@ class Table(Rows):
             yield rows.start, self.read(rows.start, rows.stop, None, out[:n_rows])
 
     def variances(self) -> Floats | None:
-        """Return the variance of each column on a sample of rows, (d,); None with columns of categories."""
+        """Return the variance of each column in a sample of rows, (d,), or None if some are categorical."""
         if self.categories:
             return None
         values = self.take(evenly_spaced(self.n_rows, max(2, _SCAN_VALUES // self.n_features))).to_array()
@@ -137,7 +137,7 @@ class Table(Rows):
         return cells_of(self.native, row)
 
     def put(self, rows: Codes, columns: Codes, values: Sequence[Any]) -> Table:
-        """Return a copy with other values in some cells; whole numbers become floats to hold any number."""
+        """Return a copy with other values in some cells; integers become floats so that any number fits."""
         return replace(self, native=with_cells(self.native, rows, columns, values, self.dtype))
 
     @property
@@ -229,7 +229,7 @@ class Requirements:
         return InvalidInputError(f"{self.where}: {self.name} {message}")
 
     def check_shape(self, shape: tuple[int, ...]) -> None:
-        """Raise unless the shape is (rows, features), with the model's number of features."""
+        """Raise an error unless the shape is (rows, features), with the model's number of features."""
         if len(shape) != 2:
             hint = " For a single row, select it as a table: array[[i]] or frame.iloc[[i]]."
             raise self.error(
@@ -243,7 +243,7 @@ class Requirements:
             raise self.error(f"must have at least one row and one feature; got shape {shape}.")
 
     def check_dtype(self, dtype: np.dtype[Any]) -> None:
-        """Raise unless an array holds real numbers or booleans."""
+        """Raise an error unless an array holds real numbers or booleans."""
         if dtype.kind not in "fiub":
             advice = _DTYPE_ADVICE.get(dtype.kind, "Encode it as numbers first.")
             raise self.error(f"must hold real numbers or booleans; got dtype {dtype}. {advice}")
@@ -293,7 +293,7 @@ def result_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def as_float64(block: NDArray[Any], offset: Floats | None, out: Floats) -> Floats:
-    """Return ``block - offset`` as float64; the block itself if nothing has to be converted."""
+    """Return ``block - offset`` as float64, or the block itself if nothing has to be converted."""
     if offset is not None:
         np.subtract(block, offset, out=out, casting="same_kind")
         return out

@@ -58,9 +58,11 @@ class BaseExplanation(ABC):
     is_targeted: bool  # whether a target was given, so that `cluster` may not be the assigned one
     threshold: float | None = None
     fidelity: Fidelity | None = None
-    positions: Codes | None = None  # of the rows in the explained data; None if they are all rows in order
-    row_names: Any = None  # the names of the rows of the explained data, if the data have none
-    owns_data: bool = False  # whether nobody else can change the data, so that no check is needed
+    positions: Codes | None = (
+        None  # positions of the rows in the explained data; None if all rows are included, in order
+    )
+    row_names: Any = None  # names for the rows of the explained data, if the data contain none
+    owns_data: bool = False  # whether no one else can change the data, so that no check is needed
 
     @classmethod
     def of(
@@ -107,7 +109,7 @@ class BaseExplanation(ABC):
     @property
     @abstractmethod
     def residual(self) -> Floats:
-        """(n,) the evidence minus the sum of the relevances."""
+        """(n,) the evidence minus the sum of the relevance scores."""
 
     @abstractmethod
     def describe(self, row: int = 0) -> str:
@@ -123,7 +125,7 @@ class BaseExplanation(ABC):
 
     @abstractmethod
     def lines(self, n: int) -> list[Line]:
-        """Return the lines that support the claim about a single row: the ``n`` strongest, then the rest."""
+        """Return the lines that support the claim about one row: the ``n`` strongest, then all others."""
 
     @property
     def plot(self) -> Any:
@@ -158,7 +160,7 @@ class BaseExplanation(ABC):
 
     @cached_property
     def median_evidence(self) -> float:
-        """The median evidence of all members; 0 if there are none, or if most are below a threshold."""
+        """The median evidence of all members, or 0 if it is negative or there are no members."""
         evidence = self.evidence[self.is_member].astype(np.float64)
         return max(0.0, float(np.median(evidence))) if evidence.size else 0.0
 
@@ -170,12 +172,12 @@ class BaseExplanation(ABC):
 
     @cached_property
     def competition(self) -> NDArray[Any]:
-        """(n, K) R_k, computed on first access: with many clusters, it can be the largest array."""
+        """(n, K) R_k, computed on first access, because with many clusters it can be the largest array."""
         return outputs.competition(self.energy, self.unchanged_table("competition"), self._query)
 
     @property
     def _query(self) -> CodedQuery:
-        """The query that these rows answer."""
+        """The query that these explanations answer."""
         competitor = self.competitor_codes if self.rule == CONTRAST else None
         return CodedQuery(self.cluster_codes, competitor, self.rule, self.beta, self.threshold)
 
@@ -228,12 +230,12 @@ class BaseExplanation(ABC):
         return claim.sentence()
 
     def unattributed(self, largest: float, noun: str) -> list[Line]:
-        """Return lines for the evidence of a single row that belongs to no feature or word, if any."""
+        """Return lines for the part of a single row's evidence that belongs to no feature or word."""
         evidence, residual = float(self.evidence[0]), float(self.residual[0])
         return unattributed_lines(evidence, residual, self.threshold, largest, noun)
 
     def _framed(self, names: Sequence[Hashable], relevance: NDArray[Any], backend: str | None) -> Any:
-        """Return a frame of cluster, competitor, evidence and the relevance, (n, d), under these names."""
+        """Return a frame with cluster, competitor, evidence and a column of relevance for each name."""
         columns: dict[Hashable, NDArray[Any]] = {
             unique_name(name, names): getattr(self, name) for name in ("cluster", "competitor", "evidence")
         }
@@ -241,7 +243,7 @@ class BaseExplanation(ABC):
         return build_frame(columns, self.data, backend, "to_frame")
 
     def _summarized(self, table: Table, relevance: NDArray[Any]) -> Summary:
-        """Return the summary of each cluster by the relevance, (n, d), of the columns of a table."""
+        """Return the summary of each cluster, given the relevance, (n, d), of the columns of a table."""
         explained, note = self.is_member, ""
         if self.fidelity is not None and not explained.all():
             n = int((~explained).sum())
@@ -251,7 +253,7 @@ class BaseExplanation(ABC):
         return summarize(table, relevance, self.assigned_codes, explained, self.labels, self.data, note)
 
     def _without(self, explained: NDArray[np.bool_]) -> NDArray[Any]:
-        """Return the labels of clusters that have rows, but no explained member."""
+        """Return the labels of clusters that have rows but no explained members."""
         return self.labels[np.setdiff1d(self.cluster_codes, self.cluster_codes[explained])]
 
     def __iter__(self) -> Iterator[Self]:
@@ -282,17 +284,17 @@ class BaseExplanation(ABC):
     ) -> None:
         """Write a self-contained HTML report about the clusters and the explanation of each row.
 
-        The file needs no network and has at most one megabyte. It describes each cluster in a sentence with
-        its defining features, and shows a map, which clusters compete, and a searchable list of rows. Each
-        row has its explanation, and why it is in no other cluster. Requires jinja2:
-        ``pip install "whycluster[report]"``.
+        The file needs no network connection and is at most one megabyte in size. It describes each cluster in
+        a sentence with its defining features. It also shows a map, which clusters compete, and a searchable
+        list of rows, each with its explanation and the reasons why it is in no other cluster. Requires
+        jinja2: ``pip install "whycluster[report]"``.
 
         Parameters
         ----------
         path : the file; an existing file is replaced atomically
         title : the title of the page
-        n_rows : the largest number of listed rows. If there are more, a sample of every cluster is listed. It
-            is smaller if the rows do not fit in a megabyte.
+        n_rows : the maximum number of rows to list. If there are more, a sample of every cluster is listed.
+            Fewer are listed if they do not fit in a megabyte.
         ids : one identifier per row, to show and search; by default the names of the rows in a pandas index,
             or their positions
         left_out : columns that were left out before clustering, with the reasons
@@ -306,7 +308,7 @@ class BaseExplanation(ABC):
         return self if self.owns_data else replace(self, owns_data=True)
 
     def unchanged_table(self, where: str) -> Table:
-        """Return the data; raise if they no longer give the explained evidence, which is recomputed."""
+        """Recompute the evidence; return the data if it is unchanged, and raise an error otherwise."""
         if not self.owns_data and not is_unchanged(self.energy, self.table, self._query, self.evidence):
             raise InvalidInputError(
                 f"{where}: the data have been changed since they were explained. Explain them again."

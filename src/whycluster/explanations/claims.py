@@ -19,11 +19,11 @@ class Claim:
 
     Attributes
     ----------
-    row : what it is and its name, such as "Row 7"
+    row : the kind and the name of the row, such as "Row 7"
     cluster, competitor, assigned : labels of the explained cluster, its strongest competitor, and the
         cluster that the model assigns
     evidence : the evidence for the cluster
-    threshold : the probability to exceed, if any
+    threshold : the probability to exceed, or None
     is_contrast : whether the evidence is against the competitor only
     by_surrogate : whether a surrogate assigns the cluster
     """
@@ -59,7 +59,7 @@ class Claim:
 def unattributed_lines(
     evidence: float, residual: float, threshold: float | None, largest: float, noun: str
 ) -> list[Line]:
-    """Return lines for the part of the evidence that belongs to no feature or word, if there is any."""
+    """Return lines for the part of the evidence that belongs to no feature or word."""
     lines = []
     if threshold is not None:
         bar = bar_of(threshold)

@@ -1,7 +1,8 @@
-"""Colors and shapes of clusters in plots and reports; either is enough to tell clusters apart.
+"""Colors and shapes of clusters in plots and reports; either one is enough to distinguish clusters.
 
 The colors are those of Okabe and Ito, without yellow, which is hard to see on white. There is one more shape
-than colors, so up to 56 clusters differ in color or shape. Noise has the last of both: a gray cross.
+than colors, so up to 56 clusters differ in color or shape. Noise is shown as a gray cross, the last color and
+the last shape.
 """
 
 from __future__ import annotations

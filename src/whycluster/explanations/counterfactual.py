@@ -1,9 +1,9 @@
 """Counterfactuals: the smallest change that moves a row to another cluster.
 
-They exist for models that separate their clusters by hyperplanes (see `half_spaces`), and for columns that
-the steps of a pipeline only scale, which is found by trial. Other columns are held fixed, and tried one by
-one. The cluster of a row on a hyperplane is not certain, so changes go slightly beyond it. Every result is
-checked with the network itself.
+They are available for models that separate their clusters by hyperplanes (see `half_spaces`). Only columns
+that the pipeline merely scales can change together; trial changes determine which ones these are. All other
+columns are held fixed in that search and are then changed one at a time. A row exactly on a hyperplane has no
+definite cluster, so each change goes slightly beyond it. Every result is checked with the network itself.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _STEPS = np.array([2.0**-6, 0.5, 3.0, 40.0])
 _MOST_DAYS = 20_000.0  # for the same test with dates; some calendars end in 2262
 _ROUNDING = {4: 1e-2, 8: 1e-6}  # tolerance by bytes per number
 _SAMPLE = 256  # rows from which values of nonlinear columns are taken
-_MOST_TRIED = 1000  # categories of a column; a column with more holds free text
+_MOST_TRIED = 1000  # categories of a column; columns with more hold free text
 _ROUNDS, _PARTS = 3, 1000  # a search between two values, to 10^-9 of their difference
 _MOST_CELLS = 1 << 20  # tried at once
 _DAY = dt.timedelta(days=1)
@@ -69,13 +69,13 @@ class Counterfactual:
     ----------
     row : the position of the row
     cluster, to : the label of its cluster, and of the cluster it is moved to
-    before, after : (d,) its values, and the values that move it to the other cluster; None if no change is
-        enough
+    before, after : (d,) the values of the row, and values that move it to the other cluster; None if no
+        change is enough
     change : (d,) after minus before, for dates in days; 0 for features held fixed; NaN if no change is enough
     size : (d,) the size of the change of each feature
     distance : the total size, the root of the sum of the squared sizes; infinite if no change is enough
-    single : (d,) for each feature, the nearest value that is enough on its own; None if there is none
-    single_distance : (d,) the sizes of these changes; infinite if there is none
+    single : (d,) for each feature, the nearest value that is enough on its own, or None
+    single_distance : (d,) the sizes of these changes; infinite where no value is enough
     outside, single_outside : (d,) whether the values in `after` and in `single` are outside the range of all
         rows that were explained
     held : for the features that cannot change freely, the reason: "category" (also for booleans), "whole
@@ -108,7 +108,7 @@ class Counterfactual:
 
     @property
     def best_single(self) -> Hashable | None:
-        """The feature with the smallest change that is enough on its own; None if there is none."""
+        """The feature with the smallest change that is enough on its own, or None."""
         best = int(np.argmin(self.single_distance))
         return self.feature_names[best] if np.isfinite(self.single_distance[best]) else None
 
@@ -326,7 +326,7 @@ class _Subject:
     def nearest(self, cluster: int) -> int:
         """Return the cluster that the smallest change of free columns leads to, for a row in ``cluster``.
 
-        The shortest way out of a cluster leads to its nearest hyperplane, whatever is behind the others.
+        The shortest way out of a cluster crosses its nearest hyperplane, wherever the others are.
         """
         half_spaces, columns = self.model.half_spaces(self.x, cluster), self.free
         g = self.slopes(half_spaces, columns)
@@ -348,7 +348,7 @@ class _Subject:
         return copies.put(rows, columns, values)
 
     def distances(self, changed: Table, to: int) -> Floats:
-        """Return how far copies of the row were moved, (n,); infinite if they are not in the cluster."""
+        """Return how far copies of the row were moved, (n,), or infinity for those outside the cluster."""
         try:
             x = self.model.read(changed)
         except InvalidInputError:  # the steps do not accept such values
@@ -357,7 +357,7 @@ class _Subject:
         return np.where((self.model.assign(x) == to) & np.isfinite(far), far, np.inf)
 
     def try_each(self, columns: Codes, values: Sequence[Any], to: int) -> Floats:
-        """Return how far the row is moved by each of these values alone; infinite if that is not enough."""
+        """Return how far each of these values alone moves the row, or infinity if it is not enough."""
         size = max(1, _MOST_CELLS // len(self.cells))
         found = [np.empty(0)]
         for start in range(0, len(columns), size):
@@ -388,7 +388,7 @@ def _subject(energy: Energy, table: Table, row: int, allowed: Codes, ranges: Flo
 
 
 def _why_held(value: Any) -> str:
-    """Return why a value of this type cannot change freely; empty if it can."""
+    """Return why a value of this type cannot change freely, or "" if it can."""
     if is_missing(value):
         return _MISSING
     if isinstance(value, (dt.datetime, dt.timedelta, Decimal)) or is_real(value):
@@ -397,7 +397,7 @@ def _why_held(value: Any) -> str:
 
 
 def _spread(ranges: Floats, cells: NDArray[Any]) -> Floats:
-    """Return the range of each column, (d,); if it is a single value, the size of that."""
+    """Return the range of each column, (d,), or the absolute value if the column is constant."""
     apart = ranges[1] - ranges[0]
     size = np.array([abs(float(value)) if is_real(value) else 1.0 for value in cells])
     return np.where(np.isfinite(apart) & (apart > 0.0), apart, np.where(size > 0.0, size, 1.0))
@@ -428,7 +428,10 @@ def _rates(subject: _Subject, columns: Codes, spread: Floats) -> Floats:
 
 
 def _moves(subject: _Subject, columns: Codes, spread: Floats) -> tuple[Floats, Floats] | None:
-    """Return the steps of the columns, (C, S), and the moves of the inputs, (C, S, D); None if that fails."""
+    """Return trial steps for each column, (C, S), and the resulting changes of the inputs, (C, S, D).
+
+    Return None if the pipeline does not accept a trial value.
+    """
     steps = np.concatenate([-_STEPS, _STEPS])
     if not columns.size:
         return np.empty((0, len(steps))), np.empty((0, len(steps), len(subject.x)))
@@ -451,7 +454,7 @@ def _moves(subject: _Subject, columns: Codes, spread: Floats) -> tuple[Floats, F
 
 
 def _in_proportion(step: Floats, move: Floats, own: NDArray[np.bool_], rounding: float) -> Floats:
-    """Return the derivatives of a column's own inputs, if they are linear and no others move; else NaN."""
+    """Return the derivatives of a column's own inputs, or NaN if they are nonlinear or other inputs move."""
     with np.errstate(invalid="ignore", over="ignore"):
         rate = step @ move / (step @ step)
         most = np.abs(move).max(axis=0)
@@ -462,7 +465,10 @@ def _in_proportion(step: Floats, move: Floats, own: NDArray[np.bool_], rounding:
 
 
 def _moved(value: Any, by: float) -> Any:
-    """Return a number or date plus a step; in days, rounded up for dates without time; None on overflow."""
+    """Return a number or date plus a step, or None on overflow.
+
+    Steps of dates are in days, rounded up for dates without a time.
+    """
     if not isinstance(value, (dt.date, dt.timedelta)):
         return float(value) + by
     whole = isinstance(value, dt.date) and not isinstance(value, dt.datetime)
@@ -474,7 +480,7 @@ def _moved(value: Any, by: float) -> Any:
 
 
 def _apart(after: Any, before: Any) -> float:
-    """Return the difference of two numbers, or of dates in days; 0 if identical, NaN if ``after`` is None."""
+    """Return the difference of two numbers, or of two dates in days, or NaN if ``after`` is None."""
     if after is before:
         return 0.0
     if after is None:
@@ -501,7 +507,7 @@ def _outside(values: NDArray[Any], ranges: Floats) -> NDArray[np.bool_]:
 
 
 def _format_cell(value: Any) -> str:
-    """Return a value as in an explanation, but datetimes to the minute."""
+    """Format a value as in an explanation, except that datetimes are shown to the minute."""
     timed = isinstance(value, dt.datetime) and value.time() != dt.time()
     return f"{value:%Y-%m-%d %H:%M}" if timed else display.format_value(value)
 
@@ -512,7 +518,7 @@ def _beyond(distance: Any, size: Any, margin: float) -> Any:
 
 
 def _all_at_once(subject: _Subject, half_spaces: HalfSpaces, to: int) -> tuple[NDArray[Any], float]:
-    """Return the values after the smallest change of all free columns, and its size; or None and infinity."""
+    """Return the values after the smallest change of all free columns and its size, or None and infinity."""
     columns, nothing = subject.free, (np.full(len(subject.cells), None), math.inf)
     g = subject.slopes(half_spaces, columns)
     sizes = np.linalg.norm(g, axis=1)
@@ -568,7 +574,7 @@ def _one_by_one(subject: _Subject, half_spaces: HalfSpaces, to: int) -> tuple[ND
 
 
 def _values_to_try(subject: _Subject, table: Table, column: int) -> list[Any]:
-    """Return other values of a column that is not linear: its categories, or values in the data."""
+    """Return values to try in a nonlinear column: its categories, or values in the data."""
     why, cell = subject.held.get(column), subject.cells[column]
     values: Sequence[Any] = []
     if isinstance(cell, bool):
@@ -582,7 +588,7 @@ def _values_to_try(subject: _Subject, table: Table, column: int) -> list[Any]:
 
 
 def _tried(subject: _Subject, table: Table, to: int) -> dict[int, tuple[Any, float]]:
-    """Return the value of each other column that is enough and moves the row least, and its distance."""
+    """Return the value of each nonlinear column that is enough and nearest, and its distance."""
     pairs = [(c, value) for c in subject.allowed.tolist() for value in _values_to_try(subject, table, c)]
     columns, values = np.array([c for c, _ in pairs], dtype=np.intp), [value for _, value in pairs]
     found = subject.try_each(columns, values, to)
@@ -600,7 +606,7 @@ def _tried(subject: _Subject, table: Table, to: int) -> dict[int, tuple[Any, flo
 
 
 def _first_between(subject: _Subject, column: int, far: float, to: int) -> tuple[Any, float]:
-    """Return the nearest value that is enough, between the current one and one at distance ``far``."""
+    """Return the nearest value that is enough, between the current value and the one at distance ``far``."""
     low, high, best = 0.0, far, (None, math.inf)
     for _ in range(_ROUNDS):
         parts = np.linspace(low, high, _PARTS + 1)

@@ -33,7 +33,7 @@ class TopFeatures:
     ----------
     feature : their names
     relevance : their relevance, with its sign
-    value : the row's values of these features; objects if the data have categories
+    value : the values of these features in the row; an array of objects if the data contain categories
     """
 
     feature: NDArray[Any]
@@ -65,8 +65,8 @@ class TopFeatures:
 class Explanation(BaseExplanation):
     """The relevance of every feature of every row for the row's cluster.
 
-    Made by `whycluster.explain`. The relevances of a row add up to its evidence, except for the `residual`.
-    Positive relevance is evidence for the cluster, negative relevance is evidence against it.
+    Made by `whycluster.explain`. The relevance scores of a row add up to its evidence, except for the
+    `residual`. Positive relevance is evidence for the cluster, negative relevance is evidence against it.
 
     Attributes
     ----------
@@ -74,12 +74,12 @@ class Explanation(BaseExplanation):
     evidence : (n,) f_c, how much better the cluster fits than its strongest competitor, in the units of the
         model's energy; 0 on the boundary, negative outside the cluster
     cluster : (n,) the label of the explained cluster: the row's own, or the target
-    competitor : (n,) the label of its strongest competitor, or of the chosen one
+    competitor : (n,) the label of its strongest competitor, or of the competitor given by ``against``
     assigned : (n,) the label of the cluster that the model assigns, whatever the target; if labels are
         explained, the prediction of the surrogate
-    competition : (n, K) R_k, the share of the evidence that each competitor gets; 0 for the row's own cluster
-    residual : (n,) the evidence minus the sum of the relevances, which belongs to no feature. For energies
-        that are sums over the features, as in k-means, it is only rounding
+    competition : (n, K) R_k, each competitor's share of the evidence; 0 for the row's own cluster
+    residual : (n,) the part of the evidence that belongs to no feature: the evidence minus the sum of the
+        relevance scores. For energies that are sums over the features, as in k-means, it is rounding error
     beta : the stiffness that was used; None for contrasts, which do not use it
     rule : "min-take-most", "joint", "sequential" or "contrast"; "soft" if a threshold was given
     threshold : the probability that the cluster is compared with; None if it is compared with other clusters
@@ -99,7 +99,7 @@ class Explanation(BaseExplanation):
 
     @property
     def residual(self) -> Floats:
-        """(n,) the evidence minus the sum of the relevances."""
+        """(n,) the evidence minus the sum of the relevance scores."""
         explained: Floats = self.relevance.sum(axis=1, dtype=np.float64)
         return self.evidence.astype(np.float64) - explained
 
@@ -120,7 +120,7 @@ class Explanation(BaseExplanation):
         return f"{one.claim()}\n{format_lines(lines, ['feature', 'value', 'relevance'])}"
 
     def lines(self, n: int) -> list[Line]:
-        """Return the lines of a single row: its ``n`` strongest features, then the rest."""
+        """Return the lines of a single row: its ``n`` strongest features, then all others together."""
         top = self.top(n)
         cells = zip(top.feature[0], top.value[0], top.relevance[0], strict=True)
         largest = float(np.abs(top.relevance).max())
@@ -131,7 +131,7 @@ class Explanation(BaseExplanation):
         return lines + self.unattributed(largest, "feature")
 
     def _repr_html_(self) -> str:
-        """Return the clusters and the first rows for a notebook; without data, the text."""
+        """Return the clusters and the first rows as HTML for a notebook, or as text if there are no data."""
         if isinstance(self.table, AbsentTable):
             return f"<pre>{escape(str(self))}</pre>"
         page: str = registry.load("notebook")(self)
@@ -166,8 +166,8 @@ class Explanation(BaseExplanation):
     def summary(self) -> Summary:
         """Summarize each cluster by the features that define it, averaged over its members.
 
-        Rows do not count if they are explained for a cluster that they are not in ("why not?") or against
-        their own, or if the surrogate does not predict their label.
+        Rows are not counted if they are explained for a cluster that they are not in ("why not?"), if they
+        are explained against their own cluster, or if the surrogate does not predict their label.
         """
         return self._summarized(self.unchanged_table("summary"), self.relevance)
 
@@ -177,9 +177,9 @@ class Explanation(BaseExplanation):
         """Return the smallest change that moves a row to another cluster, in all features and in each one.
 
         It is available for models with linear boundaries: k-means and all other nearest-centroid models,
-        bisecting k-means, cosines and soft heads, also in a pipeline. Features that cannot change freely
-        (categories, missing values, columns that a step transforms nonlinearly) only change one at a time.
-        The change goes beyond the boundary by a millionth of its size, and is verified with the network.
+        bisecting k-means, spherical k-means and soft heads, also in a pipeline. Features that cannot change
+        freely (categories, missing values, columns that a step transforms nonlinearly) only change one at a
+        time. The change goes beyond the boundary by a millionth of its size. It is verified with the network.
 
         Parameters
         ----------
@@ -207,7 +207,7 @@ class Explanation(BaseExplanation):
 
     @cached_property
     def ranges(self) -> Floats:
-        """(2, d) the smallest and largest value of each feature; NaN if there is only one row."""
+        """(2, d) the smallest and the largest value of each feature, or NaN if there is only one row."""
         ranges = np.full((2, len(self.feature_names)), np.nan)
         if len(self) > 1:
             for _, block in self.unchanged_table("counterfactual").blocks():
@@ -227,11 +227,11 @@ class Explanation(BaseExplanation):
         return int(code)
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """Return a frame with one line per row: cluster, competitor, evidence and all relevances.
+        """Return a frame with one line per row: cluster, competitor, evidence and relevance.
 
         The result has the type of the data: pandas (with the same index), polars or pyarrow. For arrays it is
-        the first of these that is installed. ``backend`` chooses another. If a feature is named "cluster",
-        "competitor" or "evidence", our column gets an underscore after its name.
+        the first of these libraries that is installed. ``backend`` selects another one. If a feature is named
+        "cluster", "competitor" or "evidence", our column gets an underscore after its name.
         """
         self.unchanged_table("to_frame")  # raise if the rows were changed
         return self._framed(self.feature_names, self.relevance, backend)

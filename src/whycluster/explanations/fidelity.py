@@ -16,7 +16,7 @@ from whycluster.core.errors import FidelityWarning
 from whycluster.data import display
 from whycluster.data.frames import build_frame
 
-LOW = 0.95  # a lower agreement gives a warning
+LOW = 0.95  # agreement below this raises a warning
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -105,7 +105,7 @@ class Fidelity:
 
 
 def _per_cluster(given: Codes, found: Codes, n_clusters: int) -> Floats:
-    """Return the share of each cluster's rows that were predicted correctly; NaN if it has none."""
+    """Return the share of each cluster's rows that were predicted correctly, or NaN for empty clusters."""
     size = np.bincount(given, minlength=n_clusters)
     hits = np.bincount(given, weights=found == given, minlength=n_clusters)
     return np.asarray(np.divide(hits, size, out=np.full(n_clusters, np.nan), where=size > 0))

@@ -1,7 +1,7 @@
 """Findings in words: a sentence for each cluster, its competitors, and warnings.
 
-Only members count: rows explained for the cluster they belong to, as in `summary`. Clusters are codes 0..K-1
-here. Groups 0..G-1 are the clusters that have members, in the order of their codes.
+Only members count, that is, rows explained for the cluster they belong to, as in `summary`. Clusters are
+codes 0..K-1 here. Groups 0..G-1 are the clusters that have members, in the order of their codes.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Finding(NamedTuple):
     kind : "fidelity", "one column", "identifier", "date", "missing values", "alike", "borderline" or "left
         out"
     text : the finding, why it matters, and what to do about it
-    clusters : the labels of the clusters it is about; empty if it is about all
-    feature : the name of the column it is about, if any
+    clusters : the labels of the clusters that the finding is about; empty if it is about all of them
+    feature : the name of the column that the finding is about, or None
     """
 
     kind: str
@@ -112,7 +112,7 @@ class MemberSample:
 
 
 def borderline(exp: BaseExplanation) -> NDArray[np.bool_]:
-    """Return whether each row is so near a boundary that it could just as well be across it, (n,)."""
+    """Return whether each row is so close to a boundary that it could as well be on the other side, (n,)."""
     return exp.is_borderline
 
 
@@ -182,7 +182,7 @@ def competition(exp: BaseExplanation, sample: MemberSample | None = None) -> Com
 
 
 def _distinctive(mean: Floats) -> tuple[Codes, Floats]:
-    """Return the features of largest positive relevance in each group, (G, 3), and their relevance."""
+    """Return the features with the largest positive relevance in each group, (G, 3), and their relevance."""
     best = np.argsort(-mean, axis=1, kind="stable")[:, :N_DISTINCTIVE]
     value = np.take_along_axis(mean, best, axis=1)
     short = ((0, 0), (0, N_DISTINCTIVE - best.shape[1]))
@@ -221,7 +221,7 @@ def sentences(exp: BaseExplanation, summary: ClusterSummary | None = None) -> li
 
 
 def _main_competitors(share: Floats, names: list[str]) -> str:
-    """Return the one or two clusters that most members compete with; "" if no two cover most members."""
+    """Return the one or two clusters that most members compete with, or "" if there are no such two."""
     first, *rest = np.argsort(-share, kind="stable")[:2].tolist()
     if share[first] > _MOSTLY:
         return "mostly " * bool(share[first] < 1) + f"against {list_clusters([names[first]])}"
@@ -311,7 +311,7 @@ def _one_column(exp: Explanation) -> Iterator[Finding]:
 
 
 def _driven(exp: Explanation, summary: Summary) -> list[Finding]:
-    """Warn of clusters that depend on an identifier or a date; identifiers first."""
+    """Warn about clusters that depend on an identifier or a date, identifiers first."""
     identifiers, dates = [], []
     share = summary.share
     columns = np.flatnonzero((share >= _DRIVES).any(axis=0)).tolist()
@@ -366,7 +366,7 @@ def _missing(summary: Summary) -> Iterator[Finding]:
 
 
 def _alike(exp: BaseExplanation, sample: MemberSample | None) -> list[Finding]:
-    """Warn of pairs of clusters whose members have little evidence against each other, both ways."""
+    """Warn about pairs of clusters whose members have little evidence against the other cluster."""
     codes, median = exp.member_clusters.codes, exp.median_evidence
     if len(codes) < 2 or median == 0.0:
         return []
@@ -396,7 +396,7 @@ def _alike(exp: BaseExplanation, sample: MemberSample | None) -> list[Finding]:
 
 
 def _undecided(exp: BaseExplanation) -> Iterator[Finding]:
-    """Warn of clusters whose members are mostly borderline."""
+    """Warn about clusters whose members are mostly borderline."""
     near = borderline(exp)
     for code in exp.member_clusters.codes:
         own = near[_members_of(exp, code)]
@@ -434,5 +434,5 @@ def _nouns(exp: BaseExplanation, n: int = 2) -> str:
 
 
 def _percent(part: float) -> str:
-    """Return a percentage; only 1 is written as 100%."""
+    """Format a share as a percentage; only a share of exactly 1 becomes 100%."""
     return "over 99%" if 0.995 <= part < 1.0 else f"{part:.0%}"

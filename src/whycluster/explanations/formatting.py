@@ -17,7 +17,7 @@ class Line(NamedTuple):
     Attributes
     ----------
     name : the name of the feature
-    value : its value in a row, or its direction in a cluster; "" if there is none
+    value : its value in a row, its direction in a cluster, or ""
     relevance : its relevance, or a share of it
     single : True for one feature; False for several together, and for relevance that belongs to none
     is_category : whether the value is the most frequent category in a cluster
@@ -31,7 +31,7 @@ class Line(NamedTuple):
 
 
 def rest(n_left: int, noun: str, value: str, relevance: float) -> list[Line]:
-    """Return a line for all remaining features together; an empty list if none remain."""
+    """Return a list with one line for all remaining features, or an empty list if none remain."""
     return [Line(f"{n_left} more {noun}{'s' * (n_left != 1)}", value, relevance, False)] if n_left else []
 
 
@@ -41,8 +41,8 @@ def format_lines(lines: Sequence[Line], heads: Sequence[str], first: str = "") -
     Parameters
     ----------
     lines : the lines
-    heads : the headings of name, value and relevance; without that of value, values are left out
-    first : a remark in the first row of the table, if any
+    heads : the headings of name, value and relevance; if there are only two, values are left out
+    first : a remark for the first row of the table
     """
     largest = max((abs(line.relevance) for line in lines if line.single), default=0.0)
     cells = [[first, *[""] * len(heads)]] if first else []

@@ -22,7 +22,7 @@ from whycluster.core.errors import UnsupportedModelError
 from whycluster.core.evidence import compete
 from whycluster.data.table import Table
 
-_FARTHEST = 1e6  # times the distance of the farthest hyperplane; anything beyond counts as out of reach
+_FARTHEST = 1e6  # times the distance of the farthest hyperplane; points beyond this count as out of reach
 
 
 class HalfSpaces(NamedTuple):
@@ -35,7 +35,7 @@ class HalfSpaces(NamedTuple):
 
     @property
     def unbeatable(self) -> Codes:
-        """The competitors that are at least as near as k everywhere, so that k is empty."""
+        """The competitors that are at least as close as k everywhere, which leaves k empty."""
         parallel = ~self.slopes.any(axis=1)
         return np.asarray(self.competitor[parallel & ((self.h < 0) | ((self.h == 0) & self.loses_ties))])
 
@@ -48,7 +48,7 @@ class HalfSpaceModel:
     ----------
     energy : the energy that assigns rows
     linear : an energy with the same boundaries, whose h_j are linear in its D inputs
-    source : (D,) the column that each input comes from; negative if it comes from none
+    source : (D,) the column that each input comes from, or a negative number
     step_scale : (D,) how much a change of 1 in each input counts. The unit is that of the model's distances
         or, if the model compares mixtures of the inputs, the one they were scaled to before mixing
     """
@@ -60,7 +60,7 @@ class HalfSpaceModel:
 
     @classmethod
     def of(cls, energy: Energy, where: str) -> HalfSpaceModel:
-        """Return the model of an energy; raise if its boundaries are not hyperplanes."""
+        """Return the model of an energy; raise an error if its boundaries are not hyperplanes."""
         linear = energy.by_input.linearized()
         if linear is None:
             raise UnsupportedModelError(
@@ -118,7 +118,7 @@ class HalfSpaceModel:
 
 
 def least_step(g: Floats, need: Floats) -> Floats | None:
-    """Return the shortest y with g y >= need, (C,); None if there is none.
+    """Return the shortest y with g y >= need, (C,), or None if there is none.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def least_step(g: Floats, need: Floats) -> Floats | None:
 
 
 def least_steps_along(g: Floats, need: Floats) -> Floats:
-    """Return, for each column of g, the shortest step y with g y >= need; NaN if there is none.
+    """Return, for each column of g, the shortest step y with g y >= need, or NaN if there is none.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ class Projection(NamedTuple):
     ----------
     points : (n, 2) the coordinates
     explained : the share of the variance that each axis shows
-    of : the values that the map shows, in words
+    of : a description of the values that the map shows
     """
 
     points: Floats
@@ -34,7 +34,7 @@ def project(energy: Energy, table: Table) -> Projection:
     is_coded = bool(table.categories) and not table.goes_through_steps
     too_large = table.n_rows * energy.n_inputs > _MOST_VALUES
     if energy.categorical is not None or is_coded or too_large:
-        # Categories have no coordinates, but the evidence for each cluster has. It also takes less memory
+        # Categories have no coordinates, but the evidence for each cluster does. It also takes less memory
         # than very many features.
         evidence = outputs.evidence_of_every_cluster(energy, table).astype(np.float64)
         return _principal_components(standardized(evidence), "the evidence for each cluster")

@@ -27,7 +27,7 @@ MISSING = "missing"
 
 
 class ClusterSummary(Protocol):
-    """The interface that all summaries share, of tables and of documents."""
+    """The common interface of summaries of tables and of documents."""
 
     @property
     def clusters(self) -> NDArray[Any]:
@@ -48,7 +48,7 @@ class ClusterSummary(Protocol):
         """Return the ``n`` features or words with the largest shares in a cluster, then all others as one."""
 
     def grid(self, n: int) -> tuple[list[str], Floats, int]:
-        """Return ``n`` features or words, their shares, (G, n), and how many there are in all."""
+        """Return ``n`` features or words, their shares, (G, n), and the total number of features or words."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -201,7 +201,7 @@ class Summary:
         return list_by_direction(by_direction)
 
     def _headline_item(self, group: int, column: int, name: str) -> tuple[str, str]:
-        """Return the direction of a feature and its name; for a category, "" and "name = category".
+        """Return the direction and the name of a feature or, for a category, "" and "name = category".
 
         A category that is no more frequent than elsewhere does not characterize the cluster, though the
         feature may.
@@ -225,7 +225,7 @@ class Summary:
 
 
 def _largest(share: Floats, n: int) -> Codes:
-    """Return the columns with the ``n`` largest shares, fewer if some are negligible but at least one."""
+    """Return the columns with the ``n`` largest shares; negligible ones are dropped, except for the first."""
     order = np.argsort(-np.abs(share), kind="stable")[:n]
     return order[: max(1, int((np.abs(share[order]) >= _LEAST_SHARE).sum()))]
 
@@ -339,9 +339,12 @@ class _Cells(NamedTuple):
 def _describe_categories(
     table: Table, frequencies: dict[int, Floats], size: Codes, cells: _Cells
 ) -> NDArray[np.str_]:
-    """Return directions with the most frequent categories; write frequencies and counts into the cells."""
+    """Return the directions, with the most frequent category filled in for each categorical column.
+
+    Frequencies and counts are written into the cells.
+    """
     groups = np.arange(len(size))
-    direction = cells.direction.astype(object)  # text of any length
+    direction = cells.direction.astype(object)  # allows text of any length
     for column, frequency in frequencies.items():
         if not frequency.shape[1]:  # no category at all, or free text
             direction[:, column], cells.inside[:, column], cells.outside[:, column] = "", np.nan, np.nan

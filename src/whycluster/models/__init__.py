@@ -4,7 +4,7 @@ Modules, in reading order:
 
 - `network`: `Query`, the options of `explain`; `Network`, and `TableNetwork` for models of plain tables
 - `nearest_centroid`: networks of centroids, for several metrics
-- `verification`: the check that a model predicts like its network
+- `verification`: the check that a model and its network predict the same clusters
 - `adapters`: from fitted models to networks, one or more modules per library
 - `torch_network`: a network as a torch module
 """

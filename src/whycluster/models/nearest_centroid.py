@@ -71,7 +71,7 @@ def nearest_centroid(
 
 
 def from_centroids(model: Any, metric: str = "euclidean", where: str = "neuralize") -> Network:
-    """Return the network of centroids, or of a model that has some and may predict the nearest."""
+    """Return the network of centroids, or of a model with centroids that may predict the nearest one."""
     names = column_names(model, "neuralize", "centroids")
     is_array = isinstance(model, (np.ndarray, list, tuple)) and n_dimensions(model) != 1
     predicts = has_value(model, "predict") and has_value(model, "cluster_centers_")

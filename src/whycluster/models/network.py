@@ -1,4 +1,4 @@
-"""Networks: clustering models as energies with min-pooling on top (Prop. 1), and queries to them.
+"""Networks: clustering models as energies with min-pooling on top (Prop. 1), and queries about rows.
 
 `Query` holds the options of `explain`. `Network` is what all kinds of networks have in common; `TableNetwork`
 is the kind for rows of features. The kinds for pipelines, documents and encoders are in the folders
@@ -60,18 +60,19 @@ class Query:
         answer to "why not this one?": its contrast with the cluster that won (in a tree, with the pair of
         nodes that decides most clearly against the target). By default the cluster of each row.
     against : the competitor, for all rows or one per row. Explains why the row is in its cluster rather than
-        in this one. A row of that very cluster has evidence and relevance 0.
+        in this one. Rows in that cluster itself have evidence and relevance 0.
     beta : the stiffness of the soft minimum over the competitors. "auto" is 1 / (mean evidence), Eq. 3 of the
-        paper; with the sequential rule it is the stiffness of the model's own probabilities, or else four
-        times that value. Infinity lets the nearest competitor take all. Contrasts do not use it.
+        paper; with the sequential rule, it is the stiffness of the model's own probabilities or, if the model
+        has none, four times that value. Infinity lets the nearest competitor take all. Contrasts do not use
+        it.
     rule : how the evidence is shared among the competitors: "min-take-most" (the paper's rule), "joint" (one
-        denominator for all competitors), "sequential" (one feature after another, each credited with what it
-        adds to those before it; the most faithful order for few features, but it can jump where the order
-        changes) or "contrast" (the strongest competitor only)
+        denominator for all competitors), "sequential" (features are added one after another, and each is
+        credited with what it adds; the most faithful rule for few features, but results can jump where the
+        order changes) or "contrast" (the strongest competitor only)
     threshold : for models that give probabilities, such as mixtures: explain why the probability of the
         cluster is above this threshold (or below it) instead of why it is the largest (Prop. 7)
     background : (m, d) the population on which "auto" and, for the sequential rule, the cluster sizes are
-        measured; by default the explained rows. Pass it to explain a few rows of a known table.
+        measured; by default the explained rows. Pass the whole table if you explain only a few of its rows.
     """
 
     target: Any = None
@@ -87,7 +88,7 @@ class Query:
         Parameters
         ----------
         labels : (K,) the labels of the clusters
-        energy : the energy of the model; None if it is not fitted yet
+        energy : the energy of the model, or None if it is not fitted yet
         where : the public function that was called
         """
         beta = self._stiffness(where)
@@ -111,7 +112,7 @@ class Query:
         return CodedQuery(cluster, competitor)
 
     def _stiffness(self, where: str) -> float | None:
-        """Return beta as a number, None for "auto"."""
+        """Return beta as a number, or None for "auto"."""
         if isinstance(self.beta, str) and self.beta == "auto":
             return None
         if is_real(self.beta) and self.beta > 0 and _float(self.beta) > 0.0:  # type: ignore[operator]
@@ -150,7 +151,7 @@ class NetworkOptions(TypedDict, total=False):
 
 
 class Network(ABC):
-    """A clustering model as a neural network: it assigns rows like the model, and can be explained.
+    """A clustering model as a neural network, which assigns rows like the model and can be explained.
 
     Made by `whycluster.neuralize`.
 
@@ -158,7 +159,7 @@ class Network(ABC):
     ----------
     energy : the energies s_k and their splits over the features
     labels : (K,) the model's names for its clusters; by default 0..K-1
-    feature_names : (d,) the columns the model was fitted on, if it knows them
+    feature_names : (d,) the names of the columns that the model was fitted on, or None
     fidelity : for a surrogate, how well it matches the clustering that it approximates
     """
 
@@ -216,7 +217,7 @@ class Network(ABC):
         """The positions of features that the model, or a step before it, knows as text."""
 
     categories: Sequence[Sequence[Any] | None] | None = None
-    """For each feature its categories in the order of their codes, None if it is a number."""
+    """For each feature its categories in the order of their codes, or None if it is numeric."""
     explains_columns = True
     """Whether relevance is given by column, so that rows can be explained in parts."""
     is_checked = False
@@ -267,14 +268,15 @@ class Network(ABC):
         return self.codes.decode(outputs.assign(self.energy, self.open(X, "assign")))
 
     def evidence(self, X: Any) -> NDArray[Any]:
-        """Return the evidence f_c for every cluster, (n, K); only that of the assigned one is positive."""
+        """Return the evidence f_c for every cluster, (n, K); it is positive only for the assigned cluster."""
         return outputs.evidence_of_every_cluster(self.energy, self.open(X, "evidence"))
 
     def gradient(self, X: Any, target: Any = None) -> NDArray[Any]:
-        """Return the gradient of the evidence f_c of each row, (n, d): where to move a row to increase it.
+        """Return the gradient of the evidence f_c of each row, (n, d), the direction in which f_c increases.
 
-        It is computed in closed form for every model. f_c is the least over the competitors, so its gradient
-        is the one against the strongest competitor, the first on a tie. Categories have gradient 0.
+        It is computed in closed form for every model. f_c is a minimum over the competitors, so its
+        gradient is the one against the strongest competitor, or the first of several. Categories have
+        gradient 0.
 
         Parameters
         ----------
@@ -323,7 +325,7 @@ class Network(ABC):
     def explain_rows(
         self, X: Any, query: CodedQuery, background: Any, feature_names: Sequence[Hashable] | None
     ) -> BaseExplanation:
-        """Explain rows by their features; measure on the background, by default on the rows."""
+        """Explain rows by their features; beta is measured on the background or, by default, on the rows."""
         table = self.open(X, "explain", feature_names=feature_names)
         population = None if background is None else self.open_background(background, table)
         found = attribute(self.energy, table, query, population)
@@ -337,12 +339,13 @@ class Network(ABC):
         The output equals `evidence`: (n, K), or (n, 1) for one ``cluster``; autograd gives `gradient`.
 
         - Nearest centroids and soft heads: a linear layer with a unit for each ordered pair of clusters,
-          K (K - 1) of them, then a minimum (Props. 1 and 6). Cosines first scale rows to unit length.
+          K (K - 1) of them, then a minimum (Props. 1 and 6). For the cosine distance, rows are first scaled
+          to unit length.
         - Kernel k-means: a unit for each pair of support vectors, a soft maximum and a soft minimum, then
           the minimum (Prop. 5).
         - Trees: a linear unit for each pair of nodes, then the minimum over the path to each cluster.
-        - All others, which are not linear: the energies, their differences, the minimum. Categories are
-          codes, from 0 in the order of the model's encoding; any other number matches no cluster.
+        - All other models, which are not linear: the energies, their differences and the minimum. Categories
+          are codes from 0 on, in the order of the model's encoding; other numbers match no cluster.
         """
         try:
             from whycluster.models.torch_network import build
@@ -356,7 +359,7 @@ class Network(ABC):
         return build(self.energy, np.atleast_1d(codes))
 
     def open_background(self, background: Any, table: Table) -> Table:
-        """Open the background, matched by name with the model's columns or those of the explained frame."""
+        """Open the background, with its columns matched to those of the model or of the explained frame."""
         framed = column_names(table.native, "explain", "X") is not None
         names = table.feature_names if framed else self.feature_names
         return self.open(background, "explain", name="background", model_names=names)
@@ -368,7 +371,7 @@ class TableNetwork(Network):
     Parameters
     ----------
     energy, labels, feature_names, fidelity : as for `Network`
-    categories : for each feature its categories in the order of their codes, None if it is a number
+    categories : for each feature its categories in the order of their codes, or None if it is numeric
     verification : compares the model's own predictions with this network, on all rows that are opened
     """
 
@@ -386,7 +389,7 @@ class TableNetwork(Network):
 
     @property
     def takes_any_kind(self) -> bool:
-        """Whether some features are categories."""
+        """Whether some features are categorical."""
         return self.categories is not None
 
     @property
@@ -409,7 +412,7 @@ class TableNetwork(Network):
 
 
 def check_rule(rule: Any, where: str) -> None:
-    """Raise unless it is the name of a rule."""
+    """Raise an error unless it is the name of a rule."""
     if not isinstance(rule, str) or rule not in RULES:
         raise InvalidInputError(
             f"{where}: {setting('rule')} must be one of {', '.join(map(repr, RULES))}; got {rule!r}."

@@ -1,6 +1,6 @@
 """The network as a torch module, for use with other tools for neural networks.
 
-Its tensors are copies: training the module, or loading a state into it, does not change the network.
+Its tensors are copies, so training the module or loading a state into it does not change the network.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class MinPooling(torch.nn.Module):
 class SoftPooling(_WithBuffers):
     """1/gamma log sum_i v_i exp(gamma h_i) over groups of adjacent units (Prop. 5, layers 2 and 3).
 
-    A soft maximum if gamma is positive, a soft minimum if it is negative; hard if it is infinite.
+    It is a soft maximum if gamma is positive and a soft minimum if gamma is negative. Infinite values give
+    the hard maximum and minimum.
     """
 
     def __init__(self, sizes: Codes, gamma: float, log_weights: Floats) -> None:
@@ -230,7 +231,7 @@ def _squared(energy: SquaredEnergy, clusters: Codes) -> torch.nn.Module:
 
 @build.register
 def _linear(energy: LinearEnergy, clusters: Codes) -> torch.nn.Module:
-    """Return the network of Prop. 6: a linear layer, then a minimum; for cosines, after scaling rows."""
+    """Return the network of Prop. 6: a linear layer and a minimum; for cosines, rows are normalized first."""
     own, competitor = _pairs(clusters, energy.n_clusters)
     detection = _detection(
         energy.directions[own] - energy.directions[competitor], energy.bias[own] - energy.bias[competitor]
@@ -258,7 +259,7 @@ def _kernel(energy: KernelEnergy, clusters: Codes) -> torch.nn.Module:
 
 @build.register
 def _floor(energy: FloorEnergy, clusters: Codes) -> torch.nn.Module:
-    """Return layers for the energies of Eq. 6: against a constant, they are not differences of distances."""
+    """Return layers for the energies of Eq. 6; compared with a constant, no term cancels."""
     kernel, n_units = energy.clusters, len(energy.clusters.log_weights)
     return _compare(
         energy,

@@ -1,4 +1,4 @@
-"""The check that a model of an unknown class predicts like its network."""
+"""The check that a model of an unknown class and its network predict the same clusters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_TIES = 0.1
 
 @dataclass(frozen=True)
 class Verification:
-    """A check that raises if a model and its energies assign a row to different clusters, except on ties.
+    """A check that raises an error if a model and its energies disagree about a row, except on ties.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Verification:
             )
         differ = np.flatnonzero(predicted != expected)
         tied = self._tied(table, differ, predicted[differ])
-        # Ties are rare. If there are many, rounding hides what the model does, and nothing would be verified.
+        # Ties are rare. If there are many, rounding hides the model's rule, and nothing would be verified.
         wrong = differ if tied.sum() > _MOST_TIES * table.n_rows + 1 else differ[~tied]
         if wrong.size:
             row = wrong[0]
@@ -63,7 +63,7 @@ class Verification:
             )
 
     def _predict(self, table: Table) -> NDArray[Any]:
-        """Return the model's labels; a model that was not fitted on a frame gets arrays."""
+        """Return the model's labels; models that were not fitted on a frame are given arrays."""
         if self.knows_names or isinstance(table.native, np.ndarray):
             with warnings.catch_warnings():
                 # Arrays are matched by position, as documented; scikit-learn need not warn.

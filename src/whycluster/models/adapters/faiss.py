@@ -16,5 +16,5 @@ from whycluster.models.network import Network
 def _kmeans(model: Any) -> Network:
     if model.centroids is None:
         raise NotFittedError("neuralize: the faiss.Kmeans must be trained first. Call its train method.")
-    # Spherical k-means takes the largest inner product: the largest cosine, as its centroids have length 1.
+    # Spherical k-means takes the largest inner product, which is the largest cosine: centroids have length 1.
     return nearest_centroid(model.centroids, metric="cosine" if model.cp.spherical else "euclidean")

@@ -1,4 +1,4 @@
-"""Models that are not a network yet: some have only labels, others do not know their columns."""
+"""Models that cannot become a network yet: they provide only labels, or lack their categorical columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from whycluster.models.network import Network
 
 @dataclass(frozen=True)
 class OnlyLabels:
-    """A clustering without an exact network: only the label of each row that it was fitted on is known."""
+    """A clustering without an exact network, which provides only a label for each row it was fitted on."""
 
     labels: Any  # (n,)
     kind: str  # where they come from, for messages
@@ -25,16 +25,18 @@ class OnlyLabels:
 
 @dataclass(frozen=True)
 class AwaitingColumns:
-    """A model that does not know which of its columns are categories."""
+    """A model that does not record which of its columns are categorical."""
 
     kind: str
     n_features: int
     n_categorical: int
-    place: Callable[[list[int]], Network]  # takes the columns in the order in which they were fitted
+    place: Callable[
+        [list[int]], Network
+    ]  # makes the network from the categorical columns, in the order of the fit
     transform: Callable[[Any], Any] | None = None  # the steps before the model, in a pipeline
 
     def with_columns(self, categorical: Sequence[int], where: str) -> Network:
-        """Return the network for the categorical columns that the user named."""
+        """Return the network, given the positions of the categorical columns."""
         given = np.asarray(categorical)
         if given.dtype.kind in "iu" and given.shape == (self.n_categorical,):
             columns = [range(self.n_features)[i] for i in given if -self.n_features <= i < self.n_features]
@@ -46,7 +48,10 @@ class AwaitingColumns:
         )
 
     def with_columns_of(self, X: Any) -> Network:
-        """Return the network, if X has as many columns without numbers as the model has categories."""
+        """Return the network, with the non-numeric columns of X as the categorical ones.
+
+        Raise an error if their number does not match the model.
+        """
         text = _text_columns(X if self.transform is None else self.transform(X), "explain", "X")
         if len(text) != self.n_categorical:
             raise InvalidInputError(

@@ -37,7 +37,7 @@ def _kmedoids(model: Any) -> Network | OnlyLabels:
             f"{', '.join(map(repr, _METRICS))}; "
             f"got {model.metric!r}. {BY_LABELS}"
         )
-    # predict labels a cluster by the row number of its medoid, and so does the network.
+    # predict labels a cluster by the row number of its medoid, so the network does, too.
     return nearest_centroid(
         model.cluster_centers_, metric=_METRICS[model.metric], labels=model.medoid_indices_.astype(np.intp)
     )

@@ -1,4 +1,4 @@
-"""kmodes: k-modes and k-prototypes, for tables with categories that are not encoded."""
+"""kmodes: k-modes and k-prototypes, for tables with unencoded categorical columns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _kmodes(model: Any) -> Network:
 
 @adapt.register(KPrototypes)
 def _kprototypes(model: Any) -> AwaitingColumns:
-    """Return the network once its columns are known: a fitted model only knows how many are categories."""
+    """Return a model that needs its columns: a fitted one records only how many are categorical."""
     _check(model)
     if model.num_dissim is not euclidean_dissim:
         raise UnsupportedModelError(

@@ -46,7 +46,7 @@ def to_network(
     categorical: Sequence[int] | None = None,
     where: str = "neuralize",
 ) -> Network:
-    """Return the network of a model; raise if it has only labels."""
+    """Return the network of a model; raise an error if it provides only labels."""
     found = find_network(model, metric, () if categorical is None else categorical, where=where)
     if isinstance(found, OnlyLabels):
         raise UnsupportedModelError(
@@ -62,8 +62,8 @@ def find_network(
 ) -> Network | OnlyLabels:
     """Return the network of a model, or its labels if it has none.
 
-    If the model does not know its categorical columns, they are those that the user names, or else the
-    columns of X that hold no numbers. ``where`` is the function that the user called, for messages.
+    If the model does not record its categorical columns, they are those that the user names, or else the
+    non-numeric columns of X. ``where`` is the function that the user called, for messages.
     """
     found = adapt_model(model, metric, where)
     if isinstance(found, AwaitingColumns):
@@ -79,7 +79,7 @@ def find_network(
 def adapt_model(
     model: Any, metric: str | None = None, where: str = "neuralize"
 ) -> Network | OnlyLabels | AwaitingColumns:
-    """Return what the adapter of a model returns: a network, labels, or a model that awaits its columns."""
+    """Return the result of a model's adapter: a network, labels, or a model that needs its columns."""
     if isinstance(model, Network):
         if metric is not None:
             raise InvalidInputError(f"{where}: metric is for centroids; a Network has its energies already.")
@@ -129,7 +129,7 @@ def _array(model: Any) -> Network | OnlyLabels:
 
 
 def check_fitted(*models: Any) -> None:
-    """Raise unless all of these scikit-learn estimators have been fitted."""
+    """Raise an error unless all of these scikit-learn estimators have been fitted."""
     from sklearn import exceptions
     from sklearn.utils import validation
 
@@ -144,5 +144,5 @@ def check_fitted(*models: Any) -> None:
 
 
 def names_of(model: Any) -> Any:
-    """Return the column names that an estimator was fitted on, None if it does not know them."""
+    """Return the column names that an estimator was fitted on, or None if it does not store them."""
     return getattr(model, "feature_names_in_", None)

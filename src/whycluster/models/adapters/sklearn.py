@@ -1,4 +1,4 @@
-"""scikit-learn: nearest centroids and trees, and estimators that only have labels."""
+"""scikit-learn: nearest centroids and trees, and estimators that provide only labels."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _nearest_centroid(model: Any) -> Network:
 
 @adapt.register(Birch)
 def _birch(model: Any) -> Network:
-    """Return the network of Birch: the nearest subcluster decides, a hard minimum over each cluster."""
+    """Return the network of Birch, in which the nearest subcluster decides (a hard minimum per cluster)."""
     check_fitted(model)
     order = np.argsort(model.subcluster_labels_, kind="stable")
     labels, sizes = np.unique(model.subcluster_labels_, return_counts=True)

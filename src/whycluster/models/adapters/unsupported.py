@@ -26,7 +26,7 @@ SUPPORTED = (
 
 
 def unsupported(model: Any) -> UnsupportedModelError:
-    """Return the error for an object that is no supported model, with advice for common mistakes."""
+    """Return the error for an object that is not a supported model, with advice for common mistakes."""
     must = "neuralize: model must be a fitted model; got"
     if isinstance(model, type):
         return UnsupportedModelError(f"{must} the class {model.__name__}.")
