@@ -106,8 +106,9 @@ def explain_anndata(
     chunk_size : how many cells to explain at a time; by default about 4 million values
     copy : return a copy with the results, and leave ``adata`` unchanged
     overwrite : replace earlier results of the same name; otherwise they are an error
-    target, against, beta, rule, threshold : the query; see `whycluster.Query`. ``target`` and ``against`` are
-        one group for all cells; by default each cell is explained for its own group
+    target, against, beta, rule, threshold, background : the query; see `whycluster.Query`. ``target`` and
+        ``against`` are one group for all cells; by default each cell is explained for its own group. Leave
+        out ``background``, because all cells are measured: to explain a few of them, use ``cells``
 
     Returns
     -------
