@@ -448,7 +448,7 @@ def test_the_layers_of_a_tree(wine: Array) -> None:
         ("Gaussian", ["QuadraticForms", "Differences", "MinPooling"]),
         ("floor", ["SquaredDistances", "SoftPooling", "Floor", "Differences", "MinPooling"]),
         ("cosine", ["UnitLength", "Linear", "MinPooling"]),
-        ("student", ["SquaredDistances", "HeavyTails", "Differences", "MinPooling"]),
+        ("student", ["SquaredDistances", "StudentLayer", "Differences", "MinPooling"]),
     ],
 )
 def test_layers_are_named(kind: str, names: list[str]) -> None:

@@ -258,7 +258,7 @@ def test_torch_gives_the_evidence(wine: Array, kmeans: Any, shift: float) -> Non
     net = head(kmeans.cluster_centers_ + shift, 2.5)
     module = net.to_torch()
     assert isinstance(module, torch.nn.Sequential)
-    assert repr(module[1]) == "HeavyTails(alpha=2.5)"
+    assert repr(module[1]) == "StudentLayer(alpha=2.5)"
     found = module(torch.from_numpy(wine + shift)).detach().numpy()
     np.testing.assert_allclose(found, net.evidence(wine + shift), atol=1e-12)
 

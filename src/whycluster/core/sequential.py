@@ -23,7 +23,7 @@ from whycluster.core.evidence import Assignment
 STIFFER = 4.0
 
 _TERMS_BYTES = 1 << 20  # for the terms of all parts and features of some rows
-_SINGLE = 3
+_SINGLE = 3  # features that are taken one by one before several are taken at once
 _MOST = 300.0  # nats; up to here, a product of two exponentials neither overflows nor vanishes
 _HARD = 1e6  # nats; larger values make no difference
 _MOST_TIMES = 10.0  # the largest ratio of a row's total |relevance| to that of the joint rule

@@ -31,7 +31,7 @@ from whycluster.models.adapters.registry import find_network
 from whycluster.models.network import Network, Query
 
 INVALID = ("error", "skip")
-FIGURES = "wc.neuralize(model).fidelity"
+FIDELITY_EXPRESSION = "wc.neuralize(model).fidelity"
 """Where users find the fidelity of a surrogate if the results do not have it."""
 _ATTEMPTS = 4  # rows to try when a row without flaws is needed
 
@@ -77,20 +77,20 @@ class ExplainRequest:
         metric: str | None = None,
         invalid: str = "refuse",
         name: str = "X",
-        figures: str | None = "exp.fidelity",
+        fidelity_expression: str | None = "exp.fidelity",
     ) -> ExplainRequest:
         """Read the model and check the query before any row is read.
 
-        Warns if the model is a surrogate of low fidelity; ``figures`` is the expression that gives the user
-        all figures, None for no warning. The background of the query is not used; see `measure_background`.
+        Warns if the model is a surrogate of low fidelity; ``fidelity_expression`` gives the user all figures,
+        None for no warning. The background of the query is not used; see `measure_background`.
         """
         if invalid not in (*INVALID, "refuse"):
             raise InvalidInputError(f"{where}: invalid must be one of {INVALID}; got {invalid!r}.")
         check_for_all_rows(query, where)
         network = read_network(model, where, metric)
         coded = query.coded(network.labels, network.energy, where)
-        if network.fidelity is not None and figures is not None:
-            network.fidelity.warn_if_low(where, figures)
+        if network.fidelity is not None and fidelity_expression is not None:
+            network.fidelity.warn_if_low(where, fidelity_expression)
         return cls(network, where, replace(query, background=None), coded, invalid, feature_names, name)
 
     def measure_background(self, background: Any, names: Sequence[Hashable] | None = None) -> ExplainRequest:

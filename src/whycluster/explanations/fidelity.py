@@ -52,13 +52,13 @@ class Fidelity:
             cross_validated_per_cluster=_per_cluster(given[known], predicted[known], len(names)),
         )
 
-    def warn_if_low(self, where: str = "explain", figures: str = "exp.fidelity") -> None:
+    def warn_if_low(self, where: str = "explain", fidelity_expression: str = "exp.fidelity") -> None:
         """Warn and name the badly matched clusters, if the cross-validated agreement is below 0.95.
 
         Parameters
         ----------
         where : the public function that was called
-        figures : the expression that gives the user this object
+        fidelity_expression : the expression that gives the user this object
         """
         if self.cross_validated >= LOW:
             return
@@ -74,7 +74,7 @@ class Fidelity:
             f"{where}: the surrogate, which is explained instead of the labels, predicts "
             f"{self.cross_validated:.1%} of them for rows that it was not fitted to ({self.in_sample:.1%} "
             f"for rows that it was). Badly matched: {listed}{more}. Read the explanations of these clusters "
-            f"with care; {figures} has all figures.",
+            f"with care; {fidelity_expression} has all figures.",
             FidelityWarning,
             stacklevel=_level_of_the_caller(),
         )

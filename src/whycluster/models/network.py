@@ -193,7 +193,16 @@ class Network(ABC):
         self.fidelity = fidelity
 
     @abstractmethod
-    def open(self, X: Any, where: str, *, name: str = "X", whole: bool = True, **names: Any) -> Table:
+    def open(
+        self,
+        X: Any,
+        where: str,
+        *,
+        name: str = "X",
+        whole: bool = True,
+        feature_names: Sequence[Hashable] | None = None,
+        model_names: Sequence[Hashable] | None = None,
+    ) -> Table:
         """Return the user's rows as a table with the columns of this network.
 
         Models that have to be compared with their own predictions are compared on these rows.
@@ -203,7 +212,8 @@ class Network(ABC):
         X : the rows
         where, name : the function that was called and its parameter, for messages
         whole : whether these are all rows; if so, categorical columns must hold some known category
-        names : ``feature_names`` and ``model_names``, as for `open_table`
+        feature_names : the user's names for the columns of an array
+        model_names : the names to match the columns of a frame with; by default those of the model
         """
 
     @property
@@ -234,7 +244,7 @@ class Network(ABC):
         return Labels(self.labels)
 
     @property
-    def by_names(self) -> Network:
+    def with_text_names(self) -> Network:
         """The same network for tables whose column names are text; names that are not text are dropped."""
         if all(isinstance(name, str) for name in self.feature_names or []):
             return self
@@ -398,11 +408,25 @@ class TableNetwork(Network):
         known = enumerate(self.categories or [])
         return frozenset(i for i, names in known if names and all(isinstance(name, str) for name in names))
 
-    def open(self, X: Any, where: str, *, name: str = "X", whole: bool = True, **names: Any) -> Table:
+    def open(
+        self,
+        X: Any,
+        where: str,
+        *,
+        name: str = "X",
+        whole: bool = True,
+        feature_names: Sequence[Hashable] | None = None,
+        model_names: Sequence[Hashable] | None = None,
+    ) -> Table:
         """Return the user's rows as a table with the columns of this network."""
-        names.setdefault("model_names", self.feature_names)
         table = open_table(
-            X, where=where, name=name, n_features=self.energy.n_features, categories=self.categories, **names
+            X,
+            where=where,
+            name=name,
+            n_features=self.energy.n_features,
+            model_names=self.feature_names if model_names is None else model_names,
+            feature_names=feature_names,
+            categories=self.categories,
         )
         if whole and isinstance(table, MixedTable):
             table.check_known()

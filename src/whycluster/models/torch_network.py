@@ -130,7 +130,7 @@ class SquaredDistances(_WithBuffers):
         return squares.sum(dim=-1) + self.get_buffer("bias")
 
 
-class HeavyTails(torch.nn.Module):
+class StudentLayer(torch.nn.Module):
     """s_k = (alpha + 1) / 2 log(1 + d_k^2 / alpha), of squared distances: (n, K) to (n, K)."""
 
     def __init__(self, alpha: float) -> None:
@@ -283,7 +283,7 @@ def _tree(energy: TreeEnergy, clusters: Codes) -> torch.nn.Module:
 def _student(energy: StudentEnergy, clusters: Codes) -> torch.nn.Module:
     squares = energy.squares
     distances = SquaredDistances(squares.prototypes, squares.scale, np.zeros(energy.n_clusters))
-    return _compare(energy, clusters, distances, HeavyTails(energy.alpha))
+    return _compare(energy, clusters, distances, StudentLayer(energy.alpha))
 
 
 @build.register

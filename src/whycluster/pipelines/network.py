@@ -85,10 +85,26 @@ class PipelineNetwork(Network):
         """The positions of columns that an encoder among the steps knows as text."""
         return self.stages.form.text
 
-    def open(self, X: Any, where: str, *, name: str = "X", whole: bool = True, **names: Any) -> StagedTable:  # noqa: ARG002  # the signature of all networks
+    def open(
+        self,
+        X: Any,
+        where: str,
+        *,
+        name: str = "X",
+        whole: bool = True,  # noqa: ARG002  # the signature of all networks
+        feature_names: Sequence[Hashable] | None = None,
+        model_names: Sequence[Hashable] | None = None,
+    ) -> StagedTable:
         """Return the user's rows with the steps that they go through."""
-        names.setdefault("model_names", self.feature_names)
-        raw = open_table(X, where=where, name=name, n_features=self.energy.n_features, any_kind=True, **names)
+        raw = open_table(
+            X,
+            where=where,
+            name=name,
+            n_features=self.energy.n_features,
+            model_names=self.feature_names if model_names is None else model_names,
+            feature_names=feature_names,
+            any_kind=True,
+        )
         table = StagedTable.of(raw, self.stages)
         if self.stages.form.mixes:
             table.check_steps()

@@ -44,11 +44,11 @@ def _mixture(model: Any) -> Network:
     """Return the network of a mixture; a component without weight is never predicted and left out."""
     rows = model.gaussiansDF.collect()
     weights = np.array(model.weights)
-    there = np.flatnonzero(weights > 0)
-    means = np.array([rows[k].mean.toArray() for k in there])
-    roots, log_dets = zip(*(_root(rows[k].cov.toArray()) for k in there), strict=True)
-    energy = GaussianEnergy(means, np.array(roots), np.log(weights[there]), np.array(log_dets))
-    return TableNetwork(energy, labels=there)
+    used = np.flatnonzero(weights > 0)
+    means = np.array([rows[k].mean.toArray() for k in used])
+    roots, log_dets = zip(*(_root(rows[k].cov.toArray()) for k in used), strict=True)
+    energy = GaussianEnergy(means, np.array(roots), np.log(weights[used]), np.array(log_dets))
+    return TableNetwork(energy, labels=used)
 
 
 def _root(covariance: Floats) -> tuple[Floats, float]:
@@ -57,9 +57,9 @@ def _root(covariance: Floats) -> tuple[Floats, float]:
     Directions without variance, by MLlib's tolerance, are left out of both, as in its density.
     """
     values, vectors = np.linalg.eigh(covariance)
-    there = values > np.finfo(np.float64).eps * len(values) * values.max()
-    root = vectors * np.where(there, 1.0 / np.sqrt(np.where(there, values, 1.0)), 0.0)
-    return root, float(np.log(values[there]).sum() / 2)
+    positive = values > np.finfo(np.float64).eps * len(values) * values.max()
+    root = vectors * np.where(positive, 1.0 / np.sqrt(np.where(positive, values, 1.0)), 0.0)
+    return root, float(np.log(values[positive]).sum() / 2)
 
 
 @adapt.register(BisectingKMeansModel)

@@ -156,7 +156,7 @@ PARAMETERS: dict[type, ParameterSet] = {
             "means": Parameter("centers", "Kd"),
             "roots": Parameter("roots", "rdd"),
             "log_weights": _LOG_WEIGHTS,
-            "log_det": Parameter("log_det", "K", optional=True),
+            "log_det": Parameter("log_det", "K", optional=True),  # half of it: log det(S_k) / 2
         },
         _root_error,
     ),

@@ -45,9 +45,18 @@ class TextNetwork(Network):
         self.vectorization, self.last = vectorization, last
         self.is_checked = last.is_checked
 
-    def open(self, X: Any, where: str, *, name: str = "X", whole: bool = True, **names: Any) -> DocumentTable:  # noqa: ARG002  # the signature of all networks
+    def open(
+        self,
+        X: Any,
+        where: str,
+        *,
+        name: str = "X",
+        whole: bool = True,  # noqa: ARG002  # the signature of all networks
+        feature_names: Sequence[Hashable] | None = None,
+        model_names: Sequence[Hashable] | None = None,  # noqa: ARG002  # the signature of all networks
+    ) -> DocumentTable:
         """Return the user's documents as a table."""
-        if names.get("feature_names") is not None:
+        if feature_names is not None:
             raise InvalidInputError(
                 f"{where}: feature_names is for arrays of numbers; documents are explained by their words. "
                 "Leave it out."

@@ -82,8 +82,8 @@ class GaussianEnergy(_MixtureEnergy):
     means : (K, d)
     roots : (K, d, d) P_k with P_k P_k^T = S_k^-1; or (1, d, d), one for all
     log_weights : (K,) as in `DiagonalGaussianEnergy`
-    log_det : (K,) log det(S_k) / 2; by default computed from ``roots``, which must then be triangular. It is
-        required for models that ignore directions without variance
+    log_det : (K,) half of the log determinant, log det(S_k) / 2; by default computed from ``roots``, which
+        must then be triangular. It is required for models that ignore directions without variance
     """
 
     def __init__(
@@ -98,16 +98,16 @@ class GaussianEnergy(_MixtureEnergy):
         self.log_weights = np.array(log_weights, dtype=np.float64)
         self.log_det = None if log_det is None else np.array(log_det, dtype=np.float64)
         if self.log_det is None:
-            self._log_det: Floats = -np.log(np.einsum("kii->ki", self.roots)).sum(axis=1)
+            self._half_log_det: Floats = -np.log(np.einsum("kii->ki", self.roots)).sum(axis=1)
         else:
-            self._log_det = self.log_det
-        self.bias = self._log_det - self.log_weights
+            self._half_log_det = self.log_det
+        self.bias = self._half_log_det - self.log_weights
 
     def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
         """Write the splits; here, every feature gets an equal share of the determinant."""
         super().terms(x, cluster, out, scratch)
-        log_det = np.broadcast_to(self._log_det, self.n_clusters)
-        out += (log_det - log_det[cluster][:, None])[:, :, None] / self.n_features
+        half = np.broadcast_to(self._half_log_det, self.n_clusters)
+        out += (half - half[cluster][:, None])[:, :, None] / self.n_features
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """Write -log pi_k + log det(S_k) / 2 + |P_k^T (x - mu_k)|^2 / 2."""

@@ -158,10 +158,12 @@ class AnnDataEngine(
     model: GeneModel
 
     @classmethod
-    def of(cls, model: GeneModel, groups: CellGroups, query: Query, figures: str) -> AnnDataEngine:
-        """Make the engine; ``figures`` is where the user finds the fidelity of the surrogate."""
+    def of(
+        cls, model: GeneModel, groups: CellGroups, query: Query, fidelity_expression: str
+    ) -> AnnDataEngine:
+        """Make the engine; ``fidelity_expression`` is where the user finds the fidelity of the surrogate."""
         network, name = model.network(groups), model.table.name
-        request = ExplainRequest.of(network, WHERE, query, name=name, figures=figures)
+        request = ExplainRequest.of(network, WHERE, query, name=name, fidelity_expression=fidelity_expression)
         if query.target is None:
             request = replace(request, coded=replace(request.coded, cluster=groups.codes))
         return cls(request, model)

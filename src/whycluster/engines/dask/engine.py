@@ -54,7 +54,7 @@ def explain_lazily(
 
 def assign_lazily(network: Network, X: Any) -> Any:
     """Return the label of each row of a Dask array or DataFrame, (n,), as a Dask array."""
-    parts = find_partitions(X, ExplainRequest.of(network, "assign", Query(), figures=None))
+    parts = find_partitions(X, ExplainRequest.of(network, "assign", Query(), fidelity_expression=None))
     assigned = each_block(_assign, blocks_of(X, "assign"), object, partitions=shared(parts.partitions))
     return by_rows(_only, assigned, network.labels.dtype)
 

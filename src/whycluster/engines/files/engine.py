@@ -46,7 +46,7 @@ from whycluster.engines.files.pool import PartPool
 from whycluster.engines.files.results import SUMMARY, DatasetExplanation, ResultFiles, naming
 from whycluster.engines.files.run_state import RunState
 from whycluster.engines.files.stages import ahead
-from whycluster.engines.request import FIGURES, ExplainRequest, population_to_json
+from whycluster.engines.request import FIDELITY_EXPRESSION, ExplainRequest, population_to_json
 from whycluster.engines.results import PartResult
 from whycluster.models.network import Query, QueryOptions
 
@@ -117,7 +117,13 @@ def explain_dataset(
     """
     asked = Query(**query)
     request = ExplainRequest.of(
-        model, WHERE, asked, metric=metric, invalid=invalid, name="data", figures=FIGURES
+        model,
+        WHERE,
+        asked,
+        metric=metric,
+        invalid=invalid,
+        name="data",
+        fidelity_expression=FIDELITY_EXPRESSION,
     )
     _check_options(top, output, batch_rows, workers)
     if output != "rows" and not (asked.target is None and asked.against is None):

@@ -48,7 +48,7 @@ class ModelColumns(NamedTuple):
     @classmethod
     def of(cls, network: Network) -> ModelColumns:
         """Return the columns that a network takes."""
-        network = network.by_names
+        network = network.with_text_names
         sizes, names = (network.n_features, network.n_clusters), network.feature_names
         text, any_kind = network.text_columns, network.takes_any_kind
         only_text = text if network.categories is not None else frozenset()

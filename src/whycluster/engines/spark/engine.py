@@ -16,7 +16,7 @@ from whycluster.core.attribution import Population
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.validation import check_integer
 from whycluster.engines.engine import Engine
-from whycluster.engines.request import FIGURES, ExplainRequest, population_to_json
+from whycluster.engines.request import FIDELITY_EXPRESSION, ExplainRequest, population_to_json
 from whycluster.engines.results import LAYOUTS
 from whycluster.engines.spark.parts import (
     WHERE,
@@ -93,7 +93,13 @@ def explain(
     reader = RowReader(sent_columns(inputs, kept), numeric)
     asked, names = Query(**query), reader.features if numeric else None
     request = ExplainRequest.of(
-        network, WHERE, asked, feature_names=names, invalid=invalid, name="df", figures=FIGURES
+        network,
+        WHERE,
+        asked,
+        feature_names=names,
+        invalid=invalid,
+        name="df",
+        fidelity_expression=FIDELITY_EXPRESSION,
     )
     output = OutputColumns.of(request, reader, layout, top, prefix)
     output.check_free(kept, prefix)

@@ -22,13 +22,13 @@ def _mixture(model: Any) -> Network:
     """Return the network of a mixture, without components of weight 0, which are never assigned."""
     check_fitted(model)
     log_weights = _bayesian(model) if isinstance(model, BayesianGaussianMixture) else _log(model.weights_)
-    there = np.flatnonzero(log_weights > -np.inf)
-    energy = _gaussian(model, there, log_weights[there])
-    return network_of(model, energy, there, (GaussianMixture, BayesianGaussianMixture))
+    used = np.flatnonzero(log_weights > -np.inf)
+    energy = _gaussian(model, used, log_weights[used])
+    return network_of(model, energy, used, (GaussianMixture, BayesianGaussianMixture))
 
 
-def _gaussian(model: Any, there: Codes, log_weights: Floats) -> Energy:
-    means, roots = model.means_[there], model.precisions_cholesky_
+def _gaussian(model: Any, used: Codes, log_weights: Floats) -> Energy:
+    means, roots = model.means_[used], model.precisions_cholesky_
     if not all(np.isfinite(values).all() for values in (means, roots, log_weights)):
         raise InvalidInputError(
             f"neuralize: the {type(model).__name__} has components with infinite or missing parameters: they "
@@ -36,12 +36,12 @@ def _gaussian(model: Any, there: Codes, log_weights: Floats) -> Energy:
         )
     n_features = means.shape[1]
     if model.covariance_type == "full":
-        return GaussianEnergy(means, roots[there], log_weights)
+        return GaussianEnergy(means, roots[used], log_weights)
     if model.covariance_type == "tied":
         return GaussianEnergy(means, roots[None], log_weights)
     if model.covariance_type == "spherical":
         roots = np.broadcast_to(roots[:, None], (len(roots), n_features))
-    return DiagonalGaussianEnergy(means, roots[there] ** 2, log_weights)
+    return DiagonalGaussianEnergy(means, roots[used] ** 2, log_weights)
 
 
 def _bayesian(model: Any) -> Floats:
