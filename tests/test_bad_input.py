@@ -222,7 +222,7 @@ def test_lazy_frames() -> None:
 @pytest.mark.parametrize("make", [lambda X: X, sp.csr_array, pd.DataFrame])
 def test_a_wrong_number_of_features(make: Any) -> None:
     assert message(make(ROWS[:, :2])) == (
-        "explain: X must have 3 features, as the model was fitted on; got shape (3, 2)."
+        "explain: X must have 3 features, the number that the model was fitted on; got shape (3, 2)."
     )
 
 
@@ -305,9 +305,9 @@ def test_columns_of_the_same_name() -> None:
 
 
 def test_feature_names() -> None:
-    expected = "explain: feature_names must be 3 different names, one per feature; got"
-    assert message(ROWS, feature_names=["a", "b"]) == f"{expected} 2 names, 2 of them different."
-    assert message(ROWS, feature_names=["a", "b", "a"]) == f"{expected} 3 names, 2 of them different."
+    expected = "explain: feature_names must be 3 distinct names, one per feature; got"
+    assert message(ROWS, feature_names=["a", "b"]) == f"{expected} 2 names, 2 of them distinct."
+    assert message(ROWS, feature_names=["a", "b", "a"]) == f"{expected} 3 names, 2 of them distinct."
     model = KMeans(2, n_init=1, random_state=0).fit(pd.DataFrame(ROWS, columns=["a", "b", "c"]))
     assert message(ROWS, model=model, feature_names=["c", "b", "a"]) == (
         "explain: feature_names must be in the order the model was fitted on, which begins ['a', 'b', 'c']; "
@@ -566,7 +566,7 @@ def test_labels_of_another_number_than_the_clusters() -> None:
     assert str(error.value) == "neuralize: labels must be 3 names, one per cluster; got 2."
     with pytest.raises(wc.InvalidInputError) as error:
         wc.TableNetwork(energy, labels=["a", "b", "a"])
-    assert str(error.value) == "neuralize: labels must be different names; got ['a', 'b', 'a']."
+    assert str(error.value) == "neuralize: labels must be distinct; got ['a', 'b', 'a']."
 
 
 def test_a_tie_may_be_predicted_either_way() -> None:

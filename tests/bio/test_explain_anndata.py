@@ -610,7 +610,7 @@ def test_invalid_groups(cells: Any) -> None:
     )
     cells.obs["twice"] = [1, "1"] * (N_CELLS // 2)
     assert error_message(cells, "twice") == (
-        "explain_anndata: adata.obs['twice'] must have groups with different names; some differ only in "
+        "explain_anndata: adata.obs['twice'] must have groups with distinct names; some differ only in "
         "type. Convert them to text: adata.obs['twice'].astype(str)."
     )
 
@@ -629,7 +629,7 @@ def test_missing_expression(cells: Any) -> None:
 
 def test_missing_scores_and_loadings(cells: Any) -> None:
     assert error_message(cells, use_rep="X_pcs") == (
-        "explain_anndata: use_rep must be one of adata.obsm, or None for the expression; got 'X_pcs'. "
+        "explain_anndata: use_rep must be a key of adata.obsm, or None to use the expression; got 'X_pcs'. "
         "Did you mean 'X_pca'?"
     )
     cells.obsm["X_scvi"] = cells.obsm["X_pca"]
@@ -753,7 +753,7 @@ def test_groups_without_names(odd: Any, cells: Any) -> None:
         [odd if kind == "B" else kind for kind in kinds], index=cells.obs_names, dtype=object
     )
     before = list(cells.obs)
-    assert "must have groups with names" in error_message(cells, "odd", key_added="x")
+    assert "must be numbers or nonempty text" in error_message(cells, "odd", key_added="x")
     assert list(cells.obs) == before
 
 

@@ -206,7 +206,7 @@ def test_invalid_initial_labels() -> None:
         "KernelKMeans.fit: labels must have one value for each of the 4 rows of X; got 2."
     )
     assert message(init=[0, 1, 2, 3]) == (
-        "KernelKMeans.fit: init must have at most n_clusters=2 different labels; got 4."
+        "KernelKMeans.fit: init must have at most n_clusters=2 distinct labels; got 4."
     )
     assert message(init="random") == (
         "KernelKMeans.fit: init must be \"k-means\" or one label per row; got 'random'."

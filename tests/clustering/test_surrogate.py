@@ -490,7 +490,7 @@ def test_the_threshold_and_the_text_of_the_warning() -> None:
     assert str(caught[0].message) == (
         "explain: the surrogate, which is explained instead of the labels, predicts 94.0% of them for "
         "rows that it was not fitted to (100.0% for rows that it was). Badly matched: b (92.5% of 80 rows). "
-        "Read the explanations of these clusters with care; exp.fidelity has all figures."
+        "Read the explanations of these clusters with care; see exp.fidelity for details."
     )
     frame = fidelity(94).to_frame()
     assert frame["cross_validated"].tolist() == [1.0, 0.925]

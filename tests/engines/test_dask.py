@@ -265,8 +265,8 @@ def test_a_summary_needs_rows_explained_for_their_own_clusters(rows: Array, mode
     with pytest.raises(wc.InvalidInputError) as error:
         lazy.summary()
     assert str(error.value) == (
-        "summary: rows must be explained for their own clusters, against all others. Explain without target "
-        "and against."
+        "summary: rows must be explained for their own clusters, against all others. Explain the rows "
+        "without target= and against=."
     )
 
 
@@ -636,7 +636,7 @@ ROWS = da.zeros((10, 4), chunks=(5, 4))
         (
             da.zeros((10, 5), chunks=(5, 5)),
             {},
-            "explain: X must have 4 features, as the model was fitted on; got shape (10, 5).",
+            "explain: X must have 4 features, the number that the model was fitted on; got shape (10, 5).",
         ),
         (
             da.zeros(10, chunks=5),
@@ -652,7 +652,7 @@ ROWS = da.zeros((10, 4), chunks=(5, 4))
         (
             dd.from_pandas(pd.DataFrame(np.zeros((4, 3))), npartitions=2),
             {},
-            "explain: X must have 4 features, as the model was fitted on; got 3 columns.",
+            "explain: X must have 4 features, the number that the model was fitted on; got 3 columns.",
         ),
         (
             dd.from_pandas(pd.DataFrame({"a": [1.0], "b": "x", "c": 1.0, "d": 1.0}), npartitions=1),
@@ -694,8 +694,8 @@ ROWS = da.zeros((10, 4), chunks=(5, 4))
         (
             ROWS,
             {"feature_names": ["a"]},
-            "explain: feature_names must be 4 different names, one per feature; got 1 names, 1 of "
-            "them different.",
+            "explain: feature_names must be 4 distinct names, one per feature; got 1 names, 1 of "
+            "them distinct.",
         ),
         (
             ROWS,

@@ -591,7 +591,7 @@ def test_a_surrogate_of_low_fidelity_warns(tmp_path: Path) -> None:
     assert message.startswith(
         "explain_dataset: the surrogate, which is explained instead of the labels, predicts "
     )
-    assert message.endswith(" with care; wc.neuralize(model).fidelity has all figures.")
+    assert message.endswith(" with care; see wc.neuralize(model).fidelity for details.")
 
 
 def test_a_folder_in_use_by_another_program_is_left_alone(tmp_path: Path) -> None:
@@ -1587,7 +1587,7 @@ def test_data_that_do_not_exist(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("{}")
     out = tmp_path / "out"
     assert error_message(MODEL, tmp_path / "gone", out) == (
-        f"explain_dataset: data must be files; there are none at {str(tmp_path / 'gone')!r}."
+        f"explain_dataset: data must be the path of existing files; found none at {str(tmp_path / 'gone')!r}."
     )
     assert error_message(MODEL, tmp_path / "empty", out).startswith(
         "explain_dataset: data must be files of type .parq"

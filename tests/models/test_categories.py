@@ -178,8 +178,8 @@ def message(call: Any) -> str:
 def test_what_k_prototypes_cannot_say_is_asked_for(people: pd.DataFrame, prototypes: Any) -> None:
     coded = people.assign(region=people["region"].map({"north": 0, "south": 1, "west": 2}))
     assert message(lambda: wc.explain(prototypes, coded)) == (
-        "explain: KPrototypes was fitted on 2 columns of categories and does not know which; X has 1 columns "
-        "that hold no numbers. Name the columns: categorical=[...], as in its fit."
+        "explain: KPrototypes was fitted on 2 categorical columns but does not record which; X has 1 "
+        "non-numeric columns. Name the columns: categorical=[...], as in its fit."
     )
     assert message(lambda: wc.neuralize(prototypes)) == (
         "neuralize: categorical must be the positions of the 2 columns, of 4, that KPrototypes was fitted on "

@@ -247,7 +247,7 @@ def test_names_that_are_there_twice(encoded: Pipeline) -> None:
 
 def test_the_wrong_shape(scaled: Pipeline) -> None:
     assert message(scaled, WINE[:, :12]) == (
-        "explain: X must have 13 features, as the model was fitted on; got shape (178, 12)."
+        "explain: X must have 13 features, the number that the model was fitted on; got shape (178, 12)."
     )
     assert message(scaled, WINE[0]) == (
         "explain: X must be two-dimensional (rows, features); got shape (13,). For a single row, select it "

@@ -753,7 +753,7 @@ def test_explanations_against_the_cluster_have_no_summary(wine: NDArray[np.float
     )
     assert error(some.plot.competition) == (
         "plot.competition: exp must have rows that are explained for the cluster they are in; it has none. "
-        "Explain without target and against."
+        "Explain the rows without target= and against=."
     )
     assert error(lambda: wc.explain(kmeans, wine[kmeans.labels_ == 0]).plot.clusters(1)) == (
         "plot.clusters: cluster must be one with members, 0; got 1."

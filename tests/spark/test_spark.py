@@ -331,7 +331,7 @@ def test_a_surrogate_of_low_fidelity_warns_once(df: Any, table: pd.DataFrame) ->
     assert message.startswith(
         "spark.explain: the surrogate, which is explained instead of the labels, predicts "
     )
-    assert message.endswith(" with care; wc.neuralize(model).fidelity has all figures.")
+    assert message.endswith(" with care; see wc.neuralize(model).fidelity for details.")
 
 
 def with_gaps(df: Any) -> Any:
@@ -386,7 +386,7 @@ def test_vectors_that_are_missing_or_of_another_length(spark: Any) -> None:
         with pytest.raises(PythonException, match=r"row \d, feature 'x_0' holds a missing value \(NaN\)"):
             engine.explain(centroids, one, features_col="x", beta=1.0).collect()
     message = (
-        "spark.explain: column 'x' must hold vectors of length 3, as the model takes; row 0 has one of "
+        "spark.explain: column 'x' must hold vectors of length 3, which the model expects; row 0 has one of "
         "length 2. (Rows are counted from row 0 of partition 0 of df.)"
     )
     with pytest.raises(PythonException, match=re.escape(message)):
@@ -436,7 +436,8 @@ def test_a_stream_needs_beta(spark: Any) -> None:
         ),
         (
             {"columns": ["a"]},
-            "columns must name 2 different columns, as the model was fitted on; got 1, 1 of them different.",
+            "columns must name 2 distinct columns, the number that the model was fitted on; got 1, 1 of them "
+            "distinct.",
         ),
         (
             {"columns": ["a", "z"]},

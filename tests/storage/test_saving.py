@@ -750,12 +750,11 @@ def array(name: str, value: Any) -> Change:
         ),
         (
             array("labels", np.full((3, 1), 97, dtype=np.uint32)),
-            "its contents must form a network (neuralize: labels must be different names; got "
-            "['a', 'a', 'a'])",
+            "its contents must form a network (neuralize: labels must be distinct; got ['a', 'a', 'a'])",
         ),
         (
             array("labels", np.full((2, 1), 97, dtype=np.uint32)),
-            "its contents must form a network (neuralize: labels must be different names; got ['a', 'a'])",
+            "its contents must form a network (neuralize: labels must be distinct; got ['a', 'a'])",
         ),
         (array("labels", np.full((3, 1), 2**31, np.uint32)), "'labels' must be code points of characters"),
         (array("labels", np.empty((3, 0), np.uint32)), "'labels' must be code points of characters"),

@@ -791,12 +791,12 @@ def test_vectors_of_any_type_and_words_that_share_a_row() -> None:
         (
             {"vocabulary": ["cat"]},
             "vocabulary must be 2 different words, one for each row of vectors, or "
-            "a mapping from words to rows; got 1 words, 1 of them different.",
+            "a mapping from words to rows; got 1 words, 1 of them distinct.",
         ),
         (
             {"vocabulary": ["cat", "cat"]},
             "vocabulary must be 2 different words, one for each row of vectors, or "
-            "a mapping from words to rows; got 2 words, 1 of them different.",
+            "a mapping from words to rows; got 2 words, 1 of them distinct.",
         ),
         (
             {"vocabulary": "cat"},

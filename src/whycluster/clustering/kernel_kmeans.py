@@ -134,7 +134,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         codes, names = read_labels(self.init, len(rows), "KernelKMeans.fit")
         if len(names) > self.n_clusters:
             raise InvalidInputError(
-                f"KernelKMeans.fit: init must have at most n_clusters={self.n_clusters} different labels; "
+                f"KernelKMeans.fit: init must have at most n_clusters={self.n_clusters} distinct labels; "
                 f"got {len(names)}."
             )
         return codes

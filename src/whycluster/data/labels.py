@@ -56,7 +56,7 @@ class Labels:
         self._codes = {name: code for code, name in enumerate(self.names.tolist())}
         if self.names.ndim != 1 or len(self._codes) != self.names.size:
             raise InvalidInputError(
-                f"neuralize: labels must be different names; got {display.cut(self.names.tolist(), 8)}."
+                f"neuralize: labels must be distinct; got {display.cut(self.names.tolist(), 8)}."
             )
         if NOISE in self._codes:
             self._codes.setdefault(-1, self._codes[NOISE])  # the label that the clustering uses

@@ -237,7 +237,8 @@ class Requirements:
             )
         if self.n_features is not None and shape[1] != self.n_features:
             raise self.error(
-                f"must have {self.n_features} features, as the model was fitted on; got shape {shape}."
+                f"must have {self.n_features} features, the number that the model was fitted on; got shape "
+                f"{shape}."
             )
         if shape[0] == 0 or shape[1] == 0:
             raise self.error(f"must have at least one row and one feature; got shape {shape}.")
@@ -256,8 +257,8 @@ class Requirements:
         names = _as_names(self.feature_names, self.where)
         if len(names) != n_features or len(set(names)) != n_features:
             raise InvalidInputError(
-                f"{self.where}: feature_names must be {n_features} different names, one per feature; "
-                f"got {len(names)} names, {len(set(names))} of them different."
+                f"{self.where}: feature_names must be {n_features} distinct names, one per feature; "
+                f"got {len(names)} names, {len(set(names))} of them distinct."
             )
         if model_names is not None and names != model_names and set(names) == set(model_names):
             raise InvalidInputError(

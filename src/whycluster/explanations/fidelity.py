@@ -74,7 +74,7 @@ class Fidelity:
             f"{where}: the surrogate, which is explained instead of the labels, predicts "
             f"{self.cross_validated:.1%} of them for rows that it was not fitted to ({self.in_sample:.1%} "
             f"for rows that it was). Badly matched: {listed}{more}. Read the explanations of these clusters "
-            f"with care; {fidelity_expression} has all figures.",
+            f"with care; see {fidelity_expression} for details.",
             FidelityWarning,
             stacklevel=_level_of_the_caller(),
         )

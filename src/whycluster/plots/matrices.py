@@ -68,7 +68,7 @@ def competition(exp: BaseExplanation, ax: Axes | None = None) -> Axes:
     if not exp.is_member.any():
         raise InvalidInputError(
             f"{where}: exp must have rows that are explained for the cluster they are in; it has none. "
-            f"Explain without target and against."
+            f"Explain the rows without target= and against=."
         )
     present, _, share = exp.member_clusters
     names = label_names(exp.labels)

@@ -184,7 +184,7 @@ def _check_vocabulary(vocabulary: Any, n_rows: int, where: str) -> dict[str, int
         if len(words) != n_rows or len(set(words)) != n_rows:
             raise InvalidInputError(
                 f"{where}: vocabulary must be {n_rows} different words, one for each row of vectors, or a "
-                f"mapping from words to rows; got {len(words)} words, {len(set(words))} of them different."
+                f"mapping from words to rows; got {len(words)} words, {len(set(words))} of them distinct."
             )
     invalid = next((word for word in words if not isinstance(word, str)), None)
     if invalid is not None or not words:

@@ -98,11 +98,11 @@ def read_groups(adata: Any, groups: Any) -> CellGroups:
     found = CellGroups(column, codes, labels, column.iloc[first].tolist())
     if "" in found.names or any(isinstance(name, tuple) for name in found.originals):
         raise InvalidInputError(
-            f"{WHERE}: {of} must have groups with names: nonempty text, or numbers. Rename the others."
+            f"{WHERE}: the group names in {of} must be numbers or nonempty text. Rename any other groups."
         )
     if len(set(found.names)) < len(labels):
         raise InvalidInputError(
-            f"{WHERE}: {of} must have groups with different names; some differ only in type. Convert them to "
+            f"{WHERE}: {of} must have groups with distinct names; some differ only in type. Convert them to "
             f"text: {of}.astype(str)."
         )
     return found
@@ -216,7 +216,7 @@ def read_scores(adata: Any, rep: str, n_pcs: int | None) -> tuple[Floats, Floats
     name = _loadings(rep)
     if rep not in adata.obsm:
         raise InvalidInputError(
-            f"{WHERE}: use_rep must be one of adata.obsm, or None for the expression; got {rep!r}. "
+            f"{WHERE}: use_rep must be a key of adata.obsm, or None to use the expression; got {rep!r}. "
             f"{_closest(rep, adata.obsm)}"
         )
     if name not in adata.varm:

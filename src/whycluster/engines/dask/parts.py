@@ -130,8 +130,8 @@ def find_partitions(X: Any, request: ExplainRequest, known_names: list[Hashable]
         )
     if names is None and len(X.columns) != network.n_features:
         raise InvalidInputError(
-            f"{request.where}: {request.name} must have {network.n_features} features, as the model was "
-            f"fitted on; got {len(X.columns)} columns."
+            f"{request.where}: {request.name} must have {network.n_features} features, the number that the "
+            f"model was fitted on; got {len(X.columns)} columns."
         )
     first = _open_sample(X._meta_nonempty, request, names)
     columns = list(X.columns) if known_names is None or network.feature_names else known_names
@@ -153,8 +153,8 @@ def _first_row(X: Any, request: ExplainRequest, names: list[Hashable] | None) ->
         )
     if X.shape[1] != n_features:
         raise InvalidInputError(
-            f"{request.where}: {request.name} must have {n_features} features, as the model was fitted on; "
-            f"got shape {X.shape}."
+            f"{request.where}: {request.name} must have {n_features} features, the number that the model "
+            f"was fitted on; got shape {X.shape}."
         )
     return _open_sample(np.zeros((1, n_features), X.dtype), request, names)
 

@@ -160,8 +160,8 @@ class LazyExplanation:
         query = self._request.query
         if query.target is not None or query.against is not None:
             raise InvalidInputError(
-                "summary: rows must be explained for their own clusters, against all others. Explain without "
-                "target and against."
+                "summary: rows must be explained for their own clusters, against all others. Explain the "
+                "rows without target= and against=."
             )
         total = reduce_in_tree(_merge, self._with_data(_aggregate))
         return call_later(_summarize, total, self._known)

@@ -371,7 +371,9 @@ def _files(given: str, where: str, others: list[Path]) -> list[Path]:
     if path.exists() or not is_pattern(given):
         if not path.is_file():
             remote = " For remote files, pass a pyarrow Dataset." * ("://" in given)
-            raise InvalidInputError(f"{where}: data must be files; there are none at {given!r}.{remote}")
+            raise InvalidInputError(
+                f"{where}: data must be the path of existing files; found none at {given!r}.{remote}"
+            )
         return [_absolute(path)]
     found = [_absolute(Path(name)) for name in glob.glob(given, recursive=True)]
     return [f for f in found if f.is_file() and not _is_hidden(f.relative_to(_root(given)))]

@@ -407,5 +407,5 @@ def _check_kinds(plan: RunPlan, model: ModelColumns) -> None:
                 plan.failed[part.name] = f"column {column!r} must hold numbers; it has type {kind}"
             if i in model.only_text and kind_of_arrow(kind) in _NUMERIC:
                 plan.failed[part.name] = (
-                    f"column {column!r} must hold text, as the model was fitted on; it has type {kind}"
+                    f"column {column!r} must hold text, which the model was fitted on; it has type {kind}"
                 )

@@ -238,8 +238,8 @@ def _named(network: Network, columns: Any) -> list[str]:
     named = [columns] if isinstance(columns, str) else list(columns)
     if len(named) != network.n_features or len(set(named)) < len(named):
         raise InvalidInputError(
-            f"{WHERE}: columns must name {network.n_features} different columns, as the model was fitted on; "
-            f"got {len(named)}, {len(set(named))} of them different."
+            f"{WHERE}: columns must name {network.n_features} distinct columns, the number that the model "
+            f"was fitted on; got {len(named)}, {len(set(named))} of them distinct."
         )
     return named
 
@@ -276,11 +276,11 @@ def _check_there(kinds: Mapping[str, str], names: Sequence[str], where: str = "d
 
 
 def _check_length(name: str, width: int | None, names: Sequence[str] | None) -> None:
-    """Raise if the metadata of a column declare vectors of the wrong length."""
+    """Raise an error if the metadata of a column declares vectors of the wrong length."""
     if width is not None and names is not None and len(names) != width:
         raise InvalidInputError(
-            f"{WHERE}: column {name!r} must hold vectors of length {width}, as the model takes; its metadata "
-            f"declare length {len(names)}."
+            f"{WHERE}: column {name!r} must hold vectors of length {width}, which the model expects; its "
+            f"metadata declares length {len(names)}."
         )
 
 
@@ -415,8 +415,8 @@ def _block(column: Any, sent: SentColumn) -> Floats:
     if wrong.any():
         row = int(np.argmax(wrong))
         raise InvalidInputError(
-            f"{WHERE}: column {sent.column!r} must hold vectors of length {width}, as the model takes; row "
-            f"{row} has one of length {lengths[row]}."
+            f"{WHERE}: column {sent.column!r} must hold vectors of length {width}, which the model expects; "
+            f"row {row} has one of length {lengths[row]}."
         )
     values = np.asarray(column.flatten().to_numpy(zero_copy_only=False), np.float64).reshape(-1, width)
     if present.all():

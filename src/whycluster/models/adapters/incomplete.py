@@ -55,8 +55,8 @@ class AwaitingColumns:
         text = _text_columns(X if self.transform is None else self.transform(X), "explain", "X")
         if len(text) != self.n_categorical:
             raise InvalidInputError(
-                f"explain: {self.kind} was fitted on {self.n_categorical} columns of categories and does not "
-                f"know which; X has {len(text)} columns that hold no numbers. "
+                f"explain: {self.kind} was fitted on {self.n_categorical} categorical columns but does not "
+                f"record which; X has {len(text)} non-numeric columns. "
                 f"Name the columns: categorical=[...], as in its fit."
             )
         return self.with_columns(text, "explain")
