@@ -57,14 +57,16 @@ def main() -> None:
             lost = max(values) - values[at]
             table.append(f"| {name} | {RULES[rule]} | {' | '.join(cells)} | {lost:.2f} | {best:.1f} |")
     lines = [
-        "# AUC over beta",
+        "# AUC as a function of beta",
         "",
-        "The columns are values of beta, as multiples of the default. The default is 1 / (mean evidence) for",
-        "NEON and the joint rule. For the sequential rule it is 4 / (mean evidence) for k-means, and the",
-        "kernel's gamma for kernel k-means. The best value of each row is bold. The column lost is the best",
-        "AUC minus that of the default. There is one model per data set, with 10 draws per step.",
+        "The columns show the AUC for values of beta that are multiples of the default. The default is",
+        "1 / (mean evidence) for NEON and the joint rule. For the sequential rule, the default is",
+        "4 / (mean evidence) for k-means and the kernel's gamma for kernel k-means. The best AUC in each row",
+        "is in bold. The `lost` column is the difference between the best AUC and the AUC at the default. "
+        "There",
+        "is one model per data set, with 10 draws per step.",
         "",
-        "![AUC over beta](beta.png)",
+        "![AUC as a function of beta, with one panel for each data set](beta.png)",
         "",
         *table,
         "",

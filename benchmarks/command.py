@@ -74,7 +74,8 @@ def main() -> None:
     lines = [
         "# The command",
         "",
-        f"The input is a Parquet file of {N_ROWS:,} x {N_COLUMNS} doubles, with K = {K}.",
+        f"The input is a Parquet file with {N_ROWS:,} rows of {N_COLUMNS} doubles. The number of clusters "
+        f"is {K}.",
         "",
         "| task | seconds | ratio | output |",
         "|---|---:|---:|---:|",
@@ -83,10 +84,11 @@ def main() -> None:
         f"| `whycluster explain table.parquet --k {K} --out why.parquet` | {times['explain']:.1f} | "
         f"{ratio:.2f} | {sizes[1]:.0f} MB |",
         "",
-        f"In both tasks, importing polars and scikit-learn takes {times['start']:.1f} s.",
-        "Explaining also standardizes the columns, fills in missing values and describes each cluster.",
+        f"In both tasks, {times['start']:.1f} s are spent on importing polars and scikit-learn.",
+        "`whycluster explain` also standardizes the columns, fills in missing values and describes each "
+        "cluster.",
         "It writes the evidence, the competitor, the relevance of all columns and the strongest columns.",
-        f"Its peak memory is {peak:.2f} GB.",
+        f"The peak memory of `whycluster explain` is {peak:.2f} GB.",
     ]
     write("command", "python -m benchmarks.command", lines)
 

@@ -214,8 +214,8 @@ def weight_of_numba() -> tuple[Any, str]:
     files = [file for name in ("numba", "llvmlite") for file in distribution(name).files or []]
     size = sum(Path(file.locate()).stat().st_size for file in files if Path(file.locate()).exists())
     return kernel, (
-        f"With llvmlite, numba takes {size / 2**20:.0f} MB on disk.\n"
-        f"It takes {loaded - start:.1f} s to import, and {ready - loaded:.1f} s to compile these functions "
+        f"numba and llvmlite together take {size / 2**20:.0f} MB on disk.\n"
+        f"numba takes {loaded - start:.1f} s to import and {ready - loaded:.1f} s to compile these functions "
         "on their first call."
     )
 
@@ -229,13 +229,14 @@ def main() -> None:
         )
     numba, weight = weight_of_numba()
     lines = [
-        "# Compiled loops instead of blocks of NumPy",
+        "# Compiled loops compared with NumPy",
         "",
-        f"Times are multiples of `KMeans.predict` on the same float64 data, medians of {REPEATS} rounds.",
-        "In each round, all versions take turns. They use the same blocks and threads, and give the same",
-        "relevance to ten digits. For numba, the table shows the faster of two versions: everything in one",
-        f"call for each block and pass (for up to {MOST_IN_ONE_CALL:,} centroid values), or BLAS for the",
-        "matrix products and loops for everything between them.",
+        "The table shows how many times as long as `KMeans.predict` each version takes on the same float64",
+        f"data, as the median of {REPEATS} rounds. In each round, all versions take turns. They use the same",
+        "blocks and threads, and their relevance agrees to ten digits. For numba, the table shows the faster",
+        "of two versions. One does everything in a single call for each block and pass (for up to",
+        f"{MOST_IN_ONE_CALL:,} centroid values). The other uses BLAS for the matrix products and loops for",
+        "everything between them.",
         "",
         f"| rows | d | K | predict, ms | {' | '.join(NAMES)} |",
         "|---:|---:|---:|---:|" + "---:|" * len(NAMES),
@@ -251,7 +252,7 @@ def main() -> None:
     lines.append(f"| geometric mean | | | | {' | '.join(f'{mean:.2f}x' for mean in means.values())} |")
     gains = ", ".join(f"{name} {means[NUMPY] / means[name]:.2f}x" for name in NAMES[1:])
     size = loops.LIBRARY.stat().st_size / 1024
-    lines += ["", f"Speed relative to NumPy, in the geometric mean: {gains}.", "", weight]
+    lines += ["", f"The geometric means of the speeds relative to NumPy are: {gains}.", "", weight]
     lines.append(f"The library compiled from C takes {size:.0f} kB.")
     write("compiled", "python -m benchmarks.compiled", lines)
 

@@ -131,15 +131,15 @@ _LOADERS: dict[str, Callable[[Path], Any]] = {
 }
 
 NOTES = {
-    "hepac": "age and 10 laboratory values; 31 missing values replaced by the column's mean",
-    "sales": "the raw counts of the weeks W0 to W51",
-    "sales, normalized": "the columns Normalized 0 to 51",
-    "water": "591 missing values replaced by the column's mean",
-    "whlsl": "the six amounts, without Channel and Region",
-    "whlsl, logarithms": "log(1 + amount) of these amounts",
-    "star98": "statsmodels; the 14 columns that are not products of others",
-    "fair": "statsmodels; 2,000 of 6,366 rows",
-    "penguins": "palmerpenguins; without rows with missing values",
-    "cars": "vega_datasets; without rows with missing values",
-    "digits": "without constant columns",
+    "hepac": "The columns are age and 10 laboratory values; 31 missing values are set to the column mean.",
+    "sales": "The columns are the raw counts for weeks W0 to W51.",
+    "sales, normalized": "The columns are Normalized 0 to Normalized 51.",
+    "water": "We replaced 591 missing values with the column mean.",
+    "whlsl": "The columns are the six amounts, without Channel and Region.",
+    "whlsl, logarithms": "The columns are log(1 + amount) for the same six amounts.",
+    "star98": "The data come from statsmodels. We use the 14 columns that are not products of other columns.",
+    "fair": "The data come from statsmodels. We use 2,000 of the 6,366 rows.",
+    "penguins": "The data come from palmerpenguins. We drop rows with missing values.",
+    "cars": "The data come from vega_datasets. We drop rows with missing values.",
+    "digits": "We drop constant columns.",
 }

@@ -339,8 +339,8 @@ def step_note(row: Row, case: Case) -> str:
     few, relevance, cluster = case.maps.some(FINE), case.neon()[:FINE], case.cluster[:FINE]
     coarse, fine = (flip(add(few, relevance, step), case.network.assign, cluster).auc for step in (STEP, 1))
     return (
-        f"Maps are added {STEP} at a time.\n  On {FINE} images of {row.name}, the AUC of NEON is "
-        f"{coarse:.2f} this way and {fine:.2f} if maps are added one by one."
+        f"Maps are added {STEP} at a time.\n  On {FINE} images for {row.name}, the AUC of NEON is "
+        f"{coarse:.2f} if maps are added in this way and {fine:.2f} if they are added one by one."
     )
 
 
@@ -392,34 +392,37 @@ def _introduction(n_clustered: int, n_explained: int) -> list[str]:
         "# The rows of Table I for images and our results",
         "",
         "The table shows the AUC of Algorithm 1 for the 256 feature maps of block 3 of VGG-16.",
-        "A missing map is 0.",
+        "A missing map is set to 0.",
         "The clustered features are the outputs of block 5, averaged over all locations.",
         "",
-        "**The images are not the paper's, and neither is the encoder of its SCAN rows.**",
-        "The paper uses 5,000 images of STL-10.",
-        "Only 256 of them were available, too few for so many clusters.",
-        f"We cluster {n_clustered:,} images of CIFAR-10, upsampled from 32 to {SIZE} pixels, and explain "
+        "**The images are not those used in the paper, and neither is the encoder in the SCAN rows.**",
+        "The paper uses 5,000 images from STL-10.",
+        "Only 256 of them were available, which is too few for so many clusters.",
+        f"We cluster {n_clustered:,} images from CIFAR-10, upsampled from 32 to {SIZE} pixels, and explain "
         f"{n_explained} of them, chosen at random.",
         "The paper's SCAN rows use a VGG-16 that was trained without labels (VGG-u).",
         "Our SCAN head is trained on the same features as k-means, from a VGG-16 that was trained on "
         "ImageNet (VGG-s).",
-        "The levels therefore differ.",
-        "K = 1000 is left out, since there would be only two images per cluster.",
+        "The overall levels of the scores therefore differ from the paper's.",
+        "We leave out K = 1000, because there would be only two images per cluster.",
         "",
         "NEON is `wc.explain(DeepClustering(vgg, head, pool='mean', rules=Gamma(0.1)), X, "
         "at='features.16', units='channels')`, with beta = 1 / (mean evidence of all images).",
-        "*neon, zero* is the same for k-means with reference='zero'.",
-        "Clusters and evidence are the same, but the contribution of a feature is measured from 0, not from "
-        "the midpoint between two centroids.",
-        "Linear heads are always measured from 0.",
-        "*joint* is the rule of that name.",
-        "*pda* checks whether the image leaves its cluster, and *pda of f* measures how much evidence is "
+        "*neon, zero* is the same call with `reference='zero'`, which is available for k-means.",
+        "It leaves the clusters and the evidence unchanged but measures the contribution of a feature from 0 "
+        "instead of from the midpoint between two centroids.",
+        "For linear heads, contributions are always measured from 0.",
+        "*joint* uses `rule='joint'`.",
+        "PDA_0 checks whether the image leaves its cluster, and *pda of f* measures how much evidence is "
         "lost.",
-        "Squares, gradients and products with them are summed over the locations of a map.",
-        "The best of the paper's methods is bold.",
-        "The rows marked +- are standard errors over the images.",
+        "For methods that use squares, gradients, or products with gradients, the values are summed over "
+        "the locations of each map.",
+        "The result of the best of the paper's methods is in bold.",
+        "The rows marked +- contain standard errors across the images.",
     ]
 
 
-_BASELINES = "NEON compared with the best of random, x^2, the squared gradient and IG-10:"
-_GAMMAS = "NEON with other gammas in the convolutions; the paper uses 0.1:"
+_BASELINES = "The next table compares NEON with the best of random, x^2, the squared gradient and IG-10:"
+_GAMMAS = (
+    "The next table shows the AUC of NEON with other values of gamma in the convolutions. The paper uses 0.1."
+)

@@ -124,10 +124,10 @@ def describe_growth(small: dict[str, Cost], large: dict[str, Cost]) -> str:
     grown = loop.seconds / small[LOOPING].seconds
     return (
         f"explaining ten times as many rows ({10 * N_ROWS:,}) takes {ours.seconds:.1f} s.\n"
-        f"This is {longer:.1f} times as long, with {worked:.1f} times the CPU time.\n"
-        f"The peak is {ours.peak:.0f} MB ({ours.peak - before.peak:+.0f} MB).\n"
-        f"The loop takes {grown:.1f} times as long as before, so the ratio to it is "
-        f"{ours.seconds / loop.seconds:.2f}."
+        f"This is {longer:.1f} times as long as above, with {worked:.1f} times the CPU time.\n"
+        f"The peak memory is {ours.peak:.0f} MB ({ours.peak - before.peak:+.0f} MB).\n"
+        f"The loop that only reads and writes takes {grown:.1f} times as long as above, so explaining takes "
+        f"{ours.seconds / loop.seconds:.2f} times as long as the loop."
     )
 
 
@@ -144,10 +144,10 @@ def main(arguments: Any = None) -> None:
     lines = [
         "# Files",
         "",
-        f"The input has {N_ROWS:,} x {N_COLUMNS} float32 values in {N_ROWS // ROWS_OF_A_PART} Parquet files, "
-        f"with K = {K}.",
+        f"The input consists of {N_ROWS // ROWS_OF_A_PART} Parquet files with {N_ROWS:,} rows of {N_COLUMNS} "
+        f"float32 values. The number of clusters is {K}.",
         f"Times are medians of {given.repeats} runs, in which the tasks take turns.",
-        "The peak is the memory of the whole process, including Python and its libraries.",
+        "The peak is the largest memory use of the whole process, including Python and its libraries.",
         "",
         "| task | seconds | ratio | CPU seconds | peak, MB |",
         "|---|---:|---:|---:|---:|",

@@ -79,7 +79,7 @@ def linear_in_support(repeats: int = 15) -> list[str]:
     }
     times = side_by_side(calls, repeats)
     lines = [
-        "| support vectors per cluster | explain, ms | ratio to half as many "
+        "| support vectors per cluster | explain, ms | ratio to the row above "
         "| memory without the result, MB |",
         "|---:|---:|---:|---:|",
     ]
@@ -87,7 +87,11 @@ def linear_in_support(repeats: int = 15) -> list[str]:
     for p, ratio in zip(SUPPORT, ["", *(f"{r:.2f}x" for r in ratios)], strict=True):
         peak, exp = peak_megabytes(calls[str(p)])
         lines.append(f"| {p} | {times[str(p)] * 1e3:.0f} | {ratio} | {peak - result_megabytes(exp):.0f} |")
-    return [*lines, "", f"For twice the support vectors, the largest ratio is {max(ratios):.2f}x."]
+    return [
+        *lines,
+        "",
+        f"When the number of support vectors doubles, the time grows at most {max(ratios):.2f}-fold.",
+    ]
 
 
 def against_pairs(p: int = 100, n_rows: int = 1000) -> str:
@@ -109,8 +113,8 @@ def against_pairs(p: int = 100, n_rows: int = 1000) -> str:
     )
     return (
         f"For p = {p} and n = {n_rows}, the network with p^2 units per competitor takes "
-        f"{times['pairs']:.2f} s, as matrix products on blocks.\n"
-        f"`explain` takes {times['explain'] * 1e3:.0f} ms, including beta, and is "
+        f"{times['pairs']:.2f} s, computed block by block with matrix products.\n"
+        f"`explain` takes {times['explain'] * 1e3:.0f} ms, including the measurement of beta, and is "
         f"{times['pairs'] / times['explain']:.0f}x faster."
     )
 
@@ -124,11 +128,11 @@ def fitting(n_iter: int = 20, repeats: int = 5) -> str:
         warnings.simplefilter("ignore", ConvergenceWarning)
         times = side_by_side({"KMeans": lambda: plain.fit(X), "KernelKMeans": lambda: kernel.fit(X)}, repeats)
     return (
-        "The data have 20,000 x 50 values, with K = 10 and p = 10.\n"
+        "The data have 20,000 rows with 50 features, K is 10, and p is 10.\n"
         f"`KMeans(n_init=1)` takes {times['KMeans'] * 1e3:.0f} ms for {plain.n_iter_} iterations.\n"
         f"`KernelKMeans` takes {times['KernelKMeans'] * 1e3:.0f} ms for {kernel.n_iter_} iterations, "
         "including its initialization.\n"
-        f"This is {times['KernelKMeans'] / times['KMeans']:.1f}x as long, with ten times the centers."
+        f"This is {times['KernelKMeans'] / times['KMeans']:.1f}x as long, with ten times as many centers."
     )
 
 

@@ -94,12 +94,14 @@ def main(data: Path | None) -> None:
     """Measure everything and write results/lrp.md."""
     lines = ["# Cost and conservation of LRP", ""]
     lines += [
-        f"The network is VGG-16 without its classifier, with {SIZE} x {SIZE} pixels, the rules of the paper "
-        f"and {torch.get_num_threads()} threads.",
+        f"The network is VGG-16 without its classifier. Images have {SIZE} x {SIZE} pixels, LRP uses the "
+        "paper's "
+        f"rules, and torch runs on {torch.get_num_threads()} threads.",
         "A call of `explain` consists of a forward pass for the features, a forward pass for the tape, and",
-        "the backward pass. A call of `wc.deep.lrp` consists of the last two.",
-        "For each convolution, LRP takes one more product in the forward pass than a plain forward pass, and",
-        "two products in the backward pass; the gradient takes one.",
+        "the backward pass. A call of `wc.deep.lrp` consists of only the last two passes.",
+        "For each convolution, LRP computes one more product in the forward pass than a plain forward pass "
+        "does.",
+        "In the backward pass, LRP computes two products, and the gradient computes one.",
         "",
     ]
     lines += ["| images | task | seconds | ratio | peak memory, MB | ratio |", "|---|---|---|---|---|---|"]
@@ -115,8 +117,9 @@ def main(data: Path | None) -> None:
     kept = conservation(data)
     lines += [
         "",
-        "Conservation is measured for k-means with K = 3 on the pooled output of block 5, with all biases.",
-        f"On {len(kept)} images, |sum at the pixels - f_c| is at most {max(kept):.1e} f_c.",
+        "Conservation is measured for k-means with K = 3 on the pooled output of block 5. All biases are "
+        "kept.",
+        f"On {len(kept)} images, |sum of the relevance of the pixels - f_c| is at most {max(kept):.1e} f_c.",
     ]
     write("lrp", "python -m benchmarks.lrp --data DIR", lines)
 

@@ -72,9 +72,12 @@ def main() -> None:
     lines = [
         "# 20 newsgroups",
         "",
-        "The table shows the adjusted Rand index with the true groups in percent: the mean and the range",
-        "over five seeds. Documents are means of word vectors, clustered by `KernelKMeans(20, n_support=10,",
-        "init=groups)`. The last column keeps the initial assignments (`max_iter=0`).",
+        "The table shows the adjusted Rand index between the clusters and the true groups, in percent, as "
+        "the",
+        "mean and the range across five seeds. Documents are represented by the means of their word "
+        "vectors and",
+        "clustered by `KernelKMeans(20, n_support=10, init=groups)`. In the last column, the initial",
+        "assignments are kept (`max_iter=0`).",
         "",
         "| documents | rows | trained | assignments kept |",
         "|---|---:|---:|---:|",

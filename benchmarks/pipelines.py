@@ -54,8 +54,9 @@ def reduced() -> list[str]:
     off = float(np.abs(exp.residual).max() / np.abs(exp.evidence).max())
     return [
         f"The pipeline is `StandardScaler`, `PCA({N_COMPONENTS})` and `KMeans({N_CLUSTERS})` on "
-        f"{N_ROWS:,} x {N_COLUMNS} numbers.",
-        "Explaining it in the original columns is compared with explaining the scores of the components.",
+        f"{N_ROWS:,} rows with {N_COLUMNS} numeric columns.",
+        "We compare explaining the clusters in terms of the original columns with explaining the component "
+        "scores.",
         "",
         "| explain the scores, ms | one transform, ms | explain through the pipeline, ms "
         "| memory without the result, MB | ratio to scores + transform | ratio to 3 x scores + transform |",
@@ -64,11 +65,12 @@ def reduced() -> list[str]:
         f"| {peak - result_megabytes(exp):.0f} "
         f"| {whole / (direct + transform):.2f}x | {whole / (3 * direct + transform):.2f}x |",
         "",
-        "The goal was three times the time for explaining the scores and one transform. The first ratio",
-        "should therefore be below 3. If only the scores count three times, the second ratio should be",
-        "below 1.",
+        "The goal was to take at most three times as long as explaining the scores and transforming the rows",
+        "once, so the first ratio should be below 3. The second ratio is stricter: it triples only the "
+        "time for",
+        "explaining the scores and should be below 1.",
         "",
-        f"The relevances add up to the evidence, up to {off:.0e} of the largest evidence.",
+        f"The relevance of each row sums to its evidence, up to {off:.0e} of the largest evidence.",
     ]
 
 
@@ -87,11 +89,12 @@ def mixed() -> list[str]:
     times = side_by_side({"predict": partial(pipe.predict, frame), "explain": explain}, 3)
     peak, exp = peak_megabytes(explain)
     return [
-        f"The input of `wc.tabular.pipeline` has {n:,} rows of 10 numbers, 5 categories and a date.",
-        "A twentieth of the numbers is missing.",
-        f"Predicting takes {times['predict']:.1f} s. Explaining takes {times['explain']:.1f} s, "
-        f"{times['explain'] / times['predict']:.1f}x as long, and {peak - result_megabytes(exp):.0f} MB "
-        "without the result.",
+        f"The input of `wc.tabular.pipeline` has {n:,} rows with 10 numbers, 5 categories and a date.",
+        "One in twenty of the numbers is missing.",
+        f"Predicting takes {times['predict']:.1f} s. Explaining takes {times['explain']:.1f} s, which is "
+        f"{times['explain'] / times['predict']:.1f}x as long, and needs {peak - result_megabytes(exp):.0f} "
+        "MB of "
+        "memory in addition to the result.",
     ]
 
 

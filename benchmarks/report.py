@@ -81,13 +81,15 @@ def main() -> None:
     page = [
         "# The report",
         "",
-        f"The tables have {D} columns and {K} clusters.",
-        "The page is open when it is loaded in headless Chromium, with its first 50 rows listed and its map "
-        "drawn.",
-        f"The time to open it is the median of {REPEATS} runs. The last column is the part that its script "
-        "takes.",
+        f"The explained tables have {D} columns and {K} clusters.",
+        "The page counts as open once headless Chromium has loaded it, listed its first 50 rows and drawn "
+        "its "
+        "map.",
+        f"The time to open the page is the median of {REPEATS} runs. The last column shows how much of "
+        "this time "
+        "the script of the page takes.",
         "",
-        "| rows | rows on the page | time to write | size | time to open | time of its script |",
+        "| rows | rows on the page | time to write | size | time to open | time in the script |",
         "|---|---|---|---|---|---|",
         *lines,
     ]

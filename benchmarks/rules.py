@@ -291,10 +291,11 @@ def _other_measurements(results: dict[str, Result]) -> list[str]:
         "least relevant first": {name: found.reversed for name, found in results.items()},
     }
     lines = [
-        "The table shows the AUC above that of a random order, as a mean over all sets. The column after it",
-        "counts the sets on which the method is ahead of : behind Shapley values by two standard errors.",
-        "With independent draws, missing features come from a random row, regardless of the known ones. With",
-        "the least relevant first, the order is reversed, and a lower AUC is better.",
+        "The table shows how far the AUC is above that of a random order, averaged over all data sets. The",
+        "column after each result counts wins : losses, that is, the data sets on which the method is better",
+        "or worse than Shapley values by at least two standard errors. With independent draws, missing",
+        "features are taken from a random row, regardless of the known features. With the least relevant",
+        "features first, the order is reversed, and a lower AUC is better.",
         "",
         "| method | Table I | | independent draws | | least relevant first | |",
         "|---|---:|---:|---:|---:|---:|---:|",
@@ -349,14 +350,14 @@ def _notes() -> list[str]:
 _INTRODUCTION = [
     "# Which rule is most faithful?",
     "",
-    f"The tables show the AUC of Algorithm 1, as a mean over {len(SEEDS)} k-means seeds (`n_init=10`), for "
-    f"up to {MOST_ROWS} rows of each set.",
-    "The number in parentheses is the standard error of a difference, over rows that are first averaged",
-    "over the seeds. Shapley values of the assignment use 100 antithetic permutations. The greedy oracle",
-    "estimates probabilities from 50 draws, so other methods can score higher. The sequential rule, its",
-    "stiffness and its use of the cluster sizes were tuned on the tuning half and then tested on the test",
-    "half. The last table counts the sets on which a method is ahead of : behind Shapley values",
-    "by more than two standard errors.",
+    f"The tables show the mean AUC of Algorithm 1 across {len(SEEDS)} k-means seeds (`n_init=10`), for up to "
+    f"{MOST_ROWS} rows of each data set.",
+    "The number in parentheses is the standard error of a difference across rows, after averaging over the",
+    "seeds. Shapley values of the assignment use 100 antithetic permutations. The greedy oracle estimates",
+    "probabilities from 50 draws, so other methods can score higher. The sequential rule, its stiffness and",
+    "its use of the cluster sizes were tuned on the tuning half and then tested on the test half. The last",
+    "table counts wins : losses, that is, the data sets on which a method is better or worse than Shapley",
+    "values by more than two standard errors.",
 ]
 
 

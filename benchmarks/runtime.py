@@ -107,14 +107,15 @@ def main() -> None:
         "# The cost of each method",
         "",
         "The table shows how the time grows with the number of rows n, features d, clusters K and support",
-        "vectors per cluster p. Exponents are fitted to the three largest of four sizes, each twice the one",
-        f"before. The columns of the paper are from its Table II. Times are medians of {REPEATS} runs, and",
-        "the last column is for d = 64.",
-        "The cost of the paper's network for kernel k-means is quadratic in p; ours is exact and linear.",
-        "Larger matrix products are more efficient, so measured exponents are below those of the operation",
-        "counts until the products are large enough.",
+        "vectors per cluster p. Each exponent is fitted to the three largest of four sizes, where each size",
+        "is twice the previous one. The exponents of the paper are taken from its Table II. Times are "
+        "medians",
+        f"of {REPEATS} runs. The last column shows the time for d = 64.",
+        "For kernel k-means, the cost of the paper's network is quadratic in p, whereas our computation is",
+        "exact and its cost is linear in p. Larger matrix products are more efficient, so the measured",
+        "exponents are smaller than those of the operation counts until the products are large enough.",
         "",
-        "![Seconds over n, d, K and p](runtime.png)",
+        "![Time as a function of n, d, K and p](runtime.png)",
         "",
         *table,
     ]
@@ -124,7 +125,7 @@ def main() -> None:
 
 
 def _limits() -> list[str]:
-    """Measure two calls for which the project promises a time, on 2,000 x 30 rows with K = 8."""
+    """Measure two calls for which the project promises a time, on 2,000 rows with 30 features and K = 8."""
     subject = problem(Size(2000, 30, 8))
     relevance = METHODS["neon"].explain(subject, 0)
     calls: dict[str, Callable[[], Any]] = {
@@ -135,7 +136,7 @@ def _limits() -> list[str]:
     }
     times = side_by_side(calls, REPEATS)
     shown = [f"- {name}: {seconds:.1f} s" for name, seconds in times.items()]
-    return ["For 2,000 x 30 rows with K = 8:", "", *shown]
+    return ["Two functions take the following times on 2,000 rows with 30 features and K = 8:", "", *shown]
 
 
 def _plot(found: dict[str, dict[str, tuple[list[int], list[float]]]]) -> None:

@@ -158,7 +158,7 @@ def table_of(found: Mapping[int, Scores], column: int) -> list[str]:
 
 def verdicts(found: Mapping[int, Scores], column: int) -> list[str]:
     """Compare NEON with the best of the paper's other methods, image by image, for each quantile."""
-    lines = ["| quantile | block | best other | NEON minus it | NEON is better in | NEON is |"]
+    lines = ["| quantile | block | best competitor | NEON minus competitor | NEON is better in | NEON is |"]
     lines.append("|---|---|---|---:|---:|---|")
     for tau in DISSECTED:
         for block, scores in found.items():
@@ -173,9 +173,9 @@ def verdicts(found: Mapping[int, Scores], column: int) -> list[str]:
 def compared_with_paper(found: Mapping[int, Scores], column: int) -> list[str]:
     """Return sentences that compare the result with the paper's."""
     lines = [
-        "In the paper, NEON is best at all blocks except the last one, where NetDissect2 is best.",
-        "NEON's scores are highest at the lower blocks.",
-        "These are our results, compared with the best other method of the paper:",
+        "In the paper, NEON is the best method at all blocks except the last one, where NetDissect2 is best.",
+        "In the paper, NEON scores highest at the lower blocks.",
+        "Our results compare NEON with the best of the paper's other methods as follows:",
         "",
     ]
     for tau, title in ((OWN, "NetDissect's own quantile"), (BEST, "the best quantile for NetDissect2")):
@@ -187,8 +187,8 @@ def compared_with_paper(found: Mapping[int, Scores], column: int) -> list[str]:
         lines.append(f"- With {title}, {tau}, NEON is {text}.")
     lines += [
         "",
-        "Level means within two standard errors of the difference.",
-        "Compared with maps of ones:",
+        '"Level" means that the difference is at most two standard errors.',
+        "The *whole image* method uses a heat map of ones. Compared with this method:",
         "",
     ]
     for name in ("NEON", "NEON, smoothed", DISSECTED[BEST][1]):
@@ -219,7 +219,7 @@ def _best(scores: Scores, names: Sequence[str], column: int) -> str:
 
 
 def plot(found: Mapping[int, Scores]) -> None:
-    """Draw the scores over the blocks, into results/segments.png."""
+    """Draw the score of each method at each block, into results/segments.png."""
     figure, axes = draw.panels(1, 2, sharey=True)
     figure.set_size_inches(7.0, 4.8)  # room for the legend
     style = draw.styles(METHODS)
@@ -240,18 +240,19 @@ def report(found: Mapping[int, Scores], pictures: Sequence[Picture]) -> None:
     """Write results/segments.md and segments.png."""
     done = pictures[: len(next(iter(found.values()))["NEON"])]
     counts = [len(np.unique(picture.segments[0])) for picture in done]
-    part = "" if len(done) == len(pictures) else f" so far, of {len(pictures)}"
+    part = "" if len(done) == len(pictures) else f" so far, out of {len(pictures)}"
     counted = (
-        f"{len(done)} images{part}, of {min(counts)} to {max(counts)} segments in the coarsest map of each"
+        f"We use {len(done)} images{part}. Their coarsest segmentations have {min(counts)} to {max(counts)} "
+        "segments"
     )
     plot(found)
     lines = [
         *_INTRODUCTION,
         f"{counted} (mean {np.mean(counts):.1f}).",
         "",
-        "![Scores over the blocks](segments.png)",
+        "![Score S of each method at each block of VGG-16](segments.png)",
         "",
-        "## The coarsest map of each image",
+        "## The coarsest segmentation of each image",
         "",
         *table_of(found, 0),
         "",
@@ -259,7 +260,7 @@ def report(found: Mapping[int, Scores], pictures: Sequence[Picture]) -> None:
         "",
         *compared_with_paper(found, 0),
         "",
-        "## Mean over all maps of each image",
+        "## Mean over all segmentations of each image",
         "",
         *table_of(found, 1),
         "",
@@ -285,45 +286,48 @@ def main() -> None:
 
 
 _INTRODUCTION = [
-    "# Heat maps of clusters and the segments of images",
+    "# Heat maps of clusters compared with image segments",
     "",
-    "The tables show the score S of the paper's last showcase.",
-    "A maximum-weight matching of cosines pairs the heat maps of VGG-16's blocks with segments, and S is "
-    "the mean cosine of the pairs.",
-    "It is averaged over images and shown with its standard error.",
-    f"There are {N_MAPS} clusters, and images have {SIZE} x {SIZE} pixels.",
+    "The tables show the score S from the last showcase in the paper.",
+    "The heat maps for each block of VGG-16 are paired with segments by a matching that maximizes the sum of "
+    "their cosine similarities, and S is the mean cosine similarity of the pairs.",
+    "S is averaged over the images and shown with its standard error.",
+    f"There are {N_MAPS} clusters, and each image has {SIZE} x {SIZE} pixels.",
     "NEON, FM and LO use the paper's LRP rules.",
-    "The best of the paper's methods is bold.",
+    "The result of the best of the paper's methods is in bold.",
     "",
-    "**The images are not the paper's.**",
+    "**The images are not those used in the paper.**",
     "The paper uses PASCAL VOC 2007, which was not available.",
-    "These images are from BSDS500.",
-    "Several people drew segments of each image, as finely as they liked.",
-    "The coarsest map is closest to objects; we also list the mean over all maps.",
-    "The order of the methods can be compared with the paper's, but the scores cannot.",
+    "We use images from BSDS500 instead.",
+    "In BSDS500, several people divided each image into segments, each as finely as they liked.",
+    "The segments in the coarsest segmentation are closest to whole objects. We also report the mean over "
+    "all segmentations of an image.",
+    "The ranking of the methods can be compared with the paper's, but the scores cannot.",
     "",
 ]
 
 _NOTES = [
     "- NEON clusters the positions of a block, scaled to unit length, by k-means.",
-    "  Each cluster has a signed heat map.",
-    "- FM uses the most active channels, and LO the most active positions.",
-    "  Both propagate them by the same LRP.",
-    "- NetDissect1 uses the thresholded activation maps with the largest areas, and NetDissect2 the "
-    "centroids of all of them.",
-    "  The original thresholds come from the Broden data, which were not available.",
-    "  Our thresholds are quantiles of each channel's activations over all images; the number after the "
+    "  It computes a signed heat map for each cluster.",
+    "- FM uses the most active channels, and LO uses the most active positions.",
+    "  Both use the same LRP to propagate these activations to the pixels.",
+    "- NetDissect1 uses the thresholded activation maps with the largest areas, and NetDissect2 uses the "
+    "centroids of all thresholded activation maps.",
+    "  The original thresholds were computed on the Broden data, which were not available.",
+    "  Our thresholds are quantiles of each channel's activations across all images; the number after the "
     "name is the quantile.",
-    "  0.995 is the quantile of Network Dissection.",
-    "  0.9 was the best quantile for NetDissect2 at block 5 on five of these images.",
-    "  The other methods and the paper's NetDissect do not have this advantage.",
-    "- Four methods are not from the paper.",
-    "  *NEON, smoothed* uses the same heat maps, blurred by a Gaussian as wide as the distance between the "
-    "positions of the block.",
-    "  The method *clusters* uses the positions of each cluster, without LRP.",
-    "  The method *whole image* uses ones everywhere, and *random* uses uniform noise from 0 to 1.",
-    "  These two ignore the image.",
-    "  A cosine with masks rewards evenly spread maps, and LRP heat maps concentrate on edges.",
+    "  The quantile 0.995 is the one used by Network Dissection.",
+    "  The quantile 0.9 was the best one for NetDissect2 at block 5 on five of these images.",
+    "  The other methods, and NetDissect in the paper, were not tuned in this way.",
+    "- The last four methods are not from the paper.",
+    "  *NEON, smoothed* uses the same heat maps as NEON, blurred by a Gaussian whose width is the distance "
+    "between the block's positions.",
+    "  The *clusters* method uses the positions in each cluster, without LRP.",
+    "  The *whole image* method uses a heat map of ones, and the *random* method uses uniform noise from 0 "
+    "to 1.",
+    "  These two methods ignore the image.",
+    "  Cosine similarity with segment masks rewards evenly spread heat maps, whereas LRP heat maps "
+    "concentrate on edges.",
 ]
 
 

@@ -99,9 +99,10 @@ def main() -> None:
     lines = [
         "# Spark",
         "",
-        f"The data are {N_ROWS:,} rows of doubles in memory. Spark {version} runs on {CORES} cores.",
-        "The results are computed and discarded.",
-        "Times are ratios to a `mapInArrow` that returns all columns unchanged.",
+        f"The data are {N_ROWS:,} rows of doubles, cached in memory. Spark {version} runs on {CORES} cores.",
+        "We compute all results and discard them.",
+        "The `unchanged` column shows the time of a `mapInArrow` that returns all columns unchanged. The "
+        "columns after it show ratios to that time.",
         "",
         "| features | clusters | unchanged | results only | with all columns | `top=3` | beta measured |",
         "|---:|---:|---:|---:|---:|---:|---:|",

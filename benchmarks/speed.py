@@ -61,7 +61,7 @@ def against_reference() -> str:
     slow = side_by_side({"reference": lambda: neon.explain(X, centroids)}, 1)["reference"]
     fast = side_by_side({"explain": lambda: wc.explain(centroids, X)}, 20)["explain"]
     return (
-        f"For n = 1000, K = 50 and d = 100, the loops of `tests/reference/neon.py` take {slow:.2f} s.\n"
+        f"For n = 1000, K = 50 and d = 100, the loops in `tests/reference/neon.py` take {slow:.2f} s.\n"
         f"`explain` takes {fast * 1e3:.2f} ms and is {slow / fast:.0f}x faster."
     )
 
@@ -70,7 +70,11 @@ def main() -> None:
     """Measure everything and write results/speed.md."""
     heading = "## Compared with `KMeans.predict` on the same float64 data"
     lines = ["# Speed", "", heading, "", *against_predict(0.0)]
-    lines += ["", "This table is for the same data moved by 100, so that blocks have to be shifted back.", ""]
+    lines += [
+        "",
+        "In the next table, the same data are shifted by 100, so `explain` has to shift each block back.",
+        "",
+    ]
     lines += [*against_predict(100.0), "", "## Compared with loops over single points and competitors", ""]
     write("speed", "python -m benchmarks.speed", [*lines, against_reference()])
 

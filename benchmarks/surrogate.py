@@ -88,7 +88,7 @@ def fidelity(cases: Iterator[tuple[str, Array, Array]], *, with_svc: bool) -> li
 
 
 def large() -> Iterator[tuple[str, Array, Array]]:
-    """Yield labelings of 20,000 x 20 values: easy, patched from many pieces, nonlinear, and with noise."""
+    """Yield labelings of 20,000 rows: easy, patched from many pieces, nonlinear, and with noise."""
     rng = np.random.default_rng(0)
     X, _ = make_blobs(20_000, 20, centers=40, cluster_std=3.0, random_state=0)
     yield "k-means", X, KMeans(8, n_init=1, random_state=0).fit_predict(X)
@@ -108,14 +108,17 @@ def main() -> None:
     parts = {
         "Two moons and two circles, n = 2000": fidelity(shapes(), with_svc=True),
         "Standardized wine, cancer and digits": fidelity(tables(), with_svc=True),
-        "20,000 x 20, K = 8, including cross-validation": fidelity(large(), with_svc=False),
+        "20,000 rows with 20 features, K = 8, including cross-validation": fidelity(large(), with_svc=False),
     }
     lines = [
         "# Surrogate",
         "",
-        "The table shows the share of labels that the surrogate predicts. The column cross-validated is that",
-        "of `fidelity_`, from the folds that chose the size of the surrogate. The outer cross-validation",
-        "chooses everything inside each fold; SVC is `SVC(C=10)` on the same folds.",
+        "The tables show the share of labels that the surrogate predicts correctly. The `cross-validated`",
+        "column is the value in `fidelity_`, which comes from the same folds that chose the size of the",
+        "surrogate. The `outer folds` columns come from an outer cross-validation that makes all choices",
+        "inside each fold. The `SVC` columns show `SVC(C=10)` on the same outer folds. In the column of "
+        "support",
+        "vectors, `floor` and `cluster` name the noise model: a constant energy or an additional cluster.",
     ]
     for title, part in parts.items():
         lines += ["", f"## {title}", "", *part]

@@ -143,7 +143,7 @@ def lines_of(row: TableRow, found: list[Comparison]) -> list[str]:
     return [
         f"| {head} | paper | {' | '.join([*paper, *blank])} |",
         f"| | | | | ours | {' | '.join(ours)} |",
-        f"| | | | | over seeds +- | {' | '.join(spread)} |",
+        f"| | | | | across seeds +- | {' | '.join(spread)} |",
     ]
 
 
@@ -205,15 +205,14 @@ def measure_tables(folder: Path) -> None:
 _INTRODUCTION = [
     "# Table I of the paper and our results",
     "",
-    f"The table shows the AUC of Algorithm 1: the mean and the standard deviation over {len(SEEDS)} seeds "
-    "of the clustering.",
+    f"The table shows the mean and the standard deviation of the AUC of Algorithm 1 across {len(SEEDS)} "
+    "clustering seeds.",
     "The data are standardized.",
     "Missing features are drawn from a kernel density estimate with the leave-one-out bandwidth, with "
     f"{REPEATS} draws per step.",
     "k-means uses `n_init=10`, and kernel k-means uses 10 support vectors per cluster.",
-    "The best of the paper's eight methods is bold.",
-    "NCA is for k-means; for kernels it is the contrast with the nearest competitor, which is not in the "
-    "paper.",
+    "The result of the best of the paper's eight methods is in bold.",
+    "The paper defines NCA only for k-means; for kernels, we use the contrast with the nearest competitor.",
     "[How faithful is it?](../../docs/faithfulness.md) describes the other four methods and the greedy "
     "oracle.",
     "",
@@ -221,8 +220,9 @@ _INTRODUCTION = [
 
 
 _ABOUT_NEWS = (
-    "news: 250 of the 1,938 messages of the mini subset, held out from the model and the density; vectors "
-    "are not standardized; two seeds, 2 draws per step; the paper uses more messages and older word vectors"
+    "news: 250 of the 1,938 messages in the mini subset are explained; the model and the density have not "
+    "seen them. The vectors are not standardized. There are two seeds and 2 draws per step. The paper uses "
+    "more messages and older word vectors."
 )
 
 

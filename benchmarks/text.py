@@ -74,9 +74,11 @@ def of_terms(n_documents: int, repeats: int) -> str:
     }
     times = side_by_side(calls, repeats)
     return (
-        f"Another pipeline takes {n_documents:,} documents as tf-idf of {len(pipeline[0].vocabulary_):,} "
-        f"words and pairs of words, followed by `TruncatedSVD(100)`, `Normalizer` and `KMeans({K})`.\n"
-        f"`predict` takes {times['predict']:.1f} s, and `explain` takes {times['explain']:.1f} s."
+        f"Another pipeline represents {n_documents:,} documents by the tf-idf values of "
+        f"{len(pipeline[0].vocabulary_):,} words and pairs of words, followed by `TruncatedSVD(100)`, "
+        f"`Normalizer` and `KMeans({K})`.\n"
+        f"For this pipeline, `predict` takes {times['predict']:.1f} s, and `explain` takes "
+        f"{times['explain']:.1f} s."
     )
 
 
@@ -85,13 +87,13 @@ def main(repeats: int = 3) -> None:
     lines = [
         "# Documents",
         "",
-        f"Documents have {N_WORDS} words, and word vectors have {D} numbers.",
+        f"Each document has {N_WORDS} words, and each word vector has {D} dimensions.",
         f"There are {K} clusters with {P} support vectors each.",
         f"The goal is at most {GOAL:.0f} s for 10,000 documents.",
-        f"The memory without the result includes the {N_VECTORS:,} word vectors in double precision, "
-        f"{N_VECTORS * D * 8 / 2**20:.0f} MB.",
+        f"The memory without the result includes the {N_VECTORS:,} word vectors, which take "
+        f"{N_VECTORS * D * 8 / 2**20:.0f} MB in double precision.",
         "",
-        "| documents | predict, s | explain, s | summary, s | result, MB | memory without it, MB |",
+        "| documents | predict, s | explain, s | summary, s | result, MB | memory without the result, MB |",
         "|---:|---:|---:|---:|---:|---:|",
         *(measure(n_documents, repeats) for n_documents in N_DOCUMENTS),
         "",

@@ -58,14 +58,15 @@ def main() -> None:
     lines = [
         "# Varying the number of features and clusters (winer)",
         "",
-        f"The table shows the AUC above that of a random order, as a mean over {len(SEEDS)} random "
+        f"The table shows how far the AUC is above that of a random order, averaged over {len(SEEDS)} random "
         "choices of features and k-means seeds.",
         "",
         f"In {len(found) - len(behind)} of {len(found)} settings, NEON is at least as good as each of the",
-        f"paper's baselines. In the others, it is behind by at most {gaps[d, k]:.1f} (d = {d}, K = {k}).",
+        f"paper's baselines. In the other settings, it is at most {gaps[d, k]:.1f} points behind (d = {d}, "
+        f"K = {k}).",
         f"The sequential rule is best in {_best_in(found, 'neon sequential')} settings.",
         "",
-        "![AUC above random over d, one panel per K](varying.png)",
+        "![AUC above that of a random order as a function of d, with one panel for each K](varying.png)",
         "",
         *table,
     ]

@@ -352,35 +352,42 @@ def page(least: float, agreeing: list[str], biased: list[str], zennit: Any) -> l
     return [
         "# LRP compared with zennit 0.5.1",
         "",
-        f"We compare the relevance of {N_EXPLAINED} inputs, from a k-means head on the features of each "
-        "network, in float64.",
-        "The cosine is the smallest over the inputs.",
-        "The difference is the largest over the inputs, relative to max |R| of the input.",
-        "Rules apply to all layers; rules at the inputs apply to the first layer, with z+ in all others.",
+        f"We compare the relevance of {N_EXPLAINED} inputs for a k-means head on the features of each "
+        "network. "
+        "All computations use float64.",
+        "The `cosine` column shows the smallest cosine similarity across the inputs.",
+        "The `difference` column shows the largest difference across the inputs, relative to max |R| for "
+        "the input.",
+        "Most rules apply to all layers. Rules marked `at the inputs` apply only to the first layer, and "
+        "z+ applies to all other layers.",
         'Biases receive no relevance (`zero_params="bias"`) unless stated otherwise.',
         f"The smallest cosine is {least:.9f}.",
         "",
-        "For zennit, batch norm is merged into the convolutions beforehand; our LRP folds it during the "
+        "For zennit, we merge batch norm into the convolutions beforehand, whereas our LRP folds it during "
+        "the "
         "backward pass.",
-        "zennit's own merging leaves a batch norm that divides by sqrt(1 + 1e-5).",
-        "This matters only for epsilon, whose denominators may be just as small.",
+        "zennit's own merging leaves behind a batch norm that divides by sqrt(1 + 1e-5).",
+        "This matters only for the epsilon rule, because its denominators may be just as small.",
         "",
         "| network | rule | cosine | difference |",
         "|---|---|---:|---:|",
         *agreeing,
         "",
-        "## Gamma if a bias flips the sign of an output",
+        "## The gamma rule if a bias flips the sign of an output",
         "",
-        "Gamma favors the contributions that have the same sign as the output.",
-        "If biases receive no relevance, zennit leaves them out of the denominator, but still takes the sign "
-        "of the output with its bias.",
-        "If a bias flips the sign, zennit favors the contributions of the wrong sign, and denominators may "
-        "come close to 0.",
-        "Our LRP takes the sign of the output without its bias.",
-        "The two agree if there are no biases or if biases receive relevance (see above).",
-        "Otherwise they differ:",
+        "The gamma rule favors contributions with the same sign as the output.",
+        "If biases receive no relevance, zennit leaves them out of the denominator but still uses the sign "
+        "of "
+        "the output with its bias.",
+        "If a bias flips the sign, zennit favors contributions with the wrong sign, and denominators may "
+        "come "
+        "close to 0.",
+        "Our LRP uses the sign of the output without its bias.",
+        "The two implementations agree if the network has no biases or if biases receive relevance (see "
+        "above).",
+        "Otherwise, they differ:",
         "",
-        "| network | rule | cosine | difference | positive outputs, not positive without their bias |",
+        "| network | rule | cosine | difference | outputs that are positive only because of their bias |",
         "|---|---|---:|---:|---:|",
         *biased,
         "",
@@ -388,10 +395,10 @@ def page(least: float, agreeing: list[str], biased: list[str], zennit: Any) -> l
         "",
         "The networks are Linear - ReLU - operation - Linear, with z+ in the linear layers, positive weights "
         "and no biases.",
-        "The correct result is the formula written out.",
-        "zennit only knows modules: it remembers the last input of each module, and uses the gradient for "
+        "We compute the correct result directly from the formula.",
+        "zennit handles only modules: it stores the last input of each module and uses the gradient for "
         "everything else.",
-        "It gives no warning in any of these cases.",
+        "zennit issues no warning in any of these cases.",
         "Differences are relative to max |R|.",
         "",
         "| operation on h | zennit: difference | zennit: sum out / sum in | ours: difference |",

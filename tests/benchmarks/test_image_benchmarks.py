@@ -64,7 +64,7 @@ def test_segments_are_measured_and_drawn(
     segments.report(found, pictures)
     assert (results / "segments.png").read_bytes().startswith(b"\x89PNG")
     page = (results / "segments.md").read_text()
-    assert "3 images, of 2 to 2 segments" in page
+    assert "We use 3 images. Their coarsest segmentations have 2 to 2 segments" in page
     assert all(f"\n| {name} | " in page for name in segments.METHODS)
 
 
@@ -182,7 +182,7 @@ def test_the_deep_rows_are_written(results: Path, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("sys.argv", ["benchmark", "--deep", "--data", str(tmp_path)])
     table1.main()
     page = (results / "table1_deep.md").read_text()
-    assert "We cluster 40 images of CIFAR-10, upsampled from 32 to 32 pixels, and explain 4 of them" in page
+    assert "We cluster 40 images from CIFAR-10, upsampled from 32 to 32 pixels, and explain 4 of them" in page
     assert "| VGG-s, K = 3 | paper | 1.00 | 2.00 | 3.00 | 4.00 | 5.00 | 7.00 |" in page
     assert "| VGG-s / SCAN, K = 3 | +2.00 | " in page
     assert not (results / "table1.md").exists()
