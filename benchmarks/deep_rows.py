@@ -348,7 +348,9 @@ def start_note(row: Row, case: Case) -> str:
     """Describe how many images need no map at all."""
     nothing = case.maps.some(1).features(np.zeros((1, case.maps.shape[1]), dtype=bool))
     share = np.mean(case.cluster == case.network.assign(nothing))
-    return f"{row.name}: without any map, {share:.0%} of the images are in their cluster."
+    return (
+        f"{row.name}: {share:.0%} of the images are assigned to their cluster even if all maps are missing."
+    )
 
 
 def main(folder: Path) -> None:

@@ -195,7 +195,8 @@ def compared_with_paper(found: Mapping[int, Scores], column: int) -> list[str]:
         above = [
             block for block, scores in found.items() if _best(scores, [name, "whole image"], column) == name
         ]
-        lines.append(f"- {name} is better at {_blocks(above) if above else 'no block'}.")
+        where = f"is better at {_blocks(above)}" if above else "is not better at any block"
+        lines.append(f"- *{name}* {where}.")
     return lines
 
 
@@ -307,7 +308,8 @@ _INTRODUCTION = [
 ]
 
 _NOTES = [
-    "- NEON clusters the positions of a block, scaled to unit length, by k-means.",
+    "- NEON scales the activations at each position of a block to unit length and clusters the positions "
+    "by k-means.",
     "  It computes a signed heat map for each cluster.",
     "- FM uses the most active channels, and LO uses the most active positions.",
     "  Both use the same LRP to propagate these activations to the pixels.",
