@@ -326,9 +326,6 @@ def _checked(assignment: Assignment) -> Assignment:
     return assignment
 
 
-# Reading rows and their energies, block by block
-
-
 class Workspace:
     """The work arrays of one thread, for blocks of up to ``n_rows`` rows, by rows or by columns."""
 

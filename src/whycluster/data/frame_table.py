@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict
 
 import narwhals as nw
 import numpy as np
@@ -16,6 +16,13 @@ from whycluster.data import display
 from whycluster.data.arrays import is_dask
 from whycluster.data.cells import index_of
 from whycluster.data.table import Requirements, Table, as_float64
+
+
+class ColumnNames(TypedDict, total=False):
+    """The names of columns, as keyword arguments; see `whycluster.data.opening.open_table`."""
+
+    feature_names: Sequence[Hashable] | None
+    model_names: Sequence[Hashable] | None
 
 
 class FrameTable(Table):

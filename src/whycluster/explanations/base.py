@@ -247,14 +247,11 @@ class BaseExplanation(ABC):
         explained, note = self.is_member, ""
         if self.fidelity is not None and not explained.all():
             n = int((~explained).sum())
-            lost = ", ".join(display.clean(str(label)) for label in self._without(explained))
+            without_members = self.labels[np.setdiff1d(self.cluster_codes, self.cluster_codes[explained])]
+            lost = ", ".join(display.clean(str(label)) for label in without_members)
             note = f"Not counted: {display.count(n, 'row')} whose label the surrogate does not predict"
             note += f", including all rows of {lost}." if lost else "."
         return summarize(table, relevance, self.assigned_codes, explained, self.labels, self.data, note)
-
-    def _without(self, explained: NDArray[np.bool_]) -> NDArray[Any]:
-        """Return the labels of clusters that have rows but no explained members."""
-        return self.labels[np.setdiff1d(self.cluster_codes, self.cluster_codes[explained])]
 
     def __iter__(self) -> Iterator[Self]:
         return (self[row] for row in range(len(self)))

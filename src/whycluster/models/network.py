@@ -7,6 +7,8 @@ is the kind for rows of features. The kinds for pipelines, documents and encoder
 
 from __future__ import annotations
 
+import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from copy import copy
@@ -24,6 +26,7 @@ from whycluster.core.errors import InvalidInputError, MissingDependencyError, Un
 from whycluster.core.rules import CONTRAST, DEFAULT_RULE, RULES, SOFT
 from whycluster.data import registry
 from whycluster.data.arrays import is_dask, is_real
+from whycluster.data.frame_table import ColumnNames
 from whycluster.data.labels import Labels
 from whycluster.data.mixed_table import MixedTable
 from whycluster.data.opening import column_names, open_table
@@ -115,8 +118,10 @@ class Query:
         """Return beta as a number, or None for "auto"."""
         if isinstance(self.beta, str) and self.beta == "auto":
             return None
-        if is_real(self.beta) and self.beta > 0 and _float(self.beta) > 0.0:  # type: ignore[operator]
-            return _float(self.beta)
+        if is_real(self.beta):
+            beta = math.inf if self.beta > sys.float_info.max else float(self.beta)  # type: ignore[operator]
+            if beta > 0.0:
+                return beta
         raise InvalidInputError(
             f'{where}: {setting("beta")} must be "auto" or a number above 0 (infinity: the nearest '
             f"competitor takes all); got {self.beta!r}."
@@ -194,14 +199,7 @@ class Network(ABC):
 
     @abstractmethod
     def open(
-        self,
-        X: Any,
-        where: str,
-        *,
-        name: str = "X",
-        whole: bool = True,
-        feature_names: Sequence[Hashable] | None = None,
-        model_names: Sequence[Hashable] | None = None,
+        self, X: Any, where: str, *, name: str = "X", whole: bool = True, **columns: Unpack[ColumnNames]
     ) -> Table:
         """Return the user's rows as a table with the columns of this network.
 
@@ -212,8 +210,8 @@ class Network(ABC):
         X : the rows
         where, name : the function that was called and its parameter, for messages
         whole : whether these are all rows; if so, categorical columns must hold some known category
-        feature_names : the user's names for the columns of an array
-        model_names : the names to match the columns of a frame with; by default those of the model
+        columns : ``feature_names``, the user's names for the columns of an array, and ``model_names``, to
+            match the columns of a frame with (by default those of the model)
         """
 
     @property
@@ -409,24 +407,13 @@ class TableNetwork(Network):
         return frozenset(i for i, names in known if names and all(isinstance(name, str) for name in names))
 
     def open(
-        self,
-        X: Any,
-        where: str,
-        *,
-        name: str = "X",
-        whole: bool = True,
-        feature_names: Sequence[Hashable] | None = None,
-        model_names: Sequence[Hashable] | None = None,
+        self, X: Any, where: str, *, name: str = "X", whole: bool = True, **columns: Unpack[ColumnNames]
     ) -> Table:
         """Return the user's rows as a table with the columns of this network."""
+        columns.setdefault("model_names", self.feature_names)
+        n_features = self.energy.n_features
         table = open_table(
-            X,
-            where=where,
-            name=name,
-            n_features=self.energy.n_features,
-            model_names=self.feature_names if model_names is None else model_names,
-            feature_names=feature_names,
-            categories=self.categories,
+            X, where=where, name=name, n_features=n_features, categories=self.categories, **columns
         )
         if whole and isinstance(table, MixedTable):
             table.check_known()
@@ -441,10 +428,3 @@ def check_rule(rule: Any, where: str) -> None:
         raise InvalidInputError(
             f"{where}: {setting('rule')} must be one of {', '.join(map(repr, RULES))}; got {rule!r}."
         )
-
-
-def _float(number: Any) -> float:
-    try:
-        return float(number)
-    except OverflowError:  # an integer of more than 308 digits
-        return float("inf")

@@ -30,6 +30,9 @@ from whycluster.pipelines.steps import ALTERNATIVE, StepError, follow
 
 if TYPE_CHECKING:
     import torch
+    from typing_extensions import Unpack
+
+    from whycluster.data.frame_table import ColumnNames
 
 _SPREAD_VALUES = 1 << 19  # values from which variances are estimated
 _CHECKED = 64  # rows on which the steps are checked
@@ -86,25 +89,13 @@ class PipelineNetwork(Network):
         return self.stages.form.text
 
     def open(
-        self,
-        X: Any,
-        where: str,
-        *,
-        name: str = "X",
-        whole: bool = True,  # noqa: ARG002  # the signature of all networks
-        feature_names: Sequence[Hashable] | None = None,
-        model_names: Sequence[Hashable] | None = None,
+        self, X: Any, where: str, *, name: str = "X", whole: bool = True, **columns: Unpack[ColumnNames]
     ) -> StagedTable:
         """Return the user's rows with the steps that they go through."""
-        raw = open_table(
-            X,
-            where=where,
-            name=name,
-            n_features=self.energy.n_features,
-            model_names=self.feature_names if model_names is None else model_names,
-            feature_names=feature_names,
-            any_kind=True,
-        )
+        del whole  # it matters only for tables of known categories
+        columns.setdefault("model_names", self.feature_names)
+        n_features = self.energy.n_features
+        raw = open_table(X, where=where, name=name, n_features=n_features, any_kind=True, **columns)
         table = StagedTable.of(raw, self.stages)
         if self.stages.form.mixes:
             table.check_steps()

@@ -23,6 +23,9 @@ from whycluster.text.word_vectors import WordVectors
 
 if TYPE_CHECKING:
     import torch
+    from typing_extensions import Unpack
+
+    from whycluster.data.frame_table import ColumnNames
 
 VECTORIZERS = (CountVectorizer, HashingVectorizer, WordVectors)
 
@@ -46,17 +49,11 @@ class TextNetwork(Network):
         self.is_checked = last.is_checked
 
     def open(
-        self,
-        X: Any,
-        where: str,
-        *,
-        name: str = "X",
-        whole: bool = True,  # noqa: ARG002  # the signature of all networks
-        feature_names: Sequence[Hashable] | None = None,
-        model_names: Sequence[Hashable] | None = None,  # noqa: ARG002  # the signature of all networks
+        self, X: Any, where: str, *, name: str = "X", whole: bool = True, **columns: Unpack[ColumnNames]
     ) -> DocumentTable:
         """Return the user's documents as a table."""
-        if feature_names is not None:
+        del whole  # it matters only for tables of known categories
+        if columns.get("feature_names") is not None:
             raise InvalidInputError(
                 f"{where}: feature_names is for arrays of numbers; documents are explained by their words. "
                 "Leave it out."
