@@ -119,7 +119,8 @@ class Query:
         if isinstance(self.beta, str) and self.beta == "auto":
             return None
         if is_real(self.beta):
-            beta = math.inf if self.beta > sys.float_info.max else float(self.beta)  # type: ignore[operator]
+            is_huge = isinstance(self.beta, int) and self.beta > sys.float_info.max
+            beta = math.inf if is_huge else float(self.beta)
             if beta > 0.0:
                 return beta
         raise InvalidInputError(
