@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
 
-from tests.cli.test_cli import run
 from whycluster import cli
 
 
@@ -39,11 +38,9 @@ def evaluate(capsys: pytest.CaptureFixture[str], *arguments: Any) -> tuple[int, 
     return code, captured.out, captured.err
 
 
-def test_a_file_is_clustered_and_methods_compared(table: Path) -> None:
-    result = run("evaluate", str(table), "--k", "3", "--repeats", "2", "--checks")
-    assert result.returncode == 0, result.stderr
-    assert result.stderr == ""
-    out = result.stdout
+def test_a_file_is_clustered_and_methods_compared(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = evaluate(capsys, table, "--k", 3, "--repeats", 2, "--checks")
+    assert (code, err) == (0, "")
     assert "149 rows, 4 columns, standardized; k-means with 3 clusters." in out
     assert (
         "Left out: who (like an identifier, 150 of 150 values are different), year (all values are the "

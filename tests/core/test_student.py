@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sklearn.cluster import KMeans
 
 import whycluster as wc
 from tests.optional import optional
@@ -22,6 +23,17 @@ else:
 
 Array = NDArray[Any]
 ALPHAS = [0.05, 1.0, 7.0, 1e4]
+
+
+@pytest.fixture(scope="module")
+def wine(wine: Array) -> Array:
+    """Every third wine: the transcription is slow."""
+    return wine[::3]
+
+
+@pytest.fixture(scope="module")
+def kmeans(wine: Array) -> Any:
+    return KMeans(5, n_init=3, random_state=0).fit(wine)
 
 
 def head(centers: Array, alpha: float = 1.0) -> wc.Network:

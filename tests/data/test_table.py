@@ -210,7 +210,9 @@ def test_memory_beyond_the_result_is_bounded(
 @pytest.mark.usefixtures("two_threads")
 def test_sparse_rows_are_never_made_dense_as_a_whole() -> None:
     rng = np.random.default_rng(0)
-    X = sp.random(100_000, 2_000, density=0.001, format="csr", random_state=0)  # 1.5 GB if dense
+    columns = rng.integers(1_000, size=(100_000, 2)) + np.array([0, 1_000])  # two in each row
+    cells = rng.random(200_000), columns.ravel(), np.arange(0, 200_001, 2)
+    X = sp.csr_array(cells, shape=(100_000, 2_000))  # 1.5 GB if dense
     net = wc.neuralize(rng.normal(size=(5, 2_000)))
     peak, labels = peak_megabytes(lambda: net.assign(X))
     assert labels.shape == (100_000,)
