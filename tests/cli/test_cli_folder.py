@@ -208,8 +208,8 @@ def test_clusters_do_not_depend_on_threads(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     pl.DataFrame(dict(zip("abcd", values.T, strict=True))).write_parquet(tmp_path / "in" / "x.parquet")
     for n_threads in ("3", "1", "5"):
-        threads = {"OMP_NUM_THREADS": n_threads, "OPENBLAS_NUM_THREADS": n_threads}
-        done = run("explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 7, **threads)
+        command = ("explain", tmp_path / "in", "--out", tmp_path / "out", "--k", 7)
+        done = run(*command, OMP_NUM_THREADS=n_threads, OPENBLAS_NUM_THREADS=n_threads)
         assert done.returncode == 0, done.stderr
         assert ("(1 of 1 file already done)" in done.stdout) == (n_threads != "3")
 
