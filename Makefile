@@ -1,5 +1,6 @@
 # make demo          install the package and explain the wine data, for a first look
 # make test          run all checks: format, lint, types, layers, doctests, README, docs, tests
+# make test-fast     lint, layers, and the tests of the core, data, models and messages; under 90 seconds
 # make golden        write the expected output in tests/golden again
 # make bench         run all benchmarks; takes two or three hours; DATA is the folder of the data sets
 # make bench-zennit  compare our LRP with zennit's, in a separate environment
@@ -15,7 +16,7 @@ DATA ?= ../shared/data
 LOOPS := hatch_build.py src/whycluster/core/compiled/kmeans.c src/whycluster/core/compiled/kmeans_tile.h
 INSTALL := apt-get update -qq && apt-get install -y -qq
 
-.PHONY: demo test test-bio test-spark environments bench bench-zennit browser compiler golden clean
+.PHONY: demo test test-fast test-bio test-spark environments bench bench-zennit browser compiler golden clean
 
 demo: $(DEMO)/installed
 	$(DEMO)/bin/whycluster demo
@@ -28,6 +29,14 @@ test: browser compiler
 	$(TEST)/bin/lint-imports
 	$(TEST)/bin/pytest -n 2 --dist loadfile
 	$(MAKE) -j2 --output-sync test-bio test-spark
+
+# The folders whose tests take the least time, so that all of this takes about a minute on two cores.
+FAST := core data models explanations pipelines storage text test_bad_input.py test_package.py
+
+test-fast: $(TEST)/installed
+	$(TEST)/bin/ruff check .
+	$(TEST)/bin/lint-imports
+	$(TEST)/bin/pytest -q -n 2 $(addprefix tests/,$(FAST))
 
 test-bio: $(BIO)/installed
 	$(BIO)/bin/pytest --override-ini addopts= tests/bio
