@@ -156,7 +156,7 @@ def explain_dataset(
     }
     with state.opened(), _explaining_write_errors(folder):
         state.begin(facts, plan.settings, overwrite)
-        plan = plan.with_settings(state.facts["settings"])
+        plan = plan.with_settings(state.settings)
         output_options = {"top": facts["top"], "output": output}
         engine = FilesEngine.of(
             request, plan, state, model_columns, batch_rows=batch_rows, workers=workers, **output_options
@@ -264,13 +264,13 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
     def measure_all(self, parts: list[FilePart]) -> Population:
         """Measure all parts, unless an earlier run did; raise if the parts have changed since."""
         state = self.results.state
-        figures = state.facts["figures"]
+        figures = state.figures
         if "population" in figures:
             self._check_same_parts(figures["inputs"], figures["without"])
             return self._population_from_json(figures["population"])
         total = self._measure_rest([part for part in parts if part.name not in self.plan.failed])
         check_any_left(self.plan)
-        state.facts["measured"] = {}
+        state.forget_progress()
         if total.sizes.any():  # otherwise `explain_all` raises
             state.save(
                 population=population_to_json(total),
@@ -324,7 +324,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
 
     def _measured_before(self, parts: list[FilePart]) -> tuple[list[str], Any]:
         """Return the unchanged parts that a stopped run has measured, and the stored sum over them."""
-        stored = self.results.state.facts["measured"]
+        stored = self.results.state.measured
         names, inputs = {part.name for part in parts}, stored.get("inputs", {})
         changed = any(name not in names or self.plan.identities[name] != i for name, i in inputs.items())
         if not stored or changed or stored["invalid"] != self.request.invalid:  # other rows were left out
@@ -467,7 +467,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
             raise InvalidInputError(
                 f"{WHERE}: {n} of {n_parts} parts could not be explained{others}. {describe_failures(failed)}"
             )
-        without = {*results.state.facts["figures"].get("without", [])} & {part.name for part in done}
+        without = {*results.state.figures.get("without", [])} & {part.name for part in done}
         return DatasetExplanation(
             results.state.folder,
             [results.path(part) for part in done if results.output != "summary"],

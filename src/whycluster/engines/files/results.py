@@ -197,7 +197,7 @@ class ResultFiles:
         """
         import pyarrow as pa
 
-        figures = self.state.facts["figures"]
+        figures = self.state.figures
         finite = figures.get("finite") is True and part.name not in figures["without"]
         results = [entry.with_nullable(not finite) for entry in self._result_schema]
         return pa.schema([*self.plan.read_as(part, self.plan.ids_of(part)), *results])
@@ -258,7 +258,7 @@ class ResultFiles:
     def others(self) -> dict[str, str]:
         """Return the results of earlier calls that belong to no part of this one, and their owners."""
         now = {result_name(part) for part in self.plan.parts}
-        names = [name for name in self.state.facts["parts"] if name.endswith(".parquet") and name not in now]
+        names = [name for name in self.state.parts if name.endswith(".parquet") and name not in now]
         footers = {name: Footer.read(self.state.folder / name) for name in names}
         return {name: footer.run for name, footer in footers.items() if footer is not None}
 

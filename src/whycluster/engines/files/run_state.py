@@ -39,17 +39,11 @@ class RunState:
     ----------
     folder : the folder; created if it does not exist
     where : the name of the public function, for messages
-
-    Attributes
-    ----------
-    facts : the description of the run, as JSON values: "request", "settings", "parts" (the names of the
-        results), "figures" (those that depend on all rows) and "measured" (the parts measured so far, and
-        their figures)
     """
 
     def __init__(self, folder: Path, where: str) -> None:
         self.folder, self.where = folder, where
-        self.facts: dict[str, Any] = {}
+        self._facts: dict[str, Any] = {}  # the description of the run, as JSON values; see `begin`
         self._lock, self._saved_at = threading.Lock(), 0.0
         self._run_id: str | None = None
 
@@ -119,7 +113,7 @@ class RunState:
             self._remove(found["parts"])
             found = {}
         new = {"request": request, "settings": settings, "parts": [], "figures": {}, "measured": {}}
-        self.facts = found or {"format": FORMAT, **new}
+        self._facts = found or {"format": FORMAT, **new}
         self.save()
 
     def _read(self) -> dict[str, Any]:
@@ -148,31 +142,55 @@ class RunState:
     def _is_inside(self, name: str) -> bool:
         return self.folder.resolve() in (self.folder / name).resolve().parents
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that the run began with."""
+        return dict(self._facts["settings"])
+
+    @property
+    def parts(self) -> list[str]:
+        """The names of the results that the run writes."""
+        return list(self._facts["parts"])
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """The figures that depend on all rows; empty until they are measured."""
+        return dict(self._facts["figures"])
+
+    @property
+    def measured(self) -> dict[str, Any]:
+        """The parts that a stopped run has measured, and their figures; empty if there are none."""
+        return dict(self._facts["measured"])
+
+    def forget_progress(self) -> None:
+        """Forget the parts measured so far, once all are; the next `save` writes it."""
+        self._facts["measured"] = {}
+
     def save(self, **figures: Any) -> None:
         """Add figures to the description, and write it to the folder."""
-        self.facts["figures"].update(figures)
+        self._facts["figures"].update(figures)
         self._run_id = None if figures else self._run_id
         with self.writing(_DESCRIPTION) as path:
-            path.write_text(json.dumps(self.facts, indent=1), "utf-8")
+            path.write_text(json.dumps(self._facts, indent=1), "utf-8")
 
     def save_progress(self, measured: Callable[[], dict[str, Any]]) -> None:
         """Write the figures of the parts measured so far, unless they were written seconds ago."""
         with self._lock:
             if time.monotonic() > self._saved_at + _PAUSE:
-                self.facts["measured"] = measured()
+                self._facts["measured"] = measured()
                 self.save()
                 self._saved_at = time.monotonic()
 
     def expect(self, parts: list[str]) -> None:
         """Record the names of the results that the run will write."""
-        self.facts["parts"] = sorted({*self.facts["parts"], *parts})
+        self._facts["parts"] = sorted({*self._facts["parts"], *parts})
         self.save()
 
     @property
     def run_id(self) -> str:
         """A hash of the request and the figures, which identifies the results of this run."""
         if self._run_id is None:  # "figures" can be large: it lists all parts
-            text = json.dumps([self.facts["request"], self.facts["figures"]], sort_keys=True)
+            text = json.dumps([self._facts["request"], self._facts["figures"]], sort_keys=True)
             self._run_id = hashlib.sha256(text.encode()).hexdigest()[:32]
         return self._run_id
 
