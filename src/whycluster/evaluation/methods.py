@@ -37,12 +37,13 @@ class Method:
     title : a short description
     needs : the part of the clustering that the method uses: "nothing", its "labels" for rows, or its
         "energies"
+    relevance_of : returns the relevance of each feature for each row of a subject, given a random seed
     requires : the package that must be installed, which is also the name of the extra that installs it, or ""
     """
 
     title: str
     needs: str
-    _explain: Callable[[Subject, int], Floats]
+    relevance_of: Callable[[Subject, int], Floats]
     requires: str = ""
 
     def __call__(self, network: Any, X: Any, *, background: Any = None, random_state: int = 0) -> Floats:
@@ -70,7 +71,7 @@ class Method:
                 f'{subject.where}: "{self.title}" needs {self.requires}: pip install '
                 f'"whycluster[{self.requires}]"'
             )
-        return self._explain(subject, random_state)
+        return self.relevance_of(subject, random_state)
 
 
 def named(name: Any, where: str) -> Method:
