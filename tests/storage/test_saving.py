@@ -205,7 +205,7 @@ ENERGIES: list[Energy] = [
     DiagonalGaussianEnergy(RNG.normal(size=(4, 3)), RNG.random((4, 3)), RNG.normal(size=4)),
     GaussianEnergy(RNG.normal(size=(4, 3)), np.eye(3)[None] + RNG.random((4, 3, 3)), RNG.normal(size=4)),
     GaussianEnergy(RNG.normal(size=(4, 3)), (np.eye(3) + RNG.random((3, 3))).T[None], RNG.normal(size=4)),
-    LinearEnergy(RNG.normal(size=(4, 3)), RNG.normal(size=4)),
+    LinearEnergy(RNG.normal(size=(4, 3)), RNG.normal(size=4), gives_probabilities=False),
     CosineEnergy(RNG.normal(size=(4, 3))),
     StudentEnergy(RNG.normal(size=(4, 3)), 2.5),
     KERNEL,

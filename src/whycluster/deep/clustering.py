@@ -166,6 +166,6 @@ def _with_reference(head: Network, reference: Any) -> Network:
             f"heads; got a head with a {type(head.energy).__name__}."
         )
     centroids, scale = head.energy.prototypes, head.energy.scale
-    energy = LinearEnergy(2.0 * centroids * scale, -(centroids**2 * scale).sum(axis=1))
-    energy.gives_probabilities, energy.stiffness = False, None  # still those of distances
+    bias = -(centroids**2 * scale).sum(axis=1)
+    energy = LinearEnergy(2.0 * centroids * scale, bias, gives_probabilities=False)  # still distances
     return TableNetwork(energy, labels=head.labels)

@@ -160,7 +160,13 @@ PARAMETERS: dict[type, ParameterSet] = {
         },
         _root_error,
     ),
-    LinearEnergy: ParameterSet({"directions": Parameter("directions", "Kd"), "bias": Parameter("bias", "K")}),
+    LinearEnergy: ParameterSet(
+        {
+            "directions": Parameter("directions", "Kd"),
+            "bias": Parameter("bias", "K"),
+            "gives_probabilities": Parameter("gives_probabilities", "", "bool", ANY, optional=True),
+        }
+    ),
     CosineEnergy: ParameterSet({"directions": Parameter("centroids", "Kd")}),
     StudentEnergy: ParameterSet(
         {"centers": Parameter("squares.prototypes", "Kd"), "alpha": Parameter("alpha", values=POSITIVE)}

@@ -12,19 +12,22 @@ from whycluster.core.errors import InvalidInputError
 class LinearEnergy(Energy):
     """s_k = -(mu_k.x + b_k), split as -mu_k * x: the softargmax of Props. 6 and 7.
 
-    The cluster probabilities are softmax(mu x + b). The bias b_k belongs to no feature.
+    The bias b_k belongs to no feature.
 
     Parameters
     ----------
     directions : (K, d)
     bias : (K,) b_k; 0 by default
+    gives_probabilities : whether softmax(mu x + b) are the cluster probabilities of the model
     """
 
-    gives_probabilities = True
-    stiffness: float | None = 1.0
     title = "a linear head, as in SCAN"
 
-    def __init__(self, directions: Floats, bias: Floats | None = None) -> None:
+    def __init__(
+        self, directions: Floats, bias: Floats | None = None, gives_probabilities: bool = True
+    ) -> None:
+        self.gives_probabilities = gives_probabilities
+        self.stiffness = 1.0 if gives_probabilities else None
         self.n_clusters, self.n_features = directions.shape
         self.scratch_width = self.n_features
         self.offset = None
@@ -70,8 +73,6 @@ class CosineEnergy(LinearEnergy):
     direction, so all its cosines are 0, which is a tie, and its gradient is 0.
     """
 
-    gives_probabilities = False
-    stiffness = None
     title = "nearest direction, by cosine"
 
     def __init__(self, directions: Floats) -> None:
@@ -82,7 +83,7 @@ class CosineEnergy(LinearEnergy):
                 f"neuralize: a centroid of zeros has no direction; centroid {int(np.argmin(lengths))} is "
                 'one, so metric="cosine" is not possible.'
             )
-        super().__init__(self.centroids / lengths)
+        super().__init__(self.centroids / lengths, gives_probabilities=False)
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """Write -sum_k a_k mu_k, without its component along the row, divided by |x|."""
