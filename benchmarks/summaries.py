@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.arrays import as_array, is_real
+from whycluster.data.arrays import as_array_or_empty, is_real
 from whycluster.data.validation import check_integer
 from whycluster.deep.encoder import Encoder, Inputs
 from whycluster.deep.lrp.composites import composite_of
@@ -208,7 +208,7 @@ def _segments(
     encoder, inputs = _open(module, _one(image, where), layer, where, "image", 1)
     activation = encoder.features(inputs)
     _check_maps(activation.shape, where)
-    limits = as_array(thresholds)
+    limits = as_array_or_empty(thresholds)
     if limits.shape != activation.shape[1:2] or limits.dtype.kind not in "fiu":
         raise InvalidInputError(
             f"{where}: thresholds must be numbers, one for each of the {activation.shape[1]} channels of the "

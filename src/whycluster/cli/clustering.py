@@ -228,7 +228,7 @@ def _new_clusters(
 ) -> tuple[Network, Any, str]:
     check_k(options.k, frame.height)
     with Progress("clustering", None):
-        warn_of_columns(columns, stacklevel=2)
+        warn_of_columns(columns)
         model = cluster_columns(columns, options.k, random_state=options.seed)
     description = f"k-means with {model[-1].n_clusters} clusters"
     if options.k is None:

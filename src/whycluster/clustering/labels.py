@@ -34,7 +34,7 @@ def fit_surrogate(
 def _fit_behind_encoder(labels: Any, table: Table) -> tuple[Network, NDArray[Any]]:
     """Fit a surrogate to a frame whose categories, dates and missing values are encoded first."""
     classified = classify_columns(table.native, "explain")
-    warn_of_columns(classified, stacklevel=5)  # at the line that called `explain`
+    warn_of_columns(classified)
     columns, rows = encode(classified)
     surrogate = Surrogate().fit_rows(np.ascontiguousarray(rows), labels, "explain")
     names = table.feature_names if all(isinstance(name, str) for name in table.feature_names) else None

@@ -4,6 +4,8 @@ Each error also inherits from the built-in error that it refines, so ``except Va
 A message names the function, what it expects, what it got, and what to do.
 """
 
+import sys
+
 
 class WhyClusterError(Exception):
     """The base class of all errors of this package."""
@@ -39,3 +41,11 @@ class FilesWarning(UserWarning):
 
 class GradientWarning(UserWarning):
     """An operation without an LRP rule was handled by its gradient, so relevance may not add up."""
+
+
+def level_of_the_caller() -> int:
+    """Return the stack level of the first caller outside this package, for warnings."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("whycluster"):
+        frame, level = frame.f_back, level + 1
+    return level

@@ -25,16 +25,16 @@ def is_sparse(X: Any) -> bool:
     return sparse is not None and bool(sparse.issparse(X))
 
 
-DASK = ("dask.", "dask_expr.")
+_DASK = ("dask.", "dask_expr.")
 """The modules of Dask collections, which need not be in memory."""
 
 
 def is_dask(X: Any) -> bool:
     """Return whether X is a Dask collection; does not import Dask."""
-    return type(X).__module__.startswith(DASK)
+    return type(X).__module__.startswith(_DASK)
 
 
-def as_array(values: Any) -> NDArray[Any]:
+def as_array_or_empty(values: Any) -> NDArray[Any]:
     """Convert values to an array, or to an empty array of objects if they are ragged or not convertible."""
     try:
         return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.arrays import as_array
+from whycluster.data.arrays import as_array_or_empty
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -61,7 +61,7 @@ def pixel_bounds(
 
 def read_images(images: Any, where: str) -> NDArray[np.float32]:
     """Return images as floats from 0 to 1 with channels first, (n, 3, H, W), without a copy if possible."""
-    array = as_array(images)
+    array = as_array_or_empty(images)
     batch = array[None] if array.ndim == 3 else array
     if not _are_images(batch):
         raise InvalidInputError(
@@ -90,7 +90,7 @@ def _are_images(batch: NDArray[Any]) -> bool:
 def _read_moments(mean: Any, std: Any, where: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     moments = []
     for name, value in (("mean", mean), ("std", std)):
-        array = as_array(value)
+        array = as_array_or_empty(value)
         valid = array.shape == (3,) and array.dtype.kind in "fiu" and np.isfinite(array).all()
         if not valid or (name == "std" and array.min() <= 0):
             kind = "positive" if name == "std" else "finite"

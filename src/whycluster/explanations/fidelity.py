@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.errors import FidelityWarning
+from whycluster.core.errors import FidelityWarning, level_of_the_caller
 from whycluster.data import display
 from whycluster.data.frames import build_frame
 
@@ -76,7 +75,7 @@ class Fidelity:
             f"for rows that it was). Badly matched: {listed}{more}. Read the explanations of these clusters "
             f"with care; see {fidelity_expression} for details.",
             FidelityWarning,
-            stacklevel=_level_of_the_caller(),
+            stacklevel=level_of_the_caller(),
         )
 
     def to_frame(self, backend: str | None = None) -> Any:
@@ -109,11 +108,3 @@ def _per_cluster(given: Codes, found: Codes, n_clusters: int) -> Floats:
     size = np.bincount(given, minlength=n_clusters)
     hits = np.bincount(given, weights=found == given, minlength=n_clusters)
     return np.asarray(np.divide(hits, size, out=np.full(n_clusters, np.nan), where=size > 0))
-
-
-def _level_of_the_caller() -> int:
-    """Return the stack level of the first caller outside this package, for the warning."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("whycluster"):
-        frame, level = frame.f_back, level + 1
-    return level

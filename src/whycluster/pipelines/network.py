@@ -232,7 +232,7 @@ class StagedTable(Table):
         upper = out[:, : out.shape[1] - lower]
         if self.is_plain:
             return self.raw.read(start, stop, offset, out)
-        np.copyto(upper, self._upper(form, start, stop))
+        np.copyto(upper, self.atoms(form, start, stop))
         if form.below is not None:
             np.copyto(out[:, upper.shape[1] :], self.transformed(start, stop, form.below.read_floats))
         if offset is not None:
@@ -243,7 +243,8 @@ class StagedTable(Table):
         """Return the memory of the raw rows if no step has to run."""
         return self.raw.memory() if self.is_plain else None
 
-    def _upper(self, form: AffineForm, start: int, stop: int) -> Floats:
+    def atoms(self, form: AffineForm, start: int, stop: int) -> Floats:
+        """Return the numbers in rows start..stop that the matrix of the form multiplies."""
         values = self.transformed(start, stop, form.base)
         try:
             return self.stages.to_numbers(values, self.where) if form.matrix is None else to_floats(values)
@@ -278,7 +279,7 @@ class StagedTable(Table):
         """Raise if the steps transform the first rows differently from their affine form."""
         form, stop = self.stages.form, min(_CHECKED, self.n_rows)
         with np.errstate(all="ignore"):
-            atoms = self._upper(form, 0, stop)
+            atoms = self.atoms(form, 0, stop)
             if not np.isfinite(atoms).all():  # reported when all rows are read
                 return
             x = atoms if form.center is None else atoms - form.center
@@ -303,7 +304,7 @@ class StagedTable(Table):
         if form.below is not None or self.stages.last.categories is not None:
             return None
         part = self.take(evenly_spaced(self.n_rows, max(2, _SPREAD_VALUES // len(form.source))))
-        variance = part._upper(form, 0, part.n_rows).var(axis=0)
+        variance = part.atoms(form, 0, part.n_rows).var(axis=0)
         if form.matrix is not None:  # the contribution of an atom to all outputs
             variance *= sparse.csr_array(form.matrix).power(2).sum(axis=0)
         known = form.source >= 0
@@ -339,7 +340,7 @@ class StagedTable(Table):
         return replace(self, raw=raw, native=raw.native)
 
     def _select(self, rows: Codes) -> Any:
-        return self.raw._select(rows)
+        return self.raw.take(rows).native
 
     def take(self, rows: Codes) -> StagedTable:
         """Return the table of some rows."""
@@ -364,7 +365,7 @@ class StagedTable(Table):
         form = self.stages.form
         for rows in self.slices(len(form.source)):
             with np.errstate(all="ignore"):
-                values = self._upper(form, rows.start, rows.stop)
+                values = self.atoms(form, rows.start, rows.stop)
             bad = np.argwhere(~np.isfinite(values))
             if len(bad):
                 row, atom = rows.start + int(bad[0, 0]), bad[0, 1]

@@ -22,7 +22,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.fixes import parse_version
 
 from whycluster.core.arrays import Floats
-from whycluster.core.errors import ColumnWarning, InvalidInputError, MissingDependencyError
+from whycluster.core.errors import (
+    ColumnWarning,
+    InvalidInputError,
+    MissingDependencyError,
+    level_of_the_caller,
+)
 from whycluster.data.arrays import is_real
 from whycluster.data.column_checks import LIKE_IDENTIFIER, ClassifiedColumns, classify_columns
 from whycluster.data.columns import as_days, as_numbers, as_text
@@ -113,7 +118,7 @@ def pipeline(
     if n_clusters is not None:
         check_integer(n_clusters, 2, where, "n_clusters", "None or ")
     columns = classify_columns(frame, where, keep)
-    warn_of_columns(columns, stacklevel=3)
+    warn_of_columns(columns)
     return cluster_columns(
         columns,
         n_clusters,
@@ -172,7 +177,7 @@ def encoder(
     where = "encoder"
     _check_encoding(category_weight, max_categories, where)
     columns = classify_columns(frame, where, keep)
-    warn_of_columns(columns, stacklevel=3)
+    warn_of_columns(columns)
     return encode(columns, category_weight, max_categories)[0]
 
 
@@ -238,7 +243,7 @@ def _standardized(reader: Callable[[Any], Floats]) -> Pipeline:
     )
 
 
-def warn_of_columns(columns: ClassifiedColumns, stacklevel: int) -> None:
+def warn_of_columns(columns: ClassifiedColumns) -> None:
     """Warn about columns that are left out, and about dates stored as text; raise if no column is left."""
     where, left_out = columns.where, columns.left_out
     listed = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
@@ -258,7 +263,7 @@ def warn_of_columns(columns: ClassifiedColumns, stacklevel: int) -> None:
             f"category. Convert {them} first, for example with parse_dates in pandas.read_csv."
         )
     for message in messages:
-        warnings.warn(message, ColumnWarning, stacklevel=stacklevel)
+        warnings.warn(message, ColumnWarning, stacklevel=level_of_the_caller())
 
 
 def _check_encoding(category_weight: Any, max_categories: Any, where: str) -> None:

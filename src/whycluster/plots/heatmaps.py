@@ -9,7 +9,7 @@ import numpy as np
 
 from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.arrays import as_array, is_real
+from whycluster.data.arrays import as_array_or_empty, is_real
 from whycluster.data.validation import check_integer
 from whycluster.deep.images import read_images
 from whycluster.plots.style import new_figure, plain_text
@@ -113,7 +113,7 @@ def _read_maps(row: Any, number: int, pool: int) -> list[Floats]:
     """Return the heat maps of a row, checked and pooled."""
     maps = []
     for index, values in enumerate(row if hasattr(row, "__iter__") else [row]):
-        heat = as_array(values)
+        heat = as_array_or_empty(values)
         if heat.ndim != 2 or 0 in heat.shape or heat.dtype.kind not in "fiu":
             raise InvalidInputError(
                 f"{_WHERE}: heat maps must be numbers of shape (H, W); heat map {index} of row {number} is "

@@ -15,7 +15,7 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.arrays import as_array
+from whycluster.data.arrays import as_array_or_empty
 from whycluster.data.frames import installed
 from whycluster.pipelines.affine_form import AffineForm
 from whycluster.text.documents import read_documents
@@ -158,7 +158,7 @@ class _Named:
 
 
 def _check_vectors(vectors: Any, where: str) -> NDArray[Any]:
-    array = as_array(vectors)
+    array = as_array_or_empty(vectors)
     if array.ndim != 2 or array.dtype.kind not in "fiu" or 0 in array.shape:
         raise InvalidInputError(
             f"{where}: vectors must be numbers in two dimensions (words, features); got {array.dtype} of "

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.arrays import as_array, evenly_spaced, is_dask, is_real, is_sparse
+from whycluster.data.arrays import as_array_or_empty, evenly_spaced, is_dask, is_real, is_sparse
 from whycluster.data.labels import read_labels
 from whycluster.data.missing import is_missing
 from whycluster.data.opening import open_table
@@ -202,7 +202,7 @@ def _neighbors(adata: Any) -> dict[str, Any]:
 
 def _only(value: Any) -> Any:
     """Return a single value, which files store as an array; None if there is not exactly one."""
-    values = as_array(value).ravel().tolist()
+    values = as_array_or_empty(value).ravel().tolist()
     return values[0] if len(values) == 1 else None
 
 

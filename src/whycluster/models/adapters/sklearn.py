@@ -32,7 +32,7 @@ from whycluster.models.adapters.incomplete import AwaitingColumns, OnlyLabels
 from whycluster.models.adapters.registry import adapt, check_fitted, names_of
 from whycluster.models.nearest_centroid import nearest_centroid
 from whycluster.models.network import Network, TableNetwork
-from whycluster.models.verification import Verification
+from whycluster.models.verification import verification_of
 
 # These predict like their networks. A subclass may not, so it is verified on the data.
 _KNOWN = (
@@ -102,7 +102,7 @@ def _nearest_centroid(model: Any) -> Network:
     centroids = model.centroids_[used]
     precisions = np.broadcast_to(2.0 / deviations**2, centroids.shape)
     energy = DiagonalGaussianEnergy(centroids, precisions, 2.0 * np.log(priors[used]))
-    return network_of(model, energy, model.classes_[used])
+    return _exact(model, energy, model.classes_[used])
 
 
 @adapt.register(Birch)
@@ -114,7 +114,7 @@ def _birch(model: Any) -> Network:
     centers = model.subcluster_centers_[order]
     single = len(labels) == len(order)  # each subcluster is a cluster
     energy = SquaredEnergy(centers) if single else KernelEnergy(centers, sizes, np.inf)
-    return network_of(model, energy, labels)
+    return _exact(model, energy, labels)
 
 
 @adapt.register(BisectingKMeans)
@@ -134,7 +134,7 @@ def _bisecting(model: Any) -> Network:
             f"neuralize: the tree of this {type(model).__name__} does not match its cluster_centers_. "
             f"{BY_LABELS}"
         )
-    return network_of(model, TreeEnergy(tree, centers))
+    return _exact(model, TreeEnergy(tree, centers))
 
 
 def _read_tree(root: Any) -> tuple[Tree, Floats]:
@@ -163,12 +163,7 @@ def _network(model: Any, centroids: Any, labels: Any, metric: str = "euclidean")
     )
 
 
-def network_of(model: Any, energy: Energy, labels: Any = None, known: tuple[type, ...] = _KNOWN) -> Network:
+def _exact(model: Any, energy: Energy, labels: Any = None) -> Network:
     """Return the network of these energies; a subclass of a known estimator is verified on the data."""
-    verification = None
-    if type(model) not in known:
-        kind, parent = type(model).__name__, next(c.__name__ for c in type(model).__mro__ if c in known)
-        verification = Verification(
-            energy, model.predict, f"as {parent} does", kind, names_of(model) is not None
-        )
+    verification = verification_of(model, energy, _KNOWN)
     return TableNetwork(energy, labels=labels, feature_names=names_of(model), verification=verification)

@@ -11,9 +11,11 @@ from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.energies import DiagonalGaussianEnergy, Energy, GaussianEnergy
 from whycluster.core.errors import InvalidInputError
-from whycluster.models.adapters.registry import adapt, check_fitted
-from whycluster.models.adapters.sklearn import network_of
-from whycluster.models.network import Network
+from whycluster.models.adapters.registry import adapt, check_fitted, names_of
+from whycluster.models.network import Network, TableNetwork
+from whycluster.models.verification import verification_of
+
+_KNOWN = (GaussianMixture, BayesianGaussianMixture)
 
 
 @adapt.register(GaussianMixture)
@@ -24,7 +26,8 @@ def _mixture(model: Any) -> Network:
     log_weights = _bayesian(model) if isinstance(model, BayesianGaussianMixture) else _log(model.weights_)
     used = np.flatnonzero(log_weights > -np.inf)
     energy = _gaussian(model, used, log_weights[used])
-    return network_of(model, energy, used, (GaussianMixture, BayesianGaussianMixture))
+    verification = verification_of(model, energy, _KNOWN)
+    return TableNetwork(energy, labels=used, feature_names=names_of(model), verification=verification)
 
 
 def _gaussian(model: Any, used: Codes, log_weights: Floats) -> Energy:
