@@ -189,10 +189,11 @@ class RunState:
     @property
     def run_id(self) -> str:
         """A hash of the request and the figures, which identifies the results of this run."""
-        if self._run_id is None:  # "figures" can be large: it lists all parts
-            text = json.dumps([self._facts["request"], self._facts["figures"]], sort_keys=True)
-            self._run_id = hashlib.sha256(text.encode()).hexdigest()[:32]
-        return self._run_id
+        with self._lock:
+            if self._run_id is None:  # computed once: "figures" can be large, because it lists all parts
+                text = json.dumps([self._facts["request"], self._facts["figures"]], sort_keys=True)
+                self._run_id = hashlib.sha256(text.encode()).hexdigest()[:32]
+            return self._run_id
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:
