@@ -572,7 +572,7 @@ def test_the_code_in_the_documentation_runs(monkeypatch: pytest.MonkeyPatch, tmp
     assert list(table.columns) == scope["adata"].obs["leiden"].cat.categories.tolist()
 
 
-# What is error_message
+# Errors
 
 
 def error_message(*args: Any, **options: Any) -> str:

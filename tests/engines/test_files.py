@@ -1544,7 +1544,7 @@ def test_stages_pass_on_errors_and_end_when_closed() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"output": "all"}, "output must be one of ('rows', 'summary', 'both'); got 'all'."),
+        ({"output": "all"}, "output must be one of 'rows', 'summary', 'both'; got 'all'."),
         ({"top": 0}, "top must be None or an integer of at least 1; got 0."),
         ({"batch_rows": "many"}, "batch_rows must be 'auto' or an integer of at least 1; got 'many'."),
         ({"workers": 1.5}, "workers must be 'auto' or an integer of at least 1; got 1.5."),
@@ -1566,7 +1566,7 @@ def test_stages_pass_on_errors_and_end_when_closed() -> None:
         ({"id_columns": None}, "id_columns must be a list of different column names; got None."),
         ({"columns": 5}, "columns must be a list of different column names; got 5."),
         ({"target": 1, "output": "both"}, "a summary must be of rows explained for their own clusters"),
-        ({"invalid": "drop"}, "invalid must be one of ('error', 'skip'); got 'drop'."),
+        ({"invalid": "drop"}, "invalid must be one of 'error', 'skip'; got 'drop'."),
         (
             {"id_columns": ["name"]},
             "no part can be explained. 'part-0.parquet': it must have exactly one column 'name'",

@@ -269,7 +269,7 @@ def test_values_of_categories_are_text_and_taken_names_get_underscores() -> None
         (
             MODELS["k-means"],
             {"invalid": "drop"},
-            "explain: invalid must be one of ('error', 'skip'); got 'drop'.",
+            "explain: invalid must be one of 'error', 'skip'; got 'drop'.",
         ),
         (
             MODELS["k-means"],

@@ -408,7 +408,7 @@ def test_a_frame_of_an_unknown_library(exp: wc.Explanation) -> None:
     with pytest.raises(wc.InvalidInputError) as error:
         exp.to_frame("excel")
     assert str(error.value) == (
-        "to_frame: backend must be one of ('pandas', 'polars', 'pyarrow'); got 'excel'."
+        "to_frame: backend must be one of 'pandas', 'polars', 'pyarrow'; got 'excel'."
     )
 
 

@@ -458,14 +458,14 @@ def test_a_stream_needs_beta(spark: Any) -> None:
         ),
         (
             {"columns": ["a", "n"], "layout": "wide"},
-            "layout must be one of ('columns', 'array'); got 'wide'.",
+            "layout must be one of 'columns', 'array'; got 'wide'.",
         ),
         (
             {"columns": ["a", "n"], "top": 0},
             "top must be None or an integer of at least 1; got 0.",
         ),
         ({"columns": ["a", "n"], "prefix": None}, "prefix must be text; got None."),
-        ({"columns": ["a", "n"], "invalid": "drop"}, "invalid must be one of ('error', 'skip'); got 'drop'."),
+        ({"columns": ["a", "n"], "invalid": "drop"}, "invalid must be one of 'error', 'skip'; got 'drop'."),
         ({"columns": ["a", "n"], "id_columns": ["z"]}, "id_columns must be columns of df; 'z' is not."),
         (
             {"columns": ["a", "n"], "id_columns": ["id", "a", "id"]},

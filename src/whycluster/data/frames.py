@@ -11,8 +11,9 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from whycluster.core.errors import InvalidInputError, MissingDependencyError
+from whycluster.core.errors import MissingDependencyError
 from whycluster.data.missing import is_missing
+from whycluster.data.validation import invalid_choice
 
 BACKENDS = ("pandas", "polars", "pyarrow")
 
@@ -35,7 +36,7 @@ def build_frame(
     same_rows : whether the rows are those of ``like``; if so, a pandas index is copied
     """
     if backend is not None and backend not in BACKENDS:
-        raise InvalidInputError(f"{where}: backend must be one of {BACKENDS}; got {backend!r}.")
+        raise invalid_choice(backend, BACKENDS, where, "backend")
     source = nw.from_native(like, eager_only=True, pass_through=True)
     if not isinstance(source, nw.DataFrame):
         source = None

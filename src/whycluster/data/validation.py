@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -19,3 +20,10 @@ def check_integer(value: Any, least: int, where: str, name: str, also: str = "")
         raise InvalidInputError(
             f"{where}: {name} must be {also}an integer of at least {least}; got {value!r}."
         )
+
+
+def invalid_choice(value: Any, choices: Iterable[str | None], where: str, name: str) -> InvalidInputError:
+    """Return the error for a parameter that is none of these."""
+    return InvalidInputError(
+        f"{where}: {name} must be one of {', '.join(map(repr, choices))}; got {value!r}."
+    )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 from whycluster.data.frames import build_frame
 from whycluster.data.progress import track
+from whycluster.data.validation import invalid_choice
 from whycluster.deep.encoder import Encoder, Inputs
 from whycluster.deep.explanation import CHANNELS, UNITS, DeepExplanation, SpatialExplanation, channel_axis
 from whycluster.deep.lrp.composites import Composite, composite_of, with_bounds
@@ -273,9 +274,7 @@ def check_readout(encoder: Encoder, at: Any, units: Any, where: str) -> None:
     if at is not None:
         encoder.check_layer(at, where, "at")
     if units not in UNITS:
-        raise InvalidInputError(
-            f"{where}: units must be one of {', '.join(map(repr, UNITS))}; got {units!r}."
-        )
+        raise invalid_choice(units, UNITS, where, "units")
 
 
 def encode_points(

@@ -24,6 +24,7 @@ from whycluster.data.frame_table import FrameTable
 from whycluster.data.opening import column_names, open_table
 from whycluster.data.settings import setting
 from whycluster.data.table import Table
+from whycluster.data.validation import invalid_choice
 from whycluster.engines.results import SKIP, ArrowFormat, PartResult
 from whycluster.explanations.explanation import Explanation
 from whycluster.models.adapters.incomplete import OnlyLabels
@@ -85,7 +86,7 @@ class ExplainRequest:
         None for no warning. The background of the query is not used; see `measure_background`.
         """
         if invalid not in (*INVALID, "refuse"):
-            raise InvalidInputError(f"{where}: invalid must be one of {INVALID}; got {invalid!r}.")
+            raise invalid_choice(invalid, INVALID, where, "invalid")
         check_for_all_rows(query, where)
         network = read_network(model, where, metric)
         coded = query.coded(network.labels, network.energy, where)
@@ -130,8 +131,10 @@ class ExplainRequest:
             return self.coded.beta
         return attribution.measured(self.coded, self.network.energy, self.population).beta
 
-    def with_population(self, population: Population) -> ExplainRequest:
-        """Return the request with the figures measured on all rows."""
+    def with_population(self, population: Population | None) -> ExplainRequest:
+        """Return the request with the figures measured on all rows; None if nothing had to be measured."""
+        if population is None:
+            return self
         if not population.sizes.any():
             raise InvalidInputError(f"{self.where}: there must be at least one row that can be explained.")
         return replace(self, population=population)

@@ -19,6 +19,7 @@ from whycluster.core.energies import (
 )
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.opening import column_names, open_table
+from whycluster.data.validation import invalid_choice
 from whycluster.models.network import Network, TableNetwork
 from whycluster.models.verification import Verification
 
@@ -81,9 +82,7 @@ def from_centroids(model: Any, metric: str = "euclidean", where: str = "neuraliz
             f"got {type(model).__name__}."
         )
     if not isinstance(metric, str) or metric not in METRICS:
-        raise InvalidInputError(
-            f"{where}: metric must be one of {', '.join(map(repr, METRICS))}; got {metric!r}."
-        )
+        raise invalid_choice(metric, METRICS, where, "metric")
     if names is not None or is_array:
         return nearest_centroid(model, metric=metric, feature_names=names)
     return nearest_centroid(

@@ -32,6 +32,7 @@ from whycluster.data.mixed_table import MixedTable
 from whycluster.data.opening import column_names, open_table
 from whycluster.data.settings import setting
 from whycluster.data.table import Table
+from whycluster.data.validation import invalid_choice
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.fidelity import Fidelity
@@ -426,6 +427,4 @@ class TableNetwork(Network):
 def check_rule(rule: Any, where: str) -> None:
     """Raise an error unless it is the name of a rule."""
     if not isinstance(rule, str) or rule not in RULES:
-        raise InvalidInputError(
-            f"{where}: {setting('rule')} must be one of {', '.join(map(repr, RULES))}; got {rule!r}."
-        )
+        raise invalid_choice(rule, RULES, where, setting("rule"))

@@ -21,7 +21,7 @@ from whycluster.core import attribution
 from whycluster.core.arrays import Codes
 from whycluster.core.attribution import Population
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.validation import check_integer
+from whycluster.data.validation import check_integer, invalid_choice
 from whycluster.engines.anndata.gene_model import CHUNK_VALUES, GeneModel, chunks, fit_gene_model
 from whycluster.engines.anndata.parts import (
     ALL,
@@ -191,10 +191,7 @@ class AnnDataEngine(
         self, parts: Iterable[CellRows], population: Population | None
     ) -> Iterator[tuple[CellRows, Explanation]]:
         """Return an iterator over all parts and their explanations; each part is read when its turn comes."""
-        request = self.request
-        if population is not None:
-            request = request.with_population(population).prepared()
-        engine = replace(self, request=request)
+        engine = replace(self, request=self.request.with_population(population).prepared())
         return ((part, engine.explain(part)) for part in parts)
 
 
@@ -211,9 +208,7 @@ def _check_query(query: Query, groups: CellGroups) -> None:
 
 def _check_options(output: Any, n_top: Any, n_genes: Any, chunk_size: Any) -> None:
     if output not in _OUTPUTS:
-        raise InvalidInputError(
-            f"{WHERE}: output must be one of {', '.join(map(repr, _OUTPUTS))}; got {output!r}."
-        )
+        raise invalid_choice(output, _OUTPUTS, WHERE, "output")
     check_integer(n_top, 1, WHERE, "n_top")
     check_integer(n_genes, 1, WHERE, "n_genes")
     if chunk_size is not None:

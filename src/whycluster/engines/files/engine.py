@@ -27,7 +27,7 @@ from whycluster.data.arrays import is_real
 from whycluster.data.display import count
 from whycluster.data.files import as_path
 from whycluster.data.settings import setting
-from whycluster.data.validation import check_integer
+from whycluster.data.validation import check_integer, invalid_choice
 from whycluster.engines.aggregates import Aggregate, ReservoirSample
 from whycluster.engines.engine import Engine
 from whycluster.engines.files.batches import MOST_ROWS, BatchReader
@@ -166,7 +166,7 @@ def explain_dataset(
 
 def _check_options(top: Any, output: Any, batch_rows: Any, workers: Any) -> None:
     if output not in OUTPUTS:
-        raise InvalidInputError(f"{WHERE}: output must be one of {OUTPUTS}; got {output!r}.")
+        raise invalid_choice(output, OUTPUTS, WHERE, "output")
     if top is not None:
         check_integer(top, 1, WHERE, "top", "None or ")
     for name, value in (("batch_rows", batch_rows), ("workers", workers)):
@@ -361,9 +361,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
 
     def explain_all(self, parts: list[FilePart], population: Population | None) -> DatasetExplanation:
         """Explain the parts that no earlier run has finished."""
-        engine = self
-        if population is not None:
-            engine = replace(self, request=self.request.with_population(population))
+        engine = replace(self, request=self.request.with_population(population))
         beta = engine.request.beta
         parts = [part for part in parts if part.name not in self.plan.failed]
         self._check_others()

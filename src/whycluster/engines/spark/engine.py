@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from whycluster.core.attribution import Population
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.validation import check_integer
+from whycluster.data.validation import check_integer, invalid_choice
 from whycluster.engines.engine import Engine
 from whycluster.engines.request import FIDELITY_EXPRESSION, ExplainRequest, population_to_json
 from whycluster.engines.results import LAYOUTS
@@ -116,7 +116,7 @@ def explain(
 
 def _check_options(layout: Any, top: Any, prefix: Any) -> None:
     if layout not in LAYOUTS:
-        raise InvalidInputError(f"{WHERE}: layout must be one of {LAYOUTS}; got {layout!r}.")
+        raise invalid_choice(layout, LAYOUTS, WHERE, "layout")
     if top is not None:
         check_integer(top, 1, WHERE, "top", "None or ")
     if not isinstance(prefix, str):
@@ -168,9 +168,7 @@ class SparkEngine(Engine[SparkParts, Any, list[Any], Any]):
 
     def explain_all(self, parts: SparkParts, population: Population | None) -> Any:
         """Return the DataFrame with the explanations; Spark computes it when it is needed."""
-        engine = self
-        if population is not None:
-            engine = replace(self, request=self.request.with_population(population))
+        engine = replace(self, request=self.request.with_population(population))
         sent = select(parts.df, self.kept, parts.inputs, self.reader)
         return sent.mapInArrow(engine.explain_batches, self.output.schema(parts.df, self.kept))
 
