@@ -188,8 +188,8 @@ def test_dates_that_came_as_text_are_pointed_at() -> None:
     with pytest.warns(wc.ColumnWarning) as caught:
         wc.tabular.pipeline(frame, n_clusters=2)
     assert [str(each.message) for each in caught] == [
-        "pipeline: 'joined' holds dates as text, so each date is a category. Convert it first, for example "
-        "with parse_dates in pandas.read_csv."
+        "pipeline: 'joined' holds dates as text, so each distinct date is treated as a category. Convert it "
+        "first, for example with parse_dates in pandas.read_csv."
     ]
     assert caught[0].filename == __file__
 

@@ -411,7 +411,7 @@ class Backwards(Pipeline):  # type: ignore[misc]
 
 def test_a_pipeline_with_its_own_predict_is_refused() -> None:
     model = Backwards([("scale", StandardScaler()), ("model", k_means())]).fit(WINE)
-    message = "Backwards must predict as a Pipeline does; it has its own predict"
+    message = "Backwards must use the predict method of Pipeline; it defines its own"
     with pytest.raises(wc.UnsupportedModelError, match=message):
         wc.explain(model, WINE)
 
@@ -432,7 +432,7 @@ def test_steps_that_do_not_return_what_their_parameters_imply() -> None:
     )
     dependent = np.column_stack([WINE, WINE])
     whitened = make_pipeline(StandardScaler(), PCA(whiten=True), k_means()).fit(dependent)
-    assert "Whitened components without variance consist of rounding errors only" in refused_on(
+    assert "whitened components without variance, which contain only rounding errors" in refused_on(
         whitened, dependent
     )
 
@@ -447,8 +447,8 @@ def test_functions_that_return_another_number_of_features() -> None:
     short = wc.elementwise(lambda X: X[:50] if len(X) > 100 else X)
     model = make_pipeline(FunctionTransformer(short), k_means()).fit(WINE[:90])
     assert message(model, WINE) == (
-        "explain: X, in rows 0 to 177: step 'functiontransformer' (FunctionTransformer) returned 50 rows for "
-        "178; it must return one for each."
+        "explain: X, in rows 0 to 177: step 'functiontransformer' (FunctionTransformer) must return one "
+        "row for each input row; it returned 50 for 178."
     )
 
 

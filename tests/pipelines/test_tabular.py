@@ -257,7 +257,7 @@ def test_without_kneed_the_number_of_clusters_must_be_given(monkeypatch: pytest.
     with pytest.raises(wc.MissingDependencyError) as caught:
         pipeline(mixed())
     assert str(caught.value) == (
-        'choosing the number of clusters needs kneed: pip install "whycluster[tabular]"; or give n_clusters'
+        'choosing the number of clusters needs kneed: pip install "whycluster[tabular]", or set n_clusters'
     )
     assert pipeline(mixed(), 2)["clusters"].n_clusters == 2
 
@@ -609,8 +609,8 @@ def test_text_that_hardly_repeats_is_like_an_identifier() -> None:
 def test_nothing_is_left() -> None:
     frame = pd.DataFrame({"id": range(5), "one": 1})
     assert message(lambda: pipeline(frame, 2)) == (
-        "pipeline: frame must have a column to cluster by; none is left. 'id': like an identifier, whole "
-        "numbers with such a name; 'one': all values are the same."
+        "pipeline: frame must contain at least one column to cluster by; none is left. 'id': like an "
+        "identifier, whole numbers with such a name; 'one': all values are the same."
     )
 
 
@@ -702,7 +702,8 @@ def test_frames_that_cannot_be_encoded(frame: Any, expected: str) -> None:
         ),
         (
             {"model": KMeans(3), "n_clusters": 3},
-            "pipeline: n_clusters must be None if a model is given; got 3. Set it in the model.",
+            "pipeline: n_clusters must be None if a model is given; got 3. Set the number of "
+            "clusters in the model.",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""The adapter for scikit-learn's Pipeline: the network of its last step, behind the other steps."""
+"""The adapter for scikit-learn's Pipeline, which puts the network of the last step after the other steps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from whycluster.pipelines.steps import first_transformer, flatten_steps, transfo
 
 @adapt.register(Pipeline)
 def _pipeline(model: Any) -> Network | OnlyLabels | AwaitingColumns:
-    """Return the network of the last step, behind the others."""
+    """Return the network of the last step, applied to the output of the steps before it."""
     end = model.steps[-1][1]
     if not (hasattr(end, "predict") or hasattr(end, "fit_predict")):
         raise UnsupportedModelError(
@@ -28,7 +28,7 @@ def _pipeline(model: Any) -> Network | OnlyLabels | AwaitingColumns:
         )
     if getattr_static(type(model), "predict") is not getattr_static(Pipeline, "predict"):
         raise UnsupportedModelError(
-            f"neuralize: {type(model).__name__} must predict as a Pipeline does; it has its own predict. "
+            f"neuralize: {type(model).__name__} must use the predict method of Pipeline; it defines its own. "
             f"{BY_LABELS}"
         )
     *steps, (_, innermost) = flatten_steps(model)
@@ -38,7 +38,7 @@ def _pipeline(model: Any) -> Network | OnlyLabels | AwaitingColumns:
     if front_end is not None:
         return front_end.network(steps, innermost)
     names, last = names_of(first), adapt_model(end)
-    if isinstance(last, OnlyLabels):  # whatever the steps are
+    if isinstance(last, OnlyLabels):  # labels can be explained whatever the steps are
         return last
     check_fitted(*transformers)
     if isinstance(last, Network):

@@ -2,7 +2,7 @@
 
 Whatever the steps are, their output is z = A (t - c) + o. Each *atom* in t comes from a single column: a
 scaled number, a power of it, or one of the indicators of a category. It does not matter how an atom is
-computed, since its relevance belongs to its column. Only A, which mixes columns, has to be known.
+computed, since its relevance belongs to its column. Only the matrix A, which mixes columns, must be known.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ NO_COLUMN = -1
 
 @dataclass(frozen=True)
 class AffineForm:
-    """z = A (t - c) + o: m outputs, made from D atoms, made from columns.
+    """z = A (t - c) + o: m outputs computed from D atoms, each of which is computed from one column.
 
     Attributes
     ----------
     run : the steps themselves, which return z
-    source : (D,) the column that each atom comes from; `NO_COLUMN` if it depends on none
-    matrix : (m, D) A; None if the outputs are the atoms
-    atoms : the function that returns t; None if the outputs are the atoms, which `run` returns
+    source : (D,) the column that each atom comes from, or `NO_COLUMN` if the atom depends on no column
+    matrix : (m, D) A, or None if the outputs are the atoms
+    atoms : the function that returns t, or None if the outputs of `run` are the atoms
     center, shift : (D,) c and (m,) o
-    unit : (D,) the size of a unit step in each atom: the unit it was scaled to before it was mixed
-    below : if mixed features were transformed one by one (a power of a principal component), the form that
-        mixed them; the "columns" of this form are its outputs
-    text : the columns that steps know as text
+    unit : (D,) the size of a unit step in each atom, in the units to which the atom was scaled before mixing
+    below : the form that mixed the features, if mixed features were then transformed one by one (such as a
+        power of a principal component). The "columns" of this form are then the outputs of `below`.
+    text : the columns that some step treats as text
     """
 
     run: Run
@@ -78,7 +78,7 @@ class AffineForm:
 
     @cached_property
     def owner(self) -> Codes:
-        """(m,) the column that each output comes from; `NO_COLUMN` if it comes from several or none."""
+        """(m,) the column that each output comes from, or `NO_COLUMN` if not exactly one contributes."""
         if self.matrix is None:
             return self.source
         rows = self._used
@@ -93,7 +93,7 @@ class AffineForm:
 
     @cached_property
     def factors(self) -> tuple[Codes, Floats] | None:
-        """(m,) the atom of each output and its factor; None if the outputs are not multiples of atoms."""
+        """(m,) the atom of each output and its factor, or None if the outputs are not multiples of atoms."""
         if self.matrix is None:
             return None
         rows = self._used
@@ -104,23 +104,23 @@ class AffineForm:
     @cached_property
     def _used(self) -> Any:
         """A, sparse and without explicit zeros."""
-        rows = _sparse(self).copy()  # a step may use the same arrays
+        rows = _sparse(self).copy()  # copied, since a step may share these arrays
         rows.eliminate_zeros()
         return rows
 
     @property
     def mixes(self) -> bool:
-        """Whether an output comes from several columns, or from none."""
+        """Whether any output comes from several columns or from none."""
         return self.matrix is not None and bool((self.owner == NO_COLUMN).any())
 
     def simplified(self) -> AffineForm:
-        """Return the same form with the outputs as atoms, if each comes from one column."""
+        """Return an equivalent form whose atoms are the outputs, if each output comes from one column."""
         if self.mixes:
             return self
         return AffineForm(run=self.run, source=self.owner, below=self.below, text=self.text)
 
     def with_text(self, outputs: Sequence[int]) -> AffineForm:
-        """Return the same form, with some outputs known to be unchanged columns of text."""
+        """Return a copy of the form that records which outputs are unchanged text columns."""
         return replace(self, text=self.text | {*self.owner[list(outputs)].tolist()})
 
     def transform_each(self, run: Run, origin: Codes | None = None) -> AffineForm:
@@ -129,7 +129,7 @@ class AffineForm:
         Parameters
         ----------
         run : the step
-        origin : the output that each new one comes from; by default, the one at the same position
+        origin : the output that each new output comes from; by default, the output at the same position
         """
         after = compose(self.run, run)
         origin = np.arange(self.n_outputs) if origin is None else origin
@@ -153,7 +153,8 @@ class AffineForm:
         mine = 0.0 if self.shift is None else self.shift
         offset = np.zeros(matrix.shape[0]) if shift is None else np.array(shift, dtype=np.float64)
         if not first:
-            # The center of data far from 0 is subtracted from rows, never from sums of them.
+            # For data far from 0, the center must be subtracted from the rows; subtracting it from sums of
+            # rows would lose digits.
             moved = np.asarray(mine - (0.0 if center is None else center))
             offset += matrix @ np.broadcast_to(moved, self.n_outputs)
         return replace(
@@ -181,7 +182,9 @@ class AffineForm:
         return replace(self, run=after, matrix=self.matrix[chosen], shift=shift)
 
     def rescale(self, run: Run, length: Callable[[Floats], Floats]) -> AffineForm:
-        """Return the form after a step that divides each row by its length, treated as a constant of the row.
+        """Return the form after a step that divides each row by its length.
+
+        The length is treated as a constant of the row.
 
         Parameters
         ----------
@@ -194,7 +197,8 @@ class AffineForm:
         # reaches becomes an atom that belongs to no column.
         assert self.matrix is not None
         shift, unit = self.linear.shift, self.unit
-        # Without a shift, t0 is 0; least squares would take seconds to find that for many words.
+        # Without a shift, t0 is 0. For a large vocabulary, least squares would take seconds to find this
+        # solution.
         start = self.linear.lift(-shift) if shift.any() else np.zeros(len(self.source))
         left = shift + self.matrix @ start
         atoms, matrix, source = _Rescaled(self, start, length), self.matrix, self.source
@@ -212,25 +216,26 @@ class AffineForm:
         return self.base is _identity
 
     def read(self, rows: Any) -> Any:
-        """Return t - c for some of the user's rows; sparse if t is sparse and there is no c."""
+        """Return t - c for some of the user's rows, as a sparse array if t is sparse and c is None."""
         t = self.base(rows)
         return t if self.center is None else to_floats(t) - self.center
 
     def read_floats(self, rows: Any) -> Floats:
-        """Return t - c for some of the user's rows, dense."""
+        """Return t - c for some of the user's rows as a dense array."""
         return to_floats(self.read(rows))
 
     def contributions(self, rows: Any) -> Any:
         """Return the difference between the atoms of sparse rows and those of a row of zeros, (b, D), as CSR.
 
-        This is the contribution of the nonzero columns. What all rows share belongs to no column.
+        The result is the contribution of the nonzero columns. The part that all rows share belongs to no
+        column.
         """
         atoms = self.base
         if isinstance(atoms, (_Rescaled, _SideBySide)):
             return atoms.contributions(rows)
         empty = rows[:1] * 0
         empty.eliminate_zeros()  # the logarithm of an explicit zero is not finite
-        t, nothing = atoms(rows.copy()), to_floats(atoms(empty))  # a copy: a step may work in place
+        t, nothing = atoms(rows.copy()), to_floats(atoms(empty))  # copied, since a step may work in place
         if is_sparse(t) and not nothing.any():
             return sparse.csr_array(t, dtype=np.float64)
         return sparse.csr_array(to_floats(t) - nothing)
@@ -240,12 +245,12 @@ _ROUNDING = 1e-10
 
 
 class TwiceTransformedError(Exception):
-    """Features were mixed, transformed, mixed and transformed again."""
+    """Raised if features were mixed, transformed, mixed again and transformed again."""
 
 
 @dataclass(frozen=True)
 class _Rescaled:
-    """s (t - c - t0), with s the inverse of the length of z; and s itself, if ``constant``."""
+    """s (t - c - t0), where s is the inverse of the length of z, followed by s itself if ``constant``."""
 
     form: AffineForm
     start: Floats
@@ -265,7 +270,7 @@ class _Rescaled:
         return np.column_stack([moved, s]) if self.constant else moved
 
     def contributions(self, rows: Any) -> Any:
-        """Return the contribution of the nonzero columns; the length is treated as a constant of the row."""
+        """Return the contribution of the nonzero columns. The row's length is treated as a constant."""
         s = 1.0 / self.length(to_floats(self.form.run(rows.copy())))
         scaled = sparse.csr_array(_diagonal(s) @ self.form.contributions(rows))
         if not self.constant:
@@ -276,7 +281,7 @@ class _Rescaled:
 
 
 def join(forms: Sequence[AffineForm], run: Run) -> AffineForm:
-    """Return the outputs of several forms side by side; ``run`` returns the same."""
+    """Return a form with the outputs of several forms side by side, which ``run`` must return as well."""
     return replace(_join(forms, run), text=frozenset().union(*(form.text for form in forms)))
 
 
@@ -289,12 +294,15 @@ def _join(forms: Sequence[AffineForm], run: Run) -> AffineForm:
 
 
 def _join_mixed(forms: Sequence[AffineForm], run: Run) -> AffineForm:
-    """Join forms, some of which mix columns. Forms made from the same atoms share them and their center."""
+    """Join forms, some of which mix columns.
+
+    Forms that are computed from the same atoms share these atoms and their center.
+    """
     mixing = {id(form.base) for form in forms if form.mixes}
     forms = [form if id(form.base) in mixing else form.simplified() for form in forms]
     bases = {id(form.base): [other for other in forms if other.base is form.base] for form in forms}
     roots = {key: _root(group) for key, group in bases.items()}
-    # One row of blocks for each form, one column of blocks for each base.
+    # The matrix contains one row of blocks for each form and one column of blocks for each base.
     blocks: Any = [[_sparse(form) if id(form.base) == key else None for key in roots] for form in forms]
     atoms = list(roots.values())
     return AffineForm(
@@ -308,7 +316,7 @@ def _join_mixed(forms: Sequence[AffineForm], run: Run) -> AffineForm:
 
 
 def _root(group: Sequence[AffineForm]) -> AffineForm:
-    """Return the atoms of forms made from the same ones, with a center and units."""
+    """Return the atoms that a group of forms shares, with a center and units."""
     centers = [form.center for form in group if form.center is not None]
     units = [form.unit for form in group if form.unit is not None]
     first = group[0]
@@ -317,7 +325,7 @@ def _root(group: Sequence[AffineForm]) -> AffineForm:
 
 
 def _shift_from(center: Floats | None, form: AffineForm) -> Floats:
-    """Return the shift of a form if another center is subtracted from its atoms."""
+    """Return the shift of a form whose own center is replaced by ``center``."""
     moved = (0.0 if center is None else center) - (0.0 if form.center is None else form.center)
     if not np.any(moved):
         return form.linear.shift
@@ -325,7 +333,7 @@ def _shift_from(center: Floats | None, form: AffineForm) -> Floats:
 
 
 def _join_transformed(forms: Sequence[AffineForm], run: Run) -> AffineForm:
-    """Join forms, some of which transform mixed features; the others are based on unchanged columns."""
+    """Join forms, some of which transform mixed features while the others use unchanged columns."""
     lower = [form.below or _columns_of(form) for form in forms]
     starts = np.cumsum([0, *(below.n_outputs for below in lower)])
     upper = [
@@ -336,13 +344,13 @@ def _join_transformed(forms: Sequence[AffineForm], run: Run) -> AffineForm:
 
 
 def _columns_of(form: AffineForm) -> AffineForm:
-    """Return a form of the columns that a form uses; their values do not matter, since none are mixed."""
+    """Return the columns that a form uses, with values of 0, since no column is mixed."""
     used = np.unique(form.source)
     return AffineForm(run=_Zeros(len(used)), source=used)
 
 
 def _within(form: AffineForm) -> Codes:
-    """Return the source of each atom, as one of the outputs below."""
+    """Return the source of each atom as the position of an output of the form below."""
     return form.source if form.below is not None else np.searchsorted(np.unique(form.source), form.source)
 
 

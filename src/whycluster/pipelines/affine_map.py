@@ -10,8 +10,8 @@ import numpy as np
 from whycluster.core.arrays import Floats
 from whycluster.core.energies.squared import HARMLESS_OFFSET
 
-_LARGE = 1 << 22  # values; a larger sparse matrix is not decomposed
-_RANK = 1e-10  # relative; A shrinks smaller singular directions so much that steps in them are only rounding
+_LARGE = 1 << 22  # number of values up to which a sparse matrix is decomposed
+_RANK = 1e-10  # relative; in directions with smaller singular values, steps are only rounding errors
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class AffineMap:
 
     Attributes
     ----------
-    matrix, shift : (m, D) A, a NumPy array or a sparse one, and (m,) o
+    matrix, shift : (m, D) A, as a dense or sparse array, and (m,) o
     offset : (D,) subtracted from rows to give x
     unit : (D,) the size of a unit step in each feature of x; 1 by default
     """
@@ -31,9 +31,9 @@ class AffineMap:
     unit: Floats | None = None
 
     def without_offset(self) -> AffineMap:
-        """Return the same map of rows without an offset, if they are near enough to 0 to keep their digits.
+        """Return an equivalent map without an offset, unless the offset is too large to keep precision.
 
-        That saves a copy of every block.
+        Without an offset, blocks of rows need not be copied.
         """
         if self.offset is None or self.unit is None:
             return self
@@ -57,7 +57,7 @@ class AffineMap:
             out[...] = (self.matrix.T @ slope.T).T
 
     def lift(self, target: Floats) -> Floats:
-        """Return the shortest x with A x = target, or the nearest to it: (m,) to (D,), (k, m) to (k, D).
+        """Return the shortest x that minimizes |A x - target|: (m,) to (D,), or (k, m) to (k, D).
 
         Lengths are measured in ``unit``, not in the original units of the columns.
         """

@@ -1,4 +1,4 @@
-"""The energy of a pipeline's features, with their relevance added up by the columns they come from."""
+"""The energy of a pipeline's features, with the features' relevance summed by column."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from whycluster.pipelines.wrapped_energy import WrappedEnergy
 
 
 class ColumnsEnergy(WrappedEnergy):
-    """s_k of D features, each made from one column; a column has the relevance of all its features.
+    """The energy s_k of D features, each computed from one column.
+
+    The relevance of a column is the sum of the relevance of its features.
 
     Parameters
     ----------
     energy : the energy of the features
-    source : (D,) the column that each feature comes from; -1 if it comes from none, in which case all
-        columns share its relevance
-    n_columns : the number of columns; a column without features has no relevance
+    source : (D,) the column that each feature comes from. If a feature comes from no column (-1), its
+        relevance is shared among all columns.
+    n_columns : the number of columns; the relevance of a column without features is zero
     """
 
     def __init__(self, energy: Energy, source: Codes, n_columns: int) -> None:
@@ -43,11 +45,11 @@ class ColumnsEnergy(WrappedEnergy):
 
     @property
     def feature_of_input(self) -> Codes:
-        """(D,) the column of each feature; -1 if it has none."""
+        """(D,) the column of each feature, or -1 for a feature without a column."""
         return self.source
 
     def compared(self, x: Floats) -> Floats:
-        """Return the rows as the energy of the features compares them."""
+        """Return the rows in the form in which the energy of the features compares them."""
         return self.energy.compared(x)
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
@@ -55,7 +57,7 @@ class ColumnsEnergy(WrappedEnergy):
         self.energy.energies(x, out, self._inner_scratch(scratch))
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """Write the splits over the features, added up by column."""
+        """Write the splits over the features, summed by column."""
         if self._is_identity:
             self.energy.combine(x, weights, out, self._inner_scratch(scratch))
             return
@@ -69,23 +71,23 @@ class ColumnsEnergy(WrappedEnergy):
         return self.energy.parts
 
     def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
-        """Write the terms of the features, added up by column."""
+        """Write the terms of the features, summed by column."""
         terms = np.empty((*out.shape[:2], self.energy.n_features))
         self.energy.terms(x, cluster, terms, self._inner_scratch(scratch))
         self._add_up(terms, out)
 
     def differentiate(self, *_: Floats) -> None:
-        """Raise: a step may have no derivative. `Network.gradient` refuses pipelines with a message."""
+        """Raise an error, since a step may have no derivative."""
         raise NotImplementedError
 
     def with_means(self, means: Floats, sizes: Codes) -> Energy:
-        """Return a copy in which the energy of the features knows the means."""
+        """Return a copy in which the energy of the features uses the means."""
         found = copy(self)
         found.energy, found.needs_means = self.energy.with_means(means, sizes), False
         return found
 
     def _add_up(self, split: Floats, out: Floats) -> None:
-        """Add up features by column: (..., D) to (..., n_columns)."""
+        """Sum features by column: (..., D) to (..., n_columns)."""
         if len(self._columns) < self.n_features:
             out[...] = 0.0
         if not self._order.size:
@@ -95,6 +97,6 @@ class ColumnsEnergy(WrappedEnergy):
             np.add.reduceat(ordered, self._starts, axis=-1, out=out)
         else:
             out[..., self._columns] = np.add.reduceat(ordered, self._starts, axis=-1)
-        if len(self._order) < len(self.source):  # features without a column: all columns share them
+        if len(self._order) < len(self.source):  # features without a column are shared among all columns
             rest = split[..., self.source < 0].sum(axis=-1, keepdims=True)
             out[..., self._columns] += rest / len(self._columns)

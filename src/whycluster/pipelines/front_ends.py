@@ -1,7 +1,8 @@
 """Front ends: pipelines whose rows are not columns of a table, such as documents.
 
-A pipeline that begins with a vectorizer takes texts, and is explained word by word. The package that knows
-such rows registers a `FrontEnd` here. It is imported when a pipeline has a step that it may handle.
+A pipeline that begins with a vectorizer takes documents and is explained word by word. The package that
+handles such rows registers a `FrontEnd` here. That package is imported only if a pipeline contains a step
+that it may handle.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ class FrontEnd(ABC):
 
     @abstractmethod
     def takes(self, steps: Sequence[tuple[str, Any]]) -> bool:
-        """Return whether steps take such rows; raise if they do so in a way that cannot be explained."""
+        """Return whether the steps take such rows; raise an error if they use them in an unsupported way."""
 
     @abstractmethod
     def network(self, steps: Sequence[tuple[str, Any]], model: Any) -> Network:
-        """Return the network of fitted steps and the model after them."""
+        """Return the network of fitted steps and the model that follows them."""
 
 
 _FRONT_ENDS: list[FrontEnd] = []
@@ -35,9 +36,10 @@ def register(front_end: FrontEnd) -> None:
 
 
 def front_end_of(steps: Sequence[tuple[str, Any]], transformers: Sequence[Any]) -> FrontEnd | None:
-    """Return the front end that takes the rows of these steps; None if they take columns.
+    """Return the front end for the rows that these steps take, or None if the steps take columns.
 
-    The ``transformers`` are those of the steps and inside them. They decide which front ends are imported.
+    The ``transformers``, both the steps and the transformers nested in them, determine which front ends are
+    imported.
     """
     load_adapters(*transformers)
     for front_end in _FRONT_ENDS:

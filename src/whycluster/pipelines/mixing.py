@@ -1,10 +1,10 @@
-"""Energies behind an affine map: relevance in the original features instead of their mixtures.
+"""Energies of affinely mixed features, with relevance assigned to the original features.
 
-The model knows z = A x + o, such as principal components of the features x. Once the evidence is shared among
-the competitors, the explanation of a row is a linear function of z, and hence of x. Its weights are A^T w
-instead of w, and its reference is a point between the two clusters in the space of x. Each cluster is
-represented there by the mean of its members. If that mean does not map onto the prototype that the model
-compares with, it is moved by the shortest step that makes it do so. Then relevance adds up as before.
+The model takes z = A x + o, such as the principal components of the features x. Once the evidence is split
+among the competitors, the explanation of a row is a linear function of z and hence of x. Its weights are
+A^T w instead of w, and its reference is a point between the two clusters in the space of x. Each cluster is
+represented there by the mean of its members. If that mean does not map onto the model's prototype, it is
+moved to the nearest point that does. Relevance then adds up to the evidence as before.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from whycluster.core.energies.tree import TreeEnergy
 from whycluster.pipelines.affine_map import AffineMap
 from whycluster.pipelines.wrapped_energy import WrappedEnergy
 
-_FEW_PAIRS = 1 << 20  # values; up to this many, all pairs of clusters are computed in advance
+_FEW_PAIRS = 1 << 20  # number of values up to which all pairs of clusters are computed in advance
 
 
 def through(energy: Energy, linear: AffineMap) -> Energy:
-    """Return the energies of z = A x + o, split over the features of x."""
+    """Return the energy of z = A x + o, split over the features of x."""
     kinds: tuple[tuple[Any, type[MixingEnergy]], ...] = (
         (SquaredEnergy, MixedSquaresEnergy),
         (KernelEnergy, MixedKernelEnergy),
@@ -40,9 +40,9 @@ def through(energy: Energy, linear: AffineMap) -> Energy:
 
 
 class MixingEnergy(WrappedEnergy):
-    """s_k(A x + o), for an energy s_k of mixed features; subclasses define how it is split over x.
+    """The energy s_k(A x + o) of mixed features; subclasses define how it is split over x.
 
-    Until `with_means` gives the means of the members, each cluster is represented by the shortest x that maps
+    Until `with_means` sets the means of the members, each cluster is represented by the shortest x that maps
     onto its prototype.
 
     Parameters
@@ -77,7 +77,7 @@ class MixingEnergy(WrappedEnergy):
 
     @abstractmethod
     def prepare(self, means: Floats) -> None:
-        """Compute what `combine` needs, from a point in the space of x for each cluster, (K, D)."""
+        """Precompute the arrays for `combine` from one point in the space of x per cluster, (K, D)."""
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
         """Write the energies of z."""
@@ -87,11 +87,11 @@ class MixingEnergy(WrappedEnergy):
 
     @property
     def parts(self) -> Parts:
-        """The clusters, with the weights that the model gives them, if any."""
+        """The clusters, with the model's weights for them."""
         return _whole_clusters(self.energy, super().parts)
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """Write the gradient, by the chain rule."""
+        """Write the gradient, computed by the chain rule."""
         z, rest = carve(scratch, self.n_outputs, self.energy.scratch_width)
         self.map(x, z)
         slope = np.empty_like(z)
@@ -99,24 +99,24 @@ class MixingEnergy(WrappedEnergy):
         self.linear.pull(slope, out)
 
     def with_means(self, means: Floats, sizes: Codes) -> Energy:
-        """Return a copy with the means of the members; an empty cluster keeps its shortest point."""
+        """Return a copy that uses the means of the members; an empty cluster keeps its shortest point."""
         found = copy(self)
         found.sizes, found.needs_means = sizes, False
         found.prepare(np.where(sizes[:, None] > 0, means, 0.0))
         return found
 
     def linearized(self) -> Energy | None:
-        """Return the linearized energy behind the same map."""
+        """Return the linearized energy after the same map."""
         inner = self.energy.linearized()
         return None if inner is None else through(inner, self.linear)
 
     def step_scale(self) -> Floats:
-        """Return 1 / unit: how much a step of 1 counts in the units before mixing."""
+        """Return 1 / unit, the length of a step of 1 in the units used before mixing."""
         unit = self.linear.unit
         return np.ones(self.n_features) if unit is None else 1.0 / unit
 
     def compared(self, x: Floats) -> Floats:
-        """Return the rows behind the map, as the energy compares them."""
+        """Return the mapped rows in the form in which the energy compares them."""
         z = np.empty((len(x), self.n_outputs))
         self.map(x, z)
         return self.energy.compared(z)
@@ -132,7 +132,7 @@ class MixingEnergy(WrappedEnergy):
 
 
 def _whole_clusters(energy: Energy, clusters: Parts) -> Parts:
-    """Return the parts of an energy if they are its clusters, else the clusters, split as a whole."""
+    """Return the parts of an energy if they are its clusters; otherwise, treat each cluster as one part."""
     known = energy.parts
     return known if len(known.cluster) == len(clusters.cluster) else clusters
 
@@ -148,7 +148,7 @@ class _Prototypes:
 
 
 def _assemble(x: Floats, *sums: Floats, out: Floats) -> None:
-    """Write the sum of a_k (g_c - g_k) * (2 x - v_c - v_k), with g = u A, into ``out``; arrays are (b, D).
+    """Write the sum of a_k (g_c - g_k) * (2 x - v_c - v_k), where g = u A, into ``out`` of shape (b, D).
 
     ``sums`` are the sums of a_k g_k, a_k v_k and a_k g_k v_k, then g_c and v_c. The weights a_k sum to zero
     over all prototypes, including those of c. g_c is overwritten.
@@ -180,7 +180,7 @@ class MixedSquaresEnergy(MixingEnergy):
 
     @property
     def work_width(self) -> int:
-        """The sums over the clusters, and the values of the own cluster."""
+        """The sums over the clusters and the values of each row's own cluster."""
         return (5 if self._pairs is None else 2) * self.n_features
 
     def prepare(self, means: Floats) -> None:
@@ -193,7 +193,7 @@ class MixedSquaresEnergy(MixingEnergy):
             self._pairs = 2.0 * apart, apart * (v[:, None] + v)
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
-        """Write the energies; they are linear in z and hence in x, so z itself is not needed."""
+        """Write the energies without computing z, since they are linear in z and hence in x."""
         if self._linear is None:
             super().energies(x, out, scratch)
             return
@@ -203,8 +203,8 @@ class MixedSquaresEnergy(MixingEnergy):
         self.energy.keep_ties(out)
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """Write the split by three matrix products for all rows; or by two for the rows of each cluster."""
-        own = weights.argmin(axis=1)  # the one weight that is negative
+        """Write the split, with three matrix products for all rows or two for the rows of each cluster."""
+        own = weights.argmin(axis=1)  # only the weight of the row's own cluster is negative
         if self._pairs is not None:
             self._combine_by_cluster(x, weights, own, out, scratch)
             return
@@ -213,13 +213,13 @@ class MixedSquaresEnergy(MixingEnergy):
         for prototypes, total in zip((known.slopes, known.points, known.products), sums[:3], strict=True):
             np.matmul(weights, prototypes, out=total)
         for prototypes, mine in zip((known.slopes, known.points), sums[3:], strict=True):
-            np.take(prototypes, own, axis=0, out=mine, mode="clip")  # other modes fill a copy first
+            np.take(prototypes, own, axis=0, out=mine, mode="clip")  # other modes allocate a temporary copy
         _assemble(x, *sums, out=out)
 
     def _combine_by_cluster(
         self, x: Floats, weights: Floats, own: Codes, out: Floats, scratch: Floats
     ) -> None:
-        """Write the split from the pairs computed in advance, if the clusters are few; a third faster."""
+        """Write the split from precomputed pairs, which takes a third less time if there are few clusters."""
         assert self._pairs is not None
         room = scratch.reshape(-1)[: 2 * x.size].reshape(2, *x.shape)
         for c, (slopes, products) in enumerate(zip(*self._pairs, strict=True)):
@@ -242,13 +242,13 @@ class MixedKernelEnergy(MixingEnergy):
         return 5 * self.n_features + 2 * len(self.energy.unit_cluster)
 
     def prepare(self, means: Floats) -> None:
-        """Compute g and v of each support vector, near the mean of its cluster."""
+        """Compute g and v for each support vector, with v near the mean of its cluster."""
         self._prototypes = _Prototypes(self, self.energy.units, means[self.energy.unit_cluster])
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """Write the averages over the support vectors, weighted by their shares.
 
-        Three matrix products handle all clusters at once, since products for each cluster would write and
+        Three matrix products handle all clusters at once. Separate products for each cluster would write and
         read the sums over all features once per cluster.
         """
         n_units = len(self.energy.unit_cluster)
@@ -268,17 +268,17 @@ class MixedKernelEnergy(MixingEnergy):
 
 
 class MixedTreeEnergy(MixingEnergy):
-    """Pairs of nodes, each split like a pair of centroids."""
+    """The energy of a tree, in which each pair of sibling nodes is split like a pair of centroids."""
 
     energy: TreeEnergy
 
     @property
     def work_width(self) -> int:
-        """The weights of the nodes, and one sum."""
+        """The weights of the nodes and one sum."""
         return int(self.energy.nodes.n_clusters) + self.n_features
 
     def prepare(self, means: Floats) -> None:
-        """Compute g and v of each node, near the mean of all members below it, and the products of pairs."""
+        """Compute g and v for each node (v near the mean of the members below it) and products of pairs."""
         sizes = [self.sizes[under] for under in self.energy.tree.under]
         starts = np.array(
             [
@@ -292,7 +292,7 @@ class MixedTreeEnergy(MixingEnergy):
         self._crossed = g[::2] * v[1::2] - g[1::2] * v[::2]
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """Write the split, with nodes as centroids; each pair always consists of the same two."""
+        """Write the split, with nodes in place of centroids; the pairs are fixed by the tree."""
         w, some = carve(scratch, self.energy.nodes.n_clusters, self.n_features)
         self.energy.to_nodes(weights, w)
         np.matmul(w, self._slopes, out=out)
@@ -305,9 +305,10 @@ class MixedTreeEnergy(MixingEnergy):
 
 
 class MixedGaussianEnergy(MixingEnergy):
-    """Components with covariances: h_k is quadratic, so its mean slope along a line is the slope halfway.
+    """Gaussian components with covariances.
 
-    The reference m is the point on the line between the two means that is equally far from both in units of
+    Since h_k is quadratic, its mean slope along a line equals its slope at the midpoint. The reference m is
+    the point on the line between the two means that is equally far from both in units of
     their covariances. Determinants and weights belong to no feature.
     """
 
@@ -315,11 +316,11 @@ class MixedGaussianEnergy(MixingEnergy):
 
     @property
     def work_width(self) -> int:
-        """The slopes of the own component and of another, and the values they are multiplied with."""
+        """The slopes of the own component and of another one, and the values that multiply these slopes."""
         return 4 * self.n_outputs + 2 * self.n_features
 
     def prepare(self, means: Floats) -> None:
-        """Compute where each reference is on the line from c to k, and the slope of h_k there, (K, K, m)."""
+        """Compute each reference's position on the line from c to k and the slope of h_k there, (K, K, m)."""
         centers, n = self.energy.centers, self.n_clusters
         self._points = self.lifted(centers, means)
         slopes = np.empty((n, n, self.n_outputs))  # of component k at the mean of c
@@ -329,8 +330,8 @@ class MixedGaussianEnergy(MixingEnergy):
         far = np.sqrt(np.maximum(np.einsum("ckm,ckm->ck", slopes, centers[:, None] - centers[None]), 0.0))
         total = far + far.T
         self._part = np.divide(far, total, out=np.full((n, n), 0.5), where=total > 0)  # 0 at c, 1 at k
-        # Slopes are linear: at the reference, the slope of k is (1 - part) times its slope at c, and that
-        # of c is part times its slope at k.
+        # Slopes are linear: at the reference, the slope of k is (1 - part) times its slope at c, and the
+        # slope of c is part times its slope at k.
         self._halfway = (1 - self._part)[:, :, None] * slopes
         self._halfway -= self._part[:, :, None] * slopes.transpose(1, 0, 2)
 
@@ -368,29 +369,29 @@ class MixedGaussianEnergy(MixingEnergy):
 
 
 class SharedEnergy(MixingEnergy):
-    """Any other energy: the relevance of each feature of z is shared among the features of x.
+    """Any other energy, with the relevance of each feature of z shared among the features of x.
 
-    The shares are proportional to |A_ji (x_i - v_i)|, the contribution of x_i to z_j, with v the mean of all
-    rows. They are never negative, so no denominator is close to zero by cancellation.
+    The shares are proportional to |A_ji (x_i - v_i)|, the contribution of x_i to z_j, where v is the mean of
+    all rows. They are never negative, so no denominator is close to zero by cancellation.
     """
 
     @property
     def work_width(self) -> int:
-        """The relevance of z, and the contributions to it."""
+        """The relevance of z and the contributions to it."""
         return self.energy.scratch_width + self.n_outputs + self.n_features
 
     def prepare(self, means: Floats) -> None:
-        """Compute the shares around the mean."""
+        """Prepare the shares, relative to the mean."""
         self._shares = Shares(self.linear.matrix, means.mean(axis=0))
 
     def with_means(self, means: Floats, sizes: Codes) -> Energy:
-        """Return a copy with the mean of all rows."""
+        """Return a copy that uses the mean of all rows."""
         return super().with_means(
             np.broadcast_to(sizes @ means / sizes.sum(), means.shape), np.ones_like(sizes)
         )
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """Write the split over z, shared among the features of x."""
+        """Split over the features of z and write the shares of the features of x into ``out``."""
         z, split, moved, rest = carve(
             scratch, self.n_outputs, self.n_outputs, self.n_features, self.energy.scratch_width
         )
@@ -400,23 +401,23 @@ class SharedEnergy(MixingEnergy):
 
 
 class Shares:
-    """The relevance of mixed features, shared among the original ones by their contributions.
+    """Shares the relevance of mixed features among the original features, by their contributions.
 
     Parameters
     ----------
-    matrix : (m, D) A, which mixes them
+    matrix : (m, D) A, which mixes the original features
     middle : (D,) the point at which all contributions are zero
     """
 
     def __init__(self, matrix: Any, middle: Floats) -> None:
         self.size = abs(matrix)
         self.middle = middle
-        self._alike = np.asarray(self.size.sum(axis=1)).ravel()  # as if each contributed 1
+        self._alike = np.asarray(self.size.sum(axis=1)).ravel()  # the totals if every feature contributed 1
 
     def share(self, x: Floats, relevance: Floats, out: Floats, moved: Floats) -> None:
         """Write the shares of ``relevance``, (b, m), into ``out``, (b, D); ``moved`` is scratch, (b, D).
 
-        If there is no contribution to a mixed feature, its relevance is shared by |A| alone.
+        If all contributions to a mixed feature are zero, its relevance is shared in proportion to |A|.
         """
         np.subtract(x, self.middle, out=moved)
         np.abs(moved, out=moved)
@@ -431,7 +432,7 @@ class Shares:
 
 
 class TransformedEnergy(WrappedEnergy):
-    """s_k of features y, each computed from one mixed feature u = A x + o by any function.
+    """The energy s_k of features y, each an arbitrary function of one mixed feature u = A x + o.
 
     The relevance of u_j is shared among the features of x by their contributions, as in `SharedEnergy`. The
     inputs are y and x side by side.
@@ -457,7 +458,7 @@ class TransformedEnergy(WrappedEnergy):
         self.scratch_width = sum(self._widths)
 
     def compared(self, x: Floats) -> Floats:
-        """Return y, as its energy compares it."""
+        """Return y in the form in which its energy compares it."""
         return self.energy.compared(x[:, : self.energy.n_inputs])
 
     @property
@@ -472,14 +473,14 @@ class TransformedEnergy(WrappedEnergy):
         self.energy.energies(y, out, rest)
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """Write the split over u, shared among the features of x."""
+        """Split over the features of u and write the shares of the features of x into ``out``."""
         y, split, moved, rest = carve(scratch, *self._widths)
         y[...] = x[:, : self.energy.n_inputs]
         self.energy.combine(y, weights, split, rest)
         self._shares.share(x[:, self.energy.n_inputs :], split, out, moved)
 
     def differentiate(self, *_: Floats) -> None:
-        """Raise: the function may have no derivative; see `ColumnsEnergy`."""
+        """Raise an error, since the function may have no derivative; see `ColumnsEnergy`."""
         raise NotImplementedError
 
     def with_means(self, means: Floats, sizes: Codes) -> Energy:

@@ -1,8 +1,8 @@
-"""The transformers of Spark's MLlib: the affine form of the output of each.
+"""The affine forms of the transformers in Spark's MLlib.
 
-The stages of a `PipelineModel` read and write columns by name. They are followed backward, from the column
-that the clustering model takes to the user's own columns, which no stage writes. Then they are followed
-forward, as an `AffineForm` of these columns.
+The stages of a `PipelineModel` read and write columns by name. They are first traced backward, from the
+column that the clustering model takes to the user's own columns, which no stage writes. Going forward from
+these columns, the stages are then composed into an `AffineForm`.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ ALTERNATIVE = (
 
 @dataclass(frozen=True)
 class Source:
-    """A column of the user that a model depends on.
+    """One of the user's columns that a model depends on.
 
     Attributes
     ----------
     name : the name of the column
-    width : the length of its vectors; None if it holds single values
-    labels : for a category, the labels that a StringIndexer knows; None for numbers
-    keeps : whether the StringIndexer treats any other value as one more category instead of raising
+    width : the length of its vectors, or None if it holds single values
+    labels : the labels recorded by a StringIndexer for a categorical column, or None for a numeric column
+    keeps : whether the StringIndexer treats any other value as one more category instead of raising an error
     """
 
     name: str
@@ -63,7 +63,7 @@ class Source:
     keeps: bool = False
 
     def feature_names(self, known: Sequence[str]) -> list[str]:
-        """Return the names of its features: the known ones, or their positions in the vector."""
+        """Return the names of its features: the given names, or the positions in the vector."""
         if self.width is None:
             return [self.name]
         return list(known) if len(known) == self.width else [f"{self.name}_{i}" for i in range(self.width)]
@@ -76,7 +76,7 @@ class StageGraph:
     Parameters
     ----------
     stages : the fitted stages before the model, in order
-    fold : the function that Spark applies to names before it compares them: lower case, or none
+    fold : the function that Spark applies to names before comparing them: lowercasing or the identity
     widths : the lengths of the user's columns of vectors, by folded name
     """
 
@@ -91,9 +91,9 @@ class StageGraph:
             first = found.setdefault(self.fold(source.name), source)
             if replace(source, name=first.name) != first:
                 raise UnsupportedModelError(
-                    f"neuralize: the stages of the pipeline must use column {source.name!r} in one way; they "
-                    "use it in two, such as number and category, so its relevance would mix two things. Copy "
-                    "the column."
+                    f"neuralize: the stages of the pipeline must use column {source.name!r} in one way; "
+                    "they use it in two ways, such as number and category, so its relevance would mix both "
+                    "uses. Copy the column and let each stage use its own copy."
                 )
         return list(found.values())
 
@@ -106,7 +106,7 @@ class StageGraph:
         return [found for source in reads for found in self._sources(source.name, at, source)]
 
     def form(self, column: str, sources: Sequence[Source]) -> AffineForm:
-        """Return the form of a column in terms of the user's columns; a vector counts as several columns."""
+        """Return the form of a column in terms of the user's columns. A vector counts as several columns."""
         widths = [source.width or 1 for source in sources]
         stops = np.cumsum(widths).tolist()
         places = {
@@ -132,7 +132,7 @@ class StageGraph:
         return _whole(_after(stage, written, forms), n_columns)
 
     def _writer(self, column: str, before: int) -> tuple[int, str] | None:
-        """Return the last stage that writes a column, and its spelling; None if it is the user's own."""
+        """Return the last stage that writes a column and its spelling there, or None for a user's column."""
         for at in reversed(range(before)):
             for written in outputs(self.stages[at]):
                 if self.fold(written) == self.fold(column):
@@ -149,7 +149,7 @@ def _choice(chosen: Codes) -> AffineForm:
 
 
 def _whole(form: AffineForm, n_columns: int) -> AffineForm:
-    """Return the form; if it chooses all columns in order, the form without a step."""
+    """Return the form, without the selection step if it selects all columns in order."""
     whole = _is_choice(form) and np.array_equal(form.source, np.arange(n_columns))
     return AffineForm.of_columns(n_columns) if whole else form
 
@@ -159,9 +159,9 @@ def _is_choice(form: AffineForm) -> bool:
 
 
 def check_stages(stages: Sequence[Any]) -> None:
-    """Raise for a stage without known output columns: it may write any."""
+    """Raise an error for a stage without known output columns, since it may write any column."""
     for stage in stages:
-        if not outputs(stage) and not isinstance(stage, VectorSizeHint):  # which writes none
+        if not outputs(stage) and not isinstance(stage, VectorSizeHint):  # a VectorSizeHint writes no column
             raise _unknown(stage)
 
 
@@ -186,20 +186,20 @@ def _columns(stage: Any, what: str) -> list[str]:
 
 
 def unquoted(name: str) -> str:
-    """Return a name without backticks, in which Spark puts names with a dot."""
+    """Remove the backticks that Spark puts around names containing a dot."""
     quoted = len(name) > 1 and name.startswith("`") and name.endswith("`")
     return name[1:-1].replace("``", "`") if quoted else name
 
 
 def _place(stage: Any, column: str) -> tuple[int, str]:
-    """Return the position of a column among the outputs of a stage, and the input it is computed from."""
+    """Return the position of a column among a stage's outputs and the input it is computed from."""
     at = outputs(stage).index(column)
     return at, _columns(stage, "input")[at]
 
 
 @functools.singledispatch
 def _reads(stage: Any, column: str, width_of: WidthOf) -> list[Source]:
-    """Return the columns that a stage computes a column from, and how it reads them."""
+    """Return the columns that a stage computes a column from, and the type it expects for each."""
     raise _unknown(stage)
 
 
@@ -224,7 +224,7 @@ def _assemble(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineFor
 
 
 def _reads_one(width: Callable[[Any], int | None]) -> Callable[[Any, str, WidthOf], list[Source]]:
-    """Return a reader for stages that compute each column from one other, of length ``width(stage)``."""
+    """Return a reader for stages that compute each column from one column of length ``width(stage)``."""
 
     def reads(stage: Any, column: str, width_of: WidthOf) -> list[Source]:
         _, name = _place(stage, column)
@@ -260,7 +260,7 @@ def _min_max(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm
 
 @_after.register(PCAModel)
 def _pca(stage: Any, column: str, forms: Sequence[AffineForm]) -> AffineForm:
-    """Return the form of the components; MLlib does not subtract a mean."""
+    """Return the form of the components. MLlib's PCA does not subtract a mean."""
     matrix = np.ascontiguousarray(stage.pc.toArray().T)
     return forms[0].map(_Map(matrix), matrix)
 
@@ -330,14 +330,14 @@ class _SideBySide:
 
 @dataclass(frozen=True)
 class _Index:
-    """The position of a category among the known ones; for any other, NaN or one more position."""
+    """The position of a category among the known categories; other values become NaN or one more position."""
 
     places: dict[str | None, float]
     other: float
 
     @functools.cached_property
     def numbers(self) -> dict[float, float]:
-        """The positions of labels that are numbers: 1 may come as 1.0, and 1e10 may be spelled 1.0E10."""
+        """The positions of numeric labels, since 1 may appear as 1.0 and 1e10 may be spelled 1.0E10."""
         return {float(label): place for label, place in self.places.items() if label and _is_number(label)}
 
     def _place(self, value: Any) -> float:
@@ -361,7 +361,7 @@ def _is_number(label: str) -> bool:
 
 
 def _as_text(value: Any) -> str | None:
-    """Return a value as Spark writes it; None if it is missing."""
+    """Return a value as Spark would write it, or None if it is missing."""
     if isinstance(value, str):
         return value
     if is_missing(value):
@@ -371,7 +371,7 @@ def _as_text(value: Any) -> str | None:
 
 @dataclass(frozen=True)
 class _OneHot:
-    """Indicators, of which one is 1, or none; NaN if the value is not a category."""
+    """Indicators, of which at most one is 1. All are NaN if the value is not a category."""
 
     n_known: int
     size: int

@@ -1,4 +1,4 @@
-"""The network of a pipeline: it takes the user's rows and gives relevance for their columns."""
+"""The network of a pipeline, which takes the user's rows and assigns relevance to their columns."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
     from whycluster.data.frame_table import ColumnNames
 
-_SPREAD_VALUES = 1 << 19  # values from which variances are estimated
-_CHECKED = 64  # rows on which the steps are checked
+_SPREAD_VALUES = 1 << 19  # number of values used to estimate variances
+_CHECKED = 64  # number of rows used to check the steps
 _ROUNDING = {4: 3e-2, 8: 1e-4}  # tolerance by bytes per number; real errors are much larger
-_EXTREME = 100  # powers of ten; the squares of larger factors may overflow or vanish
+_EXTREME = 100  # powers of ten; the squares of larger factors may overflow or underflow
 
 
 def network_behind(
@@ -47,10 +47,10 @@ def network_behind(
 
     Parameters
     ----------
-    steps : its fitted steps except the last, with their names
+    steps : its fitted steps except for the last one, with their names
     last : the network of the last step
-    n_columns : the number of columns it was fitted on
-    names : their names, if it was fitted on a frame
+    n_columns : the number of columns that the pipeline was fitted on
+    names : the names of these columns, if the pipeline was fitted on a frame
     """
     form = follow(steps, AffineForm.of_columns(n_columns))
     check_width(form, last)
@@ -58,7 +58,7 @@ def network_behind(
 
 
 def network_of(form: AffineForm, last: Network, n_columns: int, names: Sequence[Hashable] | None) -> Network:
-    """Return the network of a model behind the form of its steps; parameters as in `network_behind`."""
+    """Return the network of a model that follows steps given as a form; see `network_behind`."""
     energy = _of_columns(form, last.energy)
     if energy is None:
         form = form.simplified()
@@ -68,12 +68,12 @@ def network_of(form: AffineForm, last: Network, n_columns: int, names: Sequence[
 
 
 class PipelineNetwork(Network):
-    """The network of a pipeline: it takes the user's columns and explains rows by them.
+    """The network of a pipeline, which takes the user's columns and explains rows by them.
 
     Parameters
     ----------
     energy : the energies of the columns
-    stages : the steps, and the network of the model at the end
+    stages : the steps and the network of the final model
     """
 
     def __init__(self, energy: Energy, stages: Stages) -> None:
@@ -85,7 +85,7 @@ class PipelineNetwork(Network):
 
     @property
     def text_columns(self) -> frozenset[int]:
-        """The positions of columns that an encoder among the steps knows as text."""
+        """The positions of the columns that an encoder in the pipeline treats as text."""
         return self.stages.form.text
 
     def open(
@@ -104,15 +104,16 @@ class PipelineNetwork(Network):
         return table
 
     def to_torch(self, cluster: Any = None) -> torch.nn.Module:  # noqa: ARG002  # the signature of all networks
-        """Raise: the steps of a pipeline need not be layers."""
+        """Raise an error, since the steps of a pipeline need not be layers."""
         raise UnsupportedModelError(
-            "to_torch: the steps of a pipeline need not be layers. Take the network of its last step: "
-            "wc.neuralize(pipeline[-1]).to_torch(), for the output of pipeline[:-1].transform(X)."
+            "to_torch: the steps of a pipeline cannot be converted to torch layers. Convert only its last "
+            "step with wc.neuralize(pipeline[-1]).to_torch(), and apply the result to "
+            "pipeline[:-1].transform(X)."
         )
 
 
 def check_width(form: AffineForm, last: Network) -> None:
-    """Raise unless the steps return as many features as the last one takes."""
+    """Raise an error unless the steps return as many features as the last step takes."""
     if form.n_outputs != last.energy.n_features:
         raise InvalidInputError(
             f"neuralize: the steps of the pipeline return {form.n_outputs} features, but its last step was "
@@ -122,24 +123,24 @@ def check_width(form: AffineForm, last: Network) -> None:
 
 
 def check_not_deep(network: Network, model: Any) -> None:
-    """Raise for an encoder behind other steps: its inputs are not features of an energy."""
+    """Raise an error if a deep model follows other steps, since its inputs are not features of an energy."""
     if network.is_deep:
         raise UnsupportedModelError(
-            f"neuralize: {type(model).__name__} has its own encoder, and relevance does not go further back "
-            "than the inputs of that encoder. Explain it in the output of the steps before it: "
-            "wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
+            f"neuralize: {type(model).__name__} has its own encoder, and relevance cannot be propagated "
+            "beyond the inputs of that encoder. Explain the model in terms of the output of the steps "
+            "before it: wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
         )
 
 
 def _of_columns(form: AffineForm, energy: Energy) -> Energy | None:
-    """Return weighted squares of the columns if the steps only scale them, so that no step has to run."""
+    """If the steps only scale columns, return a weighted squared energy, so that no step has to run."""
     factors = form.factors
     if not isinstance(energy, SquaredEnergy) or factors is None or not form.is_plain:
         return None
     columns, factor = factors
     center = np.zeros(len(factor)) if form.center is None else form.center[columns]
     shift = form.linear.shift
-    # Values of unused columns must not matter, and centroids far from 0 would lose digits.
+    # Unused columns must not affect the energy, and centroids far from 0 would lose digits.
     far = np.abs(center * factor) + np.abs(shift) > HARMLESS_OFFSET
     if len(columns) < len(form.source) or far.any() or (np.abs(np.log10(np.abs(factor))) > _EXTREME).any():
         return None
@@ -163,13 +164,13 @@ def _energy(form: AffineForm, energy: Energy, n_columns: int) -> Energy:
 
 @dataclass(frozen=True)
 class Stages:
-    """The steps of a pipeline, and the network of the model at its end.
+    """The steps of a pipeline and the network of its final model.
 
     Attributes
     ----------
-    form : the columns after the steps, as an affine form
+    form : the output of the steps, as an affine form of the columns
     last : the network of the last step
-    names : the column names that the steps know; None if they were fitted on arrays
+    names : the column names recorded by the steps, or None if the steps were fitted on arrays
     """
 
     form: AffineForm
@@ -177,7 +178,7 @@ class Stages:
     names: list[Hashable] | None
 
     def to_numbers(self, values: Any, where: str) -> Floats:
-        """Return the output of the steps as numbers; as codes, if the last step takes categories."""
+        """Return the output of the steps as numbers, or as codes if the last step takes categories."""
         if self.last.categories is None:
             return to_floats(values)
         table = open_table(values, where=where, categories=self.last.categories)
@@ -186,7 +187,7 @@ class Stages:
 
 @dataclass(frozen=True)
 class StagedTable(Table):
-    """The user's rows, and the steps that transform them for the network.
+    """The user's rows and the steps that transform them for the network.
 
     Attributes
     ----------
@@ -216,7 +217,7 @@ class StagedTable(Table):
         )
 
     def verify(self) -> None:
-        """Compare the network of the last step with its model's predictions, on the outputs of the steps."""
+        """Check that the network of the last step predicts as its model does on the output of the steps."""
         form, last = self.stages.form, self.stages.last
         for rows in self.slices(form.n_outputs):
             last.open(self.transformed(rows.start, rows.stop, form.run), self.where)
@@ -226,7 +227,7 @@ class StagedTable(Table):
         return self.raw.read(start, stop, offset, out)
 
     def inputs(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
-        """Return the inputs of the network: the output of the steps."""
+        """Return the inputs of the network, which are the output of the steps."""
         form = self.stages.form
         lower = 0 if form.below is None else len(form.below.source)
         upper = out[:, : out.shape[1] - lower]
@@ -267,7 +268,7 @@ class StagedTable(Table):
         return f"in rows {self.number(start)} to {self.number(stop - 1)}"
 
     def with_row_numbers(self, first_row: int, row_numbers: Codes | None = None) -> StagedTable:
-        """Return the same table with other row numbers in messages."""
+        """Return a copy of the table that reports other row numbers in messages."""
         return replace(
             self,
             raw=self.raw.with_row_numbers(first_row, row_numbers),
@@ -276,11 +277,11 @@ class StagedTable(Table):
         )
 
     def check_steps(self) -> None:
-        """Raise if the steps transform the first rows differently from their affine form."""
+        """Raise an error if the steps transform the first rows differently from their affine form."""
         form, stop = self.stages.form, min(_CHECKED, self.n_rows)
         with np.errstate(all="ignore"):
             atoms = self.atoms(form, 0, stop)
-            if not np.isfinite(atoms).all():  # reported when all rows are read
+            if not np.isfinite(atoms).all():  # invalid values are reported later, when all rows are read
                 return
             x = atoms if form.center is None else atoms - form.center
             expected = (form.matrix @ x.T).T + form.linear.shift
@@ -293,13 +294,13 @@ class StagedTable(Table):
             raise UnsupportedModelError(
                 f"{self.where}: the steps of the pipeline must return what their parameters imply; in row "
                 f"{self.number(row)}, feature {feature} before the last step is {found[row, feature]:.6g} "
-                f"instead of {expected[row, feature]:.6g}. Whitened components without variance consist of "
-                f"rounding errors only, and a step that works in place changes the rows of steps beside it. "
-                f"{ALTERNATIVE}"
+                f"instead of {expected[row, feature]:.6g}. Likely causes are whitened components without "
+                "variance, which contain only rounding errors, and steps that work in place, which change "
+                f"the input of parallel steps. {ALTERNATIVE}"
             )
 
     def variances(self) -> Floats | None:
-        """Return the variance that each column contributes to the output, (d,); None if it is not known."""
+        """Return the variance that each column contributes to the output, (d,), or None if unknown."""
         form = self.stages.form
         if form.below is not None or self.stages.last.categories is not None:
             return None
@@ -311,7 +312,10 @@ class StagedTable(Table):
         return np.bincount(form.source[known], variance[known], self.n_features).astype(np.float64)
 
     def _rows(self, start: int, stop: int) -> Any:
-        """Return rows as the steps take them: frames if they know names, else arrays; copied if necessary."""
+        """Return rows as a frame if the steps were fitted on named columns, else as an array.
+
+        Rows are copied if a step could change them in place.
+        """
         native, names = self.native, self.stages.names
         is_sparse = isinstance(self.raw, SparseTable)
         if isinstance(native, np.ndarray) or is_sparse:
@@ -322,7 +326,7 @@ class StagedTable(Table):
             return nw.from_dict(columns, backend=installed(self.where)).to_native()  # type: ignore[arg-type]
         frame = nw.from_native(native, eager_only=True)[start:stop]
         by_name = all(isinstance(name, str) for name in frame.columns)
-        if names is None and by_name:  # the steps would warn of unknown names
+        if names is None and by_name:  # the steps would warn about unknown names
             return np.array(frame.to_numpy())
         if frame.implementation.is_pandas():
             return frame.to_native().copy()
@@ -330,12 +334,12 @@ class StagedTable(Table):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the steps are only a linear map of numbers, which is part of the energy."""
+        """Whether the steps are only a linear map of numeric columns, which is part of the energy."""
         form = self.stages.form
         return form.is_plain and form.below is None and not isinstance(self.raw, RawTable)
 
     def put(self, rows: Codes, columns: Codes, values: Sequence[Any]) -> Table:
-        """Return a copy with other values in some cells."""
+        """Return a copy in which some cells contain other values."""
         raw = self.raw.put(rows, columns, values)
         return replace(self, raw=raw, native=raw.native)
 
@@ -343,7 +347,7 @@ class StagedTable(Table):
         return self.raw.take(rows).native
 
     def take(self, rows: Codes) -> StagedTable:
-        """Return the table of some rows."""
+        """Return a table with some of the rows."""
         raw = self.raw.take(rows)
         return replace(self, raw=raw, native=raw.native, n_rows=raw.n_rows, row_numbers=raw.row_numbers)
 
@@ -361,7 +365,7 @@ class StagedTable(Table):
         return self.raw.to_objects()
 
     def first_not_finite(self) -> tuple[int, Hashable, float] | None:
-        """Return the first missing or infinite output of the steps: its row, its column and the value."""
+        """Return the first missing or infinite output of the steps, as its row, column and value."""
         form = self.stages.form
         for rows in self.slices(len(form.source)):
             with np.errstate(all="ignore"):
@@ -382,7 +386,7 @@ class StagedTable(Table):
         return None
 
     def _check_input(self, row: int, column: int, value: float) -> None:
-        """Raise if the steps turned a valid value into one that is not finite."""
+        """Raise an error if the steps turned a valid value into one that is not finite."""
         given = self.raw.take(np.array([row])).pick(np.array([[column]]))[0, 0]
         if is_missing(given) or (is_real(given) and np.isinf(given)):
             return

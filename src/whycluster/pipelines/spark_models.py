@@ -1,4 +1,4 @@
-"""The adapter for Spark's MLlib: k-means, bisecting k-means, mixtures, and pipelines that end in one."""
+"""The adapter for Spark's MLlib: k-means, bisecting k-means, mixtures, and pipelines that end in these."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from whycluster.pipelines.network import network_of
 FOLDER = "spark.whycluster.folder"
 """The Spark setting for the folder in which a model may be saved temporarily."""
 
-_PARENT = "org$apache$spark$ml$clustering$BisectingKMeansModel$$parentModel"  # as Scala names it for Java
+_PARENT = "org$apache$spark$ml$clustering$BisectingKMeansModel$$parentModel"  # the method's name in Java
 _CLUSTERINGS = (BisectingKMeansModel, GaussianMixtureModel, KMeansModel)
 
 
@@ -41,7 +41,7 @@ def _kmeans(model: Any) -> Network:
 
 @adapt.register(GaussianMixtureModel)
 def _mixture(model: Any) -> Network:
-    """Return the network of a mixture; a component without weight is never predicted and left out."""
+    """Return the network of a mixture, without components of zero weight, which are never predicted."""
     rows = model.gaussiansDF.collect()
     weights = np.array(model.weights)
     used = np.flatnonzero(weights > 0)
@@ -54,7 +54,7 @@ def _mixture(model: Any) -> Network:
 def _root(covariance: Floats) -> tuple[Floats, float]:
     """Return P with P P^T the inverse of the covariance S, and log det(S) / 2.
 
-    Directions without variance, by MLlib's tolerance, are left out of both, as in its density.
+    Directions whose variance is zero within MLlib's tolerance are left out of both, as in MLlib's density.
     """
     values, vectors = np.linalg.eigh(covariance)
     positive = values > np.finfo(np.float64).eps * len(values) * values.max()
@@ -87,10 +87,10 @@ class _Node(NamedTuple):
 
 
 def _tree_energy(root: _Node) -> TreeEnergy:
-    """Return the energy of the tree; pairs of nodes are in breadth-first order, parents before children."""
+    """Return the energy of the tree, with pairs of nodes in breadth-first order (parents before children)."""
     nodes = list(root.children)
     below, leaf = [], []
-    for node in nodes:  # grows during the loop
+    for node in nodes:  # the list grows during the loop
         if node.children:
             below.append(len(nodes) // 2)
             leaf.append(-1)
@@ -102,13 +102,14 @@ def _tree_energy(root: _Node) -> TreeEnergy:
 
 
 def _read_tree(model: Any) -> _Node:
-    """Return the tree of a model, whose public interface has only the leaves.
+    """Return the tree of a model, whose public interface exposes only the leaves.
 
-    It is read from the JVM if there is one. Spark Connect has none; there it is read from the saved model.
+    The tree is read from the JVM. Spark Connect gives no access to the JVM, so the tree is then read from the
+    saved model.
     """
     try:
         return _from_jvm(getattr(model._java_obj, _PARENT)().root())
-    except Exception:  # an AttributeError, or an error of py4j, which may not be installed
+    except Exception:  # AttributeError or an error from py4j, which may not be installed
         return _from_file(model)
 
 
@@ -128,7 +129,7 @@ def _from_file(model: Any) -> _Node:
         reader = session.read.option("recursiveFileLookup", "true").option("pathGlobFilter", "*.parquet")
         rows = {row["index"]: row for row in reader.parquet(f"{path}/data").collect()}
     finally:
-        shutil.rmtree(path.removeprefix("file:"), ignore_errors=True)  # if the server is on this machine
+        shutil.rmtree(path.removeprefix("file:"), ignore_errors=True)  # if the server runs on this machine
 
     def node(index: int) -> _Node:
         row = rows[index]
@@ -139,7 +140,7 @@ def _from_file(model: Any) -> _Node:
 
 
 def _joined(cluster: int, center: Floats, children: list[_Node]) -> _Node:
-    """Return a node; if it has a single child, because the other got no rows, return that child."""
+    """Return a node, or its only child if the other child received no rows."""
     return children[0] if len(children) == 1 else _Node(cluster, center, children)
 
 
@@ -149,16 +150,16 @@ def _pipeline(model: Any) -> Network:
 
 
 def is_mllib(model: Any) -> bool:
-    """Return whether a model reads its rows from columns that it knows by name."""
+    """Return whether a model reads its rows from named columns."""
     return isinstance(model, (PipelineModel, *_CLUSTERINGS))
 
 
 def behind(model: Any, names: Mapping[str, Sequence[str]]) -> tuple[Network, list[Source]]:
-    """Return the network of a model or pipeline in terms of the user's columns, and these columns.
+    """Return the network of a model or pipeline in terms of the user's columns, and the columns themselves.
 
     Parameters
     ----------
-    model : a clustering model of MLlib, or a pipeline that ends in one
+    model : a clustering model from MLlib, or a pipeline that ends in one
     names : the names of the features in the user's columns of vectors, if known
     """
     *stages, end = _flat(model) or [None]
@@ -179,8 +180,8 @@ def behind(model: Any, names: Mapping[str, Sequence[str]]) -> tuple[Network, lis
         raise InvalidInputError(
             f"neuralize: the stages of the pipeline compute {form.n_outputs} features from its columns, but "
             f"its model takes {last.n_features}. A column of vectors counts as one feature if its length is "
-            "not known; whycluster.engines.spark.explain(model, df) reads the length from df, if a "
-            "VectorAssembler or a VectorSizeHint has written it."
+            "not known; whycluster.engines.spark.explain(model, df) reads the length from df, provided that "
+            "a VectorAssembler or a VectorSizeHint recorded it there."
         )
     features = [name for s in sources for name in s.feature_names(known.get(fold(s.name), []))]
     if len(set(features)) < len(features):
@@ -191,7 +192,7 @@ def behind(model: Any, names: Mapping[str, Sequence[str]]) -> tuple[Network, lis
 
 
 def _fold() -> Callable[[str], str]:
-    """Return how Spark compares column names: without case, unless it is set to be case-sensitive."""
+    """Return the function for comparing names: Spark ignores case unless it is set to be case-sensitive."""
     from pyspark.sql import SparkSession
 
     sensitive = SparkSession.active().conf.get("spark.sql.caseSensitive")

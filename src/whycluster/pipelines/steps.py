@@ -1,4 +1,4 @@
-"""The transformers of scikit-learn: the affine form of the output of each."""
+"""The affine forms of scikit-learn's transformers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ ALTERNATIVE = (
 
 
 class StepError(Exception):
-    """A step could not transform some rows; the message names the step and its error."""
+    """Raised if a step could not transform some rows; the message names the step and its error."""
 
 
 @dataclass(frozen=True)
@@ -81,14 +81,16 @@ class Step:
         """Transform rows."""
         try:
             result = self.transformer.transform(rows)
-        except Exception as error:  # a step, or a user's function in it, may raise anything
+        except Exception as error:  # a step may call a user's function, which may raise anything
             message = str(error).strip() or type(error).__name__
             raise StepError(
                 f"{self} could not transform it: {message}{'' if message[-1] in '.!?' else '.'}"
             ) from error
         n_rows, n_results = getattr(rows, "shape", (None,))[0], getattr(result, "shape", (None,))[0]
         if n_rows is not None and n_results is not None and n_rows != n_results:
-            raise StepError(f"{self} returned {n_results} rows for {n_rows}; it must return one for each.")
+            raise StepError(
+                f"{self} must return one row for each input row; it returned {n_results} for {n_rows}."
+            )
         return result
 
     def __str__(self) -> str:
@@ -121,7 +123,7 @@ def _follow_one(step: Step, form: AffineForm) -> AffineForm:
 
 
 def _handler_of(kind: type) -> Callable[[Any, Step, AffineForm], AffineForm]:
-    """Return the handler of a class; a class that overrides a known transform counts as unknown."""
+    """Return the handler for a class. A class that overrides the transform of a known class is unknown."""
     known = next((parent for parent in kind.__mro__ if parent in _after.registry), object)
     same = getattr_static(kind, "transform", None) is getattr_static(known, "transform", None)
     return _after.dispatch(known if same else object)
@@ -133,7 +135,7 @@ def is_passthrough(transformer: Any) -> bool:
 
 
 def transformers_in(steps: Iterable[tuple[str, Any]]) -> list[Any]:
-    """Return the transformers of some steps; after each one that combines others, those inside it."""
+    """Return the transformers in some steps, each followed by the transformers nested in it."""
     found = []
     for _, transformer in steps:
         if not is_passthrough(transformer) and not _is(transformer, "drop"):
@@ -142,7 +144,7 @@ def transformers_in(steps: Iterable[tuple[str, Any]]) -> list[Any]:
 
 
 def _parts_of(transformer: Any) -> list[tuple[str, Any]]:
-    """Return the named parts of a transformer that combines others; empty for any other transformer."""
+    """Return the named parts of a transformer that combines others, or nothing for other transformers."""
     if isinstance(transformer, Pipeline):
         return list(transformer.steps)
     if isinstance(transformer, FeatureUnion):
@@ -154,7 +156,7 @@ def _parts_of(transformer: Any) -> list[tuple[str, Any]]:
 
 
 def flatten_steps(pipeline: Any, prefix: str = "") -> list[tuple[str, Any]]:
-    """Return the steps of a pipeline and of nested pipelines, without those that do nothing."""
+    """Return the steps of a pipeline and of nested pipelines, without passthrough steps."""
     steps = []
     for name, step in pipeline.steps:
         if isinstance(step, Pipeline):
@@ -169,9 +171,9 @@ def _is(transformer: Any, word: str) -> bool:
 
 
 def first_transformer(step: Any) -> Any:
-    """Return the first transformer in a step that knows the number of its columns; None if none does.
+    """Return the first transformer in a step that records its number of columns, or None if none does.
 
-    A Pipeline or FeatureUnion itself asks only its first part, which may be the word 'passthrough'.
+    A Pipeline or FeatureUnion only asks its first part, which may be the string 'passthrough'.
     """
     if hasattr(step, "n_features_in_"):
         return step
@@ -184,8 +186,8 @@ def first_transformer(step: Any) -> Any:
 
 @functools.singledispatch
 def _after(transformer: Any, step: Step, form: AffineForm) -> AffineForm:
-    """Return the form after a step; raise for a class that is not registered."""
-    own = getattr(transformer, "whycluster_form", None)  # our own transformers have a method for it
+    """Return the form after a step; raise an error if its class is not registered."""
+    own = getattr(transformer, "whycluster_form", None)  # our own transformers provide their form
     if own is not None:
         return own(step, form)  # type: ignore[no-any-return]
     listed = "".join(f"\n  - {line}" for line in SUPPORTED)
@@ -225,10 +227,10 @@ def _inverse(scale: Floats | None, form: AffineForm) -> Floats:
 
 
 def _with_known_text(form: AffineForm, encoder: Any) -> AffineForm:
-    """Return the form with the columns that an encoder knows as text, unchanged or converted to text.
+    """Record in the form which columns an encoder takes as text, either unchanged or converted to text.
 
-    Values converted by the package's own `as_text` may have been numbers or booleans. They are known to be
-    text only if no number is written like that, as for 01234.
+    Values converted by the package's own `as_text` may have been numbers or booleans. Such a column counts as
+    text only if one of its values, such as 01234, is not the usual way to write a number.
     """
     path = [run.transformer if isinstance(run, Step) else run for run in steps_of(form.run)]
     converted = [each for each in path if getattr(each, "func", None) is as_text]
@@ -250,7 +252,7 @@ def _ordinal(encoder: Any, step: Step, form: AffineForm) -> AffineForm:
 @_after.register(Binarizer)
 @_after.register(PowerTransformer)
 @_after.register(QuantileTransformer)
-def _one_by_one(transformer: Any, step: Step, form: AffineForm) -> AffineForm:  # noqa: ARG001  # the class says it all
+def _one_by_one(transformer: Any, step: Step, form: AffineForm) -> AffineForm:  # noqa: ARG001  # the class determines the form
     return form.transform_each(step)
 
 
@@ -270,7 +272,7 @@ def _function(transformer: Any, step: Step, form: AffineForm) -> AffineForm:
 
 @_after.register(SimpleImputer)
 def _imputer(imputer: Any, step: Step, form: AffineForm) -> AffineForm:
-    # A column without any value is left out, unless keep_empty_features is set.
+    # A column without any values is left out, unless keep_empty_features is set.
     there = [not _is_nan(value) or imputer.keep_empty_features for value in imputer.statistics_.tolist()]
     origin = np.flatnonzero(there)
     if imputer.indicator_ is not None:
@@ -336,7 +338,7 @@ def _projection(transformer: Any, step: Step, form: AffineForm) -> AffineForm:
 
 @_after.register(NMF)
 @_after.register(MiniBatchNMF)
-def _factors(transformer: Any, step: Step, form: AffineForm) -> AffineForm:  # noqa: ARG001  # always refused
+def _factors(transformer: Any, step: Step, form: AffineForm) -> AffineForm:  # noqa: ARG001  # always raises
     raise UnsupportedModelError(
         f"neuralize: {step} solves an optimization problem for each row, so its output is not a linear "
         f"function of the columns. {ALTERNATIVE}"
@@ -350,7 +352,7 @@ def _normalizer(normalizer: Any, step: Step, form: AffineForm) -> AffineForm:
 
 @dataclass(frozen=True)
 class _Length:
-    """The length of each row of an array; 1 for a row of zeros."""
+    """The length of each row of an array, with 1 for a row of zeros."""
 
     order: float
 
@@ -365,7 +367,7 @@ _LENGTHS = {"l1": _Length(1), "l2": _Length(2), "max": _Length(np.inf)}
 
 @_after.register(TfidfTransformer)
 def _tfidf(transformer: Any, step: Step, form: AffineForm) -> AffineForm:  # noqa: ARG001  # the signature of all handlers
-    """Treat it as elementwise, with the length of each row as a constant of that row."""
+    """Treat the transformer as elementwise, with the length of each row as a constant of that row."""
     return form.transform_each(step)
 
 
@@ -412,7 +414,7 @@ def _columns(transformer: Any, step: Step, form: AffineForm) -> AffineForm:
 
 
 def _weighted(form: AffineForm, weight: float | None) -> AffineForm:
-    """Return the form times the weight that a union gives to a branch."""
+    """Return the form multiplied by the weight that a union assigns to a branch."""
     if weight is None:
         return form
     return form.scale(_Times(weight), np.full(form.n_outputs, float(weight)))
@@ -434,13 +436,13 @@ class _Times:
 
 @dataclass(frozen=True)
 class PickColumns:
-    """Select columns by position; a single one is one-dimensional if ``single``."""
+    """Select columns by position; if ``single``, return one column as a one-dimensional array."""
 
     chosen: Codes
     single: bool = False
 
     def __call__(self, rows: Any) -> Any:
-        """Return the columns, in the container of the rows."""
+        """Return the columns in the same kind of container as the rows."""
         which: Any = int(self.chosen[0]) if self.single else self.chosen
         if hasattr(rows, "iloc"):
             return rows.iloc[:, which]

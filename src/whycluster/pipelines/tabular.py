@@ -1,4 +1,4 @@
-"""Cluster a table of numbers, categories and dates with a scikit-learn pipeline.
+"""Cluster tables with numeric, categorical and date columns, using a scikit-learn pipeline.
 
 The steps are chosen by the types of the columns. All of them are scikit-learn's own, except for five
 functions that read, fill and weight columns one by one.
@@ -35,7 +35,7 @@ from whycluster.data.elementwise import elementwise
 from whycluster.data.progress import Progress
 from whycluster.data.validation import check_integer
 
-_CURVE_ROWS = 20_000  # at most this many rows are used to choose the number of clusters
+_CURVE_ROWS = 20_000  # maximum number of rows used to choose the number of clusters
 _CURVE_STARTS = 3
 _STARTS = 10
 _MANY_ROWS = 100_000  # more rows are clustered in batches
@@ -53,14 +53,15 @@ def pipeline(
     keep: Sequence[Hashable] = (),
     random_state: int | np.random.RandomState | None = 0,
 ) -> Pipeline:
-    """Cluster a table of numbers, categories and dates.
+    """Cluster a table with numeric, categorical and date columns.
 
-    The kind of a column depends on its type (for objects, on its values). Columns are encoded so that one
-    standard deviation of a number, one change of category and one missing value have the same weight:
+    A column's kind depends on its data type, or on its values if the type is object. Columns are encoded so
+    that one standard deviation of a number, one change of category and one missing value have the same
+    weight:
 
     - *numbers*, including booleans, are standardized. Missing values become the median, with an indicator
       column of 0 and 1.
-    - *dates*, times and durations become days (since 1970, in UTC), and are then treated as numbers.
+    - *dates*, times and durations become days (since 1970, in UTC) and are then treated as numbers.
     - *categories* (text, categoricals, enums, and text mixed with numbers) become one column per category,
       with the values 0 and sqrt(1/2), since a change of category changes two of them. Missing values become
       a category, ``"missing"``.
@@ -79,27 +80,28 @@ def pipeline(
     ----------
     frame : data frame of pandas, polars or pyarrow. A pyarrow table is converted to pandas, or to polars if
         pandas is not installed, since older versions of scikit-learn do not accept it in ``predict``.
-    n_clusters : number of clusters. None takes the elbow of the inertia over 1, 2, ..., ``max_clusters``,
-        found by kneedle on at most 20,000 rows. If there is no elbow, it takes the number at which the curve
-        is farthest below the line between its ends, but at least 2.
+    n_clusters : number of clusters. None chooses the elbow of the inertia as a function of the number of
+        clusters (1, 2, ..., ``max_clusters``), found by kneedle on at most 20,000 rows. If there is no elbow,
+        None chooses the number at which the curve is farthest below the line between its ends, but at least
+        2.
     model : unfitted clustering estimator to use instead of ``KMeans`` (or ``MiniBatchKMeans``, for more than
-        100,000 rows). It has its own number of clusters, so ``n_clusters`` must be None, and its own
-        ``random_state``. A copy of it is fitted.
-    max_clusters : largest number of clusters to try, if there are as many distinct rows
+        100,000 rows). The estimator sets its own number of clusters and ``random_state``, so ``n_clusters``
+        must be None. A copy of the estimator is fitted.
+    max_clusters : largest number of clusters to try, limited by the number of distinct rows
     category_weight : weight of one change of category, in standard deviations
-    max_categories : largest number of categories of a column; if it has more, the rare ones are merged into
-        one. None keeps all. A category that is new in ``predict`` counts as one of the rare ones. If there
-        are none, it counts as no category: its squared distance to each category is half the squared
-        distance between two.
+    max_categories : largest number of categories per column; in columns with more, rare categories are merged
+        into one. None keeps all categories. A category that first appears in ``predict`` is treated like the
+        merged rare categories. If no categories were merged, it is treated as belonging to no category, and
+        its squared distance to each category is half the squared distance between two categories.
     keep : names of columns to use even if they look like identifiers
-    random_state : seed, or random generator, for k-means and for the sample of rows
+    random_state : seed or random generator for k-means and for the sample of rows
 
     Returns
     -------
     pipeline : fitted ``Pipeline`` with the steps "columns", a ``ColumnTransformer`` with the branches
-        "numbers", "dates" and "categories" (those that are needed), and "clusters", the model. It has two
-        more attributes, which a clone does not have: ``left_out_``, the reason for each column that was left
-        out, and ``inertias_``, the inertia by number of clusters (empty if ``n_clusters`` was given).
+        "numbers", "dates" and "categories" (those that are needed), and "clusters", the model. It provides
+        two more attributes, which ``clone`` does not copy: ``left_out_``, the reason for each column that was
+        left out, and ``inertias_``, the inertia by number of clusters (empty if ``n_clusters`` was given).
 
     Examples
     --------
@@ -164,7 +166,7 @@ def encoder(
     max_categories: int | None = 50,
     keep: Sequence[Hashable] = (),
 ) -> ColumnTransformer:
-    """Encode columns as numbers of equal weight: the first step of `pipeline`, fitted to the frame.
+    """Encode columns as numbers of equal weight, using the first step of `pipeline` fitted to the frame.
 
     Parameters
     ----------
@@ -188,13 +190,13 @@ def weigh(X: Any, weight: float) -> Any:
 
 
 def median(values: Floats) -> float:
-    """Return the median of a column, or of every n-th value if it has many; 0 if it has none."""
+    """Return the median of a column, or of every n-th value in long columns. Without values, return 0."""
     some = values[:: 1 + len(values) // _MANY_ROWS]
     return float(np.median(some)) if len(some) else 0.0
 
 
-# The strategy "median" sorts all columns with their masks. A function, which scikit-learn 1.5 and later
-# accept, takes a tenth of the time.
+# The strategy "median" sorts all columns together with their masks. Passing a function, which scikit-learn
+# 1.5 and later accept, takes a tenth of the time.
 _MEDIAN: Any = median if parse_version(sklearn.__version__) >= parse_version("1.5") else "median"
 
 
@@ -244,11 +246,13 @@ def _standardized(reader: Callable[[Any], Floats]) -> Pipeline:
 
 
 def warn_of_columns(columns: ClassifiedColumns) -> None:
-    """Warn about columns that are left out, and about dates stored as text; raise if no column is left."""
+    """Warn about columns that are left out and dates stored as text; raise an error if no column is left."""
     where, left_out = columns.where, columns.left_out
     listed = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
     if not columns.readings:
-        raise InvalidInputError(f"{where}: frame must have a column to cluster by; none is left. {listed}.")
+        raise InvalidInputError(
+            f"{where}: frame must contain at least one column to cluster by; none is left. {listed}."
+        )
     messages = []
     if left_out:
         count = "1 column is" if len(left_out) == 1 else f"{len(left_out)} columns are"
@@ -259,8 +263,9 @@ def warn_of_columns(columns: ClassifiedColumns) -> None:
     if columns.text_dates:
         holds, them = ("holds", "it") if len(columns.text_dates) == 1 else ("hold", "them")
         messages.append(
-            f"{where}: {', '.join(map(repr, columns.text_dates))} {holds} dates as text, so each date is a "
-            f"category. Convert {them} first, for example with parse_dates in pandas.read_csv."
+            f"{where}: {', '.join(map(repr, columns.text_dates))} {holds} dates as text, so each distinct "
+            f"date is treated as a category. Convert {them} first, for example with parse_dates in "
+            "pandas.read_csv."
         )
     for message in messages:
         warnings.warn(message, ColumnWarning, stacklevel=level_of_the_caller())
@@ -284,12 +289,16 @@ def _check_model(model: Any, n_clusters: Any) -> None:
         )
     if n_clusters is not None:
         raise InvalidInputError(
-            f"pipeline: n_clusters must be None if a model is given; got {n_clusters}. Set it in the model."
+            f"pipeline: n_clusters must be None if a model is given; got {n_clusters}. Set the number of "
+            "clusters in the model."
         )
 
 
 def _check_different(X: Floats, n_clusters: Any) -> None:
-    """Raise if there are fewer distinct rows than clusters; usually the first rows are enough."""
+    """Raise an error if there are fewer distinct rows than clusters.
+
+    Usually, checking the first rows is enough.
+    """
     n_rows = 1000
     while (different := len(np.unique(X[:n_rows], axis=0))) < n_clusters and n_rows < len(X):
         n_rows *= 10
@@ -305,7 +314,7 @@ def _load_kneedle() -> Callable[[Floats, Floats], int | None]:
         from kneed import KneeLocator
     except ImportError as error:
         raise MissingDependencyError(
-            'choosing the number of clusters needs kneed: pip install "whycluster[tabular]"; or give '
+            'choosing the number of clusters needs kneed: pip install "whycluster[tabular]", or set '
             "n_clusters"
         ) from error
 
@@ -319,7 +328,7 @@ def _load_kneedle() -> Callable[[Floats, Floats], int | None]:
 
 
 def _inertias(X: Floats, max_clusters: int, random_state: Any) -> dict[int, float]:
-    """Return the inertia for every number of clusters, from 1, which is needed to find an elbow at 2."""
+    """Return the inertia for every number of clusters, starting with 1 so that an elbow at 2 can be found."""
     if len(X) > _CURVE_ROWS:
         X = X[check_random_state(random_state).choice(len(X), _CURVE_ROWS, replace=False)]
     result = {1: float(np.square(X - X.mean(axis=0)).sum())}

@@ -7,7 +7,7 @@ from whycluster.core.energies.energy import Energy
 
 
 class WrappedEnergy(Energy):
-    """An energy of the same clusters as another, split over other features.
+    """An energy with the same clusters as an inner energy, split over other features.
 
     Parameters
     ----------
