@@ -448,7 +448,7 @@ def test_subclasses_are_supported_or_rejected() -> None:
         explain(model, ["anchor", "cat"])
     assert str(error.value) == (
         "explain: step 'odd' (Odd) must count the words that its parameters describe; in document 1 it "
-        "counts others, which cannot be located in the text."
+        "counts other words, which cannot be located in the text."
     )
 
 
@@ -587,7 +587,7 @@ def test_a_document_described_as_text(pipeline: Any) -> None:
     total = sum(word.relevance for word in exp.words(0) if word.text.lower() == "cat")
     assert re.search(rf"\ncat +2 +{re.escape(f'{total:.3g}')} ", text)
     for row in (1, 2):
-        assert "no known word: treated as an empty text" in exp.describe(row)
+        assert "no known words (treated as empty text)" in exp.describe(row)
         assert re.search(rf"not due to any word +{re.escape(f'{exp.evidence[row]:.3g}')}", exp.describe(row))
     np.testing.assert_array_equal(exp.evidence[1], exp.evidence[2])
     np.testing.assert_array_equal(exp.residual[1:], exp.evidence[1:])
@@ -623,10 +623,11 @@ def test_words_and_top_words(pipeline: Any) -> None:
         wc.InvalidInputError, match=re.escape("top: n must be an integer of at least 1; got 0.")
     ):
         exp.top(0)
-    with pytest.raises(IndexError, match="words: documents are chosen by position, from 0 to 1"):
+    with pytest.raises(IndexError, match="words: documents are selected by position, from 0 to 1"):
         exp.words(2)
     with pytest.raises(
-        wc.InvalidInputError, match=re.escape("describe: row must be one position, an integer; got [0].")
+        wc.InvalidInputError,
+        match=re.escape("describe: row must be one position, an integer; got [0]."),
     ):
         exp.describe([0])
 
@@ -774,28 +775,28 @@ def test_vectors_of_any_type_and_words_that_share_a_row() -> None:
     [
         (
             {"vectors": [1.0, 2.0]},
-            "vectors must be numbers in two dimensions (words, features); got float64 of shape (2,).",
+            "vectors must be a two-dimensional numeric array (words, features); got float64 of shape (2,).",
         ),
         (
             {"vectors": [[1.0], [2.0, 3.0]]},
-            "vectors must be numbers in two dimensions (words, features); got object of shape (0,).",
+            "vectors must be a two-dimensional numeric array (words, features); got object of shape (0,).",
         ),
         (
             {"vectors": [["a"], ["b"]]},
-            "vectors must be numbers in two dimensions (words, features); got <U1 of shape (2, 1).",
+            "vectors must be a two-dimensional numeric array (words, features); got <U1 of shape (2, 1).",
         ),
         (
             {"vectors": [[1.0], [np.nan]]},
-            "vectors must be finite; row 1 is not. Remove it together with its words.",
+            "vectors must be finite; row 1 is not. Remove that row together with its words.",
         ),
         (
             {"vocabulary": ["cat"]},
-            "vocabulary must be 2 different words, one for each row of vectors, or "
+            "vocabulary must be 2 distinct words, one for each row of vectors, or "
             "a mapping from words to rows; got 1 words, 1 of them distinct.",
         ),
         (
             {"vocabulary": ["cat", "cat"]},
-            "vocabulary must be 2 different words, one for each row of vectors, or "
+            "vocabulary must be 2 distinct words, one for each row of vectors, or "
             "a mapping from words to rows; got 2 words, 1 of them distinct.",
         ),
         (
@@ -838,9 +839,9 @@ def test_fitting_needs_a_known_word() -> None:
     with pytest.raises(wc.InvalidInputError) as error:
         word_vectors().fit(["unheard of", ""])
     assert str(error.value) == (
-        "WordVectors.fit: at least one document must have a word of the vocabulary, such as 'cat'; none of "
-        "the 2 has. Only words of three or more letters that are not stop words count; they are looked up "
-        "in lower case."
+        "WordVectors.fit: at least one document must contain a word from the vocabulary, such as 'cat'; "
+        "none of the 2 does. Only words of three or more letters that are not stop words count, and they "
+        "are looked up in lower case."
     )
 
 
@@ -865,46 +866,47 @@ def test_a_column_of_text_beside_others() -> None:
     [
         ("a cat", "X must be a list of documents; got a single string. Put it in a list: [text]."),
         (b"a cat", "X must be a list of documents; got a single bytes object. Put it in a list: [text]."),
-        ([], "X must have at least one document; got none."),
+        ([], "X must contain at least one document; got none."),
         (
             ["cat", b"dog"],
-            "X must be documents of text; document 1 is bytes. Decode it first: document.decode('utf-8').",
+            "X must contain only strings; document 1 is bytes. Decode it first: document.decode('utf-8').",
         ),
         (
             ["cat", None],
-            "X must be documents of text; document 1 is missing "
-            "(None). Drop it, or replace it with an empty text.",
+            "X must contain only strings; document 1 is missing "
+            "(None). Drop it or replace it with an empty string.",
         ),
         (
             [float("nan")],
-            "X must be documents of text; document 0 is missing "
-            "(nan). Drop it, or replace it with an empty text.",
+            "X must contain only strings; document 0 is missing "
+            "(nan). Drop it or replace it with an empty string.",
         ),
-        (["cat", 3], "X must be documents of text; document 1 has type int. Convert it to text, or drop it."),
-        ([["cat"]], "X must be documents of text; document 0 has type list. Convert it to text, or drop it."),
+        (["cat", 3], "X must contain only strings; document 1 has type int. Convert it to text or drop it."),
+        ([["cat"]], "X must contain only strings; document 0 has type list. Convert it to text or drop it."),
         (
             pd.Series(["cat", None]),
-            "X must be documents of text; document 1 is missing "
-            "(nan). Drop it, or replace it with an empty text.",
+            "X must contain only strings; document 1 is missing "
+            "(nan). Drop it or replace it with an empty string.",
         ),
         (
             np.array([["cat"], ["dog"]]),
-            "X must be documents, one text each; got an array of shape "
-            "(2, 1). Select its column of text: array[:, column].",
+            "X must be a sequence of documents, each a string; got an array of shape "
+            "(2, 1). Select its text column: array[:, column].",
         ),
         (
             np.array("cat"),
-            "X must be documents, one text each; got an array of shape "
-            "(). Select its column of text: array[:, column].",
+            "X must be a sequence of documents, each a string; got an array of shape "
+            "(). Select its text column: array[:, column].",
         ),
         (
             pd.DataFrame({"text": ["cat"]}),
-            "X must be documents, one text each; got a table. Select its column of text: frame[column].",
+            "X must be a sequence of documents, each a string; got a table. Select its text column: "
+            "frame[column].",
         ),
-        ({"a": "cat"}, "X must be a list of documents, or a column of them; got a value of type dict."),
-        ({"cat"}, "X must be a list of documents, or a column of them; got a value of type set."),
-        (3, "X must be a list of documents, or a column of them; got a value of type int."),
-        (None, "X must be a list of documents, or a column of them; got a value of type NoneType."),
+        ({"a": "cat"}, "X must be a list or a column of documents; got a value of type dict."),
+        ({"cat"}, "X must be a list or a column of documents; got a value of type set."),
+        (3, "X must be a list or a column of documents; got a value of type int."),
+        (None, "X must be a list or a column of documents; got a value of type NoneType."),
     ],
 )
 def test_invalid_documents(pipeline: Any, documents: Any, message: str) -> None:
@@ -916,12 +918,13 @@ def test_invalid_documents_in_polars(pipeline: Any) -> None:
     check_invalid_documents(
         pipeline,
         polars.Series([1, 2]),
-        "X must be documents of text; document 0 has type int. Convert it to text, or drop it.",
+        "X must contain only strings; document 0 has type int. Convert it to text or drop it.",
     )
     check_invalid_documents(
         pipeline,
         polars.DataFrame({"text": ["cat"]}),
-        "X must be documents, one text each; got a table. Select its column of text: frame[column].",
+        "X must be a sequence of documents, each a string; got a table. Select its text column: "
+        "frame[column].",
     )
 
 
@@ -953,8 +956,8 @@ def test_invalid_queries(pipeline: Any) -> None:
     with pytest.raises(wc.InvalidInputError) as error:
         explain(pipeline, feature_names=["a"])
     assert str(error.value) == (
-        "explain: feature_names is for arrays of numbers; documents "
-        "are explained by their words. Leave it out."
+        "explain: feature_names applies to numeric arrays, but documents are explained by their words. "
+        "Leave feature_names out."
     )
     with pytest.raises(
         wc.InvalidInputError, match=re.escape("explain: background must be a list of documents; ")
@@ -1004,8 +1007,8 @@ def test_unsupported_pipelines() -> None:
         explain(files)
     assert str(unsupported.value) == (
         "neuralize: step 'countvectorizer' (CountVectorizer) must "
-        "take the texts themselves, input='content'; "
-        "it has input='filename'. Read the files first."
+        "take the texts themselves (input='content'); "
+        "it has input='filename'. Read the files into strings first."
     )
 
 
@@ -1026,7 +1029,7 @@ def test_vectorizers_in_other_positions_are_rejected() -> None:
     assert str(unsupported.value) == (
         "neuralize: a single vectorizer must be the first step; "
         "step 'featureunion' (FeatureUnion) combines several transformers there. Put the union after one "
-        "vectorizer, or use one with more n-grams."
+        "vectorizer, or use one vectorizer with more n-grams."
     )
 
 
@@ -1137,7 +1140,7 @@ def test_a_summary_only_has_clusters_with_documents(pipeline: Any) -> None:
     summary = explain(pipeline).summary()
     with pytest.raises(wc.InvalidInputError) as error:
         summary.words("none")
-    assert str(error.value) == "summary: cluster must be one that has documents, 0, 1, 2; got 'none'."
+    assert str(error.value) == "summary: cluster must be one that contains documents (0, 1, 2); got 'none'."
 
 
 @pytest.mark.parametrize(
@@ -1209,8 +1212,8 @@ def test_hashing_with_signs_is_rejected() -> None:
         explain(model)
     assert str(error.value) == (
         "neuralize: step 'hashingvectorizer' (HashingVectorizer) must have alternate_sign=False; it has "
-        "alternate_sign=True. With signs, words with the same hash may cancel each other, and then none of "
-        "them gets its relevance."
+        "alternate_sign=True. With alternating signs, words that share a hash may cancel out, and then none "
+        "of them is assigned relevance."
     )
 
 
@@ -1221,7 +1224,8 @@ def test_methods_that_documents_do_not_support(pipeline: Any) -> None:
     ):
         net.gradient(DOCUMENTS)
     with pytest.raises(
-        wc.UnsupportedModelError, match="to_torch: the steps of a pipeline need not be layers"
+        wc.UnsupportedModelError,
+        match="to_torch: the steps of a pipeline cannot be converted to torch layers",
     ):
         net.to_torch()
     for evaluate in (wc.evaluation.compare, wc.evaluation.shapley_values):

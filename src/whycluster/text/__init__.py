@@ -7,11 +7,11 @@
 Modules, in reading order:
 
 - `word_vectors`: `WordVectors`, a vectorizer that represents a document by the mean of its word vectors
-- `documents`: the user's documents, validated, as a table
-- `alignment`: positions in a processed text, mapped back to the original
+- `documents`: the user's documents as a validated table
+- `alignment`: maps positions in a processed text back to the original text
 - `finders`: the words of a text and the terms that a vectorizer counts in it
-- `words`: arrays of words and terms, and how relevance is shared among words
-- `vectorization`: a vectorizer with the steps after it, and the relevance of words
+- `words`: arrays of words and terms; relevance is shared among words here
+- `vectorization`: a vectorizer and the steps after it; the relevance of words is computed here
 - `network`: the network of a pipeline that begins with a vectorizer
 - `explanation`, `summary`: the results, per document and per cluster
 - `html`: documents as web pages, with words highlighted by relevance

@@ -1,7 +1,7 @@
-"""Alignment of processed text with its original: where a token starts and stops in the user's text.
+"""Align processed text with its original, to find where a token starts and stops in the user's text.
 
-Vectorizers process a text before they split it into tokens: they convert it to lower case, strip accents, or
-call the user's function. This module maps positions in the processed text back to the original.
+Vectorizers process a text before they split it into tokens. They may convert it to lower case, strip accents
+or call a user's function. This module maps positions in the processed text back to the original.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Span = tuple[int, int]
 
 
 class NotLocatedError(Exception):
-    """A token of a vectorizer cannot be found in its text."""
+    """Raised if one of a vectorizer's tokens cannot be found in the text."""
 
     def __init__(self, token: str) -> None:
         super().__init__(token)
@@ -28,13 +28,13 @@ class NotLocatedError(Exception):
 
 @dataclass(frozen=True)
 class AlignedText:
-    """A processed text, and the positions of its characters in the original.
+    """A processed text and the positions of its characters in the original.
 
     Attributes
     ----------
     text : the processed text
-    origin : (len(text) + 1,) the position of each character in the original, then the end of the original;
-        None if every character keeps its position
+    origin : (len(text) + 1,) the position of each character in the original, followed by the end of the
+        original; or None if every character keeps its position
     """
 
     text: str
@@ -48,7 +48,7 @@ class AlignedText:
         assert self.origin is not None
         first, end = int(self.origin[start]), int(self.origin[stop])
         # A character that vanished, such as a combining accent, belongs to the character before it. If one
-        # character became several, a word that has some of them gets the whole character.
+        # character became several, a word that contains some of them is assigned the whole character.
         return first, end if stop == start else max(end, int(self.origin[stop - 1]) + 1)
 
 
@@ -62,8 +62,8 @@ class Preprocessor:
 
     Attributes
     ----------
-    function : from the original to the processed text
-    is_builtin : whether it is scikit-learn's own, which processes each character separately
+    function : maps the original to the processed text
+    is_builtin : whether the function is scikit-learn's own, which processes each character separately
     """
 
     function: Callable[[str], str] = _unchanged
@@ -74,7 +74,7 @@ class Preprocessor:
         return self.function(text)
 
     def align(self, text: str) -> AlignedText | None:
-        """Process a text and align the result; return None if its characters cannot be aligned."""
+        """Process a text and align the result, or return None if its characters cannot be aligned."""
         processed = self(text)
         if self.is_builtin and text.isascii():
             return AlignedText(processed)
@@ -87,7 +87,7 @@ class Preprocessor:
         lengths = [len(pieces[character]) for character in text]
         if sum(lengths) != len(processed):
             return None
-        # The lower case of a final sigma differs from that of other sigmas, but has the same length.
+        # A final sigma has its own lowercase letter, but the length of the text stays the same.
         if not self.is_builtin and "".join([pieces[character] for character in text]) != processed:
             return None
         return AlignedText(processed, np.append(np.repeat(np.arange(len(text)), lengths), len(text)))
@@ -103,7 +103,7 @@ class Tokenizer(ABC):
 
 @dataclass(frozen=True)
 class PatternTokenizer(Tokenizer):
-    """Takes as tokens the matches of a pattern, or of its only group."""
+    """Returns the matches of a pattern, or of its only group, as tokens."""
 
     pattern: re.Pattern[str]
 
@@ -111,19 +111,19 @@ class PatternTokenizer(Tokenizer):
         """Return the matches."""
         group = self.pattern.groups
         matches = list(self.pattern.finditer(text))
-        # If the group does not take part in a match, the token is empty.
+        # If the group did not participate in a match, the token is empty.
         spans = [m.span(group) if m.start(group) >= 0 else (m.end(), m.end()) for m in matches]
         return [text[start:stop] for start, stop in spans], spans
 
 
 @dataclass(frozen=True)
 class FunctionTokenizer(Tokenizer):
-    """Calls the user's function, and locates its tokens in the text."""
+    """Calls the user's function and locates its tokens in the text."""
 
     function: Callable[[str], Iterable[str]]
 
     def tokenize(self, text: str) -> tuple[list[str], list[Span]]:
-        """Return the function's tokens; raise NotLocatedError if one is not in the text."""
+        """Return the function's tokens; raise NotLocatedError if a token is not in the text."""
         tokens = list(self.function(text))
         invalid = next((token for token in tokens if not isinstance(token, str)), None)
         if invalid is not None:
@@ -132,7 +132,7 @@ class FunctionTokenizer(Tokenizer):
 
 
 def locate(tokens: list[str], text: str) -> list[Span]:
-    """Return the spans of tokens that follow one another in a text; ignore case if necessary.
+    """Return the spans of consecutive tokens in a text, ignoring case if necessary.
 
     Whole words are preferred, since a tokenizer may have skipped a longer word that contains a token.
     """
@@ -160,11 +160,11 @@ def _locate_in_order(tokens: list[str], text: str, whole: bool) -> list[Span] | 
     return spans
 
 
-_LOOKAHEAD = 4000  # characters in which to search for a whole word; beyond them, part of a word will do
+_LOOKAHEAD = 4000  # number of characters in which to search for a whole word before accepting part of a word
 
 
 def _search(token: str, text: str, begin: int, whole: bool) -> int:
-    """Return the start of a token after ``begin``, -1 if it is not found."""
+    """Return the start of a token after ``begin``, or -1 if it is not found."""
     if whole:
         before = r"(?<!\w)" if token[:1].isalnum() else ""
         after = r"(?!\w)" if token[-1:].isalnum() else ""

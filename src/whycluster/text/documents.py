@@ -1,4 +1,4 @@
-"""The user's documents: validation, and a table that encodes them for the clustering model."""
+"""Validate the user's documents and encode them, as a table, for the clustering model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from whycluster.pipelines.steps import StepError
 
 
 def read_documents(X: Any, where: str, name: str = "X") -> list[str]:
-    """Return the documents as a list of strings; raise if they are anything else."""
+    """Return the documents as a list of strings; raise an error if X contains anything else."""
     if isinstance(X, (str, bytes)):
         raise InvalidInputError(
             f"{where}: {name} must be a list of documents; got a single {_type_name(X)}. Put it in a list: "
@@ -31,13 +31,13 @@ def read_documents(X: Any, where: str, name: str = "X") -> list[str]:
     if {type(value) for value in values} <= {str} and values:
         return values
     if not values:
-        raise InvalidInputError(f"{where}: {name} must have at least one document; got none.")
+        raise InvalidInputError(f"{where}: {name} must contain at least one document; got none.")
     bad = next((i for i, value in enumerate(values) if not isinstance(value, str)), None)
     if bad is not None:
         raise InvalidInputError(
-            f"{where}: {name} must be documents of text; {_describe_invalid(bad, values[bad])}"
+            f"{where}: {name} must contain only strings; {_describe_invalid(bad, values[bad])}"
         )
-    return [str(value) for value in values]  # subclasses, such as NumPy's
+    return [str(value) for value in values]  # convert subclasses of str, such as NumPy's
 
 
 def _values(X: Any, where: str, name: str) -> list[Any]:
@@ -47,18 +47,18 @@ def _values(X: Any, where: str, name: str) -> list[Any]:
         return source.to_list()
     if isinstance(source, (nw.DataFrame, nw.LazyFrame)):
         raise InvalidInputError(
-            f"{where}: {name} must be documents, one text each; got a table. Select its column of text: "
-            f"frame[column]."
+            f"{where}: {name} must be a sequence of documents, each a string; got a table. Select its text "
+            "column: frame[column]."
         )
     dimensions = len(getattr(X, "shape", (0,)))
     if is_sparse(X) or dimensions != 1:
         raise InvalidInputError(
-            f"{where}: {name} must be documents, one text each; got an array of shape "
-            f"{getattr(X, 'shape', ())}. Select its column of text: array[:, column]."
+            f"{where}: {name} must be a sequence of documents, each a string; got an array of shape "
+            f"{getattr(X, 'shape', ())}. Select its text column: array[:, column]."
         )
     if isinstance(X, (Mapping, AbstractSet)) or not isinstance(X, Iterable):
         raise InvalidInputError(
-            f"{where}: {name} must be a list of documents, or a column of them; got a value of type "
+            f"{where}: {name} must be a list or a column of documents; got a value of type "
             f"{type(X).__name__}."
         )
     if hasattr(X, "to_pylist"):  # a pyarrow array
@@ -71,12 +71,12 @@ def _type_name(value: Any) -> str:
 
 
 def _describe_invalid(row: int, value: Any) -> str:
-    """Describe a value that is not a document, and how to fix it."""
+    """Describe a value that is not a document and suggest a fix."""
     if isinstance(value, bytes):
         return f"document {row} is bytes. Decode it first: document.decode('utf-8')."
     if is_missing(value):
-        return f"document {row} is missing ({value!r}). Drop it, or replace it with an empty text."
-    return f"document {row} has type {type(value).__name__}. Convert it to text, or drop it."
+        return f"document {row} is missing ({value!r}). Drop it or replace it with an empty string."
+    return f"document {row} has type {type(value).__name__}. Convert it to text or drop it."
 
 
 class DocumentEncoder(ABC):
@@ -105,13 +105,13 @@ class DocumentTable(Table):
     texts: Sequence[str]
     encoder: DocumentEncoder
     goes_through_steps = True
-    most_rows = 1024  # the words and terms of a text take more memory than its features
+    most_rows = 1024  # smaller blocks, since words and terms take more memory than features
 
     @classmethod
     def of(cls, X: Any, encoder: DocumentEncoder, where: str, name: str) -> DocumentTable:
-        """Make a table of the user's documents."""
+        """Return a table of the user's documents."""
         texts = read_documents(X, where, name)
-        # A generator can be read only once, and has just been read.
+        # A generator can be read only once, and ``read_documents`` has just read it.
         native = texts if isinstance(X, (list, tuple)) or not hasattr(X, "__len__") else X
         n_features, kind = encoder.n_outputs, np.dtype(np.float64)
         return cls(native, len(texts), n_features, [], kind, where, name, texts=texts, encoder=encoder)
@@ -126,7 +126,7 @@ class DocumentTable(Table):
 
     @contextmanager
     def naming_documents(self, start: int, stop: int) -> Iterator[None]:
-        """Name the documents in the error of a step that fails on them."""
+        """If a step fails on the documents, add their positions to its error message."""
         try:
             yield
         except StepError as error:
@@ -162,6 +162,6 @@ class DocumentTable(Table):
         return None
 
     def frame_like(self) -> Any:
-        """Return a frame in the library of the user's series; None if the documents are not a series."""
+        """Return a frame from the library of the user's series, or None if the documents are not a series."""
         source = nw.from_native(self.native, pass_through=True, allow_series=True)
         return source.to_frame().to_native() if isinstance(source, nw.Series) else None

@@ -24,7 +24,7 @@ from whycluster.text.summary import Pairs, TextSummary, pair_up, summarize
 from whycluster.text.words import KNOWN, STOP_WORD, WordTable
 
 _NOTEBOOK_DOCUMENTS = 3
-_NO_KNOWN_WORD = "no known word: treated as an empty text"
+_NO_KNOWN_WORD = "no known words (treated as empty text)"
 
 
 class Word(NamedTuple):
@@ -35,8 +35,8 @@ class Word(NamedTuple):
     text : the word as written in the document
     start, stop : its span: ``document[start:stop]``
     relevance : its contribution to the evidence for the cluster
-    known : whether the model knows the word; the relevance of unknown words is 0
-    stop_word : whether it is unknown because it is a stop word
+    known : whether the word is in the model's vocabulary; the relevance of unknown words is 0
+    stop_word : whether the word is unknown because it is a stop word
     """
 
     text: str
@@ -48,7 +48,7 @@ class Word(NamedTuple):
 
     @property
     def mark(self) -> html.Mark:
-        """How the word is highlighted in HTML."""
+        """The highlighting of the word in HTML."""
         return html.Mark(self.start, self.stop, self.relevance if self.known else None, self.stop_word)
 
 
@@ -56,7 +56,7 @@ class Word(NamedTuple):
 class TopWords:
     """The k strongest words of each document, by absolute relevance, strongest first.
 
-    The relevance of repeated words is added up. Documents with fewer words are padded with "" and 0.
+    The relevance of repeated words is summed. Documents with fewer than k words are padded with "" and 0.
 
     Attributes
     ----------
@@ -91,24 +91,24 @@ class TopWords:
 class TextExplanation(BaseExplanation):
     """The relevance of every word of every document for the document's cluster.
 
-    Returned by `whycluster.explain` for a pipeline that begins with a vectorizer. Relevance has the units of
-    evidence: the words of a document add up to its evidence, except for the `residual`. All known words share
-    the part of the evidence that belongs to no word, such as the midpoint between two clusters. Relevance is
-    thus relative to a word that is neutral between the clusters. The words of an n-gram share its relevance
-    equally. Words that the model does not know have relevance 0.
+    Returned by `whycluster.explain` for a pipeline that begins with a vectorizer. Relevance is in units of
+    evidence. The relevance of a document's words adds up to its evidence, except for the `residual`. The part
+    of the evidence that belongs to no word, such as the midpoint between two clusters, is shared among all
+    known words. Relevance is thus relative to a word that is neutral between the clusters. The words of an
+    n-gram share its relevance equally. Words outside the model's vocabulary have relevance 0.
 
     Attributes
     ----------
     evidence : (n,) f_c, how much better the cluster fits than its strongest competitor
     cluster, competitor, assigned : (n,) labels, as in `Explanation`
-    residual : (n,) evidence minus the relevance of all words. A document without a known word is assigned
-        like an empty text, and all its evidence is residual.
+    residual : (n,) evidence minus the relevance of all words. A document without known words is treated like
+        an empty text, and all of its evidence is residual.
     competition : (n, K) how the evidence was shared among the competitors
     beta, rule, threshold, fidelity, labels : as in `Explanation`
     data : the documents as the user passed them
-    n_words, n_known : (n,) number of words of each document, and number of known words
+    n_words, n_known : (n,) number of words and number of known words in each document
     word_table : the words of all documents, as arrays
-    finder : finds the words and terms of a text, as the vectorizer counts them
+    finder : finds the words and terms of a text in the same way as the vectorizer
     """
 
     noun: ClassVar[str] = "Document"
@@ -123,12 +123,12 @@ class TextExplanation(BaseExplanation):
 
     @property
     def n_words(self) -> Codes:
-        """(n,) the number of words of each document."""
+        """(n,) the number of words in each document."""
         return np.diff(self.word_table.ends)
 
     @property
     def n_known(self) -> Codes:
-        """(n,) the number of words of each document that the model knows."""
+        """(n,) the number of words in each document that are in the model's vocabulary."""
         known = self.word_table.kind == KNOWN
         return np.bincount(self.word_table.document[known], minlength=len(self))
 
@@ -169,15 +169,15 @@ class TextExplanation(BaseExplanation):
         ]
 
     def _position(self, row: Any, where: str) -> int:
-        """Return the position of a document, counted from the start; raise if there is no such document."""
+        """Return a nonnegative position of a document; raise an error if there is no such document."""
         if not isinstance(row, (int, np.integer)) or isinstance(row, bool):
             raise InvalidInputError(f"{where}: row must be one position, an integer; got {row!r}.")
         if not -len(self) <= row < len(self):
-            raise IndexError(f"{where}: documents are chosen by position, from 0 to {len(self) - 1}.")
+            raise IndexError(f"{where}: documents are selected by position, from 0 to {len(self) - 1}.")
         return range(len(self))[row]
 
     def strongest_features(self) -> tuple[Pairs, Codes]:
-        """Return the known words of the documents and their order: by document, strongest first."""
+        """Return the known words and their order: by document, with the strongest words first."""
         pairs = pair_up(self.texts, self.word_table, self.finder)
         return pairs, np.lexsort((-np.abs(pairs.relevance), pairs.document))
 
@@ -196,14 +196,14 @@ class TextExplanation(BaseExplanation):
         return TopWords(word, relevance, count, self._like)
 
     def describe(self, row: int = 0, n_words: int = 8) -> str:
-        """Describe one document as text: its cluster, and its strongest words."""
+        """Describe one document as text, with its cluster and its strongest words."""
         check_integer(n_words, 1, "describe", "n_words")
         one = self[self._position(row, "describe")]
         first = "" if one.n_known[0] else _NO_KNOWN_WORD
         return f"{one.claim()}\n{format_lines(one.lines(n_words), ['word', 'count', 'relevance'], first)}"
 
     def lines(self, n: int) -> list[Line]:
-        """Return lines for the ``n`` strongest words of a single document, and one for the rest."""
+        """Return lines for the ``n`` strongest words of a single document and one for its other words."""
         pairs, order = self.strongest_features()
         top, left = order[:n], order[n:]
         lines = [
@@ -217,7 +217,8 @@ class TextExplanation(BaseExplanation):
     def summary(self) -> TextSummary:
         """Summarize each cluster by the words that define it, averaged over its documents.
 
-        Documents explained for a cluster they are not in ("why not?"), or against their own, do not count.
+        Documents that were explained for a cluster they are not in ("why not?") or against their own cluster
+        are left out.
         """
         return summarize(
             self.texts,
@@ -232,10 +233,10 @@ class TextExplanation(BaseExplanation):
     def to_frame(self, backend: str | None = None) -> Any:
         """Return a frame with one row per word, in the order of the texts.
 
-        The columns are document, cluster, word, start, stop, relevance and known. ``document`` is the label
-        in the index of a pandas series, else the position. By default, the frame comes from the same library
-        as the documents; for lists and arrays, it is pandas if installed, else polars, else pyarrow.
-        ``backend`` selects a library.
+        The columns are document, cluster, word, start, stop, relevance and known. ``document`` is the index
+        label for a pandas series and the position otherwise. By default, the frame comes from the same
+        library as the documents; for lists and arrays, pandas is used if installed, else polars, else
+        pyarrow. ``backend`` selects another library.
         """
         words, texts = self.word_table, self.texts
         document = words.document
@@ -254,8 +255,8 @@ class TextExplanation(BaseExplanation):
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str | None:
         """Make a self-contained HTML page of all documents, with words highlighted by relevance.
 
-        With ``path``, the page is written to that file, either completely or not at all. Without it, the page
-        is returned. To show only some documents, select them first: ``exp[:20].to_html()``.
+        If ``path`` is given, the page is written to that file, either completely or not at all. Otherwise,
+        the page is returned. To show only some documents, select them first: ``exp[:20].to_html()``.
         """
         one = len(self) == 1
         title = (
@@ -275,9 +276,10 @@ class TextExplanation(BaseExplanation):
         return html.fragment([html.note(repr(self)), html.LEGEND, *articles, *more * (left > 0)])
 
     def article(self, row: int = 0, heading: str | None = None) -> str:
-        """Return one document as HTML, for a page made with `whycluster.text.html.page`.
+        """Return one document as HTML, for a page created with `whycluster.text.html.page`.
 
-        By default, the heading names its cluster. A heading is escaped, so that it cannot become markup.
+        By default, the heading names the document's cluster. Headings are escaped, so they cannot inject
+        markup.
         """
         one = self[self._position(row, "article")]
         marks = [word.mark for word in one.words()]

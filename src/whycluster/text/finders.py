@@ -1,7 +1,7 @@
-"""Finders: the words of a text, and the terms of a vectorizer that they form.
+"""Find the words of a text and the vectorizer's terms that these words form.
 
-A *word* is a span of the original text. A *term* is what a vectorizer counts: usually a word in lower case,
-but also an n-gram of words or of characters. Each occurrence of a term covers one or more words.
+A *word* is a span of the original text. A *term* is a unit that a vectorizer counts, usually a word in lower
+case, but possibly an n-gram of words or characters. Each occurrence of a term covers one or more words.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ STOP_TERM = -2  # the code of a stop word
 
 
 class FoundTerms(NamedTuple):
-    """The words of one text and the occurrences of terms in it.
+    """The words and the occurrences of terms in one text.
 
     Attributes
     ----------
     spans : the start and stop of each word
     stop_words : the positions of the words that are stop words
     terms : the term of each occurrence
-    covered : the words that the occurrences cover, one occurrence after another. A word may be listed several
-        times for an occurrence; it then gets several shares of its relevance.
+    covered : the words that the occurrences cover, one occurrence after another. A word that is listed
+        several times for an occurrence receives several shares of the occurrence's relevance.
     sizes : for each occurrence, the number of its entries in ``covered``
     """
 
@@ -69,11 +69,11 @@ class Finder(ABC):
 
 @dataclass(frozen=True)
 class LetterWords(Finder):
-    """Finds words of three or more letters; each is looked up in lower case.
+    """Finds words of three or more letters and looks them up in lower case.
 
     Attributes
     ----------
-    rows : the term of each word; `STOP_TERM` for stop words
+    rows : the term of each word, or `STOP_TERM` for stop words
     n_vectors : the number of terms
     """
 
@@ -86,7 +86,7 @@ class LetterWords(Finder):
         return self.n_vectors
 
     def find(self, text: str) -> FoundTerms:
-        """Find the words; each is at most one term."""
+        """Find the words, each of which forms at most one term."""
         get, spans = self.rows.get, [match.span() for match in _LETTERS.finditer(text)]
         codes = [get(text[start:stop].lower(), NO_TERM) for start, stop in spans]
         covered = [word for word, code in enumerate(codes) if code >= 0]
@@ -98,7 +98,7 @@ class LetterWords(Finder):
         return word.lower()
 
     def terms(self, text: str) -> list[int]:
-        """Return the terms of a text, each as often as it occurs."""
+        """Return the terms of a text, repeated as often as they occur."""
         get = self.rows.get
         codes = [get(word.lower(), NO_TERM) for word in _LETTERS.findall(text)]
         return [code for code in codes if code >= 0]
@@ -117,18 +117,18 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def look_up(self, grams: list[str]) -> list[int]:
-        """Return the term of each n-gram; `NO_TERM` if it is none."""
+        """Return the term of each n-gram, or `NO_TERM` if the n-gram is not a term."""
 
 
 @dataclass(frozen=True)
 class VectorizerFinder(Finder):
-    """Finds words, and terms that are n-grams, like a vectorizer of scikit-learn.
+    """Finds words and n-gram terms in the same way as one of scikit-learn's vectorizers.
 
     Attributes
     ----------
-    preprocessor : processes the text first
-    lengths : the lengths of n-grams
-    vocabulary : from n-grams to terms
+    preprocessor : processes the text before it is split
+    lengths : the lengths of the n-grams
+    vocabulary : maps n-grams to terms
     """
 
     preprocessor: Preprocessor
@@ -147,7 +147,7 @@ class VectorizerFinder(Finder):
 
 @dataclass(frozen=True)
 class TermFinder(VectorizerFinder):
-    """Finds words, and terms that are words or n-grams of words.
+    """Finds words and terms, where each term is a word or an n-gram of words.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class TermFinder(VectorizerFinder):
     stop_words: frozenset[str] = frozenset()
 
     def find(self, text: str) -> FoundTerms:
-        """Find the words, and the terms that they form with their neighbors."""
+        """Find the words and the terms that neighboring words form."""
         tokens, spans = self._tokenize(text)
         stop_words = [word for word, token in enumerate(tokens) if token in self.stop_words]
         kept = [word for word, token in enumerate(tokens) if token not in self.stop_words]
@@ -176,7 +176,7 @@ class TermFinder(VectorizerFinder):
     def _tokenize(self, text: str) -> tuple[list[str], list[Span]]:
         """Return the tokens and their spans in the original text."""
         aligned = self.preprocessor.align(text)
-        if aligned is None:  # the tokens can only be searched in the original
+        if aligned is None:  # without alignment, search for the tokens in the original text
             tokens, _ = self.tokenizer.tokenize(self.preprocessor(text))
             return tokens, locate(tokens, text)
         tokens, spans = self.tokenizer.tokenize(aligned.text)
@@ -186,7 +186,7 @@ class TermFinder(VectorizerFinder):
 def _keep_terms(
     spans: list[Span], stop_words: list[int], grams: Iterable[tuple[int, list[int]]]
 ) -> FoundTerms:
-    """Keep the n-grams, given as codes and covered words, that are terms and cover a word."""
+    """Keep only the n-grams, given as codes and covered words, that are terms and cover a word."""
     kept = [(code, place) for code, place in grams if code >= 0 and place]
     covered = [word for _, place in kept for word in place]
     return FoundTerms(
@@ -196,17 +196,17 @@ def _keep_terms(
 
 @dataclass(frozen=True)
 class CharacterFinder(VectorizerFinder):
-    """Finds n-grams of characters; the words that they cover are separated by white space.
+    """Finds n-grams of characters and the words they cover, which are separated by whitespace.
 
-    An n-gram is shared among its words in proportion to the characters it has of each.
+    The relevance of an n-gram is shared among its words in proportion to their characters in the n-gram.
 
     Attributes
     ----------
     preprocessor, lengths, vocabulary : as in `VectorizerFinder`
-    within_words : whether n-grams stay within a word that is padded with a space on each side
+    within_words : whether n-grams stay within words, each padded with a space on both sides
     """
 
-    finds_all_terms: ClassVar[bool] = False  # a term of white space covers no word
+    finds_all_terms: ClassVar[bool] = False  # a whitespace term covers no word
     within_words: bool
 
     def find(self, text: str) -> FoundTerms:
@@ -232,11 +232,11 @@ class CharacterFinder(VectorizerFinder):
             for n in self.lengths:
                 last = max(0, len(padded) - n)
                 yield from ((padded[i : i + n], [word]) for i in range(last + 1))
-                if not last:  # a short word counts once
+                if not last:  # scikit-learn counts a short word only once
                     break
 
     def _grams_across_words(self, text: str) -> Iterator[tuple[str, list[int]]]:
-        # Like scikit-learn, replace longer white space by a single space. The words stay the same.
+        # Like scikit-learn, replace runs of whitespace with a single space, which leaves the words unchanged.
         squeezed = _WIDE_SPACE.sub(" ", text)
         owner = [-1] * len(squeezed)
         for word, match in enumerate(_BETWEEN_SPACES.finditer(squeezed)):
@@ -251,7 +251,7 @@ _WIDE_SPACE = re.compile(r"\s\s+")
 
 
 def finder_of(vectorizer: Any) -> Finder:
-    """Return the finder of a fitted vectorizer of scikit-learn."""
+    """Return the finder for a fitted scikit-learn vectorizer."""
     vocabulary = _vocabulary_of(vectorizer)
     if callable(vectorizer.analyzer) or not _has_standard_analysis(vectorizer):
         analyzer = FunctionTokenizer(vectorizer.build_analyzer())
@@ -262,7 +262,7 @@ def finder_of(vectorizer: Any) -> Finder:
     lengths = range(low, high + 1)
     if vectorizer.analyzer != "word":
         return CharacterFinder(preprocessor, lengths, vocabulary, vectorizer.analyzer == "char_wb")
-    if high == 1:  # scikit-learn then counts single words, whatever the lower bound
+    if high == 1:  # scikit-learn then counts single words regardless of the lower bound
         lengths = range(1, 2)
     stop_words = frozenset(vectorizer.get_stop_words() or ())
     return TermFinder(preprocessor, lengths, vocabulary, _tokenizer_of(vectorizer), stop_words)
@@ -307,7 +307,7 @@ class _FittedVocabulary(Vocabulary):
 
 @dataclass(frozen=True)
 class _HashedVocabulary(Vocabulary):
-    """Terms that are hashes of n-grams."""
+    """A vocabulary whose terms are hashes of n-grams."""
 
     hasher: Any
 

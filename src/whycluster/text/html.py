@@ -1,7 +1,7 @@
-"""Documents as web pages: the original text, with words highlighted by relevance.
+"""Render documents as web pages that highlight the words of the original text by relevance.
 
-Pages are self-contained and have no scripts. All characters of a document are escaped, so that no part of it
-can become markup.
+Pages are self-contained and contain no scripts. All of a document's characters are escaped, so the document
+cannot inject markup.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-# Blue and orange can be distinguished with any color vision, and in dark mode.
+# Blue and orange are distinguishable with any color vision and in dark mode.
 STYLE = """
 .wc { --for: 30 110 220; --against: 230 110 0; --ink: #1c1e21; --dim: #5b626b; --line: #d9dde2;
   --paper: #ffffff; color: var(--ink); font: 15px/1.6 system-ui, sans-serif; }
@@ -33,13 +33,13 @@ STYLE = """
 
 LEGEND = (
     '<p class="note">Highlighted words are evidence <b class="p" style="--a:.7">for</b> the cluster or '
-    '<b class="n" style="--a:.7">against</b> it. The strongest word of each document has the full color. '
+    '<b class="n" style="--a:.7">against</b> it. The strongest word of each document is shown in full color. '
     'Hover over a word to see its relevance. The model does not know <span class="u">underlined</span> '
     "words.</p>"
 )
 
-_STRONGEST = 0.75  # opacity of the strongest word; its text stays readable
-_FAINTEST = 0.02  # a lower opacity is invisible
+_STRONGEST = 0.75  # opacity of the strongest word, low enough for its text to stay readable
+_FAINTEST = 0.02  # anything below this opacity is invisible
 
 
 class Mark(NamedTuple):
@@ -48,7 +48,7 @@ class Mark(NamedTuple):
     Attributes
     ----------
     start, stop : its span in the text
-    relevance : its relevance; None if the model does not know it
+    relevance : its relevance, or None if the word is not in the model's vocabulary
     stop_word : whether it is a stop word
     """
 
@@ -59,7 +59,7 @@ class Mark(NamedTuple):
 
 
 def article(heading: str, text: str, marks: Sequence[Mark], notes: str = "") -> str:
-    """Return one document with a heading, as HTML."""
+    """Return one document with a heading as HTML."""
     below = note(notes) if notes else ""
     return (
         f'<article><h2>{safe(heading)}</h2><div class="text" dir="auto">{highlight(text, marks)}</div>'
@@ -68,7 +68,7 @@ def article(heading: str, text: str, marks: Sequence[Mark], notes: str = "") -> 
 
 
 def highlight(text: str, marks: Sequence[Mark]) -> str:
-    """Return the text as HTML with its words highlighted; every character is kept."""
+    """Return the text as HTML with its words highlighted, keeping every character."""
     largest = max((abs(mark.relevance) for mark in marks if mark.relevance is not None), default=0.0)
     pieces, end = [], 0
     for mark in merge_overlaps(marks):
@@ -79,7 +79,7 @@ def highlight(text: str, marks: Sequence[Mark]) -> str:
 
 
 def merge_overlaps(marks: Iterable[Mark]) -> list[Mark]:
-    """Return the marks in order; merge those that overlap, such as the parts of a ligature."""
+    """Return the marks in order, merging overlapping marks such as those of the parts of a ligature."""
     result: list[Mark] = []
     for mark in sorted(marks, key=lambda each: each.start):
         if result and mark.start < result[-1].stop:
@@ -101,7 +101,7 @@ def _highlighted(word: str, mark: Mark, largest: float) -> str:
 
 
 def note(text: str) -> str:
-    """Return a remark in small print, as HTML."""
+    """Return a remark in small print as HTML."""
     return f'<p class="note">{safe(text)}</p>'
 
 
@@ -111,11 +111,11 @@ def fragment(parts: Sequence[str]) -> str:
 
 
 def page(title: str, parts: Sequence[str], style: str = "") -> str:
-    """Return a self-contained HTML page; ``style`` is additional CSS."""
+    """Return a self-contained HTML page, with ``style`` as additional CSS."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        # A second line of defense: the browser runs no script and fetches nothing.
+        # As a second line of defense, forbid the browser to run scripts or fetch resources.
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="color-scheme" content="light dark">'
         f"<title>{safe(title)}</title><style>{STYLE}{_PAGE}{style}</style></head>\n"
@@ -139,7 +139,7 @@ def safe(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Return the text with a visible symbol instead of each character that HTML does not allow."""
+    """Replace each character that HTML does not allow with a visible symbol."""
     return _CONTROL.sub(_symbol, text)
 
 

@@ -1,4 +1,4 @@
-"""The network of a pipeline that begins with a vectorizer: it explains documents by their words."""
+"""The network of a pipeline that begins with a vectorizer, which explains documents by their words."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ VECTORIZERS = (CountVectorizer, HashingVectorizer, WordVectors)
 
 
 class TextNetwork(Network):
-    """The network of a pipeline that begins with a vectorizer: it explains documents by their words.
+    """The network of a pipeline that begins with a vectorizer, which explains documents by their words.
 
     Parameters
     ----------
     vectorization : the vectorizer and the steps after it
-    last : the network of the model at the end
+    last : the network of the final model
     """
 
     takes_any_kind = True
@@ -55,8 +55,8 @@ class TextNetwork(Network):
         del whole  # it matters only for tables of known categories
         if columns.get("feature_names") is not None:
             raise InvalidInputError(
-                f"{where}: feature_names is for arrays of numbers; documents are explained by their words. "
-                "Leave it out."
+                f"{where}: feature_names applies to numeric arrays, but documents are explained by their "
+                "words. Leave feature_names out."
             )
         table = DocumentTable.of(X, self.vectorization, where, name)
         if self.is_checked:
@@ -83,10 +83,11 @@ class TextNetwork(Network):
         )
 
     def to_torch(self, cluster: Any = None) -> torch.nn.Module:  # noqa: ARG002  # the signature of all networks
-        """Raise, since the steps of a pipeline need not be layers."""
+        """Raise an error, since the steps of a pipeline need not be layers."""
         raise UnsupportedModelError(
-            "to_torch: the steps of a pipeline need not be layers. Take the network of its last step: "
-            "wc.neuralize(pipeline[-1]).to_torch(), for the output of pipeline[:-1].transform(X)."
+            "to_torch: the steps of a pipeline cannot be converted to torch layers. Convert only its last "
+            "step with wc.neuralize(pipeline[-1]).to_torch(), and apply the result to "
+            "pipeline[:-1].transform(X)."
         )
 
 
@@ -95,7 +96,7 @@ def text_network(steps: Sequence[tuple[str, Any]], last: Network) -> TextNetwork
 
     Parameters
     ----------
-    steps : names and fitted steps of the pipeline, without the last
+    steps : names and fitted steps of the pipeline, except for the last step
     last : the network of the last step
     """
     vectorization = Vectorization.of(Step(*steps[0]), steps[1:])
@@ -110,7 +111,7 @@ def text_network(steps: Sequence[tuple[str, Any]], last: Network) -> TextNetwork
 
 
 class _VectorizerFrontEnd(FrontEnd):
-    """Pipelines that begin with a vectorizer."""
+    """The front end for pipelines that begin with a vectorizer."""
 
     def takes(self, steps: Sequence[tuple[str, Any]]) -> bool:
         """Return whether the first step is a vectorizer."""
@@ -125,7 +126,7 @@ register(_VectorizerFrontEnd())
 
 
 def takes_text(steps: Sequence[tuple[str, Any]]) -> bool:
-    """Return whether the first step is a vectorizer; raise if one comes later or inside a union."""
+    """Return whether the first step is a vectorizer; raise an error if one comes later or in a union."""
     vectorizers = [i for i, (_, step) in enumerate(steps) if isinstance(step, VECTORIZERS)]
     if vectorizers and vectorizers[0] > 0:
         raise UnsupportedModelError(
@@ -139,7 +140,8 @@ def takes_text(steps: Sequence[tuple[str, Any]]) -> bool:
     ):
         raise UnsupportedModelError(
             f"neuralize: a single vectorizer must be the first step; {Step(*steps[0])} combines several "
-            f"transformers there. Put the union after one vectorizer, or use one with more n-grams."
+            "transformers there. Put the union after one vectorizer, or use one vectorizer with more "
+            "n-grams."
         )
     return bool(vectorizers)
 
@@ -149,11 +151,11 @@ def _steps_of(transformer: Any) -> list[tuple[str, Any]]:
 
 
 def _model_network(model: Any) -> Network:
-    """Return the network of the model that follows a vectorizer; raise if it has none."""
+    """Return the network of the model that follows a vectorizer; raise an error if there is none."""
     found = adapt_model(model)
     if isinstance(found, AwaitingColumns):
         raise UnsupportedModelError(
-            f"neuralize: a {found.kind} takes categories, but a vectorizer gives numbers."
+            f"neuralize: a {found.kind} takes categories, but a vectorizer returns numbers."
         )
     if isinstance(found, OnlyLabels):
         raise UnsupportedModelError(

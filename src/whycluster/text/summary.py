@@ -1,4 +1,4 @@
-"""The summary of each cluster of documents: the words that define it."""
+"""Summarize each cluster of documents by the words that define it."""
 
 from __future__ import annotations
 
@@ -19,32 +19,34 @@ from whycluster.explanations.formatting import Line, join_words, rest
 from whycluster.text.finders import Finder
 from whycluster.text.words import KNOWN, WordTable, group_sums
 
-_N_WORDS = 3  # in a headline
-_ERRORS = 2.0  # standard errors; with one, words of a few unusual messages of 20 newsgroups rank too high
+_N_WORDS = 3  # number of words in a headline
+_ERRORS = 2.0  # standard errors; with 1, words from a few unusual messages in 20 newsgroups rank too high
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class TextSummary:
-    """The words that define each cluster: `print` it, or convert it with `to_frame`.
+    """The words that define each cluster. `print` the summary, or convert it with `to_frame`.
 
     There are E entries, one for each cluster and each known word of its documents. Within a cluster, words
-    are sorted by score: their mean share of a document's relevance, minus two standard errors. Shares give
-    each document the same weight, although evidence may be a hundred times larger in a text of two words than
-    in one of two hundred. Subtracting the error lowers words that dominate a single document but say little
-    about the cluster; no minimum number of documents is needed. In clusters of fewer than 16 documents the
-    errors count less, so that a word in all documents never ranks below a word in none.
+    are sorted by score, which is their mean share of a document's relevance minus two standard errors. Shares
+    give each document the same weight, although evidence may be a hundred times larger for a text of two
+    words than for one of two hundred. Subtracting the errors lowers the rank of words that dominate a single
+    document but say little about the cluster, so no minimum number of documents is needed. In clusters of
+    fewer than 16 documents, the errors count less, so that a word in all documents never ranks below a word
+    in none.
 
     Attributes
     ----------
-    clusters : (G,) labels of the clusters that have documents
+    clusters : (G,) labels of the clusters that contain documents
     size : (G,) number of documents
     group : (E,) cluster of each entry, as a position in ``clusters``
     word : (E,) the word, in the form in which the model counts it
     relevance : (E,) mean relevance over the documents of the cluster
     share : (E,) mean share of a document's total absolute relevance
-    score : (E,) share minus its errors; words are sorted by it
-    documents, count : (E,) number of documents of the cluster with the word, and number of its occurrences
-    documents_outside, count_outside : (E,) the same for all other documents
+    score : (E,) share minus its errors, by which words are sorted
+    documents, count : (E,) number of the cluster's documents that contain the word, and number of its
+        occurrences
+    documents_outside, count_outside : (E,) the same counts for all other documents
     """
 
     noun: ClassVar[str] = "word"
@@ -64,14 +66,14 @@ class TextSummary:
     def strongest(self, cluster: Any, n: int = 10) -> Codes:
         """Return the entries of the ``n`` strongest words of a cluster, strongest first.
 
-        Words that are evidence against the cluster on average are left out.
+        Words that are, on average, evidence against the cluster are left out.
         """
         check_integer(n, 1, "summary", "n")
         groups = [i for i, label in enumerate(self.clusters.tolist()) if label == cluster]
         if not groups:
             labels = ", ".join(map(repr, self.clusters.tolist()))
             raise InvalidInputError(
-                f"summary: cluster must be one that has documents, {labels}; got {cluster!r}."
+                f"summary: cluster must be one that contains documents ({labels}); got {cluster!r}."
             )
         return self._strongest(groups[0], n)
 
@@ -80,7 +82,7 @@ class TextSummary:
         return [self.word[entry] for entry in self.strongest(cluster, n)]
 
     def names(self, n: int = 3) -> dict[Any, str]:
-        """Return a provisional name for each cluster: its ``n`` strongest words."""
+        """Return a provisional name for each cluster, consisting of its ``n`` strongest words."""
         return {label: ", ".join(self.words(label, n)) for label in self.clusters.tolist()}
 
     def to_frame(self, backend: str | None = None) -> Any:
@@ -104,7 +106,7 @@ class TextSummary:
         return build_frame(columns, self._like, backend, "summary.to_frame", same_rows=False)
 
     def describe(self, n_words: int = 6) -> str:
-        """Return the strongest words of each cluster, as text."""
+        """Return the strongest words of each cluster as text."""
         check_integer(n_words, 1, "describe", "n_words")
         if not len(self.clusters):
             return "No document belongs to the cluster it is explained for, so there is nothing to average."
@@ -125,10 +127,10 @@ class TextSummary:
     def __str__(self) -> str:
         return self.describe()
 
-    __repr__ = __str__  # a notebook shows the table too
+    __repr__ = __str__  # a notebook also shows the table
 
     def headlines(self) -> list[str]:
-        """Return the strongest words of each cluster: "goal, team and season"."""
+        """Return the strongest words of each cluster, such as "goal, team and season"."""
         return [self._headline(group, far) for group, far in enumerate(noise_mask(self.clusters.tolist()))]
 
     def _headline(self, group: int, is_noise: bool) -> str:
@@ -143,16 +145,16 @@ class TextSummary:
         return np.asarray(first + np.flatnonzero(self.share[first:last] > 0))[:n]
 
     def bars_of(self, group: int, n: int) -> list[Line]:
-        """Return lines for the ``n`` strongest words of a cluster, and one for all others together."""
+        """Return lines for the ``n`` strongest words of a cluster and one line for all other words."""
         top = self._strongest(group, n)
         lines = [Line(self.word[entry], "", float(self.share[entry])) for entry in top]
         others = np.setdiff1d(np.flatnonzero(self.group == group), top)
         return lines + rest(len(others), self.noun, "", float(self.share[others].sum()))
 
     def grid(self, n: int) -> tuple[list[str], Floats, int]:
-        """Return the strongest words of all clusters, about ``n``, their shares, and the number of all words.
+        """Return about ``n`` of the strongest words, their shares, and the number of all words.
 
-        Shares are (G, number of returned words).
+        The shares have shape (G, number of returned words).
         """
         n_clusters, codes = len(self.clusters), {word: i for i, word in enumerate(dict.fromkeys(self.word))}
         each = max(1, n // max(1, n_clusters))
@@ -200,10 +202,10 @@ def summarize(
     ----------
     texts, words : the n documents and their words
     finder : normalizes words
-    assigned : (n,) code of the cluster of each document
+    assigned : (n,) code of each document's cluster
     explained : (n,) whether the document is explained for that cluster
     labels : (K,) labels of the codes
-    like : a frame of the library that `TextSummary.to_frame` should use
+    like : a frame from the library that `TextSummary.to_frame` should use
     """
     pairs = pair_up(texts, words, finder)
     present, size = np.unique(assigned[explained], return_counts=True)
@@ -247,9 +249,9 @@ class Pairs(NamedTuple):
     Attributes
     ----------
     vocabulary : the distinct words of all documents
-    document, word : the document of each pair, and its word as a position in ``vocabulary``
+    document, word : the document of each pair and the word as a position in ``vocabulary``
     n_times : the number of occurrences of the word in the document
-    relevance : their total relevance
+    relevance : the total relevance of these occurrences
     """
 
     vocabulary: list[str]
@@ -276,7 +278,7 @@ def pair_up(texts: Sequence[str], words: WordTable, finder: Finder) -> Pairs:
 
 
 def _group_counts(group: Codes, values: Codes | None, n_groups: int) -> Codes:
-    """Return the sum of the values of each group as integers; without values, the size of each group."""
+    """Return the sum of each group's values as integers, or each group's size if no values are given."""
     return np.bincount(group, weights=values, minlength=n_groups).astype(np.intp)
 
 
@@ -291,7 +293,7 @@ def _shares(relevance: Floats, document: Codes) -> Floats:
 def _encode_words(
     texts: Sequence[str], document: Codes, start: NDArray[Any], stop: NDArray[Any], finder: Finder
 ) -> tuple[list[str], Codes]:
-    """Return the distinct normalized words, and the code of each word among them."""
+    """Return the distinct normalized words and the code of each word among them."""
     as_written: dict[str, int] = {}  # so that each spelling is normalized only once
     vocabulary: dict[str, int] = {}
     codes = np.empty(len(document), dtype=np.intp)

@@ -1,9 +1,9 @@
-"""From documents to features and back: a vectorizer with its steps, and the relevance of words.
+"""Map documents to features with a vectorizer and its steps, and relevance back to words.
 
 The steps after the vectorizer map the terms t of a document to features z = A (t - c) + o. Let W be the
-gradient of the explained evidence with respect to z. Since z is linear in A, term i contributes A_i t_i . W,
-which its occurrences share. All occurrences share the rest equally: the constants of the model, and means
-that a step subtracted.
+gradient of the explained evidence with respect to z. Since z is linear in t, term i contributes A_i t_i . W,
+which is shared among the occurrences of the term. The rest, namely the constants of the model and the means
+that a step subtracted, is shared equally among all occurrences.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from whycluster.text.finders import Finder, FoundTerms, finder_of
 from whycluster.text.word_vectors import Lexicon, WordVectors
 from whycluster.text.words import Occurrences, WordTable, group_sums
 
-_GATHERED = 1 << 19  # numbers (4 MB) of term vectors that are gathered at a time
+_GATHERED = 1 << 19  # number of values (4 MB) in the term vectors gathered at a time
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class Vectorization(DocumentEncoder):
     Attributes
     ----------
     step : the vectorizer
-    lexicon : the vectors of a `WordVectors`; None for vectorizers of scikit-learn
+    lexicon : the vectors of a `WordVectors` step, or None for scikit-learn's vectorizers
     finder : finds the vectorizer's terms in a text
     form : the features that the steps compute from the terms
-    cache : the documents that each thread counted last, and their counts; None without caching
+    cache : the documents that each thread counted last and their counts, or None without caching
     """
 
     step: Step
@@ -58,7 +58,7 @@ class Vectorization(DocumentEncoder):
 
     @classmethod
     def of(cls, step: Step, others: Sequence[tuple[str, Any]]) -> Vectorization:
-        """Follow a fitted vectorizer and the steps after it."""
+        """Trace a fitted vectorizer and the steps after it."""
         vectorizer = step.transformer
         check_fitted(*transformers_in(others))
         if isinstance(vectorizer, WordVectors):
@@ -75,16 +75,16 @@ class Vectorization(DocumentEncoder):
         return self.form.n_outputs
 
     def with_cache(self) -> Vectorization:
-        """Return a copy for use with a single table, which counts the terms of each block only once."""
+        """Return a copy that counts the terms of each block only once, for use with a single table."""
         return replace(self, cache={})
 
     def encode(self, texts: Sequence[str], start: int, stop: int) -> Floats:
         """Return the features of texts[start:stop], (stop - start, n_outputs)."""
         counts = self.counts(texts, start, stop)
-        return to_floats(self.form.run(counts.copy()))  # a step may work in place
+        return to_floats(self.form.run(counts.copy()))  # copied, since a step may work in place
 
     def counts(self, texts: Sequence[str], start: int, stop: int) -> Any:
-        """Return the term counts of texts[start:stop], sparse; reuse the last counts of this thread."""
+        """Return the sparse term counts of texts[start:stop], reusing this thread's last counts."""
         if self.cache is None:
             return self._count(texts[start:stop])
         thread, rows = threading.get_ident(), (start, stop)
@@ -118,19 +118,20 @@ class Vectorization(DocumentEncoder):
 
 
 def _check_vectorizer(step: Step) -> None:
-    """Raise unless relevance can be traced through a vectorizer of scikit-learn."""
+    """Raise an error unless relevance can be traced through this scikit-learn vectorizer."""
     vectorizer = step.transformer
     if vectorizer.input != "content":
         raise UnsupportedModelError(
-            f"neuralize: {step} must take the texts themselves, input='content'; it has "
-            f"input={vectorizer.input!r}. Read the files first."
+            f"neuralize: {step} must take the texts themselves (input='content'); it has "
+            f"input={vectorizer.input!r}. Read the files into strings first."
         )
     if not isinstance(vectorizer, HashingVectorizer):
         check_fitted(vectorizer)
     elif vectorizer.alternate_sign:
         raise UnsupportedModelError(
-            f"neuralize: {step} must have alternate_sign=False; it has alternate_sign=True. With signs, "
-            f"words with the same hash may cancel each other, and then none of them gets its relevance."
+            f"neuralize: {step} must have alternate_sign=False; it has alternate_sign=True. With "
+            "alternating signs, words that share a hash may cancel out, and then none of them is assigned "
+            "relevance."
         )
 
 
@@ -141,7 +142,7 @@ def relevance_of_words(
     query: CodedQuery,
     background: Background | None,
 ) -> tuple[Attribution, WordTable]:
-    """Return the assignments of all documents, and the relevance of their words."""
+    """Return the assignments of all documents and the relevance of their words."""
     if query.rule == SEQUENTIAL:
         others = ", ".join(repr(rule) for rule in RULES if rule != SEQUENTIAL)
         raise InvalidInputError(
@@ -171,7 +172,7 @@ def _relevance_in_block(
 
     Parameters
     ----------
-    vectorization, vectors : the vectorizer with its steps, and the vectors A_i of its terms
+    vectorization, vectors : the vectorizer with its steps and the vectors A_i of its terms
     table, rows : the documents
     gradient : (b, m) W, the gradient with respect to the features
     total : (b,) the sum of the relevance of each document's words
@@ -183,7 +184,7 @@ def _relevance_in_block(
     found = found.keep_terms(vectorization.used_terms)
     terms = form.contributions(counts)
     document = np.repeat(np.arange(terms.shape[0]), np.diff(terms.indptr))
-    inside = form.source[terms.indices] >= 0  # the rest belongs to no term; all occurrences share it
+    inside = form.source[terms.indices] >= 0  # the rest is shared among all occurrences
     document, atom, value = document[inside], terms.indices[inside].astype(np.intp), terms.data[inside]
     relevance = vectors.products(gradient, document, atom) * value
     return found.share_relevance(document * n_terms + form.source[atom], relevance, n_terms, total)
@@ -192,7 +193,7 @@ def _relevance_in_block(
 def _check_counts(
     vectorization: Vectorization, table: DocumentTable, start: int, counts: Any, found: Occurrences
 ) -> None:
-    """Raise if the terms found in the texts differ from those that the vectorizer counts."""
+    """Raise an error if the terms found in the texts differ from those that the vectorizer counts."""
     if isinstance(vectorization.step.transformer, HashingVectorizer):  # its terms may cancel each other
         return
     finder = vectorization.finder
@@ -207,8 +208,8 @@ def _check_counts(
     if differ.size:
         raise UnsupportedModelError(
             f"{table.where}: {vectorization.step} must count the words that its parameters describe; in "
-            f"document {start + int(differ[0]) // finder.n_terms} it counts others, which cannot be located "
-            f"in the text."
+            f"document {start + int(differ[0]) // finder.n_terms} it counts other words, which cannot be "
+            "located in the text."
         )
 
 
@@ -218,20 +219,20 @@ class TermVectors:
 
     Attributes
     ----------
-    vectors : (D, m) the transpose of A, dense or CSR; None if A is the identity
+    vectors : (D, m) the transpose of A, dense or CSR, or None if A is the identity
     """
 
     vectors: Matrix | None
 
     @classmethod
     def of(cls, matrix: Matrix | None) -> TermVectors:
-        """Transpose A; None is the identity."""
+        """Return the vectors for A; None stands for the identity."""
         if matrix is None:
             return cls(None)
         return cls(sparse.csr_array(matrix.T) if is_sparse(matrix) else np.ascontiguousarray(matrix.T))
 
     def products(self, gradient: Floats, document: Codes, atom: Codes) -> Floats:
-        """Return A_i . W for pairs of a term and a document, without computing all other products.
+        """Return A_i . W for pairs of a term and a document, without computing any other products.
 
         Parameters
         ----------

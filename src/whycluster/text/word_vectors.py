@@ -21,22 +21,22 @@ from whycluster.pipelines.affine_form import AffineForm
 from whycluster.text.documents import read_documents
 from whycluster.text.finders import STOP_TERM, LetterWords
 
-_BATCH = 1024  # documents, or vectors, that are processed at a time
+_BATCH = 1024  # number of documents or vectors processed at a time
 
 
 class WordVectors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A transformer from documents to the means of their word vectors.
 
-    A word is a run of three or more letters; it is looked up in lower case. Stop words and words without a
-    vector do not count. A document without any other word becomes the zero vector. `fit` learns nothing: it
-    only checks the parameters, and that at least one document has a known word.
+    A word is a run of three or more letters, which is looked up in lower case. Stop words and words without a
+    vector are ignored. A document without any other words becomes the zero vector. `fit` learns nothing. It
+    only checks the parameters and verifies that at least one document contains a known word.
 
     Parameters
     ----------
     vectors : (n, d) the vectors, of any numeric type; they are neither changed nor copied
-    vocabulary : a mapping from words in lower case to rows of ``vectors``, where several words may share a
-        row; or a list of words, one for each row
-    stop_words : "english" for scikit-learn's list, a list of words in lower case, or None
+    vocabulary : a mapping from lowercase words to rows of ``vectors``, in which several words may share a
+        row, or a list of words, one for each row
+    stop_words : "english" for scikit-learn's list, a list of lowercase words, or None
 
     Examples
     --------
@@ -58,15 +58,15 @@ class WordVectors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.stop_words = stop_words
 
     def fit(self, X: Any, y: Any = None) -> WordVectors:  # noqa: ARG002  # scikit-learn's signature
-        """Check the parameters, and that at least one document has a known word."""
+        """Check the parameters and verify that at least one document contains a known word."""
         lexicon = self.lexicon("WordVectors.fit")
         documents = read_documents(X, "WordVectors.fit")
         if not any(lexicon.finder.terms(document) for document in documents):
             known = next((word for word, row in lexicon.finder.rows.items() if row >= 0), None)
             raise InvalidInputError(
-                f"WordVectors.fit: at least one document must have a word of the vocabulary, such as "
-                f"{known!r}; none of the {len(documents)} has. Only words of three or more letters that are "
-                f"not stop words count; they are looked up in lower case."
+                f"WordVectors.fit: at least one document must contain a word from the vocabulary, such "
+                f"as {known!r}; none of the {len(documents)} does. Only words of three or more letters that "
+                f"are not stop words count, and they are looked up in lower case."
             )
         return self
 
@@ -81,14 +81,14 @@ class WordVectors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return result
 
     def lexicon(self, where: str) -> Lexicon:
-        """Return the validated vectors and their words; ``where`` names the calling function in messages."""
+        """Return the validated vectors and their words. ``where`` names the calling function in messages."""
         vectors = _check_vectors(self.vectors, where)
         rows = _check_vocabulary(self.vocabulary, len(vectors), where)
         rows.update(dict.fromkeys(_check_stop_words(self.stop_words, where), STOP_TERM))
         return Lexicon(vectors, LetterWords(rows, len(vectors)))
 
     def whycluster_form(self, step: Any, form: AffineForm) -> AffineForm:
-        """Return the form after this step on a column of text: all its features belong to that column."""
+        """Return the form after this step on a text column, to which all features then belong."""
         n_features = _check_vectors(self.vectors, "neuralize").shape[1]
         return form.transform_each(step, np.zeros(n_features, dtype=np.intp))
 
@@ -113,7 +113,7 @@ class Lexicon:
     Attributes
     ----------
     vectors : (n, d) the user's vectors
-    finder : finds their words in a text
+    finder : finds the words of these vectors in a text
     """
 
     vectors: NDArray[Any]
@@ -131,14 +131,14 @@ class Lexicon:
         return matrix
 
     def means(self, frequencies: Any) -> Floats:
-        """Return the mean vectors, (b, d); only vectors in use are converted to float64."""
+        """Return the mean vectors, (b, d), converting only the vectors in use to float64."""
         used, columns = np.unique(frequencies.indices, return_inverse=True)
         shape = (frequencies.shape[0], len(used))
         narrow = sparse.csr_array((frequencies.data, columns, frequencies.indptr), shape=shape)
         return np.asarray(narrow @ self.vectors[used].astype(np.float64))
 
     def form(self, names: Sequence[str] | None) -> AffineForm:
-        """Return the form from frequencies to means; as frames, if the next step was fitted with names."""
+        """Return the form from frequencies to means, as frames if the next step was fitted with names."""
         matrix = np.asarray(self.vectors, dtype=np.float64).T
         run = self.means if names is None else _Named(self.means, list(names))
         return AffineForm.of_columns(len(self.vectors)).map(run, matrix)
@@ -161,15 +161,15 @@ def _check_vectors(vectors: Any, where: str) -> NDArray[Any]:
     array = as_array_or_empty(vectors)
     if array.ndim != 2 or array.dtype.kind not in "fiu" or 0 in array.shape:
         raise InvalidInputError(
-            f"{where}: vectors must be numbers in two dimensions (words, features); got {array.dtype} of "
-            f"shape {array.shape}."
+            f"{where}: vectors must be a two-dimensional numeric array (words, features); got {array.dtype} "
+            f"of shape {array.shape}."
         )
     for start in range(0, len(array), _BATCH):
         rows = array[start : start + _BATCH]
         if not np.isfinite(rows).all():
             row = start + int(np.argmin(np.isfinite(rows).all(axis=1)))
             raise InvalidInputError(
-                f"{where}: vectors must be finite; row {row} is not. Remove it together with its words."
+                f"{where}: vectors must be finite; row {row} is not. Remove that row together with its words."
             )
     return array
 
@@ -183,7 +183,7 @@ def _check_vocabulary(vocabulary: Any, n_rows: int, where: str) -> dict[str, int
         rows = np.arange(len(words))
         if len(words) != n_rows or len(set(words)) != n_rows:
             raise InvalidInputError(
-                f"{where}: vocabulary must be {n_rows} different words, one for each row of vectors, or a "
+                f"{where}: vocabulary must be {n_rows} distinct words, one for each row of vectors, or a "
                 f"mapping from words to rows; got {len(words)} words, {len(set(words))} of them distinct."
             )
     invalid = next((word for word in words if not isinstance(word, str)), None)
@@ -215,7 +215,7 @@ def _words_of(vocabulary: Any, where: str) -> list[Any]:
 
 
 def _rows_of(vocabulary: Mapping[Any, Any]) -> Codes | None:
-    """Return the rows, None if one of them is not a whole number."""
+    """Return the rows, or None if one of them is not an integer."""
     kinds = {type(row) for row in vocabulary.values()}
     if not kinds <= {int} and not all(issubclass(kind, np.integer) or kind is int for kind in kinds):
         return None

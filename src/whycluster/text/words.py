@@ -1,4 +1,4 @@
-"""The words of many documents in a few arrays, and how the relevance of terms is shared among them."""
+"""Store the words of many documents in a few arrays, and share the relevance of terms among words."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class WordTable:
 
     @classmethod
     def join(cls, parts: dict[int, WordTable]) -> WordTable:
-        """Join the tables of several blocks of documents, given by first document; empties ``parts``."""
+        """Join the tables of several blocks, keyed by first document; ``parts`` is empty afterward."""
         ordered = [parts[start] for start in sorted(parts)]
         parts.clear()
         ends = _ends(np.concatenate([np.diff(part.ends) for part in ordered]))
         names = ("start", "stop", "kind", "relevance")
         columns = {name: [getattr(part, name) for part in ordered] for name in names}
-        ordered.clear()  # so that at most one column is in memory twice
+        ordered.clear()  # so that memory holds at most one column twice
         return cls(ends=ends, **{name: np.concatenate(columns.pop(name)) for name in names})
 
     @property
@@ -59,7 +59,7 @@ class WordTable:
         return group_sums(self.document, self.relevance, len(self.ends) - 1)
 
     def take(self, documents: Codes) -> WordTable:
-        """Return the table of some of the documents."""
+        """Return a table with some of the documents."""
         sizes = np.diff(self.ends)[documents]
         shift = self.ends[documents] - _ends(sizes)[:-1]
         words = np.arange(int(sizes.sum())) + np.repeat(shift, sizes)
@@ -68,21 +68,21 @@ class WordTable:
         )
 
     def slice_of(self, document: int) -> slice:
-        """Return the slice of the words of one document."""
+        """Return the slice that contains the words of one document."""
         return slice(int(self.ends[document]), int(self.ends[document + 1]))
 
 
 @dataclass(frozen=True)
 class Occurrences:
-    """The W words of some documents, and the O occurrences of terms that cover them.
+    """The W words of some documents and the O occurrences of terms that cover these words.
 
     Attributes
     ----------
     ends, start, stop : the words, as in `WordTable`
     stop_words : the positions of the words that are stop words
     document, term : (O,) the document and the term of each occurrence
-    word, occurrence : (C,) pairs of a word and an occurrence that covers it. All pairs of an occurrence get
-        equal shares of its relevance.
+    word, occurrence : (C,) pairs of a word and an occurrence that covers it. The relevance of an occurrence
+        is shared equally among its pairs.
     """
 
     ends: Codes
@@ -112,7 +112,7 @@ class Occurrences:
         )
 
     def keep_terms(self, terms: Codes) -> Occurrences:
-        """Drop the occurrences of all other terms, which the steps after the vectorizer ignore."""
+        """Keep only the occurrences of some terms; the steps after the vectorizer ignore all other terms."""
         kept = np.isin(self.term, terms)
         if kept.all():
             return self
@@ -126,14 +126,14 @@ class Occurrences:
         )
 
     def share_relevance(self, key: Codes, relevance: Floats, n_terms: int, total: Floats) -> WordTable:
-        """Share the relevance of terms among their words, and the rest equally among all occurrences.
+        """Share the relevance of terms among their words and any remainder equally among all occurrences.
 
         Parameters
         ----------
-        key : document * n_terms + term of each relevance; keys may repeat
-        relevance : the relevance of these terms
+        key : document * n_terms + term for each entry of ``relevance``; keys may repeat
+        relevance : the relevance of the terms in ``key``
         n_terms : the number of terms
-        total : (b,) the sum of the relevance of each document's words, if it has any term
+        total : (b,) the total relevance to share among the words of each document that contains a term
         """
         pairs, place = np.unique(self.document * n_terms + self.term, return_inverse=True)
         at = np.searchsorted(pairs, key)
