@@ -34,7 +34,7 @@ def test_nan_in_relevance(wine: Array, kmeans: Any) -> None:
     relevance = np.zeros_like(wine)
     relevance[3, 2] = relevance[7, 1] = np.nan
     assert (
-        "relevance must have no missing values (NaN); row 3, feature 'x2' is missing (2 in all)"
+        "relevance must not contain missing values (NaN); row 3, feature 'x2' is missing (2 in total)"
         in message(kmeans, wine, relevance)
     )
 
@@ -62,7 +62,7 @@ def test_constant_features(wine: Array) -> None:
 
 def test_duplicate_rows_have_no_bandwidth(wine: Array, kmeans: Any) -> None:
     text = message(kmeans, np.vstack([wine, wine]))
-    assert "X must have rows without duplicates to choose the bandwidth; every row has a duplicate" in text
+    assert "X must contain rows without duplicates to choose the bandwidth; every row has a duplicate" in text
     some = np.vstack([wine, wine[:50]])
     assert np.isfinite(flipping_auc(kmeans, some, np.zeros_like(some), repeats=1).auc)
     kde = ConditionalKDE(np.vstack([wine, wine]), bandwidth=0.5)
@@ -72,7 +72,7 @@ def test_duplicate_rows_have_no_bandwidth(wine: Array, kmeans: Any) -> None:
 def test_one_cluster(wine: Array, kmeans: Any) -> None:
     own = wine[kmeans.labels_ == 0]
     text = message(kmeans, own)
-    assert "X must have rows of at least 2 clusters" in text
+    assert "X must contain rows of at least 2 clusters" in text
     assert f"all {len(own)} rows are in one" in text
     assert "background=all_rows" in text
     found = flipping_auc(kmeans, own, np.zeros_like(own), sampler=ConditionalKDE(wine), repeats=1)
@@ -88,7 +88,7 @@ def test_repeats(wine: Array, kmeans: Any, repeats: Any) -> None:
 
 def test_samplers_with_wrong_results(wine: Array, kmeans: Any) -> None:
     text = message(kmeans, wine, sampler=lambda rows, _, __: rows[:, :3])
-    assert "sampler must return rows of the shape it gets" in text
+    assert "sampler must return rows of the same shape as its input" in text
     text = message(kmeans, wine, sampler=lambda rows, _, __: rows + 1.0)
     assert "keep known features unchanged; it changed known features" in text
     text = message(kmeans, wine, sampler=lambda rows, known, _: np.where(known, rows, np.nan))
@@ -186,7 +186,7 @@ def test_the_comparison(wine: Array, kmeans: Any) -> None:
     wrong: tuple[Any, ...] = ([], {"greedy oracle": wine}, {3: wine})
     for methods in wrong:
         with pytest.raises(
-            wc.InvalidInputError, match="at least one name, all names must be text, and none may be"
+            wc.InvalidInputError, match="at least one name, all names must be strings, and none may be"
         ):
             compare(kmeans, wine, methods)
     with pytest.raises(wc.InvalidInputError, match=r"got 'joint'. Did you mean 'neon joint'\?"):

@@ -1,4 +1,4 @@
-"""Sanity checks: does an explanation behave as an explanation should?"""
+"""Sanity checks of whether explanations behave as they should."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from whycluster.evaluation.methods import Method, named
 from whycluster.evaluation.subject import Subject
 from whycluster.models.network import check_rule
 
-_GRID = 33  # points on each path that is searched for a jump
+_GRID = 33  # number of points on each path that is searched for a jump
 _HALVINGS = 30
 _PAIRS = 100
 _SHUFFLES = 10
@@ -28,7 +28,7 @@ _STABLE = 0.7
 
 
 class DoesNotApplyError(InvalidInputError):
-    """The check does not apply to this model or these rows."""
+    """Raised if a check does not apply to the model or the rows."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def run(model: Any, X: Any, *, rule: str = DEFAULT_RULE, random_state: int = 0) 
     Returns
     -------
     Checks
-        the results, and the reason for each check that does not apply
+        the results and the reason for each check that does not apply
     """
     check_rule(rule, "checks.run")
     check_integer(random_state, 0, "checks.run", "random_state")
@@ -133,10 +133,11 @@ def run(model: Any, X: Any, *, rule: str = DEFAULT_RULE, random_state: int = 0) 
 
 
 def conservation(model: Any, X: Any, *, rule: str = DEFAULT_RULE) -> Check:
-    """Check that the relevances of a row add up to its evidence.
+    """Check that the relevance of a row's features adds up to the row's evidence.
 
     The value is the largest difference over all rows, relative to the mean evidence. It is 0 up to rounding
-    if all evidence belongs to features. The check does not apply to models in which some evidence belongs to
+    if
+    all evidence belongs to features. The check does not apply to models in which some evidence belongs to
     no feature, such as the component weights of a mixture or the loss in soft minima.
     """
     check_rule(rule, "conservation")
@@ -148,8 +149,8 @@ def _conservation(subject: Subject, rule: str) -> Check:
     assert subject.network is not None
     if not subject.network.energy.adds_up:
         raise DoesNotApplyError(
-            f"{subject.where}: all evidence must belong to features; a part of this model's evidence belongs "
-            "to none. See Explanation.residual."
+            f"{subject.where}: all evidence must belong to features; part of this model's evidence belongs "
+            "to no feature. See Explanation.residual."
         )
     gap = np.abs(answer.relevance.sum(axis=1) - answer.evidence)
     value = float(gap.max() / max(np.abs(answer.evidence).mean(), np.finfo(float).tiny))
@@ -160,9 +161,9 @@ def _conservation(subject: Subject, rule: str) -> Check:
 def continuity(model: Any, X: Any, *, rule: str = DEFAULT_RULE, random_state: int = 0) -> Check:
     """Check that a small move of a row within its cluster changes its relevance only slightly.
 
-    A bisection searches for the largest jump on straight paths between rows of a cluster. A jump that is
-    still there on a path a billion times shorter is a discontinuity. The value is the largest one found,
-    relative to the mean absolute relevance of a row.
+    A bisection searches for the largest jump on straight paths between rows of a cluster. A jump that remains
+    on a path a billion times shorter is a discontinuity. The value is the largest jump found, relative to the
+    mean absolute relevance of a row.
     """
     check_rule(rule, "continuity")
     check_integer(random_state, 0, "continuity", "random_state")
@@ -179,8 +180,8 @@ def _continuity(subject: Subject, rule: str, random_state: int) -> Check:
     start, stop = _paths(subject, random_state)
     if not len(start):
         raise DoesNotApplyError(
-            f"{subject.where}: X must have two rows of the same cluster with no other cluster between them; "
-            "there are none. Pass more rows."
+            f"{subject.where}: X must contain two rows of the same cluster with no other cluster between "
+            "them; found no such rows. Pass more rows."
         )
     jump = _search_jumps(relevance, start, stop)
     value = float(jump.max() / size)
@@ -191,17 +192,18 @@ def _continuity(subject: Subject, rule: str, random_state: int) -> Check:
 def randomization(
     model: Any, X: Any, *, method: str | Method = "neon", shuffles: int = _SHUFFLES, random_state: int = 0
 ) -> Check:
-    """Check that the relevance depends on the model: it must change when the centroids are shuffled.
+    """Check that the relevance depends on the model, by shuffling the centroids.
 
     The shuffle assigns the coordinates, in standard deviations, to other features and mirrors half of them.
-    The value is the mean rank correlation of each row's relevance before and after. About 0 is expected; 1
-    means that the model does not matter.
+    The
+    value is the mean rank correlation of each row's relevance before and after the shuffle. A value near 0 is
+    expected; 1 means that the relevance does not depend on the model.
 
     Parameters
     ----------
     model : any model that `neuralize` accepts, or a function that returns the labels of rows
     X : (n, d) rows
-    method : the method to check, a name from `METHODS` or a `Method`
+    method : the method to check, either a name from `METHODS` or a `Method`
     shuffles : number of random shuffles
     random_state : random seed
     """
@@ -238,10 +240,12 @@ def _randomization(
 def stability(
     model: Any, X: Any, *, rule: str = DEFAULT_RULE, refits: int = _REFITS, random_state: int = 0
 ) -> Check:
-    """Check that the ranking of features survives a fit to resampled rows.
+    """Check that the ranking of features stays stable if the model is fitted to resampled rows.
 
-    The check fits the model to bootstrap samples of X. The value is the rank correlation of the features'
-    relevance in each cluster before and after, averaged over refits and over clusters weighted by their size.
+    The check fits the model to bootstrap samples of X. The value is the rank correlation between the
+    features'
+    relevance in each cluster before and after refitting, averaged over refits and over clusters weighted by
+    size.
     """
     check_rule(rule, "stability")
     check_integer(refits, 1, "stability", "refits")
@@ -267,7 +271,7 @@ def _stability(subject: Subject, model: Any, rule: str, refits: int, random_stat
     value = float(np.mean(values))
     meaning = f"after a fit to resampled rows, the features' ranks have a correlation of {value:.2f}"
     if value < _STABLE:
-        meaning += "; there may be too many clusters, or no clusters in the data"
+        meaning += "; there may be too many clusters, or the data may have no clusters"
     return Check("stability", value, _STABLE, meaning, at_least=True)
 
 
@@ -275,12 +279,12 @@ def _check_numbers(subject: Subject) -> None:
     if subject.categorical.any():
         name = subject.table.feature_names[int(np.argmax(subject.categorical))]
         raise DoesNotApplyError(
-            f"{subject.where}: X must hold only numbers for this check; {name!r} holds categories."
+            f"{subject.where}: X must contain only numeric columns for this check; {name!r} is categorical."
         )
 
 
 def _paths(subject: Subject, random_state: int) -> tuple[Floats, Floats]:
-    """Return (p, d) starts and stops of straight paths that stay within one cluster."""
+    """Return the starts and ends, (p, d) each, of straight paths that stay within one cluster."""
     rng = np.random.default_rng(random_state)
     first = rng.integers(subject.n_rows, size=10 * _PAIRS)
     second = rng.integers(subject.n_rows, size=10 * _PAIRS)
@@ -324,7 +328,7 @@ def _half_mirrored(n: int, rng: np.random.Generator) -> Floats:
 
 
 def _rank_correlation(a: Floats, b: Floats) -> Floats:
-    """Return Spearman's correlation of each pair of rows, (n,); 0 if a row has only ties."""
+    """Return Spearman's correlation of each pair of rows, (n,), or 0 if a row consists only of ties."""
     a, b = rankdata(a, axis=1), rankdata(b, axis=1)
     a, b = a - a.mean(axis=1, keepdims=True), b - b.mean(axis=1, keepdims=True)
     size = np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))
@@ -339,7 +343,7 @@ def _cluster_means(subject: Subject, relevance: Floats) -> Floats:
 
 
 def _check_can_be_fitted(model: Any, subject: Subject) -> None:
-    """Raise unless a copy of the model can be fitted to other rows alone."""
+    """Raise an error unless a copy of the model can be fitted to other rows without further data."""
     if isinstance(model, type) or not all(hasattr(model, name) for name in ("fit", "get_params")):
         raise DoesNotApplyError(
             f"{subject.where}: model must be an estimator that can be refitted; got {type(model).__name__}."
@@ -348,6 +352,6 @@ def _check_can_be_fitted(model: Any, subject: Subject) -> None:
     per_row = [name for name, value in model.get_params().items() if np.shape(value)[:1] == (subject.n_rows,)]
     if any(p.kind is p.POSITIONAL_OR_KEYWORD for p in more) or per_row:
         raise DoesNotApplyError(
-            f"{subject.where}: model must be fitted to rows alone, so that it can be refitted to other rows; "
-            f"{type(model).__name__} also needs {', '.join([p.name for p in more] + per_row)}."
+            f"{subject.where}: model must not need data other than rows, so that it can be refitted to "
+            f"other rows; {type(model).__name__} also needs {', '.join([p.name for p in more] + per_row)}."
         )

@@ -1,4 +1,4 @@
-"""`compare`: how faithful several methods are, and how long they take."""
+"""`compare` measures how faithful several methods are and how long they take."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from whycluster.evaluation.subject import Subject
 ORACLE = "greedy oracle"
 RANDOM = "random"
 _WELL_ABOVE = 1.05
-_SMALL = 1 << 28  # rows x rows of the population x features squared: "auto" runs the oracle up to here
+_SMALL = 1 << 28  # limit of "auto" for rows x rows of the population x features squared
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """The flipping curves of several methods; `print` it, or call `to_frame`.
+    """The flipping curves of several methods. `print` the comparison, or call `to_frame`.
 
     Attributes
     ----------
     flipping : the `Flipping` of each method, including the greedy oracle if it ran
-    seconds : the time each method took to compute its relevance
+    seconds : the time that each method took to compute its relevance
     left_out : the default methods that do not work for this model, each with the reason
     """
 
@@ -44,23 +44,23 @@ class Comparison:
 
     @property
     def methods(self) -> list[str]:
-        """The names of the methods, the best first."""
+        """The names of the methods, best first."""
         return sorted(self.flipping, key=lambda name: -self.flipping[name].auc)
 
     def share(self, method: str) -> float:
-        """Return a method's AUC from 0, a random order, to 1, the greedy oracle; NaN without the oracle."""
+        """Return a method's AUC on a scale from 0 (random order) to 1 (greedy oracle), or NaN without it."""
         if self._floor is None:
             return float("nan")
         range_ = self.flipping[ORACLE].auc - self._floor
         return (self.flipping[method].auc - self._floor) / range_ if range_ > 0 else float("nan")
 
     def difference(self, method: str, other: str) -> tuple[float, float]:
-        """Return the mean difference of two methods' AUC over the rows, and its standard error."""
+        """Return the mean difference between two methods' AUC over the rows, and its standard error."""
         gap = self.flipping[method].per_row - self.flipping[other].per_row
         return float(gap.mean()), standard_error(gap)
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with one row per method: method, auc, standard_error, share, seconds."""
+        """Return a frame of one row per method, with method, auc, standard_error, share and seconds."""
         names = self.methods
         columns: dict[Any, Any] = {
             "method": np.array(names),
@@ -114,14 +114,14 @@ def compare(
     ----------
     model : any model that `neuralize` accepts, or a function that returns the labels of rows
     X : (n, d) rows
-    methods : names from `METHODS`; or a dict from your own names to (n, d) relevances, functions
-        ``method(model, X)`` that return one, or names from `METHODS`. By default all methods in `METHODS`
-        that work for this model
-    sampler, repeats, random_state : as in `flipping_auc`; all methods see the same draws
-    background : (m, d) the population: the source of missing features, and the data that methods measure or
-        learn from; by default X
+    methods : names from `METHODS`, or a dict from your own names to (n, d) relevance arrays, functions
+        ``method(model, X)`` that return such an array, or names from `METHODS`. By default, all methods in
+        `METHODS` that work for this model are compared.
+    sampler, repeats, random_state : as in `flipping_auc`; all methods are scored on the same draws
+    background : (m, d) the population from which missing features are drawn and from which methods measure or
+        learn; by default, X
     oracle : whether to run the greedy oracle, a practical upper bound, whose cost grows with the square of
-        the number of features; "auto" runs it if the data are small
+        the number of features; "auto" runs it only for small data
 
     Returns
     -------
@@ -163,7 +163,7 @@ def _floor(
 ) -> float:
     """Return the AUC of a random order."""
     random = METHODS[RANDOM]
-    if request.get(RANDOM) is random:  # a user may give another method this name
+    if request.get(RANDOM) is random:  # users may give this name to their own method
         return flipping[RANDOM].auc
     return flip(subject, random.explain(subject, random_state), sampler, repeats, random_state).auc
 
@@ -189,8 +189,8 @@ def _named(methods: Any) -> dict[str, Any]:
     methods = {name: named(m, "compare") if isinstance(m, str) else m for name, m in methods.items()}
     if not methods or ORACLE in methods or not all(isinstance(name, str) for name in methods):
         raise InvalidInputError(
-            "compare: methods must have at least one name, all names must be text, and none may be "
-            f"{ORACLE!r}; got {list(methods)}."
+            "compare: methods must contain at least one name, all names must be strings, and none may be "
+            "{ORACLE!r}; got {list(methods)}."
         )
     return dict(methods)
 

@@ -1,4 +1,4 @@
-"""Algorithm 1 of the paper: do the most relevant features suffice to keep a row in its cluster?"""
+"""Algorithm 1 of the paper, which tests whether the most relevant features keep a row in its cluster."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from whycluster.explanations.explanation import Explanation
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Flipping:
-    """Flipping curves: how soon rows stay in their clusters as features are added in order of relevance.
+    """Flipping curves, which show how soon rows stay in their clusters as features are added by relevance.
 
     Attributes
     ----------
-    curves : (n, d + 1) for each row, the share of completions in its cluster with 0, 1, ..., d known features
+    curves : (n, d + 1) the share of each row's completions that are in its cluster, with 0, 1, ..., d known
+        features
     """
 
     curves: Floats
@@ -42,7 +43,7 @@ class Flipping:
 
     @property
     def standard_error(self) -> float:
-        """Standard error of the mean area: rows differ, and completions are random."""
+        """Standard error of the mean area, due to differences between rows and random completions."""
         return standard_error(self.per_row)
 
     @property
@@ -57,7 +58,7 @@ class Flipping:
 
 
 def standard_error(values: Floats) -> float:
-    """Return the standard error of the mean of the values; NaN for a single value."""
+    """Return the standard error of the mean of the values, or NaN for a single value."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
 
 
@@ -73,26 +74,25 @@ def flipping_auc(
 ) -> Flipping:
     """Compute the area under the flipping curve of an explanation (Algorithm 1 of the paper).
 
-    Each row starts with all features unknown. The algorithm adds its features from the most to the least
-    relevant, draws the missing ones, and records whether the row is in its cluster. The sooner the row stays
-    there, the larger the area.
+    Each row starts with all features unknown. The algorithm adds features from the most to the least
+    relevant, draws the features that are still missing, and records whether the row is in its cluster. The
+    sooner the row stays there, the larger the area.
 
     Parameters
     ----------
     model : any model that `neuralize` accepts, or a function that returns the labels of rows, such as the
         ``predict`` of any model
     X : (n, d) rows
-    relevance : an `Explanation` of these rows; or (n, d) numbers, with the features in the order of the
-        model; or a data frame with their names. Only the order within each row counts, with ties broken at
-        random
-    sampler : the source of missing features: "kde" (a `ConditionalKDE` of the background), "zero", or a
-        function ``sampler(rows, known, rng)`` that completes (b, d) rows whose features are known where
-        ``known`` is True, such as a `ConditionalKDE` of other rows
+    relevance : an `Explanation` of these rows; an (n, d) numeric array, with the features in the order of the
+        model; or a data frame with the features' names as columns. Only the order within each row counts, and
+        ties are broken at random.
+    sampler : how missing features are drawn: "kde" (a `ConditionalKDE` of the background), "zero", or a
+        function ``sampler(rows, known, rng)`` that completes (b, d) rows, in which features are known where
+        ``known`` is True. A `ConditionalKDE` of other rows is such a function.
     repeats : number of completions at each step
-    background : (m, d) the population that missing features are drawn from; by default X. Pass it to evaluate
-        a few rows of a larger table
-    random_state : random seed; all relevances see the same draws with the same seed, which makes methods
-        comparable
+    background : (m, d) the population that missing features are drawn from; by default, X. Pass the whole
+        table to evaluate only a few of its rows.
+    random_state : random seed; calls with the same seed use the same draws, which makes methods comparable
 
     Returns
     -------
@@ -138,8 +138,8 @@ def flip(subject: Subject, relevance: Floats, sampler: Sampler, repeats: int, ra
 
 
 def complete(sampler: Sampler, z: Floats, known: Known, repeats: int, rng: np.random.Generator) -> Floats:
-    """Return completions of rows, (repeats, b, d), by a sampler from `open_sampler`."""
-    if isinstance(sampler, ConditionalKDE):  # draws several at the cost of one
+    """Return completions of rows, (repeats, b, d), drawn by a sampler from `open_sampler`."""
+    if isinstance(sampler, ConditionalKDE):  # it draws several completions at the cost of one
         return sampler.draw(z, known, repeats, rng)
     if sampler is samplers.zero:  # all completions are equal
         return sampler(z, known, rng)[None]
@@ -148,7 +148,8 @@ def complete(sampler: Sampler, z: Floats, known: Known, repeats: int, rng: np.ra
         one = _as_numbers(sampler(z.copy(), known.copy(), rng), "evaluation", "the result of sampler")
         if one.shape != z.shape:
             raise InvalidInputError(
-                f"evaluation: sampler must return rows of the shape it gets, {z.shape}; got {one.shape}."
+                f"evaluation: sampler must return rows of the same shape as its input, {z.shape}; got "
+                f"{one.shape}."
             )
         if not np.isfinite(one).all() or (one[known] != z[known]).any():
             raise InvalidInputError(
@@ -160,7 +161,7 @@ def complete(sampler: Sampler, z: Floats, known: Known, repeats: int, rng: np.ra
 
 
 def _ranks(relevance: Floats, rng: np.random.Generator) -> Codes:
-    """Return the rank of each feature in its row, 0 for the most relevant; ties are broken at random."""
+    """Return each feature's rank in its row, from 0 for the most relevant, with ties broken at random."""
     order = np.lexsort((rng.random(relevance.shape), -relevance), axis=1)
     rank = np.empty_like(order)
     np.put_along_axis(rank, order, np.arange(relevance.shape[1])[None, :], axis=1)
@@ -168,7 +169,7 @@ def _ranks(relevance: Floats, rng: np.random.Generator) -> Codes:
 
 
 def read_relevance(relevance: Any, subject: Subject) -> Floats:
-    """Return the numbers of an explanation in the order of the model's features."""
+    """Return the relevance in an explanation, with features in the order of the model."""
     given = relevance.relevance if isinstance(relevance, Explanation) else relevance
     names = column_names(given, subject.where, "relevance")
     values = _as_numbers(given, subject.where, "relevance")
@@ -183,20 +184,20 @@ def read_relevance(relevance: Any, subject: Subject) -> Floats:
     if len(bad):
         row, column = bad[0].tolist()
         raise InvalidInputError(
-            f"{subject.where}: relevance must have no missing values (NaN); row {row}, feature "
-            f"{features[column]!r} is missing ({len(bad)} in all)."
+            f"{subject.where}: relevance must not contain missing values (NaN); row {row}, feature "
+            f"{features[column]!r} is missing ({len(bad)} in total)."
         )
     return values
 
 
 def _as_numbers(given: Any, where: str, name: str) -> Floats:
-    """Convert to an array of real numbers; raise if that would need a guess."""
+    """Convert to an array of real numbers; raise an error if the conversion is ambiguous."""
     try:
         values = np.asarray(given)
         if values.dtype.kind in "fiubO" and not np.ma.is_masked(given):
             return np.asarray(values, dtype=np.float64)
         what = "masked values" if np.ma.is_masked(given) else str(values.dtype)
-    except (TypeError, ValueError) as error:  # rows of different lengths, objects other than numbers
+    except (TypeError, ValueError) as error:  # rows of different lengths, or objects that are not numbers
         what = str(error)
     raise InvalidInputError(
         f"{where}: {name} must be an array of real numbers, one for each row and feature; got "
@@ -205,7 +206,7 @@ def _as_numbers(given: Any, where: str, name: str) -> Floats:
 
 
 def open_sampler(sampler: Any, subject: Subject) -> Sampler:
-    """Return the sampler with this name, or the user's own."""
+    """Return the sampler with this name, or the user's own sampler."""
     if isinstance(sampler, ConditionalKDE):
         _check_density(sampler, subject)
         subject.density = sampler
@@ -220,8 +221,8 @@ def open_sampler(sampler: Any, subject: Subject) -> Sampler:
         )
     if subject.population is subject.rows and (subject.cluster == subject.cluster[0]).all():
         raise InvalidInputError(
-            f"{subject.where}: X must have rows of at least 2 clusters, since completed rows must be able to "
-            f"leave their cluster; all {subject.n_rows} rows are in one. Pass all rows, or "
+            f"{subject.where}: X must contain rows of at least 2 clusters, since completed rows must be "
+            f"able to leave their cluster; all {subject.n_rows} rows are in one cluster. Pass all rows, or "
             "background=all_rows."
         )
     return samplers.zero if sampler == "zero" else subject.density
@@ -242,6 +243,7 @@ def _check_density(density: ConditionalKDE, subject: Subject) -> None:
         )
     if not np.array_equal(density.categorical, subject.categorical):
         raise InvalidInputError(
-            f"{subject.where}: sampler must know which features are categories. Pass background=... instead, "
+            f"{subject.where}: sampler must record which features are categorical; it does not. Pass "
+            "background=... instead, "
             "or ConditionalKDE(codes, categorical=...)."
         )

@@ -1,4 +1,4 @@
-"""The registry of methods that explain cluster assignments: the paper's, ours, and baselines."""
+"""The registry of methods that explain cluster assignments, including the paper's method and baselines."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _TREES = 100
 
 @dataclass(frozen=True)
 class Method:
-    """A method that explains: ``method(network, X)`` returns the relevance of each feature for each row.
+    """An explanation method, where ``method(network, X)`` returns each feature's relevance for each row.
 
     Attributes
     ----------
     title : a short description
-    needs : the part of the clustering that the method uses: "nothing", its "labels" for rows, or its
+    needs : the part of the clustering that the method uses: "nothing", the "labels" of rows, or the
         "energies"
     relevance_of : returns the relevance of each feature for each row of a subject, given a random seed
-    requires : the package that must be installed, which is also the name of the extra that installs it, or ""
+    requires : the package that must be installed and the name of the extra that installs it, or ""
     """
 
     title: str
@@ -53,7 +53,7 @@ class Method:
         ----------
         network : any model that `neuralize` accepts, or a function that returns the labels of rows
         X : (n, d) rows
-        background : (m, d) the population to draw and measure from; by default X
+        background : (m, d) the population to draw and measure from; by default, X
         random_state : random seed
         """
         check_integer(random_state, 0, "evaluation", "random_state")
@@ -63,7 +63,8 @@ class Method:
         """Return the relevance for checked arguments."""
         if self.needs == "energies" and subject.network is None:
             raise InvalidInputError(
-                f"{subject.where}: model must have energies; a function of rows has only labels. Pass the "
+                f"{subject.where}: model must provide energies; a function of rows provides only labels. "
+                "Pass the "
                 "model itself (for a pipeline, pipeline[-1] with pipeline[:-1].transform(X))."
             )
         if self.requires and importlib.util.find_spec(self.requires) is None:
@@ -104,8 +105,8 @@ def shapley_values(
     ----------
     model : any model that `neuralize` accepts, or a function that returns the labels of rows
     X : (n, d) rows
-    permutations : number of random orders of the features, half of them the reverse of the others; or "exact"
-        for all sets of features, at most 12, and every row of the population
+    permutations : number of random orders of the features, half of which reverse the other half; or "exact"
+        to use all sets of at most 12 features and every row of the population
     background : (m, d) the population; by default X
     random_state : random seed
 
@@ -138,7 +139,7 @@ def _pda_kde(subject: Subject, random_state: int) -> Floats:
 
 
 def _without_each(subject: Subject, sampler: Sampler, random_state: int) -> Floats:
-    """Return, for each feature, the share of its draws that leave the cluster: prediction differences."""
+    """Return the share of each feature's draws that leave the cluster (prediction differences)."""
     result = np.empty_like(subject.rows)
 
     def work(rows: slice, rng: np.random.Generator, step: Callable[[], None]) -> None:
@@ -155,7 +156,7 @@ def _without_each(subject: Subject, sampler: Sampler, random_state: int) -> Floa
 
 
 def _gradient(subject: Subject, rows: Floats) -> Floats:
-    """Return the gradient of f_c at other rows, with c the cluster of the subject's row."""
+    """Return the gradient of f_c at other rows, where c is the cluster of the subject's row."""
     assert subject.network is not None
     return outputs.gradient(subject.network.energy, ArrayTable.of(rows), subject.cluster)
 
@@ -193,8 +194,8 @@ def _forest(subject: Subject, random_state: int) -> Floats:
     names = np.unique(learned)
     if len(names) < 2 or not np.isin(subject.cluster, names).all():
         raise InvalidInputError(
-            f"{subject.where}: the population must have rows of at least 2 clusters, and of every cluster of "
-            "X, for a forest to learn them. Pass background=all_rows."
+            f"{subject.where}: the population must contain rows of at least 2 clusters and of every cluster "
+            "in X, so that a forest can learn them. Pass background=all_rows."
         )
     forest = RandomForestClassifier(_TREES, random_state=random_state).fit(subject.population, learned)
     values = shap.TreeExplainer(forest).shap_values(subject.rows)  # (n, d, clusters)

@@ -1,4 +1,4 @@
-"""The greedy oracle: the order of features that is best for Algorithm 1 at each step."""
+"""The greedy oracle, which chooses the best next feature for Algorithm 1 at each step."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from whycluster.evaluation.flipping import complete
 from whycluster.evaluation.samplers import Sampler
 from whycluster.evaluation.subject import Subject
 
-_DRAWS = 50  # completions to estimate the probability of each candidate feature
+_DRAWS = 50  # number of completions for estimating the probability of each candidate feature
 
 
 def greedy(subject: Subject, sampler: Sampler, random_state: int) -> Floats:
-    """Return a relevance whose order adds the feature that most likely keeps the row in its cluster next.
+    """Return relevance that always ranks next the feature most likely to keep the row in its cluster.
 
-    It optimizes the quantity that Algorithm 1 measures. It is therefore not an explanation but a practical
-    upper bound; an order that plans several steps ahead could still be better. The cost is quadratic in the
+    This order optimizes the quantity that Algorithm 1 measures. It is therefore not an explanation but a
+    practical
+    upper bound. An order that plans several steps ahead could still be better. The cost is quadratic in the
     number of features.
     """
     d = subject.n_features
@@ -29,7 +30,7 @@ def greedy(subject: Subject, sampler: Sampler, random_state: int) -> Floats:
         at = np.arange(len(z))
         known = np.zeros(z.shape, dtype=bool)
         for n_left in range(d, 0, -1):
-            # Every row with each of its unknown features added, (b, left, d)
+            # Every row with each of its unknown features added in turn, (b, left, d)
             left = np.nonzero(~known)[1].reshape(len(z), n_left)
             tried = np.repeat(known[:, None], n_left, axis=1)
             tried[at[:, None], np.arange(n_left), left] = True

@@ -1,7 +1,7 @@
-"""Samplers, which draw the unknown features of a row given its known ones.
+"""Samplers, which draw the unknown features of a row given its known features.
 
 A sampler is a function ``sampler(rows, known, rng)`` of (b, d) rows, (b, d) booleans and a NumPy generator.
-It returns (b, d) rows with unchanged known features.
+It returns (b, d) rows in which the known features are unchanged.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from whycluster.data.validation import check_integer
 Known: TypeAlias = NDArray[np.bool_]
 Sampler: TypeAlias = Callable[[Floats, Known, np.random.Generator], Floats]
 
-MOST_ROWS = 10_000  # in a density
-_MOST_LEFT_OUT = 1 << 22  # pairs of rows to choose the bandwidth from (32 MB)
-_SHARP = 0.25  # a bandwidth that excludes rows with another category: their weight is at most exp(-16)
-_MOST_PAIRS = 1 << 20  # distances in memory at once (8 MB, two or three times)
+MOST_ROWS = 10_000  # maximum number of rows in a density
+_MOST_LEFT_OUT = 1 << 22  # number of pairs of rows used to choose the bandwidth (32 MB)
+_SHARP = 0.25  # a bandwidth that excludes rows with another category, whose weight is at most exp(-16)
+_MOST_PAIRS = 1 << 20  # number of distances in memory at once (8 MB, two or three times)
 
 
 class ConditionalKDE:
     """A kernel density estimate of the data, conditioned on the known features.
 
-    It completes a row z with known features I in two steps. It draws a row x_j of the data with a weight of
-    exp(-|z_I - x_jI|^2 / 2 s^2), then each missing feature from a normal distribution around the value of
-    that row, with variance s^2. Distances are in standard deviations of each feature. A category has the same
-    distance to all other categories, such that two rows are on average as far apart in it as in a number. It
-    is copied from x_j without noise.
+    The density completes a row z with known features I in two steps. First, it draws a row x_j of the data
+    with a weight of exp(-|z_I - x_jI|^2 / 2 s^2). Then it draws each missing feature from a normal
+    distribution around the value in that row, with variance s^2. Distances are in standard deviations of each
+    feature. In a categorical feature, all categories are equally far apart, at a distance that makes two rows
+    differ on average as much as in a numeric feature. Categories are copied from x_j without noise.
 
     Parameters
     ----------
-    X : (N, d) the data; a random sample of 10,000 rows if there are more
-    bandwidth : s, in standard deviations; by default the one with the largest leave-one-out likelihood, which
-        solves s^2 = 1/(N d) sum_ij w_ij |x_i - x_j|^2, where w_i is the softmax over j != i of
-        -|x_i - x_j|^2 / 2 s^2
-    categorical : (d,) booleans, True for features that are codes of categories; by default all False
+    X : (N, d) the data; if there are more than 10,000 rows, a random sample of 10,000 rows is used
+    bandwidth : s, in standard deviations; by default, the bandwidth with the largest leave-one-out
+        likelihood, which solves s^2 = 1/(N d) sum_ij w_ij |x_i - x_j|^2, where w_i is the softmax over j != i
+        of -|x_i - x_j|^2 / 2 s^2
+    categorical : (d,) booleans, True for features that contain category codes; by default, all False
     feature_names : (d,) names for the columns of an array, for error messages
     random_state : random seed of the sample
 
     Attributes
     ----------
     rows : (N, d) the data of the density
-    feature_names : the column names of X, or None if it has none
-    scale : (d,) standard deviations of the features; 0 for categories
+    feature_names : the column names of X, or None if X has no column names
+    scale : (d,) standard deviations of the features, or 0 for categorical features
     bandwidth : s
     """
 
@@ -91,7 +91,7 @@ class ConditionalKDE:
         self.bandwidth = self._choose_bandwidth(bandwidth, rng)
 
     def __call__(self, rows: Floats, known: Known, rng: np.random.Generator) -> Floats:
-        """Draw one completion of each row; ``rows`` and ``known`` are (b, d), and ``known`` is boolean."""
+        """Draw one completion of each row, where ``rows`` and the booleans ``known`` have shape (b, d)."""
         rows, known = np.asarray(rows, dtype=np.float64), np.asarray(known)
         if rows.ndim != 2 or rows.shape[1] != self.rows.shape[1] or known.shape != rows.shape:
             raise InvalidInputError(
@@ -117,14 +117,15 @@ class ConditionalKDE:
         return drawn
 
     def _choose_rows(self, rows: Floats, known: Known, repeats: int, rng: np.random.Generator) -> Codes:
-        """Draw the row of the data that each completion starts from, (repeats, b)."""
+        """Draw the row of the data from which each completion starts, (repeats, b)."""
         weights = self._distances(rows, known)
         weights -= weights.min(axis=1, keepdims=True)
         weights *= -0.5 / self.bandwidth**2
         np.exp(weights, out=weights)
         np.cumsum(weights, axis=1, out=weights)
         weights /= weights[:, -1:]
-        # One search finds all rows in one sorted array, in which row i takes the values from i to i + 1.
+        # A single search finds all rows in one sorted array, in which row i occupies the values from i to i +
+        # 1.
         at = np.arange(len(rows))
         weights += at[:, None]
         found = np.searchsorted(weights.ravel(), rng.random((repeats, len(rows))) + at, side="right")
@@ -174,10 +175,10 @@ class ConditionalKDE:
             return _SHARP
         if nearest.mean() < 1e-12:
             raise InvalidInputError(
-                "ConditionalKDE: X must have rows without duplicates to choose the bandwidth; every row has "
-                "a duplicate. Drop duplicates, or pass bandwidth=..., in standard deviations."
+                "ConditionalKDE: X must contain rows without duplicates to choose the bandwidth; every row "
+                "has a duplicate. Drop the duplicates, or set bandwidth=... in standard deviations."
             )
-        distances[own] = nearest[:, 0]  # any finite number: its weight is 0 below
+        distances[own] = nearest[:, 0]  # any finite number, since its weight is set to 0 below
         d = self.rows.shape[1]
 
         def excess(log_variance: float) -> float:
@@ -206,7 +207,7 @@ def _check_varying(rows: Floats, names: Sequence[Hashable]) -> None:
 
 
 def _columns(rows: Floats, categorical: Known) -> tuple[Codes, Floats]:
-    """Return the feature of each wide column, and the code of its category if it has one."""
+    """Return the feature of each wide column and, for categorical features, the code of its category."""
     source: list[int] = []
     code: list[float] = []
     for i, is_category in enumerate(categorical):
@@ -225,8 +226,9 @@ def _deviations(rows: Floats) -> Floats:
 def _standard(rows: Floats, categorical: Known, deviations: Floats) -> tuple[Floats, Floats]:
     """Return the offset to subtract from each feature's columns, and the factor to multiply them by.
 
-    They make two rows differ by a squared distance of 2 on average in each feature. This holds for numbers
-    with variance 1, and for categories if a mismatch counts 2 / (share of pairs of rows that differ).
+    With these values, the squared distance between two rows is 2 on average in each feature. For numbers,
+    this requires a variance of 1; for categories, a mismatch must count 2 / (share of pairs of rows that
+    differ).
     """
     center, factor = rows.mean(axis=0), 1.0 / deviations
     for i in np.flatnonzero(categorical):

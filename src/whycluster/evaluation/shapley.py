@@ -1,7 +1,7 @@
-"""Shapley values of the cluster assignment: the strongest baseline, at a hundred times the cost.
+"""Shapley values of the cluster assignment, the strongest baseline at a hundred times the cost.
 
-The value of a set S of features is the probability that a row stays in its cluster if the other features come
-from a random row of the data.
+The value of a set S of features is the probability that a row stays in its cluster if all features outside S
+come from a random row of the data.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from whycluster.core.arrays import Floats
 from whycluster.core.errors import InvalidInputError
 from whycluster.evaluation.subject import Subject
 
-MOST_ENUMERATED = 12  # features whose sets are enumerated
-_MOST_COALITIONS = 1 << 17  # rows to assign at once
+MOST_ENUMERATED = 12  # maximum number of features whose sets are enumerated
+_MOST_COALITIONS = 1 << 17  # number of rows to assign at once
 
 
 def sampled(subject: Subject, permutations: int, random_state: int) -> Floats:
-    """Estimate Shapley values by antithetic sampling: each order of the features is used in both directions.
+    """Estimate Shapley values by antithetic sampling, which uses each order of features in both directions.
 
-    Following an order, features are copied from the row into a random row, and each is credited with the
-    change that it causes.
+    In this order, features are copied one by one from the row into a random row, and each feature is credited
+    with the change that it causes.
     """
     n_pairs, d = -(-permutations // 2), subject.n_features
     total = np.zeros_like(subject.rows)

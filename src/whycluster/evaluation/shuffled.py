@@ -1,4 +1,4 @@
-"""A model with shuffled features, for the sanity check by randomization."""
+"""A model with shuffled features, for the randomization check."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ShuffledEnergy(WrappedEnergy):
     ----------
     energy : the energy of the original model
     order : (d,) the feature that replaces each feature
-    factor, shift : (d,) the scale and offset of each replacement; a negative factor mirrors it
+    factor, shift : (d,) the scale and offset of each replacement; a negative factor mirrors the feature
     """
 
     def __init__(self, energy: Energy, order: Codes, factor: Floats, shift: Floats) -> None:
@@ -34,7 +34,7 @@ class ShuffledEnergy(WrappedEnergy):
         self.energy.energies(moved, out, rest)
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """Write the weighted terms of the shuffled rows, each in the column of its original feature."""
+        """Write the weighted terms of the shuffled rows, each into the column of its original feature."""
         moved, split, rest = self._move(x, scratch)
         self.energy.combine(moved, weights, split, rest)
         out[:, self.order] = split
@@ -45,7 +45,7 @@ class ShuffledEnergy(WrappedEnergy):
         return self.energy.parts
 
     def terms(self, x: Floats, cluster: Codes, out: Floats, scratch: Floats) -> None:
-        """Write the terms of the shuffled rows, each in the column of its original feature."""
+        """Write the terms of the shuffled rows, each into the column of its original feature."""
         moved, _, rest = self._move(x, scratch)
         terms = np.empty_like(out)
         self.energy.terms(moved, cluster, terms, rest)

@@ -1,4 +1,4 @@
-"""The model and the rows under evaluation, as numbers."""
+"""The model and the rows under evaluation, in numeric form."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Work: TypeAlias = Callable[[slice, np.random.Generator, Callable[[], None]], Non
 
 
 class _StoppedError(Exception):
-    """Ends a thread after another one has failed."""
+    """Raised to stop a thread after another thread has failed."""
 
 
 class Subject:
@@ -47,7 +47,7 @@ class Subject:
     model : any model that `neuralize` accepts, or a function that returns the labels of rows
     X : (n, d) rows
     where : the name of the calling function, for error messages
-    background : (m, d) the population; by default X
+    background : (m, d) the population; by default, X
     """
 
     def __init__(self, model: Any, X: Any, where: str, background: Any = None) -> None:
@@ -55,20 +55,21 @@ class Subject:
         self.network: Network | None = None
         self._function: Callable[[Any], Any] | None = None
         self._codes: dict[Any, int] = {}
-        self.transform: Callable[[Floats], Floats] = np.copy  # applied to rows before the function gets them
+        self.transform: Callable[[Floats], Floats] = np.copy  # applied before the function is called
         if _is_function(model):
             self._function = model
         else:
             found = find_network(model, None, None, X, where=where)
-            # Labels alone have no network; to_network raises an error that says what to do.
+            # Labels alone have no network, so to_network raises an error that suggests a fix.
             self.network = to_network(model) if isinstance(found, OnlyLabels) else found
         self.on_threads = self.network is not None  # a user's function runs on the calling thread
         self.table = self._open(X, "X")
         if self.table.goes_through_steps:
             raise UnsupportedModelError(
                 f"{where}: model must take numbers directly; got a pipeline. Evaluate its last step on the "
-                f"transformed rows, {where}(pipeline[-1], pipeline[:-1].transform(X), ...); or, if X holds "
-                f"numbers, its predictions: flipping_auc(pipeline.predict, X, exp.relevance)."
+                f"transformed rows, {where}(pipeline[-1], pipeline[:-1].transform(X), ...). If X is "
+                "numeric, you can also evaluate its predictions: flipping_auc(pipeline.predict, X, "
+                "exp.relevance)."
             )
         self.rows: Floats = to_finite_array(self.table)
         self.n_rows, self.n_features = self.rows.shape
@@ -88,7 +89,7 @@ class Subject:
 
     @property
     def names(self) -> list[Hashable] | None:
-        """The names of the features; None if neither the model nor X has any."""
+        """The names of the features, or None if neither the model nor X provides names."""
         known = self.network is not None and self.network.feature_names is not None
         return self.table.feature_names if known or self._has_names(self.table) else None
 
@@ -103,7 +104,7 @@ class Subject:
         return ConditionalKDE(self.population, categorical=self.categorical, feature_names=names)
 
     def explain(self, rule: str, rows: Floats | None = None, beta: float | None = None) -> Attribution:
-        """Explain rows, by default all, by a rule that measures on the population."""
+        """Explain rows (by default, all rows) with the population as background."""
         if self.network is None:
             raise InvalidInputError(
                 f"{self.where}: model must be one that `neuralize` accepts; got a function."
@@ -114,7 +115,7 @@ class Subject:
         return attribution.attribute(self.network.energy, ArrayTable.of(rows), query, population)
 
     def shuffled(self, order: Codes, factor: Floats, shift: Floats) -> Subject:
-        """Return the same rows with a model whose features are shuffled as in `ShuffledEnergy`."""
+        """Return a subject with the same rows and a model whose features are shuffled by `ShuffledEnergy`."""
         other = copy.copy(self)
         if self.network is not None:
             other.network = TableNetwork(ShuffledEnergy(self.network.energy, order, factor, shift))
@@ -130,25 +131,25 @@ class Subject:
         return self._call_function(rows)
 
     def stays(self, rows: Floats, cluster: Codes) -> Floats:
-        """Return 1 for rows in the given cluster, else 0; maps (..., d) and (...,) to (...,)."""
+        """Return 1 for rows, (..., d), in the given clusters, (...,), and 0 for all other rows."""
         assigned = self.assign(rows.reshape(-1, self.n_features)).reshape(rows.shape[:-1])
         return np.asarray(assigned == cluster, dtype=np.float64)
 
     def in_blocks(self, work: Work, title: str, n_steps: int, per_row: int, random_state: int) -> None:
         """Call ``work(rows, rng, step)`` for blocks of rows that need about 8 MB each.
 
-        Blocks run on several threads, unless a user's function takes part. The random numbers depend only on
+        Blocks run on several threads, unless a user's function is involved. The random numbers depend only on
         the seed, the title and the blocks, never on the threads.
 
         Parameters
         ----------
-        work : gets a slice of rows, a random generator, and a function to call after each step
+        work : receives a slice of rows, a random generator, and a function to call after each step
         title, n_steps : title and number of steps per block for the progress bar
-        per_row : the memory per row, as a multiple of the row's features
+        per_row : the memory per row, as a multiple of the memory for the row's features
         random_state : random seed
         """
         most = max(1, _BLOCK_VALUES // (self.n_features * per_row))
-        size = min(most, -(-self.n_rows // 4))  # several threads share small data, too
+        size = min(most, -(-self.n_rows // 4))  # small data are also split among several threads
         starts = range(0, self.n_rows, size)
         seeds = np.random.SeedSequence([random_state, zlib.crc32(title.encode())]).spawn(len(starts))
         stopped = threading.Event()
@@ -160,7 +161,7 @@ class Subject:
 
         def one(block: int) -> None:
             rows = slice(starts[block], min(starts[block] + size, self.n_rows))
-            with suppress(_StoppedError):  # the original error is the one to raise
+            with suppress(_StoppedError):  # the original error is raised instead
                 work(rows, np.random.default_rng(seeds[block]), step)
 
         with Progress(title, n_steps * len(starts)) as bar:
@@ -171,11 +172,11 @@ class Subject:
                     one(block)
 
     def _call_function(self, rows: Floats) -> Codes:
-        """Return codes of the labels from the user's function, which gets rows in the container of X."""
+        """Return the label codes from the user's function, which receives rows in the container of X."""
         assert self._function is not None
         labels = self._function(self._as_given(self.transform(rows)))
         plain = isinstance(labels, np.ndarray) and labels.dtype.kind in "iufbU"
-        if not plain:  # keep Python objects: NumPy would convert a list of text and numbers to text
+        if not plain:  # keep Python objects, since NumPy would convert a list of text and numbers to text
             objects = as_list(labels, self.where)
             labels = np.empty(len(objects), dtype=object)
             labels[:] = objects
@@ -208,5 +209,5 @@ class Subject:
 
 
 def _is_function(model: Any) -> bool:
-    """Return whether model is a function of rows, such as a bound ``predict``, not a class or a model."""
+    """Return whether ``model`` is a function of rows, such as a bound ``predict``, not a class or model."""
     return callable(model) and not isinstance(model, type) and not hasattr(model, "predict")
