@@ -24,7 +24,8 @@ Tensor = torch.Tensor
 HEAD = np.eye(5)
 X: Array = images(3).numpy()
 AS_TRAINED = (
-    "Use the input size, order of axes and dtype that it was trained on; for a single input, pass X[None]."
+    "Use the input size, order of axes and dtype that the encoder was trained with; for a single input, "
+    "pass X[None]."
 )
 
 
@@ -94,7 +95,7 @@ def test_pixels_that_are_not_finite() -> None:
     bad[1, 0, 0, 0] = np.nan
     for batch_size in (1, 16):
         assert message(small(), bad, batch_size=batch_size) == (
-            "explain: X must be finite; input 1 has NaN or infinite values."
+            "explain: X must be finite; input 1 contains NaN or infinite values."
         )
 
 
@@ -117,7 +118,7 @@ def test_a_single_image() -> None:
     pooled = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     assert message(pooled, X[0], np.eye(4)) == (
         "explain: the encoder must return one non-empty row of features per input; for 3 inputs it returns "
-        "shape (4, 1). Name a layer that does: layer=...; for a single input, pass X[None]."
+        "shape (4, 1). Name a layer that does with layer=..., or, for a single input, pass X[None]."
     )
 
 
@@ -134,7 +135,7 @@ def test_no_inputs_or_a_single_row(shape: tuple[int, ...]) -> None:
     [([[1.0, 2.0], [3.0]], "list"), (["a", "b"], "list"), (None, "NoneType"), (np.array([{}]), "ndarray")],
 )
 def test_inputs_that_are_not_an_array(values: Any, kind: str) -> None:
-    assert message(mlp(), values) == (f"explain: X must be a tensor or an array of numbers; got {kind}.")
+    assert message(mlp(), values) == (f"explain: X must be a tensor or a numeric array; got {kind}.")
 
 
 def test_tensors_without_dense_values() -> None:
@@ -143,7 +144,7 @@ def test_tensors_without_dense_values() -> None:
         (dense.to_sparse(), "torch.float32, torch.sparse_coo, on the device cpu"),
         (dense.to("meta"), "torch.float32, torch.strided, on the device meta"),
     ):
-        rest = f"must be a dense tensor with values; got {got}. Convert a sparse tensor with"
+        rest = f"must be a dense tensor that holds values; got {got}. Convert a sparse tensor with"
         for name, parameter, call in (
             ("explain", "X", lambda x: wc.explain(DeepClustering(mlp(), HEAD), x)),
             ("assign", "X", lambda x: DeepClustering(mlp(), HEAD).predict(x)),
@@ -169,7 +170,7 @@ def test_frames_with_columns_that_are_not_numeric() -> None:
     assert message(mlp(), frame.assign(c=["u", "v", "w"])) == f"explain: X {text}"
     assert refused(lambda: wc.deep.features(mlp(), frame.assign(c="u"))) == f"features: X {text}"
     missing = frame.assign(c=pd.array([1, None, 2], dtype="Int64"))
-    assert message(mlp(), missing) == "explain: X must be finite; input 1 has NaN or infinite values."
+    assert message(mlp(), missing) == "explain: X must be finite; input 1 contains NaN or infinite values."
     flags, model = frame.assign(c=[True, False, True]), DeepClustering(mlp(), HEAD)
     numbers = wc.explain(model, flags.astype(float))
     assert np.allclose(wc.explain(model, flags).relevance, numbers.relevance, rtol=1e-5, atol=1e-6)
@@ -177,7 +178,7 @@ def test_frames_with_columns_that_are_not_numeric() -> None:
 
 def test_masked_arrays_are_refused() -> None:
     masked = np.ma.masked_greater(np.arange(12.0).reshape(2, 6), 10)
-    assert message(mlp(), masked) == ("explain: X must be a tensor or an array of numbers; got MaskedArray.")
+    assert message(mlp(), masked) == ("explain: X must be a tensor or a numeric array; got MaskedArray.")
 
 
 @pytest.mark.parametrize(
@@ -288,7 +289,7 @@ def test_encoders_that_change_from_run_to_run() -> None:
 def test_encoders_without_features(forward: Callable[[Tensor], Any], got: str) -> None:
     assert message(forward_of(forward), X) == (
         "explain: the encoder must return one non-empty row of features per input; for 3 inputs it returns "
-        f"{got}. Name a layer that does: layer=...; for a single input, pass X[None]."
+        f"{got}. Name a layer that does with layer=..., or, for a single input, pass X[None]."
     )
 
 
@@ -311,8 +312,8 @@ def test_encoders_whose_features_vary_in_number() -> None:
 def test_lazy_encoders_are_refused_and_stay_unchanged() -> None:
     encoder = nn.LazyLinear(5)
     expected = (
-        "the encoder must have its weights; a lazy layer creates them in its first run. Run and train the "
-        "encoder first."
+        "all weights of the encoder must exist; a lazy layer creates its weights only when it first runs. "
+        "Run and train the encoder first."
     )
     assert message(encoder, np.ones((3, 4))) == f"explain: {expected}"
     assert refused(lambda: lrp(encoder, torch.ones(3, 4), lambda y: y)) == f"lrp: {expected}"
@@ -383,7 +384,7 @@ def test_messages_start_with_the_public_function() -> None:
         )
     assert refused(lambda: wc.deep.features(forward_of(lambda x: x.mean()), x)) == (
         "features: the encoder must return one non-empty row of features per input; for 3 inputs it returns "
-        "shape (). Name a layer that does: layer=...; for a single input, pass X[None]."
+        "shape (). Name a layer that does with layer=..., or, for a single input, pass X[None]."
     )
     assert refused(lambda: lrp(encoder, x, lambda y: y, at="parts.1")) == (
         "lrp: at must be a layer that runs once before the features; 'parts.1' runs 0 times."
@@ -410,7 +411,7 @@ def test_later_layers_may_not_fit_the_inputs() -> None:
 
 def test_features_that_do_not_fit_the_head() -> None:
     first = "explain: the encoder must return as many features as the head was fitted on,"
-    fit = "Fit the head to features of this layer, or name the layer that it was fitted to: layer=..."
+    fit = "Fit the head to features of this layer, or name the layer that it was fitted to with layer=..."
     assert message(small(), X, np.eye(7)) == f"{first} 7; it returns 5. {fit}"
     assert message(small(), X, np.eye(7), layer="0") == f"{first} 7; it returns 4 x 6 x 6. {fit}"
     assert message(small(), X, np.eye(4), layer="0") == (
@@ -421,7 +422,8 @@ def test_features_that_do_not_fit_the_head() -> None:
         f"{first} 7; it returns 4 x 6 x 6. {fit}"
     )
     assert message(small(), X, HEAD, spatial=True) == (
-        f"{first} 5; it returns 5. These have no locations; name an earlier layer, or leave out spatial."
+        f"{first} 5; it returns 5. These features have no locations. Name an earlier layer, or leave out "
+        "spatial."
     )
 
 
@@ -429,9 +431,9 @@ def test_heads_without_values() -> None:
     encoder, spoilt = small(), nn.Linear(5, 3)
     torch.nn.init.constant_(spoilt.bias, torch.nan)
     assert refused(lambda: DeepClustering(encoder, spoilt)) == (
-        "DeepClustering: head.bias must be finite; it has NaN or infinite values."
+        "DeepClustering: head.bias must be finite; it contains NaN or infinite values."
     )
-    rest = "must be a dense tensor with values; got torch.float32, torch.strided, on the device meta."
+    rest = "must be a dense tensor that holds values; got torch.float32, torch.strided, on the device meta."
     assert refused(lambda: DeepClustering(encoder, nn.Linear(5, 3, device="meta"))) == (
         f"DeepClustering: head.weight {rest} Convert a sparse tensor with head.weight.to_dense()."
     )
@@ -466,8 +468,8 @@ def test_heads_of_the_wrong_kind() -> None:
 
 def test_options_that_exclude_each_other() -> None:
     assert refused(lambda: DeepClustering(small(), HEAD, spatial=True, pool="mean")) == (
-        "DeepClustering: only one of spatial and pool may be set; spatial clusters each location, pool "
-        "combines all of them. Leave out one."
+        "DeepClustering: only one of spatial and pool may be set; spatial clusters each location "
+        "separately, whereas pool combines all locations. Set only one of them."
     )
 
 
@@ -483,7 +485,8 @@ def test_options_that_do_not_exist() -> None:
         "explain: units must be one of None, 'channels', 'locations'; got 'pixels'."
     )
     assert message(encoder, X, question={"feature_names": ["a"]}) == (
-        "explain: feature_names is for tables; inputs of an encoder have no columns. Leave it out."
+        "explain: feature_names applies only to tables; inputs of an encoder have no columns. Leave "
+        "feature_names out."
     )
     assert refused(lambda: DeepClustering(encoder, HEAD, rules="vg")) == (
         "DeepClustering: rules must be one of 'auto', 'vgg', 'resnet', 'transformer', 'mlp', a rule such as "
@@ -566,10 +569,10 @@ def test_invalid_relevance() -> None:
     x = torch.from_numpy(X)
     for relevance in (None, lambda _: None):
         assert refused(lambda relevance=relevance: lrp(small(), x, relevance)) == (  # type: ignore[misc]
-            "lrp: relevance must be a tensor or an array of numbers; got NoneType."
+            "lrp: relevance must be a tensor or a numeric array; got NoneType."
         )
     assert refused(lambda: lrp(small(), x, torch.full((3, 5), torch.nan))) == (
-        "lrp: relevance must be finite; it has NaN or infinite values."
+        "lrp: relevance must be finite; it contains NaN or infinite values."
     )
 
 
@@ -602,7 +605,7 @@ def test_spatial_clusters_of_layers_with_too_few_locations() -> None:
     )
     assert refused(lambda: wc.deep.spatial_clusters(encoder, X[0], "2", 99)) == (
         "spatial_clusters: the layer must have at least n_clusters locations, 99; it has 64. Name an "
-        "earlier layer, or ask for fewer clusters."
+        "earlier layer, or request fewer clusters."
     )
 
 
@@ -610,11 +613,11 @@ def test_unsupported_results_of_deep_clusterings() -> None:
     model = DeepClustering(small(), HEAD)
     network = wc.neuralize(model)
     assert refused(lambda: network.gradient(X), wc.UnsupportedModelError) == (
-        "gradient: the model must be a model of tables; got a deep clustering. Differentiate the module "
+        "gradient: the model must take tables; got a deep clustering. Differentiate the module "
         "from to_torch() with torch, or call wc.neuralize(head).gradient(features)."
     )
     channels: Any = wc.explain(model, X, units="channels")
     assert refused(lambda: channels.heatmaps) == (
-        'heatmaps: relevance must not be summed over locations; it is, with units="channels". Explain '
+        'heatmaps: relevance must not be summed over locations; units="channels" does so. Explain '
         "without units."
     )

@@ -258,9 +258,9 @@ def test_pipelines_with_a_deep_model_are_refused(digits: Array) -> None:
     with pytest.raises(wc.UnsupportedModelError) as caught:
         wc.explain(pipeline, digits)
     assert str(caught.value) == (
-        "neuralize: DCN has its own encoder, and relevance does not go further back than the inputs of that "
-        "encoder. Explain it in the output of the steps before it: "
-        "wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
+        "neuralize: DCN has its own encoder, and relevance cannot be propagated beyond the inputs of that "
+        "encoder. Explain the model in terms of the output of the steps before it: wc.explain(pipeline[-1], "
+        "pipeline[:-1].transform(X))."
     )
     exp = wc.explain(pipeline[-1], pipeline[:-1].transform(digits))
     assert (exp.cluster == pipeline.predict(digits)).all()

@@ -247,7 +247,7 @@ def test_more_clusters_than_locations_is_an_error(images: torch.Tensor) -> None:
     encoder = nn.Sequential(nn.Conv2d(1, 6, 7), nn.ReLU()).eval()
     message = (
         "spatial_clusters: the layer must have at least n_clusters locations, 8; it has 4. Name an earlier "
-        "layer, or ask for fewer clusters."
+        "layer, or request fewer clusters."
     )
     with pytest.raises(wc.InvalidInputError, match=re.escape(message)):
         wc.deep.spatial_clusters(encoder, images[0], None)
@@ -294,7 +294,7 @@ def test_tokens_have_relevance_at_their_embedding() -> None:
     assert np.abs(exp.residual).max() <= 1e-4 * exp.evidence.max()
     message = (
         "explain: X must hold floating-point numbers to receive relevance; this encoder uses integers as "
-        "indices of embeddings. Name the embedding layer, or a later one: at=..."
+        "indices of embeddings. Name the embedding layer or a later layer with at=..."
     )
     with pytest.raises(wc.InvalidInputError, match=re.escape(message)):
         explain(model, ids)

@@ -55,11 +55,11 @@ def test_the_bounds_of_imagenet() -> None:
 
 SHAPES = (
     "images must be uint8 of shape (H, W, 3) or (n, H, W, 3), or floats from 0 to 1 of shape (3, H, W) or "
-    "(n, 3, H, W); got {}. Resize images of different sizes first."
+    "(n, 3, H, W); got {}. If the sizes differ, resize the images first."
 )
 RANGE = (
-    "images of floats must be between 0 and 1; got values from {}. Divide by the largest possible value of "
-    "a pixel, and normalize later."
+    "floating-point images must be between 0 and 1; got values from {}. Divide by the largest possible "
+    "pixel value first."
 )
 
 

@@ -537,7 +537,7 @@ def test_sums_of_zero_are_shared_equally(sums: float) -> None:
 
 NO_RULE = (
     "{}: there is no rule for the operation 'cumprod' of the encoder{}. Take the features from an "
-    "earlier layer (layer=...), replace it by operations that have a rule, or allow its gradient instead of "
+    "earlier layer (layer=...), replace it with operations that have a rule, or use its gradient instead of "
     'a rule: Composite(..., unknown="gradient").'
 )
 
@@ -605,7 +605,7 @@ def test_in_place_changes_of_parts_raise(forward: Callable[[Tensor], Tensor]) ->
         lrp(module, torch.randn(2, 3), lambda y: y)
     end = (
         "changes part of a tensor in place and then uses the whole tensor, or the other way around; LRP "
-        "cannot follow this. Combine the parts with torch.cat or torch.where."
+        "cannot trace such changes. Combine the parts with torch.cat or torch.where."
     )
     places = ("module '1' of the encoder", "the forward of the encoder")
     assert str(error.value) in [f"lrp: {place} {end}" for place in places]
@@ -1225,7 +1225,7 @@ def test_changing_weights_after_use_raises() -> None:
 
     message = (
         "lrp: the forward of the encoder changes weights or constants in place after using them; LRP cannot "
-        "follow this. Change a copy instead."
+        "trace such changes. Change a copy instead."
     )
     with pytest.raises(wc.UnsupportedModelError, match=re.escape(message)):
         lrp(forward_of(masked), torch.ones(2, 4), lambda y: y)
@@ -1336,7 +1336,7 @@ def test_bounds_and_names_without_a_matching_layer_raise() -> None:
     message = (
         "explain: bounds, and rules for the layer 'first', need a convolution or linear layer that operates "
         "directly on the inputs; in this encoder another operation comes first, such as a normalization. "
-        "Leave them out, or name the layer: '1'."
+        "Leave them out, or name one of these layers instead: '1'."
     )
     with pytest.raises(wc.InvalidInputError) as error:
         wc.explain(model, torch.rand(2, 3, 8, 8))
@@ -1357,8 +1357,8 @@ def test_hooks_of_the_user_run_in_pairs() -> None:
     assert calls.count("in") == calls.count("out") > 0
     encoder[1].register_forward_hook(lambda *given: given[-1] * 10)
     message = (
-        "features: layer must have no forward hooks, which may change its output; '1' has some. Remove "
-        "them, or name its parent module."
+        "features: layer must not have forward hooks, which may change its output; '1' has forward "
+        "hooks. Remove them, or name its parent module."
     )
     with pytest.raises(wc.InvalidInputError, match=re.escape(message)):
         wc.deep.features(encoder, x, layer="1")

@@ -115,22 +115,22 @@ def test_without_matplotlib_the_message_names_the_extra(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"rows": []}, "rows must hold at least one row of heat maps; got none."),
-        ({"rows": [maps(2), []]}, "each row must hold at least one heat map; row 1 holds none."),
+        ({"rows": []}, "rows must contain at least one row of heat maps; got none."),
+        ({"rows": [maps(2), []]}, "each row must contain at least one heat map; row 1 contains none."),
         (
             {"rows": maps(2)},
-            "heat maps must be numbers of shape (H, W); heat map 0 of row 0 is float64 of shape (10,). Pass "
-            "a list of heat maps for each row.",
+            "heat maps must be numeric arrays of shape (H, W); heat map 0 of row 0 is float64 of shape "
+            "(10,). Pass a list of heat maps for each row.",
         ),
         (
             {"rows": [1.0]},
-            "heat maps must be numbers of shape (H, W); heat map 0 of row 0 is float64 of shape (). Pass a "
-            "list of heat maps for each row.",
+            "heat maps must be numeric arrays of shape (H, W); heat map 0 of row 0 is float64 of shape (). "
+            "Pass a list of heat maps for each row.",
         ),
         (
             {"rows": [[[[1, 2], [3]]]]},
-            "heat maps must be numbers of shape (H, W); heat map 0 of row 0 is object of shape (0,). Pass "
-            "a list of heat maps for each row.",
+            "heat maps must be numeric arrays of shape (H, W); heat map 0 of row 0 is object of shape (0,). "
+            "Pass a list of heat maps for each row.",
         ),
         ({"rows": [maps(2), maps(2) * np.nan]}, "heat maps must be finite; heat map 0 of row 1 is not."),
         ({"titles": ["a"]}, "titles must have one entry for each column of heat maps, 2; got 1."),
@@ -138,8 +138,8 @@ def test_without_matplotlib_the_message_names_the_extra(monkeypatch: pytest.Monk
         ({"images": []}, "images must have one entry for each row, 1; got 0."),
         (
             {"images": [np.full((3, 16, 16), 2.0)]},
-            "images of floats must be between 0 and 1; got values from 2 to 2. Divide by the largest "
-            "possible value of a pixel, and normalize later.",
+            "floating-point images must be between 0 and 1; got values from 2 to 2. Divide by the largest "
+            "possible pixel value first.",
         ),
         ({"pool": 0}, "pool must be an integer of at least 1; got 0."),
         ({"quantile": 0.0}, "quantile must be above 0 and at most 1; got 0.0."),

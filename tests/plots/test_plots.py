@@ -670,8 +670,8 @@ BAD: list[tuple[Callable[[Any], Any], str]] = [
     ),
     (
         lambda p: p.clusters(ax=Figure().add_subplot()),
-        "plot.clusters: ax must be one Axes for each of the 5 clusters that have members; got 1. Draw one of "
-        "them with cluster=.",
+        "plot.clusters: ax must be one Axes for each of the 5 clusters that have members; got 1. To draw a "
+        "single cluster, use cluster=.",
     ),
     (
         lambda p: p.clusters(1, ax=3),
@@ -691,8 +691,8 @@ def test_hundreds_of_clusters_are_drawn() -> None:
     X = np.random.default_rng(0).normal(size=(400, 3))
     exp = wc.explain(X[:200], X)
     assert error(exp.plot.clusters) == (
-        "plot.clusters: exp must have members of at most 60 clusters, which get one panel each; it has 200. "
-        "Draw one with cluster=, or all with heatmap()."
+        "plot.clusters: exp must contain members of at most 60 clusters, since each is drawn in its own "
+        "panel; it contains members of 200. Draw one cluster with cluster=, or all clusters with heatmap()."
     )
     drawn(exp.plot.clusters(7))
     for ax in (exp.plot.heatmap(), exp.plot.competition()):
@@ -723,9 +723,9 @@ def test_what_cannot_be_drawn_says_what_can(texts: Any, digits: Any, exp: wc.Exp
     message += "plot.clusters(), or see to_html()."
     assert error(texts.plot.beeswarm) == f"plot.beeswarm: {message}"
     message = (
-        f"exp must have relevance by features; {digits!r} has none. Draw images with plot.images(), and the "
+        f"exp must have relevance by features; {digits!r} has none. Draw images with plot.images() and the "
     )
-    message += "clustered features with the plots of exp.features."
+    message += "clustered features with exp.features.plot."
     for name in ("row", "beeswarm"):
         assert error(getattr(digits.plot, name)) == f"plot.{name}: {message}"
     for name in ("clusters", "heatmap"):
@@ -741,34 +741,36 @@ def test_what_cannot_be_drawn_says_what_can(texts: Any, digits: Any, exp: wc.Exp
         "split=False. Leave ax out."
     )
     assert (
-        error(lambda: digits.plot.images(())) == "plot.images: rows must be at least one position; got none."
+        error(lambda: digits.plot.images(())) == "plot.images: rows must contain at least one position; got "
+        "none."
     )
 
 
 def test_explanations_against_the_cluster_have_no_summary(wine: NDArray[np.float64], kmeans: Any) -> None:
     some = wc.explain(kmeans, wine[kmeans.labels_ != 0], target=0)
     assert error(some.plot.clusters) == (
-        "plot.clusters: exp must have rows that are explained for the cluster they are in; it has none. Draw "
-        "single rows with plot.row(), or explain without target and against."
+        "plot.clusters: exp must contain rows that are explained for the cluster they are in; it contains "
+        "none. Draw single rows with plot.row(), or explain the rows without target= and against=."
     )
     assert error(some.plot.competition) == (
-        "plot.competition: exp must have rows that are explained for the cluster they are in; it has none. "
-        "Explain the rows without target= and against=."
+        "plot.competition: exp must contain rows that are explained for the cluster they are in; it "
+        "contains none. Explain the rows without target= and against=."
     )
     assert error(lambda: wc.explain(kmeans, wine[kmeans.labels_ == 0]).plot.clusters(1)) == (
-        "plot.clusters: cluster must be one with members, 0; got 1."
+        "plot.clusters: cluster must be one that has members (0); got 1."
     )
     assert error(lambda: wc.explain(kmeans, wine[kmeans.labels_ == 0]).plot.beeswarm(1)) == (
         "plot.beeswarm: exp must have at least one row that is explained for 1; it has none."
     )
-    assert error(some[:0].plot.map) == "plot.map: exp must have at least one row; it has none."
-    assert error(some[:0].plot.beeswarm) == "plot.beeswarm: exp must have at least one row; it has none."
+    assert error(some[:0].plot.map) == "plot.map: exp must contain at least one row; it contains none."
+    assert error(some[:0].plot.beeswarm) == "plot.beeswarm: exp must contain at least one row; it contains "
+    "none."
 
 
 def test_bad_results_are_named() -> None:
     assert error(lambda: wc.plots.flipping(3)) == (
         "plots.flipping: result must come from evaluation.compare or evaluation.flipping_auc, or be a dict "
-        "of the latter; got int."
+        "of flipping_auc results; got int."
     )
     assert "got dict" in error(lambda: wc.plots.flipping({}))
     assert error(lambda: wc.plots.elbow(KMeans())) == (
@@ -776,8 +778,8 @@ def test_bad_results_are_named() -> None:
     )
     frame = pd.DataFrame({"a": [0.0, 1.5, 5.0, 6.0]})
     assert error(lambda: wc.plots.elbow(wc.tabular.pipeline(frame, 2))) == (
-        "plots.elbow: the pipeline must have chosen the number of clusters itself; the number was given. "
-        "Call tabular.pipeline without n_clusters and model."
+        "plots.elbow: the pipeline must have chosen the number of clusters itself; n_clusters or model was "
+        "given. Call tabular.pipeline without n_clusters and model."
     )
 
 

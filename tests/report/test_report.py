@@ -527,10 +527,10 @@ def test_large_images_are_reduced() -> None:
         ({"n_rows": 0}, "report: n_rows must be an integer of at least 1; got 0."),
         ({"random_state": -1}, "report: random_state must be an integer of at least 0; got -1."),
         ({"title": 3}, "report: title must be text; got 3."),
-        ({"ids": ["a"]}, "report: ids must hold one id for each of the 178 rows; got 1."),
+        ({"ids": ["a"]}, "report: ids must contain one id for each of the 178 rows; got 1."),
         (
             {"ids": (c for c in "abc")},
-            "report: ids must hold one id for each of the 178 rows; got a generator.",
+            "report: ids must contain one id for each of the 178 rows; got a generator.",
         ),
         (
             {"left_out": ["a"]},
@@ -548,7 +548,7 @@ def test_bad_options(wines: wc.Explanation, options: Any, message: str, tmp_path
 def test_no_rows(wines: wc.Explanation, tmp_path: Path) -> None:
     with pytest.raises(
         wc.InvalidInputError,
-        match=r"report: exp must have at least one row; it has none\. Choose some rows\.",
+        match=r"report: exp must contain at least one row; it contains none\. Select at least one row\.",
     ):
         wines[:0].report(tmp_path / "page.html")
 

@@ -71,7 +71,7 @@ else:
 
 Array = NDArray[Any]
 RNG = np.random.default_rng(7)
-NOT_OURS = "The file was not made by wc.save, or was changed afterward."
+NOT_OURS = "The file was not written by wc.save, or it was changed afterward."
 
 
 def saved_and_loaded(what: Any, path: Path) -> Any:
@@ -428,7 +428,7 @@ def test_a_column_without_a_name(tmp_path: Path) -> None:
     with pytest.raises(wc.UnsupportedModelError) as caught:
         wc.save(wc.neuralize(centers), tmp_path / "saved")
     assert str(caught.value) == (
-        "save: feature_names must not be missing; one of them is NaN. Rename the column first."
+        "save: feature_names must not be missing; one of them is NaN. Rename that column first."
     )
 
 
@@ -468,9 +468,9 @@ def test_changed_data_are_not_saved(tmp_path: Path) -> None:
 # Objects that cannot be saved.
 
 INSTEAD = (
-    "save: the steps of a pipeline are Python objects. Save the model after the steps, in the features that "
-    "they make: the network wc.neuralize(pipeline[-1]) (MLlib: pipeline.stages[-1]), or the "
-    "explanation wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
+    "save: the steps of a pipeline are Python objects. Save only the model after the steps, in terms of the "
+    "steps' output: the network wc.neuralize(pipeline[-1]) (MLlib: pipeline.stages[-1]), or the explanation "
+    "wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
 )
 ZONED = pd.date_range("2024-10-26", periods=178, freq="h", tz="Europe/Berlin")
 TEXTS = ["cats purr softly", "dogs bark", "cats purr and sleep", "dogs bark loudly"] * 3
@@ -502,17 +502,17 @@ def network_with_label(label: Any) -> Network:
         (lambda: wc.neuralize(STEPS), INSTEAD),
         (
             lambda: wc.explain(STEPS, FRAME),
-            f"{INSTEAD} Or save the arrays of the explanation alone, with data=False.",
+            f"{INSTEAD} Alternatively, save only the arrays of the explanation with data=False.",
         ),
         (
             deep_network,
-            "save: a deep clustering has a torch encoder, which is code. Save the encoder with torch, and "
-            "the network of its head with wc.save(wc.neuralize(head), path).",
+            "save: a deep clustering contains a torch encoder, which is code. Save the encoder with torch "
+            "and the network of its head with wc.save(wc.neuralize(head), path).",
         ),
         (
             text_explanation,
-            "save: an explanation must be of the rows of a table; got a TextExplanation, which depends on "
-            "the objects that made its features. Save its arrays with numpy.savez.",
+            "save: only explanations of tables can be saved; a TextExplanation also depends on the objects "
+            "that computed its features. Save its arrays with numpy.savez instead.",
         ),
         (
             lambda: STEPS[-1],
@@ -522,7 +522,7 @@ def network_with_label(label: Any) -> Network:
         (
             lambda: TableNetwork(Halves(np.eye(2))),
             "save: the energy must be of a known class; got Halves. Save its parameters with numpy.savez, "
-            "and construct it from these again.",
+            "and reconstruct the energy from them.",
         ),
         (
             lambda: network_with_label(1j),
@@ -539,11 +539,11 @@ def network_with_label(label: Any) -> Network:
         ),
         (
             lambda: wc.explain(FRAME.to_numpy()[:3], FRAME.to_numpy())[[]],
-            "save: an explanation must have at least one row; this one has none.",
+            "save: an explanation must contain at least one row; this one contains none.",
         ),
         (
             lambda: TableNetwork(LinearEnergy(np.full((2, 2), np.nan))),
-            "save: energy.directions must be finite numbers; the model has other values.",
+            "save: energy.directions must be finite numbers; the model contains other values.",
         ),
     ],
 )
@@ -637,7 +637,7 @@ def test_paths_that_cannot_be_loaded(tmp_path: Path) -> None:
         with pytest.raises(wc.InvalidInputError) as caught:
             wc.load(path)
         assert str(caught.value) == (
-            f"load: path must be a file made by wc.save; there is none at {str(path)!r}."
+            f"load: path must be a file written by wc.save; found no file at {str(path)!r}."
         )
     with pytest.raises(wc.InvalidInputError, match="load: path must be the name of a file; got None"):
         wc.load(None)  # type: ignore[arg-type]
@@ -704,11 +704,11 @@ def array(name: str, value: Any) -> Change:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (without("kind"), "the metadata must have 'kind'"),
+        (without("kind"), "the metadata must contain 'kind'"),
         (without("labels"), "there must be an array 'labels'"),
         (without("energy.scale"), "there must be an array 'energy.scale'"),
-        (without("format"), "the metadata must have the version of the format"),
-        (fact(format=True), "the metadata must have the version of the format"),
+        (without("format"), "the metadata must contain the version of the format"),
+        (fact(format=True), "the metadata must contain the version of the format"),
         (fact(format=0), "the format must be 1; got 0"),
         (
             fact(format=2),
@@ -730,13 +730,13 @@ def array(name: str, value: Any) -> Change:
         (array("energy.scale", [1, 1]), "'energy.scale' must be of float64; got int64"),
         (
             array("energy.scale", -SCALE),
-            "'energy.scale' must be finite numbers of at least 0; it has other values",
+            "'energy.scale' must be finite numbers of at least 0; it contains other values",
         ),
         (
             array("energy.scale", [1, np.nan]),
-            "'energy.scale' must be finite numbers of at least 0; it has other values",
+            "'energy.scale' must be finite numbers of at least 0; it contains other values",
         ),
-        (array("energy.near", 2.0), "'energy.near' must be from 0 to 1; it has other values"),
+        (array("energy.near", 2.0), "'energy.near' must be from 0 to 1; it contains other values"),
         (array("energy.near", [0.5]), "'energy.near' must have shape (); got (1,)"),
         (
             array("energy.centroids", np.full((3, 2), 1e200)),
@@ -779,20 +779,20 @@ def array(name: str, value: Any) -> Change:
         ),
         (
             fact(feature_names=["a", []]),
-            "'feature_names' must have objects of known kinds; it has other values",
+            "'feature_names' must contain only objects of known kinds; it contains other values",
         ),
         (
             fact(feature_names=["a", {}]),
-            "'feature_names' must have objects of known kinds; it has other values",
+            "'feature_names' must contain only objects of known kinds; it contains other values",
         ),
         (
             fact(feature_names=["a", {"code": "1"}]),
-            "'feature_names' must have objects of known kinds; it has other values",
+            "'feature_names' must contain only objects of known kinds; it contains other values",
         ),
         (fact(feature_names=["a", {"date": "x"}]), "'feature_names' must have a date; got 'x'"),
         (
             fact(feature_names=["a", {"date": 3}]),
-            "'feature_names' must have objects of known kinds; it has other values",
+            "'feature_names' must contain only objects of known kinds; it contains other values",
         ),
         (fact(categories=[]), "'categories' must have 2 entries; got 0"),
         (fact(categories=[None, "ab"]), "'categories' must be a list; got str"),
@@ -811,8 +811,8 @@ def test_networks_with_invalid_contents(change: Change, message: str, tmp_path: 
     [
         (KERNEL, "sizes", [3, 3], "'energy': sizes must add up to the 5 support vectors"),
         (KERNEL, "sizes", [2**62, 2**62], "'energy': sizes must add up to the 5 support vectors"),
-        (KERNEL, "sizes", [0, 5], "'energy.sizes' must be integers of at least 1; it has other values"),
-        (KERNEL, "gamma", np.nan, "'energy.gamma' must be above 0; it has other values"),
+        (KERNEL, "sizes", [0, 5], "'energy.sizes' must be integers of at least 1; it contains other values"),
+        (KERNEL, "gamma", np.nan, "'energy.gamma' must be above 0; it contains other values"),
         (KERNEL, "log_weights", np.full(5, np.nan), "'energy.log_weights' must be logarithms of weights; "),
         (ENERGIES[4], "roots", np.ones((2, 3, 3)), "'energy': there must be 1 or 4 roots; got 2"),
         (ENERGIES[4], "roots", -np.ones((4, 3, 3)), "'energy': roots must have diagonals above 0"),
@@ -823,7 +823,12 @@ def test_networks_with_invalid_contents(change: Change, message: str, tmp_path: 
             np.zeros((4, 3)),
             "its contents must form a CosineEnergy (neuralize: a ",
         ),
-        (ENERGIES[8], "alpha", 0.0, "'energy.alpha' must be finite numbers above 0; it has other values"),
+        (
+            ENERGIES[8],
+            "alpha",
+            0.0,
+            "'energy.alpha' must be finite numbers above 0; it contains other values",
+        ),
         (
             ENERGIES[-1],
             "tree.leaf",
@@ -890,11 +895,11 @@ FRAMED = wc.explain(SMALL, pd.DataFrame(ROWS, columns=["u", "v"], index=list("ab
         (EXPLAINED, fact(called=["a"]), "'called' must be 9 names; got 1"),
         (EXPLAINED, fact(data="none"), "there must be an array 'assigned'"),
         (EXPLAINED, array("cluster", np.full(9, 3)), "'cluster' must be below 3, the number of clusters"),
-        (EXPLAINED, array("cluster", np.full(9, -1)), "'cluster' must be clusters; it has other values"),
+        (EXPLAINED, array("cluster", np.full(9, -1)), "'cluster' must be clusters; it contains other values"),
         (
             EXPLAINED,
             array("evidence", np.full(9, np.nan)),
-            "'evidence' must be finite numbers; it has other values",
+            "'evidence' must be finite numbers; it contains other values",
         ),
         (EXPLAINED, array("evidence", np.ones(8)), "'evidence' must have shape (9,); got (8,)"),
         (EXPLAINED, array("evidence", np.ones(9, "f4")), "'evidence' must be of float64; got float32"),
@@ -913,15 +918,19 @@ FRAMED = wc.explain(SMALL, pd.DataFrame(ROWS, columns=["u", "v"], index=list("ab
         (
             SPARSE,
             array("data.indices", np.ones(17, int)),
-            "'data' must have the position where each row begins",
+            "'data' must contain the position where each row begins",
         ),
-        (SPARSE, array("data.starts", np.arange(10)), "'data' must have the position where each row begins"),
+        (
+            SPARSE,
+            array("data.starts", np.arange(10)),
+            "'data' must contain the position where each row begins",
+        ),
         (
             SPARSE,
             array("data.starts", [0, 99, 2, 3, 4, 5, 6, 7, 8, 18]),
-            "'data' must have the position where each row be",
+            "'data' must contain the position where each row be",
         ),
-        (FRAMED, fact(feature_names=["u", "u"]), "'feature_names' must be different column names"),
+        (FRAMED, fact(feature_names=["u", "u"]), "'feature_names' must be distinct column names"),
         (
             FRAMED,
             fact(data="polars", index=None, feature_names=["u", 1]),
@@ -1013,8 +1022,8 @@ def beginning(entry: Any) -> bytes:
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({**ENTRY, "dtype": "F8_E5M2"}, "'a' must have a known dtype; got F8_E5M2"),
-        ({**ENTRY, "dtype": ["F64"]}, "'a' must have a known dtype; got ['F64']"),
+        ({**ENTRY, "dtype": "F8_E5M2"}, "'a' must have a supported dtype; got F8_E5M2"),
+        ({**ENTRY, "dtype": ["F64"]}, "'a' must have a supported dtype; got ['F64']"),
         ({**ENTRY, "shape": [-2]}, "'a' must have a shape; got [-2]"),
         ({**ENTRY, "shape": [True, 2]}, "'a' must have a shape; got [True, 2]"),
         ({**ENTRY, "shape": [3]}, "'a' must follow the array before it, with the length of its shape"),
@@ -1056,8 +1065,7 @@ def test_a_file_larger_than_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "file").write_bytes(head)
     os.truncate(tmp_path / "file", len(head) + size)
     assert (
-        error_message(tmp_path / "file")
-        == "the file must not be larger than the memory of this machine; it is"
+        error_message(tmp_path / "file") == "the file must fit into the memory of this machine; it does not"
     )
     monkeypatch.setattr(archive, "_memory", lambda: math.inf)
     monkeypatch.setattr(np, "empty", no_room)
@@ -1073,7 +1081,7 @@ def test_a_file_truncated_while_it_is_read(tmp_path: Path, monkeypatch: pytest.M
         return reading(*args)
 
     monkeypatch.setattr(archive, "_read_facts", cut)
-    assert error_message(tmp_path / "file") == "the file must not change while it is read; it did"
+    assert error_message(tmp_path / "file") == "the file must not change while it is read; it has changed"
     assert error_message(Path("/proc/self/status")).startswith("it must be a safetensors file (")
 
 
@@ -1094,7 +1102,7 @@ def test_brackets_in_names_are_not_nesting_but_deep_tuples_are(tmp_path: Path) -
     deep: tuple[Any, ...] = ()
     for _ in range(60):
         deep = (deep,)
-    with pytest.raises(wc.UnsupportedModelError, match="these nest deeper than a file can hold"):
+    with pytest.raises(wc.UnsupportedModelError, match="these are nested more deeply than a file allows"):
         wc.save(TableNetwork(ENERGIES[-1], feature_names=["u", "v", deep]), tmp_path / "deep")
     assert not (tmp_path / "deep").exists()
 
@@ -1116,7 +1124,7 @@ def test_a_file_of_another_program_or_without_a_checksum(tmp_path: Path) -> None
         "the checksum must match the contents"
     )
     save_file(arrays, tmp_path / "weights")
-    assert error_message(tmp_path / "weights") == "the metadata must have the key 'whycluster'"
+    assert error_message(tmp_path / "weights") == "the metadata must contain the key 'whycluster'"
 
 
 def categorical_explanation() -> wc.Explanation:

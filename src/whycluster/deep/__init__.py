@@ -1,23 +1,23 @@
-"""Deep clusterings: a torch encoder and a head, explained in the inputs of the encoder. Needs torch.
+"""Explain deep clusterings (a torch encoder and a head) by the encoder's inputs. Needs torch.
 
 Modules, in reading order:
 
 - ``clustering``: `DeepClustering`, the model that users create.
 - ``tensors``: conversion between arrays and tensors.
 - ``encoder``: a torch module that maps inputs to features in batches.
-- ``network``: encoder, head and LRP as one network, which explains inputs.
+- ``network``: one network of encoder, head and LRP, which explains inputs.
 - ``explanation``: the results, `DeepExplanation` and `SpatialExplanation`.
 - ``features``, ``relevance``, ``spatial``: the functions `features`, `lrp` and `spatial_clusters`.
 - ``images``: images as inputs of a network, and as arrays to display.
 - ``scan``: `fit_scan` trains the head of SCAN.
 - ``clustpy``: the adapter for models of ClustPy.
-- ``lrp``: the LRP engine, which does not depend on the rest.
+- ``lrp``: the LRP engine, which does not depend on the other modules.
 """
 
 from whycluster.core.errors import MissingDependencyError
 
 try:
-    import torch  # noqa: F401  # imported first, for a message that names the extra to install
+    import torch  # noqa: F401  # imported first, so that the message names the extra to install
 except ImportError as error:
     raise MissingDependencyError('wc.deep needs torch: pip install "whycluster[deep]"') from error
 

@@ -1,4 +1,4 @@
-"""`DeepClustering`: a torch encoder and a head that clusters its features, as one model."""
+"""`DeepClustering`, a model that combines a torch encoder and a head that clusters its features."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MIDPOINT, ZERO = "midpoint", "zero"
 
 
 class DeepClustering:
-    """A deep clustering: an encoder maps inputs to features, and a head clusters the features.
+    """A deep clustering, in which an encoder maps inputs to features and a head clusters the features.
 
     `whycluster.explain` returns the relevance of the inputs of the encoder, such as pixels. The encoder and
     the head stay unchanged.
@@ -29,28 +29,28 @@ class DeepClustering:
     Parameters
     ----------
     encoder : a torch module in evaluation mode, which takes a batch of inputs
-    head : the model that clusters the features: centroids, (K, d), as an array or a tensor; a fitted model
-        that `whycluster.neuralize` supports, such as KMeans or KernelKMeans, or a pipeline that ends in one;
-        a ``torch.nn.Linear`` whose softargmax gives probabilities (SCAN, DEPICT); or a `Network`, such as
-        ``wc.neuralize(centers, metric="student")`` for the Student-t head of DEC and IDEC, or
+    head : the model that clusters the features. It can be an array or tensor of centroids, (K, d); a fitted
+        model that `whycluster.neuralize` supports, such as KMeans or KernelKMeans, or a pipeline that ends in
+        one; a ``torch.nn.Linear`` whose softargmax yields probabilities (SCAN, DEPICT); or a `Network`, such
+        as ``wc.neuralize(centers, metric="student")`` for the Student-t head of DEC and IDEC, or
         ``wc.neuralize(matrix, metric="dot")`` for a softargmax
-    layer : the name of the layer whose output is the features, as in ``encoder.named_modules()``; by default
-        the output of the encoder
-    spatial : whether each location of the features, (n, channels, ...), is one point to cluster
-    normalize : whether points are scaled to unit length first
-    pool : "mean" or "max" over all locations of the features; by default the features are flattened
+    layer : the name of the layer whose output provides the features, as in ``encoder.named_modules()``; by
+        default, the output of the encoder
+    spatial : whether each location in features of shape (n, channels, ...) is a separate point to cluster
+    normalize : whether points are scaled to unit length before clustering
+    pool : "mean" or "max", taken over all locations of the features; by default, the features are flattened
     reference : the reference point of the features, for k-means and other nearest-centroid heads. With
-        "midpoint", between two centroids, the relevance of the features adds up to the evidence, and the
-        absence of a feature may count. With "zero", only present features count, and the residual contains
-        the rest. If 0 means absence, as after a ReLU, "zero" shows better which feature maps keep an image
-        in its cluster.
-    rules : the LRP rules: "auto", "vgg" (as in the paper: gamma is 0.25 in blocks 1 to 3 and 0.1 above),
+        "midpoint", the reference is halfway between two centroids, the relevance of the features adds up to
+        the evidence, and the absence of a feature may count. With "zero", only features that are present
+        count, and the residual contains the remaining evidence. If 0 means absence, as after a ReLU, "zero"
+        shows more clearly which feature maps keep an image in its cluster.
+    rules : the LRP rules: "auto", "vgg" (as in the paper, with gamma 0.25 in blocks 1 to 3 and 0.1 above),
         "resnet", "transformer", "mlp", one rule such as ``wc.deep.Gamma(0.25)``, or a
         `whycluster.deep.Composite`
-    bounds : the smallest and the largest value that inputs can have, each a number or one number per channel,
-        such as ``wc.deep.pixel_bounds()``; the first layer then uses the rule zB
-    batch_size : the number of inputs per batch; by default chosen by their size: 16 for images of 224 x 224
-        pixels
+    bounds : the smallest and the largest possible input value, each a number or one number per channel, such
+        as ``wc.deep.pixel_bounds()``. If given, the first layer uses the zB rule.
+    batch_size : the number of inputs per batch; by default, it depends on the size of the inputs and is 16
+        for images of 224 x 224 pixels
 
     Examples
     --------
@@ -81,11 +81,11 @@ class DeepClustering:
         bounds: tuple[Any, Any] | None = None,
         batch_size: int | None = None,
     ) -> None:
-        composite_of(rules, "mlp")  # raises if the rules are invalid
+        composite_of(rules, "mlp")  # raises an error if the rules are invalid
         if spatial and pool is not None:
             raise InvalidInputError(
-                "DeepClustering: only one of spatial and pool may be set; spatial clusters each location, "
-                "pool combines all of them. Leave out one."
+                "DeepClustering: only one of spatial and pool may be set; spatial clusters each location "
+                "separately, whereas pool combines all locations. Set only one of them."
             )
         if bounds is not None and (not isinstance(bounds, (tuple, list)) or len(bounds) != 2):
             raise InvalidInputError(
@@ -102,7 +102,7 @@ class DeepClustering:
         )
 
     def transform(self, X: Any) -> NDArray[Any]:
-        """Return the features that are clustered, (n, d), or (n, ..., d) if spatial."""
+        """Return the clustered features, of shape (n, d), or (n, ..., d) if spatial."""
         rows, layout = self.network.points(X, "transform")
         return rows.reshape(-1, *layout.locations, rows.shape[1])
 
@@ -141,29 +141,29 @@ def _head_network(head: Any) -> Network:
 
 
 def _numbers(tensor: torch.Tensor, name: str) -> NDArray[Any]:
-    """Return the values of a head as an array; raise unless they are finite."""
+    """Return the values of a head as an array; raise an error unless they are finite."""
     values = read_tensor(tensor, "DeepClustering", name).cpu().double().numpy()
     if not np.isfinite(values).all():
-        raise InvalidInputError(f"DeepClustering: {name} must be finite; it has NaN or infinite values.")
+        raise InvalidInputError(f"DeepClustering: {name} must be finite; it contains NaN or infinite values.")
     return values
 
 
 def _with_reference(head: Network, reference: Any) -> Network:
-    """Return the head with the same clusters and evidence, but another reference point of the features.
+    """Return a head with the same clusters and evidence that uses the given reference point.
 
-    |x - mu|^2 is -(2 mu x - |mu|^2) up to a term that all clusters share. With "zero", k-means is therefore a
-    linear layer.
+    |x - mu|^2 equals -(2 mu x - |mu|^2) up to a term that all clusters share. With "zero", k-means is
+    therefore a linear layer.
     """
     if reference not in (MIDPOINT, ZERO):
         raise InvalidInputError(
             f"DeepClustering: reference must be {MIDPOINT!r} or {ZERO!r}; got {reference!r}."
         )
-    if reference == MIDPOINT or type(head.energy) is LinearEnergy:  # whose reference is 0 anyway
+    if reference == MIDPOINT or type(head.energy) is LinearEnergy:  # its reference is always 0
         return head
     if type(head.energy) is not SquaredEnergy:
         raise UnsupportedModelError(
-            f"DeepClustering: reference={ZERO!r} is for k-means, other nearest-centroid models and linear "
-            f"heads; got a head with a {type(head.energy).__name__}."
+            f"DeepClustering: reference={ZERO!r} requires k-means, another nearest-centroid model or a "
+            f"linear head; got a head with a {type(head.energy).__name__}."
         )
     centroids, scale = head.energy.prototypes, head.energy.scale
     bias = -(centroids**2 * scale).sum(axis=1)

@@ -1,4 +1,4 @@
-"""The adapter for ClustPy: deep clusterings that assign to the nearest center in an embedding."""
+"""The adapter for ClustPy's deep clusterings, which assign rows to the nearest center in an embedding."""
 
 from __future__ import annotations
 
@@ -18,8 +18,12 @@ from whycluster.models.adapters.registry import adapt, check_fitted
 from whycluster.models.nearest_centroid import nearest_centroid
 from whycluster.models.network import Network
 
-_NEAREST = (AEC, DCN, DEC, DKM)  # IDEC is a DEC
-_NETWORKS = ("neural_network_trained_", "neural_network", "autoencoder")  # since 0.0.3, in 0.0.2, in 0.0.1
+_NEAREST = (AEC, DCN, DEC, DKM)  # IDEC is a subclass of DEC
+_NETWORKS = (
+    "neural_network_trained_",
+    "neural_network",
+    "autoencoder",
+)  # since 0.0.3, in 0.0.2 and in 0.0.1
 _ANY = DEC.__base__  # the base class of all deep clusterings in ClustPy
 
 
@@ -33,7 +37,7 @@ def _deep(model: Any) -> Network | OnlyLabels:
 
 
 def _predicts_nearest(model: Any) -> bool:
-    """Return whether a model is of a known class, or of a subclass that does not override its prediction."""
+    """Return whether a model's class, or a base class whose prediction it inherits, is known."""
     known = next((cls for cls in _NEAREST if isinstance(model, cls)), None)
     return known is not None and all(
         getattr_static(type(model), name, None) is getattr_static(known, name, None)
@@ -42,7 +46,7 @@ def _predicts_nearest(model: Any) -> bool:
 
 
 class _Embedding(torch.nn.Module):
-    """An autoencoder up to its embedding, with its layers under their own names."""
+    """An autoencoder up to its embedding, whose layers keep their names."""
 
     def __init__(self, network: Any) -> None:
         super().__init__()
@@ -57,11 +61,13 @@ class _Embedding(torch.nn.Module):
 
 
 class _Embedded(DeepNetwork):
-    """The nearest center in an embedding, as the ``predict`` of a model finds it.
+    """The nearest center in an embedding, as found by the model's ``predict``.
 
-    ``predict`` casts the embedding to the dtype of the rows. For integers this truncates it (ClustPy 0.0.3),
-    and another center may be nearest. The model therefore also predicts rows of any dtype that may be
-    truncated. For bfloat16 this is impossible: NumPy has no such arrays.
+    ``predict`` casts the embedding to the dtype of the rows. In ClustPy 0.0.3, integer rows truncate the
+    embedding, so another center may be nearest. For dtypes that may be truncated, the result is therefore
+    compared with the model's own predictions. For bfloat16, the comparison is impossible, since NumPy has no
+    such
+    dtype.
     """
 
     _EXACT_DTYPES = (torch.float32, torch.float64, torch.bfloat16)
@@ -78,7 +84,7 @@ class _Embedded(DeepNetwork):
         return rows, layout
 
     def _compare(self, inputs: Inputs, nearest: NDArray[Any]) -> None:
-        """Raise if the model predicts other clusters for these rows."""
+        """Raise an error if the model predicts other clusters for these rows."""
         predicted = np.asarray(self._model.predict(inputs.tensor.cpu().numpy()))
         differ = np.flatnonzero(predicted != nearest)
         if differ.size:

@@ -1,4 +1,4 @@
-"""The encoder: a torch module that maps inputs to features in batches, with checks of both."""
+"""The encoder, a torch module that maps inputs to features in batches, with checks of inputs and features."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from whycluster.deep.tensors import read_tensor, to_numpy
 
 _BATCH_VALUES = 16 * 3 * 224 * 224
 _MAX_BATCH_SIZE = 512
-_EMBEDDING_SIZE = 1024  # values that one integer input is assumed to become
+_EMBEDDING_SIZE = 1024  # assumed number of values that one integer input becomes
 _TOLERANCE = 3e-2  # relative to the largest feature: above half-precision rounding, below real differences
 POOLS = (None, "mean", "max")
 _OUT_OF_MEMORY = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
 
 
-class _LayerReached(BaseException):  # not an Exception: a forward may contain ``except Exception``
+class _LayerReached(BaseException):  # not an Exception, since a forward may contain ``except Exception``
     """Ends a forward pass at the requested layer."""
 
 
@@ -41,8 +41,8 @@ class Inputs:
 
     Attributes
     ----------
-    native : the inputs as the user gave them; the first axis indexes them
-    tensor : the same values as a tensor, without a copy if possible
+    native : the inputs as given by the user, along the first axis
+    tensor : the inputs as a tensor, without a copy if possible
     where : the public function that was called, for messages
     name : the name of its parameter
     """
@@ -57,7 +57,7 @@ class Inputs:
 
     @classmethod
     def open(cls, X: Any, where: str, name: str = "X") -> Inputs:
-        """Read inputs and make all checks that do not need the encoder."""
+        """Read inputs and run all checks that do not need the encoder."""
         tensor = read_tensor(X, where, name)
         if tensor.ndim < 2 or not len(tensor):
             raise InvalidInputError(
@@ -68,16 +68,16 @@ class Inputs:
 
     @property
     def default_batch_size(self) -> int:
-        """The batch size that fits the inputs: 16 for images of 224 x 224 pixels.
+        """The default batch size for inputs of this size, such as 16 for images of 224 x 224 pixels.
 
-        Integers may be indices of embeddings and count as vectors.
+        Integers may be indices of embeddings, so each of them counts as a vector.
         """
         size = self.tensor[0].numel() * (1 if self.tensor.is_floating_point() else _EMBEDDING_SIZE)
         return max(1, min(_MAX_BATCH_SIZE, _BATCH_VALUES // max(1, size)))
 
     @property
     def is_frame(self) -> bool:
-        """Whether the user gave a data frame."""
+        """Whether the user passed a data frame."""
         is_tensor = isinstance(self.native, torch.Tensor)
         return not is_tensor and column_names(self.native, self.where, self.name) is not None
 
@@ -91,10 +91,10 @@ class Encoder:
 
     Parameters
     ----------
-    module : the module; its weights, mode, hooks and gradients stay unchanged
-    layer : the name of the layer whose output is the features; None for the output of the module
-    pool : None, "mean" or "max": pools over all locations of a layer output of shape (n, channels, ...)
-    batch_size : the number of inputs per batch; None to choose it by the size of the inputs
+    module : the module, whose weights, mode, hooks and gradients stay unchanged
+    layer : the name of the layer whose output provides the features, or None for the output of the module
+    pool : None, or "mean" or "max" to pool over all locations of a layer output of shape (n, channels, ...)
+    batch_size : the number of inputs per batch, or None to choose it by the size of the inputs
     where : the public function that was called, for messages
     """
 
@@ -120,7 +120,7 @@ class Encoder:
             self.check_layer(layer, where, "layer")
 
     def check_layer(self, name: Any, where: str, parameter: str) -> None:
-        """Raise an error with the closest names if the module has no such layer."""
+        """Raise an error that lists the closest names if the module has no such layer."""
         names = [n for n, _ in self.module.named_modules() if n]
         if name in names:
             return
@@ -156,8 +156,8 @@ class Encoder:
         if like is not None:
             are_indices = not batch.is_floating_point() and self._has_embedding
             batch = batch.to(like.device, batch.dtype if are_indices else like.dtype)
-        with torch.inference_mode(False):  # a tape sees no operations on inference tensors
-            return batch.clone()  # an encoder may change it in place
+        with torch.inference_mode(False):  # a tape cannot record operations on inference tensors
+            return batch.clone()  # an encoder may change its input in place
 
     def features(self, inputs: Inputs) -> NDArray[Any]:
         """Return the features of all inputs, (n, ...)."""
@@ -166,7 +166,7 @@ class Encoder:
         for rows in track("encoding", self.slices(inputs)):
             batch = self.batch(inputs, rows)
             last = batch[-1:].clone()
-            # Not in inference mode: tensors that the module keeps could no longer be trained.
+            # Do not use inference mode, since tensors that the module caches could then no longer be trained.
             with torch.no_grad(), self._translate_errors(inputs):
                 part = to_numpy(self.forward(batch, inputs.where))
             if features is None:
@@ -178,12 +178,12 @@ class Encoder:
         return features
 
     def trace(self, batch: Tensor, inputs: Inputs, at: str | None) -> Trace:
-        """Record a forward pass of one batch, to propagate relevance to the layer ``at`` or to the inputs."""
+        """Record one batch's forward pass for propagating relevance to the layer ``at`` or the inputs."""
         if at is None and not batch.is_floating_point():
             raise InvalidInputError(
                 f"{inputs.where}: {inputs.name} must hold floating-point numbers to receive relevance; this "
-                "encoder uses integers as indices of embeddings. Name the embedding layer, or a later one: "
-                "at=..."
+                "encoder uses integers as indices of embeddings. Name the embedding layer or a later layer "
+                "with at=..."
             )
         return self._trace(batch, inputs)
 
@@ -193,7 +193,7 @@ class Encoder:
         return self.trace(self.batch(inputs, slice(None)), inputs, at)
 
     def kind(self, inputs: Inputs) -> str:
-        """Return the kind of network, from the operations on the first input."""
+        """Return the kind of network, determined from the operations on the first input."""
         return self._trace(self.batch(inputs, slice(0, 1)), inputs).kind
 
     def _trace(self, batch: Tensor, inputs: Inputs) -> Trace:
@@ -201,9 +201,9 @@ class Encoder:
             return trace(self.module, batch, lambda x: self.forward(x, inputs.where), inputs.where)
 
     def _check_alone(self, last: Tensor, among: NDArray[Any], inputs: Inputs) -> None:
-        """Raise if the features of an input depend on the other inputs of its batch.
+        """Raise an error if the features of an input depend on the other inputs in its batch.
 
-        This compares the last input: a recurrence over the batch would not show in the first.
+        The last input is compared, since a recurrence over the batch would not affect the first input.
         """
         if len(among) == 1:
             return
@@ -211,7 +211,7 @@ class Encoder:
         def run() -> NDArray[Any]:
             with torch.no_grad(), suppress(Exception):
                 return np.asarray(to_numpy(self.forward(last.clone(), inputs.where))[0])
-            return np.empty(0)  # it does not accept a single input
+            return np.empty(0)  # the encoder does not accept a single input
 
         alone = run()
         allowed = _TOLERANCE * max(1e-30, float(np.abs(among[-1]).max(initial=0.0)))
@@ -227,20 +227,21 @@ class Encoder:
                 )
         raise InvalidInputError(
             f"{inputs.where}: the encoder must encode each input independently, along the first axis of "
-            f"{inputs.name}; input {len(among) - 1} has different features alone than in a batch. Use the "
+            f"{inputs.name}; input {len(among) - 1} produces different features alone than in a batch. Use "
+            "the "
             "first axis for inputs (batch_first=True), and do not normalize over the batch."
         )
 
     def forward(self, batch: Tensor, where: str) -> Tensor:
-        """Return the features of one batch; ``where`` is the public function, for messages."""
+        """Return the features of one batch; ``where`` names the public function in messages."""
         output = self._run(batch, where)
         features = output if isinstance(output, torch.Tensor) else first_tensor(output)
         if features is None or features.ndim < 2 or len(features) != len(batch) or not features.numel():
             got = "no tensor" if features is None else f"shape {tuple(features.shape)}"
             raise InvalidInputError(
                 f"{where}: the encoder must return one non-empty row of features per input; for {len(batch)} "
-                f"inputs it returns {got}. Name a layer that does: layer=...; for a single input, pass "
-                "X[None]."
+                f"inputs it returns {got}. Name a layer that does with layer=..., or, for a single input, "
+                "pass X[None]."
             )
         if self.pool is None or features.ndim == 2:
             return features
@@ -248,7 +249,7 @@ class Encoder:
         return locations.mean(2) if self.pool == "mean" else locations.amax(2)
 
     def _run(self, batch: Tensor, where: str) -> Any:
-        """Run the module, only as far as the layer."""
+        """Run the module, but only up to the layer."""
         if self.layer is None:
             return self.module(batch)
 
@@ -258,7 +259,7 @@ class Encoder:
         def on_output(name: str, output: Any) -> None:
             if name == self.layer:
                 outputs.append(output)
-                if not hooked:  # hooks of the user may come in pairs: let the module finish
+                if not hooked:  # the user's hooks may come in pairs, so let the module finish
                     raise _LayerReached
 
         with suppress(_LayerReached), follow_modules(self.module, [], on_output):
@@ -270,11 +271,11 @@ class Encoder:
         )
 
     def check(self, inputs: Inputs) -> None:
-        """Raise if the encoder would run, but return the wrong features."""
+        """Raise an error if the encoder would run but return wrong features."""
         if any(map(is_lazy, (*self.module.parameters(), *self.module.buffers()))):
             raise InvalidInputError(
-                f"{inputs.where}: the encoder must have its weights; a lazy layer creates them in its "
-                "first run. Run and train the encoder first."
+                f"{inputs.where}: all weights of the encoder must exist; a lazy layer creates its weights "
+                "only when it first runs. Run and train the encoder first."
             )
         for name, part in self.module.named_modules():
             if getattr(part, "training", False) and _changes_in_training(part):
@@ -287,12 +288,12 @@ class Encoder:
         self._check_runs(inputs)
         if self.layer is not None and self.module.get_submodule(self.layer)._forward_hooks:
             raise InvalidInputError(
-                f"{inputs.where}: layer must have no forward hooks, which may change its output; "
-                f"{self.layer!r} has some. Remove them, or name its parent module."
+                f"{inputs.where}: layer must not have forward hooks, which may change its output; "
+                f"{self.layer!r} has forward hooks. Remove them, or name its parent module."
             )
 
     def _check_images(self, inputs: Inputs) -> None:
-        """Raise for images of integers, such as bytes."""
+        """Raise an error for images of integers, such as bytes."""
         first = self._first_convolution
         if first is None or inputs.tensor.ndim != first.weight.ndim:
             return
@@ -304,7 +305,7 @@ class Encoder:
             )
 
     def _check_runs(self, inputs: Inputs) -> None:
-        """Raise if the layer runs more than once: its output would be ambiguous."""
+        """Raise an error if the layer runs more than once, since its output would be ambiguous."""
         if self._runs_once:
             return
         runs: list[str] = []
@@ -331,7 +332,7 @@ class Encoder:
             ) from error
         except WhyClusterError:
             raise
-        except Exception as error:  # whatever the user's module raises
+        except Exception as error:  # the user's module may raise anything
             reason = str(error).strip().partition("\n")[0].rstrip(".")
             raise InvalidInputError(
                 f"{inputs.where}: the encoder fails on {inputs.name} of {inputs.describe()}: {reason}. "
@@ -339,7 +340,7 @@ class Encoder:
             ) from error
 
     def _advice(self, inputs: Inputs) -> str:
-        """Suggest what to do about inputs on which the encoder fails."""
+        """Suggest how to fix inputs on which the encoder fails."""
         first, shape, name = self._first_convolution, inputs.tensor.shape, inputs.name
         if (
             first is not None
@@ -351,7 +352,8 @@ class Encoder:
                 f"{name}.transpose(0, 3, 1, 2) for an array or {name}.permute(0, 3, 1, 2) for a tensor."
             )
         return (
-            "Use the input size, order of axes and dtype that it was trained on; for a single input, pass "
+            "Use the input size, order of axes and dtype that the encoder was trained with; for a single "
+            "input, pass "
             f"{name}[None]."
         )
 
@@ -361,14 +363,14 @@ _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 def _changes_in_training(part: nn.Module) -> bool:
-    """Return whether a module behaves differently, or changes itself, in training mode."""
+    """Return whether a module behaves differently or changes its state in training mode."""
     drops = isinstance(part, (nn.MultiheadAttention, nn.RNNBase)) and part.dropout > 0
     tracks = isinstance(part, nn.modules.instancenorm._InstanceNorm) and part.track_running_stats
     return isinstance(part, _TRAINING_DEPENDENT) or drops or bool(tracks)
 
 
 def _check_batch(part: NDArray[Any], rows: slice, features: NDArray[Any], inputs: Inputs) -> None:
-    """Raise if the features of a batch are not finite, or differ in shape from earlier ones."""
+    """Raise an error if a batch's features are not finite or differ in shape from earlier batches."""
     if part.shape[1:] != features.shape[1:]:
         raise InvalidInputError(
             f"{inputs.where}: the encoder must return features of one shape; got {features.shape[1:]} and, "
@@ -381,7 +383,7 @@ def _check_batch(part: NDArray[Any], rows: slice, features: NDArray[Any], inputs
     row = rows.start + int(bad[0])
     if not finite[bad[0]]:
         raise InvalidInputError(
-            f"{inputs.where}: {inputs.name} must be finite; input {row} has NaN or infinite values."
+            f"{inputs.where}: {inputs.name} must be finite; input {row} contains NaN or infinite values."
         )
     raise InvalidInputError(
         f"{inputs.where}: features must be finite; input {row} of {inputs.name} is finite, but some of its "

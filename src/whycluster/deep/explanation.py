@@ -1,4 +1,4 @@
-"""Explanations of deep clusterings: relevance of the inputs of an encoder, such as pixels."""
+"""Explanations of deep clusterings by the relevance of an encoder's inputs, such as pixels."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ from whycluster.explanations.summary import Summary
 
 CHANNELS, LOCATIONS = "channels", "locations"
 UNITS = (None, CHANNELS, LOCATIONS)
-_N_LINES = 6  # strongest units of one input in its description
+_N_LINES = 6  # number of strongest units in the description of an input
 _NOUNS = {None: "input", CHANNELS: "channel", LOCATIONS: "location"}
 
 
 def channel_axis(shape: tuple[int, ...], kind: str, width: int | None = None) -> int:
-    """Return the axis of the channels of one input or of one layer output.
+    """Return the channel axis of one input or of one layer output.
 
-    Channels come first; in networks without convolutions they come after the tokens or time steps. If the
-    number of channels is known to be ``width`` and only the other end has that size, that end counts.
+    Channels come first, except in networks without convolutions, where they come last, after the tokens or
+    time
+    steps. If the number of channels is known to be ``width`` and only the axis at the other end has that
+    size,
+    that axis is used.
     """
     usual = len(shape) - 1 if kind in ("transformer", "mlp") and len(shape) == 2 else 0
     other = len(shape) - 1 - usual
@@ -41,26 +44,26 @@ def channel_axis(shape: tuple[int, ...], kind: str, width: int | None = None) ->
 class DeepExplanation(BaseExplanation):
     """The relevance of every value of an input, such as a pixel, for its cluster.
 
-    `whycluster.explain` returns it for a `whycluster.deep.DeepClustering`. Relevance has the unit of the
-    evidence: over one input it adds up to the evidence, up to the `residual`.
+    `whycluster.explain` returns this explanation for a `whycluster.deep.DeepClustering`. Relevance is in
+    units of evidence. The relevance of one input adds up to its evidence, except for the `residual`.
 
     Attributes
     ----------
-    relevance : (n, ...) in the shape of the inputs, in that of the outputs of the layer ``at``, or by
-        ``units``
+    relevance : (n, ...) relevance in the shape of the inputs, in the shape of the outputs of the layer
+        ``at``, or by ``units``
     evidence : (n,) f_c, how much better the cluster fits than its strongest competitor
     cluster, competitor, assigned : (n,) labels, as in `whycluster.Explanation`
-    residual : (n,) evidence minus the sum of relevance: evidence that belongs to no feature, and relevance
-        that LRP lost
-    features : the same explanation in terms of the features that are clustered
-    data : the inputs as the user gave them
-    at, units : the layer and the units in which relevance is reported
+    residual : (n,) evidence minus the sum of relevance, which consists of evidence that belongs to no feature
+        and relevance lost by LRP
+    features : the same explanation in terms of the clustered features
+    data : the inputs as given by the user
+    at, units : the layer and the units for which relevance is reported
     competition, beta, rule, threshold, fidelity, labels : as in `whycluster.Explanation`
     """
 
     noun: ClassVar[str] = "Input"
     instead: ClassVar[str] = (
-        "Draw images with plot.images(), and the clustered features with the plots of exp.features."
+        "Draw images with plot.images() and the clustered features with exp.features.plot."
     )
     relevance: NDArray[Any]
     features: Explanation
@@ -79,7 +82,7 @@ class DeepExplanation(BaseExplanation):
         units: str | None,
         axis: int,
     ) -> DeepExplanation:
-        """Return an explanation of the features with relevance in the inputs."""
+        """Return an explanation of the features, with relevance assigned to the inputs."""
         shared = {f.name: getattr(features, f.name) for f in fields(BaseExplanation)}
         return cls(
             **shared,
@@ -104,7 +107,7 @@ class DeepExplanation(BaseExplanation):
 
     @property
     def heatmaps(self) -> NDArray[Any]:
-        """(n, ...) relevance per location, summed over channels; for images (n, height, width)."""
+        """(n, ...) relevance per location, summed over channels, such as (n, height, width) for images."""
         return _heatmaps(self.relevance, self.units, self._axis, 1)
 
     def _take(self, rows: Codes) -> dict[str, Any]:
@@ -113,7 +116,7 @@ class DeepExplanation(BaseExplanation):
 
     @property
     def names(self) -> list[Hashable]:
-        """The names of the units if relevance has shape (n, d): columns, channels, locations or values."""
+        """The names of the units (columns, channels, locations or values) if relevance has shape (n, d)."""
         return self._names("names")
 
     def _names(self, where: str) -> list[Hashable]:
@@ -127,9 +130,9 @@ class DeepExplanation(BaseExplanation):
         return columns or [f"{kind}{i}" for i in range(self.relevance.shape[1])]
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """Return a frame with one row per input: cluster, competitor, evidence, then relevance.
+        """Return a frame with one row per input and the columns cluster, competitor, evidence and relevance.
 
-        Relevance must have shape (n, d). For images this needs ``units="channels"``, usually with ``at=``.
+        Relevance must have shape (n, d). Images therefore need ``units="channels"``, usually with ``at=``.
 
         Parameters
         ----------
@@ -161,7 +164,7 @@ class DeepExplanation(BaseExplanation):
         return f"{' x '.join(map(str, self.relevance.shape[1:]))} {self.units or 'values'}{where}"
 
     def describe(self, row: int = 0) -> str:
-        """Describe one input: its cluster, and the relevance for and against it.
+        """Describe one input as text, with its cluster and the relevance for and against that cluster.
 
         Parameters
         ----------
@@ -174,7 +177,7 @@ class DeepExplanation(BaseExplanation):
         return f"{one.claim()}\n{format_lines(lines, ['of', 'relevance'])}"
 
     def lines(self, n: int) -> list[Line]:
-        """Return the ``n`` strongest units of a single input as lines, then one line for the rest."""
+        """Return lines for the ``n`` strongest units of a single input and one line for all others."""
         names, values = self.names, self.relevance[0]
         order = np.argsort(-np.abs(values), kind="stable")
         lines = [Line(str(names[i]), "", float(values[i])) for i in order[:n]]
@@ -182,7 +185,7 @@ class DeepExplanation(BaseExplanation):
         return lines + self.unattributed(float(np.abs(values).max()), "input")
 
     def total_lines(self) -> list[Line]:
-        """Return the total relevance for and against the cluster of a single input, and the peak."""
+        """Return lines with a single input's total relevance for and against its cluster and its peak."""
         values = self.relevance[0]
         at = tuple(int(i) for i in np.unravel_index(np.abs(values).argmax(), values.shape))
         return [
@@ -200,15 +203,17 @@ class DeepExplanation(BaseExplanation):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SpatialExplanation:
-    """One heat map per cluster of locations: the relevance of every value for the locations in the cluster.
+    """One heat map per cluster of locations.
+
+    Each heat map shows the relevance of every value for the locations in the cluster.
 
     Attributes
     ----------
-    relevance : (n, K, ...) for each input and cluster, in the shape of the input, in that of the output of
-        the layer ``at``, or by ``units``
-    locations : the explanation of all locations as rows, in terms of the features that are clustered
-    data : the inputs as the user gave them
-    at, units : the layer and the units in which relevance is reported
+    relevance : (n, K, ...) relevance for each input and cluster, in the shape of the input, in the shape of
+        the output of the layer ``at``, or by ``units``
+    locations : the explanation of all locations as rows, in terms of the clustered features
+    data : the inputs as given by the user
+    at, units : the layer and the units for which relevance is reported
     """
 
     relevance: NDArray[Any]
@@ -246,7 +251,7 @@ class SpatialExplanation:
 
     @property
     def heatmaps(self) -> NDArray[Any]:
-        """(n, K, ...) relevance per location of the input, summed over its channels."""
+        """(n, K, ...) relevance per location of the input, summed over channels."""
         return _heatmaps(self.relevance, self.units, self._axis + 1, 2)
 
     def __len__(self) -> int:
@@ -268,7 +273,7 @@ class SpatialExplanation:
         )
 
     def plot(self, **options: Any) -> Any:
-        """Draw one line per input: the image, then the heat map of each cluster.
+        """Draw one row of panels per input, with the image and the heat map of each cluster.
 
         Parameters
         ----------
@@ -282,17 +287,17 @@ class SpatialExplanation:
 
 
 def _take(inputs: Any, rows: Codes) -> Any:
-    """Return some of the inputs, in the user's container."""
+    """Return some of the inputs in the user's container."""
     if column_names(inputs, "explanation", "X") is not None:
         return nw.from_native(inputs, eager_only=True)[rows.tolist()].to_native()
     return inputs[rows] if hasattr(inputs, "shape") else [inputs[i] for i in rows]
 
 
 def _heatmaps(relevance: NDArray[Any], units: str | None, axis: int, n_before: int) -> NDArray[Any]:
-    """Sum relevance over channels; its first ``n_before`` axes are not those of an input."""
+    """Sum relevance over channels, where the first ``n_before`` axes precede the axes of an input."""
     if units == CHANNELS:
         raise InvalidInputError(
-            'heatmaps: relevance must not be summed over locations; it is, with units="channels". Explain '
+            'heatmaps: relevance must not be summed over locations; units="channels" does so. Explain '
             "without units."
         )
     if units == LOCATIONS or relevance.ndim <= n_before + 1:

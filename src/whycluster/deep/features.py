@@ -1,4 +1,4 @@
-"""`features`: the features of an encoder, ready to be clustered."""
+"""`features` returns the features of an encoder, ready to be clustered."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def features(
     pool: str | None = None,
     batch_size: int | None = None,
 ) -> NDArray[Any]:
-    """Return the features that a `DeepClustering` with these parameters clusters, to fit its head.
+    """Return the features that a `DeepClustering` with these parameters would cluster.
+
+    Fit the head of the `DeepClustering` to these features.
 
     Parameters
     ----------

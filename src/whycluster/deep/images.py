@@ -1,4 +1,4 @@
-"""Images as inputs of a network, channels first and normalized, and as arrays to display."""
+"""Convert images to network inputs (normalized, channels first) and to arrays for display."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def normalize(
 
     Parameters
     ----------
-    images : one image, or several of the same size: uint8 with channels last, (H, W, 3) or (n, H, W, 3), as
-        image libraries read files; or floats from 0 to 1 with channels first, (3, H, W) or (n, 3, H, W). The
-        channels are red, green and blue.
+    images : one image or several images of the same size: either uint8 with channels last, (H, W, 3) or (n,
+        H, W, 3), as image libraries return them, or floats from 0 to 1 with channels first, (3, H, W) or (n,
+        3, H, W). The channels are red, green and blue.
     mean, std : the mean and standard deviation of each channel, for images from 0 to 1; by default those of
         ImageNet
 
@@ -47,7 +47,7 @@ def normalize(
 def pixel_bounds(
     mean: Sequence[float] = IMAGENET_MEAN, std: Sequence[float] = IMAGENET_STD
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the smallest and the largest value of a normalized pixel, (3,) each: black and white.
+    """Return the smallest and the largest normalized pixel value (black and white), (3,) each.
 
     Parameters
     ----------
@@ -67,14 +67,14 @@ def read_images(images: Any, where: str) -> NDArray[np.float32]:
         raise InvalidInputError(
             f"{where}: images must be uint8 of shape (H, W, 3) or (n, H, W, 3), or floats from 0 to 1 of "
             f"shape (3, H, W) or (n, 3, H, W); got {array.dtype} of shape {array.shape}. "
-            f"Resize images of different sizes first."
+            f"If the sizes differ, resize the images first."
         )
     if batch.dtype == np.uint8:
         return np.asarray(batch.transpose(0, 3, 1, 2) / np.float32(255), np.float32)
-    if not (batch.min() >= 0 and batch.max() <= 1):  # also fails for NaN
+    if not (batch.min() >= 0 and batch.max() <= 1):  # this check also rejects NaN
         raise InvalidInputError(
-            f"{where}: images of floats must be between 0 and 1; got values from {batch.min():.4g} to "
-            f"{batch.max():.4g}. Divide by the largest possible value of a pixel, and normalize later."
+            f"{where}: floating-point images must be between 0 and 1; got values from {batch.min():.4g} to "
+            f"{batch.max():.4g}. Divide by the largest possible pixel value first."
         )
     return batch.astype(np.float32, copy=False)
 
@@ -108,7 +108,7 @@ def _normalized(
 
 
 def displayable_images(inputs: Any) -> list[NDArray[Any]] | None:
-    """Return images rescaled to the range from 0 to 1, one by one; None if the inputs are not images."""
+    """Return images, each rescaled to the range from 0 to 1, or None if the inputs are not images."""
     values = np.asarray(inputs.detach().cpu() if hasattr(inputs, "detach") else inputs, dtype=np.float64)
     if values.ndim != 4 or values.shape[1] not in (1, 3):
         return None

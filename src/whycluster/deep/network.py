@@ -1,4 +1,4 @@
-"""The network of a deep clustering: an encoder, a head that clusters its features, and LRP in between."""
+"""The network of a deep clustering, which combines an encoder, a head that clusters its features, and LRP."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _HALF_TOLERANCE = 3e-2
 
 @dataclass(frozen=True)
 class PointLayout:
-    """How the features of an input form the points that are clustered.
+    """The layout of an input's features as points to cluster.
 
     Attributes
     ----------
     shape : the shape of the features of one input
     width : the number of features of a point
-    axis : the axis of these features if each location is a point; None if each input is one point
+    axis : the axis of these features if each location is a point, or None if each input is one point
     normalize : whether points are scaled to unit length
     """
 
@@ -46,7 +46,7 @@ class PointLayout:
 
     @property
     def locations(self) -> tuple[int, ...]:
-        """The shape of the locations of one input; () if each input is one point."""
+        """The shape of the locations of one input, or () if each input is one point."""
         return () if self.axis is None else tuple(np.delete(self.shape, self.axis).tolist())
 
     def points(self, features: NDArray[Any]) -> NDArray[Any]:
@@ -64,14 +64,14 @@ class PointLayout:
         return slice(rows.start * n_locations, rows.stop * n_locations)
 
     def to_features(self, relevance: NDArray[Any]) -> NDArray[Any]:
-        """Return the relevance of points in the shape of the features; lengths count as constant."""
+        """Return the relevance of points in the shape of the features, treating lengths as constant."""
         if self.axis is None:
             return relevance.reshape(-1, *self.shape)
         return np.moveaxis(relevance.reshape(-1, *self.locations, self.width), -1, 1 + self.axis)
 
 
 class DeepNetwork(Network):
-    """The network of a deep clustering, explained in the inputs of its encoder.
+    """The network of a deep clustering, which is explained by the inputs of its encoder.
 
     Parameters
     ----------
@@ -122,25 +122,25 @@ class DeepNetwork(Network):
         return self.head.evidence(rows).reshape(-1, *layout.locations, self.n_clusters)
 
     def gradient(self, X: Any, target: Any = None) -> NDArray[Any]:  # noqa: ARG002  # signature of Network
-        """Raise, since torch computes the gradients of encoders."""
+        """Raise an error, since torch computes the gradients of encoders."""
         raise UnsupportedModelError(
-            "gradient: the model must be a model of tables; got a deep clustering. Differentiate the module "
+            "gradient: the model must take tables; got a deep clustering. Differentiate the module "
             "from to_torch() with torch, or call wc.neuralize(head).gradient(features)."
         )
 
     def open(self, X: Any, where: str, **_: Any) -> Any:  # noqa: ARG002  # signature of Network
-        """Raise, since the inputs of an encoder are not a table."""
+        """Raise an error, since the inputs of an encoder are not a table."""
         raise UnsupportedModelError(
-            f"{where}: the model must be a model of tables; got a deep clustering. Pass its head, with "
+            f"{where}: the model must take tables; got a deep clustering. Pass its head, with "
             "model.transform(X) as the rows."
         )
 
     def to_torch(self, cluster: Any = None) -> torch.nn.Module:
-        """Return encoder and head as one module, from inputs to `evidence`; it shares the user's encoder."""
+        """Return one module that maps inputs to `evidence` and shares the user's encoder."""
         if self.spatial:
             raise UnsupportedModelError(
-                "to_torch: each input must be one point; with spatial=True it is many. Convert the head "
-                "instead: wc.neuralize(head).to_torch()."
+                "to_torch: each input must be one point; with spatial=True, it consists of many points. "
+                "Convert the head instead: wc.neuralize(head).to_torch()."
             )
         return _Joined(self.encoder, self.head.to_torch(cluster), self.normalize)
 
@@ -149,7 +149,8 @@ class DeepNetwork(Network):
         check_readout(self.encoder, at, units, "explain")
         if query.pop("feature_names", None) is not None:
             raise InvalidInputError(
-                "explain: feature_names is for tables; inputs of an encoder have no columns. Leave it out."
+                "explain: feature_names applies only to tables; inputs of an encoder have no columns. Leave "
+                "feature_names out."
             )
         inputs = Inputs.open(X, "explain")
         return self.explain_points(inputs, *self._points(inputs), at, units, **query)
@@ -186,14 +187,15 @@ class DeepNetwork(Network):
         return build_frame(dict(zip(names, rows.T, strict=True)), inputs.native, None, inputs.where)
 
     def _check_width(self, shape: tuple[int, ...], where: str) -> int:
-        """Return the number of features of a point; raise if features of this shape do not fit the head."""
+        """Return the number of features of a point; raise an error if this shape does not fit the head."""
         width = self._width
         fits = width in (shape[0], shape[-1]) and len(shape) > 1 if self.spatial else width == np.prod(shape)
         if fits:
             return width
-        hint = "Fit the head to features of this layer, or name the layer that it was fitted to: layer=..."
+        hint = "Fit the head to features of this layer, or name the layer that it was fitted to with "
+        "layer=..."
         if self.spatial and len(shape) == 1:
-            hint = "These have no locations; name an earlier layer, or leave out spatial."
+            hint = "These features have no locations. Name an earlier layer, or leave out spatial."
         elif len(shape) > 1 and shape[0] == width:
             hint = "pool='mean' averages over all locations; spatial=True clusters each location."
         raise InvalidInputError(
@@ -214,14 +216,14 @@ class DeepNetwork(Network):
 
         Parameters
         ----------
-        inputs, points, layout : the inputs, their points and how these are laid out
-        parts : functions that return one part of the relevance for a slice of the points. All parts use the
-            same trace, but are propagated separately.
+        inputs, points, layout : the inputs, their points and the layout of the points
+        parts : functions that each return one part of the relevance for a slice of the points. All parts use
+            the same trace but are propagated separately.
         at, units : as in `whycluster.explain`
 
         Returns
         -------
-        for each part the relevance of all inputs; and the axis of the channels in it
+        the relevance of all inputs for each part, and the axis of its channels
         """
         results: list[NDArray[Any]] = []
         n_parts, axis = len(parts), 1
@@ -270,7 +272,7 @@ class DeepNetwork(Network):
 
 
 def check_readout(encoder: Encoder, at: Any, units: Any, where: str) -> None:
-    """Raise unless ``at`` is a layer of the encoder and ``units`` is a known option."""
+    """Raise an error unless ``at`` is a layer of the encoder and ``units`` is a known option."""
     if at is not None:
         encoder.check_layer(at, where, "at")
     if units not in UNITS:
@@ -290,8 +292,8 @@ def encode_points(
     ----------
     encoder, inputs : the encoder and its inputs
     spatial, normalize : as in `DeepClustering`
-    check : takes the shape of the features of one input and returns the number of features of a point; None
-        if any number will do
+    check : takes the shape of the features of one input and returns the number of features of a point, or
+        None to accept any number
     """
     features = encoder.features(inputs)
     shape = features.shape[1:]
@@ -304,7 +306,7 @@ def encode_points(
             f"{inputs.where}: the layer must have locations to cluster, (n, channels, ...); it returns "
             f"{features.shape}. Name an earlier layer."
         )
-    kind = encoder.kind(inputs) if len(shape) == 2 else ""  # needs a trace; otherwise it does not matter
+    kind = encoder.kind(inputs) if len(shape) == 2 else ""  # the kind requires a trace and matters only here
     axis = channel_axis(shape, kind, width)
     layout = PointLayout(shape, shape[axis], axis, normalize)
     return layout.points(features), layout
@@ -328,7 +330,7 @@ class _Joined(torch.nn.Module):
 
 
 def _by_cluster(exp: Any) -> list[Callable[[slice], NDArray[Any]]]:
-    """Return a function per cluster: the relevance of a slice of points, 0 for points of other clusters."""
+    """Return, for each cluster, a function that keeps the relevance of this cluster's points only."""
 
     def of(c: int) -> Callable[[slice], NDArray[Any]]:
         return lambda rows: exp.relevance[rows] * (exp.cluster_codes[rows] == c)[:, None]
@@ -337,7 +339,7 @@ def _by_cluster(exp: Any) -> list[Callable[[slice], NDArray[Any]]]:
 
 
 def _sum_units(relevance: Tensor, units: str | None, axis: int) -> Tensor:
-    """Sum relevance over locations, to channels, or over channels, to locations."""
+    """Sum relevance over locations (for units="channels") or over channels (for units="locations")."""
     if units is None or relevance.ndim == 2:
         return relevance
     locations = [dim for dim in range(1, relevance.ndim) if dim != axis]
@@ -345,7 +347,7 @@ def _sum_units(relevance: Tensor, units: str | None, axis: int) -> Tensor:
 
 
 def _check_same(trace: Trace, now: NDArray[Any], before: NDArray[Any], inputs: Inputs) -> None:
-    """Raise if the traced pass has other features than the first one: it would explain another model."""
+    """Raise an error if the traced pass produced other features than the first pass."""
     allowed = _TOLERANCES.get(trace.features.dtype, _HALF_TOLERANCE) * max(1e-30, float(np.abs(before).max()))
     if not (np.abs(now - before) <= allowed).all():
         raise InvalidInputError(

@@ -1,4 +1,4 @@
-"""`lrp`: relevance propagation through any torch module, independent of clustering."""
+"""`lrp` propagates relevance through any torch module, independent of clustering."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def lrp(
     at: str | None = None,
     rules: Any = "auto",
 ) -> torch.Tensor:
-    """Propagate the relevance of the output of a module back to its input.
+    """Propagate relevance from the output of a module back to its input.
 
     `whycluster.explain` does this for the features of a `DeepClustering`. The module stays unchanged.
 
@@ -29,9 +29,9 @@ def lrp(
     ----------
     module : a torch module in evaluation mode
     x : inputs of the module, which are processed as one batch
-    relevance : the relevance of the output, in the same shape; or a function that takes the output and
+    relevance : the relevance of the output, in the same shape, or a function that takes the output and
         returns its relevance
-    layer : the name of a layer whose output replaces that of the module
+    layer : the name of a layer whose output is used instead of the module's output
     at : the name of a layer whose output receives the relevance instead of the input
     rules : as in `DeepClustering`
 
@@ -60,5 +60,5 @@ def lrp(
             f"got {tuple(given.shape)}."
         )
     if not bool(torch.isfinite(given).all()):
-        raise InvalidInputError("lrp: relevance must be finite; it has NaN or infinite values.")
+        raise InvalidInputError("lrp: relevance must be finite; it contains NaN or infinite values.")
     return trace.propagate(trace.seed(given), composite_of(rules, trace.kind, "lrp"), at, last=True)

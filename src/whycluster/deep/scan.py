@@ -1,4 +1,4 @@
-"""The head of SCAN (van Gansbeke et al., ECCV 2020): neighbors share a cluster, and clusters are balanced."""
+"""Train the head of SCAN (van Gansbeke et al., ECCV 2020), which clusters neighbors together."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from whycluster.data.progress import track
 from whycluster.data.validation import check_integer
 from whycluster.deep.tensors import from_numpy, is_dense
 
-_BLOCK = 1 << 22  # values per block of similarities, or of probabilities of neighbors: 16 MB
-_SINGLE: Any = {"dtype": torch.float32, "device": "cpu"}  # independent of the defaults of torch
+_BLOCK = 1 << 22  # number of values (16 MB) per block of similarities or of neighbors' probabilities
+_SINGLE: Any = {"dtype": torch.float32, "device": "cpu"}  # independent of torch's defaults
 _WHERE = "fit_scan"
 
 
@@ -41,16 +41,16 @@ def fit_scan(
     over all rows and all their neighbors. The cluster of a row is the argmax of ``head(x)``.
 
     For training, features are centered and divided by one number, which makes their overall standard
-    deviation 1. Neighbors are the rows with the largest cosine similarity after that. W and b contain this
-    scaling: the head takes the original features. Constant features get weight 0. Standardize features of
-    different units first.
+    deviation 1. Neighbors are the rows with the largest cosine similarity after that. W and b include this
+    scaling, so the head takes the original features. Constant features receive weight 0. If the features have
+    different units, standardize them first.
 
-    Training runs on the CPU. It leaves the random state of torch unchanged, and the same ``random_state``
-    always gives the same head.
+    Training runs on the CPU. It leaves torch's random state unchanged, and the same ``random_state`` always
+    produces the same head.
 
     Parameters
     ----------
-    features : (n, d) array or tensor of finite numbers, the output of a network for n inputs
+    features : (n, d) array or tensor of finite numbers, such as the output of a network for n inputs
     n_clusters : the number of clusters, from 2 to n
     neighbors : the number of nearest neighbors of a row that should share its cluster, from 1 to n - 1
     entropy_weight : the weight of balanced clusters; with 0, all rows may end up in one cluster
@@ -59,12 +59,13 @@ def fit_scan(
         per batch, so a batch should hold several rows for each cluster.
     learning_rate : the learning rate of Adam, at most 1
     n_init : the number of heads to train
-    random_state : the seed of starts, batches and choices of neighbors, an integer from 0 to 2^63 - 1
+    random_state : the seed for starting values, batches and choices of neighbors, an integer from 0 to 2^63 -
+        1
 
     Returns
     -------
     torch.nn.Linear
-        from (n, d) to (n, n_clusters); in float64 if the features are, else in float32
+        a head that maps (n, d) to (n, n_clusters), in float64 if the features use it, else in float32
 
     Examples
     --------
@@ -87,7 +88,7 @@ def fit_scan(
 
 
 def _read_features(features: Any) -> torch.Tensor:
-    """Return the features on the CPU, in float32 or float64; they may share memory with the user's."""
+    """Return the features on the CPU in float32 or float64, possibly sharing the user's memory."""
     try:
         rows = _to_tensor(features)
     except (TypeError, ValueError):
@@ -162,7 +163,7 @@ def _standardize(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, float]
     center = torch.where(constant, rows[0], rows.mean(dim=0))  # a rounded mean would leave a remainder
     z = rows - center
     largest = z.abs().max()
-    scale = float(largest * (z / largest).square().mean().sqrt())  # no square overflows or underflows
+    scale = float(largest * (z / largest).square().mean().sqrt())  # so that no square overflows or underflows
     if not 0.0 < scale < float("inf"):
         reason = "they overflow" if largest > 0 else "all rows are equal"
         raise InvalidInputError(
@@ -172,11 +173,11 @@ def _standardize(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, float]
 
 
 def _nearest(z: torch.Tensor, n_near: int) -> torch.Tensor:
-    """Return the rows with the largest cosine similarity to each row, (n, n_near), without the row itself."""
+    """Return the rows with the largest cosine similarity to each row, except itself, (n, n_near)."""
     unit = torch.nn.functional.normalize(z)
     size = min(len(z), max(1, _BLOCK // len(z)))
     near = torch.empty((len(z), n_near), dtype=torch.int64, device="cpu")
-    block = torch.empty((size, len(z)), **_SINGLE)  # reused: new blocks would fragment memory by over a GB
+    block = torch.empty((size, len(z)), **_SINGLE)  # reused, since new blocks would fragment over a GB
     for start in track("neighbors", range(0, len(z), size)):
         rows = unit[start : start + size]
         cosine = torch.mm(rows, unit.T, out=block[: len(rows)])
@@ -186,7 +187,7 @@ def _nearest(z: torch.Tensor, n_near: int) -> torch.Tensor:
 
 
 class _Heads:
-    """Several linear heads that are trained side by side, with one matrix product for all of them.
+    """Several linear heads that are trained together with a single matrix product.
 
     Parameters
     ----------
@@ -211,10 +212,10 @@ class _Heads:
     def train(
         self, z: torch.Tensor, near: torch.Tensor, n_epochs: int, batch_size: int, learning_rate: float
     ) -> None:
-        """Minimize the sum of the losses of all heads; ``near`` holds the neighbors of each row, (n, k)."""
+        """Minimize the sum of the losses of all heads, where ``near`` lists each row's neighbors, (n, k)."""
         parameters = [self._weight.requires_grad_(), self._bias.requires_grad_()]
         optimizer = torch.optim.Adam(parameters, lr=learning_rate)
-        n_batches = len(z) // batch_size  # their sizes differ by at most one row
+        n_batches = len(z) // batch_size  # batch sizes differ by at most one row
         with torch.enable_grad():
             for _ in track("SCAN", range(n_epochs)):
                 order = torch.randperm(len(z), generator=self._generator, device="cpu")
@@ -230,7 +231,7 @@ class _Heads:
         return near.gather(1, choice)[:, 0]
 
     def _batch_loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Return the sum of the losses of all heads, for rows and one neighbor of each."""
+        """Return the sum of the losses of all heads for rows and one neighbor of each row."""
         log_p, log_q = self._log_probabilities(x), self._log_probabilities(y)
         losses = _disagreement(log_p, log_q).mean(dim=0) - self._entropy_weight * _entropy_of_mean(log_p)
         return losses.sum()
@@ -261,7 +262,7 @@ class _Heads:
 
 
 def _disagreement(log_p: torch.Tensor, log_q: torch.Tensor) -> torch.Tensor:
-    """Return -log <p, q> along the last axis, in log space: the product itself may underflow."""
+    """Return -log <p, q> along the last axis, computed in log space to avoid underflow."""
     return -torch.logsumexp(log_p + log_q, dim=-1)
 
 
@@ -277,7 +278,7 @@ def _linear_head(
     """Return the head for the original features: W (x - center) / scale + b."""
     weight = weight.double() / scale
     bias = bias.double() - weight @ center
-    # On the meta device first: random initial values would change the user's random state
+    # Created on the meta device, since random initial values would change the user's random state
     head = torch.nn.Linear(weight.shape[1], len(weight), device="meta", dtype=dtype).to_empty(device="cpu")
     head.weight.copy_(weight)
     head.bias.copy_(bias)

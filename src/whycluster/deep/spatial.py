@@ -1,4 +1,4 @@
-"""`spatial_clusters`: clusters of the locations of an image in a layer of a network, as in the paper."""
+"""`spatial_clusters` clusters the locations of an image in one layer of a network, as in the paper."""
 
 from __future__ import annotations
 
@@ -31,17 +31,18 @@ def spatial_clusters(
     units: str | None = None,
     beta: float | str = "auto",
 ) -> SpatialExplanation:
-    """Cluster the locations of an image in a layer, and return a heat map of the pixels for each cluster.
+    """Cluster the locations of an image in a layer and return a pixel heat map for each cluster.
 
-    The heat maps show what the layer distinguishes in the image. Each location of the layer output is one
+    The heat maps show which parts of the image the layer distinguishes. Each location of the layer output is
+    one
     point of unit length. k-means clusters these points, and the evidence of the locations of each cluster is
     propagated to the pixels.
 
     Parameters
     ----------
     encoder : a torch module in evaluation mode
-    image : (channels, height, width), or a batch of images, clustered together
-    layer : the name of a layer, as in ``encoder.named_modules()``; None for the output of the encoder
+    image : one image, (channels, height, width), or a batch of images that are clustered together
+    layer : the name of a layer, as in ``encoder.named_modules()``; or None for the output of the encoder
     n_clusters : the number of clusters
     normalize : whether points are scaled to unit length
     n_init, random_state : parameters of k-means
@@ -61,7 +62,7 @@ def spatial_clusters(
     if len(rows) < n_clusters:
         raise InvalidInputError(
             f"spatial_clusters: the layer must have at least n_clusters locations, {n_clusters}; it has "
-            f"{len(rows)}. Name an earlier layer, or ask for fewer clusters."
+            f"{len(rows)}. Name an earlier layer, or request fewer clusters."
         )
     head = KMeans(n_clusters, n_init=n_init, random_state=random_state).fit(rows)
     model = DeepClustering(

@@ -24,8 +24,8 @@ def read_tensor(X: Any, where: str, name: str) -> torch.Tensor:
     tensor = X.detach() if isinstance(X, torch.Tensor) else _read_array(X, where, name)
     if not is_dense(tensor):
         raise InvalidInputError(
-            f"{where}: {name} must be a dense tensor with values; got {tensor.dtype}, {tensor.layout}, on "
-            f"the device {tensor.device}. Convert a sparse tensor with {name}.to_dense()."
+            f"{where}: {name} must be a dense tensor that holds values; got {tensor.dtype}, "
+            f"{tensor.layout}, on the device {tensor.device}. Convert a sparse tensor with {name}.to_dense()."
         )
     if tensor.is_complex() or tensor.dtype == torch.bool:
         raise InvalidInputError(f"{where}: {name} must hold real numbers; got {tensor.dtype}.")
@@ -33,7 +33,7 @@ def read_tensor(X: Any, where: str, name: str) -> torch.Tensor:
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor has a dense layout and plain values."""
+    """Return whether a tensor has a dense layout and ordinary values."""
     return tensor.layout == torch.strided and not (tensor.is_nested or tensor.is_meta or tensor.is_quantized)
 
 
@@ -41,26 +41,28 @@ def _read_array(X: Any, where: str, name: str) -> torch.Tensor:
     table = None if column_names(X, where, name) is None else open_table(X, where=where, name=name)
     try:
         array = np.asarray(None if np.ma.is_masked(X) else X)
-        if table is not None and array.dtype.kind == "O":  # columns of several dtypes
+        if table is not None and array.dtype.kind == "O":  # columns with different dtypes
             array = table.to_array()
         return from_numpy(array)
     except (TypeError, ValueError):
         raise InvalidInputError(
-            f"{where}: {name} must be a tensor or an array of numbers; got {type(X).__name__}."
+            f"{where}: {name} must be a tensor or a numeric array; got {type(X).__name__}."
         ) from None
 
 
 def from_numpy(array: NDArray[Any]) -> torch.Tensor:
     """Return an array as a tensor that shares its memory.
 
-    Torch cannot share arrays with negative strides, in foreign byte order or read-only; these are copied.
+    Torch cannot share arrays that have negative strides, use a foreign byte order or are read-only. Such
+    arrays
+    are copied.
     """
     shared = array.flags.writeable and array.dtype.isnative and all(step >= 0 for step in array.strides)
     return torch.from_numpy(array if shared else array.astype(array.dtype.newbyteorder("="), order="C"))
 
 
 def to_numpy(tensor: torch.Tensor) -> NDArray[Any]:
-    """Return a tensor as a new array; half precision becomes single precision."""
+    """Return a tensor as a new array, converting half precision to single precision."""
     tensor = tensor.detach().cpu()
     array: NDArray[Any] = (tensor if tensor.dtype == torch.float64 else tensor.float()).numpy()
     return np.array(array)

@@ -1,9 +1,9 @@
 """Plots of explanations and results with matplotlib.
 
-Most functions draw into ``ax`` and return it; ``exp.plot.row(0)`` is the same as ``plots.row(exp, 0)``.
-Without ``ax``, they create a new figure, which is not registered with pyplot: save it with
-``ax.figure.savefig("why.png")``. `clusters` and `images` return an array of axes
-if they draw several panels. `draw_grid` returns a figure.
+Most functions draw into ``ax`` and return it. ``exp.plot.row(0)`` is the same as ``plots.row(exp, 0)``.
+Without ``ax``, they create a new figure, which is not registered with pyplot; save it with
+``ax.figure.savefig("why.png")``. `clusters` and `images` return an array of axes if they draw several panels.
+`draw_grid` returns a figure.
 
 Modules, in reading order: `accessor` (``exp.plot``), `checks`, `style` and `figures`; then the plots: `bars`
 (rows and clusters), `matrices` (heat map and competition), `swarm`, `maps`, `curves`, and for images

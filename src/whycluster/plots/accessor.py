@@ -1,4 +1,4 @@
-"""``exp.plot``: the plots of an explanation, as methods."""
+"""``exp.plot``, which provides the plots of an explanation as methods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Plots:
-    """The plots of an explanation; each draws into ``ax``, or into a new figure, and returns the Axes.
+    """The plots of an explanation. Each draws into ``ax`` or into a new figure and returns the Axes.
 
     A new figure is not registered with pyplot. Show it in a notebook with ``ax.figure``; save it with
     ``ax.figure.savefig("why.png")``.
@@ -34,7 +34,7 @@ class Plots:
     def clusters(self, cluster: Any, n_features: int = 6, ax: Axes | None = None) -> Axes: ...
 
     def clusters(self, cluster: Any = None, n_features: int = 6, ax: Any = None) -> Any:
-        """Draw the features that define one cluster, or each; see `whycluster.plots.clusters`."""
+        """Draw the features that define one cluster or each cluster; see `whycluster.plots.clusters`."""
         return bars.clusters(self._exp, cluster, n_features, ax)
 
     def heatmap(self, n_features: int = 20, ax: Axes | None = None) -> Axes:

@@ -1,4 +1,4 @@
-"""Signed bars: the relevance of one row, or the features that define each cluster."""
+"""Signed bars that show the relevance of one row or the features that define each cluster."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _HEIGHT = 0.74  # relative to the distance between bars
-_SMALL_SHARE = 0.1  # if no share is larger, shares are shown with one decimal
-_MARGIN = 0.19  # fraction of the axis for numbers beside the bars
+_SMALL_SHARE = 0.1  # if no share exceeds this limit, shares are shown with one decimal place
+_MARGIN = 0.19  # fraction of the axis reserved for the numbers beside the bars
 _MAX_PANELS = 60
-# (most panels, columns); 5 columns for more panels.
+# (maximum number of panels, columns); 5 columns if there are more panels
 _COLUMNS = (
     (1, 1),
     (2, 2),
@@ -37,17 +37,17 @@ _COLUMNS = (
 
 
 def row(exp: BaseExplanation, row: int = 0, n_features: int = 10, ax: Axes | None = None) -> Axes:
-    """Draw the relevance of each feature of one row, and the evidence as their sum.
+    """Draw the relevance of each feature of one row, with the evidence as the sum.
 
     Bars to the right of 0 are evidence for the cluster; hatched bars to the left are evidence against it. All
-    bars add up to the last one, the evidence, which is 0 at the decision boundary.
+    bars add up to the last bar, the evidence, which is 0 at the decision boundary.
 
     Parameters
     ----------
     exp : explanation of rows or of documents
     row : the position of the row
-    n_features : how many features or words get a bar, the strongest first; the others share one
-    ax : Axes to draw into and to return; by default, those of a new figure
+    n_features : the number of features or words with their own bar, strongest first; all others share one bar
+    ax : Axes to draw into and return; by default, a new figure is created
     """
     where = "plot.row"
     check(exp, where)
@@ -65,7 +65,7 @@ def row(exp: BaseExplanation, row: int = 0, n_features: int = 10, ax: Axes | Non
     ax = style.open_axes(ax, where, 6.4, style.LINE * (last + 2.2) + 0.75)
     draw_bars(ax, lines, places)
     label = draw_sum(ax, evidence, last)
-    between = " = " if isinstance(exp, Explanation) else f" {style.TIMES} "  # words have counts
+    between = " = " if isinstance(exp, Explanation) else f" {style.TIMES} "  # words are shown with counts
     names = [*label_lines(lines, between), "evidence (the sum)"]
     style.name_ticks(ax.yaxis, names, [*places, last])
     label.set_fontweight("bold")
@@ -81,14 +81,14 @@ def row(exp: BaseExplanation, row: int = 0, n_features: int = 10, ax: Axes | Non
 def clusters(
     exp: BaseExplanation, cluster: Any = None, n_features: int = 6, ax: Any = None
 ) -> Axes | NDArray[np.object_]:
-    """Draw the features that define each cluster: the mean relevance of its members, as shares.
+    """Draw the features that define each cluster, as shares of its members' mean relevance.
 
     Parameters
     ----------
     exp : explanation of rows or of documents
-    cluster : the label of one cluster; None for one panel per cluster
-    n_features : how many features or words get a bar; the others share one number
-    ax : Axes to draw into, one for each cluster drawn; by default, those of a new figure
+    cluster : the label of one cluster, or None for one panel per cluster
+    n_features : the number of features or words with their own bar; all others share one number
+    ax : Axes to draw into, one for each cluster drawn; by default, a new figure is created
 
     Returns
     -------
@@ -101,8 +101,9 @@ def clusters(
     summary = summary_of(exp, where)
     if cluster is None and len(summary.clusters) > _MAX_PANELS:
         raise InvalidInputError(
-            f"{where}: exp must have members of at most {_MAX_PANELS} clusters, which get one panel each; "
-            f"it has {len(summary.clusters)}. Draw one with cluster=, or all with heatmap()."
+            f"{where}: exp must contain members of at most {_MAX_PANELS} clusters, since each is drawn in "
+            f"its own panel; it contains members of {len(summary.clusters)}. Draw one cluster with "
+            "cluster=, or all clusters with heatmap()."
         )
     groups = range(len(summary.clusters)) if cluster is None else [group_of(exp, summary, cluster, where)]
     lines = [summary.bars_of(group, int(n_features)) for group in groups]
@@ -133,16 +134,16 @@ def group_of(exp: BaseExplanation, summary: ClusterSummary, cluster: Any, where:
     found = [i for i, other in enumerate(summary.clusters.tolist()) if other == label]
     if not found:
         known = ", ".join(map(repr, summary.clusters.tolist()))
-        raise InvalidInputError(f"{where}: cluster must be one with members, {known}; got {cluster!r}.")
+        raise InvalidInputError(f"{where}: cluster must be one that has members ({known}); got {cluster!r}.")
     return found[0]
 
 
 def draw_bars(
     ax: Axes, lines: Sequence[Line], places: Sequence[float], form: str | None = None, rest: bool = True
 ) -> None:
-    """Draw bars that start at 0, each with its number; negative bars are hatched.
+    """Draw bars that start at 0, each with its number, and hatch negative bars.
 
-    Without ``rest``, lines of several features together get only a number.
+    Without ``rest``, lines that combine several features show only a number.
     """
     for line, y in zip(lines, places, strict=True):
         if not (line.single or rest):
@@ -169,14 +170,14 @@ def draw_bars(
 
 
 def draw_sum(ax: Axes, value: float, y: float) -> Any:
-    """Draw the bar of a sum, dark and below a line, and return its number."""
+    """Draw a dark bar for a sum below a line, and return its number."""
     ax.barh(y, value, _HEIGHT, color=ax.xaxis.label.get_color(), alpha=0.8, gid="sum")
     ax.axhline(y - 0.75, color=style.GRAY, linewidth=0.6)
     return _write_number(ax, value, y, None)
 
 
 def label_lines(lines: Sequence[Line], between: str) -> list[str]:
-    """Return the label of each bar: the name, and the value or direction."""
+    """Return the label of each bar, consisting of the name and the value or direction."""
     names = style.cut_all(line.name for line in lines)
     labels = []
     for line, name in zip(lines, names, strict=True):
@@ -189,13 +190,13 @@ def fit(ax: Axes, values: Sequence[float]) -> None:
     """Set limits that leave room for the numbers beside the bars."""
     low, high = min([0.0, *values]), max([0.0, *values])
     span = (high - low) or 1.0
-    # One side always has some room, for the note at 0
+    # One side always keeps some room for the note at 0
     left, right = (_MARGIN if low < 0 else 0.0), (_MARGIN if high > 0 or low == 0 else 0.0)
     ax.set_xlim(low - left * span, high + right * span)
 
 
 def _mark_boundary(ax: Axes, y: float) -> None:
-    """Mark the line at 0 as the decision boundary, on the side with room."""
+    """Mark the line at 0 as the decision boundary, on the side with more room."""
     side = 1 if ax.get_xlim()[1] > 0 else -1
     ax.annotate(
         "0: decision boundary",
@@ -224,18 +225,18 @@ def _write_number(ax: Axes, value: float, y: float, form: str | None) -> Any:
 
 
 def _percent(value: float, _: Any) -> str:
-    """Format a tick; a function of the module, since a figure with a lambda could not be pickled."""
+    """Format a tick. A lambda would prevent the figure from being pickled."""
     return f"{100 * value:.3g}%".replace("-", style.MINUS)
 
 
 def _panels(ax: Any, n: int, n_lines: int, single: bool, where: str) -> list[Axes]:
-    """Return Axes for n panels: those given, or new ones."""
+    """Return Axes for n panels, either the given ones or new ones."""
     if ax is not None:
         given = [ax] if single else list(np.ravel(np.array(ax, dtype=object)))
         if len(given) != n:
             raise InvalidInputError(
                 f"{where}: ax must be one Axes for each of the {n} clusters that have members; got "
-                f"{len(given)}. Draw one of them with cluster=."
+                f"{len(given)}. To draw a single cluster, use cluster=."
             )
         return [style.check_axes(one, where) for one in given]
     n_columns = next((columns for most, columns in _COLUMNS if n <= most), 5)

@@ -1,4 +1,4 @@
-"""Checks of the explanations that plots draw, and the names of clusters in plots."""
+"""Check the explanations that plots draw, and format the names of clusters in plots."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _BY_FEATURES = "relevance by features"
 def check(
     exp: Any, where: str, kind: type[BaseExplanation] = BaseExplanation, needs: str = _BY_FEATURES
 ) -> None:
-    """Raise unless ``exp`` is an explanation of the kind that a plot draws.
+    """Raise an error unless ``exp`` is an explanation of the kind that a plot can draw.
 
     Parameters
     ----------
     exp : the argument to check
     where : the plot, for messages
     kind : the class of explanations that the plot can draw
-    needs : the property that such explanations have, for messages
+    needs : the property that such explanations share, for messages
     """
     if not isinstance(exp, BaseExplanation):
         raise InvalidInputError(
@@ -37,7 +37,7 @@ def check(
 
 
 def refuse(exp: BaseExplanation, where: str, needs: str = _BY_FEATURES) -> NoReturn:
-    """Raise because this plot cannot draw the explanation, and name plots that can."""
+    """Raise an error that names the plots that can draw the explanation, since this plot cannot."""
     raise InvalidInputError(f"{where}: exp must have {needs}; {exp!r} has none. {exp.instead}".rstrip())
 
 
@@ -50,12 +50,12 @@ def code_of(exp: BaseExplanation, cluster: Any, where: str) -> int:
 
 
 def summary_of(exp: BaseExplanation, where: str) -> ClusterSummary:
-    """Return the summary of an explanation; raise if no cluster has members."""
+    """Return the summary of an explanation; raise an error if no cluster has members."""
     summary = exp.summary()
     if not len(summary.clusters):
         raise InvalidInputError(
-            f"{where}: exp must have rows that are explained for the cluster they are in; it has none. "
-            f"Draw single rows with plot.row(), or explain without target and against."
+            f"{where}: exp must contain rows that are explained for the cluster they are in; it contains "
+            "none. Draw single rows with plot.row(), or explain the rows without target= and against=."
         )
     return summary
 
@@ -66,5 +66,5 @@ def label_names(labels: NDArray[Any]) -> list[str]:
 
 
 def short_name(label: Any) -> str:
-    """Return a cluster as a title: "cluster 3" or "noise"."""
+    """Return the name of a cluster as a title, such as "cluster 3" or "noise"."""
     return cluster_name(label, cut(str(label)))

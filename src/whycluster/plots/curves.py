@@ -1,4 +1,4 @@
-"""Curves: the flipping curves of an evaluation, and the choice of the number of clusters."""
+"""Draw the flipping curves of an evaluation and the choice of the number of clusters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MARKERS = 10  # per curve
 
 
 class Curves(Protocol):
-    """The result of `whycluster.evaluation.flipping_auc`."""
+    """The part of a `whycluster.evaluation.flipping_auc` result that is drawn."""
 
     @property
     def curves(self) -> Floats: ...  # noqa: D102  # see `Flipping`
@@ -30,13 +30,15 @@ class Curves(Protocol):
 
 
 def flipping(result: Any, ax: Axes | None = None) -> Axes:
-    """Draw flipping curves: how many rows are in their cluster once their most relevant features are known.
+    """Draw flipping curves.
+
+    A curve shows how many rows are in their cluster once their most relevant features are known.
 
     Parameters
     ----------
-    result : the result of ``evaluation.compare`` or ``evaluation.flipping_auc``, or a dict from names to the
-        latter; the best comes first
-    ax : Axes to draw into and to return; by default, those of a new figure
+    result : the result of ``evaluation.compare`` or ``evaluation.flipping_auc``, or a dict from names to
+        results of ``flipping_auc``. The best curve is listed first.
+    ax : Axes to draw into and return; by default, a new figure is created
     """
     where = "plots.flipping"
     named = _read(result, where)
@@ -65,12 +67,12 @@ def flipping(result: Any, ax: Axes | None = None) -> Axes:
 
 
 def elbow(pipeline: Any, ax: Axes | None = None) -> Axes:
-    """Draw the inertia for each number of clusters, and mark the number that was chosen.
+    """Draw the inertia for each number of clusters and mark the chosen number.
 
     Parameters
     ----------
     pipeline : a pipeline from ``tabular.pipeline(frame)`` that chose the number of clusters itself
-    ax : Axes to draw into and to return; by default, those of a new figure
+    ax : Axes to draw into and return; by default, a new figure is created
     """
     where = "plots.elbow"
     inertias = getattr(pipeline, "inertias_", None)
@@ -80,8 +82,8 @@ def elbow(pipeline: Any, ax: Axes | None = None) -> Axes:
         )
     if not inertias:
         raise InvalidInputError(
-            f"{where}: the pipeline must have chosen the number of clusters itself; the number was given. "
-            f"Call tabular.pipeline without n_clusters and model."
+            f"{where}: the pipeline must have chosen the number of clusters itself; n_clusters or model was "
+            "given. Call tabular.pipeline without n_clusters and model."
         )
     sizes, values = np.array(list(inertias)), np.array(list(inertias.values()))
     chosen = int(pipeline[-1].n_clusters)
@@ -108,7 +110,7 @@ def _read(result: Any, where: str) -> dict[str, Curves]:
     if not isinstance(named, Mapping) or not named or not all(hasattr(v, "curves") for v in named.values()):
         raise InvalidInputError(
             f"{where}: result must come from evaluation.compare or evaluation.flipping_auc, or be a dict of "
-            f"the latter; got {type(result).__name__}."
+            f"flipping_auc results; got {type(result).__name__}."
         )
     return {str(name): found for name, found in named.items()}
 

@@ -1,4 +1,4 @@
-"""Figures that notebooks show; importing this module needs matplotlib."""
+"""Figures that notebooks display. Importing this module requires matplotlib."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 
 class NotebookFigure(Figure):
-    """A figure that is not registered with pyplot, but that a notebook shows at the end of a cell."""
+    """A figure that is not registered with pyplot but that a notebook displays at the end of a cell."""
 
     def _repr_png_(self) -> bytes:
         with io.BytesIO() as file:

@@ -1,4 +1,4 @@
-"""Heat maps of images: a grid with one row per image, and single maps in the user's Axes."""
+"""Draw heat maps of images, as a grid with one row per image or as single maps in the user's Axes."""
 
 from __future__ import annotations
 
@@ -34,29 +34,30 @@ def draw_grid(
     quantile: float = 0.995,
     cell: float = 1.2,
 ) -> Figure:
-    """Draw a grid of heat maps: one row per image or block, one column per cluster.
+    """Draw a grid of heat maps, with one row per image or block and one column per cluster.
 
     Red is positive relevance, blue is negative, and white is 0. The heat maps of a row share one color scale
-    and can be compared. The darkest colors mark the ``quantile`` of abs(R) in that row, after pooling, and
-    everything beyond it.
+    and
+    can be compared. The darkest colors mark values at or above the ``quantile`` of abs(R) in that row, after
+    pooling.
 
     Parameters
     ----------
-    rows : the heat maps of each row: a list of arrays of shape (H, W), or one array of shape
-        (clusters, H, W)
-    titles : the title of each column of heat maps; None for no titles
-    images : an image to show at the start of each row: uint8 of shape (H, W, 3), or floats from 0 to 1 of
-        shape (3, H, W); None for no images
-    names : the name of each row, shown on its left; None for no names
+    rows : the heat maps of each row, as a list of arrays of shape (H, W) or one array of shape (clusters, H,
+        W)
+    titles : the title of each column of heat maps, or None for no titles
+    images : an image to show at the start of each row, as uint8 of shape (H, W, 3) or floats from 0 to 1 of
+        shape (3, H, W); or None for no images
+    names : the name of each row, shown to its left, or None for no names
     pool : the side, in pixels, of the blocks that relevance is summed over; larger blocks make fine lines
         visible
-    quantile : the fraction of pixels within the color scale, above 0; 1 for all of them
+    quantile : the fraction of pixels within the color scale, above 0 and at most 1
     cell : the side of one heat map, in inches
 
     Returns
     -------
     matplotlib.figure.Figure
-        not registered with pyplot, whose state stays the same; write it with its ``savefig``
+        a figure that is not registered with pyplot, whose state stays unchanged; save it with ``savefig``
 
     Examples
     --------
@@ -69,7 +70,7 @@ def draw_grid(
     _check_sizes(quantile, cell)
     maps = [_read_maps(row, i, int(pool)) for i, row in enumerate(rows)]
     if not maps:
-        raise InvalidInputError(f"{_WHERE}: rows must hold at least one row of heat maps; got none.")
+        raise InvalidInputError(f"{_WHERE}: rows must contain at least one row of heat maps; got none.")
     n_columns = max(len(row) for row in maps)
     _check_count(titles, n_columns, "titles", "column of heat maps")
     _check_count(names, len(maps), "names", "row")
@@ -88,7 +89,7 @@ def draw_grid(
 
 
 def draw_heatmap(ax: Axes, heat: Any, *, pool: int = 1, quantile: float = 0.995) -> None:
-    """Draw one heat map in the user's Axes, with the colors of the grid."""
+    """Draw one heat map in the user's Axes, with the same colors as in the grid."""
     check_integer(pool, 1, _WHERE, "pool")
     _check_sizes(quantile, 1.0)
     _draw_maps([ax], _read_maps([heat], 0, int(pool)), quantile)
@@ -110,14 +111,14 @@ def _check_count(entries: Sequence[Any] | None, expected: int, name: str, noun: 
 
 
 def _read_maps(row: Any, number: int, pool: int) -> list[Floats]:
-    """Return the heat maps of a row, checked and pooled."""
+    """Check the heat maps of a row and return them pooled."""
     maps = []
     for index, values in enumerate(row if hasattr(row, "__iter__") else [row]):
         heat = as_array_or_empty(values)
         if heat.ndim != 2 or 0 in heat.shape or heat.dtype.kind not in "fiu":
             raise InvalidInputError(
-                f"{_WHERE}: heat maps must be numbers of shape (H, W); heat map {index} of row {number} is "
-                f"{heat.dtype} of shape {heat.shape}. Pass a list of heat maps for each row."
+                f"{_WHERE}: heat maps must be numeric arrays of shape (H, W); heat map {index} of row "
+                f"{number} is {heat.dtype} of shape {heat.shape}. Pass a list of heat maps for each row."
             )
         if not np.isfinite(heat).all():
             raise InvalidInputError(
@@ -126,13 +127,13 @@ def _read_maps(row: Any, number: int, pool: int) -> list[Floats]:
         maps.append(_sum_blocks(heat.astype(np.float64), pool))
     if not maps:
         raise InvalidInputError(
-            f"{_WHERE}: each row must hold at least one heat map; row {number} holds none."
+            f"{_WHERE}: each row must contain at least one heat map; row {number} contains none."
         )
     return maps
 
 
 def _sum_blocks(heat: Floats, pool: int) -> Floats:
-    """Sum over blocks of pixels; those at the right and bottom edges may be smaller."""
+    """Sum over blocks of pixels. Blocks at the right and bottom edges may be smaller."""
     for axis in (0, 1):
         heat = np.add.reduceat(heat, np.arange(0, heat.shape[axis], pool), axis=axis)
     return heat

@@ -1,4 +1,4 @@
-"""Images next to their heat maps."""
+"""Draw images next to their heat maps."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def images(
     ax: Axes | None = None,
     **options: Any,
 ) -> Axes | NDArray[np.object_]:
-    """Draw images and their heat maps, one line per image: red is for the cluster, blue against it.
+    """Draw images and their heat maps, with one line per image.
 
-    Each line has its own color scale.
+    Red is evidence for the cluster and blue is evidence against it. Each line uses its own color scale.
 
     Parameters
     ----------
     exp : explanation of images
     rows : positions of the images
-    split : whether to draw two heat maps per image, one for and one against the cluster, which are readable
-        in black and white
-    ax : Axes to draw the heat map of a single image into; by default, those of a new figure
-    options : options of `whycluster.plots.draw_grid`; with ``ax``, only ``pool`` and ``quantile``
+    split : whether to draw two heat maps per image, one for and one against the cluster, so that they are
+        readable in black and white
+    ax : Axes for the heat map of a single image; by default, a new figure is created
+    options : options of `whycluster.plots.draw_grid`; with ``ax``, only ``pool`` and ``quantile`` apply
 
     Returns
     -------
@@ -92,7 +92,7 @@ def _select(exp: DeepExplanation, rows: int | Sequence[int], where: str) -> Deep
     """Return the explanations of some images."""
     check(exp, where, DeepExplanation, "heat maps of images")
     if not _positions(rows):
-        raise InvalidInputError(f"{where}: rows must be at least one position; got none.")
+        raise InvalidInputError(f"{where}: rows must contain at least one position; got none.")
     some = exp[_positions(rows)]
     if some.heatmaps.ndim != 3:
         raise InvalidInputError(
@@ -103,14 +103,14 @@ def _select(exp: DeepExplanation, rows: int | Sequence[int], where: str) -> Deep
 
 
 class DeepPlots(Plots):
-    """The plots of the explanation of a deep clustering; calling it draws images as a whole figure."""
+    """The plots for a deep clustering's explanation. Calling the object draws images as a whole figure."""
 
     _exp: DeepExplanation
 
     def __call__(self, rows: int | Sequence[int] = (0,), **options: Any) -> Figure:
-        """Draw images next to their heat maps, one line per image.
+        """Draw images next to their heat maps, with one line per image.
 
-        Each line has its own color scale. ``options`` are those of `whycluster.plots.draw_grid`.
+        Each line uses its own color scale. ``options`` are passed to `whycluster.plots.draw_grid`.
         """
         return image_grid(self._exp, rows, False, "plot", **options)
 

@@ -1,4 +1,4 @@
-"""The map: rows as points in the plane of two principal components."""
+"""The map, which shows rows as points in the plane of two principal components."""
 
 from __future__ import annotations
 
@@ -20,26 +20,27 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_ROWS = 3000
-_MAX_NAMES = 60  # clusters that are named in the map, the largest first
-_MAX_LEGEND = 14  # clusters in a legend; with more, clusters are named only in the map
+_MAX_NAMES = 60  # maximum number of clusters named in the map, largest first
+_MAX_LEGEND = 14  # maximum number of clusters in a legend; if there are more, only the map names them
 
 
 def draw_map(exp: BaseExplanation, ax: Axes | None = None) -> Axes:
     """Draw all rows in the plane of two principal components, colored by cluster.
 
-    The components describe the values that the model compares, after the steps of a pipeline. For categories
-    and for very many features, they describe the evidence for each cluster. Borderline rows have an outline:
-    their evidence is at most a tenth of the median, so a small change may move them to another cluster.
+    The components describe the values that the model compares, after the steps of a pipeline. For categorical
+    data and for very many features, they describe the evidence for each cluster. Borderline rows are
+    outlined. Their evidence is at most a tenth of the median, so a small change may move them to another
+    cluster.
 
     Parameters
     ----------
     exp : explanation of any kind
-    ax : Axes to draw into and to return; by default, those of a new figure
+    ax : Axes to draw into and return; by default, a new figure is created
     """
     where = "plot.map"
     check(exp, where)
     if not len(exp):
-        raise InvalidInputError(f"{where}: exp must have at least one row; it has none.")
+        raise InvalidInputError(f"{where}: exp must contain at least one row; it contains none.")
     exp.unchanged_table(where)
     near = exp.is_borderline
     drawn = evenly_spaced(len(exp), MOST_ROWS)
@@ -97,7 +98,7 @@ def _name_clusters(ax: Axes, middles: list[tuple[Any, Floats, int]]) -> None:
 
 
 def push_apart(centers: Floats, size: Floats, rounds: int = 60) -> Floats:
-    """Move boxes, given by centers and sizes, (n, 2), until none overlap, for at most ``rounds`` rounds."""
+    """Move boxes, given by centers and sizes, (n, 2), until none overlap or ``rounds`` rounds are over."""
     centers = centers.copy()
     order = np.arange(len(centers))
     later = np.sign(order[:, None] - order[None])[..., None]
@@ -107,14 +108,15 @@ def push_apart(centers: Floats, size: Floats, rounds: int = 60) -> Floats:
         both = np.asarray((overlap > 0).all(axis=2)) & (later[..., 0] != 0)
         if not both.any():
             break
-        # Along the axis with the smaller overlap; of two boxes at the same place, the later one moves up
+        # Move boxes along the axis with the smaller overlap; of two boxes at the same place, move the later
+        # one up
         side = np.where(gap == 0, later, np.sign(gap)) * (overlap.argmin(axis=2)[..., None] == np.arange(2))
         centers += (0.26 * overlap * side * both[..., None]).sum(axis=1)
     return centers
 
 
 def _outline(ax: Axes, place: Floats, size: float, n_all: int) -> None:
-    """Draw a ring around each borderline row, visible without colors too."""
+    """Draw a ring around each borderline row, which is also visible without color."""
     color = ax.xaxis.label.get_color()
     ring: dict[str, Any] = {"facecolors": "none", "edgecolors": color, "linewidths": 1.1, "zorder": 4}
     ax.scatter(place[:, 0], place[:, 1], s=3.2 * size, marker="o", label=f"borderline ({n_all:,})", **ring)

@@ -1,4 +1,4 @@
-"""Matrices of clusters by features, and of clusters by competitors, in colors and numbers."""
+"""Draw matrices of clusters by features and of clusters by competitors, with colors and numbers."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _CELL = 0.46  # inches per column
-_SMALLEST_FONT = 3.5  # points; smaller numbers are left out
-_DARK, _DARK_SHARE = 0.75, 0.4  # fractions of the color scales above which numbers are white
+_SMALLEST_FONT = 3.5  # in points; numbers that would need a smaller font are left out
+_DARK, _DARK_SHARE = 0.75, 0.4  # fractions of the color scales above which numbers are drawn in white
 _LARGEST = 30.0  # inches per side
-_MAX_NAMES = 150  # along an axis; with more, only every second, third, ... is named
+_MAX_NAMES = 150  # names along an axis; if there are more, only every second, third, ... is shown
 _MARGIN = 2.4  # inches for the names on the left
 
 
@@ -34,8 +34,8 @@ def heatmap(exp: BaseExplanation, n_features: int = 20, ax: Axes | None = None) 
     Parameters
     ----------
     exp : explanation of rows or of documents
-    n_features : how many features or words to draw, those with the largest shares
-    ax : Axes to draw into and to return; by default, those of a new figure
+    n_features : the number of features or words to draw, by largest share
+    ax : Axes to draw into and return; by default, a new figure is created
     """
     where = "plot.heatmap"
     check(exp, where)
@@ -56,19 +56,19 @@ def heatmap(exp: BaseExplanation, n_features: int = 20, ax: Axes | None = None) 
 
 
 def competition(exp: BaseExplanation, ax: Axes | None = None) -> Axes:
-    """Draw which clusters compete: the strongest competitors of each cluster's members, in percent.
+    """Draw which clusters compete, as the percentage of each cluster's members per strongest competitor.
 
     Parameters
     ----------
     exp : explanation of any kind
-    ax : Axes to draw into and to return; by default, those of a new figure
+    ax : Axes to draw into and return; by default, a new figure is created
     """
     where = "plot.competition"
     check(exp, where)
     if not exp.is_member.any():
         raise InvalidInputError(
-            f"{where}: exp must have rows that are explained for the cluster they are in; it has none. "
-            f"Explain the rows without target= and against=."
+            f"{where}: exp must contain rows that are explained for the cluster they are in; it contains "
+            "none. Explain the rows without target= and against=."
         )
     present, _, share = exp.member_clusters
     names = label_names(exp.labels)
@@ -92,7 +92,7 @@ def _inches(n_columns: int, n_rows: int) -> tuple[float, float]:
 
 
 def _name(ax: Axes, columns: list[str], rows: list[str], between: str) -> None:
-    """Name the rows and columns, and draw lines between the cells."""
+    """Name the rows and columns and draw lines between the cells."""
     for axis, names in ((ax.xaxis, columns), (ax.yaxis, rows)):
         step = -(-len(names) // _MAX_NAMES)
         style.name_ticks(axis, names[::step], range(0, len(names), step))
@@ -107,7 +107,7 @@ def _name(ax: Axes, columns: list[str], rows: list[str], between: str) -> None:
 
 
 def _write_numbers(ax: Axes, values: Floats, dark: Any) -> None:
-    """Write each number into its cell, as large as it fits, except those that round to 0."""
+    """Write each number into its cell as large as possible, leaving out numbers that round to 0."""
     box = ax.get_window_extent()
     points = 72 / ax.figure.dpi
     room = points * min(box.width / values.shape[1] / 2.4, box.height / values.shape[0] / 1.3)

@@ -1,4 +1,4 @@
-"""The style of all plots: colors for every kind of color vision, names as plain text, and figures."""
+"""The style of all plots, with colors for every kind of color vision, plain-text names, and figures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FOR, AGAINST = "#1e6edc", "#e66e00"  # as in reports
 GRAY, PALE = "#767676", "#d9d9d9"
-HATCH = "////"  # for negative bars, which are then visible without colors
+HATCH = "////"  # for negative bars, so that they are visible without color
 FONT, SMALL = 9, 8  # points
 LINE = 0.27  # inches between lines of text or bars
 MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
@@ -27,7 +27,7 @@ MINUS, TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 LINE_STYLES = ("-", "--", "-.", ":")
 
 _LONGEST = 26  # characters in a name
-# Fonts for letters that matplotlib's default font lacks; used if the system has them
+# Fonts for letters that matplotlib's default font lacks, used if they are installed
 _MORE_FONTS = (
     "Noto Sans CJK JP",
     "Noto Sans CJK SC",
@@ -43,7 +43,7 @@ _MORE_FONTS = (
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Create a figure, sized in inches, that is not registered with pyplot."""
+    """Create a figure that is not registered with pyplot. Sizes are in inches."""
     try:
         from whycluster.plots.figures import NotebookFigure
     except ImportError as error:
@@ -52,14 +52,14 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def open_axes(ax: Any, where: str, width: float, height: float) -> Axes:
-    """Return the user's Axes, or those of a new figure."""
+    """Return the user's Axes or the Axes of a new figure."""
     if ax is None:
         return new_figure(width, height).add_subplot()
     return check_axes(ax, where)
 
 
 def check_axes(ax: Any, where: str) -> Axes:
-    """Return the Axes; raise if it is something else."""
+    """Return the Axes; raise an error for any other object."""
     if not (hasattr(ax, "barh") and hasattr(ax, "get_figure")):
         raise InvalidInputError(
             f"{where}: ax must be matplotlib Axes, such as plt.subplots()[1]; got {type(ax).__name__}."
@@ -69,7 +69,7 @@ def check_axes(ax: Any, where: str) -> Axes:
 
 
 def cut(text: str, longest: int = _LONGEST) -> str:
-    """Put a text on one line; if it is too long, cut its middle, since names often differ at their ends."""
+    """Put a text on one line and, if it is too long, cut its middle, since names often differ at the ends."""
     text = display.printable(text)
     if _width(text) <= longest:
         return text
@@ -78,7 +78,7 @@ def cut(text: str, longest: int = _LONGEST) -> str:
 
 
 def cut_all(names: Iterable[Any], longest: int = _LONGEST) -> list[str]:
-    """Cut names; those that would look the same keep the part in which they differ."""
+    """Shorten names, keeping the part in which names differ that would otherwise look the same."""
     texts = [display.printable(str(name)) for name in names]
     short = [cut(text, longest) for text in texts]
     for same in {name for name in short if short.count(name) > 1}:
@@ -104,7 +104,7 @@ def _cut_around(text: str, others: Sequence[str], longest: int) -> str:
 
 
 def _common_prefix(texts: Sequence[str]) -> int:
-    """Return how many letters all texts begin with."""
+    """Return the number of letters with which all texts begin."""
     differ = (i for i, letters in enumerate(zip(*texts, strict=False)) if len(set(letters)) > 1)
     return next(differ, min(map(len, texts)))
 
@@ -120,14 +120,14 @@ def _last(text: str, width: int) -> str:
 
 
 def wrap(text: str, width: int = 62) -> str:
-    """Break a sentence into lines of about the same length, and write out control characters."""
+    """Break a sentence into lines of about the same length and escape control characters."""
     text = display.printable(text)
     n_lines = -(-len(text) // width)
     return "\n".join(textwrap.wrap(text, min(width, len(text) // n_lines + 8) if n_lines > 1 else width))
 
 
 def plain_text() -> dict[str, Any]:
-    """Return options for names: no math between dollar signs, and fonts for all scripts."""
+    """Return options for names, which disable math between dollar signs and set fonts for all scripts."""
     from matplotlib import rcParams
 
     return {"parse_math": False, "usetex": False, "fontfamily": [*rcParams["font.family"], *_more_fonts()]}
@@ -163,7 +163,7 @@ def name_ticks(axis: Any, names: Sequence[str], places: Sequence[float] | None =
 
 
 def legend(ax: Axes, **options: Any) -> Any:
-    """Draw the legend with plain names, by default to the right of the axes."""
+    """Draw a legend with plain-text names, by default to the right of the axes."""
     beside = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0.0, "frameon": False}
     made = ax.legend(**{"fontsize": SMALL, **beside, **options})
     for text in made.get_texts():
@@ -172,13 +172,13 @@ def legend(ax: Axes, **options: Any) -> Any:
 
 
 def bare(ax: Axes, *sides: str) -> None:
-    """Remove the frame except on these sides."""
+    """Remove the frame on all sides except these."""
     for side, spine in ax.spines.items():
         spine.set_visible(side in sides)
 
 
 def signed(value: float, form: str | None = None) -> str:
-    """Format a number with its sign; by default with three digits, or more if they are before the point."""
+    """Format a number with its sign and three digits by default, keeping all digits before the point."""
     if form is None:
         form = ",.0f" if 1e3 <= abs(value) < 1e6 else ".3g"
     text = f"{value + 0.0:+{form}}"
@@ -187,18 +187,18 @@ def signed(value: float, form: str | None = None) -> str:
 
 
 def diverging() -> Colormap:
-    """Return the colors from evidence against the cluster, through white, to evidence for it."""
+    """Return a color map from evidence against the cluster, through white, to evidence for it."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("whycluster", [AGAINST, "white", FOR])
 
 
 def cluster_style(code: int, is_noise: bool) -> tuple[str, str]:
-    """Return the color and the marker of a cluster, the same as in reports."""
+    """Return the color and marker of a cluster, which are the same as in reports."""
     style = style_of(code, is_noise)
     return COLORS[style.color].light, SHAPES[style.shape].marker
 
 
 def _width(text: str) -> int:
-    """Return the width in columns: wide letters take two, combining accents none."""
+    """Return the width in columns, where wide letters take two columns and combining accents none."""
     return sum(0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF") for c in text)

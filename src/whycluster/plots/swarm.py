@@ -1,4 +1,4 @@
-"""The beeswarm: the relevance of every row as a point per feature, colored by the feature's value."""
+"""The beeswarm, which shows each row's relevance as one point per feature, colored by feature value."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
 
 MOST_ROWS = 2000
-_BINS = 80  # across the axis; points in one bin are stacked
-_HALF = 0.42  # largest offset of a point from its line
-_MAX_VECTORS = 500  # rows; with more, points are rasterized in vector formats such as PDF
-_STEP = 0.07  # between stacked points
+_BINS = 80  # number of bins across the axis; points in one bin are stacked
+_HALF = 0.42  # maximum offset of a point from its line
+_MAX_VECTORS = 500  # number of rows above which points are rasterized in vector formats such as PDF
+_STEP = 0.07  # distance between stacked points
 
 
 def beeswarm(exp: Explanation, cluster: Any = None, n_features: int = 12, ax: Axes | None = None) -> Axes:
-    """Draw the relevance of every row as a point per feature, dark for low values of the feature.
+    """Draw each row's relevance as one point per feature, with dark points for low feature values.
 
     Features are ordered by their mean absolute relevance.
 
     Parameters
     ----------
     exp : explanation of the rows of a table
-    cluster : the label of a cluster, to draw only the rows explained for it; None for all rows
-    n_features : how many features to draw
-    ax : Axes to draw into and to return; by default, those of a new figure
+    cluster : the label of a cluster, to draw only the rows explained for it, or None for all rows
+    n_features : the number of features to draw
+    ax : Axes to draw into and return; by default, a new figure is created
     """
     where = "plot.beeswarm"
     check(exp, where, Explanation)
@@ -48,7 +48,7 @@ def beeswarm(exp: Explanation, cluster: Any = None, n_features: int = 12, ax: Ax
         rows = np.flatnonzero(exp.cluster_codes == code_of(exp, cluster, where))
     if not len(rows):
         of = "" if cluster is None else f" that is explained for {cluster!r}"
-        raise InvalidInputError(f"{where}: exp must have at least one row{of}; it has none.")
+        raise InvalidInputError(f"{where}: exp must contain at least one row{of}; it contains none.")
     exp.unchanged_table(where)
     columns = np.argsort(-_mean_size(exp.relevance, rows), kind="stable")[: int(n_features)]
     drawn = rows[evenly_spaced(len(rows), MOST_ROWS)]
@@ -78,7 +78,7 @@ def _mean_size(relevance: NDArray[Any], rows: Any) -> Floats:
 
 
 def _values(exp: Explanation, rows: Any, columns: Any) -> Floats:
-    """Return the rank of each value in its column, from 0 to 1, (b, m); NaN for categories and gaps."""
+    """Return each value's rank in its column, from 0 to 1, (b, m), or NaN if categorical or missing."""
     table = exp.table.take(rows)
     values = np.full((len(rows), len(columns)), np.nan)
     for start, block in table.blocks():
@@ -117,9 +117,11 @@ def _draw(ax: Axes, relevance: Floats, values: Floats) -> Any:
 
 
 def spread(x: Floats) -> Floats:
-    """Return how far to move each point above or below its line so that points do not hide each other.
+    """Return the vertical offset of each point from its line so that points do not hide each other.
 
-    ``x`` is between 0 and 1. Points of a bin alternate around the middle, closer together if there are many.
+    ``x`` is between 0 and 1. Points in a bin alternate around the middle and move closer together if there
+    are
+    many.
     """
     bins = np.floor(x * _BINS).astype(np.intp)
     order = np.argsort(bins, kind="stable")
@@ -132,7 +134,7 @@ def spread(x: Floats) -> Floats:
 
 
 def _colormap() -> Colormap:
-    """Return colors from dark to light, ordered in grayscale too, without those hard to see on white."""
+    """Return colors from dark to light, also ordered in grayscale, that are easy to see on white."""
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 

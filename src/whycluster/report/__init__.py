@@ -1,10 +1,10 @@
-"""The report: one self-contained HTML page about the clusters, their features, and each row.
+"""The report, a self-contained HTML page about the clusters, their features, and each row.
 
 Modules, in reading order:
 
 - `contents`: the contents that all reports share
-- `features`, `documents`, `images`: what the reports of tables, documents and deep clusterings add
-- `rows`: the chosen rows as arrays; `sampling`: how rows are chosen if there are too many
+- `features`, `documents`, `images`: additional contents for tables, documents and deep clusterings
+- `rows`: the chosen rows as arrays; `sampling`: the choice of rows if there are too many
 - `values`: the values of rows in two bytes each; `distributions`: small histograms of values
 - `formatting`: names, sentences and numbers as text
 - `packing`: arrays as base64 for the script
@@ -26,21 +26,24 @@ from whycluster.report.features import TableContents
 from whycluster.report.page import open_template, render
 from whycluster.text.explanation import TextExplanation
 
-_LARGEST = 1_000_000  # bytes of a page
-_SPARE = 2_000  # bytes, since sizes are estimates
-_FEWER = 0.75  # share of the rows to try next if they do not fit
+_LARGEST = 1_000_000  # maximum number of bytes in a page
+_SPARE = 2_000  # margin in bytes, since sizes are estimates
+_FEWER = 0.75  # fraction of the rows to try next if the current rows do not fit
 
 __all__ = ["Options", "make_page", "write_report"]
 
 
 def write_report(exp: BaseExplanation, path: Any, *options: Any) -> None:
-    """Write the page; the file appears only once it is complete. ``options`` are the fields of `Options`."""
+    """Write the page to a file, which appears only once it is complete.
+
+    ``options`` are the fields of `Options`.
+    """
     where = as_path(path, "report")
     write_text(where, make_page(exp, Options(*options)))
 
 
 def make_page(exp: BaseExplanation, options: Options) -> str:
-    """Return the page as text, of at most a million bytes."""
+    """Return the page as text of at most a million bytes."""
     options.check(len(exp))
     template = open_template()
     contents = _contents(exp.verified("report"), options)
@@ -62,7 +65,7 @@ def make_page(exp: BaseExplanation, options: Options) -> str:
 
 
 def _row_counts(n_rows: int) -> Iterator[int]:
-    """Yield numbers of rows to try; all plans are tried for each, so that rows are shortened first."""
+    """Yield numbers of rows to try. All plans are tried for each, so that rows are shortened first."""
     while n_rows > 0:
         yield n_rows
         n_rows = int(n_rows * _FEWER)
@@ -73,7 +76,7 @@ def _contents(exp: BaseExplanation, options: Options) -> Contents:
         return TextContents(exp, options)
     if isinstance(exp, Explanation):
         return TableContents(exp, options)
-    from whycluster.report.images import contents_of  # needs torch, as does every other explanation
+    from whycluster.report.images import contents_of  # all remaining explanations need torch
 
     deep: Any = exp
     return contents_of(deep)(deep, options)

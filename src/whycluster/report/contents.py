@@ -1,4 +1,4 @@
-"""The contents that all reports share: numbers and sentences, without markup."""
+"""The contents that all reports share, as numbers and sentences without markup."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from whycluster.report.formatting import clean_names, clean_sentences, format_nu
 from whycluster.report.sampling import choose_rows
 
 _WHERE = "report"
-_LISTED = 5  # typical rows, and as many borderline rows, of each cluster
+_LISTED = 5  # number of typical rows and number of borderline rows per cluster
 LEAST_SHARE = 0.005  # smaller shares would be shown as 0%
-_FEW_CLUSTERS = 40  # with more, the table of competitors has too many cells to be readable
+_FEW_CLUSTERS = 40  # with more clusters, the table of competitors would have too many cells to be readable
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class Options:
     left_out: Mapping[str, str] | None = None
 
     def check(self, n: int) -> None:
-        """Raise if an option is invalid for an explanation of n rows."""
+        """Raise an error if an option is invalid for an explanation of n rows."""
         if not n:
             raise InvalidInputError(
-                f"{_WHERE}: exp must have at least one row; it has none. Choose some rows."
+                f"{_WHERE}: exp must contain at least one row; it contains none. Select at least one row."
             )
         check_integer(self.n_rows, 1, _WHERE, "n_rows")
         check_integer(self.random_state, 0, _WHERE, "random_state")
@@ -57,15 +57,17 @@ class Options:
             )
         if self.ids is not None and (not hasattr(self.ids, "__len__") or len(self.ids) != n):
             n_ids = len(self.ids) if hasattr(self.ids, "__len__") else f"a {type(self.ids).__name__}"
-            raise InvalidInputError(f"{_WHERE}: ids must hold one id for each of the {n} rows; got {n_ids}.")
+            raise InvalidInputError(
+                f"{_WHERE}: ids must contain one id for each of the {n} rows; got {n_ids}."
+            )
 
 
 class Plan(NamedTuple):
-    """How much of each row the page shows."""
+    """The amount of each row that the page shows."""
 
-    detail: int  # features, the strongest; characters of a text; pixels along a side of an image
-    n_others: int  # other clusters; the nearest, if not all
-    n_contrasted: int = 0  # features in the contrast with each of these
+    detail: int  # number of strongest features, characters of a text, or pixels along a side of an image
+    n_others: int  # number of other clusters; the nearest ones if not all are shown
+    n_contrasted: int = 0  # number of features in the contrast with each other cluster
 
 
 @dataclass(frozen=True)
@@ -81,15 +83,15 @@ class Contents(ABC):
     exp: BaseExplanation
     options: Options
 
-    kind: ClassVar[str]  # what the rows are: "table", "documents" or "images"
+    kind: ClassVar[str]  # the kind of rows: "table", "documents" or "images"
 
     @abstractmethod
     def plans(self) -> list[Plan]:
-        """Return plans for how much of each row to show, from the most to the least."""
+        """Return plans for how much of each row to show, from most to least."""
 
     @abstractmethod
     def n_bytes(self, chosen: Codes, plan: Plan) -> int:
-        """Estimate the size of the chosen rows on the page in bytes, without their names."""
+        """Estimate the size of the chosen rows on the page, in bytes, without their names."""
 
     @abstractmethod
     def rows(self, chosen: Codes, plan: Plan) -> dict[str, Any]:
@@ -128,7 +130,7 @@ class Contents(ABC):
         return list(zip(clean_names(left_out), reasons, strict=True))
 
     def shared(self) -> dict[str, Any]:
-        """Return the data for the script that are the same whichever rows are shown."""
+        """Return the data for the script that do not depend on the rows that are shown."""
         return {
             "kind": self.kind,
             "noun": self.noun,
@@ -145,7 +147,7 @@ class Contents(ABC):
         }
 
     def notes(self, n_shown: int, plan: Plan) -> dict[str, Any]:
-        """Return sentences about the rows, and the parts of rows, that the page leaves out."""
+        """Return sentences about the rows and the parts of rows that the page leaves out."""
         n = self.n_rows
         lines = []
         if n_shown < n:
@@ -156,7 +158,7 @@ class Contents(ABC):
         return {"notes": lines + self.not_shown(plan)}
 
     def n_bytes_of_names(self, chosen: Codes) -> int:
-        """Return how many bytes the names of the chosen rows take; positions need none."""
+        """Return the number of bytes in the names of the chosen rows. Positions need no bytes."""
         if self.options.ids is None and self.exp.positions is None and self.exp.row_name(0) == 0:
             return 0
         return sum(len(name.encode()) + 3 for name in self.ids_of(chosen.tolist()))
@@ -193,12 +195,12 @@ class Contents(ABC):
 
     @property
     def codes_on_map(self) -> Codes:
-        """(n,) the clusters that the map shows: given labels, or else the model's clusters."""
+        """(n,) the clusters that the map shows, which are the given labels or else the model's clusters."""
         return self.exp.cluster_codes if self.exp.fidelity is not None else self.exp.assigned_codes
 
     @cached_property
     def listed(self) -> list[tuple[list[int], list[int]]]:
-        """(G) positions of typical and borderline rows of each cluster."""
+        """(G) positions of the typical and borderline rows of each cluster."""
         return [
             (
                 findings.typical_rows(self.exp, code, _LISTED).tolist(),
@@ -213,7 +215,7 @@ class Contents(ABC):
         return BORDERLINE * self.exp.median_evidence
 
     def chosen(self, n_rows: int) -> Codes:
-        """Choose the rows to show, by position: the listed ones first."""
+        """Choose the rows to show, by position, with the listed rows first."""
         wanted = np.array(self._wanted, dtype=np.intp)
         return choose_rows(self.exp.cluster_codes, wanted, n_rows, self.options.random_state)
 
@@ -223,7 +225,7 @@ class Contents(ABC):
         return [row for pair in self.listed for rows in pair for row in rows]
 
     def ids_of(self, rows: Sequence[int]) -> list[str]:
-        """Return the ids of some rows: given as an option, in a pandas index, or positions in the data."""
+        """Return the ids of some rows, from the option, from a pandas index, or as positions in the data."""
         if self.options.ids is None:
             return clean_names(self.exp.names_of_rows(rows))
         return clean_names([self._given_ids[row] for row in rows])
@@ -242,7 +244,7 @@ class Contents(ABC):
         return "an" if self.noun[0] in "aeiou" else "a"
 
     def title(self) -> str:
-        """Return the given title, or a default one."""
+        """Return the given title or a default title."""
         if self.options.title is not None:
             return clean_names([self.options.title])[0]
         if self.n_rows == 1:
@@ -250,7 +252,7 @@ class Contents(ABC):
         return f"Why {display.count(self.n_rows, self.noun)} are in their clusters"
 
     def facts(self) -> list[tuple[str, str]]:
-        """Describe the data and the model, as pairs of a name and a value."""
+        """Describe the data and the model as pairs of a name and a value."""
         exp = self.exp
         clusters = f"{len(exp.labels):,}"
         empty = len(exp.labels) - len(self.groups.codes)
@@ -296,7 +298,7 @@ class Contents(ABC):
         return lines
 
     def warnings(self) -> list[str]:
-        """Return warnings about the explanation, as sentences."""
+        """Return warnings about the explanation as sentences."""
         found = findings.warnings(self.exp, self.options.left_out)
         return clean_sentences([warning.text for warning in found])
 
@@ -343,7 +345,7 @@ class Contents(ABC):
 
     @cached_property
     def _evidence_range(self) -> tuple[float, float]:
-        """The range in which evidence is drawn; the few values beyond are drawn at its ends."""
+        """The range in which evidence is drawn. The few values beyond this range are drawn at its ends."""
         evidence = np.asarray(self.exp.evidence[self.exp.is_member], dtype=np.float64)
         if not evidence.size:
             return 0.0, 1.0
@@ -352,7 +354,7 @@ class Contents(ABC):
 
     @cached_property
     def _evidence_texts(self) -> list[str]:
-        """The median evidence, and the ends of the range in which evidence is drawn, as text."""
+        """The median evidence and the ends of the range in which evidence is drawn, as text."""
         return format_numbers([self.exp.median_evidence, *self._evidence_range])
 
     def _fidelity(self, code: int) -> str | None:
@@ -365,7 +367,7 @@ class Contents(ABC):
         return None if np.isnan(share) else f"{share:.0%}"
 
     def competition(self) -> dict[str, Any]:
-        """Describe the strongest competitors of each cluster, and their shares of its members."""
+        """Describe the strongest competitors of each cluster and their shares of its members."""
         shares = self.groups.competitor_share
         competitors = [
             [k for k in np.argsort(-share, kind="stable").tolist() if share[k] >= LEAST_SHARE][:3]
@@ -388,7 +390,7 @@ class Contents(ABC):
         return {"lines": lines, "matrix": len(self.names) <= _FEW_CLUSTERS}
 
     def pairs(self) -> dict[str, Any] | None:
-        """Return the contrasts of all pairs of clusters, if there are features to contrast them by."""
+        """Return the contrasts between all pairs of clusters if there are features to contrast."""
         return None
 
     def features_between(self, pairs: Sequence[tuple[int, int]]) -> list[list[str]]:

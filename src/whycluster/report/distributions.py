@@ -1,4 +1,4 @@
-"""Distributions of feature values inside and outside each cluster, as small drawings for the page."""
+"""Draw small distributions of feature values inside and outside each cluster for the page."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from whycluster.report.formatting import clean_names, format_numbers
 
 N_BINS = 24
 _WIDTH, _HEIGHT = 120, 30  # size of a histogram in SVG units; the page stretches it
-_MAX_SAMPLED = 5000  # rows that ranges are taken from
-_MAX_CATEGORIES = 1000  # a column with more holds free text
-_MAX_BARS = 5  # categories drawn
-_LONGEST_CATEGORY = 22  # characters, beside a bar
+_MAX_SAMPLED = 5000  # number of rows from which ranges are taken
+_MAX_CATEGORIES = 1000  # columns with more categories are treated as free text
+_MAX_BARS = 5  # maximum number of categories drawn
+_LONGEST_CATEGORY = 22  # maximum number of characters beside a bar
 
 
 class Distributions(NamedTuple):
-    """How often the values of some features occur in each cluster, counted over all rows.
+    """Counts of the values of some features in each cluster, over all rows.
 
     Attributes
     ----------
     table : the rows
     counts : for each feature, (K, bins) counts of its values per cluster
-    edges : for each numeric feature, (bins + 1,) edges; values beyond them count in the first or the last bin
+    edges : for each numeric feature, (bins + 1,) edges; values beyond the edges count in the first or last
+        bin
     """
 
     table: Table
@@ -69,7 +70,7 @@ class Distributions(NamedTuple):
         Returns
         -------
         list
-            A drawing for each pair; None if the values cannot be drawn.
+            A drawing for each pair, or None if the values cannot be drawn.
         """
         ends = self._end_labels()
         return [self._drawing(code, i, ends) if i in self.counts else None for code, i in pairs]
@@ -85,7 +86,7 @@ class Distributions(NamedTuple):
         return {"kind": "categories", "bars": bars, "largest": largest or 1.0}
 
     def _end_labels(self) -> dict[int, list[str]]:
-        """Return the smallest and largest value drawn of each numeric feature, as text."""
+        """Return the smallest and largest value drawn for each numeric feature, as text."""
         ends = {i: _ends(edges) for i, edges in self.edges.items()}
         texts = iter(format_numbers([end for pair in ends.values() for end in pair]))
         labels = {i: [next(texts), next(texts)] for i in ends}
@@ -94,7 +95,7 @@ class Distributions(NamedTuple):
         return labels
 
     def _bars(self, i: int, inside: Floats, outside: Floats) -> list[dict[str, Any]]:
-        """Return the categories that are most frequent inside or outside, then all others together."""
+        """Return the categories that are most frequent inside or outside, followed by all others combined."""
         shares = [c / max(1.0, c.sum()) for c in (inside, outside)]
         order = np.argsort(-np.maximum(*shares), kind="stable")[:_MAX_BARS]
         drawn = [c for c in order.tolist() if shares[0][c] or shares[1][c]]
@@ -137,13 +138,13 @@ def _bar(label: str, name: str, inside: float, outside: float) -> dict[str, Any]
 
 
 def _ends(edges: Floats) -> tuple[float, float]:
-    """Return the smallest and largest value drawn; bins of whole numbers reach half beyond these."""
+    """Return the smallest and largest value drawn. Bins of integers extend half a unit beyond them."""
     half = 0.5 if edges[0] % 1 == 0.5 and edges[1] - edges[0] == 1 else 0.0
     return float(edges[0]) + half, float(edges[-1]) - half
 
 
 def _edges(table: Table, features: list[int]) -> dict[int, Floats]:
-    """Place the bins between the 1st and 99th percentile, so that a few extreme values do not matter."""
+    """Place the bins between the 1st and 99th percentiles, so that a few extreme values do not matter."""
     if not features:
         return {}
     rows = evenly_spaced(table.n_rows, _MAX_SAMPLED)

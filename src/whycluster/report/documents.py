@@ -1,4 +1,4 @@
-"""Reports of documents: the words of clusters, and texts with marked words."""
+"""Reports on documents, with the words of each cluster and texts with marked words."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from whycluster.text.summary import TextSummary
 from whycluster.text.words import STOP_WORD
 
 _WORDS_SHOWN = 8  # per cluster
-_BYTES_PER_MARK = 8  # start, length and relevance, two bytes each, as base64
+_BYTES_PER_MARK = 8  # start, length and relevance in two bytes each, encoded as base64
 
 
 @dataclass(frozen=True)
 class TextContents(Contents):
-    """The contents of a report of documents."""
+    """The contents of a report on documents."""
 
     exp: TextExplanation
     kind: ClassVar[str] = "documents"
@@ -63,18 +63,18 @@ class TextContents(Contents):
         ]
 
     def plans(self) -> list[Plan]:
-        """Return numbers of characters, and of other clusters."""
+        """Return plans for the number of characters and of other clusters."""
         others = len(self.names) - 1
         return [Plan(n, min(others, most)) for n, most in ((8000, 60), (3000, 60), (1200, 20))]
 
     def not_shown(self, plan: Plan) -> list[str]:
-        """Return a sentence about documents that are cut, if any."""
+        """Return a sentence if any documents are cut."""
         longest = max((len(text) for text in self.exp.texts), default=0)
         if longest <= plan.detail:
             return []
         return [
-            f"Documents are cut after {plan.detail:,} characters; the relevance of the rest is shown as one "
-            "sum."
+            f"Documents are cut after {plan.detail:,} characters; the relevance of the remaining text is "
+            "shown as one sum."
         ]
 
     def n_bytes(self, chosen: Codes, plan: Plan) -> int:
@@ -90,7 +90,7 @@ class TextContents(Contents):
         return size
 
     def rows(self, chosen: Codes, plan: Plan) -> dict[str, Any]:
-        """Return the texts of the chosen documents, and the positions of their words."""
+        """Return the texts of the chosen documents and the positions of their words."""
         exp = self.exp[chosen]
         texts = [html.visible(text[: plan.detail]) for text in exp.texts]
         marks = [self._marks(exp, row, plan.detail) for row in range(len(exp))]
@@ -116,7 +116,7 @@ class TextContents(Contents):
 
     @staticmethod
     def _marks(exp: TextExplanation, row: int, longest: int) -> list[html.Mark]:
-        """Return the words of a document to mark, up to where it is cut."""
+        """Return the words to mark in a document, up to the position at which it is cut."""
         return html.merge_overlaps(
             word.mark for word in exp.words(row) if not word.stop_word and word.stop <= longest
         )

@@ -1,4 +1,4 @@
-"""Reports of tables: the features of clusters, with their distributions, and the values of rows."""
+"""Reports on tables, with the features of clusters, their distributions, and the values of rows."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from whycluster.report.packing import scaled_halves, smallest_codes
 from whycluster.report.rows import claims_of, contrasts_of, pack_contrasts
 from whycluster.report.values import encode_values, renumber_features
 
-_MAX_NAMED = 10  # unused columns
-_ENOUGH = 10  # rows needed to tell that a column is unused
+_MAX_NAMED = 10  # maximum number of unused columns that are named
+_ENOUGH = 10  # number of rows needed to tell that a column is unused
 
 
 @dataclass(frozen=True)
 class TableContents(Contents):
-    """The contents of a report of a table."""
+    """The contents of a report on a table."""
 
     exp: Explanation
     kind: ClassVar[str] = "table"
@@ -70,7 +70,7 @@ class TableContents(Contents):
 
     @cached_property
     def _unused(self) -> list[int]:
-        """The columns without relevance in any row; a few rows are not enough to tell."""
+        """The columns without relevance in any row, or none if there are too few rows to tell."""
         if self.n_rows < _ENOUGH:
             return []
         used = np.zeros(self.exp.relevance.shape[1], dtype=np.bool_)
@@ -137,7 +137,7 @@ class TableContents(Contents):
         return lines
 
     def _means(self, pairs: list[tuple[int, int]], directions: list[str]) -> tuple[list[str], list[str]]:
-        """Format the means, dates or frequencies of features, inside and outside clusters; "" for NaN."""
+        """Format the means, dates or frequencies of features inside and outside clusters, with "" for NaN."""
         table, n = self.exp.table, len(pairs)
         means = [values[pair] for values in (self.summary.inside, self.summary.outside) for pair in pairs]
         texts = format_numbers(means)
@@ -164,7 +164,7 @@ class TableContents(Contents):
         place = place.reshape(competition.feature.shape)
         names = self._names([i for i in used.tolist() if i >= 0])
         return {
-            "names": [""] * (len(used) - len(names)) + names,  # -1, for none, comes first
+            "names": [""] * (len(used) - len(names)) + names,  # -1, which stands for no feature, comes first
             "evidence": [[_rounded(value) for value in row] for row in competition.evidence],
             "features": [
                 [
@@ -176,7 +176,7 @@ class TableContents(Contents):
         }
 
     def rows(self, chosen: Codes, plan: Plan) -> dict[str, Any]:
-        """Return the strongest features of the chosen rows, their values, and the contrasts."""
+        """Return the strongest features of the chosen rows, the features' values, and the contrasts."""
         some = self.exp[chosen]
         n = min(plan.detail, some.relevance.shape[1])
         columns = strongest(some.relevance, n)
@@ -216,7 +216,7 @@ class TableContents(Contents):
         return len(chosen) * per_row * 4 // 3
 
     def plans(self) -> list[Plan]:
-        """Return numbers of features, of other clusters, and of features in each contrast."""
+        """Return plans for the number of features, of other clusters, and of features in each contrast."""
         d, others = self.exp.relevance.shape[1], len(self.names) - 1
         sizes = [
             (10, 60, 3),
@@ -244,5 +244,5 @@ class TableContents(Contents):
 
 
 def _rounded(value: float) -> float | None:
-    """Round to four digits; NaN becomes None, since JSON has no NaN."""
+    """Round to four digits and convert NaN to None, since JSON does not support NaN."""
     return None if np.isnan(value) else float(f"{value:.4g}")

@@ -1,4 +1,4 @@
-"""Names, sentences and numbers, formatted for a page."""
+"""Format names, sentences and numbers for a page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MINUS = "\N{MINUS SIGN}"  # as wide as a plus
 
 
 def clean_names(names: Iterable[Any]) -> list[str]:
-    """Put each name on one line, write out invisible characters, and cut long names."""
+    """Put each name on one line, escape invisible characters, and shorten long names."""
     return display.clean_all(map(str, names), _LONGEST_NAME)
 
 

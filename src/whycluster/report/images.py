@@ -1,4 +1,4 @@
-"""Reports of deep clusterings: images with their heat maps, or numbered channels and locations."""
+"""Reports on deep clusterings, with images and heat maps or with numbered channels and locations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST = 0.5  # share of the members
 
 @dataclass(frozen=True)
 class DeepContents(Contents):
-    """The contents that reports of deep clusterings share."""
+    """The contents that all reports on deep clusterings share."""
 
     exp: DeepExplanation
 
@@ -49,17 +49,17 @@ class DeepContents(Contents):
 
 @dataclass(frozen=True)
 class ImageContents(DeepContents):
-    """The contents of a report of images."""
+    """The contents of a report on images."""
 
     kind: ClassVar[str] = "images"
 
     def plans(self) -> list[Plan]:
-        """Return numbers of pixels along a side."""
+        """Return plans for the number of pixels along a side."""
         others = len(self.names) - 1
         return [Plan(side, min(others, 60)) for side in (96, 64, 48, 32)]
 
     def not_shown(self, plan: Plan) -> list[str]:
-        """Return a sentence about the size of images, if they are reduced."""
+        """Return a sentence about the size of images if they are reduced."""
         side = max(self.exp.heatmaps.shape[1:])
         return (
             [f"Images and heat maps are reduced to at most {plan.detail} pixels per side."]
@@ -97,7 +97,7 @@ class ImageContents(DeepContents):
 
 @dataclass(frozen=True)
 class UnitContents(DeepContents):
-    """The contents of a report of channels, locations or other numbered units."""
+    """The contents of a report on channels, locations or other numbered units."""
 
     kind: ClassVar[str] = "table"
 
@@ -141,14 +141,14 @@ class UnitContents(DeepContents):
         ]
 
     def plans(self) -> list[Plan]:
-        """Return numbers of units, and of other clusters."""
+        """Return plans for the number of units and of other clusters."""
         others = len(self.names) - 1
         return [
             Plan(min(n, len(self.unit_names)), min(others, most)) for n, most in ((10, 60), (6, 20), (4, 6))
         ]
 
     def not_shown(self, plan: Plan) -> list[str]:
-        """Return a sentence about the units that are not shown, if any."""
+        """Return a sentence if some units are not shown."""
         d = len(self.unit_names)
         if plan.detail >= d:
             return []
@@ -189,7 +189,7 @@ def _reduced_size(shape: Any, side: int) -> int:
 
 
 def _factor(shape: Any, side: int) -> int:
-    """Return how many pixels along a side become one."""
+    """Return the number of pixels along a side that are combined into one."""
     return int(max(1, -(-max(shape) // side)))
 
 
@@ -202,7 +202,7 @@ def _reduced(values: NDArray[Any], side: int, how: np.ufunc) -> NDArray[Any]:
 
 
 def _bytes(images: Floats, side: int) -> NDArray[np.uint8]:
-    """Convert images from 0 to 1, (n, 3, H, W), to bytes, (n, h, w, 3); (n, h, w) if they are gray."""
+    """Convert images from 0 to 1, (n, 3, H, W), to bytes, (n, h, w, 3), or (n, h, w) for gray images."""
     size = _reduced(np.ones(images.shape[-2:]), side, np.add)
     small = np.round(255 * _reduced(images, side, np.add) / size).astype(np.uint8)
     gray = bool((small == small[:, :1]).all())

@@ -1,4 +1,4 @@
-"""Explanations in a notebook: the clusters, and the first rows as bars, without a script."""
+"""Show explanations in a notebook, with the clusters and bars for the first rows, without scripts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fragment(exp: Explanation) -> str:
 
 
 def _clusters(contents: TableContents) -> str:
-    """Return a table of the clusters: name, size and a sentence."""
+    """Return a table of the clusters, with name, size and a sentence for each."""
     sentences = clean_sentences(findings.sentences(contents.exp, contents.summary))
     sizes = contents.groups.size.tolist()
     lines = [
@@ -57,7 +57,7 @@ def _clusters(contents: TableContents) -> str:
 
 
 def _row(exp: Explanation, row: int) -> str:
-    """Return the claim about a row, and a table of its strongest features."""
+    """Return the claim about a row and a table of its strongest features."""
     one = exp[row]
     every = one.lines(_FEATURES)
     reach = max(abs(line.relevance) for line in every) or 1.0
@@ -73,7 +73,7 @@ def _row(exp: Explanation, row: int) -> str:
 
 
 def _bar(part: float) -> str:
-    """Return a bar: to the right of the middle if positive, to the left if negative."""
+    """Return a bar that extends from the middle to the right if positive and to the left if negative."""
     width = 50 * abs(part)
     left = 50 if part >= 0 else 50 - width
     side, place = "p" if part >= 0 else "n", f"--w:{width:.1f}%;--l:{left:.1f}%"

@@ -1,7 +1,7 @@
-"""Turn the contents of a report into one self-contained page: no network, no other files.
+"""Turn the contents of a report into one self-contained page, which needs no network or other files.
 
 Data cannot become markup or code. The template escapes all its variables. The script reads JSON without any
-character that could end an element. The content security policy of the page forbids other scripts and all
+character that could end an element. The page's content security policy forbids other scripts and all
 requests.
 """
 
@@ -54,7 +54,7 @@ def render(template: Template, context: dict[str, Any], data: dict[str, Any]) ->
 
 
 def as_json(data: Any) -> str:
-    """Return JSON that is safe inside a script element, whatever texts are in it."""
+    """Return JSON that is safe inside a script element, regardless of the text it contains."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character, escaped in _ESCAPED.items():
         text = text.replace(character, escaped)
@@ -77,7 +77,7 @@ def _read(name: str) -> str:
 
 
 def open_template() -> Template:
-    """Return the template; raise if jinja2 is not installed."""
+    """Return the template; raise an error if jinja2 is not installed."""
     try:
         from jinja2 import Environment, StrictUndefined
     except ImportError as error:

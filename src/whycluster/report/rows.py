@@ -1,4 +1,4 @@
-"""The rows of a report as arrays: clusters, competitors, evidence, places on the map, and contrasts."""
+"""The rows of a report as arrays of clusters, competitors, evidence, places on the map, and contrasts."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from whycluster.explanations.projection import project
 from whycluster.report.contents import Contents
 from whycluster.report.packing import scaled_halves, smallest_codes, smallest_floats
 
-_VALUES_AT_ONCE = 1 << 22  # of relevance, 32 MB
-_ROUNDING = 1e-6  # residuals below this share of the evidence are rounding errors
+_VALUES_AT_ONCE = 1 << 22  # number of relevance values per batch (32 MB)
+_ROUNDING = 1e-6  # residuals below this fraction of the evidence are rounding errors
 _MAP = 65535  # the size of the map, in its own units
 
 
 def claims_of(contents: Contents, chosen: Codes, some: BaseExplanation) -> dict[str, Any]:
-    """Return the claims about the chosen rows, ``some``, and their places on the map."""
+    """Return the claims about the chosen rows (``some``) and their places on the map."""
     exp = contents.exp
     evidence, residual = some.evidence.astype(np.float64), some.residual
     names = contents.ids_of(chosen.tolist())
@@ -62,14 +62,14 @@ def _map(exp: BaseExplanation, some: BaseExplanation) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Contrasts:
-    """Why not another cluster: each row's cluster against M others.
+    """Contrasts of each row's cluster with M other clusters, which answer "why not that cluster?".
 
     Attributes
     ----------
     other : (n, M) the other clusters
-    evidence : (n, M) evidence for the row's cluster against them
+    evidence : (n, M) evidence for the row's cluster against the other clusters
     feature : (n, M, C) the features with the strongest relevance, of either sign
-    relevance : (n, M, C) their relevance
+    relevance : (n, M, C) the relevance of these features
     """
 
     other: Codes
@@ -79,22 +79,22 @@ class Contrasts:
 
 
 def nearest_clusters(exp: BaseExplanation, n_others: int) -> tuple[Codes, Floats]:
-    """Return other clusters of each row, (n, M), and the evidence against them.
+    """Return other clusters for each row, (n, M), and the evidence against them.
 
-    All other clusters come in the order of their codes; if there are more than ``n_others``, the nearest come
-    in the order of evidence.
+    If there are at most ``n_others`` other clusters, all of them are returned in the order of their codes.
+    Otherwise, the nearest clusters are returned in the order of evidence.
     """
     evidence = outputs.contrasts(exp.energy, exp.table, exp.cluster_codes).astype(np.float64)
     n_clusters = evidence.shape[1]
     n_others = min(n_others, n_clusters - 1)
-    nearest = np.argsort(evidence, axis=1, kind="stable")[:, :n_others]  # NaN, the own cluster, comes last
+    nearest = np.argsort(evidence, axis=1, kind="stable")[:, :n_others]  # NaN (own cluster) is last
     if n_others == n_clusters - 1:
         nearest = np.sort(nearest, axis=1)
     return nearest, np.take_along_axis(evidence, nearest, axis=1)
 
 
 def contrasts_of(exp: BaseExplanation, background: Any, n_others: int, n_features: int) -> Contrasts:
-    """Contrast each row's cluster with others: one other cluster at a time, rows in batches."""
+    """Contrast each row's cluster with other clusters, one at a time, with rows in batches."""
     other, evidence = nearest_clusters(exp, n_others)
     n, m = other.shape
     d = exp.energy.n_features
@@ -115,7 +115,7 @@ def contrasts_of(exp: BaseExplanation, background: Any, n_others: int, n_feature
 
 
 def pack_contrasts(other: Codes, evidence: Floats, n_clusters: int) -> dict[str, Any]:
-    """Pack the evidence against other clusters, and these clusters unless they are all others."""
+    """Pack the evidence against other clusters, along with the clusters unless all others are included."""
     scale, halves = scaled_halves(evidence)
     found = {"against_scale": scale, "against": halves}
     if other.shape[1] < n_clusters - 1:

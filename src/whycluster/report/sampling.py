@@ -1,4 +1,4 @@
-"""The choice of the rows that a page shows if there are too many."""
+"""Choose the rows that a page shows if there are too many."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from whycluster.core.arrays import Codes
 
 
 def choose_rows(cluster: Codes, wanted: Codes, n_rows: int, random_state: int) -> Codes:
-    """Choose at most ``n_rows`` rows, and return their positions in ascending order.
+    """Choose at most ``n_rows`` rows and return their positions in ascending order.
 
-    One row of each cluster comes first, then the wanted rows, then a few more of each cluster. All other rows
-    have the same chance.
+    One row of each cluster is chosen first, then the wanted rows, then a few more rows of each cluster. All
+    other rows are equally likely to be chosen.
 
     Parameters
     ----------
     cluster : (n,) the cluster of each row
-    wanted : positions of rows to include, the most wanted first
+    wanted : positions of rows to include, most wanted first
     n_rows : the number of rows to choose
     random_state : random seed
     """

@@ -1,4 +1,4 @@
-"""The values of rows in two bytes each: numbers, dates and categories."""
+"""Encode the numbers, dates and categories in rows as two bytes each."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from whycluster.report.packing import LARGEST_HALF
 
 _MISSING = 65535  # the code of a missing value
 _LARGEST_CODE = 65534
-_VISIBLE = 5e-4  # relative; a smaller error does not show in three digits
-_NEAR_ZERO = 1e-4  # relative to the spread of the values; a smaller error does not show next to the others
+_VISIBLE = 5e-4  # relative; a smaller error is not visible in three digits
+_NEAR_ZERO = 1e-4  # relative to the spread of the values; a smaller error is not visible next to other values
 _TOO_LARGE = 1e300  # sums and differences of larger numbers may overflow
 
 
 class Encoding(NamedTuple):
-    """How the values of a numeric feature become codes of two bytes.
+    """The encoding of a numeric feature's values as two-byte codes.
 
     Attributes
     ----------
     low, step : If step is positive, the value is low + code * step, and missing if the code is 65535. If step
-        is 0, the two bytes are a half-precision number: the value is low times it, and missing if it is NaN.
-    exact : whether nothing is lost because the values are whole numbers
+        is 0, the two bytes are a half-precision number. The value is then low times that number, and missing
+        if the number is NaN.
+    exact : whether the codes are exact because the values are integers
     """
 
     low: float
@@ -36,7 +37,7 @@ class Encoding(NamedTuple):
 
 
 def choose_encoding(values: Floats) -> Encoding:
-    """Choose how to encode the values, (m,), of a feature; missing ones are NaN."""
+    """Choose how to encode the values of a feature, (m,), in which missing values are NaN."""
     known = values[np.isfinite(values)]
     if not known.size:
         return Encoding(0.0, 1.0, exact=True)
@@ -64,7 +65,7 @@ def encode(values: Floats, encoding: Encoding) -> NDArray[np.uint16]:
 
 
 def renumber_features(*columns: Codes) -> tuple[Codes, list[Codes]]:
-    """Return the distinct features in some arrays, and these arrays as positions among them."""
+    """Return the distinct features in some arrays, and the arrays as positions among these features."""
     used, place = np.unique(np.concatenate([c.ravel() for c in columns]), return_inverse=True)
     ends = np.cumsum([c.size for c in columns])[:-1]
     return used, [part.reshape(c.shape) for part, c in zip(np.split(place, ends), columns, strict=True)]
@@ -73,12 +74,12 @@ def renumber_features(*columns: Codes) -> tuple[Codes, list[Codes]]:
 def encode_values(
     table: Table, columns: Codes, places: Codes, used: Codes
 ) -> tuple[NDArray[np.uint16], list[dict[str, Any]]]:
-    """Encode the values of each row in its strongest features.
+    """Encode the values of each row's strongest features.
 
     Parameters
     ----------
     table : n rows
-    columns, places : (n, k) the features of each row, and their positions in ``used``
+    columns, places : (n, k) the features of each row and their positions in ``used``
     used : the features
 
     Returns
@@ -110,7 +111,7 @@ def encode_values(
 
 
 def _encode_categories(values: list[Any]) -> tuple[NDArray[np.uint16], list[str]]:
-    """Return codes of categories, which may be None, and the names in the order of their codes."""
+    """Return codes of categories, which may be None, and the category names in the order of their codes."""
     codes: dict[str, int] = {}
     names = iter(clean_names([v for v in values if v is not None]))
     numbers = [

@@ -1,7 +1,8 @@
-"""Files of named arrays and facts: safetensors, with JSON in the metadata.
+"""Files of named arrays and facts, in the safetensors format with JSON in the metadata.
 
-Such a file contains no code, and nothing in it is run or imported. Its contents are checked before they are
-used: names, dtypes, shapes, matching lengths, and a checksum.
+Such a file contains no code, and nothing in it is run or imported. Names, dtypes, shapes, matching lengths
+and
+a checksum are verified before the contents are used.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from whycluster.data.files import DEEPEST, DepthError, depth, parse_json
 FORMAT = 1
 """The version of the format; increased when older versions would misread new files."""
 
-_KEY = "whycluster"  # of the facts in the metadata
+_KEY = "whycluster"  # the key of the facts in the metadata
 _CHECKSUM = "crc32"  # the name of the array with the checksum
 _DTYPES = {
     "BOOL": "bool",
@@ -48,14 +49,14 @@ _DTYPES = {
 }
 NUMBERS = tuple(_DTYPES.values())
 _LAST_CHARACTER = 0x10FFFF
-_LONGEST_HEADER = 100_000_000  # bytes; the limit of safetensors
-_NOT_OURS = "The file was not made by wc.save, or was changed afterward."
+_LONGEST_HEADER = 100_000_000  # in bytes; the limit of safetensors
+_NOT_OURS = "The file was not written by wc.save, or it was changed afterward."
 
 Made = TypeVar("Made")
 
 
 class ArchiveWriter:
-    """The contents of a file to be written: arrays, and facts as JSON values.
+    """The contents of a file to be written, consisting of arrays and of facts as JSON values.
 
     Parameters
     ----------
@@ -67,17 +68,17 @@ class ArchiveWriter:
         self.arrays: dict[str, NDArray[Any]] = {}
 
     def put(self, name: str, array: Any, dtype: str | None = None) -> None:
-        """Add an array of numbers."""
+        """Add a numeric array."""
         self.arrays[name] = np.ascontiguousarray(array, dtype=dtype).reshape(np.shape(array))
 
     def put_values(self, name: str, values: NDArray[Any]) -> None:
-        """Add an array of numbers, of text, or of objects that `encode` supports."""
+        """Add an array of numbers, text, or objects that `encode` supports."""
         kind, kinds = values.dtype.kind, self.facts["values"]
         if kind in "biuf":
             wide = values.dtype.itemsize > 8  # more digits than any computation here uses
             kinds[name] = "numbers"
             self.put(name, values, "float64" if wide else values.dtype.newbyteorder("=").name)
-        elif kind == "U":  # as the code points of its characters
+        elif kind == "U":  # stored as the code points of its characters
             native = values.astype(f"=U{max(1, values.dtype.itemsize // 4)}", order="C")
             kinds[name] = "text"
             self.put(name, native.reshape(*values.shape, 1).view(np.uint32))
@@ -105,7 +106,7 @@ class ArchiveWriter:
         library = _library("save")
         text = _to_json(self.facts)
         arrays = {**self.arrays, _CHECKSUM: _checksum(text, self.arrays)}
-        path.touch(exist_ok=False)  # safetensors would make it readable for its owner only
+        path.touch(exist_ok=False)  # safetensors would make the file readable only by its owner
         mode = path.stat().st_mode
         try:
             library.numpy.save_file(arrays, path, metadata={_KEY: text})
@@ -115,12 +116,14 @@ class ArchiveWriter:
 
 
 class ArchiveReader:
-    """The contents of a file that was read. Each item is taken out once and checked; none may be left over.
+    """The contents of a file that was read.
+
+    Each item is taken out once and checked. No items may be left over.
 
     Attributes
     ----------
     path : the file
-    lengths : the lengths of the axes so far, by letter
+    lengths : the lengths of the axes read so far, by letter
     """
 
     def __init__(self, path: Path, facts: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
@@ -134,9 +137,9 @@ class ArchiveReader:
         return InvalidInputError(f"load: {str(self.path)!r}: {text}. {_NOT_OURS}")
 
     def fact(self, name: str, *kinds: type) -> Any:
-        """Take out a fact; it must have one of these types."""
+        """Take out a fact, which must have one of these types."""
         if name not in self._facts:
-            raise self.error(f"the metadata must have {name!r}")
+            raise self.error(f"the metadata must contain {name!r}")
         value = self._facts.pop(name)
         if type(value) not in kinds:
             expected = " or ".join(kind.__name__ for kind in kinds)
@@ -144,21 +147,22 @@ class ArchiveReader:
         return value
 
     def choice(self, name: str, known: Sequence[str]) -> str:
-        """Take out a fact that must be one of these words."""
+        """Take out a fact, which must be one of these words."""
         word: str = self.fact(name, str)
         if word not in known:
             raise self.error(f"{name!r} must be one of {', '.join(known)}; got {word[:80]!r}")
         return word
 
     def has(self, name: str) -> bool:
-        """Return whether there is an array of this name."""
+        """Return whether there is an array with this name."""
         return name in self._arrays
 
     def array(self, name: str, dtypes: Sequence[str], axes: str) -> NDArray[Any]:
-        """Take out an array; it must have one of these dtypes.
+        """Take out an array, which must have one of these dtypes.
 
-        ``axes`` has a letter for each axis. Axes with the same letter must have the same length, which must
-        not be 0; "?" is any length.
+        ``axes`` contains a letter for each axis. Axes with the same letter must have the same nonzero length;
+        "?"
+        allows any length.
         """
         if name not in self._arrays:
             raise self.error(f"there must be an array {name!r}")
@@ -169,7 +173,7 @@ class ArchiveReader:
         return array
 
     def _check_shape(self, name: str, shape: tuple[int, ...], axes: str) -> None:
-        """Raise unless the shape matches the lengths of these axes so far."""
+        """Raise an error unless the shape matches the lengths of these axes so far."""
         lengths = dict(self.lengths)
         fits = len(shape) == len(axes)
         for letter, length in zip(axes, shape, strict=False):
@@ -207,25 +211,25 @@ class ArchiveReader:
         return np.ascontiguousarray(points).view(f"=U{width}").reshape(points.shape[:-1])
 
     def objects(self, name: str, coded: Any) -> list[Any]:
-        """Return the objects of a list that `encode` made."""
+        """Return the objects in a list that `encode` created."""
         if type(coded) is not list:
             raise self.error(f"{name!r} must be a list; got {type(coded).__name__}")
         return [self.object(name, value) for value in coded]
 
     def object(self, name: str, coded: Any) -> Any:
-        """Return the object that `encode` turned into this."""
+        """Return the object from which `encode` created this value."""
         if not isinstance(coded, (dict, list)):
             return coded
         (kind, value), *more = coded.items() if isinstance(coded, dict) and coded else [(None, None)]
         if kind not in _MAKERS or more or type(value) is not (list if kind == "tuple" else str):
-            raise self.error(f"{name!r} must have objects of known kinds; it has other values")
+            raise self.error(f"{name!r} must contain only objects of known kinds; it contains other values")
         try:
             return tuple(self.objects(name, value)) if kind == "tuple" else _MAKERS[kind](value)
         except (ValueError, OverflowError) as error:
             raise self.error(f"{name!r} must have a {kind}; got {value[:80]!r}") from error
 
     def make(self, what: str, maker: Callable[..., Made], *args: Any, **named: Any) -> Made:
-        """Call a function with contents of the file; its errors become errors of the file."""
+        """Call a function with the file's contents and report its errors as errors in the file."""
         try:
             with np.errstate(all="ignore"):
                 return maker(*args, **named)
@@ -233,26 +237,28 @@ class ArchiveReader:
             raise self.error(f"its contents must form {what} ({str(error).rstrip('.')})") from error
 
     def close(self) -> None:
-        """Raise if any item is left over."""
+        """Raise an error if any item is left over."""
         for what, left in (("facts", self._facts), ("arrays", self._arrays), ("values", self._kinds)):
             if left:
                 raise self.error(f"there must be no other {what}; got {str(min(left))[:80]!r}")
 
 
 def read(path: Path) -> ArchiveReader:
-    """Read a whole file; no array is allocated that is larger than the file."""
-    if not os.path.isfile(path):  # not a folder, nor a pipe, which would block forever
-        raise InvalidInputError(f"load: path must be a file made by wc.save; there is none at {str(path)!r}.")
+    """Read a whole file without allocating any array larger than the file."""
+    if not os.path.isfile(path):  # neither a folder nor a pipe, which would block forever
+        raise InvalidInputError(
+            f"load: path must be a file written by wc.save; found no file at {str(path)!r}."
+        )
     blank = ArchiveReader(path, {"values": {}}, {})
     try:
-        with path.open("rb") as file:  # not memory-mapped: truncating the file would kill the process
+        with path.open("rb") as file:  # not memory-mapped, since truncating the file would kill the process
             size = os.fstat(file.fileno()).st_size
             if size > _memory():
-                raise blank.error("the file must not be larger than the memory of this machine; it is")
+                raise blank.error("the file must fit into the memory of this machine; it does not")
             header = _read_header(file, size, blank)
             text = header.pop("__metadata__").get(_KEY)
             if not isinstance(text, str):
-                raise blank.error("the metadata must have the key 'whycluster'")
+                raise blank.error("the metadata must contain the key 'whycluster'")
             facts = _read_facts(text, blank)
             arrays = {name: _read_array(file, name, entry, blank) for name, entry in header.items()}
     except (OSError, MemoryError) as error:
@@ -264,7 +270,7 @@ def read(path: Path) -> ArchiveReader:
 
 
 def _memory() -> float:
-    """Return the memory of the machine in bytes, if it is known; a sparse file can have any size."""
+    """Return the memory of the machine in bytes if known, since a sparse file can have any size."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -272,13 +278,13 @@ def _memory() -> float:
 
 
 def _read_header(file: BinaryIO, size: int, blank: ArchiveReader) -> dict[str, Any]:
-    """Return the header: the arrays in the order of their positions, without gaps up to the end."""
+    """Return the header, which lists the arrays in file order, without gaps up to the end."""
     length = int.from_bytes(file.read(8), "little")
     if not 0 < length <= min(size - 8, _LONGEST_HEADER):
         raise blank.error("it must be a safetensors file (its header is too long, or truncated)")
     header = from_json(file.read(length).decode("utf-8", "replace"), blank)
     if type(header) is not dict or type(header.get("__metadata__")) is not dict:
-        raise blank.error("the metadata must have the key 'whycluster'")
+        raise blank.error("the metadata must contain the key 'whycluster'")
     metadata = header.pop("__metadata__")
     entries = sorted(header.items(), key=lambda item: _offsets(item[0], item[1], blank))
     end = 0
@@ -293,7 +299,7 @@ def _read_header(file: BinaryIO, size: int, blank: ArchiveReader) -> dict[str, A
 
 
 def _offsets(name: str, entry: Any, blank: ArchiveReader) -> tuple[int, int]:
-    """Return where an array begins and ends."""
+    """Return the positions where an array begins and ends."""
     offsets = entry.get("data_offsets") if type(entry) is dict else None
     if type(offsets) is not list or [type(offset) for offset in offsets] != [int, int]:
         raise blank.error(f"{name[:80]!r} must have two offsets")
@@ -301,13 +307,13 @@ def _offsets(name: str, entry: Any, blank: ArchiveReader) -> tuple[int, int]:
 
 
 def _n_bytes(name: str, entry: dict[str, Any], size: int, blank: ArchiveReader) -> int:
-    """Return the length of an array in bytes, from its dtype and shape."""
+    """Return the length of an array in bytes, computed from its dtype and shape."""
     shape, dtype = entry.get("shape"), entry.get("dtype")
     if type(dtype) is not str or dtype not in _DTYPES:
-        raise blank.error(f"{name[:80]!r} must have a known dtype; got {str(dtype)[:80]}")
+        raise blank.error(f"{name[:80]!r} must have a supported dtype; got {str(dtype)[:80]}")
     if type(shape) is not list or not all(type(length) is int and length >= 0 for length in shape):
         raise blank.error(f"{name[:80]!r} must have a shape; got {str(shape)[:80]}")
-    # With an axis of length 0, the others could have any length.
+    # With an axis of length 0, the other axes could have any length.
     if len(shape) > 3 or math.prod(max(1, length) for length in shape) > size:
         raise blank.error(f"{name[:80]!r} must be smaller than the file; got shape {str(tuple(shape))[:80]}")
     return math.prod(shape) * np.dtype(_DTYPES[dtype]).itemsize
@@ -318,17 +324,17 @@ def _read_array(file: BinaryIO, name: str, entry: dict[str, Any], blank: Archive
     dtype = np.dtype(_DTYPES[entry["dtype"]])
     array = np.empty(entry["shape"], dtype.newbyteorder("<"))
     if file.readinto(array.reshape(-1).view(np.uint8)) != array.nbytes:  # type: ignore[attr-defined]
-        raise blank.error("the file must not change while it is read; it did")
+        raise blank.error("the file must not change while it is read; it has changed")
     if dtype.kind == "b" and (array.view(np.uint8) > 1).any():
         raise blank.error(f"{name[:80]!r} must be booleans")
     return array.astype(dtype, copy=False)
 
 
 def _read_facts(text: str, blank: ArchiveReader) -> dict[str, Any]:
-    """Return the facts, without the version of the format; raise if that is not supported."""
+    """Return the facts without the format version; raise an error if the version is not supported."""
     facts = from_json(text, blank)
     if type(facts) is not dict or type(facts.get("format")) is not int:
-        raise blank.error("the metadata must have the version of the format")
+        raise blank.error("the metadata must contain the version of the format")
     version = facts.pop("format")
     if version > FORMAT:
         raise InvalidInputError(
@@ -341,7 +347,7 @@ def _read_facts(text: str, blank: ArchiveReader) -> dict[str, Any]:
 
 
 def encode(value: Any, name: str) -> Any:
-    """Return a label, a name or a value as JSON values; NumPy scalars become Python ones."""
+    """Return a label, a name or a value as JSON values, converting NumPy scalars to Python scalars."""
     if isinstance(value, (np.bool_, np.integer, np.floating, np.str_)):
         value = value.item()
     kind = type(value)
@@ -371,14 +377,14 @@ def _to_json(value: Any) -> str:
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     if depth(text) > DEEPEST:  # such a file could not be read
         raise UnsupportedModelError(
-            "save: names and labels must not be deeply nested tuples; these nest deeper than a file can "
-            "hold. Convert them to text first."
+            "save: names and labels must not be deeply nested tuples; these are nested more deeply than a "
+            "file allows. Convert them to text first."
         )
     return text
 
 
 def from_json(text: str, stored: ArchiveReader) -> Any:
-    """Parse JSON; any problem, such as endless nesting or numbers, is an error of the file."""
+    """Parse JSON; report any problem, such as excessive nesting or huge numbers, as an error in the file."""
     try:
         return parse_json(text)
     except ValueError as error:
@@ -387,7 +393,7 @@ def from_json(text: str, stored: ArchiveReader) -> Any:
 
 
 def _checksum(text: str, arrays: dict[str, NDArray[Any]]) -> NDArray[np.uint32]:
-    """Return a checksum of all facts and arrays; it detects accidents, not forgery."""
+    """Return a checksum of all facts and arrays, which detects accidental changes but not forgery."""
     total = zlib.crc32(_bytes(text))
     for name in sorted(arrays):
         array = arrays[name]
@@ -397,7 +403,7 @@ def _checksum(text: str, arrays: dict[str, NDArray[Any]]) -> NDArray[np.uint32]:
 
 
 def _bytes(text: str) -> bytes:
-    """Return the bytes of any text, even with lone surrogates, which JSON can hold and UTF-8 cannot."""
+    """Return the bytes of any text, even with lone surrogates, which JSON supports but UTF-8 does not."""
     return text.encode("utf-8", "surrogatepass")
 
 

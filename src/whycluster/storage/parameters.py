@@ -1,7 +1,7 @@
-"""The parameters of each energy, for files: arrays and numbers, and the values that they may have.
+"""The parameters of each energy that are stored in files, and the values that they may have.
 
-An energy constructed again from the same parameters computes the same results, bit by bit: it derives all
-other attributes from them, and keeps them in C order.
+An energy that is reconstructed from these parameters computes bit-identical results, since it derives all
+other attributes from them and keeps them in C order.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from whycluster.core.tree import Tree
 
 
 class Values(NamedTuple):
-    """The values that an array may have: a description, and a test of each value."""
+    """The values that an array may have, with a description and a test for each value."""
 
     text: str
     are: Callable[[NDArray[Any]], Any]
@@ -34,22 +34,22 @@ ANY = Values("numbers", np.isreal)
 FINITE = Values("finite numbers", np.isfinite)
 POSITIVE = Values("finite numbers above 0", lambda a: np.isfinite(a) & (a > 0))
 NOT_NEGATIVE = Values("finite numbers of at least 0", lambda a: np.isfinite(a) & (a >= 0))
-STIFFNESS = Values("above 0", lambda a: a > 0)  # infinity is a hard minimum
+STIFFNESS = Values("above 0", lambda a: a > 0)  # infinity stands for a hard minimum
 SHARE = Values("from 0 to 1", lambda a: (a >= 0) & (a <= 1))
-LOGS = Values("logarithms of weights", lambda a: a < np.inf)  # -inf is weight 0
+LOGS = Values("logarithms of weights", lambda a: a < np.inf)  # -inf stands for weight 0
 COUNTS = Values("integers of at least 1", lambda a: a >= 1)
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of an energy: an array or a number.
+    """A parameter of an energy, which is an array or a number.
 
     Attributes
     ----------
     path : the attribute of the energy, possibly dotted
-    axes : a letter for each axis, such as "Kd"; the same letter means the same length; empty for a number
+    axes : a letter for each axis, such as "Kd", where equal letters mean equal lengths; empty for a number
     dtype : the dtype in the file
-    values : the values it may have
+    values : the values that the parameter may have
     optional : whether it may be None
     """
 
@@ -62,7 +62,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class NestedParameter:
-    """A parameter that has parameters of its own.
+    """A parameter with parameters of its own.
 
     Attributes
     ----------
@@ -84,8 +84,8 @@ class ParameterSet:
 
     Attributes
     ----------
-    parameters : by the names of the arguments of its constructor
-    error : returns a description of the problem with a combination of values; None if there is none
+    parameters : the parameters by the names of the constructor's arguments
+    error : returns a description of the problem with a combination of values, or None if it is valid
     """
 
     parameters: dict[str, Parameter | NestedParameter]
@@ -95,14 +95,14 @@ class ParameterSet:
 def _unit_error(values: dict[str, Any]) -> str | None:
     """Check that every support vector belongs to one cluster."""
     n_units = len(values["support"])
-    # Check each size first: a sum of huge sizes may overflow to the right number.
+    # Check each size first, since a sum of huge sizes may overflow to the right number.
     if (values["sizes"] > n_units).any() or values["sizes"].sum() != n_units:
         return f"sizes must add up to the {n_units} support vectors"
     return None
 
 
 def _root_error(values: dict[str, Any]) -> str | None:
-    """Check that there is one root per component, or one for all, and that determinants are positive."""
+    """Check that there is one root per component or one for all, and that determinants are positive."""
     means, roots = values["means"], values["roots"]
     if len(roots) not in (1, len(means)):
         return f"there must be 1 or {len(means)} roots; got {len(roots)}"
@@ -112,7 +112,7 @@ def _root_error(values: dict[str, Any]) -> str | None:
 
 
 def _tree_error(values: dict[str, Any]) -> str | None:
-    """Check that each pair but the first is below a node of an earlier pair, and each cluster is a leaf."""
+    """Check that each pair except the first is below an earlier pair's node, and each cluster is a leaf."""
     below, leaf = values["below"], values["leaf"]
     inner = np.flatnonzero(leaf < 0)
     n_pairs, odd = divmod(len(below), 2)
@@ -156,7 +156,7 @@ PARAMETERS: dict[type, ParameterSet] = {
             "means": Parameter("centers", "Kd"),
             "roots": Parameter("roots", "rdd"),
             "log_weights": _LOG_WEIGHTS,
-            "log_det": Parameter("log_det", "K", optional=True),  # half of it: log det(S_k) / 2
+            "log_det": Parameter("log_det", "K", optional=True),  # half of it, log det(S_k) / 2
         },
         _root_error,
     ),

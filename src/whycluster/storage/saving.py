@@ -1,4 +1,4 @@
-"""`save` and `load`: networks and explanations as files."""
+"""`save` writes networks and explanations to files, and `load` reads them."""
 
 from __future__ import annotations
 
@@ -49,29 +49,29 @@ _CONTAINERS = ("none", "array", *_SPARSE, *BACKENDS)
 _CODES = Values("clusters", lambda codes: codes >= 0)
 _SHARES = Values("from 0 to 1, or NaN", lambda a: ~((a < 0) | (a > 1)))
 _INSTEAD = (
-    "Save the model after the steps, in the features that they make: the network "
-    "wc.neuralize(pipeline[-1]) (MLlib: pipeline.stages[-1]), or the explanation "
-    "wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
+    "Save only the model after the steps, in terms of the steps' output: the network "
+    "wc.neuralize(pipeline[-1]) (MLlib: pipeline.stages[-1]), or the explanation wc.explain(pipeline[-1], "
+    "pipeline[:-1].transform(X))."
 )
-_ARRAYS = "Or save the arrays of the explanation alone, with data=False."
+_ARRAYS = "Alternatively, save only the arrays of the explanation with data=False."
 
 
 def save(what: Network | Explanation, path: str | os.PathLike[str], *, data: bool = True) -> None:
     """Write a network or an explanation to a file that `load` can read.
 
-    The file is in the safetensors format, with JSON: numbers and text, but no code. A loaded object gives the
-    same relevance, bit by bit. Needs safetensors: ``pip install "whycluster[save]"``.
+    The file uses the safetensors format with JSON metadata and contains numbers and text but no code. A
+    loaded object computes bit-identical relevance. Needs safetensors: ``pip install "whycluster[save]"``.
 
     Parameters
     ----------
     what : a `Network`, or an `Explanation` of the rows of a table. Networks that need Python objects cannot
-        be saved: pipelines, deep clusterings, and models whose assignments are verified with their own
-        ``predict``
+        be saved. These are pipelines, deep clusterings, and models whose assignments are verified with their
+        own ``predict``.
     path : the file; an existing file is replaced, completely or not at all
-    data : whether to save the rows of an explanation. Without them, the loaded explanation has its arrays,
-        `to_frame`, and `top` and `describe` without values; rows are numbered, because a pandas index is part
-        of the rows. Summaries, reports and all other methods need the rows. Explanations through pipelines
-        can only be saved without them
+    data : whether to save the rows of an explanation. Without the rows, the loaded explanation provides its
+        arrays, `to_frame`, and `top` and `describe` without values. Rows are then numbered, because a pandas
+        index is part of the rows. Summaries, reports and all other methods need the rows. Explanations
+        through pipelines can be saved only without rows.
     """
     target = as_path(path, "save")
     if target.is_dir():
@@ -98,8 +98,8 @@ def _unsupported(what: Any) -> UnsupportedModelError:
 def load(path: str | os.PathLike[str]) -> Any:
     """Read a `Network` or an `Explanation` from a file that `save` wrote.
 
-    Nothing in the file is run or imported. A file that `save` did not write raises an `InvalidInputError`,
-    before any object larger than the file is made.
+    Nothing in the file is run or imported. A file that was not written by `save` raises an
+    `InvalidInputError` before any object larger than the file is created.
 
     Parameters
     ----------
@@ -115,8 +115,8 @@ def load(path: str | os.PathLike[str]) -> Any:
 def _write_network(network: Network) -> ArchiveWriter:
     if network.is_deep:
         raise UnsupportedModelError(
-            "save: a deep clustering has a torch encoder, which is code. Save the encoder with torch, and "
-            "the network of its head with wc.save(wc.neuralize(head), path)."
+            "save: a deep clustering contains a torch encoder, which is code. Save the encoder with torch "
+            "and the network of its head with wc.save(wc.neuralize(head), path)."
         )
     if not isinstance(network, TableNetwork):
         raise UnsupportedModelError(f"save: the steps of a pipeline are Python objects. {_INSTEAD}")
@@ -157,14 +157,13 @@ def _load_network(stored: ArchiveReader) -> Network:
 def _write_explanation(exp: BaseExplanation, data: bool) -> ArchiveWriter:
     if type(exp) is not Explanation:
         raise UnsupportedModelError(
-            "save: an explanation must be of the rows of a table; got a "
-            f"{type(exp).__name__}, which depends on the objects that made its features. Save its arrays "
-            "with numpy.savez."
+            "save: only explanations of tables can be saved; a {type(exp).__name__} also depends on the "
+            "objects that computed its features. Save its arrays with numpy.savez instead."
         )
     if data and exp.table.goes_through_steps:
         raise UnsupportedModelError(f"save: the steps of a pipeline are Python objects. {_INSTEAD} {_ARRAYS}")
     if not len(exp):
-        raise InvalidInputError("save: an explanation must have at least one row; this one has none.")
+        raise InvalidInputError("save: an explanation must contain at least one row; this one contains none.")
     writer = ArchiveWriter("explanation")
     for name in ("relevance", "evidence"):
         writer.put(name, getattr(exp, name))
@@ -191,7 +190,7 @@ def _write_explanation(exp: BaseExplanation, data: bool) -> ArchiveWriter:
 
 
 def _names(exp: Explanation) -> list[Any] | None:
-    """Return the names of the rows, if they are not part of the rows themselves."""
+    """Return the names of the rows if they are not part of the rows themselves."""
     positions = range(len(exp)) if exp.positions is None else exp.positions.tolist()
     return None if exp.row_names is None else [exp.row_names[position] for position in positions]
 
@@ -225,7 +224,7 @@ def _load_explanation(stored: ArchiveReader) -> Explanation:
 
 
 def _take_rows(stored: ArchiveReader) -> dict[str, Any]:
-    """Return the positions of the rows in the explained data, and their names there."""
+    """Return the positions and the names of the rows in the explained data."""
     has_rows, called = stored.fact("has_rows", bool), stored.fact("called", list, type(None))
     rows = _take(stored, "rows", "n", ["int64"], NOT_NEGATIVE).astype(np.intp) if has_rows else None
     if called is None:
@@ -248,20 +247,20 @@ class _AbsentEnergy(Energy):
         self.n_clusters, self.n_features = n_clusters, n_features
 
     def energies(self, *_: Any) -> None:
-        """Never called: reading the rows raises first."""
+        """Never called, since reading the rows raises an error first."""
         raise NotImplementedError
 
     def combine(self, *_: Any) -> None:
-        """Never called: reading the rows raises first."""
+        """Never called, since reading the rows raises an error first."""
         raise NotImplementedError
 
     def differentiate(self, *_: Any) -> None:
-        """Never called: reading the rows raises first."""
+        """Never called, since reading the rows raises an error first."""
         raise NotImplementedError
 
 
 def _take_query(stored: ArchiveReader) -> dict[str, Any]:
-    """Return the rule, beta and threshold of an explanation; raise if they do not match."""
+    """Return the rule, beta and threshold of an explanation; raise an error if they do not match."""
     rule = stored.choice("rule", (*RULES, SOFT))
     beta, threshold = (stored.object(name, stored.fact(name, *_NUMBER)) for name in ("beta", "threshold"))
     if (beta is None) != (rule == CONTRAST) or not (beta is None or (type(beta) is float and beta > 0)):
@@ -281,7 +280,7 @@ def _put_energy(writer: ArchiveWriter, energy: Energy) -> None:
     if _ENERGIES.get(name) is not type(energy):
         raise UnsupportedModelError(
             f"save: the energy must be of a known class; got {name}. Save its parameters with numpy.savez, "
-            "and construct it from these again."
+            "and reconstruct the energy from them."
         )
     writer.facts["energy"] = name
     _put_parameters(writer, "energy", energy)
@@ -295,7 +294,7 @@ def _put_parameters(writer: ArchiveWriter, name: str, owner: Any) -> None:
         elif value is not None:
             if not np.all(parameter.values.are(np.asarray(value))):
                 raise InvalidInputError(
-                    f"save: {place} must be {parameter.values.text}; the model has other values."
+                    f"save: {place} must be {parameter.values.text}; the model contains other values."
                 )
             writer.put(place, value, parameter.dtype)
 
@@ -330,7 +329,7 @@ def _take(
 ) -> NDArray[Any]:
     array = stored.array(name, dtypes, axes)
     if not np.all(values.are(array)):
-        raise stored.error(f"{name!r} must be {values.text}; it has other values")
+        raise stored.error(f"{name!r} must be {values.text}; it contains other values")
     return array
 
 
@@ -375,7 +374,7 @@ def _encoded_names(names: Sequence[Any] | None) -> list[Any] | None:
     others = {name for name in names or () if type(name) is not str and name is not None}
     if any(map(is_missing, others)):
         raise UnsupportedModelError(
-            "save: feature_names must not be missing; one of them is NaN. Rename the column first."
+            "save: feature_names must not be missing; one of them is NaN. Rename that column first."
         )
     return _encoded(names, "feature_names")
 
@@ -441,7 +440,7 @@ def _put_frame(writer: ArchiveWriter, frame: nw.DataFrame[Any]) -> None:
 
 
 def _to_values(series: nw.Series[Any]) -> NDArray[Any]:
-    """Return a column as the table reads it: an array of numbers, or of objects."""
+    """Return a column as the table reads it, as an array of numbers or of objects."""
     if is_numeric(series.dtype):
         return numbers_of(series)
     objects = np.empty(len(series), dtype=object)
@@ -458,7 +457,7 @@ def _label(name: Any) -> Any:
 
 
 def _plain(label: Any) -> Any:
-    """Return a label of an index; pandas timestamps become plain ones if that loses nothing."""
+    """Return an index label, converting pandas timestamps to Python's if no precision is lost."""
     if isinstance(label, tuple):
         return tuple(_plain(part) for part in label)
     if not isinstance(label, dt.datetime) or not hasattr(label, "to_pydatetime"):
@@ -491,7 +490,7 @@ def _take_table(stored: ArchiveReader, names: list[Hashable], n_clusters: int) -
 
 
 def _take_sparse(stored: ArchiveReader, container: str) -> Any:
-    """Return a sparse matrix; every index is checked, because a wrong one would access other memory."""
+    """Return a sparse matrix, with every index checked, since a wrong index would access other memory."""
     from scipy import sparse
 
     values = stored.values("data", "?")
@@ -501,7 +500,7 @@ def _take_sparse(stored: ArchiveReader, container: str) -> Any:
     n, d = stored.lengths["n"], stored.lengths["d"]
     steps = len(starts) == n + 1 and starts[0] == 0 and starts[-1] == len(values)
     if not steps or (starts[1:] < starts[:-1]).any() or len(indices) != len(values):
-        raise stored.error("'data' must have the position where each row begins")
+        raise stored.error("'data' must contain the position where each row begins")
     if ((indices < 0) | (indices >= d)).any() or values.dtype.kind not in "biuf":
         raise stored.error(f"'data' must be numbers with indices of {d} features")
     return getattr(sparse, container)((values, indices, starts), shape=(n, d))
@@ -513,7 +512,7 @@ def _take_frame(stored: ArchiveReader, library: str, names: list[Hashable]) -> A
     if labels is not None and library != "pandas":
         raise stored.error(f"'index' must be null, because {library} frames have no index")
     if len(set(names)) < len(names) or (library != "pandas" and not all(type(n) is str for n in names)):
-        raise stored.error("'feature_names' must be different column names")
+        raise stored.error("'feature_names' must be distinct column names")
     try:
         frame: Any = nw.from_dict(dict(zip(names, columns, strict=True)), backend=library).to_native()  # type: ignore[arg-type]
         if labels is not None:
@@ -538,5 +537,5 @@ def _take_index(stored: ArchiveReader, names: list[Any]) -> Any:
         return pd.MultiIndex.from_tuples(labels, names=names)
     try:
         return pd.Index(labels, name=names[0], tupleize_cols=False)
-    except UnicodeEncodeError:  # a lone surrogate, which only objects can hold
+    except UnicodeEncodeError:  # the text contains a lone surrogate, which only objects can hold
         return pd.Index(labels, dtype=object, name=names[0])

@@ -1,4 +1,4 @@
-"""Composites: which rule applies to which layer of a network."""
+"""Composites, which determine the rule for each layer of a network."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ WINNER, AVERAGE = "winner", "average"
 
 @dataclass(frozen=True)
 class Layer:
-    """A linear operation of a network, as a composite sees it when it chooses a rule.
+    """A linear operation of a network, with the properties by which a composite chooses a rule.
 
     Attributes
     ----------
     kind : "convolution" or "linear"
     module : the name of the innermost module that computes it, as in ``named_modules()``
-    index, count : its position among the linear operations, from 0, and the number of these
-    block : one plus the number of max-pooling operations before it; in a VGG, the block
+    index, count : its position among all linear operations, from 0, and their number
+    block : one plus the number of max-pooling operations before it, which is the block number in a VGG
     first : whether it operates directly on the input
     """
 
@@ -54,9 +54,9 @@ class Composite:
     sums : the gamma for LayerNorm and for sums and means of values of both signs. With 0, shares are strictly
         proportional, and terms that nearly cancel receive unbounded relevance. If all values are positive,
         shares are proportional for any gamma.
-    biases : whether biases receive relevance; this part is lost and appears in the residual
-    unknown : how to treat an operation without a rule: "raise" an error, or use the "gradient": warn, and
-        distribute relevance in proportion to input times gradient
+    biases : whether biases receive relevance, which is then lost and appears in the residual
+    unknown : how to treat an operation without a rule: "raise" raises an error; "gradient" issues a warning
+        and distributes relevance in proportion to input times gradient
     """
 
     rules: Sequence[tuple[Selector, Rule]] = ()
@@ -78,7 +78,7 @@ class Composite:
                     f"Composite: {name} must be {known[0]!r} or {known[1]!r}; got {value!r}."
                 )
         pairs = tuple(self.rules) if isinstance(self.rules, Iterable) else (self.rules,)
-        object.__setattr__(self, "rules", pairs)  # before the loop, which would exhaust an iterator
+        object.__setattr__(self, "rules", pairs)  # stored before the loop, which would exhaust an iterator
         for pair in (*pairs, ("", self.default)):
             if not _is_pair(pair):
                 raise InvalidInputError(
@@ -87,7 +87,7 @@ class Composite:
                 )
 
     def check_layers(self, layers: Sequence[Layer], where: str) -> None:
-        """Raise if a selector names a layer that the network does not have."""
+        """Raise an error if a selector names a layer that the network does not have."""
         for selector, _ in self.rules:
             if not isinstance(selector, str) or selector in ("convolution", "linear"):
                 continue
@@ -98,7 +98,7 @@ class Composite:
                 raise InvalidInputError(
                     f"{where}: bounds, and rules for the layer 'first', need a convolution or linear layer "
                     "that operates directly on the inputs; in this encoder another operation comes first, "
-                    f"such as a normalization. Leave them out, or name the layer: {names}."
+                    f"such as a normalization. Leave them out, or name one of these layers instead: {names}."
                 )
             raise InvalidInputError(
                 f"{where}: the rules of a Composite must match layers of the encoder; {selector!r} matches "
@@ -129,7 +129,7 @@ def _in_lower_half(layer: Layer) -> bool:
 
 
 _PRESETS: dict[str, Composite] = {
-    # As in the paper: gamma is 0.25 in blocks 1 to 3 and 0.1 in blocks 4 and 5.
+    # As in the paper, gamma is 0.25 in blocks 1 to 3 and 0.1 in blocks 4 and 5.
     "vgg": Composite([(lambda layer: layer.block <= 3, Gamma(0.25))], Gamma(0.1)),
     "resnet": Composite([(_in_lower_half, Gamma(0.25))], Gamma(0.1)),
     "transformer": Composite([("convolution", Gamma(0.25))], Gamma(0.1)),
@@ -144,8 +144,8 @@ def composite_of(rules: Any, kind: str, where: str = "DeepClustering") -> Compos
 
     Parameters
     ----------
-    rules : as the user gave them
-    kind : the name of the preset that suits the network, for "auto"
+    rules : the rules as given by the user
+    kind : the name of the preset that "auto" selects for the network
     where : the public function that was called, for messages
     """
     if isinstance(rules, Composite):
@@ -161,5 +161,5 @@ def composite_of(rules: Any, kind: str, where: str = "DeepClustering") -> Compos
 
 
 def with_bounds(composite: Composite, bounds: ZBox) -> Composite:
-    """Return the composite with the rule zB for the layer that operates on the input."""
+    """Return the composite with the zB rule for the layer that operates on the input."""
     return replace(composite, rules=[("first", bounds), *composite.rules])

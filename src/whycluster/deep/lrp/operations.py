@@ -1,6 +1,6 @@
-"""Handlers: how each operation of a forward pass propagates the relevance of its outputs to its inputs.
+"""Handlers that propagate relevance from the outputs of each forward operation to its inputs.
 
-Linear operations with weights use the rules of the composite. All other operations have one fixed handler:
+Linear operations with weights use the rules of the composite. All other operations use a fixed handler:
 
 - Operations that move values (reshaping, slicing, padding) move relevance back.
 - Elementwise operations (activations, scaling, adding constants) leave relevance where it is.
@@ -37,7 +37,7 @@ from whycluster.deep.lrp.rules import (
 from whycluster.deep.lrp.tape import WEIGHTED, Keep, Operation, Variable
 
 _LARGE_BIAS = 64.0  # subtracting a bias that exceeds the result by this factor costs two digits
-_N_SAMPLED = 4096  # values that are compared with the bias
+_N_SAMPLED = 4096  # number of values that are compared with the bias
 Shares = Iterator[tuple[Variable, Tensor]]
 
 
@@ -51,7 +51,7 @@ class LrpContext:
     rules : the rule for each operation with weights
     target : the variable whose relevance is wanted; no batch norm may be folded across it
     where : the public function that was called, for messages
-    vanishing : variables found to have no relevance where their value is 0
+    vanishing : variables that are known to have no relevance where their value is 0
     """
 
     composite: Composite
@@ -75,7 +75,7 @@ _HANDLERS: dict[str, _Entry] = {}
 
 
 def _handles_outputs_of(names: str, keep: Keep = Keep.NOTHING) -> Callable[[MultiHandler], MultiHandler]:
-    """Register a handler for these operations; it receives the relevance of all outputs."""
+    """Register a handler for these operations that receives the relevance of all outputs."""
 
     def register(handler: MultiHandler) -> MultiHandler:
         _HANDLERS.update({name: _Entry(handler, keep) for name in names.split()})
@@ -87,9 +87,9 @@ def _handles_outputs_of(names: str, keep: Keep = Keep.NOTHING) -> Callable[[Mult
 def _handles(
     names: str, keep: Keep = Keep.NOTHING, *, with_constant: Handler | None = None
 ) -> Callable[[Handler], Handler]:
-    """Register a handler for these operations; it receives the relevance of the first output only.
+    """Register a handler for these operations that receives the relevance of the first output only.
 
-    ``with_constant`` handles those that have a variable and a constant as operands.
+    ``with_constant`` restricts the handler to operations between a variable and a constant.
     """
 
     def register(handler: Handler) -> Handler:
@@ -139,8 +139,8 @@ class Convolution(LinearOperation):
         return found
 
     def scaled(self, scale: Tensor, shift: Tensor) -> Convolution | None:
-        """Return it with each output channel scaled and shifted; None for transposed convolutions."""
-        if self.options[3]:  # transposed: output channels are the second axis of the weights, per group
+        """Return a copy with each output channel scaled and shifted, or None if transposed."""
+        if self.options[3]:  # if transposed, output channels are the second axis of the weights, per group
             return None
         bias = shift if self.bias is None else shift + self.bias * scale
         return Convolution(self.a, self.weight * scale[:, None], bias, self.positive, self.options)
@@ -148,13 +148,13 @@ class Convolution(LinearOperation):
 
 @dataclass(frozen=True, eq=False)
 class MatrixProduct(LinearOperation):
-    """A matrix product a w, possibly batched; w a if the weights are on the ``left``."""
+    """A matrix product a w, or w a if the weights are on the ``left``, possibly batched."""
 
     left: bool
 
     @property
     def ones(self) -> Tensor:
-        """An input of ones with all rows: these may have different weights."""
+        """An input of ones with all rows, since rows may have different weights."""
         return torch.ones_like(self.a)
 
     def forward(self, a: Tensor, weight: Tensor) -> Tensor:
@@ -166,7 +166,7 @@ class MatrixProduct(LinearOperation):
         return weight.mT @ s if self.left else s @ weight.mT
 
     def scaled(self, scale: Tensor, shift: Tensor) -> MatrixProduct | None:
-        """Return it with each output scaled and shifted; None for batches of matrices."""
+        """Return a copy with each output scaled and shifted, or None for batches of matrices."""
         if self.left or self.a.ndim != 2:  # in batches of matrices, the channels are the rows
             return None
         bias = shift if self.bias is None else shift + self.bias * scale
@@ -209,7 +209,7 @@ def _is_positive(variable: Variable) -> bool:
     if producer is None or producer.name == "relu":
         return producer is not None
     if producer.name == "cat" and not all(isinstance(part, Variable) for part in producer.args[0]):
-        return False  # constants beside it, such as a class token, may be negative
+        return False  # constants joined to it, such as a class token, may be negative
     return producer.name in _SIGN_PRESERVING and all(map(_is_positive, producer.inputs))
 
 
@@ -236,7 +236,7 @@ def _weighted(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
 def _apply_rule(
     operation: Operation, last: Operation, linear: LinearOperation, R: Tensor, context: LrpContext
 ) -> Tensor:
-    """Apply the rule of a weighted operation; ``last`` is the batch norm folded into it, or itself."""
+    """Apply the rule of a weighted operation. ``last`` is the folded batch norm or the operation itself."""
     rule, variable, output = context.rules[operation], operation.inputs[0], last.outputs[0]
     assert output is not None
     multiplies = isinstance(rule, (Epsilon, Gamma, ZPlus))  # relevance is a multiple of the input value
@@ -247,10 +247,11 @@ def _apply_rule(
 
 
 def _output_from_relu(output: Variable, R: Tensor, bias: Tensor | None, context: LrpContext) -> Tensor | None:
-    """Return an output without its bias, from the ReLU after it; None if that is not possible.
+    """Return an output without its bias, derived from the ReLU after it, or None if that is impossible.
 
-    There must be no relevance where the ReLU is 0. This avoids computing the output again: it is not kept,
-    since in most networks the ReLU overwrites it.
+    There must be no relevance where the ReLU is 0. Most networks overwrite the output with the ReLU, so it is
+    not
+    kept, and deriving it avoids computing it again.
     """
     if output.n_uses != 1 or output.rectified is None or output.rectified.value is None:
         return None
@@ -273,7 +274,7 @@ def _is_imprecise(z: Tensor, value: Tensor, bias: Tensor) -> bool:
 
 
 def _product_of_variables(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
-    """Treat a factor that only weights as constant; otherwise, each factor gets half of the relevance."""
+    """Treat a factor that only weights as constant; otherwise, assign half of the relevance to each."""
     if operation.name not in ("mm", "bmm"):
         yield from _unknown(operation, [R], context)
         return
@@ -314,7 +315,7 @@ def _unchanged(operation: Operation, R: Tensor, context: LrpContext) -> Shares: 
 
 @_handles("copy")
 def _copied(operation: Operation, R: Tensor, context: LrpContext) -> Shares:  # noqa: ARG001  # independent of the rules
-    """Propagate to the source of a copy; the values that it overwrites do not matter."""
+    """Propagate to the source of a copy, ignoring the values that the copy overwrites."""
     source = operation.args[1]
     if isinstance(source, Variable):
         yield source, R.sum_to_size(source.shape)
@@ -338,7 +339,7 @@ def _elementwise(operation: Operation, R: Tensor, context: LrpContext) -> Shares
 
 
 def _add_constant(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
-    """Leave the relevance to the variable; the constant takes its share if biases do."""
+    """Assign the relevance to the variable. The constant receives its share only if biases do."""
     (variable,) = operation.inputs
     if context.composite.biases:
         x = _value(variable, R.dtype)
@@ -386,7 +387,7 @@ def _mean(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
 def _proportional(function: Callable[[Tensor], Tensor], x: Tensor, R: Tensor, context: LrpContext) -> Tensor:
     """Distribute relevance among the inputs of a linear function with positive weights.
 
-    Shares are proportional, and equal where all inputs of an output are 0.
+    Shares are proportional to the inputs, or equal where all inputs of an output are 0.
     """
     half = context.composite.sums / 2
     y, adjoint = _with_adjoint(function, x)
@@ -405,9 +406,11 @@ def _proportional(function: Callable[[Tensor], Tensor], x: Tensor, R: Tensor, co
 
 @_handles("max_pool2d_with_indices max_pool3d_with_indices", Keep.INPUTS | Keep.EXTRAS)
 def _max_pool(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
-    """Pass relevance to the maximum of each window, the first one on a tie.
+    """Pass relevance to the maximum of each window, or to the first one on a tie.
 
-    Windows of zeros, as after a ReLU, share it equally. A composite may ask for average pooling instead.
+    In windows of zeros, as after a ReLU, all values receive equal shares. A composite may request average
+    pooling
+    instead.
     """
     (variable,), arguments, n_dims = operation.inputs, operation.arguments, 3 if "3d" in operation.name else 2
     pool = functional.avg_pool3d if n_dims == 3 else functional.avg_pool2d
@@ -441,7 +444,7 @@ def _maximum(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
 
 @_handles_outputs_of("amax amin max min adaptive_max_pool2d adaptive_max_pool3d topk sort", Keep.INPUTS)
 def _winner(operation: Operation, relevance: list[Tensor | None], context: LrpContext) -> Shares:  # noqa: ARG001  # independent of the rules
-    """Pass relevance to the winners, along the gradient; ties share it."""
+    """Pass relevance to the winners along the gradient, with equal shares for ties."""
     values = _leaves(operation, relevance)
     yield from _gradients(values, _run(operation, values), relevance)
 
@@ -451,7 +454,7 @@ def _winner(operation: Operation, relevance: list[Tensor | None], context: LrpCo
 
 @_handles("mul div", Keep.INPUTS, with_constant=_elementwise)
 def _multiply(operation: Operation, R: Tensor, context: LrpContext) -> Shares:  # noqa: ARG001  # independent of the rules
-    """Treat a factor that only weights, and a divisor, as constant; otherwise, each factor gets half."""
+    """Treat divisors and factors that only weight as constant; otherwise, assign half to each factor."""
     first, second = operation.args[:2]
     factors = [first] if operation.name == "div" else [v for v in (first, second) if not v.scales]
     factors = factors or [first, second]
@@ -469,7 +472,7 @@ def _attention(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
     """Treat attention as a weighted mean of the values, with constant weights."""
     arguments = operation.arguments
     q, k = (_value(arguments[name], R.dtype) for name in ("query", "key"))
-    n_shared = q.shape[1] // k.shape[1]  # query heads that share keys and values; mostly 1
+    n_shared = q.shape[1] // k.shape[1]  # number of query heads that share keys and values, mostly 1
     k = k.repeat_interleave(n_shared, 1)
     mask = arguments.get("attn_mask", arguments.get("attn_bias"))
     if isinstance(mask, Variable) or (mask is not None and mask.is_floating_point()):
@@ -523,7 +526,8 @@ def _normalize_groups(
 def _center(x: Tensor, weights: Tensor, bias: Tensor | None, R: Tensor, context: LrpContext) -> Tensor:
     """Propagate through z = weights * (x - mean(x)) + bias, with means along the last axis.
 
-    This is z = C x with C_ii = (1 - 1/n) w_i and C_ij = -w_i / n. The sums of absolute values use |C|.
+    The linear part is C x, with C_ii = (1 - 1/n) w_i and C_ij = -w_i / n. The sums of absolute values use
+    |C|.
     """
     n, half = x.shape[-1], context.composite.sums / 2
     magnitudes, scales = x.abs(), weights.abs()
@@ -544,7 +548,7 @@ def _center(x: Tensor, weights: Tensor, bias: Tensor | None, R: Tensor, context:
     Keep.INPUTS,
 )
 def _batch_norm(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
-    """Fold the scale of each channel into the linear operation before it, or else treat it as elementwise."""
+    """Fold each channel's scale into the preceding linear operation, or else treat it as elementwise."""
     variable = operation.inputs[0]
     if operation.arguments.get("training", False):
         yield from _instance_norm(operation, R, context)
@@ -576,14 +580,14 @@ def _batch_scale(arguments: dict[str, Any], dtype: torch.dtype) -> tuple[Tensor,
 
 
 def _epsilon(arguments: dict[str, Any]) -> float:
-    """Return the constant added to a variance, whose name depends on the operator."""
+    """Return the constant added to a variance, an argument whose name depends on the operator."""
     return float(arguments["eps"] if "eps" in arguments else arguments["epsilon"])
 
 
 def _instance_norm(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
     """Propagate through a normalization of each channel by its own mean and deviation."""
     variable = operation.inputs[0]
-    if variable.shape[0] != 1:  # InstanceNorm runs a batch of one, with the channels of all images
+    if variable.shape[0] != 1:  # InstanceNorm runs one batch with the channels of all images
         yield from _unknown(operation, [R], context)
         return
     x = _value(variable, R.dtype).flatten(2)
@@ -594,13 +598,13 @@ def _instance_norm(operation: Operation, R: Tensor, context: LrpContext) -> Shar
 
 @_handles("glu")
 def _glu(operation: Operation, R: Tensor, context: LrpContext) -> Shares:  # noqa: ARG001  # independent of the rules
-    """Propagate to the first half; the gate, the sigmoid of the second half, counts as constant."""
+    """Propagate to the first half, with the gate (the sigmoid of the second half) as a constant."""
     yield operation.inputs[0], torch.cat([R, torch.zeros_like(R)], dim=operation.arguments["dim"])
 
 
 @_handles("embedding")
 def _embedding(operation: Operation, R: Tensor, context: LrpContext) -> Shares:  # noqa: ARG001  # independent of the rules
-    """Yield nothing: the entries of an embedding table do not depend on the input."""
+    """Yield nothing, since the entries of an embedding table do not depend on the input."""
     return iter(())
 
 
@@ -612,8 +616,8 @@ def _unknown(operation: Operation, relevance: list[Tensor | None], context: LrpC
     problem = f"{context.where}: there is no rule for the operation {operation.name!r} of the encoder{module}"
     if context.composite.unknown != GRADIENT:
         raise UnsupportedModelError(
-            f"{problem}. Take the features from an earlier layer (layer=...), replace it by operations that "
-            'have a rule, or allow its gradient instead of a rule: Composite(..., unknown="gradient").'
+            f"{problem}. Take the features from an earlier layer (layer=...), replace it with operations "
+            'that have a rule, or use its gradient instead of a rule: Composite(..., unknown="gradient").'
         )
     warnings.warn(
         f"{problem}; its relevance is distributed in proportion to input times gradient and may not add up.",

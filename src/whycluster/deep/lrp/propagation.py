@@ -16,7 +16,7 @@ from whycluster.deep.lrp.operations import LrpContext, is_weighted, keeps, propa
 from whycluster.deep.lrp.rules import Rule, Tensor
 from whycluster.deep.lrp.tape import Operation, Tape, Variable, follow_modules
 
-# Operations that only change the layout: their output still counts as the input.
+# Operations that only change the layout, so that their output still counts as the input.
 _LAYOUT = {"view", "_unsafe_view", "clone", "_to_copy", "detach", "alias", "unsqueeze", "squeeze"}
 
 
@@ -29,7 +29,7 @@ class Trace:
     operations : all operations, in order
     input, output : the first and the last variable
     features : the values of the output
-    layers : the outputs of each module by name, one for each time that it ran
+    layers : the outputs of each module by name, one for each run of the module
     where : the public function that was called, for messages
     """
 
@@ -52,7 +52,7 @@ class Trace:
         return "resnet" if adds else "vgg"
 
     def seed(self, relevance: Any) -> Tensor:
-        """Return the relevance of the features as a tensor: float64 if the features are, else float32."""
+        """Return the features' relevance as a tensor in float64 if the features use it, else in float32."""
         dtype = torch.float64 if self.features.dtype == torch.float64 else torch.float32
         return torch.as_tensor(relevance).detach().to(self.features.device, dtype)
 
@@ -76,8 +76,8 @@ class Trace:
         ----------
         relevance : the relevance of the features
         composite : the rules
-        at : the name of a layer; None for the input
-        last : whether this is the last pass through the trace; it then frees values along the way
+        at : the name of a layer, or None for the input
+        last : whether this is the last pass through the trace, which may free values along the way
         """
         target = self.input if at is None else self.layer(at)
         context = LrpContext(composite, self._rules(composite), target, self.where)
@@ -114,7 +114,7 @@ class Trace:
 
 
 def _attends(operation: Operation) -> bool:
-    """Return whether an operation is attention, or the product of two variables as in explicit attention."""
+    """Return whether an operation is attention, possibly written as a product of two variables."""
     return "attention" in operation.name or (operation.name in ("mm", "bmm") and len(operation.inputs) == 2)
 
 
@@ -136,7 +136,7 @@ def _free(operation: Operation) -> None:
     for output in operation.outputs:
         if output is None:
             continue
-        if operation.name != "relu":  # the operation before a ReLU reads its output
+        if operation.name != "relu":  # the operation before a ReLU needs the ReLU's output
             output.value = None
         if output.rectified is not None:
             output.rectified.value = None
@@ -172,7 +172,7 @@ def trace(module: torch.nn.Module, x: Tensor, forward: Callable[[Tensor], Tensor
 
 
 def first_tensor(output: Any) -> Tensor | None:
-    """Return the output of a module, or its first element: attention also returns its weights."""
+    """Return the output of a module, or its first element, since attention also returns its weights."""
     if isinstance(output, (tuple, list)) and output:
         output = output[0]
     return output if isinstance(output, torch.Tensor) else None
@@ -180,16 +180,16 @@ def first_tensor(output: Any) -> Tensor | None:
 
 @contextmanager
 def _default_modes(device: torch.device) -> Iterator[None]:
-    """Turn off inference mode and autocast, whatever the caller has set."""
+    """Turn off inference mode and autocast, regardless of the caller's settings."""
     with torch.inference_mode(False), torch.no_grad(), torch.autocast(device.type, enabled=False):
         yield
 
 
 @contextmanager
 def _without_fast_paths(module: torch.nn.Module) -> Iterator[None]:
-    """Turn off the fast paths of transformers and recurrent networks, which are one opaque operation.
+    """Turn off the fast paths of transformers and recurrent networks, which are opaque operations.
 
-    These settings are global: other threads use the slow paths at the same time.
+    These settings are global, so other threads also use the slow paths in the meantime.
     """
     is_recurrent = any(isinstance(part, torch.nn.RNNBase) for part in module.modules())
     switches = _SWITCHES if is_recurrent else _SWITCHES[:1]
@@ -203,7 +203,7 @@ def _without_fast_paths(module: torch.nn.Module) -> Iterator[None]:
 
 
 class _Switch:
-    """A global setting that is off while anyone holds it, and is then restored."""
+    """A global setting that is turned off while anyone holds it and restored afterward."""
 
     def __init__(self, get: Callable[[], bool], put: Callable[[bool], Any]) -> None:
         self._get, self._put = get, put

@@ -1,4 +1,4 @@
-"""LRP rules: how a linear operation distributes the relevance of its outputs among its inputs.
+"""LRP rules, which distribute the relevance of a linear operation's outputs among its inputs.
 
 Input a_i contributes c_ij = a_i w_ij to output j. A rule modifies the contributions to c'_ij and distributes
 relevance in proportion to them:
@@ -7,7 +7,7 @@ relevance in proportion to them:
 
 With z_j = sum_i c_ij and T_j = sum_i |c_ij|, where |c_ij| = |a_i| |w_ij|, the sum of the positive
 contributions is (z + T) / 2. The gamma and z+ rules therefore need only two products with weights forward and
-two backward, whatever the signs of the inputs. Biases receive relevance only if the composite allows it.
+two backward, regardless of the signs of the inputs. Biases receive relevance only if the composite allows it.
 
 References
 ----------
@@ -29,7 +29,8 @@ from whycluster.core.errors import InvalidInputError
 
 Tensor = torch.Tensor
 
-# Sums of absolute values below this count as 0 and pass nothing on: relevance divided by them could overflow.
+# Sums of absolute values below this limit count as 0 and pass no relevance on, since dividing by them could
+# overflow.
 _NEGLIGIBLE = {torch.float32: 1e-20, torch.float64: 1e-200}
 _ROUNDING = 64  # a difference of two sums counts as 0 if it is within this many rounding errors
 
@@ -42,7 +43,7 @@ class LinearOperation(ABC):
     ----------
     a : the input, in the dtype of the relevance
     weight : w
-    bias : b, in a shape that broadcasts to y; None for no bias
+    bias : b, in a shape that broadcasts to y, or None without a bias
     positive : whether ``a`` is known to have no negative values
     """
 
@@ -53,12 +54,12 @@ class LinearOperation(ABC):
 
     @property
     def magnitudes(self) -> Tensor:
-        """|a|; without a copy if no value is negative."""
+        """|a|, without a copy if no value is negative."""
         return self.a if self.positive else self.a.abs()
 
     @property
     def ones(self) -> Tensor:
-        """An input of ones; a single row if the operation treats all rows alike."""
+        """An input of ones, with a single row if the operation treats all rows alike."""
         return torch.ones_like(self.a[:1])
 
     @abstractmethod
@@ -72,7 +73,7 @@ class LinearOperation(ABC):
 
 @dataclass(frozen=True)
 class Rule(ABC):
-    """How a linear operation distributes relevance among its inputs."""
+    """A rule that distributes relevance among the inputs of a linear operation."""
 
     @abstractmethod
     def propagate(self, linear: LinearOperation, relevance: Tensor, z: Tensor | None, biases: bool) -> Tensor:
@@ -82,15 +83,15 @@ class Rule(ABC):
         ----------
         linear : the operation
         relevance : the relevance of its outputs
-        z : its outputs without the bias, if they are known; they only need to be correct where there is
-            relevance
+        z : its outputs without the bias, or None if they are not known; they need to be correct only where
+            there is relevance
         biases : whether the bias counts as one more contribution, whose share is lost
         """
 
 
 @dataclass(frozen=True)
 class Gamma(Rule):
-    """LRP-gamma: contributions with the sign of the output count 1 + gamma times.
+    """The LRP-gamma rule, in which contributions with the sign of the output count 1 + gamma times.
 
     For non-negative inputs and a positive output, this is the usual rule with weights w + gamma max(0, w).
     The generalization uses c + gamma max(0, c) for a positive output and c + gamma min(0, c) for a negative
@@ -128,12 +129,14 @@ class Gamma(Rule):
 
 @dataclass(frozen=True)
 class Epsilon(Rule):
-    """LRP-epsilon: all contributions count equally, and epsilon absorbs relevance where they nearly cancel.
+    """The LRP-epsilon rule.
+
+    All contributions count equally, and epsilon absorbs relevance where they nearly cancel.
 
     Parameters
     ----------
-    epsilon : added to the absolute value of every output. The relevance that it absorbs is lost: larger
-        values give less noise.
+    epsilon : added to the absolute value of every output. The relevance that it absorbs is lost. Larger
+        values reduce noise.
     """
 
     epsilon: float = 1e-6
@@ -153,7 +156,10 @@ class Epsilon(Rule):
 
 @dataclass(frozen=True)
 class ZPlus(Rule):
-    """LRP-z+: positive contributions only; for positive outputs the limit of gamma to infinity."""
+    """The LRP-z+ rule, which uses only positive contributions.
+
+    For positive outputs, it is the limit of LRP-gamma as gamma tends to infinity.
+    """
 
     def propagate(self, linear: LinearOperation, relevance: Tensor, z: Tensor | None, biases: bool) -> Tensor:
         """R_i = (a w^T s + |a| |w|^T s) / 2, s = R / ((z + T) / 2)."""
@@ -173,11 +179,11 @@ class ZPlus(Rule):
 
 @dataclass(frozen=True, eq=False)
 class ZBox(Rule):
-    """LRP-zB for pixels: contributions are measured from the smallest that bounded inputs allow.
+    """The LRP-zB rule for pixels, which measures contributions from the smallest that the bounds allow.
 
     Parameters
     ----------
-    low, high : the smallest and largest value that inputs can have: a number, one number per channel, or an
+    low, high : the smallest and largest possible input value, each a number, one number per channel, or an
         array in the shape of one input
     """
 
@@ -221,7 +227,7 @@ class ZBox(Rule):
 
 @dataclass(frozen=True)
 class WSquare(Rule):
-    """LRP-w^2: relevance in proportion to the squared weights, whatever the inputs."""
+    """The LRP-w^2 rule, which distributes relevance in proportion to the squared weights."""
 
     def propagate(self, linear: LinearOperation, relevance: Tensor, z: Tensor | None, biases: bool) -> Tensor:  # noqa: ARG002  # independent of the inputs
         """R_i = w^2^T s, s = R / (1 w^2)."""
@@ -230,7 +236,7 @@ class WSquare(Rule):
 
 @dataclass(frozen=True)
 class Flat(Rule):
-    """LRP-flat: equal relevance for all inputs that an output depends on."""
+    """The LRP-flat rule, which assigns equal relevance to all inputs that an output depends on."""
 
     def propagate(self, linear: LinearOperation, relevance: Tensor, z: Tensor | None, biases: bool) -> Tensor:  # noqa: ARG002  # independent of the inputs
         """R_i = 1^T s, s = R / (1 1)."""
@@ -268,9 +274,9 @@ def gamma_ratios(relevance: Tensor, z: Tensor, total: Tensor, half: float) -> tu
     """Return u = R / ((1 + g/2) |z| + g/2 T), and u with the sign of z.
 
     ``half`` is g/2, and ``total`` is g/2 T, which is overwritten. The computation uses few steps and works in
-    place: for large images, it costs as much as products with weights.
+    place, since it takes as long as products with weights for large images.
     """
-    if half == 0:  # contributions may cancel, and then no relevance passes through
+    if half == 0:  # where contributions cancel, no relevance passes through
         u = safe_divide(relevance, z.abs())
         return u, torch.where(z < 0, -u, u)
     signed = total.clamp_(min=_NEGLIGIBLE[total.dtype]).copysign_(z).add_(z, alpha=1 + half)
@@ -284,13 +290,13 @@ def is_negligible(totals: Tensor) -> Tensor:
 
 
 def safe_divide(numerator: Tensor, denominator: Tensor) -> Tensor:
-    """Return numerator / denominator, and 0 where the denominator is 0."""
+    """Return numerator / denominator, or 0 where the denominator is 0."""
     zero = denominator == 0
     return (numerator / denominator.masked_fill(zero, 1.0)).masked_fill_(zero, 0.0)
 
 
 def check_number(value: Any, where: str, name: str) -> None:
-    """Raise unless the value is a finite number of at least 0."""
+    """Raise an error unless the value is a finite number of at least 0."""
     real = isinstance(value, (int, float, np.integer, np.floating))
     if not real or isinstance(value, (bool, np.timedelta64)) or not 0 <= value < float("inf"):
         raise InvalidInputError(f"{where}: {name} must be a number of at least 0; got {value!r}.")

@@ -1,8 +1,8 @@
-"""The tape: a record of every operation in a forward pass of a torch module.
+"""The tape, which records every operation in a torch module's forward pass.
 
 A `Tape` records below autograd, where modules, functions and operators have all become calls of the same
-basic operations. How a network is written therefore does not matter: residual sums, functional calls and
-modules that run twice are recorded like everything else. The module runs as usual and is not modified.
+basic operations. It therefore does not matter how a network is written. Residual sums, functional calls and
+modules that run twice are recorded like all other operations. The module runs as usual and is not modified.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 
-# Their results scale or weight something else: the relevance of a product goes to the other factor.
+# Their results scale or weight other values, so the relevance of a product goes to the other factor.
 _SCALES = {
     "_softmax",
     "_safe_softmax",
@@ -59,7 +59,7 @@ class Keep(enum.Flag):
     NOTHING = 0
     INPUTS = enum.auto()
     OUTPUT = enum.auto()
-    EXTRAS = enum.auto()  # all outputs but the first: indices, means
+    EXTRAS = enum.auto()  # all outputs except the first, such as indices and means
 
 
 @dataclass(eq=False)
@@ -70,11 +70,11 @@ class Variable:
     ----------
     shape, stride : its shape and strides
     value : its values, if a handler needs them
-    scales : whether it scales or weights something else: attention, a gate, a length
+    scales : whether it scales or weights other values, like attention, a gate or a length
     n_uses : the number of operations that take it as input
-    producer : the operation that computed it; None for the input
-    rectified : the result of the ReLU applied to it. Where that is above 0, it equals the value, provided
-        that nothing else uses the variable.
+    producer : the operation that computed it, or None for the input
+    rectified : the result of the ReLU applied to it. Where this result is above 0, it equals the variable's
+        value, provided that no other operation uses the variable.
     """
 
     shape: torch.Size
@@ -95,8 +95,8 @@ class Operation:
     function : the torch operator that was called
     args, kwargs : its arguments; each tensor that depends on the input is replaced by its `Variable`
     inputs : these variables, in order
-    outputs : its results; None for those that are not floating-point tensors
-    extras : all results but the first, if a handler needs them
+    outputs : its results, with None for results that are not floating-point tensors
+    extras : all results except the first, if a handler needs them
     module : the name of the innermost running module
     block : one plus the number of max-pooling operations before it
     """
@@ -112,7 +112,7 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """The name of the operator, without the underscore of in-place operators."""
+        """The name of the operator, without the trailing underscore of in-place operators."""
         return _name(self.function)
 
     @property
@@ -134,7 +134,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in to
 
     Parameters
     ----------
-    keeps : returns, for the name of an operation, the values that its handler will need
+    keeps : returns the values that an operation's handler needs, given the operation's name
     where : the public function that was called, for messages
     """
 
@@ -157,14 +157,15 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in to
         return variable
 
     def find(self, tensor: torch.Tensor) -> Variable | None:
-        """Return the variable of a tensor; None if it does not depend on the input."""
+        """Return the variable of a tensor, or None if it does not depend on the input."""
         variable: Variable | None = self._variables.get(tensor)
         if variable is None and any(
             _overlap(tensor, other) for other in self._changed.get(_storage(tensor), [])
         ):
             raise UnsupportedModelError(
                 f"{self._where}: {self._runner} changes part of a tensor in place and then uses the whole "
-                "tensor, or the other way around; LRP cannot follow this. Combine the parts with torch.cat "
+                "tensor, or the other way around; LRP cannot trace such changes. Combine the parts with "
+                "torch.cat "
                 "or torch.where."
             )
         return variable
@@ -172,7 +173,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in to
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Run one operation, and record it if it depends on the input."""
+        """Run one operation and record it if it depends on the input."""
         kwargs = kwargs or {}
         self._refuse_random(func, args, kwargs)
         operation, changed = self._begin(func, args, kwargs)
@@ -198,7 +199,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in to
     def _begin(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Operation | None, list[torch.Tensor]]:
-        """Return the operation and the tensors that it changes; None if it has no variables."""
+        """Return the operation, or None if it uses no variables, and the tensors that it changes."""
         taken: list[tuple[Variable, torch.Tensor]] = []
 
         def to_variable(x: Any) -> Any:
@@ -255,18 +256,18 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in to
             self._values.setdefault(_storage(tensor), []).append(variable)
 
     def _note_weights(self, *arguments: Any) -> None:
-        """Remember the tensors among the arguments of an operation; variables are no longer tensors here."""
+        """Remember the tensors among an operation's arguments, in which variables replaced their tensors."""
         for x in tree_flatten(arguments)[0]:
             if isinstance(x, torch.Tensor):
                 self._weights.setdefault(_storage(x), []).append(x)
 
     def _refuse_changed_weights(self, tensor: torch.Tensor) -> None:
-        """Raise if the operation overwrites weights that the backward pass needs."""
+        """Raise an error if the operation overwrites weights that the backward pass needs."""
         used = self._weights.get(_storage(tensor), [])
         if self._variables.get(tensor) is None and any(_overlap(tensor, weights) for weights in used):
             raise UnsupportedModelError(
-                f"{self._where}: {self._runner} changes weights or constants in place after using them; "
-                "LRP cannot follow this. Change a copy instead."
+                f"{self._where}: {self._runner} changes weights or constants in place after using them; LRP "
+                "cannot trace such changes. Change a copy instead."
             )
 
     def _copy_kept_values(self, tensor: torch.Tensor) -> None:
@@ -278,7 +279,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in to
     def _forget_aliases(self, tensor: torch.Tensor) -> None:
         """Drop the variables of other tensors that share values with a changed tensor."""
         storage = _storage(tensor)
-        # The reference keeps its storage from being reused.
+        # The reference prevents its storage from being reused.
         self._changed.setdefault(storage, []).append(tensor)
         for other in list(self._variables.keys()):
             if other is not tensor and _storage(other) == storage and _overlap(other, tensor):
@@ -299,7 +300,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in to
 
 def _name(function: Any) -> str:
     name: str = function.overloadpacket.__name__
-    if name == "_convolution":  # its name in traced modules
+    if name == "_convolution":  # the operator's name in traced modules
         return "convolution"
     return name[:-1] if function._schema.is_mutable and name.endswith("_") else name
 
@@ -313,13 +314,13 @@ def _arguments_by_name(function: Any, args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    """Return the identity of the storage of a tensor; all views of it share this."""
+    """Return the identity of a tensor's storage, which all of its views share."""
     storage: int = tensor.untyped_storage()._cdata
     return storage
 
 
 def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether two tensors of one storage share values; two parts of a tensor may not."""
+    """Return whether two tensors in the same storage share values."""
     if one.dtype != other.dtype:  # a view with another dtype
         return True
     n_values = one.untyped_storage().nbytes() // one.element_size()
@@ -343,14 +344,14 @@ def _tensors_changed_by(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 def follow_modules(
     module: torch.nn.Module, running: list[str], on_output: Callable[[str, Any], None]
 ) -> Iterator[None]:
-    """Follow which submodules of a module run, inside a ``with`` block.
+    """Track which submodules of a module run inside a ``with`` block.
 
     The hooks are global but act on this thread only. Nothing is attached to the user's modules.
 
     Parameters
     ----------
-    module : the module whose submodules are followed
-    running : a list that always holds the names of the running modules, outermost first
+    module : the module whose submodules are tracked
+    running : a list that is updated to hold the names of the running modules, outermost first
     on_output : called with the name of each submodule and its output
     """
     thread = threading.get_ident()
