@@ -100,7 +100,8 @@ def test_the_help_imports_no_library() -> None:
         (["explain", "t.csv", "--k", "many"], "'many' is neither an integer nor auto."),
         (
             ["explain", "t.csv", "--k", "3", "--labels", "a"],
-            "--k and --labels cannot be combined: --k makes new clusters, --labels uses existing ones. ",
+            "--k and --labels cannot be combined: --k creates new clusters, whereas --labels uses existing "
+            "clusters. ",
         ),
         (["row", "t.csv"], "Missing option '--id'. See whycluster row --help."),
     ],
@@ -282,7 +283,7 @@ def test_row_by_number_or_by_another_column(
     assert (code, out.startswith("Row Passenger 7 is in cluster ")) == (0, True)
     common = ("row", passengers, "--k", 2, "--quiet")
     assert invoke(capsys, *common, "--id", "a", "--id-column", "nam")[2] == (
-        "whycluster: --id-column must name columns of the table, such as name, ... (6 in all); got 'nam'.\n"
+        "whycluster: --id-column must name columns of the table, such as name, ... (6 in total); got 'nam'.\n"
     )
     assert invoke(capsys, *common, "--id", "Nobody") == (
         2,

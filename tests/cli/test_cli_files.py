@@ -104,7 +104,7 @@ def test_ambiguous_identifiers(tmp_path: Path, capsys: pytest.CaptureFixture[str
     frame = pl.DataFrame({"customer_id": ids, "a": np.arange(40) % 7, "b": np.arange(40) % 5})
     frame.write_csv(tmp_path / "t.csv")
     common = (tmp_path / "t.csv", "--k", 2)
-    problem = "'customer_id' looks like an identifier, but has duplicates.\n"
+    problem = "'customer_id' looks like an identifier but contains duplicates.\n"
     assert f"whycluster: rows are numbered from 0: {problem}" in invoke(capsys, "explain", *common)[2]
     assert invoke(capsys, "row", *common, "--id", 5, "--quiet") == (
         2,
@@ -192,8 +192,8 @@ def test_codes_are_categories_and_a_note_says_it(tmp_path: Path, capsys: pytest.
     assert notes == (
         "whycluster: left out: cust (like an identifier, 40 of 40 values are different)\n"
         "whycluster: rows are identified by 'cust'\n"
-        "whycluster: 'zip' is text, so each value is a category. It has numbers with leading zeros, such as "
-        "'00123'.\n"
+        "whycluster: 'zip' is text, so each value is a category. It contains numbers with leading zeros, "
+        "such as '00123'.\n"
     )
     assert "00123" in out
 
@@ -224,30 +224,40 @@ MISTAKES: dict[str, tuple[str, bytes | None, list[str], str]] = {
     "unknown kind": ("t.doc", b"x", [], "must be a table in a supported format: .csv, .tsv, "),
     "empty": ("t.csv", b"", [], "is empty."),
     "empty parquet": ("t.parquet", b"", [], "is empty."),
-    "binary": ("t.csv", bytes(range(256)), [], "is binary data, not text."),
+    "binary": ("t.csv", bytes(range(256)), [], "contains binary data, not text."),
     "no parquet": ("t.parquet", b"this is no parquet file", [], "cannot be read as .parquet: "),
     "no arrow": ("t.arrow", b"this is no arrow file", [], "cannot be read as .arrow: "),
     "no json": ("t.jsonl", b'{"a": 1}\n{oops\n', [], "cannot be read as .jsonl: "),
     "no workbook": ("t.xlsx", b"this is no workbook", [], "cannot be read as a workbook: "),
-    "header only": ("t.csv", b"a,b\n", [], "must have at least two rows to be clustered; it has no rows."),
-    "one row": ("t.csv", b"a,b\n1,2\n", [], "must have at least two rows to be clustered; it has one row."),
+    "header only": (
+        "t.csv",
+        b"a,b\n",
+        [],
+        "must contain at least two rows to be clustered; it contains no rows.",
+    ),
+    "one row": (
+        "t.csv",
+        b"a,b\n1,2\n",
+        [],
+        "must contain at least two rows to be clustered; it contains one row.",
+    ),
     "semicolons": (
         "t.csv",
         b"a;b\n1;2\n3;4\n",
         [],
-        "columns must be separated by commas; the first line has semicolons. Add --delimiter ';'.",
+        "columns must be separated by commas; the first line contains semicolons. Add --delimiter ';'.",
     ),
     "tabs": (
         "t.csv",
         b"a\tb\n1\t2\n3\t4\n",
         [],
-        "columns must be separated by commas; the first line has tabs. Add --delimiter '\\t'.",
+        "columns must be separated by commas; the first line contains tabs. Add --delimiter '\\t'.",
     ),
     "commas": (
         "t.tsv",
         b"a,b\n1,2\n3,4\n",
         [],
-        "columns must be separated by tabs; the first line has commas. Add --delimiter ','.",
+        "columns must be separated by tabs; the first line contains commas. Add --delimiter ','.",
     ),
     "a name twice": (
         "t.csv",
@@ -259,7 +269,7 @@ MISTAKES: dict[str, tuple[str, bytes | None, list[str], str]] = {
         "t.csv",
         b"a,b\n1,2\n3,4\na,b\n5,6\n",
         [],
-        "the header must appear only once; row 2 below it repeats it. Remove that row.",
+        "the header must appear only once; row 2 below repeats it. Remove that row.",
     ),
     "ragged": (
         "t.csv",
@@ -271,14 +281,15 @@ MISTAKES: dict[str, tuple[str, bytes | None, list[str], str]] = {
         "t.csv",
         b"a,b\n1,x\n2,caf\xe9\n3,y\n",
         [],
-        "is not valid UTF-8 in line 3. Give its encoding, such as --encoding cp1252 or latin-1.",
+        "is not valid UTF-8 in line 3. Specify its encoding, such as --encoding cp1252 or "
+        "--encoding latin-1.",
     ),
     "utf-16": ("t.csv", "a,b\n1,2\n".encode("utf-16"), [], "is encoded in UTF-16. Add --encoding utf-16."),
     "another encoding": (
         "t.csv",
         b"a,b\n1,\x81\n",
         ["--encoding", "cp1252"],
-        "is not encoded in cp1252. Give another --encoding.",
+        "is not encoded in cp1252. Use another --encoding.",
     ),
     "no encoding": (
         "t.csv",
@@ -290,9 +301,14 @@ MISTAKES: dict[str, tuple[str, bytes | None, list[str], str]] = {
         "t.csv",
         b'a,b\n"1,5",2\n"2,5",3\n',
         [],
-        "column 'a' has numbers with decimal commas, such as '1,5'. Add --decimal ','.",
+        "column 'a' contains numbers with decimal commas, such as '1,5'. Add --decimal ','.",
     ),
-    "carriage returns": ("t.csv", b"a,b\r1,2\r3,4\r", [], "has lines that end in a carriage return only"),
+    "carriage returns": (
+        "t.csv",
+        b"a,b\r1,2\r3,4\r",
+        [],
+        "contains lines that end with only a carriage return",
+    ),
     "no header": (
         "t.csv",
         b"\n1,2\n3,4\n",
@@ -303,32 +319,32 @@ MISTAKES: dict[str, tuple[str, bytes | None, list[str], str]] = {
         "t.csv",
         b"a,b\n1,2\n3,4\n",
         ["--ignore", "a,b"],
-        "the table must have a column to cluster by; --ignore leaves none of 2.",
+        "the table must contain at least one column to cluster by; --ignore leaves none of 2.",
     ),
     "all constant": (
         "t.csv",
         b"a,b\n1,2\n1,2\n",
         [],
-        "the table must have a column to cluster by; none can be used. a: all values are the same; b: all "
-        "values",
+        "the table must contain at least one column to cluster by; none can be used. a: all values are the "
+        "same; b: all values",
     ),
     "unknown column": (
         "t.csv",
         b"alpha,beta\n1,2\n3,4\n",
         ["--columns", "alpa"],
-        "--columns must name columns of the table, such as alpha, ... (2 in all); got 'alpa'.",
+        "--columns must name columns of the table, such as alpha, ... (2 in total); got 'alpa'.",
     ),
     "one label": (
         "t.csv",
         b"a,b\n1,x\n3,x\n",
         ["--labels", "b"],
-        "--labels: column 'b' must hold at least two clusters; all rows have 'x'.",
+        "--labels: column 'b' must contain at least two clusters; all rows are in 'x'.",
     ),
     "a gap among labels": (
         "t.csv",
         b"a,b\n1,x\n3,\n4,y\n",
         ["--labels", "b"],
-        "--labels: column 'b' must hold a cluster for every row; 1 of 3 rows lack one.",
+        "--labels: column 'b' must contain a cluster for every row; 1 of 3 rows lack one.",
     ),
     "too many clusters": (
         "t.csv",
@@ -346,19 +362,19 @@ MISTAKES: dict[str, tuple[str, bytes | None, list[str], str]] = {
         "t.csv",
         b'a,b\n"1,234.50",2\n"2,345.00",3\n"$3,000.10",4\n',
         [],
-        "column 'a' has numbers with extra characters, such as '1,234.50'. Remove the ",
+        "column 'a' contains numbers with extra characters, such as '1,234.50'. Remove the ",
     ),
     "some decimal commas": (
         "t.csv",
         b"a;b\n1;2\n1,5;3\n7,25e3;4\n",
         ["--delimiter", ";"],
-        "column 'a' has numbers with decimal commas, such as '1,5'. Add --decimal ','.",
+        "column 'a' contains numbers with decimal commas, such as '1,5'. Add --decimal ','.",
     ),
     "a header twice with a gap": (
         "t.csv",
         b"a,,c\n1,2,3\na,,c\n4,5,6\n",
         [],
-        "the header must appear only once; row 1 below it repeats it. Remove that row.",
+        "the header must appear only once; row 1 below repeats it. Remove that row.",
     ),
     "a header of another encoding": (
         "t.csv",
@@ -430,8 +446,8 @@ def test_a_mistake_is_one_line_and_nothing_is_written(
 def test_a_folder_needs_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(capsys, "explain", tmp_path)[::2] == (
         2,
-        f"whycluster: {tmp_path}: a folder or a pattern needs --out, a folder for the results. Add it, or "
-        "give a file.\n",
+        f"whycluster: {tmp_path}: to explain a folder or a pattern, add --out with a folder for the results, "
+        "or pass a single file instead.\n",
     )
 
 
@@ -458,7 +474,7 @@ def test_existing_files_are_overwritten_only_with_force(
     assert invoke(capsys, *common) == (
         2,
         "",
-        f"whycluster: {option}: {path} already exists. Give another name, or --force to overwrite it.\n",
+        f"whycluster: {option}: {path} already exists. Use another name, or add --force to overwrite it.\n",
     )
     assert path.read_text() == "precious"
     assert invoke(capsys, *common, "--force") == (0, "", "")
@@ -469,13 +485,13 @@ def test_existing_files_are_overwritten_only_with_force(
 @pytest.mark.parametrize(
     ("out", "message"),
     [
-        ("no/such/o.csv", "o.csv must go to an existing folder; {folder}/no/such does not exist."),
+        ("no/such/o.csv", "o.csv must be written to an existing folder; {folder}/no/such does not exist."),
         (
             "o.doc",
             "--out must be a file of type .parquet, .csv, .tsv, .arrow, .jsonl; got {folder}/o.doc.",
         ),
-        ("t.csv", "{folder}/t.csv is the table itself, which is never overwritten. Give another name."),
-        ("folder.csv", "{folder}/folder.csv is a folder. Give the name of a file."),
+        ("t.csv", "{folder}/t.csv is the input table, which is never overwritten. Use another name."),
+        ("folder.csv", "{folder}/folder.csv is a folder. Use the name of a file instead."),
     ],
 )
 def test_invalid_outputs(out: str, message: str, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -551,7 +567,7 @@ def test_names_of_files_in_another_encoding(table: Path, capsys: pytest.CaptureF
     odd.rename(table)
     code, _, err = invoke(capsys, "explain", table, "--k", 3, "--out", odd)
     assert (code, err.count("\n")) == (2, 1)
-    assert "must be valid UTF-8, including its folders. Give another name." in err
+    assert "must be valid UTF-8, including its folders. Use another name." in err
     assert list(table.parent.iterdir()) == [table]
 
 
@@ -573,7 +589,8 @@ def test_devices_and_files_created_meanwhile_are_kept(
     assert (code, late.read_text()) == (2, "precious")
     assert (
         err
-        == f"whycluster: {late} was created in the meantime. Give another name, or --force to overwrite it.\n"
+        == f"whycluster: {late} was created in the meantime. Use another name, or add --force to overwrite "
+        "it.\n"
     )
     link = table.with_name("o.html")
     link.symlink_to(table.with_name("o.csv"))

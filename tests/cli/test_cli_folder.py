@@ -110,24 +110,25 @@ def test_a_saved_network_explains_a_folder_or_a_file_into_a_folder(
     [
         (
             (),
-            "{folder}: a folder or a pattern needs --out, a folder for the results. Add it, or give a file.",
+            "{folder}: to explain a folder or a pattern, add --out with a folder for the results, or pass a "
+            "single file instead.",
         ),
         (
             ("--labels", "kind", "--out", "{out}"),
-            "--labels works only with one table in memory, not with results in a folder. Remove it.",
+            "--labels works only for a single table in memory, not for results in a folder. Remove it.",
         ),
-        (("--delimiter", ";", "--out", "{out}"), "--delimiter works only with one table in memory"),
+        (("--delimiter", ";", "--out", "{out}"), "--delimiter works only for a single table in memory"),
         (
             ("--report", "x.html", "--out", "{out}"),
-            "--report works only with one table in memory",
+            "--report works only for a single table in memory",
         ),
-        (("--decimal", ",", "--out", "{out}"), "--decimal works only with one table in memory"),
+        (("--decimal", ",", "--out", "{out}"), "--decimal works only for a single table in memory"),
         (
             ("--model", "m", "--k", "3", "--out", "{out}"),
-            "--k is for new clusters, but --model has its own. Remove it.",
+            "--k applies to new clusters, but --model provides its own. Remove it.",
         ),
         (("--out", "{folder}"), "whycluster: --out must be a folder separate from the data"),
-        (("--out", "{out}", "--model", "gone"), "load: path must be a file made by wc.save"),
+        (("--out", "{out}", "--model", "gone"), "load: path must be a file written by wc.save"),
         (
             ("--out", "{out}", "--target", "9", "--k", "2"),
             "--target must be one of the clusters 0, 1; got '9'.",
@@ -149,7 +150,7 @@ def test_a_model_is_for_folders_only(
 ) -> None:
     code, _, error = invoke(capsys, "explain", folder / "0.parquet", "--model", tmp_path / "model")
     assert code == 2
-    assert "--model works only with results in a folder. Give --out a folder." in error
+    assert "--model works only with results in a folder. Set --out to a folder." in error
 
 
 def test_a_corrupt_part_is_named_and_the_others_are_done(
@@ -170,7 +171,9 @@ def test_a_corrupt_part_is_named_and_the_others_are_done(
     for name in ("0.parquet", "2.parquet"):
         (place / name).write_bytes(b"nothing")
     _, _, error = invoke(capsys, "explain", place, "--out", tmp_path / "none", "--k", 3)
-    assert "no part has rows that can be read. '0.parquet': it cannot be read (" in error
+    assert (
+        "at least one part must contain readable rows; none does. '0.parquet': it cannot be read (" in error
+    )
 
 
 def test_a_repaired_part_is_explained_with_the_same_clusters(
@@ -286,7 +289,7 @@ def test_other_files_rows_that_cannot_be_explained_and_names_that_look_like_file
     code, _, error = invoke(capsys, "explain", place / "0.parquet", place / "1.parquet")
     assert "Put patterns in quotes." in error
     code, _, error = invoke(capsys, "explain", place / "0.parquet", "--invalid", "skip")
-    assert "--invalid works only with results in a folder. Give --out a folder." in error
+    assert "--invalid works only with results in a folder. Set --out to a folder." in error
 
 
 def test_a_column_that_is_empty_in_the_first_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,10 +4,10 @@ In reading order:
 
 - `commands`: the commands and their options
 - `explain`, `row`, `compare`, `report`, `evaluate`, `demo`, `models`: one module per command
-- `folder`, `sampling`: ``explain`` for folders of files; a sample of their rows is clustered
-- `clustering`: options and columns of a table, and its clusters
-- `reading`, `writing`: tables from and to files
-- `formatting`, `output`: results formatted as text or JSON, and printed
+- `folder`, `sampling`: ``explain`` for folders of files, which clusters a sample of their rows
+- `clustering`: the options, columns and clusters of a table
+- `reading`, `writing`: read tables from files and write them to files
+- `formatting`, `output`: format results as text or JSON and print them
 """
 
 from __future__ import annotations

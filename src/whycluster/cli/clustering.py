@@ -1,4 +1,4 @@
-"""The clustered table of a command: its options, columns, clusters and row names."""
+"""The clustered table of a command, with its options, columns, clusters and row names."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _TABS = {"\\t": "\t", "tab": "\t"}
 
 @dataclass(frozen=True)
 class CommandOptions:
-    """The options that all commands share: the table and how to cluster it.
+    """The options that all commands share, which determine the table and how to cluster it.
 
     Attributes
     ----------
     file : the table
-    k : the number of clusters; None picks the elbow
+    k : the number of clusters, or None to choose the elbow
     labels : the column that holds existing clusters
-    columns : the columns to cluster by; empty for all
+    columns : the columns to cluster by; if empty, all columns are used
     ignore : the columns to leave out
     id : the column that identifies the rows
     seed : the random seed
@@ -62,8 +62,8 @@ class CommandOptions:
         """Check the shared options of a command and return them."""
         if given["k"] is not None and given["labels"] is not None:
             raise InvalidInputError(
-                "--k and --labels cannot be combined: --k makes new clusters, --labels uses existing ones. "
-                "Give only one of them."
+                "--k and --labels cannot be combined: --k creates new clusters, whereas --labels uses "
+                "existing clusters. Use only one of these options."
             )
         delimiter = _TABS.get(given["delimiter"], given["delimiter"])
         if delimiter is not None and len(delimiter.encode()) != 1:
@@ -84,13 +84,13 @@ class ClusteredTable:
     Attributes
     ----------
     rows : the columns that were clustered
-    ids : the column that identifies the rows, if there is one
+    ids : the column that identifies the rows, or None
     network : the network that assigns rows to clusters
-    labels : (n,) existing labels of the rows; None if the network assigns the clusters
-    description : how the clusters were made, for the user
+    labels : (n,) existing labels of the rows, or None if the network assigns the clusters
+    description : how the clusters were obtained, for the user
     left_out : for each column that was not used, the reason
     notes : further notes for the user
-    id_problem : why no column identifies the rows although some look like identifiers; may be empty
+    id_problem : why no column identifies the rows although some look like identifiers, or an empty string
     """
 
     rows: pl.DataFrame
@@ -108,7 +108,7 @@ class ClusteredTable:
         return [] if self.ids is None else [str(self.ids.name)]
 
     def explain(self, positions: Codes | None = None, **query: Unpack[QueryOptions]) -> Explanation:
-        """Explain all rows, or those at some positions; existing labels are the default targets."""
+        """Explain all rows or the rows at some positions; existing labels are the default targets."""
         rows = self.rows if positions is None else self.rows[positions]
         if query.get("target") is None and self.labels is not None:
             query["target"] = self.labels if positions is None else self.labels[positions]
@@ -120,11 +120,11 @@ class ClusteredTable:
         return replace(exp, owns_data=True, positions=positions, row_names=self.ids)
 
     def find_cluster(self, text: str | None, option: str) -> Any:
-        """Return the label of a cluster that an option names; None if the option is not given."""
+        """Return the label of the cluster that an option names, or None if the option is not given."""
         return find_cluster(self.network, text, option)
 
     def position(self, name: str) -> int:
-        """Return the position of the row with this identifier, or with this number if rows have none."""
+        """Return the position of the row with this identifier, or with this number if rows are unnamed."""
         if self.ids is not None:
             return self._position_by_id(self.ids, name)
         if self.id_problem:
@@ -147,7 +147,7 @@ class ClusteredTable:
 
 
 def find_cluster(network: Network, text: str | None, option: str) -> Any:
-    """Return the label of a cluster that an option names; None if the option is not given."""
+    """Return the label of the cluster that an option names, or None if the option is not given."""
     if text is None:
         return None
     labels = network.labels.tolist()
@@ -160,7 +160,7 @@ def find_cluster(network: Network, text: str | None, option: str) -> Any:
 
 
 def read_query(network: Network, given: Mapping[str, Any]) -> QueryOptions:
-    """Return the query that the options of a command describe; errors name these options."""
+    """Return the query that the options of a command describe; error messages name these options."""
     query: QueryOptions = {
         "target": find_cluster(network, given["target"], "--target"),
         "against": find_cluster(network, given["against"], "--against"),
@@ -177,7 +177,7 @@ def read_query(network: Network, given: Mapping[str, Any]) -> QueryOptions:
 
 
 def _number(text: str | None) -> Any:
-    """Return text as a number if it is one; `Query` checks the rest."""
+    """Convert text to a number if possible; `Query` checks the result."""
     try:
         return text if text is None else float(text)
     except ValueError:
@@ -192,13 +192,13 @@ def cluster(options: CommandOptions) -> ClusteredTable:
 
 
 def cluster_frame(frame: pl.DataFrame, options: CommandOptions, step: int = 1) -> ClusteredTable:
-    """Choose the columns, and cluster the rows or take the existing clusters.
+    """Choose the columns, then cluster the rows or use the existing clusters.
 
     Parameters
     ----------
     frame : the rows
     options : how to cluster them
-    step : the rows are every ``step``-th of a larger table
+    step : ``frame`` contains every ``step``-th row of a larger table
     """
     chosen = choose_columns(frame, options)
     notes = check_text(frame[chosen])
@@ -208,8 +208,10 @@ def cluster_frame(frame: pl.DataFrame, options: CommandOptions, step: int = 1) -
     used = [name for name in chosen if name not in left_out]
     if not used:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:5])
-        raise InvalidInputError(f"the table must have a column to cluster by; none can be used. {reasons}.")
-    rows = frame[used]  # `select` would read some names as patterns
+        raise InvalidInputError(
+            f"the table must contain at least one column to cluster by; none can be used. {reasons}."
+        )
+    rows = frame[used]  # `select` would interpret some names as patterns
     columns = replace(columns, frame=rows, left_out={})
     notes += code_notes(rows)
     find_clusters = _new_clusters if options.labels is None else _existing_clusters
@@ -244,11 +246,12 @@ def _existing_clusters(
     where = f"--labels: column {options.labels!r}"
     if labels.null_count():
         raise InvalidInputError(
-            f"{where} must hold a cluster for every row; {labels.null_count()} of {frame.height} rows lack "
+            f"{where} must contain a cluster for every row; {labels.null_count()} of {frame.height} rows "
+            "lack "
             "one. Remove these rows or label them, with -1 for noise."
         )
     if labels.n_unique() < 2:
-        raise InvalidInputError(f"{where} must hold at least two clusters; all rows have {labels[0]!r}.")
+        raise InvalidInputError(f"{where} must contain at least two clusters; all rows are in {labels[0]!r}.")
     with Progress("fitting a surrogate to the labels", None):
         network, given = fit_surrogate(labels, columns.frame)
     assert network.fidelity is not None
@@ -256,13 +259,13 @@ def _existing_clusters(
 
 
 def check_k(k: int | None, n_rows: int) -> None:
-    """Raise if a table of this size cannot have k clusters; None, for the elbow, is always valid."""
+    """Raise an error if a table of this size cannot have k clusters. None (the elbow) is always valid."""
     if k is not None and not 2 <= k <= n_rows:
         raise InvalidInputError(f"--k must be auto, or from 2 to the number of rows, {n_rows}; got {k}.")
 
 
 def describe_surrogate(labels: str | None, fidelity: Fidelity) -> str:
-    """Describe the surrogate of a column of labels in a few words."""
+    """Describe the surrogate for a column of labels in a few words."""
     return f"a surrogate of {labels!r} that predicts {fidelity.cross_validated:.1%} of its labels"
 
 
@@ -297,12 +300,16 @@ def _raise_no_column(frame: pl.DataFrame, options: CommandOptions) -> NoReturn:
     names = [option for option, value in given.items() if value]
     leave = "leave" if len(names) > 1 else "leaves"
     raise InvalidInputError(
-        f"the table must have a column to cluster by; {' and '.join(names)} {leave} none of {frame.width}."
+        f"the table must contain at least one column to cluster by; {' and '.join(names)} {leave} none of "
+        f"{frame.width}."
     )
 
 
 def _parse_names(given: Iterable[str], known: Sequence[str], option: str) -> set[str]:
-    """Return the columns that an option names; it may be repeated, and each value may list several names."""
+    """Return the columns that an option names.
+
+    The option may be repeated, and each value may list several names.
+    """
     found = set()
     for text in given:
         for name in [text] if text in known else text.split(","):
@@ -313,10 +320,10 @@ def _parse_names(given: Iterable[str], known: Sequence[str], option: str) -> set
 
 
 def _raise_unknown(option: str, name: str, known: Sequence[str]) -> NoReturn:
-    """Raise for a column that does not exist, and suggest similar names."""
+    """Raise an error for a column that does not exist, with similar names as suggestions."""
     similar = difflib.get_close_matches(name, known, 3) or list(known[:5])
     listed = ", ".join(display.clean(each) for each in similar)
-    more = f", ... ({len(known)} in all)" if len(known) > len(similar) else ""
+    more = f", ... ({len(known)} in total)" if len(known) > len(similar) else ""
     raise InvalidInputError(f"{option} must name columns of the table, such as {listed}{more}; got {name!r}.")
 
 
@@ -325,7 +332,7 @@ def _find_ids(
 ) -> tuple[pl.Series | None, str]:
     """Return the column that identifies the rows, or None and the reason if identifiers are ambiguous.
 
-    It is the column given by the option, or the only complete column that looks like an identifier.
+    This is the column named by the option, or the only complete column that looks like an identifier.
     """
     if options.id is not None:
         return frame[options.id], ""
@@ -337,5 +344,5 @@ def _find_ids(
         listed = ", ".join(map(repr, complete[:5]))
         return None, f"{listed} all look like identifiers. Choose one with {options.id_option}."
     if frame[complete[0]].n_unique() < frame.height:
-        return None, f"{complete[0]!r} looks like an identifier, but has duplicates."
+        return None, f"{complete[0]!r} looks like an identifier but contains duplicates."
     return frame[complete[0]], ""

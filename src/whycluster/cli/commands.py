@@ -1,6 +1,6 @@
-"""Commands and options of ``whycluster``, and the function that runs each command.
+"""The commands and options of ``whycluster`` and the function that runs each command.
 
-Each function is imported when its command runs, so ``--help`` imports no library except click.
+Each function is imported only when its command runs, so ``--help`` imports no library except click.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from whycluster.core.errors import WhyClusterError
 from whycluster.data.progress import hidden
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-_LARGEST_SEED = 2**32 - 1  # the limit of scikit-learn
+_LARGEST_SEED = 2**32 - 1  # scikit-learn's limit
 _SETTINGS = {"help_option_names": ["-h", "--help"], "terminal_width": 100, "show_default": True}
 
 
@@ -37,7 +37,7 @@ class _NumberOfClusters(click.ParamType):  # type: ignore[type-arg]  # generic f
 
 
 def _combine(*options: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
-    """Combine several options into one decorator; the help lists them in this order."""
+    """Combine several options into one decorator, in the order in which the help lists them."""
 
     def decorate(command: _Command) -> _Command:
         for option in reversed(options):
@@ -62,9 +62,9 @@ _table_options = _combine(
         type=_NumberOfClusters(),
         default="auto",
         metavar="NUMBER|auto",
-        help="Number of clusters; auto picks the elbow.",
+        help="Number of clusters; auto chooses the elbow.",
     ),
-    _column_option("--labels", "labels", "Explain the clusters in this column instead of new ones."),
+    _column_option("--labels", "labels", "Explain the clusters in this column instead of creating new ones."),
     _repeatable_option("--columns", "COLUMNS", "Cluster by these columns only (comma-separated)."),
     _repeatable_option("--ignore", "COLUMNS", "Leave out these columns (comma-separated)."),
 )
@@ -87,7 +87,7 @@ _seed = click.option(
 
 
 def _hide_bars(context: click.Context, _: Any, quiet: bool) -> bool:
-    """Hide progress bars for this command only; a program that calls it keeps its own bars."""
+    """Hide progress bars for this command only. A program that calls the command keeps its own bars."""
     if quiet:
         context.find_root().with_resource(hidden())  # restored even if another option is invalid
     return quiet
@@ -113,7 +113,7 @@ _query_options = _combine(
         "--beta",
         default="auto",
         metavar="NUMBER|auto",
-        help="Stiffness; the larger, the more the nearest competitor counts.",
+        help="Stiffness; larger values give the nearest competitor more weight.",
     ),
 )
 
@@ -125,8 +125,8 @@ _query_options = _combine(
 def whycluster(context: click.Context, version: bool, debug: bool) -> int:  # noqa: ARG001  # see `run`
     """Explain why each row of a table is in its cluster.
 
-    Cluster a table, or take the clusters it already has. For every row, show how much each column
-    contributes to its cluster.
+    Cluster a table, or use the clusters it already has. For every row, show how much each column contributes
+    to the row's cluster.
     """
     if version:
         from whycluster import __version__
@@ -174,9 +174,9 @@ def whycluster(context: click.Context, version: bool, debug: bool) -> int:  # no
 def explain(**options: Any) -> None:
     """Cluster the rows of FILE and explain each row.
 
-    FILE may also be a folder of Parquet or CSV files of any size, or a pattern in quotes. Then a sample of
-    the rows is clustered, and the explanations of all rows are written to the folder given by --out, file by
-    file. An interrupted run resumes where it stopped.
+    FILE may also be a folder of Parquet or CSV files of any size, or a pattern in quotes. In that case, a
+    sample of the rows is clustered, and the explanations of all rows are written file by file to the folder
+    given by --out. An interrupted run resumes where it stopped.
     """
     from whycluster.cli.explain import explain
 
@@ -292,14 +292,14 @@ def models(as_json: bool) -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run the command, print any error on one line and return the exit code."""
+    """Run the command, print any error on one line, and return the exit code."""
     from whycluster.cli.output import print_message
 
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with _stopped_by(signal.SIGINT, signal.SIGTERM):
             return whycluster.main(given, prog_name="whycluster", standalone_mode=False) or 0
-    except BrokenPipeError:  # the reader of a pipe may stop early
+    except BrokenPipeError:  # the reader of a pipe may close it early
         sys.stdout = None  # so that nothing is flushed at exit
         return 0
     except BaseException as error:  # a panic in polars is not an Exception
@@ -316,7 +316,7 @@ class _Stopped(BaseException):
 
 @contextmanager
 def _stopped_by(*signals: signal.Signals) -> Iterator[None]:
-    """Raise `_Stopped` on these signals, so that half-written files are removed before the command ends."""
+    """Raise `_Stopped` on these signals, so that incomplete files are removed before the command ends."""
     if threading.current_thread() is not threading.main_thread():  # only the main thread can set handlers
         yield
         return
@@ -345,7 +345,8 @@ def _message_and_code(error: BaseException) -> tuple[str, int]:
         return "stopped", 1
     if isinstance(error, FileExistsError):
         return (
-            f"{error.filename} was created in the meantime. Give another name, or --force to overwrite it.",
+            f"{error.filename} was created in the meantime. Use another name, or add --force to overwrite "
+            "it.",
             2,
         )
     if isinstance(error, OSError) and error.strerror:

@@ -1,4 +1,4 @@
-"""``whycluster compare FILE A B``: show what separates two clusters."""
+"""``whycluster compare FILE A B`` shows what separates two clusters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``whycluster demo``: explain a clustering of a small data set that ships with scikit-learn."""
+"""``whycluster demo`` explains a clustering of a small data set that ships with scikit-learn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``whycluster evaluate FILE``: measure how faithful the explanations of a clustering are."""
+"""``whycluster evaluate FILE`` measures how faithful the explanations of a clustering are."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def evaluate(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Cluster the numeric columns, and compare methods that explain the clusters."""
+    """Cluster the numeric columns and compare methods that explain the clusters."""
     check_rule(rule, "--rule")
     options = CommandOptions.of(given)
     frame = read(options.file)
@@ -96,7 +96,7 @@ def _as_text(head: str, notes: list[str], comparison: Any, checks: Any) -> str:
 def _complete_numbers(
     classified: ClassifiedColumns, labels: list[Any] | None
 ) -> tuple[dict[str, Floats], list[str]]:
-    """Return the numeric columns that vary, without incomplete rows, and notes on omissions.
+    """Return the numeric columns that vary, without incomplete rows, and notes on omitted data.
 
     Labels of incomplete rows are removed from ``labels`` in place.
     """

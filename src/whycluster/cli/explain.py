@@ -1,4 +1,4 @@
-"""``whycluster explain FILE``: explain why each row of a table is in its cluster."""
+"""``whycluster explain FILE`` explains why each row of a table is in its cluster."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from whycluster.data import progress
 
 
 def explain(*, model: Path | None, invalid: str, **given: Any) -> None:
-    """Explain a single table, or the files of a folder."""
+    """Explain a single table or the files in a folder."""
     if is_folder(given["file"], given["out"]):
         explain_folder(model=model, invalid=invalid, **given)
         return
     for option, is_given in (("--model", model is not None), ("--invalid", invalid != "error")):
         if is_given:
-            raise InvalidInputError(f"{option} works only with results in a folder. Give --out a folder.")
+            raise InvalidInputError(f"{option} works only with results in a folder. Set --out to a folder.")
     _explain_table(**given)
 
 
@@ -41,7 +41,7 @@ def _explain_table(
     _check_targets(out, report, options.file.path, force)
     clustered = cluster_and_note(options, quiet)
     exp = clustered.explain(**read_query(clustered.network, given))
-    text = ""  # made before anything is written, so that an error leaves no files
+    text = ""  # computed before anything is written, so that an error leaves no files
     if as_json or not quiet or not (out or report):
         output = ExplanationOutput(clustered, exp, top)
         text = output.as_json(out=out, report=report) if as_json else output.as_text()

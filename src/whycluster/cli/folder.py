@@ -1,4 +1,4 @@
-"""``whycluster explain IN/ --out OUT/``: tables in many files, or in one file larger than memory."""
+"""``whycluster explain IN/ --out OUT/`` explains tables in many files or in one file larger than memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from whycluster.models.network import Network
 if TYPE_CHECKING:
     from whycluster.cli.sampling import RowSample
 
-_SPELLINGS = {  # arguments of `explain_dataset` as options
+_SPELLINGS = {  # the options that correspond to arguments of `explain_dataset`
     "out": "--out",
     "overwrite=True": "--force",
     "columns": "--columns",
@@ -46,7 +46,7 @@ _NEW_CLUSTERS_DEFAULTS = {"k": None, "ignore": ()}
 
 
 def is_folder(path: Path, out: Path | None) -> bool:
-    """Return whether the data are a folder or a pattern, or a Parquet file whose results go to a folder."""
+    """Return whether the data are a folder, a pattern, or a Parquet file whose results go to a folder."""
     to_folder = out is not None and not out.suffix and path.suffix.lower() in (*PARQUET, "")
     return path.is_dir() or to_folder or (not path.exists() and is_pattern(str(path)))
 
@@ -64,10 +64,10 @@ def explain_folder(
 ) -> None:
     """Cluster a sample of the rows or load a network, then explain all rows."""
     _refuse(
-        given, _SINGLE_TABLE_DEFAULTS, "works only with one table in memory, not with results in a folder"
+        given, _SINGLE_TABLE_DEFAULTS, "works only for a single table in memory, not for results in a folder"
     )
     if model is not None:
-        _refuse(given, _NEW_CLUSTERS_DEFAULTS, "is for new clusters, but --model has its own")
+        _refuse(given, _NEW_CLUSTERS_DEFAULTS, "applies to new clusters, but --model provides its own")
     data, out = str(given["file"]), _check_out(out, given["file"])
     with _messages_for_users():
         parts, notes = _find_parts(data, out)
@@ -101,12 +101,12 @@ class _FolderClusters:
     Attributes
     ----------
     network : the network of the clusters
-    columns : the columns that the network takes; None for those that it knows
+    columns : the columns that the network takes, or None to use those that it was fitted on
     ids : the columns that identify the rows
-    description : how the clusters were made, for the user
+    description : how the clusters were obtained, for the user
     left_out : for each column that is not used, the reason
     notes : further notes for the user
-    sample : the rows that were clustered; None if the network was loaded
+    sample : the rows that were clustered, or None if the network was loaded
     """
 
     network: Network
@@ -118,7 +118,7 @@ class _FolderClusters:
     sample: RowSample | None = None
 
     def describe(self, n_rows: int) -> str:
-        """Describe how the clusters were made, and from how many rows if not from all of them."""
+        """Describe how the clusters were obtained, with the number of rows used unless it is all rows."""
         n = n_rows if self.sample is None else self.sample.rows.height
         return self.description + f", fitted on {display.count(n, 'row')}" * (n < n_rows)
 
@@ -135,7 +135,7 @@ def _load_clusters(path: Path, given: dict[str, Any]) -> _FolderClusters:
 
 
 def _find_parts(data: str, out: Path) -> tuple[list[FilePart], list[str]]:
-    """Return the files to explain, and notes on other files in their folder."""
+    """Return the files to explain and notes on other files in their folder."""
     load_pyarrow()  # raises a helpful error if it is not installed
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FilesWarning)
@@ -150,7 +150,7 @@ def _cluster_sample(
     from whycluster.cli.sampling import take_sample
 
     sample = take_sample(parts, data, out, overwrite=force)
-    # With several threads, the rounding of k-means, and so its clusters, would differ from run to run.
+    # With several threads, rounding in k-means, and thus its clusters, would differ from run to run.
     with threadpool_limits(1):
         clustered = cluster_frame(sample.rows, CommandOptions.of(given), sample.step)
     return _FolderClusters(
@@ -171,10 +171,11 @@ def _partition_notes(parts: list[FilePart]) -> list[str]:
 
 
 def _check_out(out: Path | None, file: Path) -> Path:
-    """Return the folder of the results; raise early if it cannot be one."""
+    """Return the folder for the results; raise an error early if the path cannot be a folder."""
     if out is None:
         raise InvalidInputError(
-            f"{file}: a folder or a pattern needs --out, a folder for the results. Add it, or give a file."
+            f"{file}: to explain a folder or a pattern, add --out with a folder for the results, or pass a "
+            "single file instead."
         )
     if not out.is_dir() and (out.exists() or out.suffix.lower() in WRITERS):
         raise InvalidInputError(
@@ -186,7 +187,7 @@ def _check_out(out: Path | None, file: Path) -> Path:
 
 @contextmanager
 def _messages_for_users() -> Iterator[None]:
-    """Name options instead of Python arguments in errors; after an interruption, print how to resume."""
+    """Name options instead of Python arguments in errors, and explain how to resume when interrupted."""
     try:
         with warnings.catch_warnings(), spelled_as(_SPELLINGS):
             warnings.simplefilter("ignore", FilesWarning)  # already printed as a note
@@ -201,7 +202,7 @@ def _messages_for_users() -> Iterator[None]:
 
 
 def _refuse(given: dict[str, Any], defaults: dict[str, Any], reason: str) -> None:
-    """Raise if an option that would be ignored differs from its default."""
+    """Raise an error if an option that would be ignored differs from its default."""
     for name, value in defaults.items():
         if given[name] != value:
             raise InvalidInputError(f"--{name} {reason}. Remove it.")

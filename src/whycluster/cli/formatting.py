@@ -1,4 +1,4 @@
-"""The results of a clustered table, formatted as text or as JSON."""
+"""Format the results for a clustered table as text or JSON."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from whycluster.explanations import findings
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.summary import Summary
 
-_MOST_LISTED = 8  # columns in the note on columns that are left out
-_WIDTH = 100  # characters per line
+_MOST_LISTED = 8  # maximum number of columns listed in the note on left-out columns
+_WIDTH = 100  # number of characters per line
 LEGEND = """\
 share: fraction of the cluster's relevance. high, middle, low: rank of its mean among all clusters."""
 
 
 def cluster_and_note(options: CommandOptions, quiet: bool) -> ClusteredTable:
-    """Cluster the table; unless quiet, print notes on its columns."""
+    """Cluster the table and, unless quiet, print notes on its columns."""
     clustered = cluster(options)
     if not quiet:
         print_notes(clustered.left_out, clustered.id_names, clustered.notes)
@@ -33,7 +33,7 @@ def cluster_and_note(options: CommandOptions, quiet: bool) -> ClusteredTable:
 
 
 def print_notes(left_out: dict[str, str], ids: Sequence[str], notes: Sequence[str]) -> None:
-    """Print which columns are left out, which one identifies the rows, and other notes."""
+    """Print which columns are left out, which column identifies the rows, and other notes."""
     if left_out:
         reasons = [f"{display.clean(name)} ({reason})" for name, reason in left_out.items()]
         more = f"; and {len(reasons) - _MOST_LISTED} more" if len(reasons) > _MOST_LISTED else ""

@@ -1,4 +1,4 @@
-"""``whycluster models``: list the supported models and the installed libraries."""
+"""``whycluster models`` lists the supported models and the installed libraries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EXTRAS = {
     "shap": "exp.to_shap() (extra shap)",
     "fastexcel": "workbooks (extra excel)",
 }
-"""Optional libraries, and what each is used for."""
+"""Optional libraries and their uses."""
 
 _WIDEST = 60
 

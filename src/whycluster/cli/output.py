@@ -1,4 +1,4 @@
-"""Printing: results go to stdout, everything else to stderr."""
+"""Print results to stdout and everything else to stderr."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 import sys
 
 _BAR = re.compile(r"(?<= )(?:(\++)|(-+))(?= |$)")
-_RULE = re.compile(r"[-= ]+")  # the line below a heading or below the head of a table
+_RULE = re.compile(r"[-= ]+")  # the line below a heading or a table header
 
 
 def print_result(text: str) -> None:
-    """Print a result; on a terminal, positive bars are blue and negative bars are orange."""
+    """Print a result, with positive bars in blue and negative bars in orange on a terminal."""
     if sys.stdout is None:  # the process has no stdout
         return
     if sys.stdout.isatty():
@@ -23,7 +23,7 @@ def _print_colored(text: str) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    colored = Text()  # not markup: column names come from the user
+    colored = Text()  # not parsed as markup, since column names come from the user
     for line in text.split("\n"):
         part = Text(line + "\n")
         for bar in () if _RULE.fullmatch(line) else _BAR.finditer(line):

@@ -1,4 +1,4 @@
-"""Read tables from files; problems are reported in one line."""
+"""Read tables from files and report problems in one line."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from whycluster.data.column_checks import CODE, is_code, is_convertible
 from whycluster.data.column_kinds import ColumnKind, kinds_of_frame
 from whycluster.data.missing import MISSING_WORDS
 
-_PREVIEW = 1 << 16  # bytes that are checked before a file is read
+_PREVIEW = 1 << 16  # number of bytes that are checked before a file is read
 _LONGEST_HEADER = 1 << 26
-_TYPE_ROWS = 10_000  # rows from which column types are inferred; all rows if later ones contradict them
-_CHECKED_VALUES = 1000  # values of a text column that are checked
+_TYPE_ROWS = 10_000  # number of rows for inferring column types; all rows if later rows contradict the types
+_CHECKED_VALUES = 1000  # number of values checked in a text column
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
 _DECORATED_NUMBER = re.compile(  # with thousands separators, a currency sign or a percent sign
     r"\W{0,3}\d{1,3}([.,' \u00a0]\d{3})+([.,]\d+)?\W{0,3}"
@@ -41,17 +41,17 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 @dataclass(frozen=True)
 class TableFile:
-    """A file that holds a table, and its format.
+    """A file that contains a table, and its format.
 
     Attributes
     ----------
     path : the path of the file
-    delimiter : the character between values; None for a comma, or a tab in .tsv files
+    delimiter : the character between values, or None for a comma (a tab in .tsv files)
     decimal : the decimal separator, "." or ","
     encoding : the encoding of a text file
-    missing : words in a text file that mean "missing", in addition to the usual ones, such as "NA"
-    sheet : the sheet of a workbook; None for the first
-    id : the column that identifies the rows, if it is known
+    missing : words in a text file that mean "missing", in addition to the usual words such as "NA"
+    sheet : the sheet of a workbook, or None for the first sheet
+    id : the column that identifies the rows, or None if unknown
     """
 
     path: Path
@@ -79,7 +79,7 @@ class TableFile:
         return self.delimiter or ("\t" if self.suffix == ".tsv" else ",")
 
     def open(self) -> IO[bytes]:
-        """Open the file for reading; compressed files are decompressed."""
+        """Open the file for reading, decompressing it if necessary."""
         return gzip.open(self.path) if self.path.suffix.lower() == ".gz" else self.path.open("rb")  # type: ignore[return-value]
 
 
@@ -96,7 +96,7 @@ def read(file: TableFile) -> pl.DataFrame:
         file.fail(f"cannot be read: {error.strerror or error}.")
     _check_shape(file, frame)
     large = [name for name, dtype in frame.schema.items() if dtype in (pl.Int128, pl.UInt128)]
-    # Numbers with that many digits are identifiers.
+    # Numbers with this many digits are identifiers.
     return _with_dates(frame.with_columns(frame[name].cast(pl.String) for name in large))
 
 
@@ -112,7 +112,7 @@ def is_utf8_path(path: Path) -> bool:
 def _check_file(file: TableFile) -> None:
     path = file.path
     if path.is_dir():
-        file.fail("is a folder. Give a file.")
+        file.fail("is a folder. Pass a file instead.")
     if not path.exists():
         file.fail("there is no such file.")
     if not is_utf8_path(path):
@@ -147,9 +147,9 @@ def _with_dates(frame: pl.DataFrame) -> pl.DataFrame:
 def _check_shape(file: TableFile, frame: pl.DataFrame) -> None:
     if frame.height < 2:
         n_rows = "one row" if frame.height else "no rows"
-        file.fail(f"must have at least two rows to be clustered; it has {n_rows}.")
+        file.fail(f"must contain at least two rows to be clustered; it contains {n_rows}.")
     if frame.width == 0:
-        file.fail("must have at least one column; it has none.")
+        file.fail("must contain at least one column; it contains none.")
     for name in frame.columns:
         if name == "*" or (name.startswith("^") and name.endswith("$")):
             file.fail(f"column names must not look like polars patterns; one is {name!r}. Rename it.")
@@ -193,7 +193,7 @@ def _parse(content: Any, options: dict[str, Any]) -> pl.DataFrame:
 
 
 def _has_empty_row(frame: pl.DataFrame) -> bool:
-    """Return whether any row has only missing values; polars reads a blank line as such a row."""
+    """Return whether any row contains only missing values, which is how polars reads a blank line."""
     empty = pl.Series([True]).new_from_index(0, frame.height)
     for column in frame:
         if not column.null_count():
@@ -228,7 +228,7 @@ def _with_codes_as_text(
     if not indices:
         return frame
     text = pl.read_csv(_rewound(content), columns=indices, infer_schema_length=0, **options)
-    text.columns = [str(index) for index in indices]  # polars may read names as patterns
+    text.columns = [str(index) for index in indices]  # polars may interpret names as patterns
     found = []
     for index, column in zip(indices, text, strict=True):
         name, dtype = frame.columns[index], frame.dtypes[index]
@@ -245,30 +245,32 @@ def _utf8_content(file: TableFile) -> Any:
         with file.open() as stream:
             return io.BytesIO(stream.read().decode(file.encoding).encode())
     except UnicodeError:
-        file.fail(f"is not encoded in {file.encoding}. Give another --encoding.")
+        file.fail(f"is not encoded in {file.encoding}. Use another --encoding.")
 
 
 def _preview(file: TableFile) -> str:
-    """Return the first lines; raise if they are not text."""
+    """Return the first lines; raise an error if they are not text."""
     encoding = _encoding(file)
     with file.open() as stream:
         start = stream.read(_PREVIEW)
-        start += stream.readline(_LONGEST_HEADER)  # completes a longer header
+        start += stream.readline(_LONGEST_HEADER)  # reads the rest of a longer header
     is_wide = encoding.startswith(("utf-16", "utf-32"))
     if start.startswith(_UTF_16) and not is_wide:
         file.fail("is encoded in UTF-16. Add --encoding utf-16.")
     if b"\0" in start and not is_wide:
-        file.fail("is binary data, not text. Give a table: CSV, Parquet, JSON lines, ...")
+        file.fail(
+            "contains binary data, not text. Pass a table in a format such as CSV, Parquet or JSON lines."
+        )
     text = start.decode(encoding, "replace").removeprefix("\ufeff")
     if encoding == "utf-8" and "\ufffd" in text.split("\n", 1)[0]:
         _raise_not_utf8(file)
     if re.search(r"\r(?!\n)", text.rstrip("\r")):
-        file.fail("has lines that end in a carriage return only. Save it with other line endings.")
+        file.fail("contains lines that end with only a carriage return. Save it with other line endings.")
     return text
 
 
 def _encoding(file: TableFile) -> str:
-    """Return Python's name of the encoding; raise if it is not a text encoding."""
+    """Return Python's name for the encoding; raise an error if it is not a text encoding."""
     try:
         found = codecs.lookup(file.encoding)
         "".encode(file.encoding)
@@ -278,7 +280,7 @@ def _encoding(file: TableFile) -> str:
 
 
 def _header(file: TableFile, start: str) -> list[str]:
-    """Return the names of the columns; raise if the delimiter is wrong or names are not unique."""
+    """Return the column names; raise an error if the delimiter is wrong or names are not unique."""
     names = next(csv.reader(io.StringIO(start, newline=""), delimiter=file.separator), [])
     if not names:
         file.fail("must begin with a line of column names; its first line is empty.")
@@ -286,7 +288,7 @@ def _header(file: TableFile, start: str) -> list[str]:
     if others and (len(names) == 1 or others[0] in ";\t"):
         spelled = "'\\t'" if others[0] == "\t" else repr(others[0])
         file.fail(
-            f"columns must be separated by {_delimiter_name(file.separator)}; the first line has "
+            f"columns must be separated by {_delimiter_name(file.separator)}; the first line contains "
             f"{_delimiter_name(others[0])}. Add --delimiter {spelled}."
         )
     for name in names:
@@ -300,14 +302,15 @@ def _delimiter_name(delimiter: str) -> str:
 
 
 def _check_values(file: TableFile, frame: pl.DataFrame) -> None:
-    """Raise if numbers were read as text because of a repeated header or decimal commas."""
+    """Raise an error if numbers were read as text because of a repeated header or decimal commas."""
     _check_header_once(file, frame)
     for name, values in _text_columns(frame):
         commas = [value for value in values if _DECIMAL_COMMA.fullmatch(value)]
         others = [v for v in values if not (_DECIMAL_COMMA.fullmatch(v) or is_convertible(v, float))]
         if file.decimal == "." and commas and not others:
             file.fail(
-                f"column {name!r} has numbers with decimal commas, such as {commas[0]!r}. Add --decimal ','."
+                f"column {name!r} contains numbers with decimal commas, such as {commas[0]!r}. Add "
+                "--decimal ','."
             )
 
 
@@ -320,17 +323,18 @@ def _check_header_once(file: TableFile, frame: pl.DataFrame) -> None:
         repeats &= frame[name] == name if name in texts else frame[name].is_null()
     if repeats.any():
         row = repeats.fill_null(False).arg_max()
-        file.fail(f"the header must appear only once; row {row} below it repeats it. Remove that row.")
+        file.fail(f"the header must appear only once; row {row} below repeats it. Remove that row.")
 
 
 def check_text(frame: pl.DataFrame) -> list[str]:
-    """Return notes on text columns that may hold numbers or dates; raise for decorated numbers."""
+    """Return notes on text columns that may hold numbers or dates; raise an error for decorated numbers."""
     notes = []
     for name, values in _text_columns(frame):
         decorated = [value for value in values if _DECORATED_NUMBER.fullmatch(value)]
         if 2 * len(decorated) > len(values):
             raise InvalidInputError(
-                f"column {name!r} has numbers with extra characters, such as {decorated[0]!r}. Remove the "
+                f"column {name!r} contains numbers with extra characters, such as {decorated[0]!r}. Remove "
+                "the "
                 "characters from the file, or leave the column out with --ignore."
             )
         others = [value for value in values if not is_convertible(value, float)]
@@ -354,8 +358,8 @@ def code_notes(frame: pl.DataFrame) -> list[str]:
         codes = [value for value in values if is_code(value)]
         if codes and all(is_convertible(value, float) for value in values):
             notes.append(
-                f"{name!r} is text, so each value is a category. It has numbers with leading zeros, such as "
-                f"{codes[0]!r}."
+                f"{name!r} is text, so each value is a category. It contains numbers with leading zeros, "
+                f"such as {codes[0]!r}."
             )
     return notes
 
@@ -363,7 +367,9 @@ def code_notes(frame: pl.DataFrame) -> list[str]:
 def _raise_not_utf8(file: TableFile) -> NoReturn:
     line = next((i for i, text in enumerate(_lines(file), 1) if "\ufffd" in text), None)
     place = "" if line is None else f" in line {line}"
-    file.fail(f"is not valid UTF-8{place}. Give its encoding, such as --encoding cp1252 or latin-1.")
+    file.fail(
+        f"is not valid UTF-8{place}. Specify its encoding, such as --encoding cp1252 or --encoding latin-1."
+    )
 
 
 def _raise_parse_error(file: TableFile, error: Exception, n_names: int) -> NoReturn:

@@ -1,4 +1,4 @@
-"""``whycluster report FILE``: write an HTML report about the clusters of a table."""
+"""``whycluster report FILE`` writes an HTML report about the clusters of a table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from whycluster.explanations.explanation import Explanation
 
 
 def report(*, out: Path | None, title: str | None, rows: int, force: bool, quiet: bool, **given: Any) -> None:
-    """Cluster the table, explain its rows and write the report."""
+    """Cluster the table, explain its rows, and write the report."""
     options = CommandOptions.of(given)
     table = options.file.path
     path = Path(table.stem + ".html") if out is None else out
@@ -26,6 +26,6 @@ def report(*, out: Path | None, title: str | None, rows: int, force: bool, quiet
 
 
 def write_report(clustered: ClusteredTable, exp: Explanation, path: Path, **options: Any) -> None:
-    """Write the report of an explanation of all rows; for ``options`` see `Explanation.report`."""
+    """Write a report on an explanation of all rows; for ``options``, see `Explanation.report`."""
     with progress.Progress(f"writing {path.name}", None):
         exp.report(path, left_out=clustered.left_out, **options)

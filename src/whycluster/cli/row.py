@@ -1,4 +1,4 @@
-"""``whycluster row FILE --id 42``: explain why one row is in its cluster."""
+"""``whycluster row FILE --id 42`` explains why one row is in its cluster."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A sample of the rows of many files, which is clustered instead of all rows.
+"""Sample the rows of many files, in order to cluster the sample instead of all rows.
 
-It is stored with the results. A resumed run therefore has the same clusters, even if damaged parts have been
-repaired in the meantime.
+The sample is stored with the results. A resumed run therefore produces the same clusters, even if damaged
+parts have been repaired in the meantime.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from whycluster.engines.files.run_state import RunState
 SAMPLE_FILE = "_whycluster.sample"
 _DATA = b"whycluster"  # metadata key: the path of the data
 _STEP = b"whycluster.step"  # metadata key: the sampling step
-_ROWS = 100_000  # the sample has at least this many rows, if the data do, and at most twice as many
-_VALUES = 20_000_000  # values in the sample of a table with many columns
-_BATCH, _BATCH_VALUES = 65_536, 4_000_000  # rows or values per batch that is read
-_FEWEST = 1000  # rows of a sample or a batch
-_FRAMES = 256  # pieces of the sample before they are concatenated
+_ROWS = 100_000  # minimum number of rows in the sample, if the data have as many; at most twice as many
+_VALUES = 20_000_000  # maximum number of values in the sample, for tables with many columns
+_BATCH, _BATCH_VALUES = 65_536, 4_000_000  # number of rows or values read per batch
+_FEWEST = 1000  # minimum number of rows in a sample or a batch
+_FRAMES = 256  # number of pieces of the sample before they are concatenated
 
 Item = TypeVar("Item")
 
@@ -47,7 +47,7 @@ class RowSample:
     rows : the sampled rows
     step : the sampling step
     notes : notes for the user
-    unsaved : the contents of the sample file; None if it exists already
+    unsaved : the contents of the sample file, or None if the file already exists
     """
 
     rows: pl.DataFrame
@@ -56,7 +56,7 @@ class RowSample:
     unsaved: pa.Buffer | None = None
 
     def save(self, folder: Path, overwrite: bool) -> None:
-        """Write the sample to the folder of the results, unless a run there has begun and must be kept."""
+        """Write the sample to the results folder, unless the folder contains a run that must be kept."""
         if self.unsaved is None:
             return
         with RunState(folder, WHERE).opened() as run_state:
@@ -66,7 +66,7 @@ class RowSample:
 
 
 class _CodesError(Exception):
-    """Raised if numeric columns turn out to hold codes such as 007; all parts then read them as text."""
+    """Raised if numeric columns turn out to hold codes such as 007, which must be read as text."""
 
     def __init__(self, names: Collection[str]) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ def take_sample(parts: list[FilePart], data: str, folder: Path, overwrite: bool)
 
 
 def _read(source: Any, data: str) -> RowSample | None:
-    """Return a stored sample; None if there is none, or if it is damaged or a sample of other data."""
+    """Return the stored sample, or None if it does not exist, is damaged or comes from other data."""
     try:
         with reading():
             table = pq.read_table(source)
@@ -93,7 +93,7 @@ def _read(source: Any, data: str) -> RowSample | None:
 
 
 def _draw(parts: list[FilePart], data: str) -> RowSample:
-    """Draw a new sample, with the types that its columns will have when it is read from its file."""
+    """Draw a new sample, whose columns have the types that they will have when read from its file."""
     failed: list[str] = []
     with Progress("drawing a sample", None):
         schemas = {
@@ -112,7 +112,7 @@ def _draw(parts: list[FilePart], data: str) -> RowSample:
 
 
 def _sampled(schemas: Mapping[FilePart, pa.Schema], failed: list[str]) -> tuple[pl.DataFrame, int]:
-    """Return the sample and its step; columns that turn out to hold codes are read as text."""
+    """Return the sample and its step, reading columns that turn out to hold codes as text."""
     n_failed = len(failed)
     try:
         return _every_nth(schemas, failed)
@@ -124,7 +124,7 @@ def _sampled(schemas: Mapping[FilePart, pa.Schema], failed: list[str]) -> tuple[
 
 
 def _every_nth(schemas: Mapping[FilePart, pa.Schema], failed: list[str]) -> tuple[pl.DataFrame, int]:
-    """Return every n-th row of all parts, and n; n doubles whenever the sample gets too large."""
+    """Return every n-th row of all parts, and n, which doubles whenever the sample gets too large."""
     step, pieces, n_seen, n_sampled = 1, list[pl.DataFrame](), 0, 0
     for batch in _batches(schemas, failed):
         drawn = pa.array(range(-n_seen % step, batch.num_rows, step), pa.int64())
@@ -137,19 +137,17 @@ def _every_nth(schemas: Mapping[FilePart, pa.Schema], failed: list[str]) -> tupl
             n_sampled = pieces[0].height
     if not n_seen:
         why = f" {failed[0]}." if failed else ""
-        raise InvalidInputError(
-            f"explain: there must be rows to cluster; no part has rows that can be read.{why}"
-        )
+        raise InvalidInputError(f"explain: at least one part must contain readable rows; none does.{why}")
     return _concatenated(pieces), step
 
 
 def _rows_for(n_columns: int, n_values: int, most: int) -> int:
-    """Return the number of rows that hold ``n_values`` values; at most ``most``, at least `_FEWEST`."""
+    """Return the number of rows that hold ``n_values`` values, between `_FEWEST` and ``most``."""
     return max(_FEWEST, min(most, n_values // max(n_columns, 1)))
 
 
 def _concatenated(frames: list[pl.DataFrame]) -> pl.DataFrame:
-    """Concatenate frames; a column may be missing from some of them."""
+    """Concatenate frames, some of which may lack some columns."""
     try:
         return pl.concat(frames, how="diagonal_relaxed")
     except pl.exceptions.PolarsError as error:
@@ -159,7 +157,7 @@ def _concatenated(frames: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _batches(schemas: Mapping[FilePart, pa.Schema], failed: list[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of all parts; if a part does not fit or cannot be read, note why in ``failed``."""
+    """Yield the rows of all parts; record in ``failed`` why a part does not fit or cannot be read."""
     kinds = kinds_of(list(schemas.items()))  # as in `explain_dataset`
     typed = {
         entry.name
@@ -172,7 +170,7 @@ def _batches(schemas: Mapping[FilePart, pa.Schema], failed: list[str]) -> Iterat
 
 
 def _until_unreadable(part: FilePart, failed: list[str], items: Iterator[Item]) -> Iterator[Item]:
-    """Yield the items until the part turns out to be unreadable; note why in ``failed``."""
+    """Yield items until the part turns out to be unreadable; record the reason in ``failed``."""
     try:
         with reading():
             yield from items
@@ -189,7 +187,8 @@ def _rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield all rows of a part.
 
-    Raise if a column holds codes, unless it is ``typed``: some Parquet file declares it as numeric.
+    An error is raised if a column holds codes, unless it is in ``typed``, the columns that a Parquet file
+    declares as numeric.
     """
     fields = [entry.with_type(as_read(entry.type, part, kinds[entry.name])) for entry in schema]
     odd = [entry for entry in fields if kind_of_arrow(entry.type).is_numeric != kinds[entry.name].is_number]
@@ -208,7 +207,7 @@ def _rows(
 def _with_numbers(
     batch: pa.RecordBatch, numbers: Mapping[str, pa.DataType], typed: Collection[str]
 ) -> pa.RecordBatch:
-    """Convert text columns to their inferred number types; raise for codes."""
+    """Convert text columns to their inferred numeric types; raise an error for codes."""
     texts = {name: pc.ascii_trim_whitespace(batch.column(name)) for name in numbers}
     codes = {name for name, text in texts.items() if name not in typed and _has_codes(text)}
     if codes:
@@ -226,7 +225,7 @@ def _has_codes(text: pa.Array) -> bool:
 def _as_numbers(text: pa.Array, guess: pa.DataType) -> pa.Array:
     """Convert text to integers if possible, else to floats.
 
-    As floats, identifiers would not be recognized, and large ones would become equal.
+    Identifiers converted to floats would not be recognized, and large identifiers would become equal.
     """
     if not pa.types.is_floating(guess):  # fractions cannot become integers
         with suppress(pa.ArrowInvalid):

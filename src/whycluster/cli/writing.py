@@ -1,4 +1,4 @@
-"""Write results to files: completely or not at all, and over existing files only with ``--force``."""
+"""Write results to files, completely or not at all, overwriting existing files only with ``--force``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from whycluster.explanations.explanation import Explanation
 
 REPORT_SUFFIXES = (".html", ".htm")
 WRITERS: dict[str, Callable[[pl.DataFrame, Path], None]] = {
-    # Relevance hardly compresses: stronger compression saves 10 % of the size and takes twice as long.
+    # Relevance hardly compresses. Stronger compression saves 10 % of the size but takes twice as long.
     ".parquet": lambda frame, path: frame.write_parquet(path, compression="snappy"),
     ".csv": lambda frame, path: frame.write_csv(path),
     ".tsv": lambda frame, path: frame.write_csv(path, separator="\t"),
@@ -28,7 +28,7 @@ WRITERS: dict[str, Callable[[pl.DataFrame, Path], None]] = {
 
 
 def check_target(path: Path, option: str, suffixes: tuple[str, ...], table: Path, force: bool) -> None:
-    """Raise, before any work is done, if a file cannot be written or must not be overwritten."""
+    """Raise an error early if a file cannot be written or must not be overwritten."""
     if path.suffix.lower() not in suffixes:
         raise InvalidInputError(f"{option} must be a file of type {', '.join(suffixes)}; got {path}.")
     try:
@@ -40,37 +40,37 @@ def check_target(path: Path, option: str, suffixes: tuple[str, ...], table: Path
 def _check_place(path: Path, option: str, table: Path, force: bool) -> None:
     if not is_utf8_path(path.resolve()):
         raise InvalidInputError(
-            f"{option}: {path} must be valid UTF-8, including its folders. Give another name."
+            f"{option}: {path} must be valid UTF-8, including its folders. Use another name."
         )
     if path.is_dir():
-        raise InvalidInputError(f"{option}: {path} is a folder. Give the name of a file.")
+        raise InvalidInputError(f"{option}: {path} is a folder. Use the name of a file instead.")
     if path.exists() and not path.is_file():
-        raise InvalidInputError(f"{option}: {path} is not a file but a device or a pipe. Give another name.")
+        raise InvalidInputError(f"{option}: {path} is not a file but a device or a pipe. Use another name.")
     if path.exists() and table.exists() and path.samefile(table):
         raise InvalidInputError(
-            f"{option}: {path} is the table itself, which is never overwritten. Give another name."
+            f"{option}: {path} is the input table, which is never overwritten. Use another name."
         )
     if path.exists() and not force:
         raise InvalidInputError(
-            f"{option}: {path} already exists. Give another name, or --force to overwrite it."
+            f"{option}: {path} already exists. Use another name, or add --force to overwrite it."
         )
     folder = path.resolve().parent
     if not folder.is_dir():
         raise InvalidInputError(
-            f"{option}: {path.name} must go to an existing folder; {folder} does not exist."
+            f"{option}: {path.name} must be written to an existing folder; {folder} does not exist."
         )
     if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
         raise InvalidInputError(f"{option}: {path} cannot be written; permission denied.")
 
 
 def write_table(frame: pl.DataFrame, path: Path, force: bool) -> None:
-    """Write a table in the format of the file name; overwrite an existing file only with ``force``."""
+    """Write a table in the format given by the file name, overwriting a file only with ``force``."""
     with replacing(path, new=not force) as temporary:
         WRITERS[path.suffix.lower()](frame, temporary)
 
 
 def tabulate(clustered: ClusteredTable, exp: Explanation, top: int) -> pl.DataFrame:
-    """Return one row per explained row.
+    """Return a table with one row per explained row.
 
     The columns are the identifier, cluster, evidence, competitor, the relevance of every feature, and the
     names of the ``top`` strongest features.
