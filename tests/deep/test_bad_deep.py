@@ -411,7 +411,7 @@ def test_later_layers_may_not_fit_the_inputs() -> None:
 
 def test_features_that_do_not_fit_the_head() -> None:
     first = "explain: the encoder must return as many features as the head was fitted on,"
-    fit = "Fit the head to features of this layer, or name the layer that it was fitted to with layer=..."
+    fit = "Fit the head to features of this layer, or name the layer it was fitted to with layer=..."
     assert message(small(), X, np.eye(7)) == f"{first} 7; it returns 5. {fit}"
     assert message(small(), X, np.eye(7), layer="0") == f"{first} 7; it returns 4 x 6 x 6. {fit}"
     assert message(small(), X, np.eye(4), layer="0") == (

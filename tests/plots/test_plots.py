@@ -760,11 +760,11 @@ def test_explanations_against_the_cluster_have_no_summary(wine: NDArray[np.float
         "plot.clusters: cluster must be one that has members (0); got 1."
     )
     assert error(lambda: wc.explain(kmeans, wine[kmeans.labels_ == 0]).plot.beeswarm(1)) == (
-        "plot.beeswarm: exp must have at least one row that is explained for 1; it has none."
+        "plot.beeswarm: exp must contain at least one row that is explained for 1; it contains none."
     )
     assert error(some[:0].plot.map) == "plot.map: exp must contain at least one row; it contains none."
-    assert error(some[:0].plot.beeswarm) == "plot.beeswarm: exp must contain at least one row; it contains "
-    "none."
+    none = "exp must contain at least one row; it contains none."
+    assert error(some[:0].plot.beeswarm) == f"plot.beeswarm: {none}"
 
 
 def test_bad_results_are_named() -> None:

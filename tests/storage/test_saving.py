@@ -934,7 +934,7 @@ FRAMED = wc.explain(SMALL, pd.DataFrame(ROWS, columns=["u", "v"], index=list("ab
         (
             FRAMED,
             fact(data="polars", index=None, feature_names=["u", 1]),
-            "'feature_names' must be different ",
+            "'feature_names' must be distinct ",
         ),
         (FRAMED, fact(data="polars"), "'index' must be null, because polars frames have no index"),
         (FRAMED, fact(index=["u", "v"]), "the data must form a pandas frame (ValueError)"),

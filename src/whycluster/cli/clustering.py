@@ -247,8 +247,7 @@ def _existing_clusters(
     if labels.null_count():
         raise InvalidInputError(
             f"{where} must contain a cluster for every row; {labels.null_count()} of {frame.height} rows "
-            "lack "
-            "one. Remove these rows or label them, with -1 for noise."
+            "lack one. Remove these rows or label them, with -1 for noise."
         )
     if labels.n_unique() < 2:
         raise InvalidInputError(f"{where} must contain at least two clusters; all rows are in {labels[0]!r}.")

@@ -334,8 +334,7 @@ def check_text(frame: pl.DataFrame) -> list[str]:
         if 2 * len(decorated) > len(values):
             raise InvalidInputError(
                 f"column {name!r} contains numbers with extra characters, such as {decorated[0]!r}. Remove "
-                "the "
-                "characters from the file, or leave the column out with --ignore."
+                "the characters from the file, or leave the column out with --ignore."
             )
         others = [value for value in values if not is_convertible(value, float)]
         if others and 2 * len(others) < len(values):

@@ -228,8 +228,7 @@ class Encoder:
         raise InvalidInputError(
             f"{inputs.where}: the encoder must encode each input independently, along the first axis of "
             f"{inputs.name}; input {len(among) - 1} produces different features alone than in a batch. Use "
-            "the "
-            "first axis for inputs (batch_first=True), and do not normalize over the batch."
+            "the first axis for inputs (batch_first=True), and do not normalize over the batch."
         )
 
     def forward(self, batch: Tensor, where: str) -> Tensor:
@@ -353,8 +352,7 @@ class Encoder:
             )
         return (
             "Use the input size, order of axes and dtype that the encoder was trained with; for a single "
-            "input, pass "
-            f"{name}[None]."
+            f"input, pass {name}[None]."
         )
 
 

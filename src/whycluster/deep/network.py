@@ -192,8 +192,7 @@ class DeepNetwork(Network):
         fits = width in (shape[0], shape[-1]) and len(shape) > 1 if self.spatial else width == np.prod(shape)
         if fits:
             return width
-        hint = "Fit the head to features of this layer, or name the layer that it was fitted to with "
-        "layer=..."
+        hint = "Fit the head to features of this layer, or name the layer it was fitted to with layer=..."
         if self.spatial and len(shape) == 1:
             hint = "These features have no locations. Name an earlier layer, or leave out spatial."
         elif len(shape) > 1 and shape[0] == width:

@@ -190,7 +190,7 @@ def _named(methods: Any) -> dict[str, Any]:
     if not methods or ORACLE in methods or not all(isinstance(name, str) for name in methods):
         raise InvalidInputError(
             "compare: methods must contain at least one name, all names must be strings, and none may be "
-            "{ORACLE!r}; got {list(methods)}."
+            f"{ORACLE!r}; got {list(methods)}."
         )
     return dict(methods)
 

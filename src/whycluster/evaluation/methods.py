@@ -64,8 +64,7 @@ class Method:
         if self.needs == "energies" and subject.network is None:
             raise InvalidInputError(
                 f"{subject.where}: model must provide energies; a function of rows provides only labels. "
-                "Pass the "
-                "model itself (for a pipeline, pipeline[-1] with pipeline[:-1].transform(X))."
+                "Pass the model itself (for a pipeline, pipeline[-1] with pipeline[:-1].transform(X))."
             )
         if self.requires and importlib.util.find_spec(self.requires) is None:
             raise MissingDependencyError(

@@ -157,7 +157,7 @@ def _load_network(stored: ArchiveReader) -> Network:
 def _write_explanation(exp: BaseExplanation, data: bool) -> ArchiveWriter:
     if type(exp) is not Explanation:
         raise UnsupportedModelError(
-            "save: only explanations of tables can be saved; a {type(exp).__name__} also depends on the "
+            f"save: only explanations of tables can be saved; a {type(exp).__name__} also depends on the "
             "objects that computed its features. Save its arrays with numpy.savez instead."
         )
     if data and exp.table.goes_through_steps:

@@ -165,8 +165,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in to
             raise UnsupportedModelError(
                 f"{self._where}: {self._runner} changes part of a tensor in place and then uses the whole "
                 "tensor, or the other way around; LRP cannot trace such changes. Combine the parts with "
-                "torch.cat "
-                "or torch.where."
+                "torch.cat or torch.where."
             )
         return variable
 
