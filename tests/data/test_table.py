@@ -267,7 +267,7 @@ def test_text_that_is_missing_is_told_by_part_row_and_column_whatever_its_type(
     gap = with_gap(colours(kind), 7)
     pq.write_table(pa.table({"colour": gap["colour"], "other": gap["colour"]}), tmp_path / "a.parquet")
     said = (
-        "explain_dataset: part 'a.parquet': X must have no missing values; row 7, feature 'colour' holds "
+        "explain_dataset: part 'a.parquet': data must have no missing values; row 7, feature 'colour' holds "
         'None. Drop or fill such rows first. Or pass invalid="skip" to get nulls for such rows.'
     )
     with pytest.raises(InvalidInputError, match=f"^{re.escape(said)}"):

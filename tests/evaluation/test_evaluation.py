@@ -463,9 +463,9 @@ def test_methods_that_need_energies_are_left_out_for_functions(iris: Array, iris
     assert "shapley" in found.methods
     assert "neon" not in found.methods
     printed = str(found)
-    assert "neon, neon joint, neon sequential (model must have energies" in printed
+    assert "neon, neon joint, neon sequential (model must provide energies" in printed
     assert printed.count("left out:") == 1
-    with pytest.raises(wc.InvalidInputError, match="model must have energies"):
+    with pytest.raises(wc.InvalidInputError, match="model must provide energies"):
         compare(iris_model.predict, iris, ["neon"])
 
 
