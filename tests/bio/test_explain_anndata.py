@@ -482,7 +482,8 @@ def test_noise_keeps_its_name(cells: Any) -> None:
     codes = cells.obs["kind"].cat.codes.astype(str).to_numpy(dtype=object)
     codes[rng.choice(N_CELLS, 30, replace=False)] = "-1"
     cells.obs["found"] = pd.Categorical(codes)
-    with pytest.warns(wc.FidelityWarning, match=r"^explain_anndata: .* adata.uns\['why'\]\['fidelity'\] has"):
+    where = r"^explain_anndata: .* see adata\.uns\['why'\]\['fidelity'\] for details\.$"
+    with pytest.warns(wc.FidelityWarning, match=where):
         wc.explain_anndata(cells, "found", output="layer")
     assert cells.uns["why"]["groups"].tolist() == ["0", "1", "2", "-1"]
     assert set(cells.obs["why_competitor"]) <= {"0", "1", "2", "-1"}
