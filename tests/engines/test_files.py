@@ -1309,7 +1309,7 @@ def with_gaps() -> pd.DataFrame:
 @pytest.mark.parametrize("beta", ["auto", 0.2])
 def test_errors_of_rows_that_are_not_finite_name_part_row_and_column(beta: Any, tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in", with_gaps()), tmp_path / "out"
-    assert error_message(MODEL, folder, out, beta=beta) == (
+    assert error_message(MODEL, folder, out, beta=beta, workers=1) == (
         "explain_dataset: part 'part-3.parquet': data must be finite; row 9, feature 'b' holds a missing "
         'value (NaN). Drop or fill such rows first. Or pass invalid="skip" to get nulls for such rows.'
     )
