@@ -1,6 +1,6 @@
 # make demo          install the package and explain the wine data, for a first look
 # make test          run all checks: format, lint, types, layers, doctests, README, docs, tests
-# make test-fast     lint, layers, and the tests of the core, data, models and messages; under 90 seconds
+# make test-fast     the inner loop: the same checks, and the fast tests of the folders in FAST; about a minute
 # make golden        write the expected output in tests/golden again
 # make bench         run all benchmarks; takes two or three hours; DATA is the folder of the data sets
 # make bench-zennit  compare our LRP with zennit's, in a separate environment
@@ -13,30 +13,31 @@ BIO := .venv-bio
 SPARK := .venv-spark
 ZENNIT := .venv-zennit
 DATA ?= ../shared/data
+# These folders need no large library. Tests of messages are in them or are called test_bad_*.
+FAST := $(addprefix tests/,core data models explanations pipelines clustering contracts storage text cli) \
+	$(wildcard tests/test_*.py tests/*/test_bad_*.py)
 LOOPS := hatch_build.py src/whycluster/core/compiled/kmeans.c src/whycluster/core/compiled/kmeans_tile.h
 INSTALL := apt-get update -qq && apt-get install -y -qq
 
-.PHONY: demo test test-fast test-bio test-spark environments bench bench-zennit browser compiler golden clean
+.PHONY: demo test test-fast checks test-bio test-spark environments bench bench-zennit browser compiler golden clean
 
 demo: $(DEMO)/installed
 	$(DEMO)/bin/whycluster demo
 
 test: browser compiler
 	$(MAKE) -j3 environments
+	$(MAKE) checks
+	$(TEST)/bin/pytest -n 2 --dist loadfile
+	$(MAKE) -j2 --output-sync test-bio test-spark
+
+test-fast: checks
+	$(TEST)/bin/pytest -n 2 --dist loadfile -m 'not slow' --durations 5 $(FAST)
+
+checks: $(TEST)/installed
 	$(TEST)/bin/ruff format --check .
 	$(TEST)/bin/ruff check .
 	$(TEST)/bin/mypy
 	$(TEST)/bin/lint-imports
-	$(TEST)/bin/pytest -n 2 --dist loadfile
-	$(MAKE) -j2 --output-sync test-bio test-spark
-
-# The folders whose tests take the least time, so that all of this takes about a minute on two cores.
-FAST := core data models explanations pipelines storage text test_bad_input.py test_package.py
-
-test-fast: $(TEST)/installed
-	$(TEST)/bin/ruff check .
-	$(TEST)/bin/lint-imports
-	$(TEST)/bin/pytest -q -n 2 $(addprefix tests/,$(FAST))
 
 test-bio: $(BIO)/installed
 	$(BIO)/bin/pytest --override-ini addopts= tests/bio

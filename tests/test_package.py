@@ -98,6 +98,7 @@ def environment(folder: Path, *extras: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{SOURCE.parent}"}
 
 
+@pytest.mark.slow
 def test_the_command_writes_reports_and_plots_without_torch(tmp_path: Path) -> None:
     (tmp_path / "lib").mkdir()
     code = """
@@ -125,6 +126,7 @@ for draw in (exp.plot.clusters, exp.plot.heatmap, exp.plot.map, lambda: exp.plot
     assert (tmp_path / "page.html").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_the_core_works_where_no_optional_library_is_installed(tmp_path: Path) -> None:
     code = """
 from whycluster.cli import main
@@ -243,6 +245,7 @@ def test_every_parameter_is_documented(name: str) -> None:
     assert parameters <= names
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::whycluster.FidelityWarning")  # the README says that it warns
 @pytest.mark.filterwarnings("ignore::whycluster.ColumnWarning")  # docs/tables.md says so
 @pytest.mark.parametrize(

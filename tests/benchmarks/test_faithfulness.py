@@ -15,6 +15,7 @@ from benchmarks import beta, datasets, rules, runtime, table1, varying
 from whycluster.evaluation import METHODS
 
 
+@pytest.mark.slow
 def test_table_1_lists_missing_files(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table1, "SEEDS", range(1))
     monkeypatch.setattr(table1, "REPEATS", 2)
@@ -26,6 +27,7 @@ def test_table_1_lists_missing_files(results: Path, monkeypatch: pytest.MonkeyPa
         assert f"- {name}: not measured" in page
 
 
+@pytest.mark.slow
 def test_rules_list_missing_files(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "SEEDS", range(1))
     monkeypatch.setattr(rules, "MOST_ROWS", 60)
@@ -51,6 +53,7 @@ def test_candidates_match_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
             assert np.corrcoef(made[row], expected[row])[0, 1] == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_figures_are_drawn(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(varying, "FEATURES", (2, 3))
     monkeypatch.setattr(varying, "CLUSTERS", (2, 3, 4, 5, 6, 7))

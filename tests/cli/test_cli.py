@@ -55,6 +55,7 @@ def invoke(capsys: pytest.CaptureFixture[str], *arguments: Any) -> tuple[int, st
     return code, captured.out, captured.err
 
 
+@pytest.mark.slow
 def test_demo_shows_what_defines_each_cluster_and_three_rows() -> None:
     result = run("demo")
     assert result.returncode == 0, result.stderr
@@ -139,6 +140,7 @@ def test_an_unexpected_error_is_exit_code_1(
     )
 
 
+@pytest.mark.slow
 def test_explain_describes_the_clusters(wine: Path) -> None:
     result = run("explain", wine, "--k", 3, "--ignore", "kind")
     assert result.returncode == 0, result.stderr
@@ -336,6 +338,7 @@ def test_models_lists_what_is_supported_and_installed(capsys: pytest.CaptureFixt
     assert len(facts["models"]) > 5
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_colors_and_names_are_never_markup(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -370,6 +373,7 @@ def on_terminal(*arguments: Any) -> str:
     return b"".join(parts).decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, how: signal.Signals) -> None:
     """If it is stopped while it writes, no files remain; it prints one line and exits with code 1."""

@@ -189,6 +189,7 @@ def test_columns_have_their_names_in_messages(tmp_path: Path, capsys: pytest.Cap
     assert "3 columns" in out
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_early_and_a_console_of_few_characters(table: Path, tmp_path: Path) -> None:
     command = f"{sys.executable} -m whycluster evaluate {table} --k 3 --methods random --repeats 1"
     left = subprocess.run(f"{command} | true", shell=True, capture_output=True, text=True, check=False)

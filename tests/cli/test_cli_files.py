@@ -451,6 +451,7 @@ def test_a_folder_needs_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     )
 
 
+@pytest.mark.slow
 def test_a_process_prints_errors_to_stderr(tmp_path: Path) -> None:
     result = run("explain", tmp_path / "no.csv")
     assert (result.returncode, result.stdout) == (2, "")
@@ -533,6 +534,7 @@ def test_rows_without_an_identifier_are_numbered(tmp_path: Path, capsys: pytest.
     assert invoke(capsys, "explain", tmp_path / "t.csv", *options) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_json_is_json_on_every_console(tmp_path: Path) -> None:
     values = np.random.default_rng(0).normal(size=(40, 2))
     pl.DataFrame(values, schema=["é😀", "b"]).write_csv(tmp_path / "t.csv")
@@ -600,6 +602,7 @@ def test_devices_and_files_created_meanwhile_are_kept(
     )
 
 
+@pytest.mark.slow
 def test_ten_thousand_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
     values = rng.normal(size=(30, 10_000)) + 3 * (np.arange(30) % 2)[:, None]

@@ -48,6 +48,7 @@ def changed(folder: Path, place: Path, change: Callable[[str, pl.DataFrame], pl.
     return place
 
 
+@pytest.mark.slow
 def test_a_folder_is_clustered_by_a_sample_and_explained_part_by_part(folder: Path, tmp_path: Path) -> None:
     done = run("explain", folder, "--out", tmp_path / "out", "--k", 3, "--seed", 1)
     assert done.returncode == 0, done.stderr
@@ -205,6 +206,7 @@ def test_a_repaired_part_is_explained_with_the_same_clusters(
     assert "the parts must be those" in invoke(capsys, "explain", other, "--out", out, "--k", 3)[2]
 
 
+@pytest.mark.slow
 def test_clusters_do_not_depend_on_threads(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     values = rng.normal(size=(60_000, 4)) + 3 * rng.integers(5, size=(60_000, 1))
@@ -227,6 +229,7 @@ def test_the_sample_has_all_rows_of_text_whose_numbers_become_fractions(
     assert "fitted on 100,001 rows" in printed  # every second
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_in_the_middle_of_a_file(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     values = rng.normal(size=(3_000_000, 4)).astype(np.float32)

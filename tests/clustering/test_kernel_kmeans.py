@@ -24,6 +24,7 @@ from whycluster.clustering.kernel_kmeans import _assign_rows, _Support, _update_
 Array = NDArray[np.float64]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Skipping check check_array_api_input")  # array API: scikit-learn's option
 @pytest.mark.parametrize("options", [{}, {"n_clusters": 3, "n_support": 2, "gamma": 0.5}])
 def test_it_passes_the_checks_of_scikit_learn(options: Any) -> None:

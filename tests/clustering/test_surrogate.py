@@ -59,6 +59,7 @@ def noisy() -> tuple[Array, Array]:
     return X, DBSCAN(eps=0.9).fit_predict(X)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Skipping check check_array_api_input")  # array API: scikit-learn's option
 @pytest.mark.filterwarnings("ignore:.*feature names, but Surrogate was fitted")
 def test_it_passes_the_checks_of_scikit_learn() -> None:
@@ -136,6 +137,7 @@ def test_the_network_of_a_surrogate_matches_the_paper(noisy: tuple[Array, Array]
     assert (net.assign(rows) == model.predict(rows)).all()
 
 
+@pytest.mark.slow
 def test_noise_is_named_and_explained(noisy: tuple[Array, Array]) -> None:
     X, y = noisy
     exp = wc.explain(y, X)
@@ -233,6 +235,7 @@ def test_frames_keep_their_names_and_order() -> None:
     assert (wc.explain(model, X[X.columns[::-1]]).relevance == wc.explain(model, X).relevance).all()
 
 
+@pytest.mark.slow
 def test_low_fidelity_warns_and_names_the_clusters() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 3))
@@ -285,6 +288,7 @@ def test_more_support_vectors_only_if_they_help() -> None:
     assert wc.Surrogate().fit(X, KMeans(2, n_init=1, random_state=0).fit_predict(X)).n_support_ == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("two_threads")
 def test_fits_are_reproducible(noisy: tuple[Array, Array]) -> None:
     X, y = noisy
@@ -417,6 +421,7 @@ def test_a_feature_of_small_scale_counts_if_the_labels_depend_on_it() -> None:
     assert wc.Surrogate().fit(X, (X[:, 1] > 0.5).astype(int)).fidelity_.cross_validated > 0.98
 
 
+@pytest.mark.slow
 def test_labels_of_unusual_types(moons: Array) -> None:
     y = DBSCAN(eps=0.2).fit_predict(moons)
     for kinds in ([True, "a"], [(0, 1), (2, 3)], [2**70, -5], ["a", -1], [0.0, 1.0], [b"x", b"y"]):
@@ -503,6 +508,7 @@ def test_the_worst_matched_cluster_comes_first() -> None:
         Fidelity.of(np.arange(3), given, given, guess).warn_if_low()
 
 
+@pytest.mark.slow
 def test_noise_in_one_place_is_a_cluster() -> None:
     """All noise is in one spot inside a cluster: a floor cannot model that, another cluster can."""
     rng = np.random.default_rng(0)
@@ -560,6 +566,7 @@ def test_the_floor_is_split_like_the_spread_of_the_members() -> None:
     assert split[1] / split[0] == pytest.approx(16 * model.scale_[1] / model.scale_[0], rel=0.4)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::whycluster.FidelityWarning")
 def test_columns_in_any_unit_cause_no_overflow_warning() -> None:
     """An unbounded first step of the search used to overflow."""

@@ -727,6 +727,7 @@ def test_the_gradient_is_asked_of_the_last_step() -> None:
     )
 
 
+@pytest.mark.slow
 def test_labels_at_the_end_are_explained_in_the_columns_as_they_are() -> None:
     model = make_pipeline(StandardScaler(), DBSCAN(eps=2.3)).fit(WINE)
     with pytest.warns(wc.FidelityWarning):

@@ -113,6 +113,7 @@ def test_groups_of_clusters_far_apart_cost_no_digits(far: float, rule: str) -> N
     assert np.abs(exp.residual).max() <= 1e-9 * exp.evidence.max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 4, 9])
 def test_two_clusters_are_the_shapley_value(d: int) -> None:
     X, _ = make_blobs(20, d, centers=2, random_state=1)
@@ -125,6 +126,7 @@ def test_two_clusters_are_the_shapley_value(d: int) -> None:
         assert relative_error(relevance, expected) <= 1e-9
 
 
+@pytest.mark.slow
 def test_many_clusters_in_few_features() -> None:
     """More clusters than features: h does not fit where the relevance will be, and is computed twice."""
     X = np.random.default_rng(0).normal(size=(500, 3))

@@ -305,6 +305,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["cc", "false", "there-is-none", 'cc "'])
 def test_a_wheel_is_built_with_any_compiler_and_with_none(
     source: Path, tmp_path: Path, compiler: str

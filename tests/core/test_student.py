@@ -252,6 +252,7 @@ def test_single_precision(wine: Array, kmeans: Any) -> None:
     assert net.gradient(X).dtype == np.float32
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("two_threads")
 def test_many_rows_and_clusters_are_as_few() -> None:
     """More clusters than lie column by column; more rows than a block has."""

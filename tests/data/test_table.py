@@ -191,6 +191,7 @@ def test_a_network_does_not_follow_a_refit(wine: Array) -> None:
     assert (net.evidence(wine) == before).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n_rows", "d", "n_clusters"), [(3_000_000, 4, 50), (800_000, 20, 8), (50_000, 300, 6)]
 )
@@ -290,6 +291,7 @@ def test_rows_whose_text_is_missing_are_skipped_whatever_its_type(kind: str, tmp
     np.testing.assert_allclose(np.delete(given, 7), np.delete(expected, 7), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 @pytest.mark.parametrize("kind", TEXT)
 def test_every_colour_is_tried_in_a_counterfactual_whatever_its_type(kind: str, library: str) -> None:

@@ -85,6 +85,7 @@ def test_relevance_of_pixels_adds_up_to_the_evidence(model: Any, digits: Array) 
     assert np.abs(exp.evidence - (next_one - nearest)).max() <= 1e-5 * exp.evidence.max()
 
 
+@pytest.mark.slow
 def test_the_default_network_of_clustpy(digits: Array) -> None:
     model = fit(DEC, digits, layers=None, pretrain_epochs=1, clustering_epochs=1)
     exp = wc.explain(model, digits)
@@ -218,6 +219,7 @@ def test_a_network_in_training_mode(digits: Array) -> None:
     assert (wc.explain(model, digits).cluster == model.predict(digits)).all()
 
 
+@pytest.mark.slow
 def test_images_through_convolutions(digits: Array) -> None:
     images = np.kron(digits[:24].reshape(-1, 1, 8, 8), np.ones((1, 3, 4, 4))).astype(np.float32) + 0.1
     network = ConvolutionalAutoencoder(32, [512, 5], random_state=0)
@@ -266,6 +268,7 @@ def test_pipelines_with_a_deep_model_are_refused(digits: Array) -> None:
     assert (exp.cluster == pipeline.predict(digits)).all()
 
 
+@pytest.mark.slow
 def test_other_parts_of_clustpy_need_no_torch() -> None:
     code = """
 import sys

@@ -1156,6 +1156,7 @@ def test_encoder_and_head_as_one_module(encoded: tuple[Any, Tensor, Array]) -> N
 LAYER_KINDS = ("linear", "relu", "tanh", "layer norm", "batch norm")
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     st.lists(st.sampled_from(LAYER_KINDS), min_size=1, max_size=6),

@@ -28,6 +28,7 @@ def assign(head: torch.nn.Linear, features: Any) -> NDArray[Any]:
         return np.asarray(head(torch.as_tensor(features, dtype=head.weight.dtype)).argmax(dim=1))
 
 
+@pytest.mark.slow
 def test_digits_are_clustered_better_than_by_k_means() -> None:
     X, y = load_digits(return_X_y=True)
     cluster = assign(fit_scan(X, 10), X)

@@ -352,6 +352,7 @@ def test_nothing_is_computed_before_it_is_needed(kind: str, loads: Loads, model:
     assert loads.explained == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LOADED)
 def test_a_partition_is_explained_once_and_read_once_for_each_step(
     kind: str, loads: Loads, model: Any
@@ -458,6 +459,7 @@ def test_assign_is_lazy_too(rows: Array, model: Any) -> None:
     assert assigned.dtype == network.labels.dtype
 
 
+@pytest.mark.slow
 def test_kmeans_of_dask_ml(wine: Array) -> None:
     X = da.from_array(wine, chunks=(50, 13))
     model = DaskKMeans(4, random_state=0).fit(X)
@@ -755,6 +757,7 @@ def client() -> Iterator[Client]:
         yield client
 
 
+@pytest.mark.slow
 def test_no_result_is_lost_with_a_killed_worker(client: Client, rows: Array, model: Any) -> None:
     def slowly(block: Array) -> Array:  # pickled by value, so workers need not import this file
         time.sleep(0.05)
@@ -777,6 +780,7 @@ def test_no_result_is_lost_with_a_killed_worker(client: Client, rows: Array, mod
     assert killed not in client.run(os.getpid).values()
 
 
+@pytest.mark.slow
 def test_a_partition_that_kills_its_workers_is_an_error(client: Client, rows: Array, model: Any) -> None:
     def deadly(block: Array, block_id: tuple[int, ...]) -> Array:
         if block_id[0] == 3:
@@ -794,6 +798,7 @@ def test_a_partition_that_kills_its_workers_is_an_error(client: Client, rows: Ar
         scheduler.allowed_failures = allowed
 
 
+@pytest.mark.slow
 def test_a_cluster_gives_the_same_frames_and_errors_as_one_process(
     client: Client, rows: Array, model: Any
 ) -> None:

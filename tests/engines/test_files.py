@@ -368,6 +368,7 @@ def test_the_number_of_rows_is_estimated_before_reading(tmp_path: Path) -> None:
     assert n_rows() is None
 
 
+@pytest.mark.slow
 def test_text_files_that_are_compressed_blank_or_have_long_lines(tmp_path: Path) -> None:
     rows = "".join(f"{','.join(map(str, row))}\n" for row in ROWS)
     (tmp_path / "in").mkdir()
@@ -1383,6 +1384,7 @@ def started(tmp_path: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(arguments(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
+@pytest.mark.slow
 def test_killed_ten_times_at_random_no_row_is_lost_doubled_or_truncated(tmp_path: Path) -> None:
     rows = np.tile(ROWS, (30, 1)) + RNG.normal(size=(27_000, 4)) * 0.1
     table = frame(rows)
@@ -1432,6 +1434,7 @@ def test_two_runs_cannot_write_to_the_same_folder(tmp_path: Path) -> None:
     check_whole(read(wc.explain_dataset(MODEL, folder, out)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("room", "whole"), [(150_000, 2), (100, 0)])
 def test_a_full_disk_leaves_complete_parts_and_is_explained(room: int, whole: int, tmp_path: Path) -> None:
     big = np.tile(ROWS, (20, 1))

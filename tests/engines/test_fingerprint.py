@@ -90,6 +90,7 @@ def other(x, n): return step(x, n) if n in {{"a", "b", 0}} else x
     )
 
 
+@pytest.mark.slow
 def test_fingerprints_are_the_same_in_another_process() -> None:
     code = """
     from tests.engines import test_fingerprint as t

@@ -54,6 +54,7 @@ def test_k_means_passes_all_checks(wine: Array, three: Any) -> None:
     assert str(found.checks[0]).startswith("conservation: holds")
 
 
+@pytest.mark.slow
 def test_conservation_applies_if_all_evidence_belongs_to_features(wine: Array) -> None:
     for model in (
         GaussianMixture(3, covariance_type="diag", random_state=0).fit(wine),

@@ -90,6 +90,7 @@ def test_curves_match_algorithm_1(iris: Array, iris_model: Any) -> None:
     assert found.curve == pytest.approx(np.mean(curves, axis=0))
 
 
+@pytest.mark.slow
 def test_curves_with_the_density_match_up_to_sampling_error(iris: Array, iris_model: Any) -> None:
     X = iris[::4]
     relevance = wc.explain(iris_model, X).relevance
@@ -359,6 +360,7 @@ def test_integrated_gradients_are_a_mean_along_the_path(iris: Array, iris_model:
         assert found[row] == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_exact_shapley_values_match_all_coalitions(iris: Array, iris_model: Any) -> None:
     X = iris[::15]
     found = shapley_values(iris_model, X, permutations="exact")

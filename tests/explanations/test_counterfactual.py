@@ -92,6 +92,7 @@ def asked(problem: Problem, data: st.DataObject) -> tuple[wc.Network, wc.Explana
     return network, exp, row, to
 
 
+@pytest.mark.slow
 @given(problems(), st.data())
 def test_it_is_the_nearest_point_of_the_other_cluster(problem: Problem, data: st.DataObject) -> None:
     network, exp, row, to = asked(problem, data)
@@ -108,6 +109,7 @@ def test_it_is_the_nearest_point_of_the_other_cluster(problem: Problem, data: st
     assert found.distance == pytest.approx(np.linalg.norm(found.change))
 
 
+@pytest.mark.slow
 @given(problems(max_features=5), st.data())
 def test_only_the_features_that_are_given_change(problem: Problem, data: st.DataObject) -> None:
     network, exp, row, to = asked(problem, data)
@@ -128,6 +130,7 @@ def test_only_the_features_that_are_given_change(problem: Problem, data: st.Data
         assert reference.least_change(slopes[:, within], values - np.maximum(margin, 1e-5)) is None
 
 
+@pytest.mark.slow
 @given(problems(max_features=5), st.data())
 def test_single_features_change_as_little_as_is_enough(problem: Problem, data: st.DataObject) -> None:
     network, exp, row, to = asked(problem, data)
@@ -370,6 +373,7 @@ def with_value(frame: Any, row: int, name: str, value: Any) -> Any:
     return one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["pandas", "polars"])
 def test_mixed_tables(backend: str) -> None:
     frame, pipe = mixed(backend)
@@ -398,6 +402,7 @@ def is_nothing(value: Any) -> bool:
     return value is None or value != value
 
 
+@pytest.mark.slow
 def test_every_category_is_tried() -> None:
     frame, pipe = mixed()
     exp = wc.explain(pipe, frame)
@@ -458,6 +463,7 @@ def test_nonlinear_columns_are_held(frame: Any) -> None:
     assert pipe.predict(pd.DataFrame([found.after], columns=frame.columns).astype(float)) == found.to
 
 
+@pytest.mark.slow
 def test_nonlinear_columns_are_searched(frame: Any) -> None:
     money = make_pipeline(FunctionTransformer(np.log), StandardScaler())
     columns = ColumnTransformer([("log", money, ["proline"]), ("scaled", StandardScaler(), ["flavanoids"])])

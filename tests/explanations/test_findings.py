@@ -691,6 +691,7 @@ def test_all_findings_for_every_kind_of_table(kind: str, wine: Array) -> None:
 NAMES = st.one_of(st.text(max_size=60), st.integers(), st.none(), st.tuples(st.text(), st.integers()))
 
 
+@pytest.mark.slow
 @given(
     names=st.lists(NAMES, min_size=3, max_size=3, unique=True),
     centroids=st.lists(st.tuples(*[st.integers(-3, 3)] * 3), min_size=2, max_size=5, unique=True),

@@ -157,12 +157,14 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_threads_of_the_user_do_not_disturb_each_other() -> None:
     """In a process of its own, where no thread has taken control of BLAS before."""
     result = subprocess.run([sys.executable, "-c", CONCURRENT], capture_output=True, text=True, check=False)
     assert result.stdout == "done\n", result.stderr
 
 
+@pytest.mark.slow
 def test_an_interruption_stops_all_threads() -> None:
     """Ctrl-C in a long explanation comes through within a block, not at the end."""
     code = (

@@ -504,6 +504,7 @@ def test_large_integers_stay_apart_whatever_the_columns_are_called() -> None:
     assert (wc.neuralize(model).assign(X) == model.predict(X)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("two_threads")
 def test_what_is_not_finite_is_searched_for_in_bounded_memory() -> None:
     rng = np.random.default_rng(0)

@@ -92,6 +92,7 @@ def test_the_grid_draws_pooled_maps() -> None:
     np.testing.assert_allclose(drawn, heat[0].reshape(6, 2, 5, 2).sum(axis=(1, 3)))
 
 
+@pytest.mark.slow
 def test_pyplot_is_not_loaded() -> None:
     code = (
         "import numpy as np, sys, whycluster as wc\n"

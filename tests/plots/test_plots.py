@@ -219,6 +219,7 @@ def test_one_cluster_is_one_panel(exp: wc.Explanation) -> None:
     assert list(exp.plot.clusters(ax=panels)) == list(panels)
 
 
+@pytest.mark.slow
 def test_categories_and_noise_are_named(wine: NDArray[np.float64]) -> None:
     labels = HDBSCAN(min_cluster_size=8, copy=True).fit_predict(wine)
     with warnings.catch_warnings():
@@ -236,6 +237,7 @@ def test_categories_and_noise_are_named(wine: NDArray[np.float64]) -> None:
         drawn(ax)
 
 
+@pytest.mark.slow
 def test_small_shares_have_a_digit_behind_the_point(wide: wc.Explanation) -> None:
     panels = wide.plot.clusters()
     assert panels.shape == (30,)
@@ -255,6 +257,7 @@ def test_words_make_clusters(texts: Any) -> None:
     assert "strongest 4 of 6 words" in grid.get_xlabel()
 
 
+@pytest.mark.slow
 def test_the_heat_map_has_the_greatest_shares(exp: wc.Explanation, names: list[str]) -> None:
     ax = exp.plot.heatmap(n_features=6)
     share, shown = exp.summary().share, tick_labels(ax.yaxis)
@@ -413,6 +416,7 @@ def test_points_of_a_swarm_stay_in_their_line_and_apart(x: list[float]) -> None:
 # Names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["$x^2$", "a$b", r"\frac{1}{2}", "<b>&amp;</b>", "100%", "_hidden", "{x}"])
 def test_names_are_shown_as_they_are(name: str) -> None:
     frame = pd.DataFrame({name: [0.0, 0.1, 5.0], "other": [1.0, 2.0, 3.0]})
@@ -605,6 +609,7 @@ def test_axes_are_respected_and_pyplot_is_left_alone(exp: wc.Explanation) -> Non
     assert not plt.get_fignums()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("look", ["dark_background", "ggplot"])
 def test_styles_of_the_user_are_kept(look: str, exp: wc.Explanation) -> None:
     with plt.style.context(look):
@@ -614,6 +619,7 @@ def test_styles_of_the_user_are_kept(look: str, exp: wc.Explanation) -> None:
         assert to_hex(color) == to_hex(mpl.rcParams["ytick.color"])
 
 
+@pytest.mark.slow
 def test_notebooks_show_figures_and_files_keep_them(exp: wc.Explanation) -> None:
     for draw in all_plots(exp):
         figure = draw(ax=None).figure
@@ -687,6 +693,7 @@ def test_bad_arguments_are_named(exp: wc.Explanation, call: Callable[[Any], Any]
     assert str(caught.value) == message
 
 
+@pytest.mark.slow
 def test_hundreds_of_clusters_are_drawn() -> None:
     X = np.random.default_rng(0).normal(size=(400, 3))
     exp = wc.explain(X[:200], X)
@@ -783,6 +790,7 @@ def test_bad_results_are_named() -> None:
     )
 
 
+@pytest.mark.slow
 def test_matplotlib_is_asked_for_when_it_is_needed() -> None:
     code = """
 import sys
@@ -799,6 +807,7 @@ for name in ("row", "clusters", "heatmap", "beeswarm", "competition", "map"):
     assert result.stdout == 'plots need matplotlib: pip install "whycluster[plots]"\n' * 6, result.stderr
 
 
+@pytest.mark.slow
 def test_pictures_are_written_without_a_screen(exp: wc.Explanation, tmp_path: Path) -> None:
     for ending in ("png", "pdf", "svg"):
         path = tmp_path / f"why.{ending}"
@@ -806,6 +815,7 @@ def test_pictures_are_written_without_a_screen(exp: wc.Explanation, tmp_path: Pa
         assert path.stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_the_picture_of_the_page_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     example.main(["--out", str(tmp_path / "plots.png")])
     assert capsys.readouterr().out == f"written: {tmp_path / 'plots.png'}\n"

@@ -84,6 +84,7 @@ def test_evidence_is_positive_at_the_assigned_cluster_only(problem: Problem) -> 
     assert (np.sort(evidence, axis=1)[:, -2] <= 0).all()
 
 
+@pytest.mark.slow
 @given(problems(), st.floats(0.1, 10.0))
 def test_a_floor_is_one_more_cluster(problem: Problem, floor: float) -> None:
     """Noise: its energy is a constant, its split the profile."""

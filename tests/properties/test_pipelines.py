@@ -167,6 +167,7 @@ def rounding(z: Array, centroids: Array) -> float:
     return 1e-13 * size * size * len(centroids[0])
 
 
+@pytest.mark.slow
 @quiet
 @given(chains())
 def test_it_is_assigned_as_it_predicts_and_adds_up(chain: Chain) -> None:
@@ -183,6 +184,7 @@ def test_it_is_assigned_as_it_predicts_and_adds_up(chain: Chain) -> None:
     assert np.abs(exp.residual).max() <= 1e-8 * np.abs(exp.evidence).max() + unsure
 
 
+@pytest.mark.slow
 @quiet
 @given(chains(LINEAR), st.sampled_from(["joint", "sequential", "contrast"]), st.integers(0, 2))
 def test_linear_chains_add_up_whatever_is_asked(chain: Chain, rule: str, target: int) -> None:
@@ -193,6 +195,7 @@ def test_linear_chains_add_up_whatever_is_asked(chain: Chain, rule: str, target:
         assert np.abs(exp.residual).max() <= 1e-8 * np.abs(exp.evidence).max() + unsure
 
 
+@pytest.mark.slow
 @quiet
 @given(chains(LINEAR), st.data())
 def test_the_order_of_rows_is_only_order(chain: Chain, data: st.DataObject) -> None:
@@ -207,6 +210,7 @@ def test_the_order_of_rows_is_only_order(chain: Chain, data: st.DataObject) -> N
     assert np.abs(there.relevance - here.relevance[rows]).max() <= 10 * limit
 
 
+@pytest.mark.slow
 @quiet
 @given(tables(), st.integers(1, 3), st.data())
 def test_the_units_of_what_is_scaled_first_do_not_matter(X: Array, m: int, data: st.DataObject) -> None:

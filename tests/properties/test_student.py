@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -40,6 +41,7 @@ def is_near(found: NDArray[Any], expected: Any, problem: Problem, alpha: float, 
     return bool(error <= (1 + beta) * (1e-12 * np.abs(expected).max() + rounding(problem, alpha)))
 
 
+@pytest.mark.slow
 @given(problems(), alphas)
 def test_it_assigns_the_nearest_center_and_the_evidence_says_so(problem: Problem, alpha: float) -> None:
     net = head(problem, alpha)
@@ -54,6 +56,7 @@ def test_it_assigns_the_nearest_center_and_the_evidence_says_so(problem: Problem
         assert is_near(row, expected, problem, alpha)
 
 
+@pytest.mark.slow
 @given(problems(), alphas, betas)
 def test_min_take_most_and_joint_are_the_reference(problem: Problem, alpha: float, beta: float) -> None:
     n_clusters, net = len(problem.centroids), head(problem, alpha)
@@ -95,6 +98,7 @@ def test_relevance_adds_up_to_the_evidence(
     assert np.abs(exp.competition.sum(axis=1) - exp.evidence).max() <= limit
 
 
+@pytest.mark.slow
 @given(problems(), alphas, st.floats(0.01, 0.99))
 def test_a_threshold_is_one_of_the_soft_assignments(problem: Problem, alpha: float, threshold: float) -> None:
     exp = head(problem, alpha).explain(problem.X, threshold=threshold)
@@ -123,6 +127,7 @@ def test_rows_are_explained_independently(problem: Problem, alpha: float, beta: 
     assert is_near(single, whole, problem, alpha, beta)
 
 
+@pytest.mark.slow
 @given(problems(max_clusters=5), alphas, betas, rules)
 def test_a_duplicated_center_leaves_nothing_to_explain(
     problem: Problem, alpha: float, beta: float, rule: str

@@ -455,6 +455,7 @@ def test_documents_have_their_words_marked(tmp_path: Path) -> None:
         assert all(word in words_of(page) for word in name.split(", ")), label
 
 
+@pytest.mark.slow
 def test_long_documents_are_cut_and_there_are_fewer(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     vocabulary = np.array([f"word{i}" for i in range(450)])

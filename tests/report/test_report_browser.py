@@ -28,9 +28,12 @@ from tests.report.test_report import DOCUMENTS, deep_digits, explained_documents
 
 CHROMEDRIVER = shutil.which("chromedriver")
 
-pytestmark = pytest.mark.skipif(
-    CHROMEDRIVER is None, reason="chromedriver is not installed: apt-get install chromium chromium-driver"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        CHROMEDRIVER is None, reason="chromedriver is not installed: apt-get install chromium chromium-driver"
+    ),
+]
 
 QUIET = [
     "--disable-background-networking",

@@ -1174,6 +1174,7 @@ def is_same(loaded: Any, original: Any) -> bool:
     return same and bool(loaded.labels.tolist() == original.labels.tolist())
 
 
+@pytest.mark.slow
 @given(which=st.sampled_from(list(ORIGINALS)), data=st.data())
 def test_a_damaged_file_is_an_error_or_loads_the_same(which: str, data: st.DataObject, changed: Path) -> None:
     damaged = bytearray(content(which, changed))
@@ -1230,6 +1231,7 @@ def can_be_used(loaded: Any) -> bool:
         return True
 
 
+@pytest.mark.slow
 def test_no_code_runs_and_nothing_is_written(tmp_path: Path) -> None:
     """An audit hook sees that no file is opened for writing, and that no module or code is loaded."""
     paths = []

@@ -1187,6 +1187,7 @@ def test_steps_that_take_logarithms() -> None:
         assert [w.relevance for w in exp.words(row)] == pytest.approx([w.relevance for w in same.words(row)])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("two_threads")
 def test_memory_does_not_grow_with_documents_of_few_features() -> None:
     texts, _ = write_documents(8000)
