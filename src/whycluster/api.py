@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.arrays import is_dask
+from whycluster.data.arrays import DASK
 from whycluster.explanations.explanation import Explanation
 from whycluster.models.adapters.incomplete import OnlyLabels
 from whycluster.models.adapters.registry import find_network, to_network
@@ -73,7 +73,7 @@ def explain(
     >>> exp.evidence
     array([ 8., 12.])
     """
-    if is_dask(X):
+    if type(X).__module__.startswith(DASK):
         from whycluster.engines.dask import explain_lazily
 
         if at is not None or units is not None:

@@ -25,13 +25,13 @@ def is_sparse(X: Any) -> bool:
     return sparse is not None and bool(sparse.issparse(X))
 
 
-_DASK = ("dask.", "dask_expr.")
+DASK = ("dask.", "dask_expr.")
 """The modules of Dask collections, which need not be in memory."""
 
 
 def is_dask(X: Any) -> bool:
     """Return whether X is a Dask collection; does not import Dask."""
-    return type(X).__module__.startswith(_DASK)
+    return type(X).__module__.startswith(DASK)
 
 
 def as_array_or_empty(values: Any) -> NDArray[Any]:

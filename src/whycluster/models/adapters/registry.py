@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from whycluster.core.errors import InvalidInputError, NotFittedError, UnsupportedModelError
-from whycluster.data.arrays import is_dask
+from whycluster.data.arrays import DASK
 from whycluster.data.opening import column_names
 from whycluster.models.adapters.incomplete import AwaitingColumns, OnlyLabels
 from whycluster.models.adapters.unsupported import unsupported
@@ -86,7 +86,7 @@ def adapt_model(
         return model
     if hasattr(model, "detach") and hasattr(model, "cpu"):  # a torch tensor
         model = model.detach().cpu().numpy()
-    if is_dask(model):  # centroids or labels that are not computed yet
+    if type(model).__module__.startswith(DASK):  # centroids or labels that are not computed yet
         model = model.compute()
     load_adapters(model)
     return adapt(model) if metric is None else from_centroids(model, metric, where)
