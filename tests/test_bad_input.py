@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -29,10 +28,12 @@ from tests.optional import optional
 
 if TYPE_CHECKING:
     import faiss
+    import pandas as pd
     import polars as pl
     import pyarrow as pa
     import torch
 else:
+    pd = optional("pandas")
     faiss = optional("faiss")
     pl = optional("polars")
     pa = optional("pyarrow")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from sklearn.base import clone
@@ -18,8 +17,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import whycluster as wc
+from tests.optional import optional
 from tests.reference import kernel, kernel_kmeans
 from whycluster.clustering.kernel_kmeans import _assign_rows, _Support, _update_support
+
+if TYPE_CHECKING:
+    import pandas as pd
+else:
+    pd = optional("pandas")
 
 Array = NDArray[np.float64]
 

@@ -6,7 +6,6 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -33,9 +32,11 @@ from whycluster.explanations.fidelity import Fidelity
 
 if TYPE_CHECKING:
     import hdbscan
+    import pandas as pd
     import polars as pl
     import pyarrow as pa
 else:
+    pd = optional("pandas")
     hdbscan = optional("hdbscan")
     pl = optional("polars")
     pa = optional("pyarrow")

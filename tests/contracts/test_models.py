@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -21,8 +20,10 @@ from tests.optional import optional
 if TYPE_CHECKING:
     import faiss
     import kmedoids
+    import pandas as pd
     import torch
 else:
+    pd = optional("pandas")
     faiss = optional("faiss")
     kmedoids = optional("kmedoids")
     torch = optional("torch")

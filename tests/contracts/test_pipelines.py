@@ -9,7 +9,6 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -56,9 +55,11 @@ from whycluster.core import attribution
 from whycluster.pipelines import affine_map
 
 if TYPE_CHECKING:
+    import pandas as pd
     import polars as pl
     import pyarrow as pa
 else:
+    pd = optional("pandas")
     pl = optional("polars")
     pa = optional("pyarrow")
 

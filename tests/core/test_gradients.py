@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -33,10 +32,12 @@ from whycluster.core.energies import (
 from whycluster.core.tree import Tree
 
 if TYPE_CHECKING:
+    import pandas as pd
     import torch
     from kmodes.kmodes import KModes
     from kmodes.kprototypes import KPrototypes
 else:
+    pd = optional("pandas")
     torch = optional("torch")
     KModes = optional("kmodes.kmodes:KModes")
     KPrototypes = optional("kmodes.kprototypes:KPrototypes")

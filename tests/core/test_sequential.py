@@ -6,7 +6,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,8 +26,10 @@ from whycluster.evaluation.shuffled import ShuffledEnergy
 from whycluster.models.network import TableNetwork
 
 if TYPE_CHECKING:
+    import pandas as pd
     from kmodes.kmodes import KModes
 else:
+    pd = optional("pandas")
     KModes = optional("kmodes.kmodes:KModes")
 
 Array = NDArray[Any]

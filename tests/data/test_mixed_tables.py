@@ -7,7 +7,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.cluster import KMeans
 from sklearn.pipeline import make_pipeline
@@ -17,8 +16,10 @@ from tests.optional import optional
 from whycluster.data.days import to_days
 
 if TYPE_CHECKING:
+    import pandas as pd
     import polars as pl
 else:
+    pd = optional("pandas")
     pl = optional("polars")
 
 N_ROWS = 240

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -28,12 +27,14 @@ from whycluster.core.errors import InvalidInputError
 from whycluster.data.opening import open_table
 
 if TYPE_CHECKING:
+    import pandas as pd
     import polars as pl
     import pyarrow as pa
     import pyarrow.parquet as pq
     import torch
     from kmodes.kmodes import KModes
 else:
+    pd = optional("pandas")
     pl = optional("polars")
     pa = optional("pyarrow")
     pq = optional("pyarrow.parquet")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.neighbors import NearestCentroid
 
@@ -19,7 +18,9 @@ from tests.queries import FOR_ALL_ROWS, INVALID
 if TYPE_CHECKING:
     import dask.array as da
     import dask.dataframe as dd
+    import pandas as pd
 else:
+    pd = optional("pandas")
     da, dd = optional("dask.array"), optional("dask.dataframe")
 
 RNG = np.random.default_rng(0)

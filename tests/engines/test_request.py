@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.cluster import KMeans
@@ -21,8 +20,10 @@ from whycluster.engines.request import ExplainRequest
 from whycluster.engines.results import PartResult
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 else:
+    pd = optional("pandas")
     pa = optional("pyarrow")
 
 ROWS = load_wine().data

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
 import whycluster as wc
+from tests.optional import optional
 from whycluster.evaluation import METHODS, ConditionalKDE, checks, compare, flipping_auc, shapley_values
+
+if TYPE_CHECKING:
+    import pandas as pd
+else:
+    pd = optional("pandas")
 
 Array = NDArray[Any]
 ZEROS = object()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from sklearn.cluster import BisectingKMeans, KMeans
@@ -24,8 +23,10 @@ from whycluster.evaluation.subject import Subject
 from whycluster.models.network import TableNetwork
 
 if TYPE_CHECKING:
+    import pandas as pd
     from kmodes.kmodes import KModes
 else:
+    pd = optional("pandas")
     KModes = optional("kmodes.kmodes:KModes")
 
 Array = NDArray[Any]

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
@@ -39,9 +38,11 @@ from whycluster.evaluation.oracle import greedy
 from whycluster.evaluation.subject import Subject
 
 if TYPE_CHECKING:
+    import pandas as pd
     import polars as pl
     from kmodes.kmodes import KModes
 else:
+    pd = optional("pandas")
     pl = optional("polars")
     KModes = optional("kmodes.kmodes:KModes")
 

@@ -9,7 +9,6 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import assume, given
@@ -41,9 +40,11 @@ from tests.reference import counterfactual as reference
 from whycluster.explanations.counterfactual import Counterfactual
 
 if TYPE_CHECKING:
+    import pandas as pd
     import polars as pl
     import pyarrow as pa
 else:
+    pd = optional("pandas")
     pl = optional("polars")
     pa = optional("pyarrow")
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -24,10 +23,12 @@ from whycluster.data.table import ArrayTable
 
 if TYPE_CHECKING:
     import matplotlib as mpl
+    import pandas as pd
     import polars as pl
     import pyarrow as pa
     import shap
 else:
+    pd = optional("pandas")
     mpl = optional("matplotlib")
     pl = optional("polars")
     pa = optional("pyarrow")

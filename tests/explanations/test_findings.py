@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
@@ -42,10 +41,12 @@ from whycluster.explanations.findings import (
 )
 
 if TYPE_CHECKING:
+    import pandas as pd
     import polars as pl
     import torch
     from kmodes.kmodes import KModes
 else:
+    pd = optional("pandas")
     pl = optional("polars")
     torch = optional("torch")
     KModes = optional("kmodes.kmodes:KModes")

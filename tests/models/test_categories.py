@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import whycluster as wc
@@ -13,12 +12,14 @@ from tests.optional import optional
 from tests.reference import models
 
 if TYPE_CHECKING:
+    import pandas as pd
     import polars as pl
     import pyarrow as pa
     from kmodes.kmodes import KModes
     from kmodes.kprototypes import KPrototypes
     from kmodes.util import dissim
 else:
+    pd = optional("pandas")
     pl = optional("polars")
     pa = optional("pyarrow")
     KModes = optional("kmodes.kmodes:KModes")

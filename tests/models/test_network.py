@@ -7,7 +7,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
@@ -20,8 +19,10 @@ import whycluster as wc
 from tests.optional import optional
 
 if TYPE_CHECKING:
+    import pandas as pd
     import torch
 else:
+    pd = optional("pandas")
     torch = optional("torch")
 
 Array = NDArray[Any]

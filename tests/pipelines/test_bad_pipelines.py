@@ -7,7 +7,6 @@ import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -31,8 +30,10 @@ from tests.contracts.pipelines import CATEGORIES, NUMBERS, k_means, mixed_frame,
 from tests.optional import optional
 
 if TYPE_CHECKING:
+    import pandas as pd
     import polars as pl
 else:
+    pd = optional("pandas")
     pl = optional("polars")
 
 Array = NDArray[Any]

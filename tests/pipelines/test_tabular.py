@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn import config_context
 from sklearn.base import clone
@@ -32,9 +31,11 @@ from whycluster.pipelines import tabular
 from whycluster.pipelines.tabular import encoder, pipeline
 
 if TYPE_CHECKING:
+    import pandas as pd
     import polars as pl
     import pyarrow as pa
 else:
+    pd = optional("pandas")
     pl = optional("polars")
     pa = optional("pyarrow")
 

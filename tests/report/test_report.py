@@ -10,10 +10,9 @@ import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from sklearn.cluster import DBSCAN, BisectingKMeans, KMeans
@@ -25,6 +24,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
 import whycluster as wc
+from tests.optional import optional
 from tests.report.page import HOSTILE, Page, explained_wines, hostile_table, many_rows, words_of
 from whycluster.explanations import findings
 from whycluster.explanations.cluster_styles import SHAPES
@@ -32,6 +32,11 @@ from whycluster.plots import style
 from whycluster.report.packing import scaled_halves
 from whycluster.report.sampling import choose_rows
 from whycluster.report.values import choose_encoding, encode
+
+if TYPE_CHECKING:
+    import pandas as pd
+else:
+    pd = optional("pandas")
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 HALF = 1e-3  # half precision keeps three digits

@@ -11,10 +11,9 @@ import shutil
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_wine
@@ -23,8 +22,14 @@ from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
 from examples.report import FLAGS
+from tests.optional import optional
 from tests.report.page import HOSTILE, explained_wines, hostile_table, many_rows
 from tests.report.test_report import DOCUMENTS, deep_digits, explained_documents
+
+if TYPE_CHECKING:
+    import pandas as pd
+else:
+    pd = optional("pandas")
 
 CHROMEDRIVER = shutil.which("chromedriver")
 

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
@@ -57,12 +56,14 @@ from whycluster.storage import archive
 from whycluster.storage.parameters import PARAMETERS
 
 if TYPE_CHECKING:
+    import pandas as pd
     import polars as pl
     from kmodes.kmodes import KModes
     from kmodes.kprototypes import KPrototypes
     from safetensors import safe_open
     from safetensors.numpy import save_file
 else:
+    pd = optional("pandas")
     pl = optional("polars")
     KModes = optional("kmodes.kmodes:KModes")
     KPrototypes = optional("kmodes.kprototypes:KPrototypes")

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -54,9 +53,11 @@ from tests.reference import text as slow
 from whycluster.text.finders import finder_of
 
 if TYPE_CHECKING:
+    import pandas as pd
     import polars as pl
     import pyarrow as pa
 else:
+    pd = optional("pandas")
     pl = optional("polars")
     pa = optional("pyarrow")
 
