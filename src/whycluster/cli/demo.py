@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from whycluster.api import explain
-from whycluster.cli.formatting import LEGEND
+from whycluster.cli.output import LEGEND
 from whycluster.data import display
 
 _ABOUT_MEANS = """\

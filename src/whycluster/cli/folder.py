@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from threadpoolctl import threadpool_limits
 
 from whycluster.cli.clustering import CommandOptions, cluster_frame, read_query
-from whycluster.cli.formatting import LEGEND, cluster_facts, print_notes, to_json
-from whycluster.cli.output import print_message, print_result
+from whycluster.cli.formatting import cluster_facts, print_notes, to_json
+from whycluster.cli.output import LEGEND, print_message, print_result
 from whycluster.cli.writing import WRITERS
 from whycluster.core.errors import FilesWarning, InvalidInputError, WhyClusterError
 from whycluster.data import display

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from whycluster.cli.clustering import ClusteredTable, CommandOptions, cluster
-from whycluster.cli.output import print_message
+from whycluster.cli.output import LEGEND, print_message
 from whycluster.core.arrays import Floats
 from whycluster.data import display
 from whycluster.explanations import findings
@@ -20,8 +20,6 @@ from whycluster.explanations.summary import Summary
 
 _MOST_LISTED = 8  # maximum number of columns listed in the note on left-out columns
 _WIDTH = 100  # number of characters per line
-LEGEND = """\
-share: fraction of the cluster's relevance. high, middle, low: rank of its mean among all clusters."""
 
 
 def cluster_and_note(options: CommandOptions, quiet: bool) -> ClusteredTable:

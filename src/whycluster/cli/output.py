@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 import sys
 
+LEGEND = """\
+share: fraction of the cluster's relevance. high, middle, low: rank of its mean among all clusters."""
+
 _BAR = re.compile(r"(?<= )(?:(\++)|(-+))(?= |$)")
 _RULE = re.compile(r"[-= ]+")  # the line below a heading or a table header
 
