@@ -27,7 +27,7 @@ demo: $(DEMO)/installed
 test: browser compiler
 	$(MAKE) -j3 environments
 	$(MAKE) checks
-	$(TEST)/bin/pytest -n 2 --dist loadfile
+	$(TEST)/bin/pytest -n 2 --dist loadfile --no-skips
 	$(MAKE) -j2 --output-sync test-bio test-spark
 
 test-fast: checks
@@ -40,10 +40,10 @@ checks: $(TEST)/installed
 	$(TEST)/bin/lint-imports
 
 test-bio: $(BIO)/installed
-	$(BIO)/bin/pytest --override-ini addopts= tests/bio
+	$(BIO)/bin/pytest --override-ini addopts= --no-skips tests/bio
 
 test-spark: $(SPARK)/installed
-	$(SPARK)/bin/pytest --override-ini addopts= tests/spark
+	$(SPARK)/bin/pytest --override-ini addopts= --no-skips tests/spark
 
 environments: $(TEST)/installed $(BIO)/installed $(SPARK)/installed
 

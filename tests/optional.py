@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 
-class _Lazy:
+class Lazy:
     """A module, or a name in a module, that is imported on first use.
 
     If it is missing, a test that uses it is skipped. While tests are collected, it replaces anything made of
@@ -29,7 +29,7 @@ class _Lazy:
     def __init__(self, module: str, name: str, requires: str) -> None:
         self._module, self._name, self._requires = module, name, requires
 
-    def _load(self) -> Any:
+    def load(self) -> Any:
         try:
             importlib.import_module(self._requires)
             module = importlib.import_module(self._module)
@@ -42,11 +42,11 @@ class _Lazy:
     def __getattr__(self, name: str) -> Any:
         if name.startswith(("__", "pytest")) and not _runs_a_test():  # pytest looks around
             raise AttributeError(name)
-        loaded = self._load()
+        loaded = self.load()
         return loaded if loaded is self else getattr(loaded, name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        loaded = self._load()
+        loaded = self.load()
         return loaded if loaded is self else loaded(*args, **kwargs)
 
 
@@ -59,8 +59,13 @@ def optional(path: str, requires: str = "") -> Any:
     requires : the library that must be installed; by default the one of the path
     """
     module, _, name = path.partition(":")
-    return _Lazy(module, name, requires or module.partition(".")[0])
+    return Lazy(module, name, requires or module.partition(".")[0])
 
 
 def _runs_a_test() -> bool:
     return "PYTEST_CURRENT_TEST" in os.environ
+
+
+def load_frame(name: str) -> Any:
+    """Return a data set of scikit-learn, such as "wine", with its table as a pandas data frame."""
+    return optional(f"sklearn.datasets:load_{name}", requires="pandas")(as_frame=True)

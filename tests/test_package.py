@@ -75,6 +75,77 @@ def test_import_loads_no_optional_library_and_no_estimator() -> None:
     assert result.stdout == "[]\n", result.stderr
 
 
+def test_the_demo_loads_no_library_of_tables() -> None:
+    code = "import sys; from whycluster.cli import main; main(['demo']); print('polars' in sys.modules)"
+    result = run(code)
+    assert result.stdout.endswith("\nFalse\n"), result.stderr
+
+
+BLOCK = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {names}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+"""
+
+
+def pytest_without(folder: Path, libraries: list[str], *arguments: str) -> str:
+    """Run pytest as if the libraries were not installed and return its output."""
+    (folder / "block.py").write_text(BLOCK.format(names=set(libraries)))
+    options = ["-p", "block", "-p", "no:cacheprovider", "--override-ini=addopts=", "-q"]
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *arguments],
+        cwd=ROOT,
+        env={**environ, "PYTHONPATH": f"{folder}{os.pathsep}{SOURCE.parent}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return result.stdout
+
+
+def test_tests_are_collected_without_optional_libraries(tmp_path: Path) -> None:
+    printed = pytest_without(
+        tmp_path, OPTIONAL, "--collect-only", "tests", "--ignore=tests/bio", "--ignore=tests/spark"
+    )
+    assert re.search(r"\d{4} tests collected in", printed), printed[-2000:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("file", "libraries", "some"),
+    [
+        ("tests/test_bad_input.py", OPTIONAL, True),
+        ("tests/core/test_accuracy.py", OPTIONAL, False),
+        ("tests/pipelines/test_bad_pipelines.py", ["torch", "faiss", "polars"], True),
+    ],
+)
+def test_a_test_file_runs_without_libraries_that_it_does_not_use(
+    file: str, libraries: list[str], some: bool, tmp_path: Path
+) -> None:
+    """Tests that need a missing library are skipped, and those only."""
+    printed = pytest_without(tmp_path, libraries, file)
+    passed, skipped = (re.search(rf"(\d+) {word}", printed) for word in ("passed", "skipped"))
+    assert not re.search("failed|error", printed), printed[-2000:]
+    assert passed is not None
+    assert int(passed[1]) >= 10
+    assert (skipped is not None) == some
+
+
+@pytest.mark.slow
+def test_with_no_skips_a_skipped_test_fails(tmp_path: Path) -> None:
+    everything = pytest_without(tmp_path, ["polars"], "--no-skips", "tests/data/test_missing.py")
+    assert "tests/data/test_missing.py must not be skipped" in everything
+    some = pytest_without(tmp_path, ["polars"], "--no-skips", "tests/pipelines/test_bad_pipelines.py")
+    assert re.search(r"[1-9]\d* failed, \d+ passed", some), some[-2000:]
+    assert "polars is not installed" in some
+
+
 def requirements(name: str, extras: tuple[str, ...] = ()) -> set[str]:
     """What a distribution needs, with none of its extras but these."""
     wanted = {f"extra == {quote}{extra}{quote}" for extra in extras for quote in "'\""}

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import load_iris
 
+from tests.optional import load_frame
 from whycluster import cli
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Iris with a name, a constant, a gap and a species."""
-    iris = load_iris(as_frame=True)
+    iris = load_frame("iris")
     frame = iris.data.copy()
     frame.columns = ["sepal length", "sepal width", "petal length", "petal width"]
     frame["who"] = [f"flower {i}" for i in range(150)]

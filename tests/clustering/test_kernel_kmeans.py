@@ -10,14 +10,14 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.cluster import KMeans
-from sklearn.datasets import load_digits, load_iris, make_circles, make_moons
+from sklearn.datasets import load_digits, make_circles, make_moons
 from sklearn.metrics import adjusted_rand_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import whycluster as wc
-from tests.optional import optional
+from tests.optional import load_frame, optional
 from tests.reference import kernel, kernel_kmeans
 from whycluster.clustering.kernel_kmeans import _assign_rows, _Support, _update_support
 
@@ -168,7 +168,7 @@ def test_equal_rows() -> None:
 
 
 def test_in_a_pipeline_and_on_frames() -> None:
-    X = load_iris(as_frame=True).data
+    X = load_frame("iris").data
     pipeline = make_pipeline(StandardScaler(), wc.KernelKMeans(3, random_state=0)).fit(X)
     assert pipeline.transform(X).shape == (150, 3)
     model = clone(wc.KernelKMeans(3, random_state=0)).fit(X)

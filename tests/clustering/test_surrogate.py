@@ -23,7 +23,7 @@ from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
 
 import whycluster as wc
-from tests.optional import optional
+from tests.optional import load_frame, optional
 from tests.reference import kernel
 from whycluster.clustering.kernel_fit import _initial_model, _Objective
 from whycluster.clustering.surrogate import _choose_settings, _Folds, _Settings, _smallest_good
@@ -228,7 +228,7 @@ def test_any_table(make: Any, names: list[str] | None) -> None:
 
 
 def test_frames_keep_their_names_and_order() -> None:
-    X = load_iris(as_frame=True).data
+    X = load_frame("iris").data
     y = AgglomerativeClustering(3).fit_predict(X)
     exp = wc.explain(y, X)
     assert exp.feature_names == list(X.columns)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.cluster import AffinityPropagation, Birch, BisectingKMeans, KMeans, MeanShift, MiniBatchKMeans
@@ -43,7 +42,9 @@ from tests.optional import optional
 
 if TYPE_CHECKING:
     import kmedoids
+    import pandas as pd
 else:
+    pd = optional("pandas")
     kmedoids = optional("kmedoids")
 
 Array = NDArray[Any]

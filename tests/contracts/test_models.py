@@ -15,7 +15,7 @@ from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 from sklearn.neighbors import NearestCentroid
 
 import whycluster as wc
-from tests.optional import optional
+from tests.optional import load_frame, optional
 
 if TYPE_CHECKING:
     import faiss
@@ -258,7 +258,7 @@ def test_a_checked_model_may_round_as_its_data_do(mean: float) -> None:
 
 
 def test_a_model_that_knows_names_is_checked_without_a_warning() -> None:
-    X = load_iris(as_frame=True).data
+    X = load_frame("iris").data
     model = CarefulKMeans(3, n_init=1, random_state=0).fit(X)
     assert (wc.neuralize(model).assign(X.to_numpy()) == model.predict(X)).all()
 

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.cluster import KMeans
-from sklearn.datasets import load_digits, load_wine
+from sklearn.datasets import load_digits
 from torch import nn
 
 import whycluster as wc
-from tests.optional import optional
+from tests.optional import load_frame, optional
 from whycluster.deep.encoder import Inputs
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def fitted(encoder: nn.Module, X: Any, n_clusters: int = 3, **options: Any) -> w
 
 @pytest.fixture(scope="module")
 def wine() -> pd.DataFrame:
-    data = load_wine(as_frame=True).data
+    data = load_frame("wine").data
     scaled: pd.DataFrame = (data - data.mean()) / data.std()
     return scaled
 

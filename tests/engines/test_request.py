@@ -15,9 +15,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import whycluster as wc
-from tests.optional import optional
+from tests.optional import load_frame, optional
 from whycluster.engines.request import ExplainRequest
 from whycluster.engines.results import PartResult
+
+pytest.importorskip("pandas", reason="pandas is not installed")
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +29,7 @@ else:
     pa = optional("pyarrow")
 
 ROWS = load_wine().data
-FRAME = load_wine(as_frame=True).data
+FRAME = load_frame("wine").data
 CUTS = [(0, 1), (1, 60), (60, 60), (60, 178)]
 MODELS: dict[str, Any] = {
     "k-means": KMeans(3, n_init=2, random_state=0).fit(ROWS),

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.cluster import BisectingKMeans, KMeans
 from sklearn.compose import ColumnTransformer
-from sklearn.datasets import load_wine
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
@@ -34,7 +33,7 @@ from sklearn.preprocessing import (
 
 import whycluster as wc
 from tests.contracts.pipelines import mixed_frame
-from tests.optional import optional
+from tests.optional import load_frame, optional
 from tests.properties.strategies import Problem, problems, rough_problems
 from tests.reference import counterfactual as reference
 from whycluster.explanations.counterfactual import Counterfactual
@@ -61,7 +60,7 @@ def numbers(values: Array) -> Array:
 
 @pytest.fixture(scope="module")
 def frame() -> Any:
-    return load_wine(as_frame=True).data
+    return load_frame("wine").data
 
 
 @pytest.fixture(scope="module")

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_wine
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
+from tests.optional import optional
 from whycluster.data import display
 from whycluster.explanations import findings as found
 from whycluster.explanations.findings import sentences
+
+if TYPE_CHECKING:
+    import pandas as pd
+else:
+    pd = optional("pandas")
 
 
 def findings() -> str:

@@ -18,13 +18,13 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.cluster import DBSCAN, KMeans
 from sklearn.compose import ColumnTransformer
-from sklearn.datasets import load_iris, load_wine, make_blobs
+from sklearn.datasets import make_blobs
 from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import whycluster as wc
-from tests.optional import optional
+from tests.optional import load_frame, optional
 from whycluster.data.column_checks import inspect_column
 from whycluster.data.columns import as_days, as_numbers, as_text, columns_of
 from whycluster.pipelines import tabular
@@ -149,7 +149,7 @@ def test_a_category_weighs_as_much_as_a_standard_deviation() -> None:
 
 
 def test_numbers_alone_are_scaled_and_clustered_as_by_hand() -> None:
-    frame = load_wine(as_frame=True).data
+    frame = load_frame("wine").data
     pipe = pipeline(frame, 3, random_state=7)
     by_hand = KMeans(3, n_init=10, random_state=7).fit(StandardScaler().fit_transform(frame))
     assert (pipe["clusters"].labels_ == by_hand.labels_).all()
@@ -204,7 +204,7 @@ def test_names_that_are_no_text_go_by_position() -> None:
 
 
 def test_any_estimator_may_stand_at_the_end() -> None:
-    frame = load_iris(as_frame=True).data
+    frame = load_frame("iris").data
     model = GaussianMixture(3, random_state=0)
     pipe = pipeline(frame, model=model)
     scaled = StandardScaler().fit_transform(frame)

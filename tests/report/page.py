@@ -9,17 +9,21 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
-from sklearn.datasets import load_wine
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
+from tests.optional import load_frame, optional
+
+if TYPE_CHECKING:
+    import pandas as pd
+else:
+    pd = optional("pandas")
 
 HOSTILE = [
     "<script>window.hacked = 1</script>",
@@ -84,7 +88,7 @@ def words_of(page: Page) -> str:
 
 def explained_wines() -> wc.Explanation:
     """Explain wines, clustered after scaling."""
-    X = load_wine(as_frame=True).data
+    X = load_frame("wine").data
     model = make_pipeline(StandardScaler(), KMeans(3, n_init=5, random_state=0)).fit(X)
     exp = wc.explain(model, X)
     assert isinstance(exp, wc.Explanation)

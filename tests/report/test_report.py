@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sklearn.cluster import DBSCAN, BisectingKMeans, KMeans
-from sklearn.datasets import load_digits, load_wine
+from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.mixture import GaussianMixture
@@ -24,7 +24,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
 import whycluster as wc
-from tests.optional import optional
+from tests.optional import load_frame, optional
 from tests.report.page import HOSTILE, Page, explained_wines, hostile_table, many_rows, words_of
 from whycluster.explanations import findings
 from whycluster.explanations.cluster_styles import SHAPES
@@ -66,7 +66,7 @@ def test_rows_have_the_numbers_of_the_explanation(wines: wc.Explanation, tmp_pat
 
 
 def test_why_not_has_the_numbers_of_contrasts(wines: wc.Explanation, tmp_path: Path) -> None:
-    X = load_wine(as_frame=True).data
+    X = load_frame("wine").data
     model = make_pipeline(StandardScaler(), KMeans(3, n_init=5, random_state=0)).fit(X)
     page = Page.of(wines, tmp_path)
     evidence = page.scaled("against", "against_scale")

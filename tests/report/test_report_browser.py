@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from sklearn.cluster import KMeans
-from sklearn.datasets import load_wine
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
 from examples.report import FLAGS
-from tests.optional import optional
+from tests.optional import load_frame, optional
 from tests.report.page import HOSTILE, explained_wines, hostile_table, many_rows
 from tests.report.test_report import DOCUMENTS, deep_digits, explained_documents
 
@@ -191,7 +190,7 @@ def test_why_not_every_other_cluster(browser: Browser, wine_page: Path, wines: w
     others = [line.text.split()[0] for line in browser.all(".contrasts .why")]
     against = {k: wines.energy for k in range(3) if k != wines.cluster[83]}
     assert sorted(others) == [str(k) for k in against]
-    X = load_wine(as_frame=True).data
+    X = load_frame("wine").data
     model = make_pipeline(StandardScaler(), KMeans(3, n_init=5, random_state=0)).fit(X)
     for line, more in zip(browser.all(".contrasts .why"), browser.all(".contrasts .more"), strict=True):
         k, evidence = line.text.split()[:2]

@@ -35,7 +35,7 @@ from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
 from tests.contracts.test_models import MODELS
-from tests.optional import optional
+from tests.optional import load_frame, optional
 from whycluster.core.energies import (
     CosineEnergy,
     DiagonalGaussianEnergy,
@@ -54,6 +54,8 @@ from whycluster.core.tree import Tree
 from whycluster.models.network import Network, TableNetwork
 from whycluster.storage import archive
 from whycluster.storage.parameters import PARAMETERS
+
+pytest.importorskip("pandas", reason="pandas is not installed")
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -279,7 +281,7 @@ def test_all_state_of_an_energy_is_restored(energy: Energy, tmp_path: Path) -> N
 
 # Explanations.
 
-FRAME = load_wine(as_frame=True).data
+FRAME = load_frame("wine").data
 STEPS = make_pipeline(StandardScaler(), KMeans(3, n_init=1, random_state=0)).fit(FRAME)
 TABLES: dict[str, Callable[[], Any]] = {
     "array": lambda: FRAME.to_numpy(),
