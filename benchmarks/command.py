@@ -84,7 +84,7 @@ def main() -> None:
         f"| `whycluster explain table.parquet --k {K} --out why.parquet` | {times['explain']:.1f} | "
         f"{ratio:.2f} | {sizes[1]:.0f} MB |",
         "",
-        f"In both tasks, {times['start']:.1f} s are spent on importing polars and scikit-learn.",
+        f"In both tasks, importing polars and scikit-learn takes {times['start']:.1f} s.",
         "`whycluster explain` also standardizes the columns, fills in missing values and describes each "
         "cluster.",
         "It writes the evidence, the competitor, the relevance of all columns and the strongest columns.",

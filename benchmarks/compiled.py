@@ -250,9 +250,9 @@ def main() -> None:
         lines.append(f"| {cell[0]:,} | {cell[1]} | {cell[2]} | {predict * 1e3:.0f} | {shown} |")
     means = {name: geometric_mean(ratios[name]) for name in NAMES}
     lines.append(f"| geometric mean | | | | {' | '.join(f'{mean:.2f}x' for mean in means.values())} |")
-    gains = ", ".join(f"{name} {means[NUMPY] / means[name]:.2f}x" for name in NAMES[1:])
+    gains = ", ".join(f"{means[NUMPY] / means[name]:.2f}x ({name})" for name in NAMES[1:])
     size = loops.LIBRARY.stat().st_size / 1024
-    lines += ["", f"The geometric means of the speeds relative to NumPy are: {gains}.", "", weight]
+    lines += ["", f"The geometric means of the speeds relative to NumPy are as follows: {gains}.", "", weight]
     lines.append(f"The library compiled from C takes {size:.0f} kB.")
     write("compiled", "python -m benchmarks.compiled", lines)
 

@@ -57,7 +57,7 @@ def write(name: str, command: str, lines: list[str]) -> None:
     threads = max(library["num_threads"] for library in threadpool_info())
     machine = (
         f"Python {platform.python_version()}, NumPy {np.__version__} ({', '.join(sorted(blas))}), "
-        f"scikit-learn {sklearn.__version__}, {threads} threads, {platform.machine()}."
+        f"scikit-learn {sklearn.__version__}, {threads} thread{'s' * (threads != 1)}, {platform.machine()}."
     )
     page = "\n".join([*lines, "", f"Made by `{command}` on {machine}", ""])
     RESULTS.mkdir(exist_ok=True)

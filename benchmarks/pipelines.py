@@ -89,8 +89,9 @@ def mixed() -> list[str]:
     times = side_by_side({"predict": partial(pipe.predict, frame), "explain": explain}, 3)
     peak, exp = peak_megabytes(explain)
     return [
-        f"The input of `wc.tabular.pipeline` has {n:,} rows with 10 numbers, 5 categories and a date.",
-        "One in twenty of the numbers is missing.",
+        f"The input of `wc.tabular.pipeline` has {n:,} rows with 10 numeric columns, 5 categorical "
+        "columns and a date column.",
+        "In the numeric columns, 5% of the values are missing.",
         f"Predicting takes {times['predict']:.1f} s. Explaining takes {times['explain']:.1f} s, which is "
         f"{times['explain'] / times['predict']:.1f}x as long, and needs {peak - result_megabytes(exp):.0f} "
         "MB of "

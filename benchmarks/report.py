@@ -87,7 +87,7 @@ def main() -> None:
         "map.",
         f"The time to open the page is the median of {REPEATS} runs. The last column shows how much of "
         "this time "
-        "the script of the page takes.",
+        "the page's script takes.",
         "",
         "| rows | rows on the page | time to write | size | time to open | time in the script |",
         "|---|---|---|---|---|---|",

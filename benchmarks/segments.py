@@ -300,7 +300,8 @@ _INTRODUCTION = [
     "**The images are not those used in the paper.**",
     "The paper uses PASCAL VOC 2007, which was not available.",
     "We use images from BSDS500 instead.",
-    "In BSDS500, several people divided each image into segments, each as finely as they liked.",
+    "In BSDS500, several people divided each image into segments, and each person chose how "
+    "fine the segments are.",
     "The segments in the coarsest segmentation are closest to whole objects. We also report the mean over "
     "all segmentations of an image.",
     "The ranking of the methods can be compared with the paper's, but the scores cannot.",
@@ -309,17 +310,17 @@ _INTRODUCTION = [
 
 _NOTES = [
     "- NEON scales the activations at each position of a block to unit length and clusters the positions "
-    "by k-means.",
+    "with k-means.",
     "  It computes a signed heat map for each cluster.",
     "- FM uses the most active channels, and LO uses the most active positions.",
-    "  Both use the same LRP to propagate these activations to the pixels.",
+    "  Both methods use the same LRP rules as NEON to propagate these activations to the pixels.",
     "- NetDissect1 uses the thresholded activation maps with the largest areas, and NetDissect2 uses the "
     "centroids of all thresholded activation maps.",
     "  The original thresholds were computed on the Broden data, which were not available.",
     "  Our thresholds are quantiles of each channel's activations across all images; the number after the "
     "name is the quantile.",
-    "  The quantile 0.995 is the one used by Network Dissection.",
-    "  The quantile 0.9 was the best one for NetDissect2 at block 5 on five of these images.",
+    "  Network Dissection itself uses the 0.995 quantile.",
+    "  The 0.9 quantile was the best one for NetDissect2 at block 5 on five of these images.",
     "  The other methods, and NetDissect in the paper, were not tuned in this way.",
     "- The last four methods are not from the paper.",
     "  *NEON, smoothed* uses the same heat maps as NEON, blurred by a Gaussian whose width is the distance "

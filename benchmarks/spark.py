@@ -102,7 +102,7 @@ def main() -> None:
         f"The data are {N_ROWS:,} rows of doubles, cached in memory. Spark {version} runs on {CORES} cores.",
         "We compute all results and discard them.",
         "The `unchanged` column shows the time of a `mapInArrow` that returns all columns unchanged. The "
-        "columns after it show ratios to that time.",
+        "columns to its right show ratios to that time.",
         "",
         "| features | clusters | unchanged | results only | with all columns | `top=3` | beta measured |",
         "|---:|---:|---:|---:|---:|---:|---:|",

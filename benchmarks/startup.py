@@ -30,8 +30,8 @@ def main() -> None:
         "# Startup time",
         "",
         f"`import whycluster` takes {times['whycluster'] - times['python']:.2f} s.",
-        f"Importing `explain` takes another {max(0.0, times['both'] - times['sklearn']):.2f} s after "
-        f"scikit-learn has been imported, which itself takes {times['sklearn'] - times['python']:.2f} s.",
+        f"Importing scikit-learn takes {times['sklearn'] - times['python']:.2f} s. After that, importing "
+        f"`explain` takes another {max(0.0, times['both'] - times['sklearn']):.2f} s.",
         "",
         f"`whycluster --help` takes {times['help']:.2f} s, including {times['python']:.2f} s to start "
         "Python.",

@@ -116,9 +116,9 @@ def main() -> None:
         "The tables show the share of labels that the surrogate predicts correctly. The `cross-validated`",
         "column is the value in `fidelity_`, which comes from the same folds that chose the size of the",
         "surrogate. The `outer folds` columns come from an outer cross-validation that makes all choices",
-        "inside each fold. The `SVC` columns show `SVC(C=10)` on the same outer folds. In the column of "
-        "support",
-        "vectors, `floor` and `cluster` name the noise model: a constant energy or an additional cluster.",
+        "inside each fold. The `SVC` columns show `SVC(C=10)` on the same outer folds. In the",
+        "`support vectors` column, `floor` and `cluster` name the noise model: a constant energy or an",
+        "additional cluster.",
     ]
     for title, part in parts.items():
         lines += ["", f"## {title}", "", *part]

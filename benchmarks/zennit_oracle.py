@@ -363,11 +363,10 @@ def page(least: float, agreeing: list[str], biased: list[str], zennit: Any) -> l
         'Biases receive no relevance (`zero_params="bias"`) unless stated otherwise.',
         f"The smallest cosine is {least:.9f}.",
         "",
-        "For zennit, we merge batch norm into the convolutions beforehand, whereas our LRP folds it during "
-        "the "
-        "backward pass.",
+        "For zennit, we merge batch norm into the convolutions beforehand, whereas our LRP folds it "
+        "into them during the backward pass.",
         "zennit's own merging leaves behind a batch norm that divides by sqrt(1 + 1e-5).",
-        "This matters only for the epsilon rule, because its denominators may be just as small.",
+        "This small difference matters only for the epsilon rule, whose denominators may be just as small.",
         "",
         "| network | rule | cosine | difference |",
         "|---|---|---:|---:|",
@@ -398,7 +397,7 @@ def page(least: float, agreeing: list[str], biased: list[str], zennit: Any) -> l
         "We compute the correct result directly from the formula.",
         "zennit handles only modules: it stores the last input of each module and uses the gradient for "
         "everything else.",
-        "zennit issues no warning in any of these cases.",
+        "zennit issues no warning for any of these operations.",
         "Differences are relative to max |R|.",
         "",
         "| operation on h | zennit: difference | zennit: sum out / sum in | ours: difference |",

@@ -1,9 +1,9 @@
-"""Why do messages of different newsgroups share a cluster? ``python -m examples.newsgroups --data DIR``.
+"""Why do messages from different newsgroups share a cluster? ``python -m examples.newsgroups --data DIR``.
 
 As in Section VI-A of the paper, messages without headers, footers and quotes are represented by means of word
 vectors, and kernel k-means with 10 support vectors per cluster starts from the true groups. Some messages
 move to the cluster of another group. The page shows pairs of messages that share a cluster, and the words
-that explain it.
+that put them there.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SHORTEST, LONGEST = 120, 1600  # the length of messages to show, in characters
 LEAST_WORDS = 12  # the number of known words that such a message must have
 STRONGEST = 25  # the number of words per message to compare with other messages
 LEAST_SHARED = 3  # the number of words that two messages must share
-SAME = 0.5  # two messages that share more of their words count as one, posted to several groups
+SAME = 0.5  # two messages that share a larger part of their words count as copies of one message
 
 
 def read_messages(folder: Path) -> list[tuple[str, str]]:
@@ -69,12 +69,12 @@ class Clustering:
 
     @property
     def ari(self) -> float:
-        """The adjusted Rand index with the groups."""
+        """The adjusted Rand index between the clusters and the groups."""
         return float(adjusted_rand_score(self.groups, self.exp.cluster))
 
 
 def cluster(messages: Sequence[tuple[str, str]], vectors: WordVectors, n_support: int = 10) -> Clustering:
-    """Cluster messages by kernel k-means from the true groups, and explain the clusters."""
+    """Cluster messages with kernel k-means, starting from the true groups, and explain the clusters."""
     known = np.any(vectors.transform([text for _, text in messages]), axis=1).tolist()
     there = [message for message, is_known in zip(messages, known, strict=True) if is_known]
     texts, groups = [text for _, text in there], np.array([group for group, _ in there])
@@ -86,7 +86,7 @@ def cluster(messages: Sequence[tuple[str, str]], vectors: WordVectors, n_support
 
 
 def pairs_of(found: Clustering, n_pairs: int = N_PAIRS) -> list[tuple[int, int, list[str]]]:
-    """Return pairs of messages in one cluster but of different groups, with their shared words.
+    """Return pairs of messages from different groups in the same cluster, with their shared words.
 
     The evidence of both messages is based on these words.
     """
@@ -119,7 +119,7 @@ def _parts(words: Sequence[str], relevance: NDArray[np.float64]) -> dict[str, fl
 def _different(
     scored: Sequence[tuple[float, int, int, list[str]]], found: Clustering, n_pairs: int
 ) -> list[tuple[int, int, list[str]]]:
-    """Return the best pairs, without repeated messages, and one pair per cluster and pair of groups."""
+    """Return the best pairs, with each message at most once and one pair per cluster and pair of groups."""
     chosen: list[tuple[int, int, list[str]]] = []
     seen: set[Any] = set()
     for _, i, j, words in scored:
@@ -151,18 +151,18 @@ def write_page(found: Clustering, summary: TextSummary, path: Path) -> None:
     """Write a page with the words of each cluster, then pairs of messages."""
     n_groups = len(summary.clusters)
     intro = (
-        f"{len(found.texts):,} messages of {len(set(found.groups.tolist()))} newsgroups, without headers, "
-        "footers and quotes, are represented by means of word vectors. Kernel k-means, started from the "
-        f"groups, has {n_groups} clusters. Their adjusted Rand index with the groups is "
-        f"{100 * found.ari:.0f} %. Each message is explained by its words. Their relevances add up to the "
-        "evidence for its cluster, except for a small part that belongs to no word."
+        f"{len(found.texts):,} messages from {len(set(found.groups.tolist()))} newsgroups, without headers, "
+        "footers and quotes, are represented by the means of their word vectors. Kernel k-means, started "
+        f"from the groups, finds {n_groups} clusters. Their adjusted Rand index with the groups is "
+        f"{100 * found.ari:.0f}%. Each message is explained in terms of its words. The relevance of these "
+        "words sums to the evidence for its cluster, except for a small part that belongs to no word."
     )
     parts = [note(intro), '<h2 class="part">The words that define each cluster</h2>', _table(found, summary)]
-    parts += ['<h2 class="part">Messages of different groups in one cluster</h2>', LEGEND]
+    parts += ['<h2 class="part">Messages from different groups in the same cluster</h2>', LEGEND]
     for i, j, words in pairs_of(found):
         parts.append(f"<h3>{escape(_claim(found, summary, i, j, words))}</h3>")
         parts.append(f'<div class="pair">{_message(found, i)}{_message(found, j)}</div>')
-    path.write_text(page("Why do messages of different newsgroups share a cluster?", parts, STYLE), "utf-8")
+    path.write_text(page("Why do messages from different newsgroups share a cluster?", parts, STYLE), "utf-8")
 
 
 def _message(found: Clustering, row: int) -> str:

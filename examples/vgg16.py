@@ -15,7 +15,7 @@ from whycluster.deep.images import read_images
 WIDTHS = (64, 128, 256, 512, 512)  # the number of channels in each of the five blocks
 DEPTHS = (2, 2, 3, 3, 3)  # the number of convolutions in each block
 BLOCKS = {1: "features.4", 2: "features.9", 3: "features.16", 4: "features.23", 5: "features.30"}
-"""The last layer of each block, its pooling."""
+"""The last layer of each block, which is its max pooling."""
 
 
 class VGG16(torch.nn.Module):
@@ -72,7 +72,7 @@ def load_torchvision(path: Path, widths: Sequence[int] = WIDTHS) -> VGG16:
 
 
 def _layers() -> list[tuple[str, str]]:
-    """Return two names of each convolution: by its block and position in it, and by its layer number."""
+    """Return two names for each convolution, one with its block and position, one with its layer number."""
     found, number = [], 0
     for block, depth in enumerate(DEPTHS, start=1):
         for place in range(1, depth + 1):
