@@ -132,7 +132,8 @@ def fitting(n_iter: int = 20, repeats: int = 5) -> str:
         f"`KMeans(n_init=1)` takes {times['KMeans'] * 1e3:.0f} ms for {plain.n_iter_} iterations.\n"
         f"`KernelKMeans` takes {times['KernelKMeans'] * 1e3:.0f} ms for {kernel.n_iter_} iterations, "
         "including its initialization.\n"
-        f"This is {times['KernelKMeans'] / times['KMeans']:.1f}x as long, with ten times as many centers."
+        f"This is {times['KernelKMeans'] / times['KMeans']:.1f}x as long as `KMeans`, with ten "
+        "times as many centers."
     )
 
 

@@ -213,8 +213,8 @@ _INTRODUCTION = [
     "k-means uses `n_init=10`, and kernel k-means uses 10 support vectors per cluster.",
     "The result of the best of the paper's eight methods is in bold.",
     "The paper defines NCA only for k-means; for kernels, we use the contrast with the nearest competitor.",
-    "[How faithful is it?](../../docs/faithfulness.md) describes the other four methods and the greedy "
-    "oracle.",
+    "[How faithful is it?](../../docs/faithfulness.md) describes the methods that are not from the "
+    "paper and the greedy oracle.",
     "",
 ]
 
