@@ -77,8 +77,8 @@ def test_encoders_may_move_the_channels_themselves() -> None:
 def test_images_of_bytes(bounds: Any) -> None:
     assert message(small(), np.zeros((2, 3, 8, 8), dtype=np.uint8), bounds=bounds) == (
         "explain: X must be images of floating-point numbers, scaled and normalized as in the training of "
-        "the encoder; got shape (2, 3, 8, 8), uint8. For bytes and an encoder trained on ImageNet, use "
-        "wc.deep.normalize(images)."
+        "the encoder; got shape (2, 3, 8, 8), uint8. If the images are bytes and the encoder was trained on "
+        "ImageNet, use wc.deep.normalize(images)."
     )
 
 
@@ -118,7 +118,7 @@ def test_a_single_image() -> None:
     pooled = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     assert message(pooled, X[0], np.eye(4)) == (
         "explain: the encoder must return one non-empty row of features per input; for 3 inputs it returns "
-        "shape (4, 1). Name a layer that does with layer=..., or, for a single input, pass X[None]."
+        "shape (4, 1). Use layer=... to name a layer that does, or, for a single input, pass X[None]."
     )
 
 
@@ -141,10 +141,11 @@ def test_inputs_that_are_not_an_array(values: Any, kind: str) -> None:
 def test_tensors_without_dense_values() -> None:
     dense = torch.ones(3, 6)
     for values, got in (
-        (dense.to_sparse(), "torch.float32, torch.sparse_coo, on the device cpu"),
-        (dense.to("meta"), "torch.float32, torch.strided, on the device meta"),
+        (dense.to_sparse(), "dtype torch.float32 and layout torch.sparse_coo on the device cpu"),
+        (dense.to("meta"), "dtype torch.float32 and layout torch.strided on the device meta"),
     ):
-        rest = f"must be a dense tensor that holds values; got {got}. Convert a sparse tensor with"
+        wanted = "must be a dense tensor of ordinary values"
+        rest = f"{wanted}; got a tensor with {got}. Convert a sparse tensor with"
         for name, parameter, call in (
             ("explain", "X", lambda x: wc.explain(DeepClustering(mlp(), HEAD), x)),
             ("assign", "X", lambda x: DeepClustering(mlp(), HEAD).predict(x)),
@@ -156,8 +157,8 @@ def test_tensors_without_dense_values() -> None:
                 f"{name}: {parameter} {rest} {parameter}.to_dense()."
             )
         assert refused(lambda values=values: wc.deep.fit_scan(values, 2)) == (  # type: ignore[misc]
-            "fit_scan: features must be a numeric array of shape (n, d); got Tensor that cannot be "
-            "converted to one."
+            "fit_scan: features must be a numeric array of shape (n, d); got a value of type Tensor that "
+            "cannot be converted to one."
         )
 
 
@@ -247,7 +248,8 @@ def test_encoders_may_be_in_training_mode_if_it_has_no_effect() -> None:
 def test_encoders_that_draw_random_numbers(forward: Callable[[Tensor], Tensor], name: str) -> None:
     expected = (
         "the encoder must return the same features each time it runs; they differ for the same input. Call "
-        "encoder.eval(), and remove all randomness from its forward: dropout needs training=self.training."
+        "encoder.eval(), and remove all randomness from its forward method: dropout needs "
+        "training=self.training."
     )
     encoder = nn.Sequential(small(), forward_of(forward))
     torch.manual_seed(0)  # two draws may be equal by chance
@@ -255,7 +257,7 @@ def test_encoders_that_draw_random_numbers(forward: Callable[[Tensor], Tensor], 
     assert refused(lambda: wc.deep.features(encoder, X)) == f"features: {expected}"
     assert refused(lambda: DeepClustering(encoder, HEAD).predict(X)) == f"assign: {expected}"
     same = "lrp: the encoder must return the same features each time it runs, but"
-    advice = "Call encoder.eval(), and remove all randomness from its forward."
+    advice = "Call encoder.eval(), and remove all randomness from its forward method."
     x = torch.from_numpy(X)
     assert refused(lambda: lrp(encoder, x, lambda y: y)) == (
         f"{same} module '1' of the encoder draws random numbers ({name}). {advice}"
@@ -273,7 +275,7 @@ def test_encoders_that_change_from_run_to_run() -> None:
     below = small()
     assert message(forward_of(forward), X) == (
         "explain: the encoder must return the same features each time it runs; for the same inputs they "
-        "differ by up to 1. Call encoder.eval(), and remove all randomness from its forward."
+        "differ by up to 1. Call encoder.eval(), and remove all randomness from its forward method."
     )
 
 
@@ -289,7 +291,7 @@ def test_encoders_that_change_from_run_to_run() -> None:
 def test_encoders_without_features(forward: Callable[[Tensor], Any], got: str) -> None:
     assert message(forward_of(forward), X) == (
         "explain: the encoder must return one non-empty row of features per input; for 3 inputs it returns "
-        f"{got}. Name a layer that does with layer=..., or, for a single input, pass X[None]."
+        f"{got}. Use layer=... to name a layer that does, or, for a single input, pass X[None]."
     )
 
 
@@ -305,7 +307,8 @@ def test_encoders_whose_features_vary_in_number() -> None:
     values = torch.full((4, 1, 8, 8), -1.0)
     values[2:] = 1.0
     assert message(encoder, values, batch_size=2) == (
-        "explain: the encoder must return features of one shape; got (5,) and, from input 2 on, (6,)."
+        "explain: the encoder must return features of the same shape for all inputs; got (5,) and, from "
+        "input 2 on, (6,)."
     )
 
 
@@ -355,7 +358,7 @@ def test_layers_that_run_twice() -> None:
         "later layer."
     )
     assert message(encoder, X, np.eye(4), {"at": "shared"}) == (
-        "explain: at must be a layer that runs once before the features; 'shared' runs 2 times."
+        "explain: at must be a layer that runs once before the features are computed; 'shared' runs 2 times."
     )
 
 
@@ -366,7 +369,7 @@ def test_layers_that_do_not_run() -> None:
         "explain: the layer 'parts.1' must run in the forward pass of the encoder; it does not."
     )
     assert message(encoder, X, question={"at": "parts.1"}) == (
-        "explain: at must be a layer that runs once before the features; 'parts.1' runs 0 times."
+        "explain: at must be a layer that runs once before the features are computed; 'parts.1' runs 0 times."
     )
 
 
@@ -384,10 +387,10 @@ def test_messages_start_with_the_public_function() -> None:
         )
     assert refused(lambda: wc.deep.features(forward_of(lambda x: x.mean()), x)) == (
         "features: the encoder must return one non-empty row of features per input; for 3 inputs it returns "
-        "shape (). Name a layer that does with layer=..., or, for a single input, pass X[None]."
+        "shape (). Use layer=... to name a layer that does, or, for a single input, pass X[None]."
     )
     assert refused(lambda: lrp(encoder, x, lambda y: y, at="parts.1")) == (
-        "lrp: at must be a layer that runs once before the features; 'parts.1' runs 0 times."
+        "lrp: at must be a layer that runs once before the features are computed; 'parts.1' runs 0 times."
     )
     nowhere = Composite([("zzz", Gamma())])
     expected = "the rules of a Composite must match layers of the encoder; 'zzz' matches none of its"
@@ -411,12 +414,12 @@ def test_later_layers_may_not_fit_the_inputs() -> None:
 
 def test_features_that_do_not_fit_the_head() -> None:
     first = "explain: the encoder must return as many features as the head was fitted on,"
-    fit = "Fit the head to features of this layer, or name the layer it was fitted to with layer=..."
+    fit = "Fit the head to features of this layer, or use layer=... to name the layer it was fitted to."
     assert message(small(), X, np.eye(7)) == f"{first} 7; it returns 5. {fit}"
     assert message(small(), X, np.eye(7), layer="0") == f"{first} 7; it returns 4 x 6 x 6. {fit}"
     assert message(small(), X, np.eye(4), layer="0") == (
-        f"{first} 4; it returns 4 x 6 x 6. pool='mean' averages over all locations; spatial=True clusters "
-        "each location."
+        f"{first} 4; it returns 4 x 6 x 6. Use pool='mean' to average over all locations, or "
+        "spatial=True to cluster each location."
     )
     assert message(small(), X, np.eye(7), layer="0", spatial=True) == (
         f"{first} 7; it returns 4 x 6 x 6. {fit}"
@@ -433,7 +436,10 @@ def test_heads_without_values() -> None:
     assert refused(lambda: DeepClustering(encoder, spoilt)) == (
         "DeepClustering: head.bias must be finite; it contains NaN or infinite values."
     )
-    rest = "must be a dense tensor that holds values; got torch.float32, torch.strided, on the device meta."
+    rest = (
+        "must be a dense tensor of ordinary values; got a tensor with dtype torch.float32 and layout "
+        "torch.strided on the device meta."
+    )
     assert refused(lambda: DeepClustering(encoder, nn.Linear(5, 3, device="meta"))) == (
         f"DeepClustering: head.weight {rest} Convert a sparse tensor with head.weight.to_dense()."
     )
@@ -543,7 +549,10 @@ def test_inputs_outside_the_bounds() -> None:
 
 
 def test_invalid_bounds() -> None:
-    ends = "ZBox: low and high must be finite numbers of the same shape, with low no greater than high; got"
+    ends = (
+        "ZBox: low and high must be finite numbers or arrays of the same shape, with low no greater than "
+        "high; got"
+    )
     assert refused(lambda: DeepClustering(small(), HEAD, bounds=(0, 1, 2))) == (  # type: ignore[arg-type]
         "DeepClustering: bounds must be a pair, the smallest and the largest value; got (0, 1, 2)."
     )
@@ -600,11 +609,11 @@ def test_spatial_clusters_of_layers_with_too_few_locations() -> None:
         "spatial_clusters: n_clusters must be an integer of at least 2; got 1."
     )
     assert refused(lambda: wc.deep.spatial_clusters(encoder, X[0], "9", 2)) == (
-        "spatial_clusters: the layer must have locations to cluster, (n, channels, ...); it returns (1, 5). "
-        "Name an earlier layer."
+        "spatial_clusters: the layer must return locations to cluster, in shape (n, channels, ...); it "
+        "returns shape (1, 5). Name an earlier layer."
     )
     assert refused(lambda: wc.deep.spatial_clusters(encoder, X[0], "2", 99)) == (
-        "spatial_clusters: the layer must have at least n_clusters locations, 99; it has 64. Name an "
+        "spatial_clusters: the layer must have at least n_clusters=99 locations; it has 64. Name an "
         "earlier layer, or request fewer clusters."
     )
 

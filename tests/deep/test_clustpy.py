@@ -182,7 +182,8 @@ def test_integers_are_refused_if_predict_rounds_them() -> None:
     assert str(caught.value) == (
         "explain: X must have dtype float32 or float64; got shape (1797, 64), int64. DEC.predict rounds the "
         f"embedding to this dtype and does not find the nearest cluster for {differ.size} of 1797 rows (row "
-        f"{row}: {predicted[row]}, not {nearest[row]}). Use X.astype(float), also for predict."
+        f"{row}: it predicts {predicted[row]}, but {nearest[row]} is nearest). Pass X.astype(float), here "
+        "and to predict."
     )
     same = np.flatnonzero(predicted == nearest)[:10]
     assert (wc.explain(model, whole[same]).relevance == wc.explain(model, X[same]).relevance).all()

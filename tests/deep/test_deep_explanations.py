@@ -246,7 +246,7 @@ def test_an_image_is_encoded_once_to_cluster_and_once_to_explain(
 def test_more_clusters_than_locations_is_an_error(images: torch.Tensor) -> None:
     encoder = nn.Sequential(nn.Conv2d(1, 6, 7), nn.ReLU()).eval()
     message = (
-        "spatial_clusters: the layer must have at least n_clusters locations, 8; it has 4. Name an earlier "
+        "spatial_clusters: the layer must have at least n_clusters=8 locations; it has 4. Name an earlier "
         "layer, or request fewer clusters."
     )
     with pytest.raises(wc.InvalidInputError, match=re.escape(message)):
@@ -268,7 +268,7 @@ def test_features_are_the_clustered_features(images: torch.Tensor) -> None:
     assert locations.shape == (40, 6, 6, 6)
     lengths = np.linalg.norm(locations, axis=-1)
     assert np.isclose(lengths[lengths > 0], 1, atol=1e-5).all()
-    with pytest.raises(wc.InvalidInputError, match="features: the layer must have locations to cluster"):
+    with pytest.raises(wc.InvalidInputError, match="features: the layer must return locations to cluster"):
         wc.deep.features(encoder, images, spatial=True)
 
 

@@ -58,7 +58,7 @@ SHAPES = (
     "(n, 3, H, W); got {}. If the sizes differ, resize the images first."
 )
 RANGE = (
-    "floating-point images must be between 0 and 1; got values from {}. Divide by the largest possible "
+    "floating-point images must have values from 0 to 1; got values from {}. Divide by the largest possible "
     "pixel value first."
 )
 

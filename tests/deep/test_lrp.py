@@ -537,8 +537,8 @@ def test_sums_of_zero_are_shared_equally(sums: float) -> None:
 
 NO_RULE = (
     "{}: there is no rule for the operation 'cumprod' of the encoder{}. Take the features from an "
-    "earlier layer (layer=...), replace it with operations that have a rule, or use its gradient instead of "
-    'a rule: Composite(..., unknown="gradient").'
+    "earlier layer (layer=...), replace the operation with operations that have a rule, or use its gradient "
+    'instead of a rule: Composite(..., unknown="gradient").'
 )
 
 
@@ -1358,7 +1358,7 @@ def test_hooks_of_the_user_run_in_pairs() -> None:
     assert calls.count("in") == calls.count("out") > 0
     encoder[1].register_forward_hook(lambda *given: given[-1] * 10)
     message = (
-        "features: layer must not have forward hooks, which may change its output; '1' has forward "
+        "features: the layer must not have forward hooks, which may change its output; '1' has forward "
         "hooks. Remove them, or name its parent module."
     )
     with pytest.raises(wc.InvalidInputError, match=re.escape(message)):

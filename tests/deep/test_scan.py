@@ -217,13 +217,15 @@ SPOILT[3, 1] = np.nan
         ),
         (
             {"features": [["a", "b"]]},
-            "features must be a numeric array of shape (n, d); got list that cannot be converted to one.",
+            "features must be a numeric array of shape (n, d); got a value of type list that cannot be "
+            "converted to one.",
         ),
         (
             {"features": [[1.0], [1.0, 2.0]]},
-            "features must be a numeric array of shape (n, d); got list that cannot be converted to one.",
+            "features must be a numeric array of shape (n, d); got a value of type list that cannot be "
+            "converted to one.",
         ),
-        ({"features": SPOILT}, "features must be finite; row 3 is not. Drop such rows."),
+        ({"features": SPOILT}, "features must be finite; row 3 is not finite. Drop such rows."),
         (
             {"features": np.ones((30, 3))},
             "features must vary between rows and have a finite mean; all rows are equal.",

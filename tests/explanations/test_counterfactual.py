@@ -667,7 +667,7 @@ def test_nothing_is_enough() -> None:
         (
             {"to": 2},
             "counterfactual: to must be a cluster that a row can be in; no row is ever in 2, since 1 is at "
-            "least as near everywhere, and wins ties.",
+            "least as near everywhere and wins ties.",
         ),
         ({"row": [0]}, "counterfactual: row must be one position, an integer; got [0]."),
         ({"row": True}, "counterfactual: row must be one position, an integer; got True."),

@@ -537,8 +537,8 @@ class TestBorderline:
             Finding(
                 "borderline",
                 "Cluster 1 is mostly borderline: 2 of its 3 rows have at most a tenth of the median "
-                "evidence, and could just as well be in another cluster. Do not rely on it; another number "
-                "of clusters, or other columns, may separate the clusters more clearly.",
+                "evidence, and could just as well be in another cluster. Do not rely on it; a different "
+                "number of clusters, or different columns, may separate the clusters more clearly.",
                 (1,),
             )
         ]

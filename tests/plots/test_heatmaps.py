@@ -139,8 +139,8 @@ def test_without_matplotlib_the_message_names_the_extra(monkeypatch: pytest.Monk
         ({"images": []}, "images must have one entry for each row, 1; got 0."),
         (
             {"images": [np.full((3, 16, 16), 2.0)]},
-            "floating-point images must be between 0 and 1; got values from 2 to 2. Divide by the largest "
-            "possible pixel value first.",
+            "floating-point images must have values from 0 to 1; got values from 2 to 2. Divide by the "
+            "largest possible pixel value first.",
         ),
         ({"pool": 0}, "pool must be an integer of at least 1; got 0."),
         ({"quantile": 0.0}, "quantile must be above 0 and at most 1; got 0.0."),

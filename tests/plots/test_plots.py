@@ -726,13 +726,11 @@ def error(call: Callable[[], Any]) -> str:
 
 
 def test_what_cannot_be_drawn_says_what_can(texts: Any, digits: Any, exp: wc.Explanation) -> None:
-    message = f"exp must have relevance by features; {texts!r} has none. Draw its words with plot.row() or "
-    message += "plot.clusters(), or see to_html()."
+    message = f"exp must have relevance for each feature; {texts!r} has none. Draw its words with "
+    message += "plot.row() or plot.clusters(), or see to_html()."
     assert error(texts.plot.beeswarm) == f"plot.beeswarm: {message}"
-    message = (
-        f"exp must have relevance by features; {digits!r} has none. Draw images with plot.images() and the "
-    )
-    message += "clustered features with exp.features.plot."
+    message = f"exp must have relevance for each feature; {digits!r} has none. Draw images with "
+    message += "plot.images() and the clustered features with exp.features.plot."
     for name in ("row", "beeswarm"):
         assert error(getattr(digits.plot, name)) == f"plot.{name}: {message}"
     for name in ("clusters", "heatmap"):

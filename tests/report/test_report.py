@@ -185,7 +185,7 @@ def test_a_page_of_5000_rows_and_50_features_is_below_a_megabyte(tmp_path: Path)
     assert page.array("position").shape == (5000,)
     assert page.array("against").shape == (5000, 7)
     assert page.array("feature").shape[1] >= 8
-    assert "strongest of 50 features, and the sum of the others." in page.text
+    assert "strongest of 50 features and the sum of all other features." in page.text
 
 
 def test_long_names_take_room_from_the_rows(tmp_path: Path) -> None:

@@ -1,14 +1,14 @@
-"""Explain deep clusterings (a torch encoder and a head) by the encoder's inputs. Needs torch.
+"""Explain deep clusterings (a torch encoder and a head) in terms of the encoder's inputs. Requires torch.
 
 Modules, in reading order:
 
 - ``clustering``: `DeepClustering`, the model that users create.
 - ``tensors``: conversion between arrays and tensors.
 - ``encoder``: a torch module that maps inputs to features in batches.
-- ``network``: one network of encoder, head and LRP, which explains inputs.
+- ``network``: `DeepNetwork` combines an encoder, a head and LRP to explain inputs.
 - ``explanation``: the results, `DeepExplanation` and `SpatialExplanation`.
 - ``features``, ``relevance``, ``spatial``: the functions `features`, `lrp` and `spatial_clusters`.
-- ``images``: images as inputs of a network, and as arrays to display.
+- ``images``: conversion of images to inputs of a network and to arrays for display.
 - ``scan``: `fit_scan` trains the head of SCAN.
 - ``clustpy``: the adapter for models of ClustPy.
 - ``lrp``: the LRP engine, which does not depend on the other modules.

@@ -38,14 +38,14 @@ class DeepClustering:
         default, the output of the encoder
     spatial : whether each location in features of shape (n, channels, ...) is a separate point to cluster
     normalize : whether points are scaled to unit length before clustering
-    pool : "mean" or "max", taken over all locations of the features; by default, the features are flattened
+    pool : "mean" or "max", to pool the features over all locations; by default, the features are flattened
     reference : the reference point of the features, for k-means and other nearest-centroid heads. With
         "midpoint", the reference is halfway between two centroids, the relevance of the features adds up to
         the evidence, and the absence of a feature may count. With "zero", only features that are present
         count, and the residual contains the remaining evidence. If 0 means absence, as after a ReLU, "zero"
         shows more clearly which feature maps keep an image in its cluster.
-    rules : the LRP rules: "auto", "vgg" (as in the paper, with gamma 0.25 in blocks 1 to 3 and 0.1 above),
-        "resnet", "transformer", "mlp", one rule such as ``wc.deep.Gamma(0.25)``, or a
+    rules : the LRP rules: "auto", "vgg" (as in the paper, with gamma 0.25 in blocks 1 to 3 and 0.1 in later
+        blocks), "resnet", "transformer", "mlp", one rule such as ``wc.deep.Gamma(0.25)``, or a
         `whycluster.deep.Composite`
     bounds : the smallest and the largest possible input value, each a number or one number per channel, such
         as ``wc.deep.pixel_bounds()``. If given, the first layer uses the zB rule.
@@ -102,7 +102,7 @@ class DeepClustering:
         )
 
     def transform(self, X: Any) -> NDArray[Any]:
-        """Return the clustered features, of shape (n, d), or (n, ..., d) if spatial."""
+        """Return the features that the head clusters, of shape (n, d), or (n, ..., d) if spatial."""
         rows, layout = self.network.points(X, "transform")
         return rows.reshape(-1, *layout.locations, rows.shape[1])
 
@@ -158,7 +158,7 @@ def _with_reference(head: Network, reference: Any) -> Network:
         raise InvalidInputError(
             f"DeepClustering: reference must be {MIDPOINT!r} or {ZERO!r}; got {reference!r}."
         )
-    if reference == MIDPOINT or type(head.energy) is LinearEnergy:  # its reference is always 0
+    if reference == MIDPOINT or type(head.energy) is LinearEnergy:  # a linear head's reference is always 0
         return head
     if type(head.energy) is not SquaredEnergy:
         raise UnsupportedModelError(
@@ -167,5 +167,5 @@ def _with_reference(head: Network, reference: Any) -> Network:
         )
     centroids, scale = head.energy.prototypes, head.energy.scale
     bias = -(centroids**2 * scale).sum(axis=1)
-    energy = LinearEnergy(2.0 * centroids * scale, bias, gives_probabilities=False)  # still distances
+    energy = LinearEnergy(2.0 * centroids * scale, bias, gives_probabilities=False)  # still a distance
     return TableNetwork(energy, labels=head.labels)

@@ -23,7 +23,7 @@ _NETWORKS = (
     "neural_network_trained_",
     "neural_network",
     "autoencoder",
-)  # since 0.0.3, in 0.0.2 and in 0.0.1
+)  # the attribute's names since 0.0.3, in 0.0.2 and in 0.0.1
 _ANY = DEC.__base__  # the base class of all deep clusterings in ClustPy
 
 
@@ -37,7 +37,7 @@ def _deep(model: Any) -> Network | OnlyLabels:
 
 
 def _predicts_nearest(model: Any) -> bool:
-    """Return whether a model's class, or a base class whose prediction it inherits, is known."""
+    """Return whether a model is of a known class or a subclass that inherits the methods for prediction."""
     known = next((cls for cls in _NEAREST if isinstance(model, cls)), None)
     return known is not None and all(
         getattr_static(type(model), name, None) is getattr_static(known, name, None)
@@ -46,7 +46,7 @@ def _predicts_nearest(model: Any) -> bool:
 
 
 class _Embedding(torch.nn.Module):
-    """An autoencoder up to its embedding, whose layers keep their names."""
+    """An autoencoder up to its embedding. The layers keep their names."""
 
     def __init__(self, network: Any) -> None:
         super().__init__()
@@ -61,13 +61,12 @@ class _Embedding(torch.nn.Module):
 
 
 class _Embedded(DeepNetwork):
-    """The nearest center in an embedding, as found by the model's ``predict``.
+    """A network that assigns rows to the nearest center in an embedding, as the model's ``predict`` does.
 
-    ``predict`` casts the embedding to the dtype of the rows. In ClustPy 0.0.3, integer rows truncate the
-    embedding, so another center may be nearest. For dtypes that may be truncated, the result is therefore
-    compared with the model's own predictions. For bfloat16, the comparison is impossible, since NumPy has no
-    such
-    dtype.
+    ``predict`` casts the embedding to the dtype of the rows. In ClustPy 0.0.3, it truncates the embeddings of
+    integer rows, so a different center may be nearest. For dtypes that may cause truncation, the assigned
+    clusters are therefore compared with the model's own predictions. This comparison is impossible for
+    bfloat16, which NumPy does not support.
     """
 
     _EXACT_DTYPES = (torch.float32, torch.float64, torch.bfloat16)
@@ -84,7 +83,7 @@ class _Embedded(DeepNetwork):
         return rows, layout
 
     def _compare(self, inputs: Inputs, nearest: NDArray[Any]) -> None:
-        """Raise an error if the model predicts other clusters for these rows."""
+        """Raise an error if the model does not predict the nearest cluster for all of these rows."""
         predicted = np.asarray(self._model.predict(inputs.tensor.cpu().numpy()))
         differ = np.flatnonzero(predicted != nearest)
         if differ.size:
@@ -93,6 +92,6 @@ class _Embedded(DeepNetwork):
                 f"{inputs.where}: {inputs.name} must have dtype float32 or float64; got {inputs.describe()}. "
                 f"{type(self._model).__name__}.predict rounds the embedding to this dtype and does not find "
                 f"the nearest cluster for {differ.size} of {len(nearest)} rows (row {row}: "
-                f"{int(predicted[row])}, not {int(nearest[row])}). Use {inputs.name}.astype(float), also for "
-                "predict."
+                f"it predicts {int(predicted[row])}, but {int(nearest[row])} is nearest). Pass "
+                f"{inputs.name}.astype(float), here and to predict."
             )

@@ -25,7 +25,7 @@ from whycluster.deep.tensors import read_tensor, to_numpy
 
 _BATCH_VALUES = 16 * 3 * 224 * 224
 _MAX_BATCH_SIZE = 512
-_EMBEDDING_SIZE = 1024  # assumed number of values that one integer input becomes
+_EMBEDDING_SIZE = 1024  # assumed number of values in the embedding of one integer
 _TOLERANCE = 3e-2  # relative to the largest feature: above half-precision rounding, below real differences
 POOLS = (None, "mean", "max")
 _OUT_OF_MEMORY = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
@@ -44,7 +44,7 @@ class Inputs:
     native : the inputs as given by the user, along the first axis
     tensor : the inputs as a tensor, without a copy if possible
     where : the public function that was called, for messages
-    name : the name of its parameter
+    name : the name of that function's parameter, for messages
     """
 
     native: Any
@@ -94,7 +94,7 @@ class Encoder:
     module : the module, whose weights, mode, hooks and gradients stay unchanged
     layer : the name of the layer whose output provides the features, or None for the output of the module
     pool : None, or "mean" or "max" to pool over all locations of a layer output of shape (n, channels, ...)
-    batch_size : the number of inputs per batch, or None to choose it by the size of the inputs
+    batch_size : the number of inputs per batch, or None to choose it based on the size of the inputs
     where : the public function that was called, for messages
     """
 
@@ -223,7 +223,7 @@ class Encoder:
                 raise InvalidInputError(
                     f"{inputs.where}: the encoder must return the same features each time it runs; they "
                     "differ for the same input. Call encoder.eval(), and remove all randomness from its "
-                    "forward: dropout needs training=self.training."
+                    "forward method: dropout needs training=self.training."
                 )
         raise InvalidInputError(
             f"{inputs.where}: the encoder must encode each input independently, along the first axis of "
@@ -239,7 +239,7 @@ class Encoder:
             got = "no tensor" if features is None else f"shape {tuple(features.shape)}"
             raise InvalidInputError(
                 f"{where}: the encoder must return one non-empty row of features per input; for {len(batch)} "
-                f"inputs it returns {got}. Name a layer that does with layer=..., or, for a single input, "
+                f"inputs it returns {got}. Use layer=... to name a layer that does, or, for a single input, "
                 "pass X[None]."
             )
         if self.pool is None or features.ndim == 2:
@@ -287,20 +287,20 @@ class Encoder:
         self._check_runs(inputs)
         if self.layer is not None and self.module.get_submodule(self.layer)._forward_hooks:
             raise InvalidInputError(
-                f"{inputs.where}: layer must not have forward hooks, which may change its output; "
+                f"{inputs.where}: the layer must not have forward hooks, which may change its output; "
                 f"{self.layer!r} has forward hooks. Remove them, or name its parent module."
             )
 
     def _check_images(self, inputs: Inputs) -> None:
-        """Raise an error for images of integers, such as bytes."""
+        """Raise an error if the images hold integers, such as bytes."""
         first = self._first_convolution
         if first is None or inputs.tensor.ndim != first.weight.ndim:
             return
         if not inputs.tensor.is_floating_point():
             raise InvalidInputError(
                 f"{inputs.where}: {inputs.name} must be images of floating-point numbers, scaled and "
-                f"normalized as in the training of the encoder; got {inputs.describe()}. For bytes and an "
-                "encoder trained on ImageNet, use wc.deep.normalize(images)."
+                f"normalized as in the training of the encoder; got {inputs.describe()}. If the images "
+                "are bytes and the encoder was trained on ImageNet, use wc.deep.normalize(images)."
             )
 
     def _check_runs(self, inputs: Inputs) -> None:
@@ -308,7 +308,7 @@ class Encoder:
         if self._runs_once:
             return
         runs: list[str] = []
-        # Later layers may not fit the inputs; errors before the layer are raised later.
+        # Ignore errors here. Later layers may not fit the inputs, and errors before the layer recur later.
         followed = follow_modules(self.module, [], lambda name, _: runs.append(name))
         with torch.no_grad(), suppress(Exception), followed:
             self.module(self.batch(inputs, slice(0, 1)))
@@ -368,11 +368,11 @@ def _changes_in_training(part: nn.Module) -> bool:
 
 
 def _check_batch(part: NDArray[Any], rows: slice, features: NDArray[Any], inputs: Inputs) -> None:
-    """Raise an error if a batch's features are not finite or differ in shape from earlier batches."""
+    """Raise an error if a batch's features are not finite or their shape differs from earlier batches."""
     if part.shape[1:] != features.shape[1:]:
         raise InvalidInputError(
-            f"{inputs.where}: the encoder must return features of one shape; got {features.shape[1:]} and, "
-            f"from input {rows.start} on, {part.shape[1:]}."
+            f"{inputs.where}: the encoder must return features of the same shape for all inputs; got "
+            f"{features.shape[1:]} and, from input {rows.start} on, {part.shape[1:]}."
         )
     finite = torch.isfinite(inputs.tensor[rows]).flatten(1).all(1).numpy(force=True)
     bad = np.flatnonzero(~finite | ~np.isfinite(part.reshape(len(part), -1)).all(axis=1))

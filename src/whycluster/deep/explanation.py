@@ -1,4 +1,4 @@
-"""Explanations of deep clusterings by the relevance of an encoder's inputs, such as pixels."""
+"""Explanations of deep clusterings in terms of the encoder's inputs, such as pixels."""
 
 from __future__ import annotations
 
@@ -30,10 +30,8 @@ def channel_axis(shape: tuple[int, ...], kind: str, width: int | None = None) ->
     """Return the channel axis of one input or of one layer output.
 
     Channels come first, except in networks without convolutions, where they come last, after the tokens or
-    time
-    steps. If the number of channels is known to be ``width`` and only the axis at the other end has that
-    size,
-    that axis is used.
+    time steps. If the number of channels is known to be ``width`` and only the axis at the other end has that
+    size, that axis is used.
     """
     usual = len(shape) - 1 if kind in ("transformer", "mlp") and len(shape) == 2 else 0
     other = len(shape) - 1 - usual
@@ -49,12 +47,12 @@ class DeepExplanation(BaseExplanation):
 
     Attributes
     ----------
-    relevance : (n, ...) relevance in the shape of the inputs, in the shape of the outputs of the layer
-        ``at``, or by ``units``
+    relevance : (n, ...) relevance in the shape of the inputs or, if ``at`` is given, of that layer's outputs;
+        with ``units``, the sums for each channel or location
     evidence : (n,) f_c, how much better the cluster fits than its strongest competitor
     cluster, competitor, assigned : (n,) labels, as in `whycluster.Explanation`
-    residual : (n,) evidence minus the sum of relevance, which consists of evidence that belongs to no feature
-        and relevance lost by LRP
+    residual : (n,) evidence minus the sum of relevance. It consists of evidence that belongs to no feature
+        and of relevance lost by LRP.
     features : the same explanation in terms of the clustered features
     data : the inputs as given by the user
     at, units : the layer and the units for which relevance is reported
@@ -82,7 +80,7 @@ class DeepExplanation(BaseExplanation):
         units: str | None,
         axis: int,
     ) -> DeepExplanation:
-        """Return an explanation of the features, with relevance assigned to the inputs."""
+        """Return the explanation of inputs, given their relevance and the explanation of their features."""
         shared = {f.name: getattr(features, f.name) for f in fields(BaseExplanation)}
         return cls(
             **shared,
@@ -130,7 +128,7 @@ class DeepExplanation(BaseExplanation):
         return columns or [f"{kind}{i}" for i in range(self.relevance.shape[1])]
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """Return a frame with one row per input and the columns cluster, competitor, evidence and relevance.
+        """Return a frame with each input's cluster, competitor, evidence and the relevance of each unit.
 
         Relevance must have shape (n, d). Images therefore need ``units="channels"``, usually with ``at=``.
 
@@ -141,7 +139,7 @@ class DeepExplanation(BaseExplanation):
         return self._framed(self._names("to_frame"), self.relevance, backend)
 
     def summary(self) -> Summary:
-        """Summarize each cluster of a table by its columns, as `whycluster.Explanation.summary` does."""
+        """Summarize each cluster in terms of a table's columns, as `whycluster.Explanation.summary` does."""
         if self.at is not None or len(np.shape(self._inputs)) != 2:
             raise InvalidInputError(
                 "summary: relevance must belong to the columns of a table; it belongs to "
@@ -177,7 +175,7 @@ class DeepExplanation(BaseExplanation):
         return f"{one.claim()}\n{format_lines(lines, ['of', 'relevance'])}"
 
     def lines(self, n: int) -> list[Line]:
-        """Return lines for the ``n`` strongest units of a single input and one line for all others."""
+        """Return lines for the ``n`` strongest units of a single input and one line for all other units."""
         names, values = self.names, self.relevance[0]
         order = np.argsort(-np.abs(values), kind="stable")
         lines = [Line(str(names[i]), "", float(values[i])) for i in order[:n]]
@@ -185,7 +183,7 @@ class DeepExplanation(BaseExplanation):
         return lines + self.unattributed(float(np.abs(values).max()), "input")
 
     def total_lines(self) -> list[Line]:
-        """Return lines with a single input's total relevance for and against its cluster and its peak."""
+        """Return lines with a single input's total relevance for and against its cluster, and the peak."""
         values = self.relevance[0]
         at = tuple(int(i) for i in np.unravel_index(np.abs(values).argmax(), values.shape))
         return [
@@ -197,7 +195,7 @@ class DeepExplanation(BaseExplanation):
 
     @property
     def plot(self) -> Any:
-        """Plots: ``plot.images([0, 1])``, ...; ``plot([0, 1])`` returns the whole figure."""
+        """The plots, such as ``plot.images([0, 1])``; ``plot([0, 1])`` returns the whole figure."""
         return registry.load("plot_images")(self)
 
 
@@ -205,12 +203,12 @@ class DeepExplanation(BaseExplanation):
 class SpatialExplanation:
     """One heat map per cluster of locations.
 
-    Each heat map shows the relevance of every value for the locations in the cluster.
+    Each heat map shows the relevance of every value of the input for the locations in the cluster.
 
     Attributes
     ----------
-    relevance : (n, K, ...) relevance for each input and cluster, in the shape of the input, in the shape of
-        the output of the layer ``at``, or by ``units``
+    relevance : (n, K, ...) relevance for each input and cluster, in the shape of the input or, if ``at`` is
+        given, of that layer's output; with ``units``, the sums for each channel or location
     locations : the explanation of all locations as rows, in terms of the clustered features
     data : the inputs as given by the user
     at, units : the layer and the units for which relevance is reported
@@ -287,7 +285,7 @@ class SpatialExplanation:
 
 
 def _take(inputs: Any, rows: Codes) -> Any:
-    """Return some of the inputs in the user's container."""
+    """Return the inputs at the positions ``rows``, in a container of the user's type."""
     if column_names(inputs, "explanation", "X") is not None:
         return nw.from_native(inputs, eager_only=True)[rows.tolist()].to_native()
     return inputs[rows] if hasattr(inputs, "shape") else [inputs[i] for i in rows]

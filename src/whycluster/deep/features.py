@@ -28,7 +28,7 @@ def features(
     Parameters
     ----------
     encoder : a torch module in evaluation mode
-    X : a batch of its inputs, as an array or a tensor
+    X : a batch of inputs of the encoder, as an array or a tensor
     layer, spatial, normalize, pool, batch_size : as in `DeepClustering`
 
     Returns

@@ -47,7 +47,7 @@ def normalize(
 def pixel_bounds(
     mean: Sequence[float] = IMAGENET_MEAN, std: Sequence[float] = IMAGENET_STD
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the smallest and the largest normalized pixel value (black and white), (3,) each.
+    """Return the smallest and the largest normalized pixel value (black and white), each of shape (3,).
 
     Parameters
     ----------
@@ -73,8 +73,8 @@ def read_images(images: Any, where: str) -> NDArray[np.float32]:
         return np.asarray(batch.transpose(0, 3, 1, 2) / np.float32(255), np.float32)
     if not (batch.min() >= 0 and batch.max() <= 1):  # this check also rejects NaN
         raise InvalidInputError(
-            f"{where}: floating-point images must be between 0 and 1; got values from {batch.min():.4g} to "
-            f"{batch.max():.4g}. Divide by the largest possible pixel value first."
+            f"{where}: floating-point images must have values from 0 to 1; got values from "
+            f"{batch.min():.4g} to {batch.max():.4g}. Divide by the largest possible pixel value first."
         )
     return batch.astype(np.float32, copy=False)
 

@@ -64,14 +64,17 @@ class PointLayout:
         return slice(rows.start * n_locations, rows.stop * n_locations)
 
     def to_features(self, relevance: NDArray[Any]) -> NDArray[Any]:
-        """Return the relevance of points in the shape of the features, treating lengths as constant."""
+        """Return the relevance of points in the shape of the features.
+
+        The lengths that the points were divided by count as constant.
+        """
         if self.axis is None:
             return relevance.reshape(-1, *self.shape)
         return np.moveaxis(relevance.reshape(-1, *self.locations, self.width), -1, 1 + self.axis)
 
 
 class DeepNetwork(Network):
-    """The network of a deep clustering, which is explained by the inputs of its encoder.
+    """The network of a deep clustering, which is explained in terms of the inputs of its encoder.
 
     Parameters
     ----------
@@ -108,7 +111,7 @@ class DeepNetwork(Network):
     explains_columns = False
 
     def points(self, X: Any, where: str, name: str = "X") -> tuple[NDArray[Any], PointLayout]:
-        """Return the features of all inputs as points to cluster, and the layout of these."""
+        """Return the features of all inputs as points to cluster, and the layout of the points."""
         return self._points(Inputs.open(X, where, name))
 
     def assign(self, X: Any) -> NDArray[Any]:
@@ -180,7 +183,7 @@ class DeepNetwork(Network):
         return encode_points(self.encoder, inputs, self.spatial, self.normalize, self._check_width)
 
     def _with_index(self, rows: NDArray[Any], inputs: Inputs) -> Any:
-        """Return the points as a frame with the index of the inputs, if these are a frame."""
+        """Return the points. If the inputs are a frame, return a frame with their index."""
         if self.spatial or not inputs.is_frame:
             return rows
         names = self.head.feature_names or [f"x{i}" for i in range(rows.shape[1])]
@@ -192,11 +195,11 @@ class DeepNetwork(Network):
         fits = width in (shape[0], shape[-1]) and len(shape) > 1 if self.spatial else width == np.prod(shape)
         if fits:
             return width
-        hint = "Fit the head to features of this layer, or name the layer it was fitted to with layer=..."
+        hint = "Fit the head to features of this layer, or use layer=... to name the layer it was fitted to."
         if self.spatial and len(shape) == 1:
             hint = "These features have no locations. Name an earlier layer, or leave out spatial."
         elif len(shape) > 1 and shape[0] == width:
-            hint = "pool='mean' averages over all locations; spatial=True clusters each location."
+            hint = "Use pool='mean' to average over all locations, or spatial=True to cluster each location."
         raise InvalidInputError(
             f"{where}: the encoder must return as many features as the head was fitted on, {width}; it "
             f"returns {' x '.join(map(str, shape))}. {hint}"
@@ -222,7 +225,7 @@ class DeepNetwork(Network):
 
         Returns
         -------
-        the relevance of all inputs for each part, and the axis of its channels
+        the relevance of all inputs for each part, and the axis of the channels
         """
         results: list[NDArray[Any]] = []
         n_parts, axis = len(parts), 1
@@ -285,14 +288,14 @@ def encode_points(
     normalize: bool,
     check: Callable[[tuple[int, ...], str], int] | None = None,
 ) -> tuple[NDArray[Any], PointLayout]:
-    """Return the features of all inputs as points to cluster, and the layout of these.
+    """Return the features of all inputs as points to cluster, and the layout of the points.
 
     Parameters
     ----------
     encoder, inputs : the encoder and its inputs
     spatial, normalize : as in `DeepClustering`
-    check : takes the shape of the features of one input and returns the number of features of a point, or
-        None to accept any number
+    check : a function that takes the shape of the features of one input and returns the number of features of
+        a point. None accepts any number.
     """
     features = encoder.features(inputs)
     shape = features.shape[1:]
@@ -302,8 +305,8 @@ def encode_points(
         return layout.points(features), layout
     if len(shape) < 2:
         raise InvalidInputError(
-            f"{inputs.where}: the layer must have locations to cluster, (n, channels, ...); it returns "
-            f"{features.shape}. Name an earlier layer."
+            f"{inputs.where}: the layer must return locations to cluster, in shape (n, channels, ...); it "
+            f"returns shape {features.shape}. Name an earlier layer."
         )
     kind = encoder.kind(inputs) if len(shape) == 2 else ""  # the kind requires a trace and matters only here
     axis = channel_axis(shape, kind, width)
@@ -329,7 +332,7 @@ class _Joined(torch.nn.Module):
 
 
 def _by_cluster(exp: Any) -> list[Callable[[slice], NDArray[Any]]]:
-    """Return, for each cluster, a function that keeps the relevance of this cluster's points only."""
+    """Return, for each cluster, a function that keeps only the relevance of this cluster's points."""
 
     def of(c: int) -> Callable[[slice], NDArray[Any]]:
         return lambda rows: exp.relevance[rows] * (exp.cluster_codes[rows] == c)[:, None]
@@ -346,11 +349,11 @@ def _sum_units(relevance: Tensor, units: str | None, axis: int) -> Tensor:
 
 
 def _check_same(trace: Trace, now: NDArray[Any], before: NDArray[Any], inputs: Inputs) -> None:
-    """Raise an error if the traced pass produced other features than the first pass."""
+    """Raise an error if the features of the traced pass differ from those of the first pass."""
     allowed = _TOLERANCES.get(trace.features.dtype, _HALF_TOLERANCE) * max(1e-30, float(np.abs(before).max()))
     if not (np.abs(now - before) <= allowed).all():
         raise InvalidInputError(
             f"{inputs.where}: the encoder must return the same features each time it runs; for the same "
             f"inputs they differ by up to {float(np.abs(now - before).max()):.3g}. Call encoder.eval(), and "
-            "remove all randomness from its forward."
+            "remove all randomness from its forward method."
         )

@@ -1,4 +1,4 @@
-"""`lrp` propagates relevance through any torch module, independent of clustering."""
+"""`lrp` propagates relevance through any torch module, independently of clustering."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def lrp(
     ----------
     module : a torch module in evaluation mode
     x : inputs of the module, which are processed as one batch
-    relevance : the relevance of the output, in the same shape, or a function that takes the output and
-        returns its relevance
+    relevance : the relevance of the output, in the shape of the output, or a function that takes the output
+        and returns this relevance
     layer : the name of a layer whose output is used instead of the module's output
     at : the name of a layer whose output receives the relevance instead of the input
     rules : as in `DeepClustering`
 
     Returns
     -------
-    a tensor in the shape of x, or of the output of the layer ``at``
+    a tensor in the shape of ``x`` or, if ``at`` is given, in the shape of that layer's output
 
     Examples
     --------

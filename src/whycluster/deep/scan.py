@@ -1,4 +1,4 @@
-"""Train the head of SCAN (van Gansbeke et al., ECCV 2020), which clusters neighbors together."""
+"""Train the head of SCAN (van Gansbeke et al., ECCV 2020), which assigns neighbors to the same cluster."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def fit_scan(
     over all rows and all their neighbors. The cluster of a row is the argmax of ``head(x)``.
 
     For training, features are centered and divided by one number, which makes their overall standard
-    deviation 1. Neighbors are the rows with the largest cosine similarity after that. W and b include this
-    scaling, so the head takes the original features. Constant features receive weight 0. If the features have
-    different units, standardize them first.
+    deviation 1. Neighbors are the rows with the largest cosine similarity after this scaling. W and b include
+    this scaling, so the head takes the original features. Constant features receive weight 0. If the features
+    have different units, standardize them first.
 
     Training runs on the CPU. It leaves torch's random state unchanged, and the same ``random_state`` always
     produces the same head.
@@ -59,13 +59,13 @@ def fit_scan(
         per batch, so a batch should hold several rows for each cluster.
     learning_rate : the learning rate of Adam, at most 1
     n_init : the number of heads to train
-    random_state : the seed for starting values, batches and choices of neighbors, an integer from 0 to 2^63 -
-        1
+    random_state : the seed for starting values, batches and choices of neighbors, an integer of at least 0
+        and less than 2^63
 
     Returns
     -------
     torch.nn.Linear
-        a head that maps (n, d) to (n, n_clusters), in float64 if the features use it, else in float32
+        a head that maps (n, d) to (n, n_clusters), in float64 if the features are float64, else in float32
 
     Examples
     --------
@@ -93,8 +93,8 @@ def _read_features(features: Any) -> torch.Tensor:
         rows = _to_tensor(features)
     except (TypeError, ValueError):
         raise InvalidInputError(
-            f"{_WHERE}: features must be a numeric array of shape (n, d); got {type(features).__name__} that "
-            "cannot be converted to one."
+            f"{_WHERE}: features must be a numeric array of shape (n, d); got a value of type "
+            f"{type(features).__name__} that cannot be converted to one."
         ) from None
     if rows.ndim != 2 or 0 in rows.shape or rows.is_complex():
         hint = " Pool or flatten them first: features.mean(axis=(2, 3))." if rows.ndim == 4 else ""
@@ -107,7 +107,9 @@ def _read_features(features: Any) -> torch.Tensor:
     finite = rows.isfinite().all(dim=1)
     if not finite.all():
         row = int(finite.int().argmin())
-        raise InvalidInputError(f"{_WHERE}: features must be finite; row {row} is not. Drop such rows.")
+        raise InvalidInputError(
+            f"{_WHERE}: features must be finite; row {row} is not finite. Drop such rows."
+        )
     return rows
 
 
@@ -173,11 +175,11 @@ def _standardize(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, float]
 
 
 def _nearest(z: torch.Tensor, n_near: int) -> torch.Tensor:
-    """Return the rows with the largest cosine similarity to each row, except itself, (n, n_near)."""
+    """Return the positions of the other rows with the largest cosine similarity to each row, (n, n_near)."""
     unit = torch.nn.functional.normalize(z)
     size = min(len(z), max(1, _BLOCK // len(z)))
     near = torch.empty((len(z), n_near), dtype=torch.int64, device="cpu")
-    block = torch.empty((size, len(z)), **_SINGLE)  # reused, since new blocks would fragment over a GB
+    block = torch.empty((size, len(z)), **_SINGLE)  # reused, since new blocks would fragment memory
     for start in track("neighbors", range(0, len(z), size)):
         rows = unit[start : start + size]
         cosine = torch.mm(rows, unit.T, out=block[: len(rows)])

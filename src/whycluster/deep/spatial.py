@@ -34,9 +34,8 @@ def spatial_clusters(
     """Cluster the locations of an image in a layer and return a pixel heat map for each cluster.
 
     The heat maps show which parts of the image the layer distinguishes. Each location of the layer output is
-    one
-    point of unit length. k-means clusters these points, and the evidence of the locations of each cluster is
-    propagated to the pixels.
+    one point, scaled to unit length by default. k-means clusters these points. For each cluster, the evidence
+    of its locations is then propagated to the pixels.
 
     Parameters
     ----------
@@ -61,7 +60,7 @@ def spatial_clusters(
     rows, layout = encode_points(source, inputs, spatial=True, normalize=normalize)
     if len(rows) < n_clusters:
         raise InvalidInputError(
-            f"spatial_clusters: the layer must have at least n_clusters locations, {n_clusters}; it has "
+            f"spatial_clusters: the layer must have at least n_clusters={n_clusters} locations; it has "
             f"{len(rows)}. Name an earlier layer, or request fewer clusters."
         )
     head = KMeans(n_clusters, n_init=n_init, random_state=random_state).fit(rows)

@@ -1,4 +1,4 @@
-"""Conversion between the user's arrays and frames and torch tensors."""
+"""Convert between torch tensors and the user's arrays and data frames."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ def read_tensor(X: Any, where: str, name: str) -> torch.Tensor:
     ----------
     X : a tensor, an array, a data frame or nested lists
     where : the public function that was called, for messages
-    name : the name of its parameter
+    name : the name of that function's parameter, for messages
     """
     tensor = X.detach() if isinstance(X, torch.Tensor) else _read_array(X, where, name)
     if not is_dense(tensor):
         raise InvalidInputError(
-            f"{where}: {name} must be a dense tensor that holds values; got {tensor.dtype}, "
-            f"{tensor.layout}, on the device {tensor.device}. Convert a sparse tensor with {name}.to_dense()."
+            f"{where}: {name} must be a dense tensor of ordinary values; got a tensor with dtype "
+            f"{tensor.dtype} and layout {tensor.layout} on the device {tensor.device}. Convert a "
+            f"sparse tensor with {name}.to_dense()."
         )
     if tensor.is_complex() or tensor.dtype == torch.bool:
         raise InvalidInputError(f"{where}: {name} must hold real numbers; got {tensor.dtype}.")
@@ -33,7 +34,7 @@ def read_tensor(X: Any, where: str, name: str) -> torch.Tensor:
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor has a dense layout and ordinary values."""
+    """Return whether a tensor is dense and not nested, quantized or on the meta device."""
     return tensor.layout == torch.strided and not (tensor.is_nested or tensor.is_meta or tensor.is_quantized)
 
 
@@ -53,16 +54,15 @@ def _read_array(X: Any, where: str, name: str) -> torch.Tensor:
 def from_numpy(array: NDArray[Any]) -> torch.Tensor:
     """Return an array as a tensor that shares its memory.
 
-    Torch cannot share arrays that have negative strides, use a foreign byte order or are read-only. Such
-    arrays
-    are copied.
+    Torch cannot share the memory of arrays that have negative strides, use a foreign byte order or are
+    read-only. Such arrays are copied.
     """
     shared = array.flags.writeable and array.dtype.isnative and all(step >= 0 for step in array.strides)
     return torch.from_numpy(array if shared else array.astype(array.dtype.newbyteorder("="), order="C"))
 
 
 def to_numpy(tensor: torch.Tensor) -> NDArray[Any]:
-    """Return a tensor as a new array, converting half precision to single precision."""
+    """Return a copy of a tensor as an array, in float64 if the tensor is float64, else in float32."""
     tensor = tensor.detach().cpu()
     array: NDArray[Any] = (tensor if tensor.dtype == torch.float64 else tensor.float()).numpy()
     return np.array(array)

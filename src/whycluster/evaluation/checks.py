@@ -136,8 +136,7 @@ def conservation(model: Any, X: Any, *, rule: str = DEFAULT_RULE) -> Check:
     """Check that the relevance of a row's features adds up to the row's evidence.
 
     The value is the largest difference over all rows, relative to the mean evidence. It is 0 up to rounding
-    if
-    all evidence belongs to features. The check does not apply to models in which some evidence belongs to
+    if all evidence belongs to features. The check does not apply to models in which some evidence belongs to
     no feature, such as the component weights of a mixture or the loss in soft minima.
     """
     check_rule(rule, "conservation")
@@ -195,9 +194,8 @@ def randomization(
     """Check that the relevance depends on the model, by shuffling the centroids.
 
     The shuffle assigns the coordinates, in standard deviations, to other features and mirrors half of them.
-    The
-    value is the mean rank correlation of each row's relevance before and after the shuffle. A value near 0 is
-    expected; 1 means that the relevance does not depend on the model.
+    The value is the mean rank correlation of each row's relevance before and after the shuffle. A value near
+    0 is expected; 1 means that the relevance does not depend on the model.
 
     Parameters
     ----------
@@ -243,9 +241,8 @@ def stability(
     """Check that the ranking of features stays stable if the model is fitted to resampled rows.
 
     The check fits the model to bootstrap samples of X. The value is the rank correlation between the
-    features'
-    relevance in each cluster before and after refitting, averaged over refits and over clusters weighted by
-    size.
+    features' relevance in each cluster before and after refitting, averaged over refits and over clusters
+    weighted by size.
     """
     check_rule(rule, "stability")
     check_integer(refits, 1, "stability", "refits")
@@ -284,7 +281,7 @@ def _check_numbers(subject: Subject) -> None:
 
 
 def _paths(subject: Subject, random_state: int) -> tuple[Floats, Floats]:
-    """Return the starts and ends, (p, d) each, of straight paths that stay within one cluster."""
+    """Return the starts and the ends, each (p, d), of straight paths that stay within one cluster."""
     rng = np.random.default_rng(random_state)
     first = rng.integers(subject.n_rows, size=10 * _PAIRS)
     second = rng.integers(subject.n_rows, size=10 * _PAIRS)

@@ -44,11 +44,14 @@ class Comparison:
 
     @property
     def methods(self) -> list[str]:
-        """The names of the methods, best first."""
+        """The names of the methods, in order of decreasing AUC."""
         return sorted(self.flipping, key=lambda name: -self.flipping[name].auc)
 
     def share(self, method: str) -> float:
-        """Return a method's AUC on a scale from 0 (random order) to 1 (greedy oracle), or NaN without it."""
+        """Return a method's AUC on a scale from 0 (random order) to 1 (greedy oracle).
+
+        The result is NaN if the oracle did not run.
+        """
         if self._floor is None:
             return float("nan")
         range_ = self.flipping[ORACLE].auc - self._floor
@@ -60,7 +63,7 @@ class Comparison:
         return float(gap.mean()), standard_error(gap)
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """Return a frame of one row per method, with method, auc, standard_error, share and seconds."""
+        """Return a frame with one row per method: method, auc, standard_error, share and seconds."""
         names = self.methods
         columns: dict[Any, Any] = {
             "method": np.array(names),
@@ -108,7 +111,7 @@ def compare(
     oracle: bool | str = "auto",
     random_state: int = 0,
 ) -> Comparison:
-    """Compare methods that explain a clustering by the area under their flipping curves.
+    """Compare explanation methods for a clustering by the area under their flipping curves.
 
     Parameters
     ----------

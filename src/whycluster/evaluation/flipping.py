@@ -120,7 +120,7 @@ def flipping_auc(
 
 
 def flip(subject: Subject, relevance: Floats, sampler: Sampler, repeats: int, random_state: int) -> Flipping:
-    """Compute the flipping curves of checked arguments."""
+    """Compute the flipping curves, given arguments that have been checked."""
     d = relevance.shape[1]
     curves = np.empty((len(relevance), d + 1))
 
@@ -206,7 +206,7 @@ def _as_numbers(given: Any, where: str, name: str) -> Floats:
 
 
 def open_sampler(sampler: Any, subject: Subject) -> Sampler:
-    """Return the sampler with this name, or the user's own sampler."""
+    """Return the sampler that the user chose by name or passed as a function."""
     if isinstance(sampler, ConditionalKDE):
         _check_density(sampler, subject)
         subject.density = sampler
@@ -243,7 +243,6 @@ def _check_density(density: ConditionalKDE, subject: Subject) -> None:
         )
     if not np.array_equal(density.categorical, subject.categorical):
         raise InvalidInputError(
-            f"{subject.where}: sampler must record which features are categorical; it does not. Pass "
-            "background=... instead, "
-            "or ConditionalKDE(codes, categorical=...)."
+            f"{subject.where}: sampler must treat the same features as categorical as the model does; it "
+            "does not. Pass background=... instead, or ConditionalKDE(codes, categorical=...)."
         )

@@ -38,7 +38,8 @@ class Method:
     needs : the part of the clustering that the method uses: "nothing", the "labels" of rows, or the
         "energies"
     relevance_of : returns the relevance of each feature for each row of a subject, given a random seed
-    requires : the package that must be installed and the name of the extra that installs it, or ""
+    requires : the package that the method needs, which is also the name of the extra that installs it, or ""
+        if it needs none
     """
 
     title: str
@@ -60,7 +61,7 @@ class Method:
         return self.explain(Subject(network, X, "evaluation", background), random_state)
 
     def explain(self, subject: Subject, random_state: int) -> Floats:
-        """Return the relevance for checked arguments."""
+        """Return the relevance, given arguments that have been checked."""
         if self.needs == "energies" and subject.network is None:
             raise InvalidInputError(
                 f"{subject.where}: model must provide energies; a function of rows provides only labels. "
@@ -105,7 +106,7 @@ def shapley_values(
     model : any model that `neuralize` accepts, or a function that returns the labels of rows
     X : (n, d) rows
     permutations : number of random orders of the features, half of which reverse the other half; or "exact"
-        to use all sets of at most 12 features and every row of the population
+        to use all sets of features (if there are at most 12) and every row of the population
     background : (m, d) the population; by default X
     random_state : random seed
 
@@ -138,7 +139,7 @@ def _pda_kde(subject: Subject, random_state: int) -> Floats:
 
 
 def _without_each(subject: Subject, sampler: Sampler, random_state: int) -> Floats:
-    """Return the share of each feature's draws that leave the cluster (prediction differences)."""
+    """Return, for each feature, the share of its draws that move the row out of its cluster."""
     result = np.empty_like(subject.rows)
 
     def work(rows: slice, rng: np.random.Generator, step: Callable[[], None]) -> None:
@@ -155,7 +156,7 @@ def _without_each(subject: Subject, sampler: Sampler, random_state: int) -> Floa
 
 
 def _gradient(subject: Subject, rows: Floats) -> Floats:
-    """Return the gradient of f_c at other rows, where c is the cluster of the subject's row."""
+    """Return the gradient of f_c at any rows, where c is the cluster of the same row in the subject."""
     assert subject.network is not None
     return outputs.gradient(subject.network.energy, ArrayTable.of(rows), subject.cluster)
 
@@ -177,7 +178,7 @@ def _by_rule(subject: Subject, random_state: int, rule: str) -> Floats:  # noqa:
 
 
 def _rule(rule: str) -> Callable[[Subject, int], Floats]:
-    return partial(_by_rule, rule=rule)  # a partial can be pickled
+    return partial(_by_rule, rule=rule)  # unlike a lambda, a partial can be pickled
 
 
 def _shapley(subject: Subject, random_state: int) -> Floats:

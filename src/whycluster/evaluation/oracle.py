@@ -15,12 +15,11 @@ _DRAWS = 50  # number of completions for estimating the probability of each cand
 
 
 def greedy(subject: Subject, sampler: Sampler, random_state: int) -> Floats:
-    """Return relevance that always ranks next the feature most likely to keep the row in its cluster.
+    """Return relevance whose next feature is always the one most likely to keep the row in its cluster.
 
     This order optimizes the quantity that Algorithm 1 measures. It is therefore not an explanation but a
-    practical
-    upper bound. An order that plans several steps ahead could still be better. The cost is quadratic in the
-    number of features.
+    practical upper bound. An order that plans several steps ahead could still be better. The cost is
+    quadratic in the number of features.
     """
     d = subject.n_features
     relevance = np.empty_like(subject.rows)

@@ -24,7 +24,7 @@ Sampler: TypeAlias = Callable[[Floats, Known, np.random.Generator], Floats]
 
 MOST_ROWS = 10_000  # maximum number of rows in a density
 _MOST_LEFT_OUT = 1 << 22  # number of pairs of rows used to choose the bandwidth (32 MB)
-_SHARP = 0.25  # a bandwidth that excludes rows with another category, whose weight is at most exp(-16)
+_SHARP = 0.25  # a bandwidth that excludes rows with a different category, whose weight is at most exp(-16)
 _MOST_PAIRS = 1 << 20  # number of distances in memory at once (8 MB, two or three times)
 
 
@@ -124,8 +124,7 @@ class ConditionalKDE:
         np.exp(weights, out=weights)
         np.cumsum(weights, axis=1, out=weights)
         weights /= weights[:, -1:]
-        # A single search finds all rows in one sorted array, in which row i occupies the values from i to i +
-        # 1.
+        # A single search finds all rows in one sorted array. Row i occupies the values from i to i + 1.
         at = np.arange(len(rows))
         weights += at[:, None]
         found = np.searchsorted(weights.ravel(), rng.random((repeats, len(rows))) + at, side="right")

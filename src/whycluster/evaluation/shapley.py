@@ -1,4 +1,4 @@
-"""Shapley values of the cluster assignment, the strongest baseline at a hundred times the cost.
+"""Shapley values of the assignment, the strongest baseline at a hundred times the cost of the paper's rule.
 
 The value of a set S of features is the probability that a row stays in its cluster if all features outside S
 come from a random row of the data.
@@ -23,8 +23,8 @@ _MOST_COALITIONS = 1 << 17  # number of rows to assign at once
 def sampled(subject: Subject, permutations: int, random_state: int) -> Floats:
     """Estimate Shapley values by antithetic sampling, which uses each order of features in both directions.
 
-    In this order, features are copied one by one from the row into a random row, and each feature is credited
-    with the change that it causes.
+    In each direction, features are copied one by one from the row into a random row, and each feature is
+    credited with the change in the assignment that it causes.
     """
     n_pairs, d = -(-permutations // 2), subject.n_features
     total = np.zeros_like(subject.rows)

@@ -52,7 +52,7 @@ class ShuffledEnergy(WrappedEnergy):
         out[:, :, self.order] = terms
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """Write the gradient by the chain rule."""
+        """Compute the gradient by the chain rule and write it into ``out``."""
         moved, slope, rest = self._move(x, scratch)
         self.energy.differentiate(moved, weights, slope, rest)
         slope *= self.factor

@@ -55,7 +55,7 @@ class Subject:
         self.network: Network | None = None
         self._function: Callable[[Any], Any] | None = None
         self._codes: dict[Any, int] = {}
-        self.transform: Callable[[Floats], Floats] = np.copy  # applied before the function is called
+        self.transform: Callable[[Floats], Floats] = np.copy  # applied to rows before the function is called
         if _is_function(model):
             self._function = model
         else:
@@ -125,7 +125,7 @@ class Subject:
         return other
 
     def assign(self, rows: Floats) -> Codes:
-        """Return the cluster codes of other rows, (b,)."""
+        """Return the cluster codes of any rows, (b,)."""
         if self.network is not None:
             return outputs.assign(self.network.energy, ArrayTable.of(rows))
         return self._call_function(rows)

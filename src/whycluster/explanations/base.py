@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self  # in typing only from Python 3.11 on
 
 
-BORDERLINE = 0.1  # times the median evidence; rows with less are borderline
-_ROWS_SHOWN = 3  # if an explanation is printed
+BORDERLINE = 0.1  # rows with less than this fraction of the median evidence are borderline
+_ROWS_SHOWN = 3  # number of rows shown when an explanation is printed
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -55,7 +55,7 @@ class BaseExplanation(ABC):
     competitor_codes: Codes
     energy: Energy
     table: Table
-    is_targeted: bool  # whether a target was given, so that `cluster` may not be the assigned one
+    is_targeted: bool  # whether a target was given, so that `cluster` may not be assigned
     threshold: float | None = None
     fidelity: Fidelity | None = None
     positions: Codes | None = (
@@ -93,7 +93,7 @@ class BaseExplanation(ABC):
 
     @property
     def data(self) -> Any:
-        """The rows as given, with columns in the model's order; sparse matrices are CSR."""
+        """The rows as given, with columns in the model's order; sparse matrices are in CSR format."""
         return self.table.native
 
     @cached_property
@@ -103,7 +103,7 @@ class BaseExplanation(ABC):
 
     @cached_property
     def competitor(self) -> NDArray[Any]:
-        """(n,) the label of its strongest competitor."""
+        """(n,) the label of the explained cluster's strongest competitor."""
         return self.labels[self.competitor_codes]
 
     @property
@@ -125,7 +125,7 @@ class BaseExplanation(ABC):
 
     @abstractmethod
     def lines(self, n: int) -> list[Line]:
-        """Return the lines that support the claim about one row: the ``n`` strongest, then all others."""
+        """Return lines for the ``n`` strongest features or words of one row, and one line for all others."""
 
     @property
     def plot(self) -> Any:
@@ -148,7 +148,7 @@ class BaseExplanation(ABC):
 
     @cached_property
     def is_member(self) -> NDArray[np.bool_]:
-        """(n,) whether a row is explained for its assigned cluster, against another one."""
+        """(n,) whether a row is explained for its assigned cluster, against a different cluster."""
         return np.asarray(
             (self.assigned_codes == self.cluster_codes) & (self.cluster_codes != self.competitor_codes)
         )
@@ -177,7 +177,7 @@ class BaseExplanation(ABC):
 
     @property
     def _query(self) -> CodedQuery:
-        """The query that these explanations answer."""
+        """The query that this explanation answers."""
         competitor = self.competitor_codes if self.rule == CONTRAST else None
         return CodedQuery(self.cluster_codes, competitor, self.rule, self.beta, self.threshold)
 
@@ -192,14 +192,14 @@ class BaseExplanation(ABC):
         return how
 
     def __str__(self) -> str:
-        """Return the first rows as signed bars, strongest first."""
+        """Return the first rows as text, with signed bars for their strongest features."""
         parts = [repr(self), *(self.describe(row) for row in range(min(len(self), _ROWS_SHOWN)))]
         if len(self) > _ROWS_SHOWN:
             parts.append(f"... and {len(self) - _ROWS_SHOWN} more {self.noun.lower()}s")
         return "\n\n".join(parts)
 
     def row_name(self, row: int = 0) -> Hashable:
-        """Return the name of a row: in the data's index, in `row_names`, or else its position."""
+        """Return a row's name in the data's index or in `row_names`, or its position if it has no name."""
         return self.names_of_rows([row])[0]
 
     def names_of_rows(self, rows: Iterable[int]) -> list[Hashable]:
@@ -290,10 +290,10 @@ class BaseExplanation(ABC):
         ----------
         path : the file; an existing file is replaced atomically
         title : the title of the page
-        n_rows : the maximum number of rows to list. If there are more, a sample of every cluster is listed.
-            Fewer are listed if they do not fit in a megabyte.
-        ids : one identifier per row, to show and search; by default the names of the rows in a pandas index,
-            or their positions
+        n_rows : the maximum number of rows to list. If there are more rows, a sample from every cluster is
+            listed. Fewer rows are listed if they do not fit in a megabyte.
+        ids : one identifier per row, to show and search; by default, the names of the rows in a pandas index,
+            or their positions if there is no such index
         left_out : columns that were left out before clustering, with the reasons
         random_state : the random seed of the sample
         """

@@ -1,4 +1,4 @@
-"""The claim about a row as a sentence, and the evidence that belongs to none of its features."""
+"""The claim about a row as a sentence, and the evidence that belongs to none of the row's features."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Claim:
     cluster, competitor, assigned : labels of the explained cluster, its strongest competitor, and the
         cluster that the model assigns
     evidence : the evidence for the cluster
-    threshold : the probability to exceed, or None
+    threshold : the probability to exceed, or None if there is no threshold
     is_contrast : whether the evidence is against the competitor only
     by_surrogate : whether a surrogate assigns the cluster
     """
@@ -42,7 +42,7 @@ class Claim:
         cluster, competitor = (display.clean(str(label)) for label in (self.cluster, self.competitor))
         claim = f"{self.row} is {_place(self.assigned, 'in cluster')}"
         is_elsewhere = self.assigned != self.cluster
-        if is_elsewhere:  # a given label may differ from the surrogate's
+        if is_elsewhere:  # a given label may differ from the surrogate's prediction
             claim += " according to the surrogate" * self.by_surrogate
             claim += f", not {_place(self.cluster, 'in')}"
         if self.cluster == self.competitor:

@@ -19,7 +19,7 @@ class Color(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """A shape as a matplotlib marker and as an SVG path from -10 to 10."""
+    """A shape as a matplotlib marker and as an SVG path with coordinates from -10 to 10."""
 
     marker: str
     path: str

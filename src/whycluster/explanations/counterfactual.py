@@ -33,19 +33,19 @@ from whycluster.explanations.half_spaces import HalfSpaceModel, HalfSpaces, leas
 
 WHERE = "counterfactual"
 
-# How far beyond a hyperplane a row is moved, as a fraction of the change: the first of these that is enough
-# once all values are rounded to the types of their columns.
+# How far beyond a hyperplane a row is moved, as a fraction of the change. The first fraction is used that is
+# still enough after all values have been rounded to the types of their columns.
 _MARGINS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 _TIE = 1e-3  # a row on a hyperplane is moved as if it were this fraction of the centroids' distance away
-_FLAT = 1e-12  # a smaller relative slope is rounding: the hyperplane is parallel to the column
-# Times the spread of a column, to test whether it is only scaled.
+_FLAT = 1e-12  # a smaller relative slope is rounding error, so the hyperplane is parallel to the column
+# Trial steps to test whether a column is only scaled, as multiples of the column's spread
 _STEPS = np.array([2.0**-6, 0.5, 3.0, 40.0])
-_MOST_DAYS = 20_000.0  # for the same test with dates; some calendars end in 2262
+_MOST_DAYS = 20_000.0  # the largest trial step for dates; some calendars end in 2262
 _ROUNDING = {4: 1e-2, 8: 1e-6}  # tolerance by bytes per number
 _SAMPLE = 256  # rows from which values of nonlinear columns are taken
-_MOST_TRIED = 1000  # categories of a column; columns with more hold free text
-_ROUNDS, _PARTS = 3, 1000  # a search between two values, to 10^-9 of their difference
-_MOST_CELLS = 1 << 20  # tried at once
+_MOST_TRIED = 1000  # categories per column; columns with more categories hold free text
+_ROUNDS, _PARTS = 3, 1000  # of a search between two values, accurate to 10^-9 of their difference
+_MOST_CELLS = 1 << 20  # number of cells that are tried at once
 _DAY = dt.timedelta(days=1)
 _OUTSIDE = "outside the data"
 
@@ -68,20 +68,23 @@ class Counterfactual:
     Attributes
     ----------
     row : the position of the row
-    cluster, to : the label of its cluster, and of the cluster it is moved to
-    before, after : (d,) the values of the row, and values that move it to the other cluster; None if no
-        change is enough
-    change : (d,) after minus before, for dates in days; 0 for features held fixed; NaN if no change is enough
+    cluster, to : the labels of the row's cluster and of the cluster that it is moved to
+    before, after : (d,) the values of the row, and the values that move it to the other cluster. All values
+        in `after` are None if no change is enough.
+    change : (d,) `after` minus `before`, in days for dates. It is 0 for features that are held fixed, and NaN
+        if no change is enough.
     size : (d,) the size of the change of each feature
-    distance : the total size, the root of the sum of the squared sizes; infinite if no change is enough
-    single : (d,) for each feature, the nearest value that is enough on its own, or None
-    single_distance : (d,) the sizes of these changes; infinite where no value is enough
+    distance : the total size, which is the root of the sum of the squared sizes, or infinity if no change is
+        enough
+    single : (d,) for each feature, the nearest value that is enough on its own, or None if there is no such
+        value
+    single_distance : (d,) the sizes of these single changes, or infinity if no value is enough
     outside, single_outside : (d,) whether the values in `after` and in `single` are outside the range of all
         rows that were explained
-    held : for the features that cannot change freely, the reason: "category" (also for booleans), "whole
-        days", "missing", "nonlinear" (the steps do more than scale it) or "unused" (the steps drop it). They
-        do not change in `after`
-    feature_names : the d names
+    held : the features that cannot change freely, each with the reason: "category" (also for booleans),
+        "whole days", "missing", "nonlinear" (the steps do more than scale it) or "unused" (the steps drop
+        it). These features do not change in `after`.
+    feature_names : the names of the d features
     """
 
     row: int
@@ -108,15 +111,15 @@ class Counterfactual:
 
     @property
     def best_single(self) -> Hashable | None:
-        """The feature with the smallest change that is enough on its own, or None."""
+        """The feature with the smallest change that is enough on its own, or None if no feature is enough."""
         best = int(np.argmin(self.single_distance))
         return self.feature_names[best] if np.isfinite(self.single_distance[best]) else None
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """Return a frame with one row per feature, largest changes first.
+        """Return a frame with one row per feature, in order of decreasing size of the change.
 
         By default, the frame comes from the same library as the data; ``backend`` ("pandas", "polars" or
-        "pyarrow") selects another.
+        "pyarrow") selects a different library.
         """
         order = self._largest_first()
         columns: dict[Hashable, NDArray[Any]] = {
@@ -131,7 +134,7 @@ class Counterfactual:
         return build_frame(columns, self._like, backend, f"{WHERE}.to_frame", same_rows=False)
 
     def describe(self, n_features: int = 6) -> str:
-        """Describe the largest changes, and the changes of a single feature that are enough, as text."""
+        """Describe, as text, the largest changes and the single features that are enough on their own."""
         name, to = display.clean(str(self._name)), cluster_name(self.to)
         place = "in " * (not is_noise(self.cluster)) + cluster_name(self.cluster)
         parts = [
@@ -215,9 +218,10 @@ def find(
     energy : the energy of the model
     table, row : the data that were explained, and the position of the row
     labels : (K,) the labels of the clusters
-    cluster, to : the codes of the row's cluster and of the cluster to move it to; None for the nearest
-    within : the names of the features that may change; all by default
-    ranges : (2, d) the least and the greatest value of each column, for dates in days
+    cluster, to : the codes of the row's cluster and of the cluster to move it to; with None, the row moves to
+        the nearest cluster
+    within : the names of the features that may change; by default, all features
+    ranges : (2, d) the smallest and the largest value of each column, in days for dates
     name : the name of the row
     """
     subject = _subject(energy, table, row, _positions(within, table.feature_names), ranges)
@@ -226,7 +230,7 @@ def find(
     if half_spaces.unbeatable.size:
         raise InvalidInputError(
             f"{WHERE}: to must be a cluster that a row can be in; no row is ever in {labels.tolist()[to]!r}, "
-            f"since {labels.tolist()[half_spaces.unbeatable[0]]!r} is at least as near everywhere, and wins "
+            f"since {labels.tolist()[half_spaces.unbeatable[0]]!r} is at least as near everywhere and wins "
             "ties."
         )
     after, distance = _all_at_once(subject, half_spaces, to)
@@ -275,17 +279,18 @@ def _positions(within: Any, names: list[Hashable]) -> Codes:
 
 @dataclass(frozen=True)
 class _Subject:
-    """A row, and how its columns can be changed.
+    """A row and the ways in which its columns can be changed.
 
     Attributes
     ----------
-    model : the model that assigns it
+    model : the model that assigns the row
     table : a table of this row only
     cells : (d,) its values
     x : (D,) its inputs to the model
-    rate : (D,) the derivative of each input with respect to its column; 0 if it is constant or nonlinear
+    rate : (D,) the derivative of each input with respect to its column, or 0 if the input is constant or
+        nonlinear
     allowed : the columns that may change
-    held : for those of them that cannot change freely, the reason
+    held : the allowed columns that cannot change freely, each with the reason
     """
 
     model: HalfSpaceModel
@@ -298,7 +303,7 @@ class _Subject:
 
     @cached_property
     def weight(self) -> Floats:
-        """(d,) how much a change of 1 in each column counts; 0 if it is not linear."""
+        """(d,) how much a change of 1 in each column counts, or 0 if the column is not linear."""
         weight = np.zeros(len(self.cells))
         moved = self.rate != 0.0
         np.add.at(weight, self.model.source[moved], np.square(self.model.step_scale * self.rate)[moved])
@@ -311,7 +316,7 @@ class _Subject:
 
     @property
     def free(self) -> Codes:
-        """The linear columns that can have any value."""
+        """The linear columns that can take any value."""
         return np.array([column for column in self.linear.tolist() if column not in self.held], dtype=np.intp)
 
     def slopes(self, half_spaces: HalfSpaces, columns: Codes) -> Floats:
@@ -326,7 +331,8 @@ class _Subject:
     def nearest(self, cluster: int) -> int:
         """Return the cluster that the smallest change of free columns leads to, for a row in ``cluster``.
 
-        The shortest way out of a cluster crosses its nearest hyperplane, wherever the others are.
+        The shortest way out of a cluster crosses its nearest hyperplane, regardless of where the other
+        hyperplanes are.
         """
         half_spaces, columns = self.model.half_spaces(self.x, cluster), self.free
         g = self.slopes(half_spaces, columns)
@@ -343,12 +349,12 @@ class _Subject:
         return strongest if found == cluster else found
 
     def changed(self, rows: Codes, columns: Codes, values: Sequence[Any]) -> Table:
-        """Return copies of the row, up to the last of ``rows``, with these values in these cells."""
+        """Return a table of copies of the row, with these values in the given cells of the copies."""
         copies = self.table.take(np.zeros(int(rows[-1]) + 1, dtype=np.intp))
         return copies.put(rows, columns, values)
 
     def distances(self, changed: Table, to: int) -> Floats:
-        """Return how far copies of the row were moved, (n,), or infinity for those outside the cluster."""
+        """Return how far copies of the row were moved, (n,), or infinity for copies outside the cluster."""
         try:
             x = self.model.read(changed)
         except InvalidInputError:  # the steps do not accept such values
@@ -404,10 +410,10 @@ def _spread(ranges: Floats, cells: NDArray[Any]) -> Floats:
 
 
 def _rates(subject: _Subject, columns: Codes, spread: Floats) -> Floats:
-    """Return the derivatives of the inputs with respect to these columns, (D,); NaN if nonlinear.
+    """Return the derivatives of the inputs with respect to these columns, (D,), or NaN if nonlinear.
 
-    Every column is moved by small and by large steps. If it is only scaled, its own inputs move in
-    proportion, and no others do.
+    Every column is moved by small and by large steps. If a column is only scaled, its own inputs move in
+    proportion, and no other inputs move.
     """
     model, n_steps = subject.model, 2 * len(_STEPS)
     rate = np.zeros(len(model.source))
@@ -480,7 +486,7 @@ def _moved(value: Any, by: float) -> Any:
 
 
 def _apart(after: Any, before: Any) -> float:
-    """Return the difference of two numbers, or of two dates in days, or NaN if ``after`` is None."""
+    """Return the difference of two numbers (for dates, in days), or NaN if ``after`` is None."""
     if after is before:
         return 0.0
     if after is None:
@@ -495,7 +501,7 @@ def _zone(value: Any) -> dt.tzinfo | None:
 
 
 def _in_utc(value: Any) -> Any:
-    """Return a datetime in UTC: in its own time zone, Python counts in wall time, which jumps."""
+    """Return a datetime in UTC, since Python's arithmetic within a time zone ignores clock changes."""
     return value if _zone(value) is None else value.astimezone(dt.timezone.utc)
 
 
@@ -518,7 +524,10 @@ def _beyond(distance: Any, size: Any, margin: float) -> Any:
 
 
 def _all_at_once(subject: _Subject, half_spaces: HalfSpaces, to: int) -> tuple[NDArray[Any], float]:
-    """Return the values after the smallest change of all free columns and its size, or None and infinity."""
+    """Return the values after the smallest change of all free columns, (d,), and the size of the change.
+
+    If no change is enough, the values are None and the size is infinite.
+    """
     columns, nothing = subject.free, (np.full(len(subject.cells), None), math.inf)
     g = subject.slopes(half_spaces, columns)
     sizes = np.linalg.norm(g, axis=1)
@@ -546,7 +555,10 @@ def _all_at_once(subject: _Subject, half_spaces: HalfSpaces, to: int) -> tuple[N
 
 
 def _one_by_one(subject: _Subject, half_spaces: HalfSpaces, to: int) -> tuple[NDArray[Any], Floats]:
-    """Return the nearest value of each linear column that is enough, (d,), and the distances, (d,)."""
+    """For each linear column, return the nearest value that moves the row to cluster ``to`` by itself.
+
+    The results are the values, (d,), and their distances, (d,).
+    """
     single = np.full(len(subject.cells), None)
     distances = np.full(len(subject.cells), np.inf)
     columns = subject.linear
@@ -574,7 +586,7 @@ def _one_by_one(subject: _Subject, half_spaces: HalfSpaces, to: int) -> tuple[ND
 
 
 def _values_to_try(subject: _Subject, table: Table, column: int) -> list[Any]:
-    """Return values to try in a nonlinear column: its categories, or values in the data."""
+    """Return the values to try in a nonlinear column, which are its categories or values from the data."""
     why, cell = subject.held.get(column), subject.cells[column]
     values: Sequence[Any] = []
     if isinstance(cell, bool):
@@ -588,7 +600,7 @@ def _values_to_try(subject: _Subject, table: Table, column: int) -> list[Any]:
 
 
 def _tried(subject: _Subject, table: Table, to: int) -> dict[int, tuple[Any, float]]:
-    """Return the value of each nonlinear column that is enough and nearest, and its distance."""
+    """Return, by nonlinear column, the nearest value that is enough on its own, and its distance."""
     pairs = [(c, value) for c in subject.allowed.tolist() for value in _values_to_try(subject, table, c)]
     columns, values = np.array([c for c, _ in pairs], dtype=np.intp), [value for _, value in pairs]
     found = subject.try_each(columns, values, to)

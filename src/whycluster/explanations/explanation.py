@@ -1,4 +1,4 @@
-"""The explanation of rows by their features, made by `whycluster.explain`."""
+"""The explanation of rows in terms of their features, which `whycluster.explain` returns."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ from whycluster.explanations.summary import Summary
 
 @dataclass(frozen=True, repr=False, eq=False)
 class TopFeatures:
-    """The strongest features of each row, by absolute relevance, strongest first; all (n, k).
+    """The k features of each row with the largest absolute relevance, in decreasing order.
 
     Attributes
     ----------
-    feature : their names
-    relevance : their relevance, with its sign
-    value : the values of these features in the row; an array of objects if the data contain categories
+    feature : (n, k) the names of the features
+    relevance : (n, k) the signed relevance of the features
+    value : (n, k) the values of the features in the row, in an array of objects if the data contain
+        categories
     """
 
     feature: NDArray[Any]
@@ -45,7 +46,7 @@ class TopFeatures:
         return len(self.feature)
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """Return a frame with one line per row: feature_1, relevance_1, value_1, feature_2, ..."""
+        """Return a frame with the columns feature_1, relevance_1, value_1, feature_2, and so on."""
         columns: dict[Hashable, NDArray[Any]] = {
             f"{what}_{rank + 1}": values[:, rank]
             for rank in range(self.feature.shape[1])
@@ -65,25 +66,29 @@ class TopFeatures:
 class Explanation(BaseExplanation):
     """The relevance of every feature of every row for the row's cluster.
 
-    Made by `whycluster.explain`. The relevance scores of a row add up to its evidence, except for the
-    `residual`. Positive relevance is evidence for the cluster, negative relevance is evidence against it.
+    `whycluster.explain` returns this explanation. The relevance scores of a row add up to its evidence,
+    except for the `residual`. Positive relevance is evidence for the cluster; negative relevance is evidence
+    against it.
 
     Attributes
     ----------
-    relevance : (n, d)
+    relevance : (n, d) relevance scores
     evidence : (n,) f_c, how much better the cluster fits than its strongest competitor, in the units of the
-        model's energy; 0 on the boundary, negative outside the cluster
-    cluster : (n,) the label of the explained cluster: the row's own, or the target
-    competitor : (n,) the label of its strongest competitor, or of the competitor given by ``against``
-    assigned : (n,) the label of the cluster that the model assigns, whatever the target; if labels are
-        explained, the prediction of the surrogate
-    competition : (n, K) R_k, each competitor's share of the evidence; 0 for the row's own cluster
+        model's energy. It is 0 on the boundary and negative outside the cluster.
+    cluster : (n,) the label of the explained cluster, which is the row's own cluster or, if given, the target
+    competitor : (n,) the label of that cluster's strongest competitor, or of the competitor given by
+        ``against``
+    assigned : (n,) the label of the cluster that the model assigns, regardless of the target. If labels are
+        explained, it is the prediction of the surrogate.
+    competition : (n, K) R_k, each competitor's share of the evidence, or 0 for the row's own cluster
     residual : (n,) the part of the evidence that belongs to no feature: the evidence minus the sum of the
-        relevance scores. For energies that are sums over the features, as in k-means, it is rounding error
-    beta : the stiffness that was used; None for contrasts, which do not use it
-    rule : "min-take-most", "joint", "sequential" or "contrast"; "soft" if a threshold was given
-    threshold : the probability that the cluster is compared with; None if it is compared with other clusters
-    fidelity : how well the explained surrogate matches the clustering; None for exact networks
+        relevance scores. For energies that are sums over the features, as in k-means, it is only rounding
+        error.
+    beta : the stiffness that was used, or None for contrasts, which do not use it
+    rule : "min-take-most", "joint", "sequential", "contrast" or, if a threshold was given, "soft"
+    threshold : the probability that the cluster is compared with, or None if it is compared with other
+        clusters
+    fidelity : how well the explained surrogate matches the clustering, or None for exact networks
     labels : (K,) the labels of all clusters, in the order of the columns of `competition`
     data : the rows as given; they are not copied, so do not change their values
     feature_names : (d,) the names of the features
@@ -112,7 +117,7 @@ class Explanation(BaseExplanation):
         return f"<Explanation of {counts} ({self._how()})>"
 
     def describe(self, row: int = 0, n_features: int = 6) -> str:
-        """Return the explanation of one row as text: the claim and its strongest features."""
+        """Return the explanation of one row as text: the claim and the strongest features."""
         if not isinstance(row, (int, np.integer)):
             raise InvalidInputError(f"describe: row must be one position, an integer; got {row!r}.")
         one = self[row]
@@ -120,7 +125,7 @@ class Explanation(BaseExplanation):
         return f"{one.claim()}\n{format_lines(lines, ['feature', 'value', 'relevance'])}"
 
     def lines(self, n: int) -> list[Line]:
-        """Return the lines of a single row: its ``n`` strongest features, then all others together."""
+        """Return lines for the ``n`` strongest features of a single row, and one line for all others."""
         top = self.top(n)
         cells = zip(top.feature[0], top.value[0], top.relevance[0], strict=True)
         largest = float(np.abs(top.relevance).max())
@@ -164,7 +169,7 @@ class Explanation(BaseExplanation):
         return columns
 
     def summary(self) -> Summary:
-        """Summarize each cluster by the features that define it, averaged over its members.
+        """Return the features that define each cluster, with relevance averaged over its members.
 
         Rows are not counted if they are explained for a cluster that they are not in ("why not?"), if they
         are explained against their own cluster, or if the surrogate does not predict their label.
@@ -174,18 +179,19 @@ class Explanation(BaseExplanation):
     def counterfactual(
         self, row: int, to: Any = None, *, within: Iterable[Hashable] | None = None
     ) -> Counterfactual:
-        """Return the smallest change that moves a row to another cluster, in all features and in each one.
+        """Return the smallest change that moves a row to another cluster, in all features and in each alone.
 
-        It is available for models with linear boundaries: k-means and all other nearest-centroid models,
-        bisecting k-means, spherical k-means and soft heads, also in a pipeline. Features that cannot change
-        freely (categories, missing values, columns that a step transforms nonlinearly) only change one at a
-        time. The change goes beyond the boundary by a millionth of its size. It is verified with the network.
+        Counterfactuals are available for models with linear boundaries: k-means and all other
+        nearest-centroid models, bisecting k-means, spherical k-means and soft heads, including in a pipeline.
+        Features that cannot change freely (categories, missing values, columns that a step transforms
+        nonlinearly) change only one at a time. The change goes beyond the boundary by a millionth of its
+        size. The result is verified with the network.
 
         Parameters
         ----------
         row : the position of the row
-        to : the cluster to move to; by default the one that needs the smallest change
-        within : the names of the features that may change; by default all
+        to : the cluster to move to; by default, the cluster that requires the smallest change
+        within : the names of the features that may change; by default, all features
         """
         if not is_real(row) or not isinstance(row, (int, np.integer)):
             raise InvalidInputError(f"counterfactual: row must be one position, an integer; got {row!r}.")
@@ -227,13 +233,14 @@ class Explanation(BaseExplanation):
         return int(code)
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """Return a frame with one line per row: cluster, competitor, evidence and relevance.
+        """Return a frame with the cluster, competitor, evidence and relevance of each row.
 
-        The result has the type of the data: pandas (with the same index), polars or pyarrow. For arrays it is
-        the first of these libraries that is installed. ``backend`` selects another one. If a feature is named
-        "cluster", "competitor" or "evidence", our column gets an underscore after its name.
+        The result has the type of the data: pandas (with the same index), polars or pyarrow. For arrays, it
+        comes from the first of these libraries that is installed. ``backend`` selects a different library. If
+        a feature is named "cluster", "competitor" or "evidence", an underscore is appended to the name of the
+        column that is not a feature.
         """
-        self.unchanged_table("to_frame")  # raise if the rows were changed
+        self.unchanged_table("to_frame")  # raises an error if the rows were changed
         return self._framed(self.feature_names, self.relevance, backend)
 
     def to_shap(self) -> Any:

@@ -40,7 +40,7 @@ class Fidelity:
 
     @classmethod
     def of(cls, names: NDArray[Any], given: Codes, fitted: Codes, predicted: Codes) -> Fidelity:
-        """Compare given codes, (n,), with fitted and with cross-validated ones (-1 if unknown)."""
+        """Compare the given codes, (n,), with fitted and with cross-validated codes (-1 if unknown)."""
         known = predicted >= 0
         return cls(
             in_sample=float((fitted == given).mean()),
@@ -52,12 +52,12 @@ class Fidelity:
         )
 
     def warn_if_low(self, where: str = "explain", fidelity_expression: str = "exp.fidelity") -> None:
-        """Warn and name the badly matched clusters, if the cross-validated agreement is below 0.95.
+        """Issue a warning that lists badly matched clusters if the cross-validated agreement is below 0.95.
 
         Parameters
         ----------
         where : the public function that was called
-        fidelity_expression : the expression that gives the user this object
+        fidelity_expression : the expression with which the user can access this object
         """
         if self.cross_validated >= LOW:
             return

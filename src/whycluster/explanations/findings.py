@@ -1,7 +1,7 @@
-"""Findings in words: a sentence for each cluster, its competitors, and warnings.
+"""Findings in words: a sentence about each cluster, the competition between clusters, and warnings.
 
-Only members count, that is, rows explained for the cluster they belong to, as in `summary`. Clusters are
-codes 0..K-1 here. Groups 0..G-1 are the clusters that have members, in the order of their codes.
+Only members count, that is, rows explained for the cluster they belong to, as in `summary`. In this module,
+clusters are codes 0..K-1. Groups 0..G-1 are the clusters that have members, in the order of their codes.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from whycluster.explanations.fidelity import LOW, Fidelity
 from whycluster.explanations.formatting import MOST_LISTED, capitalize, join_first, list_clusters
 from whycluster.explanations.summary import MISSING, ClusterSummary, Summary
 
-MOST_ROWS = 5000  # in a sample of members
-N_DISTINCTIVE = 3  # features kept for each pair of clusters
+MOST_ROWS = 5000  # maximum number of rows in a sample of members
+N_DISTINCTIVE = 3  # number of features kept for each pair of clusters
 
-_TWO_COMPETITORS = 2 / 3  # share of members that two competitors must have for both to be named
+_TWO_COMPETITORS = 2 / 3  # least share of members that two named competitors have together
 
-_ENOUGH = 10  # rows needed for a warning about all clusters
+_ENOUGH = 10  # number of rows needed for a warning about all clusters
 _ONE_COLUMN = 0.9  # share of all relevance, or of all variance
 _DRIVES = 0.3  # share of the relevance of a cluster
 _RESTS_ON = 0.25  # share of the relevance of a cluster
@@ -49,8 +49,8 @@ class Finding(NamedTuple):
     kind : "fidelity", "one column", "identifier", "date", "missing values", "alike", "borderline" or "left
         out"
     text : the finding, why it matters, and what to do about it
-    clusters : the labels of the clusters that the finding is about; empty if it is about all of them
-    feature : the name of the column that the finding is about, or None
+    clusters : the labels of the clusters that the finding is about, or () if it is about all clusters
+    feature : the name of the column that the finding is about, or None if it is not about one column
     """
 
     kind: str
@@ -61,18 +61,19 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Competition:
-    """The competition between clusters, over the members of G of the K clusters.
+    """The competition of the G clusters that have members with all K clusters.
 
     Attributes
     ----------
     clusters : (G,) labels of the clusters that have members
     labels : (K,) labels of all clusters
     share : (G, K) the share of members whose strongest competitor is k
-    evidence : (G, K) mean evidence of the members against k; NaN against their own cluster
-    feature : (G, K, 3) the features that distinguish the members from k most, strongest first, as positions
-        in ``feature_names``; -1 if there are fewer
-    relevance : (G, K, 3) their mean relevance in the contrast with k; NaN if there are fewer
-    feature_names : the d names
+    evidence : (G, K) the mean evidence of the members against k, or NaN for their own cluster
+    feature : (G, K, 3) the features that most distinguish the members from k, in order of decreasing
+        relevance, as positions in ``feature_names``, or -1 if there are fewer than three
+    relevance : (G, K, 3) the mean relevance of these features in the contrast with k, or NaN if there are
+        fewer than three
+    feature_names : the names of the d features
     """
 
     clusters: NDArray[Any]
@@ -86,13 +87,13 @@ class Competition:
 
 @dataclass(frozen=True, eq=False)
 class MemberSample:
-    """A sample of at most `MOST_ROWS` members: equally many per cluster, evenly spread over its rows.
+    """A sample of at most `MOST_ROWS` members, equally many per cluster and spread evenly over its rows.
 
     Attributes
     ----------
-    cluster : (m,) their clusters
+    cluster : (m,) the clusters of the members
     table : the m rows, in order
-    h : (m, K) their evidence against every other cluster; NaN against their own
+    h : (m, K) the evidence of the members against every other cluster, or NaN for their own cluster
     """
 
     cluster: Codes
@@ -101,7 +102,7 @@ class MemberSample:
 
     @classmethod
     def of(cls, exp: BaseExplanation, where: str) -> MemberSample:
-        """Draw the sample; ``where`` is for messages."""
+        """Draw the sample; ``where`` names the public function in messages."""
         most = max(1, MOST_ROWS // max(1, len(exp.member_clusters.codes)))
         rows = evenly_spaced_per_group(np.where(exp.is_member, exp.cluster_codes, -1), most)
         some = exp if len(rows) == len(exp) else exp[rows]  # all rows, if there are few
@@ -117,10 +118,10 @@ def borderline(exp: BaseExplanation) -> NDArray[np.bool_]:
 
 
 def typical_rows(exp: BaseExplanation, cluster_code: int, n: int) -> Codes:
-    """Return the positions of the n members whose evidence is nearest to the cluster's median, nearest first.
+    """Return the positions of the n members whose evidence is nearest to the cluster's median, in that order.
 
-    Members that are equally near up to rounding keep the order of their rows, such as two with the median
-    halfway between them.
+    Members that are equally near up to rounding, such as two with the median halfway between them, keep the
+    order of their rows.
     """
     own = _members_of(exp, cluster_code)
     if not own.size:
@@ -132,7 +133,7 @@ def typical_rows(exp: BaseExplanation, cluster_code: int, n: int) -> Codes:
 
 
 def borderline_rows(exp: BaseExplanation, cluster_code: int, n: int) -> Codes:
-    """Return the positions of the n members of a cluster with the least evidence, least first."""
+    """Return the positions of the n members of a cluster with the least evidence, in increasing order."""
     own = _members_of(exp, cluster_code)
     return own[np.argsort(exp.evidence[own], kind="stable")][:n]
 
@@ -144,14 +145,14 @@ def _members_of(exp: BaseExplanation, cluster_code: int) -> Codes:
 def competition(exp: BaseExplanation, sample: MemberSample | None = None) -> Competition:
     """Return which clusters compete, and the features that distinguish them.
 
-    Shares refer to all members. Evidence and features refer to a sample of at most 5000, with equally many
-    members of each cluster if it has enough, spread evenly over its rows. Documents and images have no
-    features.
+    Shares refer to all members. Evidence and features refer to a sample of at most 5000 members. It contains
+    equally many members of each cluster that has enough, spread evenly over the cluster's rows. For documents
+    and images, no features are returned.
 
     Parameters
     ----------
     exp : the explanation
-    sample : the sample of its members, if already drawn
+    sample : the sample of the members, if already drawn
     """
     codes, _, share = exp.member_clusters
     some = MemberSample.of(exp, "competition") if sample is None else sample
@@ -162,7 +163,7 @@ def competition(exp: BaseExplanation, sample: MemberSample | None = None) -> Com
     if group.size:
         evidence = _means(some.h, group, len(codes))
         energy = exp.energy
-        if energy.needs_means:  # those of all rows, not only of the sample
+        if energy.needs_means:  # uses the means of all rows, not only of the sample
             energy = outputs.informed(energy, exp.unchanged_table("competition"))
         # One competitor at a time, so that no array of shape (rows, clusters, features) is needed.
         for j in range(len(exp.labels) - 1 if isinstance(exp, Explanation) else 0):
@@ -201,8 +202,8 @@ def _means(values: NDArray[Any], group: Codes, n_groups: int) -> Floats:
 def sentences(exp: BaseExplanation, summary: ClusterSummary | None = None) -> list[str]:
     """Describe each cluster of the summary in one sentence: its features and its main competitors.
 
-    The sentence names the features that carry 60 % of the cluster's positive relevance, strongest first, but
-    at most four; for documents, three words.
+    For a table, the sentence names the strongest features that together carry 60% of the cluster's positive
+    relevance, up to four of them. For documents, it names up to three words.
 
     Parameters
     ----------
@@ -221,7 +222,7 @@ def sentences(exp: BaseExplanation, summary: ClusterSummary | None = None) -> li
 
 
 def _main_competitors(share: Floats, names: list[str]) -> str:
-    """Return the one or two clusters that most members compete with, or "" if there are no such two."""
+    """Return the one or two clusters that most members compete with, or "" if these have too few members."""
     first, *rest = np.argsort(-share, kind="stable")[:2].tolist()
     if share[first] > _MOSTLY:
         return "mostly " * bool(share[first] < 1) + f"against {list_clusters([names[first]])}"
@@ -236,14 +237,14 @@ def warnings(
     summary: Summary | None = None,
     sample: MemberSample | None = None,
 ) -> list[Finding]:
-    """Return warnings about an explanation, the most important first.
+    """Return warnings about an explanation, in order of decreasing importance.
 
     Parameters
     ----------
     exp : the explanation; warnings about columns are only given for tables
     left_out : columns that were left out before clustering, with the reasons
-    summary : the summary of the explanation of a table, if already computed
-    sample : the sample of its members, if already drawn
+    summary : the summary of the explanation, for tables, if already computed
+    sample : the sample of the members, if already drawn
     """
     found = [] if exp.fidelity is None else list(_unfaithful(exp.fidelity))
     if isinstance(exp, Explanation):
@@ -311,7 +312,7 @@ def _one_column(exp: Explanation) -> Iterator[Finding]:
 
 
 def _driven(exp: Explanation, summary: Summary) -> list[Finding]:
-    """Warn about clusters that depend on an identifier or a date, identifiers first."""
+    """Warn about clusters that depend on an identifier or a date, with identifiers before dates."""
     identifiers, dates = [], []
     share = summary.share
     columns = np.flatnonzero((share >= _DRIVES).any(axis=0)).tolist()
@@ -366,7 +367,7 @@ def _missing(summary: Summary) -> Iterator[Finding]:
 
 
 def _alike(exp: BaseExplanation, sample: MemberSample | None) -> list[Finding]:
-    """Warn about pairs of clusters whose members have little evidence against the other cluster."""
+    """Warn about pairs of clusters whose members have little evidence against each other's cluster."""
     codes, median = exp.member_clusters.codes, exp.median_evidence
     if len(codes) < 2 or median == 0.0:
         return []
@@ -407,8 +408,8 @@ def _undecided(exp: BaseExplanation) -> Iterator[Finding]:
                 "borderline",
                 f"{capitalize(_cluster(label))} is mostly borderline: {some} {_nouns(exp, n)} "
                 f"{'has' if n == 1 else 'have'} at most a tenth of the median evidence, and could just as "
-                f"well be in another cluster. Do not rely on it; another number of clusters, or other "
-                f"columns, may separate the clusters more clearly.",
+                f"well be in another cluster. Do not rely on it; a different number of clusters, or "
+                f"different columns, may separate the clusters more clearly.",
                 tuple(exp.labels[[code]].tolist()),
             )
 

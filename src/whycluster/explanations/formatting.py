@@ -8,18 +8,18 @@ from typing import NamedTuple
 from whycluster.data import display
 from whycluster.data.labels import NOISE
 
-MOST_LISTED = 5  # items of a list in a sentence
+MOST_LISTED = 5  # maximum number of items listed in a sentence
 
 
 class Line(NamedTuple):
-    """One line of a description: a feature, a word, or all remaining ones together.
+    """One line of a description, about a feature, a word, or all remaining features or words together.
 
     Attributes
     ----------
     name : the name of the feature
     value : its value in a row, its direction in a cluster, or ""
-    relevance : its relevance, or a share of it
-    single : True for one feature; False for several together, and for relevance that belongs to none
+    relevance : its relevance, or its share of the total relevance
+    single : whether the line is about one feature, not about several features or none
     is_category : whether the value is the most frequent category in a cluster
     """
 
@@ -54,7 +54,7 @@ def format_lines(lines: Sequence[Line], heads: Sequence[str], first: str = "") -
 
 
 def list_clusters(names: Sequence[str]) -> str:
-    """Return several clusters by their formatted labels: "clusters 1, 2 and noise"."""
+    """Return several clusters as text, given their formatted labels: "clusters 1, 2 and noise"."""
     named = [name for name in names if name != NOISE]
     text = [f"cluster{'s' * (len(named) > 1)} {join_first(named)}"] if named else []
     return join_words(text + [NOISE] * (len(named) < len(names)))

@@ -2,9 +2,9 @@
 
 In a nearest-centroid model, cluster k wins if h_j = s_j - s_k >= 0 for all other clusters j. Each h_j is
 linear in the inputs of the model, so these rows form a polyhedron. The smallest step into it leads to its
-nearest point. Across a single hyperplane this step is -h_j w_j / |w_j|^2, where w_j is the gradient of h_j.
-Across several it is a least-distance problem, which Lawson and Hanson solve exactly by non-negative least
-squares ("Solving Least Squares Problems", 1974, chapter 23).
+nearest point. Across a single hyperplane, this step is -h_j w_j / |w_j|^2, where w_j is the gradient of h_j.
+Across several hyperplanes, finding the step is a least-distance problem, which Lawson and Hanson solve
+exactly by non-negative least squares ("Solving Least Squares Problems", 1974, chapter 23).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from whycluster.core.errors import UnsupportedModelError
 from whycluster.core.evidence import compete
 from whycluster.data.table import Table
 
-_FARTHEST = 1e6  # times the distance of the farthest hyperplane; points beyond this count as out of reach
+_FARTHEST = 1e6  # points beyond this multiple of the farthest hyperplane's distance are out of reach
 
 
 class HalfSpaces(NamedTuple):
@@ -48,9 +48,10 @@ class HalfSpaceModel:
     ----------
     energy : the energy that assigns rows
     linear : an energy with the same boundaries, whose h_j are linear in its D inputs
-    source : (D,) the column that each input comes from, or a negative number
+    source : (D,) the column that each input comes from, or a negative number if it comes from no column
     step_scale : (D,) how much a change of 1 in each input counts. The unit is that of the model's distances
-        or, if the model compares mixtures of the inputs, the one they were scaled to before mixing
+        or, if the model compares mixtures of the inputs, the unit that the inputs were scaled to before
+        mixing.
     """
 
     energy: Energy
@@ -118,7 +119,7 @@ class HalfSpaceModel:
 
 
 def least_step(g: Floats, need: Floats) -> Floats | None:
-    """Return the shortest y with g y >= need, (C,), or None if there is none.
+    """Return the shortest y with g y >= need, (C,), or None if no such y exists.
 
     Parameters
     ----------
@@ -146,7 +147,7 @@ def least_step(g: Floats, need: Floats) -> Floats | None:
 
 
 def least_steps_along(g: Floats, need: Floats) -> Floats:
-    """Return, for each column of g, the shortest step y with g y >= need, or NaN if there is none.
+    """Return, for each column of g, the shortest step y with g y >= need, or NaN if no such step exists.
 
     Parameters
     ----------

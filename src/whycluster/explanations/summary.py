@@ -20,9 +20,9 @@ from whycluster.explanations.formatting import Line, join_words, list_by_directi
 
 _ROUNDING = 1e-9  # means with a smaller relative difference are equal up to rounding
 _ALIKE = 0.1  # means that differ by less than this fraction of their spread over clusters count as equal
-_LEAST_SHARE = 0.005  # smaller shares would be printed as 0 %
-_CARRIED = 0.6  # a headline names the features that carry this share of a cluster's positive relevance,
-_MOST_NAMED = 4  # but at most this many
+_LEAST_SHARE = 0.005  # smaller shares would be printed as 0%
+_CARRIED = 0.6  # a headline names the features that carry this share of a cluster's positive relevance
+_MOST_NAMED = 4  # the maximum number of features in a headline
 MISSING = "missing"
 
 
@@ -45,7 +45,7 @@ class ClusterSummary(Protocol):
         """Describe in a few words what defines each cluster."""
 
     def bars_of(self, group: int, n: int) -> list[Line]:
-        """Return the ``n`` features or words with the largest shares in a cluster, then all others as one."""
+        """Return lines for the ``n`` features or words with the largest shares, and one for all others."""
 
     def grid(self, n: int) -> tuple[list[str], Floats, int]:
         """Return ``n`` features or words, their shares, (G, n), and the total number of features or words."""
@@ -59,17 +59,18 @@ class Summary:
     ----------
     clusters : (G,) the labels of the clusters that have members
     size : (G,) the number of members
-    relevance : (G, d) their mean relevance
-    share : (G, d) relevance as a part of the cluster's total absolute relevance, from -1 to 1; negative
-        if the feature is evidence against the cluster on average
-    direction : (G, d) "high" if the cluster's mean is above the means of most other clusters, "low" if it
-        is below, "middle" if they are on both sides, "" if there is nothing to compare; "far" for noise,
-        which is extreme in either direction; for a categorical feature, the most frequent category in the
-        cluster; "missing" if most values in the cluster are missing, and more often than elsewhere
+    relevance : (G, d) the mean relevance of each feature for the members
+    share : (G, d) relevance as a fraction of the cluster's total absolute relevance, from -1 to 1. It is
+        negative if the feature is evidence against the cluster on average.
+    direction : (G, d) "high" if the cluster's mean is above the means of most other clusters, "low" if it is
+        below them, "middle" if these means are on both sides, and "" if there is nothing to compare. The
+        direction of noise, which is extreme in either direction, is "far". The direction of a categorical
+        feature is the most frequent category in the cluster. The direction is "missing" if most values in the
+        cluster are missing and values are missing more often than elsewhere.
     inside, outside : (G, d) the mean value of the feature in the cluster and in all other rows, without
-        missing values; for a category, and for "missing", its frequency; for a date, days since 1970. NaN
-        if there is nothing to average
-    feature_names : the d names
+        missing values. If the direction is a category or "missing", it is the frequency instead. Dates are in
+        days since 1970. The value is NaN if there is nothing to average.
+    feature_names : the names of the d features
     """
 
     noun: ClassVar[str] = "feature"
@@ -87,7 +88,7 @@ class Summary:
 
     @cached_property
     def share(self) -> Floats:
-        """(G, d) relevance as a part of the cluster's total absolute relevance."""
+        """(G, d) relevance as a fraction of the cluster's total absolute relevance."""
         total = np.abs(self.relevance).sum(axis=1, keepdims=True)
         share = np.zeros_like(self.relevance)
         np.divide(self.relevance, total, out=share, where=total > 0)
@@ -99,10 +100,10 @@ class Summary:
         return np.take_along_axis(values, order, axis=1).ravel()
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """Return a frame with one row per cluster and feature, most relevant features first.
+        """Return a frame with one row per cluster and feature, with features by decreasing relevance.
 
         By default, the frame comes from the same library as the data; ``backend`` ("pandas", "polars" or
-        "pyarrow") selects another.
+        "pyarrow") selects a different library.
         """
         d, sort = len(self.feature_names), self.sorted
         columns: dict[Hashable, NDArray[Any]] = {
@@ -145,7 +146,7 @@ class Summary:
     __repr__ = __str__  # a notebook shows the table too
 
     def _names(self, groups: list[int], columns: list[int]) -> list[list[str]]:
-        """Return four columns of the table: label and size of each cluster once, directions and names."""
+        """Return four columns of the table: label and size (once per cluster), directions and names."""
         pairs = list(zip(groups, columns, strict=True))
         firsts = [place == 0 or groups[place - 1] != group for place, group in enumerate(groups)]
         return [
@@ -160,7 +161,7 @@ class Summary:
         return column in self._categories and self.direction[group, column] != MISSING
 
     def bars_of(self, group: int, n: int) -> list[Line]:
-        """Return the ``n`` features with the largest shares in a cluster, then all others together."""
+        """Return lines for the ``n`` features with the largest shares, and one line for all others."""
         share = self.share[group]
         order = np.argsort(-np.abs(share), kind="stable")
         lines = [
@@ -175,7 +176,7 @@ class Summary:
         return lines + rest(len(order[n:]), self.noun, "", float(share[order[n:]].sum()))
 
     def grid(self, n: int) -> tuple[list[str], Floats, int]:
-        """Return the ``n`` features with the largest shares, these shares, (G, n), and d."""
+        """Return the ``n`` features with the largest shares, their shares, (G, n), and the total number d."""
         columns = strongest_columns(self.share, n)
         return [str(self.feature_names[i]) for i in columns], self.share[:, columns], len(self.feature_names)
 
@@ -203,8 +204,8 @@ class Summary:
     def _headline_item(self, group: int, column: int, name: str) -> tuple[str, str]:
         """Return the direction and the name of a feature or, for a category, "" and "name = category".
 
-        A category that is no more frequent than elsewhere does not characterize the cluster, though the
-        feature may.
+        A category that is no more frequent than elsewhere does not characterize the cluster, even if the
+        feature does.
         """
         direction = str(self.direction[group, column])
         if direction == MISSING or column not in self._categories:
@@ -225,13 +226,13 @@ class Summary:
 
 
 def _largest(share: Floats, n: int) -> Codes:
-    """Return the columns with the ``n`` largest shares; negligible ones are dropped, except for the first."""
+    """Return the columns with the ``n`` largest shares, without negligible ones, but at least one column."""
     order = np.argsort(-np.abs(share), kind="stable")[:n]
     return order[: max(1, int((np.abs(share[order]) >= _LEAST_SHARE).sum()))]
 
 
 def _strongest(share: Floats) -> list[int]:
-    """Return the features that carry most of a cluster's positive relevance, strongest first."""
+    """Return the features that carry most of a cluster's positive relevance, in decreasing order."""
     order = np.argsort(-share, kind="stable")
     order = order[share[order] > 0]
     carried = np.cumsum(share[order])
@@ -264,7 +265,7 @@ def group_members(
 
 
 def strongest_columns(share: Floats, n: int) -> Codes:
-    """Return the columns of the ``n`` largest shares of any cluster, given shares of shape (G, d).
+    """Return the ``n`` columns with the largest shares in any cluster, given shares of shape (G, d).
 
     Columns are ordered by the cluster in which they are strongest, then by their share in it.
     """
@@ -328,7 +329,7 @@ def summarize(
 
 
 class _Cells(NamedTuple):
-    """The directions, means and counts of all groups and features, (G, d) each."""
+    """The directions, means and counts of all groups and features, each of shape (G, d)."""
 
     direction: NDArray[Any]
     inside: Floats
@@ -364,9 +365,9 @@ def summary_of(
 
     Parameters
     ----------
-    clusters, size : (G,) the labels and the number of rows of each
+    clusters, size : (G,) the label and the number of rows of each cluster
     relevance : (G, d) mean relevance
-    mean, count : (G, d) the mean values, NaN if there are none, and the number of values in each mean
+    mean, count : (G, d) the mean values, or NaN if there are no values, and the number of values in each mean
     names : (d,) the names of the features
     """
     direction: NDArray[Any] = _directions(mean, count)
@@ -375,7 +376,7 @@ def summary_of(
 
 
 def _outside(inside: Floats, count: NDArray[Any]) -> Floats:
-    """Return the mean of all rows outside each group, (G, d), from means of ``count`` values each."""
+    """Return the mean of all rows outside each group, (G, d), given each group's mean of ``count`` values."""
     others = 1.0 - np.eye(len(count))
     outside = np.full_like(inside, np.nan)
     n_others = others @ np.broadcast_to(count, inside.shape)
@@ -384,7 +385,7 @@ def _outside(inside: Floats, count: NDArray[Any]) -> Floats:
 
 
 def _directions(inside: Floats, count: Floats) -> NDArray[np.str_]:
-    """Return whether each group's mean is high, low or in the middle of the others, (G, d).
+    """Return whether each group's mean is high, low or in the middle among all groups' means, (G, d).
 
     Other groups are weighted by their number of values.
     """

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Plots:
-    """The plots of an explanation. Each draws into ``ax`` or into a new figure and returns the Axes.
+    """The plots of an explanation. Each method draws into ``ax`` or a new figure and returns the Axes.
 
     A new figure is not registered with pyplot. Show it in a notebook with ``ax.figure``; save it with
     ``ax.figure.savefig("why.png")``.

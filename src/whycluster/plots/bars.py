@@ -46,7 +46,7 @@ def row(exp: BaseExplanation, row: int = 0, n_features: int = 10, ax: Axes | Non
     ----------
     exp : explanation of rows or of documents
     row : the position of the row
-    n_features : the number of features or words with their own bar, strongest first; all others share one bar
+    n_features : the number of strongest features or words that get their own bar; all others share one bar
     ax : Axes to draw into and return; by default, a new figure is created
     """
     where = "plot.row"
@@ -59,7 +59,7 @@ def row(exp: BaseExplanation, row: int = 0, n_features: int = 10, ax: Axes | Non
     one = exp[row]
     lines, evidence = one.lines(int(n_features)), float(one.evidence[0])
     n_single = sum(line.single for line in lines)
-    # Half a line separates the single features, the rest, and the sum
+    # Half a line separates the single features, the combined features, and the sum
     places = [i + 0.5 * (i >= n_single) for i in range(len(lines))]
     last = len(lines) + 0.5 * (n_single < len(lines)) + 0.5
     ax = style.open_axes(ax, where, 6.4, style.LINE * (last + 2.2) + 0.75)
@@ -87,13 +87,14 @@ def clusters(
     ----------
     exp : explanation of rows or of documents
     cluster : the label of one cluster, or None for one panel per cluster
-    n_features : the number of features or words with their own bar; all others share one number
+    n_features : the number of features or words that get their own bar; all others share one number
     ax : Axes to draw into, one for each cluster drawn; by default, a new figure is created
 
     Returns
     -------
     Axes
-        For all clusters, an array of Axes in the order of ``exp.summary().clusters``.
+        the Axes of one cluster or, for all clusters, an array of Axes in the order of
+        ``exp.summary().clusters``
     """
     where = "plot.clusters"
     check(exp, where)
@@ -143,7 +144,7 @@ def draw_bars(
 ) -> None:
     """Draw bars that start at 0, each with its number, and hatch negative bars.
 
-    Without ``rest``, lines that combine several features show only a number.
+    If ``rest`` is False, lines that combine several features show only a number.
     """
     for line, y in zip(lines, places, strict=True):
         if not (line.single or rest):
@@ -170,7 +171,7 @@ def draw_bars(
 
 
 def draw_sum(ax: Axes, value: float, y: float) -> Any:
-    """Draw a dark bar for a sum below a line, and return its number."""
+    """Draw a dark bar for a sum below a line, and return the text beside the bar."""
     ax.barh(y, value, _HEIGHT, color=ax.xaxis.label.get_color(), alpha=0.8, gid="sum")
     ax.axhline(y - 0.75, color=style.GRAY, linewidth=0.6)
     return _write_number(ax, value, y, None)
@@ -230,7 +231,7 @@ def _percent(value: float, _: Any) -> str:
 
 
 def _panels(ax: Any, n: int, n_lines: int, single: bool, where: str) -> list[Axes]:
-    """Return Axes for n panels, either the given ones or new ones."""
+    """Return Axes for n panels, which are new if the user passed none."""
     if ax is not None:
         given = [ax] if single else list(np.ravel(np.array(ax, dtype=object)))
         if len(given) != n:

@@ -12,7 +12,7 @@ from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.summary import ClusterSummary
 from whycluster.plots.style import cut, cut_all
 
-_BY_FEATURES = "relevance by features"
+_BY_FEATURES = "relevance for each feature"
 
 
 def check(

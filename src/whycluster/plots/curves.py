@@ -37,7 +37,7 @@ def flipping(result: Any, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     result : the result of ``evaluation.compare`` or ``evaluation.flipping_auc``, or a dict from names to
-        results of ``flipping_auc``. The best curve is listed first.
+        results of ``flipping_auc``. The legend lists the curves in order of decreasing area.
     ax : Axes to draw into and return; by default, a new figure is created
     """
     where = "plots.flipping"

@@ -37,9 +37,8 @@ def draw_grid(
     """Draw a grid of heat maps, with one row per image or block and one column per cluster.
 
     Red is positive relevance, blue is negative, and white is 0. The heat maps of a row share one color scale
-    and
-    can be compared. The darkest colors mark values at or above the ``quantile`` of abs(R) in that row, after
-    pooling.
+    and can be compared. The darkest colors mark values at or above the ``quantile`` of abs(R) in that row,
+    after pooling.
 
     Parameters
     ----------

@@ -30,9 +30,10 @@ def images(
     ax: Axes | None = None,
     **options: Any,
 ) -> Axes | NDArray[np.object_]:
-    """Draw images and their heat maps, with one line per image.
+    """Draw images next to their heat maps, with one row of the figure per image.
 
-    Red is evidence for the cluster and blue is evidence against it. Each line uses its own color scale.
+    Red is evidence for the cluster and blue is evidence against it. Each row of the figure has its own color
+    scale.
 
     Parameters
     ----------
@@ -46,7 +47,7 @@ def images(
     Returns
     -------
     Axes
-        An array of Axes of shape (lines, columns), or ``ax``.
+        An array of Axes of shape (images, columns), or ``ax`` if it is given.
     """
     if ax is None:
         figure = image_grid(exp, rows, split, "plot.images", **options)
@@ -108,9 +109,10 @@ class DeepPlots(Plots):
     _exp: DeepExplanation
 
     def __call__(self, rows: int | Sequence[int] = (0,), **options: Any) -> Figure:
-        """Draw images next to their heat maps, with one line per image.
+        """Draw images next to their heat maps, with one row of the figure per image.
 
-        Each line uses its own color scale. ``options`` are passed to `whycluster.plots.draw_grid`.
+        Each row of the figure has its own color scale. ``options`` are passed to
+        `whycluster.plots.draw_grid`.
         """
         return image_grid(self._exp, rows, False, "plot", **options)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_ROWS = 3000
-_MAX_NAMES = 60  # maximum number of clusters named in the map, largest first
+_MAX_NAMES = 60  # maximum number of clusters named in the map; the largest clusters are named
 _MAX_LEGEND = 14  # maximum number of clusters in a legend; if there are more, only the map names them
 
 
@@ -108,8 +108,8 @@ def push_apart(centers: Floats, size: Floats, rounds: int = 60) -> Floats:
         both = np.asarray((overlap > 0).all(axis=2)) & (later[..., 0] != 0)
         if not both.any():
             break
-        # Move boxes along the axis with the smaller overlap; of two boxes at the same place, move the later
-        # one up
+        # Move boxes along the axis with the smaller overlap. Of two boxes at the same place, move the later
+        # box up.
         side = np.where(gap == 0, later, np.sign(gap)) * (overlap.argmin(axis=2)[..., None] == np.arange(2))
         centers += (0.26 * overlap * side * both[..., None]).sum(axis=1)
     return centers

@@ -34,7 +34,7 @@ def heatmap(exp: BaseExplanation, n_features: int = 20, ax: Axes | None = None) 
     Parameters
     ----------
     exp : explanation of rows or of documents
-    n_features : the number of features or words to draw, by largest share
+    n_features : the number of features or words to draw, chosen by their largest share in any cluster
     ax : Axes to draw into and return; by default, a new figure is created
     """
     where = "plot.heatmap"
@@ -92,7 +92,7 @@ def _inches(n_columns: int, n_rows: int) -> tuple[float, float]:
 
 
 def _name(ax: Axes, columns: list[str], rows: list[str], between: str) -> None:
-    """Name the rows and columns and draw lines between the cells."""
+    """Label the rows and columns and draw lines between the cells."""
     for axis, names in ((ax.xaxis, columns), (ax.yaxis, rows)):
         step = -(-len(names) // _MAX_NAMES)
         style.name_ticks(axis, names[::step], range(0, len(names), step))

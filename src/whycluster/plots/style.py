@@ -52,7 +52,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def open_axes(ax: Any, where: str, width: float, height: float) -> Axes:
-    """Return the user's Axes or the Axes of a new figure."""
+    """Return the user's Axes, or the Axes of a new figure if ``ax`` is None."""
     if ax is None:
         return new_figure(width, height).add_subplot()
     return check_axes(ax, where)
@@ -78,7 +78,7 @@ def cut(text: str, longest: int = _LONGEST) -> str:
 
 
 def cut_all(names: Iterable[Any], longest: int = _LONGEST) -> list[str]:
-    """Shorten names, keeping the part in which names differ that would otherwise look the same."""
+    """Shorten names. Names that would then look the same keep the part in which they differ."""
     texts = [display.printable(str(name)) for name in names]
     short = [cut(text, longest) for text in texts]
     for same in {name for name in short if short.count(name) > 1}:
@@ -110,12 +110,12 @@ def _common_prefix(texts: Sequence[str]) -> int:
 
 
 def _first(text: str, width: int) -> str:
-    """Return as many of the first letters as fit."""
+    """Return as many of the first letters as fit into the width."""
     return text[: next(i for i in range(len(text), -1, -1) if _width(text[:i]) <= width)]
 
 
 def _last(text: str, width: int) -> str:
-    """Return as many of the last letters as fit."""
+    """Return as many of the last letters as fit into the width."""
     return text[next(i for i in range(len(text) + 1) if _width(text[i:]) <= width) :]
 
 
@@ -127,7 +127,7 @@ def wrap(text: str, width: int = 62) -> str:
 
 
 def plain_text() -> dict[str, Any]:
-    """Return options for names, which disable math between dollar signs and set fonts for all scripts."""
+    """Return text options that disable math between dollar signs and set fonts for all scripts."""
     from matplotlib import rcParams
 
     return {"parse_math": False, "usetex": False, "fontfamily": [*rcParams["font.family"], *_more_fonts()]}

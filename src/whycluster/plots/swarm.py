@@ -119,9 +119,8 @@ def _draw(ax: Axes, relevance: Floats, values: Floats) -> Any:
 def spread(x: Floats) -> Floats:
     """Return the vertical offset of each point from its line so that points do not hide each other.
 
-    ``x`` is between 0 and 1. Points in a bin alternate around the middle and move closer together if there
-    are
-    many.
+    ``x`` is between 0 and 1. Points in a bin alternate around the middle and move closer together if the bin
+    contains many.
     """
     bins = np.floor(x * _BINS).astype(np.intp)
     order = np.argsort(bins, kind="stable")
@@ -134,7 +133,7 @@ def spread(x: Floats) -> Floats:
 
 
 def _colormap() -> Colormap:
-    """Return colors from dark to light, also ordered in grayscale, that are easy to see on white."""
+    """Return colors from dark to light that keep their order in grayscale and are easy to see on white."""
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 

@@ -4,7 +4,7 @@ Modules, in reading order:
 
 - `contents`: the contents that all reports share
 - `features`, `documents`, `images`: additional contents for tables, documents and deep clusterings
-- `rows`: the chosen rows as arrays; `sampling`: the choice of rows if there are too many
+- `rows`: the chosen rows as arrays; `sampling`: the choice of rows if there are too many to show
 - `values`: the values of rows in two bytes each; `distributions`: small histograms of values
 - `formatting`: names, sentences and numbers as text
 - `packing`: arrays as base64 for the script
@@ -65,7 +65,10 @@ def make_page(exp: BaseExplanation, options: Options) -> str:
 
 
 def _row_counts(n_rows: int) -> Iterator[int]:
-    """Yield numbers of rows to try. All plans are tried for each, so that rows are shortened first."""
+    """Yield the numbers of rows to try, in decreasing order.
+
+    The caller tries all plans for each number, so rows are shortened before any are dropped.
+    """
     while n_rows > 0:
         yield n_rows
         n_rows = int(n_rows * _FEWER)

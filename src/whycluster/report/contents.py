@@ -195,7 +195,7 @@ class Contents(ABC):
 
     @property
     def codes_on_map(self) -> Codes:
-        """(n,) the clusters that the map shows, which are the given labels or else the model's clusters."""
+        """(n,) the clusters on the map: the labels if labels are explained, else the model's clusters."""
         return self.exp.cluster_codes if self.exp.fidelity is not None else self.exp.assigned_codes
 
     @cached_property
@@ -215,7 +215,7 @@ class Contents(ABC):
         return BORDERLINE * self.exp.median_evidence
 
     def chosen(self, n_rows: int) -> Codes:
-        """Choose the rows to show, by position, with the listed rows first."""
+        """Return the positions of the rows to show, which include as many of the listed rows as possible."""
         wanted = np.array(self._wanted, dtype=np.intp)
         return choose_rows(self.exp.cluster_codes, wanted, n_rows, self.options.random_state)
 
@@ -263,8 +263,8 @@ class Contents(ABC):
         return [
             (f"{exp.noun}s", f"{self.n_rows:,}"),
             ("Clusters", clusters),
-            ("Clustered by", how),
-            ("Explained by", f"the rule {rule}"),
+            ("Clustered with", how),
+            ("Explained with", f"the rule {rule}"),
         ]
 
     def quality(self) -> list[str]:
@@ -390,7 +390,7 @@ class Contents(ABC):
         return {"lines": lines, "matrix": len(self.names) <= _FEW_CLUSTERS}
 
     def pairs(self) -> dict[str, Any] | None:
-        """Return the contrasts between all pairs of clusters if there are features to contrast."""
+        """Return the contrasts between all pairs of clusters, or None if there are no features."""
         return None
 
     def features_between(self, pairs: Sequence[tuple[int, int]]) -> list[list[str]]:

@@ -61,7 +61,7 @@ class Distributions(NamedTuple):
         return cls(table, {i: c.reshape(n_clusters, -1) for i, c in counts.items()}, edges)
 
     def drawings(self, pairs: Sequence[tuple[int, int]]) -> list[dict[str, Any] | None]:
-        """Draw features inside and outside clusters.
+        """Draw the distributions of features inside and outside clusters.
 
         Parameters
         ----------

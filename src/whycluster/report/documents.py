@@ -33,7 +33,7 @@ class TextContents(Contents):
         """Add the number of words."""
         facts = super().facts()
         n_known, n_words = int(self.exp.n_known.sum()), int(self.exp.n_words.sum())
-        facts.insert(1, ("Words", f"{n_words:,}, of which the model knows {n_known:,}"))
+        facts.insert(1, ("Words", f"{n_words:,}, including {n_known:,} that are known to the model"))
         return facts
 
     def clusters(self) -> list[dict[str, Any]]:
@@ -63,7 +63,7 @@ class TextContents(Contents):
         ]
 
     def plans(self) -> list[Plan]:
-        """Return plans for the number of characters and of other clusters."""
+        """Return the plans to try, each with the number of characters and of other clusters to show."""
         others = len(self.names) - 1
         return [Plan(n, min(others, most)) for n, most in ((8000, 60), (3000, 60), (1200, 20))]
 

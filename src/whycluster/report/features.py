@@ -57,7 +57,7 @@ class TableContents(Contents):
         return facts
 
     def quality(self) -> list[str]:
-        """Add the columns that the steps before the model leave out."""
+        """Add the columns that have no influence because no row has relevance in them."""
         if not self._unused:
             return super().quality()
         names = self._names(self._unused)
@@ -79,7 +79,7 @@ class TableContents(Contents):
         return np.flatnonzero(~used).tolist() if used.any() else []
 
     def warnings(self) -> list[str]:
-        """Return warnings about the explanation, from the summary and the sample of this report."""
+        """Return warnings about the explanation, based on the summary and the sample of this report."""
         found = findings.warnings(self.exp, self.options.left_out, self.summary, self._sample)
         return clean_sentences([warning.text for warning in found])
 
@@ -216,7 +216,7 @@ class TableContents(Contents):
         return len(chosen) * per_row * 4 // 3
 
     def plans(self) -> list[Plan]:
-        """Return plans for the number of features, of other clusters, and of features in each contrast."""
+        """Return the plans to try, each with numbers of features, other clusters and contrasted features."""
         d, others = self.exp.relevance.shape[1], len(self.names) - 1
         sizes = [
             (10, 60, 3),
@@ -236,7 +236,8 @@ class TableContents(Contents):
         lines = []
         if plan.detail < d:
             lines.append(
-                f"Each row shows its {plan.detail} strongest of {d} features, and the sum of the others."
+                f"Each row shows the {plan.detail} strongest of {d} features and the sum of all other "
+                "features."
             )
         if plan.n_others < others:
             lines.append(f"Each row is compared with the {plan.n_others} nearest of {others} other clusters.")

@@ -19,7 +19,7 @@ from whycluster.report.packing import scaled_halves, smallest_codes, smallest_fl
 from whycluster.report.rows import claims_of, nearest_clusters, pack_contrasts
 
 _UNITS_SHOWN = 6  # per cluster
-_MOST = 0.5  # share of the members
+_MOST = 0.5  # a competitor is named if it has more than this share of the members
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class ImageContents(DeepContents):
     kind: ClassVar[str] = "images"
 
     def plans(self) -> list[Plan]:
-        """Return plans for the number of pixels along a side."""
+        """Return the plans to try, each with the number of pixels along a side to show."""
         others = len(self.names) - 1
         return [Plan(side, min(others, 60)) for side in (96, 64, 48, 32)]
 
@@ -141,7 +141,7 @@ class UnitContents(DeepContents):
         ]
 
     def plans(self) -> list[Plan]:
-        """Return plans for the number of units and of other clusters."""
+        """Return the plans to try, each with the number of units and of other clusters to show."""
         others = len(self.names) - 1
         return [
             Plan(min(n, len(self.unit_names)), min(others, most)) for n, most in ((10, 60), (6, 20), (4, 6))
@@ -153,7 +153,7 @@ class UnitContents(DeepContents):
         if plan.detail >= d:
             return []
         return [
-            f"Each {self.noun} shows its {plan.detail} strongest of {d} units, and the sum of the others."
+            f"Each {self.noun} shows the {plan.detail} strongest of {d} units and the sum of all other units."
         ]
 
     def n_bytes(self, chosen: Codes, plan: Plan) -> int:
@@ -194,7 +194,7 @@ def _factor(shape: Any, side: int) -> int:
 
 
 def _reduced(values: NDArray[Any], side: int, how: np.ufunc) -> NDArray[Any]:
-    """Reduce the last two axes in blocks by the ufunc ``how``."""
+    """Reduce the last two axes in blocks with the ufunc ``how``."""
     factor = _factor(values.shape[-2:], side)
     for axis in (-2, -1):
         values = how.reduceat(values, np.arange(0, values.shape[axis], factor), axis=axis)

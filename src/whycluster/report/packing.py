@@ -47,7 +47,7 @@ def scaled_halves(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
 
     Returns
     -------
-    scale : (n,)
+    scale : (n,) the scale of each row
     halves : (n, ...) numbers that equal the values when multiplied by the scale of their row
     """
     n = len(values)

@@ -94,7 +94,7 @@ def nearest_clusters(exp: BaseExplanation, n_others: int) -> tuple[Codes, Floats
 
 
 def contrasts_of(exp: BaseExplanation, background: Any, n_others: int, n_features: int) -> Contrasts:
-    """Contrast each row's cluster with other clusters, one at a time, with rows in batches."""
+    """Contrast each row's cluster with other clusters one at a time, processing the rows in batches."""
     other, evidence = nearest_clusters(exp, n_others)
     n, m = other.shape
     d = exp.energy.n_features
@@ -115,7 +115,7 @@ def contrasts_of(exp: BaseExplanation, background: Any, n_others: int, n_feature
 
 
 def pack_contrasts(other: Codes, evidence: Floats, n_clusters: int) -> dict[str, Any]:
-    """Pack the evidence against other clusters, along with the clusters unless all others are included."""
+    """Pack the evidence against other clusters, and the clusters' codes if not all others are included."""
     scale, halves = scaled_halves(evidence)
     found = {"against_scale": scale, "against": halves}
     if other.shape[1] < n_clusters - 1:

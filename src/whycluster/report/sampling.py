@@ -1,4 +1,4 @@
-"""Choose the rows that a page shows if there are too many."""
+"""Choose the rows that a page shows if there are too many to show all of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def choose_rows(cluster: Codes, wanted: Codes, n_rows: int, random_state: int) -
     Parameters
     ----------
     cluster : (n,) the cluster of each row
-    wanted : positions of rows to include, most wanted first
+    wanted : positions of rows to include, in order of decreasing priority
     n_rows : the number of rows to choose
     random_state : random seed
     """

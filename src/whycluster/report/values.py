@@ -84,7 +84,7 @@ def encode_values(
 
     Returns
     -------
-    codes : (n, k)
+    codes : (n, k) the encoded values
     features : for each feature in ``used``, the meaning of its codes
     """
     numbers = Table.pick(table, columns)  # for categories, their codes

@@ -52,8 +52,8 @@ class Composite:
     default : the rule for all other layers
     max_pool : "winner" passes all relevance to the maximum; "average" distributes it as average pooling does
     sums : the gamma for LayerNorm and for sums and means of values of both signs. With 0, shares are strictly
-        proportional, and terms that nearly cancel receive unbounded relevance. If all values are positive,
-        shares are proportional for any gamma.
+        proportional, and terms that nearly cancel may receive unbounded relevance. If all values are
+        positive, shares are proportional for any gamma.
     biases : whether biases receive relevance, which is then lost and appears in the residual
     unknown : how to treat an operation without a rule: "raise" raises an error; "gradient" issues a warning
         and distributes relevance in proportion to input times gradient
@@ -102,7 +102,7 @@ class Composite:
                 )
             raise InvalidInputError(
                 f"{where}: the rules of a Composite must match layers of the encoder; {selector!r} matches "
-                f"none of its convolutions and linear layers, which are in {names}."
+                f"none of its convolutions and linear layers, which are in the modules {names}."
             )
 
     def rule_for(self, layer: Layer) -> Rule:

@@ -89,7 +89,7 @@ def _handles(
 ) -> Callable[[Handler], Handler]:
     """Register a handler for these operations that receives the relevance of the first output only.
 
-    ``with_constant`` restricts the handler to operations between a variable and a constant.
+    If ``with_constant`` is given, it handles the operations between a variable and a constant instead.
     """
 
     def register(handler: Handler) -> Handler:
@@ -113,7 +113,7 @@ def keeps(name: str) -> Keep:
 
 
 def propagate_through(operation: Operation, relevance: list[Tensor | None], context: LrpContext) -> Shares:
-    """Yield the inputs of an operation with their relevance, from the relevance of its outputs."""
+    """Yield each input of an operation with its relevance, given the relevance of the outputs."""
     entry = _HANDLERS.get(operation.name)
     handler = _unknown if entry is None else entry.handler
     return handler(operation, relevance, context)
@@ -139,7 +139,7 @@ class Convolution(LinearOperation):
         return found
 
     def scaled(self, scale: Tensor, shift: Tensor) -> Convolution | None:
-        """Return a copy with each output channel scaled and shifted, or None if transposed."""
+        """Return a copy with scaled and shifted output channels, or None if the convolution is transposed."""
         if self.options[3]:  # if transposed, output channels are the second axis of the weights, per group
             return None
         bias = shift if self.bias is None else shift + self.bias * scale
@@ -166,7 +166,7 @@ class MatrixProduct(LinearOperation):
         return weight.mT @ s if self.left else s @ weight.mT
 
     def scaled(self, scale: Tensor, shift: Tensor) -> MatrixProduct | None:
-        """Return a copy with each output scaled and shifted, or None for batches of matrices."""
+        """Return a copy with scaled and shifted outputs, or None if the channels are rows of matrices."""
         if self.left or self.a.ndim != 2:  # in batches of matrices, the channels are the rows
             return None
         bias = shift if self.bias is None else shift + self.bias * scale
@@ -209,7 +209,7 @@ def _is_positive(variable: Variable) -> bool:
     if producer is None or producer.name == "relu":
         return producer is not None
     if producer.name == "cat" and not all(isinstance(part, Variable) for part in producer.args[0]):
-        return False  # constants joined to it, such as a class token, may be negative
+        return False  # concatenated constants, such as a class token, may be negative
     return producer.name in _SIGN_PRESERVING and all(map(_is_positive, producer.inputs))
 
 
@@ -236,7 +236,10 @@ def _weighted(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
 def _apply_rule(
     operation: Operation, last: Operation, linear: LinearOperation, R: Tensor, context: LrpContext
 ) -> Tensor:
-    """Apply the rule of a weighted operation. ``last`` is the folded batch norm or the operation itself."""
+    """Apply the rule of a weighted operation.
+
+    ``last`` is the batch norm that was folded into the operation, or the operation itself if there is none.
+    """
     rule, variable, output = context.rules[operation], operation.inputs[0], last.outputs[0]
     assert output is not None
     multiplies = isinstance(rule, (Epsilon, Gamma, ZPlus))  # relevance is a multiple of the input value
@@ -249,9 +252,8 @@ def _apply_rule(
 def _output_from_relu(output: Variable, R: Tensor, bias: Tensor | None, context: LrpContext) -> Tensor | None:
     """Return an output without its bias, derived from the ReLU after it, or None if that is impossible.
 
-    There must be no relevance where the ReLU is 0. Most networks overwrite the output with the ReLU, so it is
-    not
-    kept, and deriving it avoids computing it again.
+    This is possible only if there is no relevance where the ReLU is 0. Most networks overwrite the output
+    with the result of the ReLU, so the output is not kept. Deriving the output avoids computing it again.
     """
     if output.n_uses != 1 or output.rectified is None or output.rectified.value is None:
         return None
@@ -274,7 +276,7 @@ def _is_imprecise(z: Tensor, value: Tensor, bias: Tensor) -> bool:
 
 
 def _product_of_variables(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
-    """Treat a factor that only weights as constant; otherwise, assign half of the relevance to each."""
+    """Treat a factor that only weights the other as constant, or split relevance equally if none does."""
     if operation.name not in ("mm", "bmm"):
         yield from _unknown(operation, [R], context)
         return
@@ -339,7 +341,7 @@ def _elementwise(operation: Operation, R: Tensor, context: LrpContext) -> Shares
 
 
 def _add_constant(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
-    """Assign the relevance to the variable. The constant receives its share only if biases do."""
+    """Assign the relevance to the variable. The constant receives a share only if the biases do."""
     (variable,) = operation.inputs
     if context.composite.biases:
         x = _value(variable, R.dtype)
@@ -350,7 +352,7 @@ def _add_constant(operation: Operation, R: Tensor, context: LrpContext) -> Share
 
 @_handles("add sub rsub", Keep.INPUTS, with_constant=_add_constant)
 def _sum(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
-    """Distribute relevance in proportion to two variables."""
+    """Distribute relevance between two variables in proportion to their values."""
     first, second = operation.args[:2]
     factor = operation.arguments.get("alpha", 1)
     signs = {
@@ -409,8 +411,7 @@ def _max_pool(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
     """Pass relevance to the maximum of each window, or to the first one on a tie.
 
     In windows of zeros, as after a ReLU, all values receive equal shares. A composite may request average
-    pooling
-    instead.
+    pooling instead.
     """
     (variable,), arguments, n_dims = operation.inputs, operation.arguments, 3 if "3d" in operation.name else 2
     pool = functional.avg_pool3d if n_dims == 3 else functional.avg_pool2d
@@ -454,7 +455,7 @@ def _winner(operation: Operation, relevance: list[Tensor | None], context: LrpCo
 
 @_handles("mul div", Keep.INPUTS, with_constant=_elementwise)
 def _multiply(operation: Operation, R: Tensor, context: LrpContext) -> Shares:  # noqa: ARG001  # independent of the rules
-    """Treat divisors and factors that only weight as constant; otherwise, assign half to each factor."""
+    """Treat divisors and factors that only weight the other as constant; else split relevance equally."""
     first, second = operation.args[:2]
     factors = [first] if operation.name == "div" else [v for v in (first, second) if not v.scales]
     factors = factors or [first, second]
@@ -514,7 +515,7 @@ def _normalize_groups(
     R: Tensor,
     context: LrpContext,
 ) -> Shares:
-    """Propagate through a normalization per group, whose parameters have the shape ``per_channel``."""
+    """Propagate through a normalization of each group, with parameters of the shape ``per_channel``."""
     arguments, (variable,), grouped = operation.arguments, operation.inputs, (*groups, -1)
     weight, bias = (_reshape(arguments[name], per_channel, R.dtype) for name in ("weight", "bias"))
     weights = scale * torch.ones_like(R).mul_(1.0 if weight is None else weight).reshape(grouped)
@@ -548,7 +549,7 @@ def _center(x: Tensor, weights: Tensor, bias: Tensor | None, R: Tensor, context:
     Keep.INPUTS,
 )
 def _batch_norm(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
-    """Fold each channel's scale into the preceding linear operation, or else treat it as elementwise."""
+    """Fold each channel's scale into the linear operation before it, or treat it as elementwise otherwise."""
     variable = operation.inputs[0]
     if operation.arguments.get("training", False):
         yield from _instance_norm(operation, R, context)
@@ -585,7 +586,7 @@ def _epsilon(arguments: dict[str, Any]) -> float:
 
 
 def _instance_norm(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
-    """Propagate through a normalization of each channel by its own mean and deviation."""
+    """Propagate through a normalization of each channel by its own mean and standard deviation."""
     variable = operation.inputs[0]
     if variable.shape[0] != 1:  # InstanceNorm runs one batch with the channels of all images
         yield from _unknown(operation, [R], context)
@@ -616,8 +617,9 @@ def _unknown(operation: Operation, relevance: list[Tensor | None], context: LrpC
     problem = f"{context.where}: there is no rule for the operation {operation.name!r} of the encoder{module}"
     if context.composite.unknown != GRADIENT:
         raise UnsupportedModelError(
-            f"{problem}. Take the features from an earlier layer (layer=...), replace it with operations "
-            'that have a rule, or use its gradient instead of a rule: Composite(..., unknown="gradient").'
+            f"{problem}. Take the features from an earlier layer (layer=...), replace the operation with "
+            "operations that have a rule, or use its gradient instead of a rule: Composite(..., "
+            'unknown="gradient").'
         )
     warnings.warn(
         f"{problem}; its relevance is distributed in proportion to input times gradient and may not add up.",
@@ -666,7 +668,7 @@ def _gradients(values: dict[Variable, Tensor], outputs: list[Tensor], seeds: lis
 def _with_adjoint(
     function: Callable[[Tensor], Tensor], x: Tensor
 ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """Return the value of a function and the adjoint of its derivative there."""
+    """Return the value of a function and the adjoint of its derivative at ``x``."""
     x = x.detach().requires_grad_()
     with torch.enable_grad():
         y = function(x)

@@ -52,7 +52,7 @@ class Trace:
         return "resnet" if adds else "vgg"
 
     def seed(self, relevance: Any) -> Tensor:
-        """Return the features' relevance as a tensor in float64 if the features use it, else in float32."""
+        """Return the features' relevance as a tensor, in float64 if the features are too, else in float32."""
         dtype = torch.float64 if self.features.dtype == torch.float64 else torch.float32
         return torch.as_tensor(relevance).detach().to(self.features.device, dtype)
 
@@ -63,7 +63,8 @@ class Trace:
         if n_runs != 1 or outputs[0] is None:
             reason = f"runs {n_runs} times" if n_runs != 1 else "returns no tensor that depends on the input"
             raise InvalidInputError(
-                f"{self.where}: at must be a layer that runs once before the features; {name!r} {reason}."
+                f"{self.where}: at must be a layer that runs once before the features are computed; "
+                f"{name!r} {reason}."
             )
         return outputs[0]
 
@@ -77,7 +78,7 @@ class Trace:
         relevance : the relevance of the features
         composite : the rules
         at : the name of a layer, or None for the input
-        last : whether this is the last pass through the trace, which may free values along the way
+        last : whether this is the last pass through the trace. The last pass frees values along the way.
         """
         target = self.input if at is None else self.layer(at)
         context = LrpContext(composite, self._rules(composite), target, self.where)
@@ -172,7 +173,10 @@ def trace(module: torch.nn.Module, x: Tensor, forward: Callable[[Tensor], Tensor
 
 
 def first_tensor(output: Any) -> Tensor | None:
-    """Return the output of a module, or its first element, since attention also returns its weights."""
+    """Return the output of a module, or None if it is not a tensor.
+
+    If the output is a tuple or a list, its first element is used, since attention also returns weights.
+    """
     if isinstance(output, (tuple, list)) and output:
         output = output[0]
     return output if isinstance(output, torch.Tensor) else None
@@ -187,7 +191,7 @@ def _default_modes(device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def _without_fast_paths(module: torch.nn.Module) -> Iterator[None]:
-    """Turn off the fast paths of transformers and recurrent networks, which are opaque operations.
+    """Turn off the fast paths of transformers and recurrent networks, which run as single operations.
 
     These settings are global, so other threads also use the slow paths in the meantime.
     """
@@ -225,7 +229,7 @@ class _Switch:
                 self._put(self._before)
 
 
-# set_flags, since flags() would also change all other settings
+# This uses set_flags, since flags() would also change all other settings.
 _SWITCHES = (
     _Switch(torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled),
     _Switch(lambda: bool(torch.backends.mkldnn.enabled), torch.backends.mkldnn.set_flags),

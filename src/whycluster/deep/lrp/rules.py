@@ -1,7 +1,7 @@
 """LRP rules, which distribute the relevance of a linear operation's outputs among its inputs.
 
-Input a_i contributes c_ij = a_i w_ij to output j. A rule modifies the contributions to c'_ij and distributes
-relevance in proportion to them:
+Input a_i contributes c_ij = a_i w_ij to output j. A rule replaces these contributions with modified
+contributions c'_ij and distributes relevance in proportion to them:
 
     R_i = sum_j c'_ij R_j / sum_i c'_ij .
 
@@ -43,7 +43,7 @@ class LinearOperation(ABC):
     ----------
     a : the input, in the dtype of the relevance
     weight : w
-    bias : b, in a shape that broadcasts to y, or None without a bias
+    bias : b, in a shape that broadcasts to y, or None if there is no bias
     positive : whether ``a`` is known to have no negative values
     """
 
@@ -91,7 +91,7 @@ class Rule(ABC):
 
 @dataclass(frozen=True)
 class Gamma(Rule):
-    """The LRP-gamma rule, in which contributions with the sign of the output count 1 + gamma times.
+    """The LRP-gamma rule, which multiplies contributions with the sign of the output by 1 + gamma.
 
     For non-negative inputs and a positive output, this is the usual rule with weights w + gamma max(0, w).
     The generalization uses c + gamma max(0, c) for a positive output and c + gamma min(0, c) for a negative
@@ -179,7 +179,7 @@ class ZPlus(Rule):
 
 @dataclass(frozen=True, eq=False)
 class ZBox(Rule):
-    """The LRP-zB rule for pixels, which measures contributions from the smallest that the bounds allow.
+    """The LRP-zB rule for pixels, which measures contributions from the smallest values that bounds allow.
 
     Parameters
     ----------
@@ -199,8 +199,8 @@ class ZBox(Rule):
             valid = False
         if not valid:
             raise InvalidInputError(
-                "ZBox: low and high must be finite numbers of the same shape, with low no greater than high; "
-                f"got {self.low!r} and {self.high!r}."
+                "ZBox: low and high must be finite numbers or arrays of the same shape, with low no greater "
+                f"than high; got {self.low!r} and {self.high!r}."
             )
         object.__setattr__(self, "_bounds", (low, high))
 
@@ -274,7 +274,7 @@ def gamma_ratios(relevance: Tensor, z: Tensor, total: Tensor, half: float) -> tu
     """Return u = R / ((1 + g/2) |z| + g/2 T), and u with the sign of z.
 
     ``half`` is g/2, and ``total`` is g/2 T, which is overwritten. The computation uses few steps and works in
-    place, since it takes as long as products with weights for large images.
+    place, since for large images it takes as long as the products with weights.
     """
     if half == 0:  # where contributions cancel, no relevance passes through
         u = safe_divide(relevance, z.abs())

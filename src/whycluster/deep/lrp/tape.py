@@ -1,6 +1,6 @@
 """The tape, which records every operation in a torch module's forward pass.
 
-A `Tape` records below autograd, where modules, functions and operators have all become calls of the same
+A `Tape` records below autograd, where modules, functions and operators have all become calls to the same
 basic operations. It therefore does not matter how a network is written. Residual sums, functional calls and
 modules that run twice are recorded like all other operations. The module runs as usual and is not modified.
 """
@@ -22,7 +22,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from whycluster.core.errors import InvalidInputError, UnsupportedModelError
 
-# Their results scale or weight other values, so the relevance of a product goes to the other factor.
+# The results of these operations scale or weight other values, so they receive no relevance in products.
 _SCALES = {
     "_softmax",
     "_safe_softmax",
@@ -37,7 +37,7 @@ _SCALES = {
     "std",
 }
 
-# Only the shape of their inputs matters.
+# These operations use only the shapes of their inputs.
 _CONSTANT = {
     "zeros_like",
     "ones_like",
@@ -94,7 +94,7 @@ class Operation:
     ----------
     function : the torch operator that was called
     args, kwargs : its arguments; each tensor that depends on the input is replaced by its `Variable`
-    inputs : these variables, in order
+    inputs : the variables among the arguments, in order
     outputs : its results, with None for results that are not floating-point tensors
     extras : all results except the first, if a handler needs them
     module : the name of the innermost running module
@@ -139,7 +139,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in to
     """
 
     def __init__(self, keeps: Callable[[str], Keep], where: str) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # as above
+        super().__init__()  # type: ignore[no-untyped-call]  # untyped in torch
         self.operations: list[Operation] = []
         self.running: list[str] = []  # names of the running modules, outermost first
         self._keeps, self._where = keeps, where
@@ -255,7 +255,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in to
             self._values.setdefault(_storage(tensor), []).append(variable)
 
     def _note_weights(self, *arguments: Any) -> None:
-        """Remember the tensors among an operation's arguments, in which variables replaced their tensors."""
+        """Remember the tensors among an operation's arguments that do not depend on the input."""
         for x in tree_flatten(arguments)[0]:
             if isinstance(x, torch.Tensor):
                 self._weights.setdefault(_storage(x), []).append(x)
@@ -278,7 +278,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in to
     def _forget_aliases(self, tensor: torch.Tensor) -> None:
         """Drop the variables of other tensors that share values with a changed tensor."""
         storage = _storage(tensor)
-        # The reference prevents its storage from being reused.
+        # The reference to the tensor prevents its storage from being reused.
         self._changed.setdefault(storage, []).append(tensor)
         for other in list(self._variables.keys()):
             if other is not tensor and _storage(other) == storage and _overlap(other, tensor):
@@ -293,7 +293,7 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in to
         raise InvalidInputError(
             f"{self._where}: the encoder must return the same features each time it runs, but "
             f"{self._runner} draws random numbers ({_name(func)}). Call encoder.eval(), and remove all "
-            "randomness from its forward."
+            "randomness from its forward method."
         )
 
 
@@ -320,7 +320,7 @@ def _storage(tensor: torch.Tensor) -> int:
 
 def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Return whether two tensors in the same storage share values."""
-    if one.dtype != other.dtype:  # a view with another dtype
+    if one.dtype != other.dtype:  # a view with a different dtype
         return True
     n_values = one.untyped_storage().nbytes() // one.element_size()
     covered = torch.zeros(n_values, dtype=torch.bool)
