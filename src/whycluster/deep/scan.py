@@ -179,7 +179,7 @@ def _nearest(z: torch.Tensor, n_near: int) -> torch.Tensor:
     unit = torch.nn.functional.normalize(z)
     size = min(len(z), max(1, _BLOCK // len(z)))
     near = torch.empty((len(z), n_near), dtype=torch.int64, device="cpu")
-    block = torch.empty((size, len(z)), **_SINGLE)  # reused, since new blocks would fragment memory
+    block = torch.empty((size, len(z)), **_SINGLE)  # reused, since new blocks would fragment over 1 GB
     for start in track("neighbors", range(0, len(z), size)):
         rows = unit[start : start + size]
         cosine = torch.mm(rows, unit.T, out=block[: len(rows)])

@@ -139,7 +139,7 @@ def _pda_kde(subject: Subject, random_state: int) -> Floats:
 
 
 def _without_each(subject: Subject, sampler: Sampler, random_state: int) -> Floats:
-    """Return, for each feature, the share of its draws that move the row out of its cluster."""
+    """Return, for each feature, the share of draws that move the row out of its cluster."""
     result = np.empty_like(subject.rows)
 
     def work(rows: slice, rng: np.random.Generator, step: Callable[[], None]) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self  # in typing only from Python 3.11 on
 
 
-BORDERLINE = 0.1  # rows with less than this fraction of the median evidence are borderline
+BORDERLINE = 0.1  # rows with at most this fraction of the median evidence are borderline
 _ROWS_SHOWN = 3  # number of rows shown when an explanation is printed
 
 
@@ -55,7 +55,7 @@ class BaseExplanation(ABC):
     competitor_codes: Codes
     energy: Energy
     table: Table
-    is_targeted: bool  # whether a target was given, so that `cluster` may not be assigned
+    is_targeted: bool  # whether a target was given, so that `cluster` may differ from `assigned`
     threshold: float | None = None
     fidelity: Fidelity | None = None
     positions: Codes | None = (

@@ -33,8 +33,8 @@ from whycluster.explanations.half_spaces import HalfSpaceModel, HalfSpaces, leas
 
 WHERE = "counterfactual"
 
-# How far beyond a hyperplane a row is moved, as a fraction of the change. The first fraction is used that is
-# still enough after all values have been rounded to the types of their columns.
+# How far beyond a hyperplane a row is moved, as a fraction of the change. The first fraction that is still
+# enough after all values have been rounded to the types of their columns is used.
 _MARGINS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 _TIE = 1e-3  # a row on a hyperplane is moved as if it were this fraction of the centroids' distance away
 _FLAT = 1e-12  # a smaller relative slope is rounding error, so the hyperplane is parallel to the column
@@ -44,7 +44,7 @@ _MOST_DAYS = 20_000.0  # the largest trial step for dates; some calendars end in
 _ROUNDING = {4: 1e-2, 8: 1e-6}  # tolerance by bytes per number
 _SAMPLE = 256  # rows from which values of nonlinear columns are taken
 _MOST_TRIED = 1000  # categories per column; columns with more categories hold free text
-_ROUNDS, _PARTS = 3, 1000  # of a search between two values, accurate to 10^-9 of their difference
+_ROUNDS, _PARTS = 3, 1000  # rounds and steps of a search between two values, to 10^-9 of their difference
 _MOST_CELLS = 1 << 20  # number of cells that are tried at once
 _DAY = dt.timedelta(days=1)
 _OUTSIDE = "outside the data"

@@ -46,7 +46,7 @@ class TopFeatures:
         return len(self.feature)
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """Return a frame with the columns feature_1, relevance_1, value_1, feature_2, and so on."""
+        """Return a frame with one line per row: feature_1, relevance_1, value_1, feature_2, and so on."""
         columns: dict[Hashable, NDArray[Any]] = {
             f"{what}_{rank + 1}": values[:, rank]
             for rank in range(self.feature.shape[1])

@@ -118,7 +118,7 @@ def borderline(exp: BaseExplanation) -> NDArray[np.bool_]:
 
 
 def typical_rows(exp: BaseExplanation, cluster_code: int, n: int) -> Codes:
-    """Return the positions of the n members whose evidence is nearest to the cluster's median, in that order.
+    """Return the positions of the n members with evidence nearest to the cluster's median, by distance.
 
     Members that are equally near up to rounding, such as two with the median halfway between them, keep the
     order of their rows.
@@ -222,7 +222,7 @@ def sentences(exp: BaseExplanation, summary: ClusterSummary | None = None) -> li
 
 
 def _main_competitors(share: Floats, names: list[str]) -> str:
-    """Return the one or two clusters that most members compete with, or "" if these have too few members."""
+    """Return the one or two clusters that most members compete with, or "" if there are many competitors."""
     first, *rest = np.argsort(-share, kind="stable")[:2].tolist()
     if share[first] > _MOSTLY:
         return "mostly " * bool(share[first] < 1) + f"against {list_clusters([names[first]])}"

@@ -1,4 +1,4 @@
-"""Check that data have not changed since they were explained, since explanations read them again later."""
+"""Check whether data have changed since they were explained, because explanations read them again."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from whycluster.core.rows import Rows
 def is_unchanged(energy: Energy, rows: Rows, query: CodedQuery, evidence: NDArray[Any]) -> bool:
     """Return whether the rows still give the same evidence as when they were explained, up to rounding.
 
-    Equality is approximate, since the terms of a row may be summed in a different order than before, and
-    since evidence is rounded to its dtype.
+    Equality is approximate, because the terms of a row may be summed in a different order than before, and
+    because evidence is rounded to its dtype.
     """
     differs: list[int] = []
 

@@ -276,7 +276,7 @@ def _is_imprecise(z: Tensor, value: Tensor, bias: Tensor) -> bool:
 
 
 def _product_of_variables(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
-    """Treat a factor that only weights the other as constant, or split relevance equally if none does."""
+    """Treat a factor that only weights the other as constant; otherwise, split relevance equally."""
     if operation.name not in ("mm", "bmm"):
         yield from _unknown(operation, [R], context)
         return
@@ -455,7 +455,7 @@ def _winner(operation: Operation, relevance: list[Tensor | None], context: LrpCo
 
 @_handles("mul div", Keep.INPUTS, with_constant=_elementwise)
 def _multiply(operation: Operation, R: Tensor, context: LrpContext) -> Shares:  # noqa: ARG001  # independent of the rules
-    """Treat divisors and factors that only weight the other as constant; else split relevance equally."""
+    """Treat divisors and factors that only weight the other as constant; else, split relevance equally."""
     first, second = operation.args[:2]
     factors = [first] if operation.name == "div" else [v for v in (first, second) if not v.scales]
     factors = factors or [first, second]
@@ -549,7 +549,10 @@ def _center(x: Tensor, weights: Tensor, bias: Tensor | None, R: Tensor, context:
     Keep.INPUTS,
 )
 def _batch_norm(operation: Operation, R: Tensor, context: LrpContext) -> Shares:
-    """Fold each channel's scale into the linear operation before it, or treat it as elementwise otherwise."""
+    """Fold each channel's scale into the preceding linear operation.
+
+    If that is impossible, treat the scale as an elementwise operation.
+    """
     variable = operation.inputs[0]
     if operation.arguments.get("training", False):
         yield from _instance_norm(operation, R, context)

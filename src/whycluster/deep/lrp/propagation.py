@@ -191,7 +191,7 @@ def _default_modes(device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def _without_fast_paths(module: torch.nn.Module) -> Iterator[None]:
-    """Turn off the fast paths of transformers and recurrent networks, which run as single operations.
+    """Turn off the fast paths of transformers and recurrent networks, which run as opaque operations.
 
     These settings are global, so other threads also use the slow paths in the meantime.
     """

@@ -179,7 +179,7 @@ class ZPlus(Rule):
 
 @dataclass(frozen=True, eq=False)
 class ZBox(Rule):
-    """The LRP-zB rule for pixels, which measures contributions from the smallest values that bounds allow.
+    """The LRP-zB rule for pixels, which measures contributions relative to the smallest that bounds allow.
 
     Parameters
     ----------
