@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.cluster import BisectingKMeans, KMeans
 from sklearn.compose import ColumnTransformer
+from sklearn.datasets import make_blobs
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
@@ -312,6 +313,24 @@ def test_single_precision_stays_what_it_is(wine: Array) -> None:
         after = numbers(found.after).astype(np.float32)
         assert (after == found.after).all()
         assert network.assign(after[None]) == found.to
+
+
+@pytest.mark.parametrize("far", [0.0, 30.0])
+@pytest.mark.parametrize("kind", ["k-means", "bisecting", "scaled", "projected"])
+def test_the_model_agrees_in_single_precision(kind: str, far: float) -> None:
+    """Its own arithmetic is rounded to float32, unlike that of the network."""
+    X = (make_blobs(300, 9, centers=6, cluster_std=3.0, random_state=2)[0] + far).astype(np.float32)
+    last = (BisectingKMeans if kind == "bisecting" else KMeans)(6, n_init=1, random_state=0)
+    steps = {"scaled": [StandardScaler()], "projected": [StandardScaler(), PCA(4)]}.get(kind, [])
+    model = make_pipeline(*steps, last).fit(X) if steps else last.fit(X)
+    exp = wc.explain(model, X)
+    for row in range(0, 300, 25):
+        found = exp.counterfactual(row)
+        assert model.predict(numbers(found.after).astype(np.float32)[None])[0] == found.to
+        for column in np.flatnonzero(np.isfinite(found.single_distance)):
+            changed = X[row : row + 1].copy()
+            changed[0, column] = found.single[column]
+            assert model.predict(changed)[0] == found.to
 
 
 def test_a_row_on_a_plane_is_moved_off_it() -> None:

@@ -328,6 +328,10 @@ class _Subject:
         whole = np.linalg.norm(half_spaces.slopes[:, counts] / self.model.step_scale[counts], axis=1)
         return np.where(np.abs(g) > _FLAT * whole[:, None], g, 0.0)
 
+    def rounding(self, x: Floats, to: int) -> Floats:
+        """Return how large h must be in each row for a model that computes in the table's dtype, (n,)."""
+        return self.model.rounding(x, self.model.half_spaces(self.x, to), self.table.dtype)
+
     def nearest(self, cluster: int) -> int:
         """Return the cluster that the smallest change of free columns leads to, for a row in ``cluster``.
 
@@ -360,7 +364,10 @@ class _Subject:
         except InvalidInputError:  # the steps do not accept such values
             return np.full(changed.n_rows, np.inf)
         far = np.linalg.norm((x - self.x) * self.model.step_scale, axis=1)
-        return np.where((self.model.assign(x) == to) & np.isfinite(far), far, np.inf)
+        inside = (self.model.assign(x) == to) & np.isfinite(far)
+        if self.table.dtype != np.float64:
+            inside &= self.model.evidence(x, to) >= self.rounding(x, to)
+        return np.where(inside, far, np.inf)
 
     def try_each(self, columns: Codes, values: Sequence[Any], to: int) -> Floats:
         """Return how far each of these values alone moves the row, or infinity if it is not enough."""
@@ -534,9 +541,10 @@ def _all_at_once(subject: _Subject, half_spaces: HalfSpaces, to: int) -> tuple[N
     step = least_step(g, -half_spaces.h)
     if step is None:
         return nothing
-    distance = np.linalg.norm(step)
-    for margin in _MARGINS:
-        step = least_step(g, _beyond(distance, sizes, margin) * sizes - half_spaces.h)
+    distance, rounding = np.linalg.norm(step), subject.rounding(subject.x[None], to)
+    for number, margin in enumerate(_MARGINS):
+        beyond = np.maximum(_beyond(distance, sizes, margin) * sizes, 4.0**number * rounding)
+        step = least_step(g, beyond - half_spaces.h)
         if step is None:
             return nothing
         moving = np.flatnonzero(np.abs(step) > _FLAT * np.linalg.norm(step))
@@ -563,10 +571,11 @@ def _one_by_one(subject: _Subject, half_spaces: HalfSpaces, to: int) -> tuple[ND
     distances = np.full(len(subject.cells), np.inf)
     columns = subject.linear
     g, need = subject.slopes(half_spaces, columns), -half_spaces.h[:, None]
-    least = np.abs(least_steps_along(g, need))
-    for margin in _MARGINS:
+    least, rounding = np.abs(least_steps_along(g, need)), subject.rounding(subject.x[None], to)
+    for number, margin in enumerate(_MARGINS):
         sizes = np.abs(g)
-        steps = least_steps_along(g, _beyond(least, sizes, margin) * sizes + need)
+        beyond = np.maximum(_beyond(least, sizes, margin) * sizes, 4.0**number * rounding)
+        steps = least_steps_along(g, beyond + need)
         by = (steps / subject.weight[columns]).tolist()
         values = [
             None if math.isnan(b) else _moved(subject.cells[c], b) for c, b in zip(columns, by, strict=True)

@@ -10,7 +10,7 @@ exactly by non-negative least squares ("Solving Least Squares Problems", 1974, c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from whycluster.core.errors import UnsupportedModelError
 from whycluster.core.evidence import compete
 from whycluster.data.table import Table
 
+_ROUNDED = 3.0  # the error of a sum of D terms is this times the precision times sqrt(D); chosen by trial
 _FARTHEST = 1e6  # points beyond this multiple of the farthest hyperplane's distance are out of reach
 
 
@@ -87,12 +88,12 @@ class HalfSpaceModel:
 
     def strongest(self, x: Floats) -> tuple[int, int]:
         """Return the cluster that wins at x, (D,), and its strongest competitor."""
-        assignment = compete(self._energies(x), self.linear.tree)
+        assignment = compete(self._energies(x[None]), self.linear.tree)
         return int(assignment.cluster[0]), int(assignment.competitor[0])
 
     def half_spaces(self, x: Floats, k: int) -> HalfSpaces:
         """Return the half-spaces of cluster k, seen from x, (D,)."""
-        s, tree = self._energies(x)[0], self.linear.tree
+        s, tree = self._energies(x[None])[0], self.linear.tree
         if tree is None:
             competitor = np.delete(np.arange(len(s)), k)
             h, loses_ties = s[competitor] - s[k], competitor < k
@@ -109,9 +110,26 @@ class HalfSpaceModel:
         self.linear.differentiate(rows, weights, slopes, self._scratch(len(rows)))
         return HalfSpaces(h, slopes, competitor, loses_ties)
 
+    def rounding(self, x: Floats, half_spaces: HalfSpaces, dtype: np.dtype[Any]) -> Floats:
+        """Return a bound of the error of h in each row of x, (n,), for models that compute in this dtype.
+
+        Such models do not subtract the offset first, as the network does.
+        """
+        if dtype == np.float64:  # like the network
+            return np.zeros(len(x))
+        offset = np.zeros(x.shape[1]) if self.energy.offset is None else np.abs(self.energy.offset)
+        terms = np.abs(self._energies(x)).max(axis=1) + np.square(self.step_scale * offset).sum()
+        terms += ((np.abs(x) + offset) @ np.abs(half_spaces.slopes).T).max(axis=1)
+        return np.asarray(_ROUNDED * np.sqrt(x.shape[1]) * np.finfo(dtype).eps * terms)
+
+    def evidence(self, x: Floats, k: int) -> Floats:
+        """Return the least h of cluster k in each row of x, (n,)."""
+        return compete(self._energies(x), self.linear.tree, np.full(len(x), k)).evidence
+
     def _energies(self, x: Floats) -> Floats:
-        out = np.empty((1, self.linear.n_clusters))
-        self.linear.energies(x[None], out, self._scratch(1))
+        out = np.empty((len(x), self.linear.n_clusters))
+        with np.errstate(all="ignore"):
+            self.linear.energies(x, out, self._scratch(len(x)))
         return out
 
     def _scratch(self, n_rows: int) -> Floats:
