@@ -15,6 +15,7 @@ import whycluster as wc
 from tests.core.loops import limited
 from tests.reference import neon
 from tests.reference.shapley import shapley
+from whycluster.core.energies.squared import _is_far_apart
 
 Array = NDArray[Any]
 
@@ -111,6 +112,36 @@ def test_groups_of_clusters_far_apart_cost_no_digits(far: float, rule: str) -> N
     assert (exp.cluster == expected.cluster).all()
     assert relative_error(exp.relevance, expected.relevance) <= 1e-9
     assert np.abs(exp.residual).max() <= 1e-9 * exp.evidence.max()
+
+
+@pytest.mark.parametrize("n_clusters", [41, 2101, 4001])
+def test_a_close_pair_among_many_centroids_is_told_apart(n_clusters: int) -> None:
+    """Centroids on a line at 1, 2, 3, ..., and one right beside one of them, wherever that is."""
+    for at in (7, n_clusters // 2 + 1, n_clusters - 2):
+        centroids = np.zeros((n_clusters, 2))
+        centroids[:-1, 0] = np.arange(n_clusters - 1)
+        centroids[-1] = centroids[at] + [0.0, 1e-7 * n_clusters]
+        between = centroids[at] + np.linspace(-3, 4, 57)[:, None] * 1e-8 * n_clusters * np.array([1.0, 7.1])
+        exact = np.square(between[:, None].astype(np.longdouble) - centroids).sum(axis=2)
+        assert (wc.neuralize(centroids).assign(between) == exact.argmin(axis=1)).all()
+
+
+def test_close_centroids_are_those_that_a_comparison_of_all_pairs_finds() -> None:
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(500):
+        n_clusters, d = int(rng.integers(1, 60)), int(rng.integers(1, 5))
+        centroids = rng.normal(size=(n_clusters, d)) * 10.0 ** rng.integers(-3, 4, size=d)
+        first, second = rng.integers(n_clusters, size=2)
+        centroids[first] = centroids[second] + rng.normal(size=d) * 10.0 ** rng.integers(-6, 0)
+        groups = rng.integers(3, size=n_clusters)
+        near = float(rng.choice([0.0, 0.1]))
+        distances = np.square(centroids[:, None] - centroids).sum(axis=2)
+        distances[groups[:, None] == groups] = np.inf
+        close = distances.min(axis=1) < np.square(centroids).sum(axis=1).max() / 1e6
+        found.append(_is_far_apart(centroids, near, groups))
+        assert found[-1] == (close.sum() > near * n_clusters)
+    assert 50 < sum(found) < 450
 
 
 @pytest.mark.slow

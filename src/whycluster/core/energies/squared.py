@@ -10,12 +10,13 @@ from whycluster.core.energies.additive import AdditiveEnergy
 from whycluster.core.errors import InvalidInputError
 
 # Up to this ratio of the largest squared centroid to the least squared distance between two centroids,
-# expanding the square keeps ten digits of every difference.
-_FAR_APART = 1e6
-
+# expanding the square keeps ten digits of every difference. Among many centroids, some pair is always close;
+# they keep seven digits, since not expanding is slower by the number of clusters.
+_FAR_APART, _MANY, _FAR_APART_OF_MANY = 1e6, 2048, 1e9
+_PAIRS = 1 << 22  # pairs of centroids that are compared at once
+_SMALLEST = np.finfo(np.float64).tiny / np.finfo(np.float64).eps  # smaller squares lose digits
 # With few clusters, products are computed in parts that stay in the cache; for 8 clusters it halves the time.
 _PART_BYTES = 1 << 18
-
 # Up to this ratio of offset to spread, expanding the square costs at most four of sixteen digits.
 HARMLESS_OFFSET = 64.0
 
@@ -64,17 +65,17 @@ class SquaredEnergy(AdditiveEnergy):
             self._copies, self._originals = _duplicates(self.prototypes)
             different = np.delete(np.arange(self.n_clusters), self._copies)
             groups = None if self.groups is None else self.groups[different]
-            self._expanded = not _is_far_apart(
-                self._moved[different] * np.sqrt(self.scale), self.near, groups
-            )
+            scaled = self._moved[different] * np.sqrt(self.scale)
+            self._expanded = not _is_far_apart(scaled, self.near, groups)
         if self._expanded and type(self) is SquaredEnergy:  # a subclass may redefine the energies
             self.compiled = CompiledKMeans(self.slopes, self.squares, self._bias, self.offset)
         self._by_parts = self.n_clusters <= self.n_features
         self.rounds = self._expanded and self._by_parts
-        if not np.isfinite(self._bias).all():
+        underflow = self._bias.max() < _SMALLEST and len(different) > 1
+        if underflow or not np.isfinite(self._bias).all():
             raise InvalidInputError(
-                "neuralize: the squared distances between the centroids overflow; "
-                f"the largest centroid value is {np.abs(centroids).max():.3g}. Rescale and fit again."
+                f"neuralize: the squared distances between the centroids {'under' if underflow else 'over'}"
+                f"flow; the largest centroid value is {np.abs(centroids).max():.3g}. Rescale and fit again."
             )
 
     def split(self, x: Floats, k: int, out: Floats) -> None:
@@ -148,16 +149,27 @@ def _duplicates(centroids: Floats) -> tuple[Codes, Codes]:
 
 
 def _is_far_apart(centroids: Floats, near: float, groups: Codes | None) -> bool:
-    """Return whether neighbors, in a sample of about 2,000 centroids, are too close for their size."""
-    some = slice(None, None, max(1, len(centroids) // 2048))
-    centroids = centroids[some]
+    """Return whether more than the share ``near`` of the centroids have a neighbor too close for its size.
+
+    All pairs are compared, except those that are already too far apart in the widest feature.
+    """
+    n_clusters, feature = len(centroids), np.argmax(np.ptp(centroids, axis=0))
+    order = np.argsort(centroids[:, feature])
+    centroids, groups = centroids[order], order if groups is None else groups[order]
+    widest = centroids[:, feature]
     sizes = np.einsum("kd,kd->k", centroids, centroids)
-    distances = sizes[:, None] + sizes - 2.0 * centroids @ centroids.T
-    np.fill_diagonal(distances, np.inf)
-    if groups is not None:
-        distances[groups[some][:, None] == groups[some]] = np.inf
-    least = distances.min(axis=1)
-    return bool(sizes.max() / _FAR_APART > (least.min() if near == 0.0 else np.quantile(least, near)))
+    reach = sizes.max() / (_FAR_APART if n_clusters <= _MANY else _FAR_APART_OF_MANY)
+    starts = np.searchsorted(widest, widest - np.sqrt(reach))
+    stops = np.searchsorted(widest, widest + np.sqrt(reach), "right")
+    n_near, size = 0, max(1, min(512, _PAIRS // n_clusters))
+    for first in range(0, n_clusters, size):
+        rows = slice(first, min(first + size, n_clusters))
+        others = slice(starts[first], stops[rows.stop - 1])
+        distances = sizes[rows, None] + sizes[others] - 2.0 * centroids[rows] @ centroids[others].T
+        n_near += int(((distances < reach) & (groups[rows, None] != groups[others])).any(axis=1).sum())
+        if n_near > near * n_clusters:
+            return True
+    return False
 
 
 def _offset(centroids: Floats) -> Floats | None:
