@@ -137,6 +137,32 @@ def test_results_beyond_float32(rule: str) -> None:
     )
 
 
+@pytest.mark.parametrize("rule", ["min-take-most", "joint", "contrast"])
+def test_results_too_small_for_float32(rule: str) -> None:
+    """Squares of 1e-24 are 0 in float32, and those of 1e-19 have lost digits."""
+    for size, largest in ((1e-24, "3e-24"), (1e-19, "3e-19")):
+        near = np.float32(size)
+        assert message(ROWS.astype("f4") * near, model=CENTROIDS.astype("f4") * near, rule=rule) == (
+            f"explain: X has values too small to be squared in float32; the largest is {largest} in size. "
+            "Rescale the data and fit the model again."
+        )
+    with pytest.raises(wc.InvalidInputError, match=r"^evidence: X has values too small to be squared in"):
+        wc.neuralize(CENTROIDS * 1e-24).evidence((ROWS * 1e-24).astype("f4"))
+
+
+@pytest.mark.parametrize("rule", ["min-take-most", "joint", "contrast"])
+def test_small_float32_values_keep_their_digits(rule: str) -> None:
+    small, beta = np.float32(2.0**-50), 0.5  # a power of 2 changes no digit
+    exp = wc.explain(CENTROIDS * small, ROWS.astype("f4") * small, beta=beta / float(small) ** 2, rule=rule)
+    expected = wc.explain(CENTROIDS, ROWS.astype("f4"), beta=beta, rule=rule).relevance
+    np.testing.assert_array_equal(exp.relevance, expected * small**2)
+
+
+def test_rows_on_a_boundary_are_not_too_small() -> None:
+    exp = wc.explain([[0.0], [2.0]], np.ones((3, 1), np.float32))
+    assert exp.evidence.tolist() == [0.0, 0.0, 0.0]
+
+
 def test_evidence_near_the_float_limit_is_averaged_without_overflow() -> None:
     exp = wc.explain(np.array([[0.0], [1e153]]), np.full((50, 1), -1e153))
     assert exp.beta == pytest.approx(1 / 3e306)
@@ -162,6 +188,24 @@ def test_centroids_near_the_float_limit() -> None:
         "neuralize: the squared distances between the centroids overflow; the largest centroid value is "
         "4e+200. Rescale and fit again."
     )
+
+
+@pytest.mark.parametrize("size", [1e-147, 1e-170, 1e-300])
+def test_centroids_so_close_that_their_distances_underflow(size: float) -> None:
+    with pytest.raises(wc.InvalidInputError) as error:
+        wc.neuralize(CENTROIDS * size)
+    assert str(error.value) == (
+        "neuralize: the squared distances between the centroids underflow; the largest centroid value is "
+        f"{4 * size:.3g}. Rescale and fit again."
+    )
+    assert wc.neuralize(np.zeros((2, 3))).assign(ROWS).tolist() == [0] * len(ROWS)  # equal ones are a tie
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-170, 1e170, 1e300])
+def test_directions_of_centroids_of_any_length(size: float) -> None:
+    network = wc.neuralize(CENTROIDS + 1.0, metric="cosine")
+    scaled = wc.neuralize((CENTROIDS + 1.0) * size, metric="cosine")
+    np.testing.assert_allclose(scaled.evidence(ROWS), network.evidence(ROWS), rtol=1e-12, atol=1e-15)
 
 
 def test_text_columns() -> None:

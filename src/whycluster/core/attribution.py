@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from whycluster.core import blocks
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.blocks import EvidenceView, InOrder, NotFiniteError, Work, check_finite
+from whycluster.core.blocks import EvidenceView, InOrder, OutOfRangeError, Work, check_finite, check_rounded
 from whycluster.core.compiled.loops import CompiledPasses
 from whycluster.core.energies import Energy
 from whycluster.core.errors import InvalidInputError
@@ -32,9 +32,8 @@ from whycluster.core.rules import CONTRAST, DEFAULT_RULE, SEQUENTIAL, weigh
 from whycluster.core.sequential import STIFFER, redistribute_block
 from whycluster.core.tree import Tree
 
-_THREAD_BYTES = (
-    8 << 20
-)  # chosen by measurement: smaller blocks spend more time in Python, larger ones miss the cache
+# Chosen by measurement: smaller blocks spend more time in Python, larger ones miss the cache.
+_THREAD_BYTES = 8 << 20
 _STEPS = 4  # blocks are this much larger if pipeline steps are called, which halves the time
 
 
@@ -197,8 +196,8 @@ def attribute(
             mean = passes.measure()[0] if background is None else population(energy, background).evidence
             beta = min(1.0 / mean, sys.float_info.max) if mean > 0.0 else math.inf  # Eq. 3
         return Attribution(relevance, *passes.attribute(beta, relevance), beta)
-    except NotFiniteError:
-        raise InvalidInputError(rows.why_not_finite()) from None
+    except OutOfRangeError:
+        raise InvalidInputError(rows.why_out_of_range()) from None
 
 
 def _attribute(energy: Energy, rows: Rows, query: CodedQuery, background: Background | None) -> Attribution:
@@ -214,15 +213,7 @@ def _attribute(energy: Energy, rows: Rows, query: CodedQuery, background: Backgr
         query = measured(query, energy, found)
         if energy.needs_means:
             energy = energy.with_means(*found.members)
-    explain_block = _explain_block(energy, rows, query, result, view)
-
-    def work(space: Workspace, start: int, stop: int) -> None:
-        explain_block(space, start, stop)
-        if rows.dtype != np.float64:  # rounding to float32 may have produced infinities
-            check_finite(result.relevance[start:stop])
-            check_finite(result.evidence[start:stop])
-
-    run_rows(work, energy, rows)
+    run_rows(_explain_block(energy, rows, query, result, view), energy, rows)
     return replace(result, beta=query.beta)
 
 
@@ -255,6 +246,8 @@ def _explain_block(
             redistribute_block(energy, x, assignment, query.log_prior, query.beta, out, scratch)
         if separate:
             block[...] = out  # terms of opposite sign were added in float64; only the sum is rounded
+        if rounded:
+            check_rounded(block, assignment.evidence)
 
     return work
 
@@ -272,7 +265,7 @@ def population(energy: Energy, rows: Background, keep: Kept | None = None) -> Po
         return rows
     loops = energy.loops if keep is None else None
     if loops is not None:
-        with explaining_why_not_finite(rows):
+        with explaining_why_out_of_range(rows):
             mean, sizes = CompiledPasses(loops, rows, block_rows(energy, rows)).measure()
         return Population(mean, sizes, np.zeros((energy.n_clusters, 0)))
     return _population(energy, rows, keep)
@@ -322,7 +315,7 @@ def _sums(x: Floats, cluster: Codes, n_clusters: int) -> Floats:
 
 def _checked(assignment: Assignment) -> Assignment:
     if not np.isfinite(assignment.evidence).all():  # the difference of two energies may overflow
-        raise NotFiniteError
+        raise OutOfRangeError
     return assignment
 
 
@@ -354,17 +347,17 @@ def run_rows(work: Work[Workspace], energy: Energy, rows: Rows) -> None:
     """Call ``work`` for every block of rows; if a result is not finite, raise an error with the reason."""
     size = block_rows(energy, rows)
     space = partial(Workspace, energy, min(size, rows.n_rows), rows.by_columns and energy.takes_columns)
-    with explaining_why_not_finite(rows):
+    with explaining_why_out_of_range(rows):
         blocks.run(work, space, rows.n_rows, size)
 
 
 @contextmanager
-def explaining_why_not_finite(rows: Rows) -> Iterator[None]:
-    """Turn a `NotFiniteError` into an error that names the row and the feature."""
+def explaining_why_out_of_range(rows: Rows) -> Iterator[None]:
+    """Turn a `OutOfRangeError` into an error that names the row and the feature."""
     try:
         yield
-    except NotFiniteError:
-        raise InvalidInputError(rows.why_not_finite()) from None
+    except OutOfRangeError:
+        raise InvalidInputError(rows.why_out_of_range()) from None
 
 
 def read(energy: Energy, rows: Rows, space: Workspace, start: int, stop: int) -> Floats:

@@ -36,16 +36,24 @@ class _Addable(Protocol):
 Sum = TypeVar("Sum", bound=_Addable)
 
 
-class NotFiniteError(Exception):
-    """A result is NaN or infinite; the caller then searches the rows for the reason."""
+class OutOfRangeError(Exception):
+    """A result is NaN, infinite or too small; the caller then searches the rows for the reason."""
 
 
 def check_finite(values: NDArray[Any]) -> None:
-    """Raise `NotFiniteError` unless all values are finite."""
+    """Raise `OutOfRangeError` unless all values are finite."""
     # A NaN or infinity makes the sum non-finite. Summing in float32 is much faster but can overflow, so a
     # non-finite sum is checked again in float64.
     if not np.isfinite(values.sum()) and not np.isfinite(values.sum(dtype=np.float64)):
-        raise NotFiniteError
+        raise OutOfRangeError
+
+
+def check_rounded(relevance: NDArray[Any], evidence: Floats) -> None:
+    """Raise `OutOfRangeError` if the dtype of the relevance cannot hold it, or the evidence, in float64."""
+    check_finite(relevance)
+    largest, limits = np.abs(evidence).max(initial=0.0), np.finfo(relevance.dtype)
+    if largest != 0.0 and not limits.tiny / limits.eps <= largest <= limits.max:
+        raise OutOfRangeError
 
 
 Space = TypeVar("Space")

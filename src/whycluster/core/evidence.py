@@ -77,7 +77,7 @@ def against_each(energies: Floats, tree: Tree | None, cluster: Codes) -> None:
     energies[rows, cluster] = np.nan
 
 
-def evidence_of_all(energies: Floats, tree: Tree | None, out: NDArray[Any]) -> None:
+def evidence_of_all(energies: Floats, tree: Tree | None, out: Floats) -> None:
     """Write f_k for every cluster k into ``out``, (b, K)."""
     if tree is not None:
         for k, path in enumerate(tree.paths):
@@ -85,7 +85,7 @@ def evidence_of_all(energies: Floats, tree: Tree | None, out: NDArray[Any]) -> N
         return
     # The assigned cluster is the strongest competitor of all others, so f_k = s_c - s_k for these.
     assignment = compete(energies)
-    np.negative(energies, out=out, casting="same_kind")
+    np.negative(energies, out=out)
     out[np.arange(len(energies)), assignment.cluster] = assignment.evidence
 
 

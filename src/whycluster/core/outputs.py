@@ -16,13 +16,13 @@ from whycluster.core.attribution import (
     CodedQuery,
     Workspace,
     block_rows,
-    explaining_why_not_finite,
+    explaining_why_out_of_range,
     measured,
     population,
     read_energies,
     run_rows,
 )
-from whycluster.core.blocks import check_finite
+from whycluster.core.blocks import check_finite, check_rounded
 from whycluster.core.compiled.loops import CompiledPasses
 from whycluster.core.energies import Energy
 from whycluster.core.evidence import against_each, compete, evidence_of_all
@@ -34,7 +34,7 @@ def assign(energy: Energy, rows: Rows) -> Codes:
     """Return the cluster with the lowest energy for each row, (n,)."""
     loops = energy.loops
     if loops is not None:
-        with explaining_why_not_finite(rows):
+        with explaining_why_out_of_range(rows):
             return CompiledPasses(loops, rows, block_rows(energy, rows)).assign()
     cluster = np.empty(rows.n_rows, dtype=np.intp)
 
@@ -52,10 +52,13 @@ def evidence_of_every_cluster(energy: Energy, rows: Rows) -> NDArray[Any]:
     result = np.empty((rows.n_rows, energy.n_clusters), dtype=rows.dtype)
 
     def work(space: Workspace, start: int, stop: int) -> None:
-        h = space.h[: stop - start]
+        h, evidence = space.h[: stop - start], space.weights[: stop - start]
         read_energies(energy, rows, space, start, stop, h)
-        evidence_of_all(h, energy.tree, result[start:stop])
-        check_finite(result[start:stop])
+        evidence_of_all(h, energy.tree, evidence)
+        result[start:stop] = evidence
+        check_finite(evidence)
+        if rows.dtype != np.float64:
+            check_rounded(result[start:stop], evidence)
 
     run_rows(work, energy, rows)
     return result

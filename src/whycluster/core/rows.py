@@ -56,5 +56,5 @@ class Rows(ABC):
         return None
 
     @abstractmethod
-    def why_not_finite(self) -> str:
-        """Return the error message for rows that lead to NaN or infinity."""
+    def why_out_of_range(self) -> str:
+        """Return the error message for rows that lead to NaN, infinity or an underflow."""

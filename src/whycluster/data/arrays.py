@@ -46,7 +46,7 @@ def to_finite_array(table: Any) -> NDArray[np.float64]:
     """Return all rows of a table as one new array; raise an error if a value is not finite."""
     rows: NDArray[np.float64] = table.to_array()
     if not np.isfinite(rows).all():
-        raise InvalidInputError(table.why_not_finite())
+        raise InvalidInputError(table.why_out_of_range())
     return rows
 
 

@@ -163,13 +163,14 @@ class Table(Rows):
                 return start + int(row), self.feature_names[column], float(block[row, column])
         return None
 
-    def why_not_finite(self) -> str:
-        """Return the error message for rows that lead to NaN or infinity."""
+    def why_out_of_range(self) -> str:
+        """Return the error message for rows that lead to NaN, infinity or an underflow."""
         found = self.first_not_finite()
         if found is None:
             largest = max(float(np.abs(block).max()) for _, block in self.blocks())
+            size = "large" if largest > 1.0 else "small"
             return (
-                f"{self.where}: {self.name} has values too large to be squared in {self.dtype}; the "
+                f"{self.where}: {self.name} has values too {size} to be squared in {self.dtype}; the "
                 f"largest is {largest:.3g} in size. Rescale the data and fit the model again."
             )
         row, feature, value = found

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from whycluster.core import blocks
 from whycluster.core.arrays import Codes, Floats
-from whycluster.core.blocks import NotFiniteError, check_finite
+from whycluster.core.blocks import OutOfRangeError, check_rounded
 from whycluster.core.rows import Rows
 
 LIBRARY = Path(__file__).with_name("_kmeans.so")
@@ -274,10 +274,9 @@ class CompiledPasses:
         evidence = np.empty(self.rows.n_rows, self.rows.dtype)
 
         def work(x: Floats, start: int, stop: int) -> None:
-            evidence[start:stop] = self._run_block(x, start, stop, beta, relevance[start:stop])
-            if evidence.dtype != np.float64:  # rounding may have made infinities
-                check_finite(relevance[start:stop])
-                check_finite(evidence[start:stop])
+            evidence[start:stop] = found = self._run_block(x, start, stop, beta, relevance[start:stop])
+            if evidence.dtype != np.float64:
+                check_rounded(relevance[start:stop], found)
 
         self._each_block(work)
         return self.cluster, self.competitor, evidence
@@ -301,5 +300,5 @@ class CompiledPasses:
         evidence = np.empty(stop - start)
         cluster, competitor = self.cluster[start:stop], self.competitor[start:stop]
         if not self.loops.run(layout, first, cluster, competitor, evidence, beta, out):
-            raise NotFiniteError
+            raise OutOfRangeError
         return evidence

@@ -40,16 +40,13 @@ class Energy(ABC):
     title = "a custom dissimilarity"  # the family of models, for reports
     gives_probabilities = False  # whether softmax(-s) are the cluster probabilities of the model
     stiffness: float | None = None  # the beta for which exp(-beta s) are densities or probabilities, if any
-    # Whether relevance sums to the evidence, that is, whether no part of any energy is left without a
-    # feature.
-    adds_up: bool = True
+    adds_up: bool = True  # whether relevance sums to the evidence: every part of an energy has a feature
     rounds = False  # whether `combine` may write float32; it still computes in float64
     takes_columns = False  # whether it is equally fast on rows stored column by column
     needs_means = False  # whether its split depends on the cluster means; see `with_means`
     tree: Tree | None = None  # the tree of clusters, if the columns of `energies` are pairs of its nodes
-    categorical: NDArray[np.bool_] | None = (
-        None  # (d,) which features are categorical; None if all are numeric
-    )
+    # (d,) which features are categorical, or None if all are numeric
+    categorical: NDArray[np.bool_] | None = None
     compiled: CompiledKMeans | None = None  # the same energies in compiled loops, which may not be available
 
     @property

@@ -8,6 +8,8 @@ from whycluster.core.arrays import Floats
 from whycluster.core.energies.energy import Energy, Parts
 from whycluster.core.errors import InvalidInputError
 
+_MOST_DIGITS = 140  # before or after the decimal point; the squares of longer numbers overflow or vanish
+
 
 class LinearEnergy(Energy):
     """s_k = -(mu_k.x + b_k), split as -mu_k * x: the softargmax of Props. 6 and 7.
@@ -77,13 +79,16 @@ class CosineEnergy(LinearEnergy):
 
     def __init__(self, directions: Floats) -> None:
         self.centroids = np.array(directions, dtype=np.float64, order="C")  # of any length
-        lengths = np.linalg.norm(self.centroids, axis=1, keepdims=True)
-        if not (lengths > 0).all():
+        largest = np.abs(self.centroids).max(axis=1, keepdims=True)
+        if not largest.all():
             raise InvalidInputError(
-                f"neuralize: a centroid of zeros has no direction; centroid {int(np.argmin(lengths))} is "
+                f"neuralize: a centroid of zeros has no direction; centroid {int(np.argmin(largest))} is "
                 'one, so metric="cosine" is not possible.'
             )
-        super().__init__(self.centroids / lengths, gives_probabilities=False)
+        extreme = np.abs(np.log10(largest)) > _MOST_DIGITS
+        scaled = self.centroids / np.where(extreme, largest, 1.0)
+        lengths = np.linalg.norm(scaled, axis=1, keepdims=True)
+        super().__init__(scaled / lengths, gives_probabilities=False)
 
     def differentiate(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
         """Write -sum_k a_k mu_k, without its component along the row, divided by |x|."""
