@@ -12,7 +12,7 @@ from whycluster.cli.clustering import ClusteredTable
 from whycluster.cli.reading import is_utf8_path
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import transposed
-from whycluster.data.files import replacing
+from whycluster.data.files import check_creatable, replacing
 from whycluster.data.frames import unique_name
 from whycluster.explanations.explanation import Explanation
 
@@ -54,6 +54,10 @@ def _check_place(path: Path, option: str, table: Path, force: bool) -> None:
         raise InvalidInputError(
             f"{option}: {path} already exists. Use another name, or add --force to overwrite it."
         )
+    _check_folder(path, option)
+
+
+def _check_folder(path: Path, option: str) -> None:
     folder = path.resolve().parent
     if not folder.is_dir():
         raise InvalidInputError(
@@ -61,6 +65,10 @@ def _check_place(path: Path, option: str, table: Path, force: bool) -> None:
         )
     if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
         raise InvalidInputError(f"{option}: {path} cannot be written; permission denied.")
+    try:
+        check_creatable(path)
+    except OSError as error:
+        raise InvalidInputError(f"{option}: {path} cannot be written; {error.strerror}.") from error
 
 
 def write_table(frame: pl.DataFrame, path: Path, force: bool) -> None:

