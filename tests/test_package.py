@@ -276,6 +276,7 @@ def test_the_docstring_of_a_folder_lists_its_modules(folder: str) -> None:
         "explain_anndata",
         "engines.spark.explain",
         "explain_dataset",
+        "verify_dataset",
         "neuralize",
         "save",
         "load",

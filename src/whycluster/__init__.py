@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     )
     from whycluster.data.elementwise import elementwise
     from whycluster.engines.anndata import explain_anndata
-    from whycluster.engines.files import explain_dataset
+    from whycluster.engines.files import explain_dataset, verify_dataset
     from whycluster.explanations import findings
     from whycluster.explanations.explanation import Explanation
     from whycluster.models.network import Network, Query, TableNetwork
@@ -66,6 +66,7 @@ __all__ = [  # without deep: ``from whycluster import *`` has to work where ther
     "save",
     "tabular",
     "text",
+    "verify_dataset",
 ]
 
 _CONTENTS = {  # the table of contents: the module of each name, or the module itself
@@ -76,6 +77,7 @@ _CONTENTS = {  # the table of contents: the module of each name, or the module i
     "Explanation": "explanations.explanation",
     # Data that are not one table in memory
     "explain_dataset": "engines.files",
+    "verify_dataset": "engines.files",
     "explain_anndata": "engines.anndata",
     # Look at explanations
     "plots": "",

@@ -76,7 +76,9 @@ def test_without_a_command_it_shows_the_help() -> None:
     assert result.stdout == run("--help").stdout == read_golden("help")
 
 
-@pytest.mark.parametrize("command", ["explain", "report", "row", "compare", "evaluate", "demo", "models"])
+@pytest.mark.parametrize(
+    "command", ["explain", "report", "row", "compare", "evaluate", "verify", "demo", "models"]
+)
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = invoke(capsys, command, "--help")
     assert (code, err) == (0, "")

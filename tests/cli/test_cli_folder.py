@@ -154,6 +154,40 @@ def test_a_model_is_for_folders_only(
     assert "--model works only with results in a folder. Set --out to a folder." in error
 
 
+def test_verify_checks_a_folder(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    assert invoke(capsys, "explain", folder, "--out", out, "--k", 3, "--quiet", "--no-durable")[0] == 0
+    printed = f"{str(out)!r} is complete and unchanged: 600 rows in 7 files.\n"
+    assert invoke(capsys, "verify", out) == (0, printed, "")
+    (out / "1.parquet").unlink()
+    code, printed, error = invoke(capsys, "verify", out)
+    assert (code, error) == (1, "")
+    assert printed == (
+        f"{str(out)!r} must hold all results of a run, unchanged; it lists 600 rows in 7 files.\n"
+        "missing: '1.parquet'\n"
+    )
+    code, printed, _ = invoke(capsys, "verify", out, "--json")
+    facts = json.loads(printed)
+    assert (code, facts["ok"], facts["is_complete"], facts["missing"]) == (1, False, True, ["1.parquet"])
+    assert invoke(capsys, "verify", folder) == (
+        2,
+        "",
+        f"whycluster: verify: path must be a folder with results of explain_dataset; {str(folder)!r} holds "
+        "no '_whycluster.json'.\n",
+    )
+
+
+def test_results_in_one_file_are_always_durable(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ("explain", folder / "0.parquet", "--out", tmp_path / "o.csv", "--no-durable")
+    code, _, error = invoke(capsys, *given)
+    assert (code, error) == (
+        2,
+        "whycluster: --no-durable works only with results in a folder. Set --out to a folder.\n",
+    )
+
+
 def test_a_corrupt_part_is_named_and_the_others_are_done(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

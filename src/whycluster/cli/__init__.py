@@ -3,7 +3,7 @@
 In reading order:
 
 - `commands`: the commands and their options
-- `explain`, `row`, `compare`, `report`, `evaluate`, `demo`, `models`: one module per command
+- `explain`, `row`, `compare`, `report`, `evaluate`, `verify`, `demo`, `models`: one module per command
 - `folder`, `sampling`: ``explain`` for folders of files, which clusters a sample of their rows
 - `clustering`: the options, columns and clusters of a table
 - `reading`, `writing`: read tables from files and write them to files
@@ -21,7 +21,8 @@ _NEEDS = 'whycluster: the command needs {}: pip install "whycluster[cli]"'
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code.
 
-    The code is 0 for success, 2 for a mistake in the options or the data, and 1 for any other error.
+    The code is 0 for success, 2 for a mistake in the options or the data, and 1 for any other error
+    or if ``verify`` finds one.
     """
     try:
         from whycluster.cli.commands import run

@@ -160,6 +160,11 @@ def whycluster(context: click.Context, version: bool, debug: bool) -> int:  # no
     help="Stop at rows that the model cannot take, or skip them (folders only).",
 )
 @click.option(
+    "--durable/--no-durable",
+    default=True,
+    help="Sync results to disk, so that a power failure loses none (folders only).",
+)
+@click.option(
     "--threshold",
     metavar="NUMBER",
     help="Explain why the probability of the cluster exceeds this number (with --model only).",
@@ -271,6 +276,20 @@ def evaluate(**options: Any) -> None:
     from whycluster.cli.evaluate import evaluate
 
     evaluate(**options)
+
+
+@whycluster.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@_json
+def verify(folder: Path, as_json: bool) -> int:
+    """Check that the results in FOLDER are complete and unchanged.
+
+    FOLDER is one that explain --out has written. The exit code is 1 if files are missing, changed or extra,
+    or if the run has not finished.
+    """
+    from whycluster.cli.verify import verify
+
+    return verify(folder, as_json)
 
 
 @whycluster.command()

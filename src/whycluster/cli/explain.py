@@ -15,12 +15,17 @@ from whycluster.core.errors import InvalidInputError
 from whycluster.data import progress
 
 
-def explain(*, model: Path | None, invalid: str, **given: Any) -> None:
+def explain(*, model: Path | None, invalid: str, durable: bool, **given: Any) -> None:
     """Explain a single table or the files in a folder."""
     if is_folder(given["file"], given["out"]):
-        explain_folder(model=model, invalid=invalid, **given)
+        explain_folder(model=model, invalid=invalid, durable=durable, **given)
         return
-    for option, is_given in (("--model", model is not None), ("--invalid", invalid != "error")):
+    folder_options = {
+        "--model": model is not None,
+        "--invalid": invalid != "error",
+        "--no-durable": not durable,
+    }
+    for option, is_given in folder_options.items():
         if is_given:
             raise InvalidInputError(f"{option} works only with results in a folder. Set --out to a folder.")
     _explain_table(**given)

@@ -56,6 +56,7 @@ def explain_folder(
     out: Path | None,
     model: Path | None,
     invalid: str,
+    durable: bool,
     top: int,
     force: bool,
     quiet: bool,
@@ -79,7 +80,7 @@ def explain_folder(
             print_notes(clusters.left_out, clusters.ids, [*notes, *clusters.notes])
         query = read_query(clusters.network, given)
         if clusters.sample is not None:
-            clusters.sample.save(out, overwrite=force)
+            clusters.sample.save(out, overwrite=force, durable=durable)
         result = explain_dataset(
             clusters.network,
             data,
@@ -89,6 +90,7 @@ def explain_folder(
             output="both" if query["target"] is None and query["against"] is None else "rows",
             overwrite=force,
             invalid=invalid,
+            durable=durable,
             **query,
         )
     print_result((_as_json if as_json else _as_text)(result, clusters, top))

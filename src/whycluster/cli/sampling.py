@@ -55,11 +55,11 @@ class RowSample:
     notes: list[str] = field(default_factory=list)
     unsaved: pa.Buffer | None = None
 
-    def save(self, folder: Path, overwrite: bool) -> None:
+    def save(self, folder: Path, overwrite: bool, durable: bool) -> None:
         """Write the sample to the results folder, unless the folder contains a run that must be kept."""
         if self.unsaved is None:
             return
-        with RunState(folder, WHERE).opened() as run_state:
+        with RunState(folder, WHERE, durable).opened() as run_state:
             if overwrite or not run_state.is_begun:
                 with run_state.writing(SAMPLE_FILE) as path:
                     path.write_bytes(self.unsaved)

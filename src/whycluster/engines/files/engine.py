@@ -73,13 +73,15 @@ def explain_dataset(
     batch_rows: int | str = "auto",
     workers: int | str = "auto",
     overwrite: bool = False,
+    durable: bool = True,
     **query: Unpack[QueryOptions],
 ) -> DatasetExplanation:
     """Explain a table in files, of any size, and write the results to files.
 
     Each part of the input (a Parquet or CSV file) becomes a Parquet file of the same name, with the same rows
     in the same order. Result files get their final names only once they are complete. If a run is stopped or
-    killed, the same call resumes it. Needs pyarrow: ``pip install "whycluster[files]"``.
+    killed, or if the power fails, the same call resumes it. ``_whycluster.json`` lists the finished files and
+    their checksums, for `verify_dataset`. Needs pyarrow: ``pip install "whycluster[files]"``.
 
     Parameters
     ----------
@@ -100,6 +102,8 @@ def explain_dataset(
         means 12 to 24 MB of rows
     workers : how many parts to process at a time; "auto" means one per processor, at most 8
     overwrite : replace the results of an earlier run, even of another model or with other options
+    durable : sync files to disk before they get their final names, so that no finished result is lost if the
+        power fails. Without it, a run that is resumed recognizes damaged results and writes them again
     target, against, beta, rule, threshold, background : the query; see `whycluster.Query`. ``target`` and
         ``against`` are one cluster for all rows. ``beta="auto"`` requires a first pass over the files. A
         number makes that pass unnecessary, unless other figures have to be measured, as for a PCA or the
@@ -144,7 +148,7 @@ def explain_dataset(
         )
     if asked.background is not None:
         request = request.measure_background(asked.background, plan.columns)
-    state = RunState(folder, WHERE)
+    state = RunState(folder, WHERE, durable)
     facts = {
         "model": fingerprint(model, request.network, WHERE),
         **_options_to_json(request),
@@ -365,10 +369,12 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
         beta = engine.request.beta
         parts = [part for part in parts if part.name not in self.plan.failed]
         self._check_others()
-        to_do = [part for part in parts if not self._is_done(part)]
+        done = self._find_done(parts)
+        to_do = [part for part in parts if part.name not in done]
         names = [name for part in parts for name in self.results.files_of(part)]
-        self.results.state.expect([SUMMARY, *names])
-        self.pool.each("explaining", to_do, engine.explain)
+        self.results.state.expect([SUMMARY, *names], len(to_do))
+        with self.results.state.committing():
+            self.pool.each("explaining", to_do, engine.explain)
         return self._finish(beta, len(parts) - len(to_do))
 
     def explain(self, part: FilePart) -> None:
@@ -415,6 +421,20 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
                 first_row += batch.num_rows
                 self.pool.tick(batch.num_rows)
 
+    def _find_done(self, parts: list[FilePart]) -> set[str]:
+        """Return the names of the parts that an earlier run has finished; reads their results."""
+        done = set()
+
+        def check(part: FilePart) -> None:
+            if self._is_done(part):
+                done.add(part.name)
+            self.pool.tick(self.plan.counts[part.name] or 0)
+
+        listed = [part for part in parts if self.results.is_listed(part)]
+        if listed:
+            self.pool.each("checking", listed, check)
+        return done
+
     def _is_done(self, part: FilePart) -> bool:
         """Return whether an earlier run has finished a part; if so, add it to the sample."""
         if self.results.output == "rows":
@@ -459,6 +479,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
             summary = aggregate.summary(self.request.labels, self.plan.columns)
             n_rows, n_invalid = int(aggregate.size.sum()) + aggregate.n_invalid, aggregate.n_invalid
             results.write_summary(summary, aggregate)
+        results.state.finish(complete=not failed)
         if failed:
             n, n_parts = len(failed), len(self.plan.parts)
             others = "; the others are done" * (n < n_parts)

@@ -160,7 +160,7 @@ class ResultFiles:
         """
         import pyarrow.parquet as pq
 
-        schema, n_invalid = self._schema(part), 0
+        schema, n_rows, n_invalid = self._schema(part), 0, 0
         repetitive = [entry.name for entry in schema if not is_float(entry.type)]
         searched = [name for name in schema.names if name not in self.plan.kinds]  # not relevance
 
@@ -168,17 +168,16 @@ class ResultFiles:
             return self._tabulate(part, *each, schema)
 
         tables = map(tabulate, explained)  # releases each result before the next is made
-        with (
-            self.state.writing(result_name(part)) as path,
-            pq.ParquetWriter(path, schema, use_dictionary=repetitive, write_statistics=searched) as writer,
-            closing(ahead(tables, n_ahead)) as made,
-        ):
-            for table, n in made:
-                writer.write_table(table)
-                n_invalid += n
-            self.plan.check_unchanged(part)
-            facts = {"run": self.owner(part), "invalid": n_invalid}
-            writer.add_key_value_metadata({_KEY: json.dumps(facts).encode()})
+        options = {"use_dictionary": repetitive, "write_statistics": searched}
+        with self.state.temporary(result_name(part)) as path:
+            with pq.ParquetWriter(path, schema, **options) as writer, closing(ahead(tables, n_ahead)) as made:
+                for table, n in made:
+                    writer.write_table(table)
+                    n_rows, n_invalid = n_rows + table.num_rows, n_invalid + n
+                self.plan.check_unchanged(part)
+                facts = {"run": self.owner(part), "invalid": n_invalid}
+                writer.add_key_value_metadata({_KEY: json.dumps(facts).encode()})
+            self.state.add(result_name(part), n_rows)
 
     def _tabulate(self, part: FilePart, batch: Any, result: PartResult, schema: Any) -> tuple[Any, int]:
         """Return the results of a batch, after the copied columns, and its number of invalid rows."""
@@ -210,8 +209,10 @@ class ResultFiles:
 
     def write_aggregate(self, part: FilePart, total: Aggregate) -> None:
         """Write the aggregate of a part."""
-        with self.state.writing(_aggregate_name(part)) as path:
+        name = _aggregate_name(part)
+        with self.state.temporary(name) as path:
             total.save(path, self.owner(part))
+            self.state.add(name)
 
     def write_summary(self, summary: Summary, aggregate: Aggregate) -> None:
         """Write the summary of all parts."""
@@ -220,10 +221,15 @@ class ResultFiles:
         table = summary.to_frame("pyarrow")
         for name, values in _quantiles(aggregate).items():
             table = table.append_column(name, [summary.sorted(values)])
-        with self.state.writing(SUMMARY) as path:
+        with self.state.committing(), self.state.temporary(SUMMARY) as path:
             pyarrow.csv.write_csv(table, path)
+            self.state.add(SUMMARY)
 
     # Reading
+
+    def is_listed(self, part: FilePart) -> bool:
+        """Return whether an earlier run has finished all results of a part."""
+        return all(map(self.state.is_listed, self.files_of(part)))
 
     def is_written(self, part: FilePart) -> bool:
         """Return whether this run has already written the explanations of a part."""
@@ -231,11 +237,13 @@ class ResultFiles:
         if footer is None or footer.run != self.owner(part):
             return False
         complete = self.plan.counts[part.name] in (None, footer.n_rows)
-        return complete and not (self.strict and footer.n_invalid)
+        valid = complete and not (self.strict and footer.n_invalid)
+        return valid and self.state.is_unchanged(result_name(part))
 
     def finished_aggregate(self, part: FilePart) -> Aggregate | None:
         """Return the aggregate of a part if this run has already written all results of the part."""
-        found = self._load_aggregate(part)
+        name = _aggregate_name(part)
+        found = self._load_aggregate(part) if self.state.is_unchanged(name) else None
         if found is None or not found.fits(*self.shape) or (self.strict and found.n_invalid):
             return None
         return found if self.output == "summary" or self.is_written(part) else None

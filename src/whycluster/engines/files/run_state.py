@@ -1,8 +1,9 @@
 """The folder of results: which run it belongs to, which results are complete, and which process uses it.
 
-A result is written to ``_whycluster.tmp`` and gets its final name only once it is complete. The file
-``_whycluster.json`` describes the run, so that results of different models or options are never mixed. Tools
-that read folders of Parquet files ignore names that begin with an underscore.
+A result is written to ``_whycluster.tmp`` and gets its final name only once it is complete and synced to
+disk. The file ``_whycluster.json`` describes the run, so that results of different models or options are
+never mixed. It lists the finished results with their checksums and, at the end, that all of them are there.
+Tools that read folders of Parquet files ignore names that begin with an underscore.
 """
 
 from __future__ import annotations
@@ -14,21 +15,31 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.files import parse_json
+from whycluster.data.files import parse_json, sync_files, sync_folders
 from whycluster.data.settings import setting
+from whycluster.engines.files.manifest import FileRecord, are_records
 
-FORMAT = 1
+FORMAT = 2
 """The version of the description; increased when older versions would misread new ones."""
 
-_PAUSE = 5.0  # seconds between two descriptions of the progress
+_PAUSE = 1.0  # seconds between two descriptions of the progress
+_PAUSES = 20.0  # the pause is at least this many times as long as writing, which takes longer for more parts
 _OURS = "_whycluster"
 _DESCRIPTION, _LOCK, _TEMPORARY = f"{_OURS}.json", f"{_OURS}.lock", f"{_OURS}.tmp"
-_KINDS = {"request": dict, "settings": dict, "parts": list, "figures": dict, "measured": dict}
+_KINDS = {
+    "request": dict,
+    "settings": dict,
+    "parts": list,
+    "figures": dict,
+    "measured": dict,
+    "results": dict,
+    "complete": bool,
+}
 _FIGURES = {"inputs": dict, "without": list}
 
 
@@ -39,12 +50,16 @@ class RunState:
     ----------
     folder : the folder; created if it does not exist
     where : the name of the public function, for messages
+    durable : whether to sync files to disk before they get their final names
     """
 
-    def __init__(self, folder: Path, where: str) -> None:
-        self.folder, self.where = folder, where
+    def __init__(self, folder: Path, where: str, durable: bool = True) -> None:
+        self.folder, self.where, self.durable = folder, where, durable
         self._facts: dict[str, Any] = {}  # the description of the run, as JSON values; see `begin`
-        self._lock, self._saved_at = threading.Lock(), 0.0
+        self._text = ""  # the description as it is on disk
+        self._lock, self._committing = threading.Lock(), threading.Lock()
+        self._saved_at, self._saving_took = 0.0, 0.0
+        self._added: dict[str, FileRecord] = {}  # complete results that do not have their final names yet
         self._run_id: str | None = None
 
     @contextmanager
@@ -68,7 +83,7 @@ class RunState:
     def _make(self) -> IO[bytes]:
         """Create the folder if necessary, and open its lock file."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self._make_folder()
             others = [name for name in os.listdir(self.folder) if not name.startswith(_OURS)]
             ours = not others or self.is_begun
             file = open(self.folder / _LOCK, "a+b") if ours else None  # noqa: SIM115  # the caller closes it
@@ -85,6 +100,12 @@ class RunState:
             )
         return file
 
+    def _make_folder(self) -> None:
+        new = [each for each in (self.folder, *self.folder.parents) if not each.exists()]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.durable:
+            sync_folders({self.folder.parent, *(each.parent for each in new)})
+
     @property
     def is_begun(self) -> bool:
         """Whether the folder holds a run."""
@@ -99,7 +120,7 @@ class RunState:
         Raises if the folder holds a run with another request, unless ``overwrite`` is true. ``settings`` are
         those of a new run; a run that is resumed keeps its own.
         """
-        found = self._read()
+        found = self.read()
         before = found.get("request", {})
         differing = sorted(name for name in {*before, *request} if before.get(name) != request.get(name))
         if found and differing and not overwrite:
@@ -110,18 +131,20 @@ class RunState:
                 f"{setting('overwrite=True')} to replace its contents."
             )
         if found and (overwrite or differing):
-            self._remove(found["parts"])
+            self._remove(found)
             found = {}
         new = {"request": request, "settings": settings, "parts": [], "figures": {}, "measured": {}}
-        self._facts = found or {"format": FORMAT, **new}
+        self._facts = found or {"format": FORMAT, **new, "results": {}, "complete": False}
         self.save()
 
-    def _read(self) -> dict[str, Any]:
+    def read(self) -> dict[str, Any]:
+        """Return the description in the folder; empty if there is none."""
         path = self.folder / _DESCRIPTION
         if not path.exists():
             return {}
         try:
-            facts = parse_json(path.read_text("utf-8"))
+            self._text = path.read_text("utf-8")
+            facts = parse_json(self._text)
             intact = _is_intact(facts)
         except (OSError, ValueError, TypeError, KeyError):
             intact = False
@@ -132,14 +155,21 @@ class RunState:
             )
         return dict(facts)
 
-    def _remove(self, parts: list[str]) -> None:
-        """Remove the results of another run, and nothing else."""
-        for name in parts:
+    def _remove(self, found: dict[str, Any]) -> None:
+        """Remove the results of another run, and nothing else; its description lists them no longer."""
+        self._facts = {**found, "results": {}, "complete": False}
+        self.save()
+        folders = set()
+        for name in found["parts"]:
             path = self.folder / name
-            if os.path.lexists(path) and self._is_inside(name) and not path.is_dir():
+            if os.path.lexists(path) and self.contains(name) and not path.is_dir():
                 path.unlink()
+                folders.add(path.parent)
+        if self.durable:
+            sync_folders(folders)
 
-    def _is_inside(self, name: str) -> bool:
+    def contains(self, name: str) -> bool:
+        """Return whether a name leads to a place inside the folder."""
         return self.folder.resolve() in (self.folder / name).resolve().parents
 
     @property
@@ -167,23 +197,36 @@ class RunState:
         self._facts["measured"] = {}
 
     def save(self, **figures: Any) -> None:
-        """Add figures to the description, and write it to the folder."""
+        """Add figures to the description, and write it to the folder unless it is there already."""
         self._facts["figures"].update(figures)
         self._run_id = None if figures else self._run_id
-        with self.writing(_DESCRIPTION) as path:
-            path.write_text(json.dumps(self._facts, indent=1), "utf-8")
+        text = json.dumps(self._facts, indent=1)
+        if text != self._text:
+            with self.writing(_DESCRIPTION) as path:
+                path.write_text(text, "utf-8")
+            self._text = text
 
     def save_progress(self, measured: Callable[[], dict[str, Any]]) -> None:
         """Write the figures of the parts measured so far, unless they were written seconds ago."""
         with self._lock:
-            if time.monotonic() > self._saved_at + _PAUSE:
+            if self._is_due:
                 self._facts["measured"] = measured()
-                self.save()
-                self._saved_at = time.monotonic()
+                self._save_progress()
 
-    def expect(self, parts: list[str]) -> None:
-        """Record the names of the results that the run will write."""
+    @property
+    def _is_due(self) -> bool:
+        return time.monotonic() > self._saved_at + _PAUSE * max(1.0, _PAUSES * self._saving_took)
+
+    def _save_progress(self) -> None:
+        begun = time.monotonic()
+        self.save()
+        self._saved_at = time.monotonic()
+        self._saving_took = self._saved_at - begun
+
+    def expect(self, parts: list[str], n_to_do: int) -> None:
+        """Record the names of all results, and that the folder is incomplete if any are to be written."""
         self._facts["parts"] = sorted({*self._facts["parts"], *parts})
+        self._facts["complete"] = self._facts["complete"] and not n_to_do
         self.save()
 
     @property
@@ -195,12 +238,27 @@ class RunState:
                 self._run_id = hashlib.sha256(text.encode()).hexdigest()[:32]
             return self._run_id
 
+    def is_listed(self, name: str) -> bool:
+        """Return whether a result was finished."""
+        return name in self._facts["results"]
+
+    def is_unchanged(self, name: str) -> bool:
+        """Return whether a result was finished and still has the same contents; reads the whole file."""
+        return self.is_listed(name) and FileRecord(**self._facts["results"][name]).matches(self.folder / name)
+
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:
         """Give a temporary path to write to; the file gets its final name if no error occurs."""
+        with self.temporary(name) as path:
+            yield path
+            self._place([name])
+
+    @contextmanager
+    def temporary(self, name: str) -> Iterator[Path]:
+        """Give a temporary path to write to, for `add`; the file is removed if an error occurs."""
         temporary = self.folder / _TEMPORARY / name
         for path in (name, f"{_TEMPORARY}/{name}"):
-            if not self._is_inside(path):
+            if not self.contains(path):
                 raise InvalidInputError(
                     f"{self.where}: {setting('out')} must not have links that lead out of it; {path!r} does. "
                     "Choose another folder."
@@ -208,11 +266,73 @@ class RunState:
         temporary.parent.mkdir(parents=True, exist_ok=True)
         try:
             yield temporary
-            target = self.folder / name
+        except BaseException:
+            with suppress(OSError):  # the first error says more
+                temporary.unlink()
+            raise
+
+    def add(self, name: str, rows: int | None = None) -> None:
+        """Take over a complete result that was written to its `temporary` path.
+
+        Results get their final names together, about once per second: many small files would otherwise spend
+        most of the time waiting for the disk.
+        """
+        record = FileRecord.of(self.folder / _TEMPORARY / name, rows)
+        with self._lock:
+            self._added[name] = record
+            is_due = self._is_due
+        if is_due and self._committing.acquire(blocking=False):
+            try:
+                self._commit()
+            finally:
+                self._committing.release()
+
+    @contextmanager
+    def committing(self) -> Iterator[None]:
+        """Give all results that are added their final names at the end, even if an error occurs."""
+        try:
+            yield
+        except BaseException:
+            with suppress(OSError), self._committing:  # the first error says more
+                self._commit()
+            raise
+        with self._committing:
+            self._commit()
+
+    def finish(self, complete: bool) -> None:
+        """Describe the folder once more, after all results have their final names."""
+        self._facts["complete"] = complete
+        self.save()
+
+    def _commit(self) -> None:
+        """Sync the added results, give them their final names, and list them in the description."""
+        with self._lock:
+            added, self._added = self._added, {}
+        if not added:
+            return
+        records = {name: record._asdict() for name, record in added.items()}
+        listed = self._facts["results"]
+        stale = [name for name, record in records.items() if listed.get(name, record) != record]
+        if stale:  # the description never lists a file with the contents of another
+            self._facts["results"] = {name: each for name, each in listed.items() if name not in stale}
+            self._facts["complete"] = False
+            self.save()
+        self._place(list(added))
+        self._facts["results"] = dict(sorted({**self._facts["results"], **records}.items()))
+        self._save_progress()
+
+    def _place(self, names: list[str]) -> None:
+        """Move files from their temporary paths to their final names, each step on disk before the next."""
+        temporaries = [self.folder / _TEMPORARY / name for name in names]
+        targets = [self.folder / name for name in names]
+        if self.durable:
+            sync_files(temporaries)
+        for temporary, target in zip(temporaries, targets, strict=True):
             target.parent.mkdir(parents=True, exist_ok=True)
             temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        if self.durable:
+            around = {parent for target in targets for parent in target.parents}
+            sync_folders(around.difference(self.folder.parents))
 
 
 def _is_intact(facts: Any) -> bool:
@@ -223,6 +343,7 @@ def _is_intact(facts: Any) -> bool:
     return (
         all(type(part) is str and "\0" not in part for part in facts["parts"])
         and all(type(figures[name]) is kind for name, kind in _FIGURES.items() if figures)
+        and are_records(facts["results"])
         and (not measured or (type(measured["inputs"]) is dict and {"population", "invalid"} <= {*measured}))
     )
 

@@ -1,0 +1,99 @@
+"""`verify_dataset`: check that a folder of results is complete and that no file changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from whycluster.core.errors import InvalidInputError
+from whycluster.data.display import count
+from whycluster.data.files import as_path
+from whycluster.engines.files.manifest import FileRecord
+from whycluster.engines.files.run_state import RunState
+
+
+@dataclass(frozen=True)
+class DatasetVerification:
+    """What `verify_dataset` found.
+
+    Attributes
+    ----------
+    folder : the folder of the results
+    n_files, n_rows : the number of files that the run lists, and of their rows
+    is_complete : whether the run has finished all parts
+    missing : listed files that are not there
+    changed : listed files with other contents than those that were written
+    extra : other files that a reader of the folder would take for results
+    """
+
+    folder: Path
+    n_files: int
+    n_rows: int
+    is_complete: bool
+    missing: list[str]
+    changed: list[str]
+    extra: list[str]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the folder is complete, and nothing is missing, changed or extra."""
+        return self.is_complete and not (self.missing or self.changed or self.extra)
+
+    def __str__(self) -> str:
+        folder, what = str(self.folder), f"{count(self.n_rows, 'row')} in {count(self.n_files, 'file')}"
+        if self.ok:
+            return f"{folder!r} is complete and unchanged: {what}."
+        lines = [f"{folder!r} must hold all results of a run, unchanged; it lists {what}."]
+        if not self.is_complete:
+            lines.append("not complete: the run has not finished. Run it again to resume.")
+        found = {"missing": self.missing, "changed": self.changed, "extra": self.extra}
+        return "\n".join([*lines, *(f"{problem}: {name!r}" for problem in found for name in found[problem])])
+
+
+def verify_dataset(path: str | os.PathLike[str]) -> DatasetVerification:
+    """Check that a folder written by `explain_dataset` is complete and that no file changed.
+
+    All files are read and compared with the checksums in ``_whycluster.json``.
+
+    Parameters
+    ----------
+    path : the folder
+
+    Returns
+    -------
+    DatasetVerification
+    """
+    return verify_folder(as_path(path, "verify_dataset", what="a folder").expanduser(), "verify_dataset")
+
+
+def verify_folder(folder: Path, where: str) -> DatasetVerification:
+    """Check a folder; ``where`` is the name of the public function, for messages."""
+    state = RunState(folder, where)
+    facts = state.read()
+    if not facts:
+        raise InvalidInputError(
+            f"{where}: path must be a folder with results of explain_dataset; {str(folder)!r} holds no "
+            "'_whycluster.json'."
+        )
+    records = {name: FileRecord(**record) for name, record in facts["results"].items()}
+    there = {name for name in records if state.contains(name) and (folder / name).is_file()}
+    return DatasetVerification(
+        folder,
+        len(records),
+        sum(record.rows or 0 for record in records.values()),
+        facts["complete"],
+        sorted({*records} - there),
+        sorted(name for name in there if not records[name].matches(folder / name)),
+        sorted(set(_visible_files(folder)) - {*records}),
+    )
+
+
+def _visible_files(folder: Path) -> Iterator[str]:
+    """Yield the files that tools read as results: those without a leading underscore or dot."""
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(("_", "."))]
+        for name in files:
+            if not name.startswith(("_", ".")):
+                yield (Path(place) / name).relative_to(folder).as_posix()
