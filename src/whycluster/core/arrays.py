@@ -17,8 +17,9 @@ def least(values: NDArray[Any]) -> tuple[Codes, NDArray[Any]]:
     if values.flags.c_contiguous:
         column = np.asarray(values.argmin(axis=1))
         return column, values[np.arange(len(values)), column]
-    # For arrays stored by columns, NumPy's argmin copies and then calls a loop per row. Instead, find the
-    # least value, number the columns from the end, and take the highest number that attains it.
+    # For arrays stored by columns, NumPy's argmin copies them and then loops over each row separately.
+    # Instead, find the least value of each row, number the columns from the end, and take the highest number
+    # among the columns that attain it.
     n_columns = values.shape[1]
     found = values.min(axis=1)
     number = np.arange(n_columns, 0, -1, dtype=np.min_scalar_type(n_columns))
@@ -27,7 +28,7 @@ def least(values: NDArray[Any]) -> tuple[Codes, NDArray[Any]]:
 
 
 def row_sums(values: Floats) -> Floats:
-    """Return the sum of each row, as a product with ones, which is much faster than sum() for few columns."""
+    """Return the sum of each row, computed as a product with ones; for few columns, sum() is much slower."""
     return values @ np.ones(values.shape[1])
 
 

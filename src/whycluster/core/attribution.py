@@ -34,7 +34,7 @@ from whycluster.core.tree import Tree
 
 # Chosen by measurement: smaller blocks spend more time in Python, larger ones miss the cache.
 _THREAD_BYTES = 8 << 20
-_STEPS = 4  # blocks are this much larger if pipeline steps are called, which halves the time
+_STEPS = 4  # if pipeline steps are called, blocks are this many times larger, which halves the time
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,13 @@ class CodedQuery:
 
     Attributes
     ----------
-    cluster : (n,) the cluster to explain, or one for all rows; None for the assigned one
-    competitor : (n,) the competitor, or one for all rows; None for all of them or, for a contrast, the
-        strongest
+    cluster : (n,) the cluster to explain for each row, or one for all rows; None for the assigned one
+    competitor : (n,) the competitor of each row, or one for all rows; None for all competitors or, in a
+        contrast, for the strongest one
     rule : how the evidence is shared among the competitors
-    beta : the stiffness; None if it has to be measured or, for a contrast, is not used
+    beta : the stiffness; None if it has to be measured, or if it is not used, as in a contrast
     threshold : the probability to exceed; None if the cluster only has to be the most likely one
-    log_prior : (K,) the log share of all rows in each cluster; for the sequential rule
+    log_prior : (K,) the log of each cluster's share of all rows, which the sequential rule uses
     """
 
     cluster: Codes | None = None
@@ -66,7 +66,7 @@ class CodedQuery:
 
     @property
     def is_default(self) -> bool:
-        """Whether the query is for the assigned clusters, against all others, by the paper's rule."""
+        """Whether the query explains the assigned clusters against all others with the paper's rule."""
         unrestricted = self.cluster is None and self.competitor is None and self.threshold is None
         return unrestricted and self.rule == DEFAULT_RULE
 
@@ -80,7 +80,7 @@ class CodedQuery:
         )
 
     def assign(self, h: Floats, tree: Tree | None, start: int, stop: int) -> Assignment:
-        """Turn the energies of rows start..stop into h, in place, and return their assignment."""
+        """Turn the energies of rows start..stop into h, in place, and return the assignment of these rows."""
         cluster = None if self.cluster is None else self.cluster[start:stop]
         competitor = None if self.competitor is None else self.competitor[start:stop]
         found = compete(h, tree, cluster, competitor)
@@ -136,15 +136,15 @@ class Attribution:
 
 @dataclass(frozen=True)
 class Population:
-    """Measurements on all rows. Populations of parts of the rows can be added up."""
+    """Measurements on all rows. The populations of several parts of the rows can be added up."""
 
     evidence: float  # the mean of f_c; beta is its inverse (Eq. 3)
     sizes: Codes  # (K,) the size of each cluster
-    means: Floats  # (K, n_inputs) the mean row of each cluster, if the energy needs it
+    means: Floats  # (K, n_inputs) the mean row of each cluster; (K, 0) if the energy needs no means
 
     @classmethod
     def none(cls, energy: Energy) -> Population:
-        """Return the population of no rows."""
+        """Return an empty population, to which others can be added."""
         n_clusters, width = energy.n_clusters, energy.n_inputs if energy.needs_means else 0
         return cls(0.0, np.zeros(n_clusters, np.intp), np.zeros((n_clusters, width)))
 
@@ -182,7 +182,8 @@ def attribute(
 ) -> Attribution:
     """Return the relevance of every feature for every row, R = sum_k a_k (e_k - e_c).
 
-    If beta is not given, it is measured first, on ``background`` or else on the rows themselves.
+    If beta is not given, it is measured first, on ``background`` if given and otherwise on the rows
+    themselves.
     """
     size = block_rows(energy, rows)
     loops = energy.compiled if query.is_default else None
@@ -220,7 +221,7 @@ def _attribute(energy: Energy, rows: Rows, query: CodedQuery, background: Backgr
 def _explain_block(
     energy: Energy, rows: Rows, query: CodedQuery, result: Attribution, view: EvidenceView | None
 ) -> Work[Workspace]:
-    """Return the function that explains a block; with ``view``, its assignment and h are already known."""
+    """Return the function that explains a block, whose assignment and h are known if ``view`` is given."""
     rounded = result.relevance.dtype != np.float64
     separate = rounded and not (energy.rounds and query.log_prior is None)
 
@@ -253,7 +254,7 @@ def _explain_block(
 
 
 class Kept(NamedTuple):
-    """Results of the first pass that the second pass needs, kept in the arrays that it will fill."""
+    """Results that the second pass needs from the first, kept in the arrays that the second pass fills."""
 
     assignment: Attribution
     h: EvidenceView
@@ -293,7 +294,7 @@ def _population(energy: Energy, rows: Rows, keep: Kept | None) -> Population:
 
 
 def measured(query: CodedQuery, energy: Energy, rows: Background) -> CodedQuery:
-    """Return the query with beta and, for the sequential rule, with the cluster sizes."""
+    """Return the query with beta filled in and, for the sequential rule, with the cluster sizes."""
     if query.rule == CONTRAST:
         return query
     found = population(energy, rows)
@@ -320,7 +321,7 @@ def _checked(assignment: Assignment) -> Assignment:
 
 
 class Workspace:
-    """The work arrays of one thread, for blocks of up to ``n_rows`` rows, by rows or by columns."""
+    """The work arrays of one thread, for blocks of up to ``n_rows`` rows, stored by rows or by columns."""
 
     def __init__(self, energy: Energy, n_rows: int, by_columns: bool = False) -> None:
         d, n_clusters = energy.n_features, energy.n_clusters

@@ -22,7 +22,7 @@ from whycluster.core.arrays import Floats
 
 _MOST_THREADS = 6  # keeps work arrays and temporaries under 64 MB
 _POLL_SECONDS = 0.1
-_FEW_CLUSTERS = 48  # with at most this many, reductions are faster column by column
+_FEW_CLUSTERS = 48  # with at most this many clusters, reductions are faster column by column
 
 _spreading = threading.Lock()
 
@@ -37,7 +37,7 @@ Sum = TypeVar("Sum", bound=_Addable)
 
 
 class OutOfRangeError(Exception):
-    """A result is NaN, infinite or too small; the caller then searches the rows for the reason."""
+    """Raised if a result is NaN, infinite or too small; the caller then searches the rows for the reason."""
 
 
 def check_finite(values: NDArray[Any]) -> None:
@@ -62,7 +62,7 @@ Work: TypeAlias = Callable[[Space, int, int], None]
 
 
 def per_cluster(room: Floats, n_rows: int, n_clusters: int) -> Floats:
-    """Return a view of ``room`` of shape (n_rows, n_clusters), by columns if there are few clusters."""
+    """Return a view of ``room``, (n_rows, n_clusters), stored by columns if there are few clusters."""
     part = room[: n_rows * n_clusters]
     few = n_clusters <= _FEW_CLUSTERS
     return part.reshape(n_clusters, n_rows).T if few else part.reshape(n_rows, n_clusters)
@@ -79,14 +79,14 @@ class EvidenceView:
 
     @classmethod
     def of(cls, relevance: NDArray[Any], n_clusters: int) -> EvidenceView | None:
-        """Return the view, or None if there is not enough room."""
+        """Return the view, or None if the relevance has too little room for h."""
         enough = 8 * n_clusters <= relevance.itemsize * relevance.shape[1]
         return cls(relevance, n_clusters) if enough and relevance.flags.c_contiguous else None
 
     def rows(self, start: int, stop: int) -> Floats:
         """Return h of rows start..stop, (b, K)."""
         room = self.relevance[start:stop].reshape(-1)
-        if room.dtype != np.float64:  # float32: skip a number if the block begins between two float64
+        if room.dtype != np.float64:  # skip a float32 if the block begins between two float64
             between = room.ctypes.data // room.itemsize % 2
             room = room[between : between + (len(room) - between) // 2 * 2].view(np.float64)
         return per_cluster(room, stop - start, self.n_clusters)
@@ -108,8 +108,8 @@ def run(work: Work[Space], make_space: Callable[[], Space], n_rows: int, size: i
 def each(work: Callable[[int], None], n_tasks: int, stopped: threading.Event | None = None) -> None:
     """Call ``work`` with 0, 1, ..., on several threads.
 
-    The first error, or Ctrl-C, sets ``stopped`` and is raised here. Running tasks may check it, and no other
-    task is started.
+    The first error, or Ctrl-C, sets ``stopped`` and is raised here. Running tasks may check ``stopped``; no
+    further tasks are started.
     """
     stopped = stopped or threading.Event()
     tasks = iter(range(n_tasks))  # shared by the threads
@@ -139,7 +139,7 @@ def each(work: Callable[[int], None], n_tasks: int, stopped: threading.Event | N
 
 
 class InOrder(Generic[Sum]):
-    """A sum of values that threads add in any order, computed in the order of the rows.
+    """A sum of values that threads may pass in any order, computed in the order of the rows.
 
     The result is therefore bit-identical in every run. Values that arrive early are kept until their turn.
     """
@@ -150,12 +150,12 @@ class InOrder(Generic[Sum]):
 
     @property
     def so_far(self) -> tuple[int, Sum]:
-        """The position up to which all values have been added, and their sum."""
+        """The position up to which all values have been added, and the sum of these values."""
         with self._lock:
             return self._stop, self._total
 
     def add(self, start: int, stop: int, value: Sum | None) -> None:
-        """Add the value of start..stop; None adds nothing."""
+        """Add the value of rows start..stop; None adds nothing."""
         with self._lock:
             self._early[start] = stop, value
             while self._stop in self._early:
@@ -164,9 +164,9 @@ class InOrder(Generic[Sum]):
 
 
 def error_of(future: Future[Any]) -> BaseException | None:
-    """Wait for a task and return its exception, or None.
+    """Wait for a task and return its exception, or None if it succeeded.
 
-    This polls, because polars changes signal handling so that Ctrl-C does not interrupt a plain wait.
+    The function polls, because polars changes signal handling so that Ctrl-C does not interrupt a plain wait.
     """
     while not wait([future], _POLL_SECONDS).done:
         pass
@@ -175,7 +175,7 @@ def error_of(future: Future[Any]) -> BaseException | None:
 
 @contextmanager
 def _threads(n_tasks: int) -> Iterator[tuple[ThreadPoolExecutor | None, int]]:
-    """Provide a thread pool, or None if none is needed, and its size; meanwhile BLAS uses one thread.
+    """Provide a thread pool (None if no pool is needed) and its size; meanwhile BLAS uses one thread.
 
     Only one call at a time uses a pool. Concurrent and nested calls run on the calling thread.
     """
@@ -214,6 +214,6 @@ def _blas() -> Any:
 
 
 def _blas_threads() -> int:
-    """Return the number of threads that BLAS would use, so that its settings apply here too."""
+    """Return the number of threads that BLAS would use, so that the settings of BLAS apply here too."""
     counts = [library["num_threads"] for library in _blas().info()]
     return max(counts, default=os.cpu_count() or 1)

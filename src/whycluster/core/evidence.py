@@ -19,7 +19,7 @@ _TOO_FAR = 1e300
 
 
 class Assignment(NamedTuple):
-    """The result of the competition for each row of a block: (b,) arrays."""
+    """The result of the competition for each row of a block, as arrays of shape (b,)."""
 
     cluster: Codes  # the explained cluster c
     competitor: Codes  # its strongest competitor, the k that attains f_c
@@ -37,7 +37,7 @@ def compete(
     ----------
     energies : (b, K), turned into h in place, with +inf for the row's own cluster, which never competes
     tree : the tree, if the energies are those of pairs of its nodes
-    cluster : (b,) the cluster to explain; by default the one with the lowest energy, or the first of several
+    cluster : (b,) the cluster to explain; by default the one with the lowest energy (the first one on a tie)
     competitor : (b,) the competitor that the user chose, if any; a cluster has evidence 0 against itself
     """
     if tree is not None:
@@ -83,7 +83,7 @@ def evidence_of_all(energies: Floats, tree: Tree | None, out: Floats) -> None:
         for k, path in enumerate(tree.paths):
             out[:, k] = np.min([turn.sign * energies[:, turn.pair] for turn in path], axis=0)
         return
-    # The assigned cluster is the strongest competitor of all others, so f_k = s_c - s_k for these.
+    # The assigned cluster is the strongest competitor of all others, so f_k = s_c - s_k for them.
     assignment = compete(energies)
     np.negative(energies, out=out)
     out[np.arange(len(energies)), assignment.cluster] = assignment.evidence
@@ -108,8 +108,8 @@ def absolute(h: Floats, assignment: Assignment, threshold: float) -> Assignment:
 def _go_down(g: Floats, tree: Tree, cluster: Codes | None, competitor: Codes | None) -> Codes:
     """Return the cluster of each row, and turn g into h, the evidence against one competitor per turn.
 
-    Several clusters may branch off at a turn. The competitor is the one that the row would reach from there,
-    or the one that the user chose. All other clusters do not compete.
+    Several clusters may branch off at a turn. Only the one that the row would reach from there competes. If
+    the user chose a competitor, only that cluster competes.
     """
     landings = tree.landings(g)
     if cluster is None:

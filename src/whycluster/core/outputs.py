@@ -65,7 +65,7 @@ def evidence_of_every_cluster(energy: Energy, rows: Rows) -> NDArray[Any]:
 
 
 def contrasts(energy: Energy, rows: Rows, cluster: Codes) -> NDArray[Any]:
-    """Return h_k, (n, K), the evidence for each row's cluster against every competitor k, NaN for itself."""
+    """Return h_k, (n, K), the evidence for each row's cluster c against every cluster k (NaN for c)."""
     result = np.empty((rows.n_rows, energy.n_clusters), dtype=rows.dtype)
 
     def work(space: Workspace, start: int, stop: int) -> None:
@@ -156,8 +156,8 @@ def propagate_gradient(
 
 
 def informed(energy: Energy, rows: Rows) -> Energy:
-    """Return the energy with the cluster means of all rows, if its split needs them.
+    """Return the energy with the cluster means of all rows filled in, or unchanged if it needs no means.
 
-    Queries about some of the rows are then answered as if all rows had been passed.
+    Queries about some of the rows then give the same results as if all rows had been passed.
     """
     return energy.with_means(*population(energy, rows).members) if energy.needs_means else energy

@@ -21,7 +21,8 @@ def weigh(h: Floats, assignment: Assignment, rule: str, beta: float | None, out:
     """Write the weights a_k of the competitors, (b, K), and a_c = -sum_k a_k, so that each row sums to zero.
 
     A row with negative evidence ("why not this cluster?") always gets the contrast with the cluster that won,
-    because the other rules, except for the soft one, are singular if the h_k have both signs.
+    because the other rules, except for the soft one, are singular if some h_k are negative and others
+    positive.
     """
     if beta is None:  # a contrast
         contrasted = np.arange(len(h))
@@ -30,7 +31,7 @@ def weigh(h: Floats, assignment: Assignment, rule: str, beta: float | None, out:
         contrasted = np.flatnonzero((assignment.evidence < 0) & (rule != SOFT))
     out[contrasted] = 0.0
     out[contrasted, assignment.competitor[contrasted]] = 1.0
-    # In other rows it is 0 already, because h_c is infinite.
+    # In the other rows, this weight is 0 already, because h_c is infinite.
     out[contrasted, assignment.cluster[contrasted]] = 0.0
     out[np.arange(len(h)), assignment.cluster] = -row_sums(out)
 
@@ -44,7 +45,8 @@ def share(h: Floats, assignment: Assignment, weights: Floats) -> None:
 def _min_take_most(h: Floats, assignment: Assignment, beta: float, out: Floats) -> None:
     """Write a_k = p_k f_c / h_k: Eq. 2, with the denominator of Eq. 4.
 
-    f_c / h_k is in [0, 1]. On a tie, when both are 0, it is the limit 1, so no epsilon is needed.
+    f_c / h_k is in [0, 1]. On a tie, when f_c and h_k are 0, the ratio is set to its limit 1, so no epsilon
+    is needed.
     """
     f = assignment.evidence
     total = _soft_min(h, f, beta, out)

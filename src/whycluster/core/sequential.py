@@ -22,8 +22,8 @@ from whycluster.core.evidence import Assignment
 # Beta in units of 1 / (mean evidence), for models without a stiffness; tuned on half of ``benchmarks.rules``.
 STIFFER = 4.0
 
-_TERMS_BYTES = 1 << 20  # for the terms of all parts and features of some rows
-_SINGLE = 3  # features that are taken one by one before several are taken at once
+_TERMS_BYTES = 1 << 20  # memory for the terms of a few rows, with all parts and features
+_SINGLE = 3  # number of features that are taken one by one before several are taken at once
 _MOST = 300.0  # nats; up to here, a product of two exponentials neither overflows nor vanishes
 _HARD = 1e6  # nats; larger values make no difference
 _MOST_TIMES = 10.0  # the largest ratio of a row's total |relevance| to that of the joint rule
@@ -38,10 +38,10 @@ def redistribute_block(
     relevance: Floats,
     scratch: Floats,
 ) -> None:
-    """Redistribute the relevance, (b, d), of all rows without negative evidence, some rows at a time."""
+    """Redistribute the relevance, (b, d), of all rows with evidence of at least 0, a few rows at a time."""
     parts = energy.parts
     log_weight = parts.log_weight
-    if not energy.gives_probabilities:  # if it does, the parts have the weights of the model
+    if not energy.gives_probabilities:  # otherwise, the parts already have the model's weights
         log_weight = log_weight + log_prior[parts.cluster]
     width = max(
         energy.n_features, energy.n_inputs
@@ -72,7 +72,7 @@ def redistribute(
     own : (b, P) which parts belong to the row's cluster
     log_weight : (P,) log w_j
     beta : the stiffness
-    relevance : (b, d) the relevance according to another rule
+    relevance : (b, d) the relevance according to another rule; overwritten
     """
     gain = gains(terms, own, log_weight, beta)
     whole, total = gain.sum(axis=1), relevance.sum(axis=1)
@@ -86,8 +86,8 @@ def gains(
 ) -> Floats:
     """Return the gain of each feature, (b, d); the parameters are those of `redistribute`.
 
-    The first ``single`` features are taken one by one, always the best one. After that, each round adds half
-    as many features as were taken before, the best first.
+    The first ``single`` features are taken one by one, always the best one. After that, each round adds the
+    best of the remaining features, half as many as were taken before.
     """
     nats = _to_nats(terms, beta)
     n_rows, _, d = nats.shape

@@ -1,7 +1,7 @@
 """k-means in compiled loops: one call computes the assignment and the relevance of a block of rows.
 
 The loops are in ``kmeans.c``, which is compiled when the package is installed on Linux on x86-64 with a C
-compiler. Everywhere else, and for all other models and queries, NumPy does the same in more steps
+compiler. Everywhere else, and for all other models and queries, NumPy computes the same results in more steps
 (`whycluster.core.attribution`); ``tests/core/test_compiled.py`` checks that the two agree.
 """
 
@@ -25,8 +25,8 @@ from whycluster.core.rows import Rows
 
 LIBRARY = Path(__file__).with_name("_kmeans.so")
 _LAYOUT = 2  # version of the structures below, as in kmeans.c
-_MOST = 1 << 13  # features or clusters; with more, a tile does not fit into the cache and NumPy is faster
-_MOST_VALUES = 1 << 20  # values of all centroids, for the same reason
+_MOST = 1 << 13  # features or clusters; with more, a tile does not fit in the cache, so NumPy is faster
+_MOST_VALUES = 1 << 20  # values in all centroids together, for the same reason
 
 
 def _fields(names: str, kind: type) -> list[tuple[str, type]]:
@@ -34,13 +34,13 @@ def _fields(names: str, kind: type) -> list[tuple[str, type]]:
 
 
 class _Model(ctypes.Structure):
-    """``Model`` of kmeans.c."""
+    """The structure ``Model`` in kmeans.c."""
 
     _fields_ = [*_fields("K d", ctypes.c_int64), *_fields("offset bias slopes both", ctypes.c_void_p)]
 
 
 class _Block(ctypes.Structure):
-    """``Block`` of kmeans.c."""
+    """The structure ``Block`` in kmeans.c."""
 
     _fields_ = [
         *_fields("first n", ctypes.c_int64),
@@ -61,7 +61,7 @@ def library() -> tuple[Any, int] | None:
     try:
         found = ctypes.CDLL(str(LIBRARY))
         fits = found.layout() == _LAYOUT
-    except (OSError, AttributeError):  # not built; built for another machine; an earlier version
+    except (OSError, AttributeError):  # not built, built for a different machine, or an old version
         fits = False
     if not fits:
         return None
@@ -80,7 +80,7 @@ class MemoryLayout:
     columns : (d,) the address of the first number of each column
     down : the step from row to row, in numbers
     side_by_side : whether the numbers of a row are contiguous
-    dtype : of the numbers
+    dtype : the dtype of the numbers
     """
 
     owner: Any
@@ -124,7 +124,7 @@ class MemoryLayout:
 
 
 def _is_readable(values: NDArray[Any]) -> bool:
-    """Return whether an array holds native float32 or float64, in whole steps."""
+    """Return whether an array holds aligned native float32 or float64, with strides in whole numbers."""
     plain = values.dtype.kind == "f" and values.itemsize in (4, 8) and values.dtype.isnative
     return plain and values.flags.aligned and all(step % values.itemsize == 0 for step in values.strides)
 
@@ -136,8 +136,8 @@ class CompiledKMeans:
     Parameters
     ----------
     slopes, squares : (K, d) the split is square_k + slope_k x, up to a term that all clusters share
-    bias : (K,)
-    offset : (d,) subtracted from every row to make x; nothing by default
+    bias : (K,) bias_k
+    offset : (d,) subtracted from every row to give x; by default, nothing is subtracted
     """
 
     slopes: Floats
@@ -175,10 +175,11 @@ class CompiledKMeans:
         beta: float = 0.0,
         out: NDArray[Any] | None = None,
     ) -> bool:
-        """Write the assignment of the rows from ``first`` on into contiguous arrays (b,).
+        """Assign b rows, beginning with row ``first``, and write the results into contiguous arrays (b,).
 
-        If ``out`` is given, (b, d) in float32 or float64, by rows or by columns, the relevance by the rule
-        min-take-most is written there. Return whether all energies and evidence are finite.
+        If ``out`` is given, (b, d) in float32 or float64, stored by rows or by columns, the relevance
+        according to the min-take-most rule is written there. Return whether all energies and evidence are
+        finite.
         """
         block = _block(rows, first, len(cluster))
         block.cluster, block.competitor, block.evidence = map(_at, (cluster, competitor, evidence))
@@ -203,7 +204,7 @@ class CompiledKMeans:
         return True
 
     def _call(self, block: _Block, moved: bool = False) -> float:
-        """Call the loops; with ``moved`` they do not subtract the offset."""
+        """Call the loops; if ``moved`` is true, the offset has already been subtracted."""
         loaded = library()
         assert loaded is not None
         loops, width = loaded
@@ -243,7 +244,7 @@ class CompiledPasses:
         self.loops, self.rows, self.block_rows = loops, rows, block_rows
         self.layout = MemoryLayout.of_rows(rows)
         self._order: Literal["C", "F"] = "F" if rows.by_columns else "C"
-        if self.layout is None and rows.n_rows <= block_rows:  # one block: converted once for all passes
+        if self.layout is None and rows.n_rows <= block_rows:  # a single block is converted only once
             x = np.empty((rows.n_rows, loops.slopes.shape[1]), order=self._order)
             with np.errstate(all="ignore"):
                 self.layout = MemoryLayout.of_block(rows.inputs(0, rows.n_rows, None, x))
@@ -293,7 +294,7 @@ class CompiledPasses:
     def _run_block(
         self, x: Floats, start: int, stop: int, beta: float = 0.0, out: NDArray[Any] | None = None
     ) -> Floats:
-        """Assign rows start..stop and return their evidence; their relevance goes to ``out``."""
+        """Assign rows start..stop, return their evidence and, if ``out`` is given, write their relevance to it."""
         layout, first = self.layout, start
         if layout is None:
             layout, first = MemoryLayout.of_block(self.rows.inputs(start, stop, None, x[: stop - start])), 0

@@ -2,7 +2,8 @@
 
 A model gives each point x one energy s_k(x) per cluster and assigns x to the cluster with the lowest one.
 Each energy has a split over the features, e_k(x), that adds up to s_k(x), except for a constant per cluster
-that belongs to no feature. Most code needs nothing else; only trees compare pairs of nodes instead.
+that belongs to no feature. Most code needs nothing else. Only trees differ: they compare pairs of nodes
+instead of clusters.
 
 Read `energy` (the interface) first, then `additive` (sums over the features), `squared` (k-means), `gaussian`
 (mixtures), `linear` (soft heads, cosine), `kernel` (kernel k-means, noise), `student` (DEC) and `tree`.

@@ -16,7 +16,7 @@ from whycluster.core.errors import UnsupportedModelError
 class AdditiveEnergy(Energy):
     """s_k = sum over the features of the dissimilarity between x and the prototype of cluster k.
 
-    A subclass defines the dissimilarity of two values in `split`, and for gradients its derivative in
+    A subclass defines the dissimilarity of two values in `split`, and, for gradients, the derivative in
     `slope`. No square is expanded, so equal prototypes are exact ties. The cost is a few elementwise steps
     per cluster.
 
@@ -26,7 +26,8 @@ class AdditiveEnergy(Energy):
     """
 
     def __init__(self, prototypes: Floats) -> None:
-        # A copy, because the model may be refitted; in C order, because BLAS may sum others differently.
+        # A copy, because the model may be refitted, in C order, because BLAS may sum other orders
+        # differently.
         self.prototypes = np.array(prototypes, dtype=np.float64, order="C")
         self.n_clusters, self.n_features = self.prototypes.shape
         self.scratch_width = self.n_features
@@ -92,7 +93,7 @@ class ManhattanEnergy(AdditiveEnergy):
 
 
 class MixedEnergy(AdditiveEnergy):
-    """Squared differences of numbers plus weighted mismatches of categories: k-modes and k-prototypes.
+    """Squared differences of numbers plus weighted mismatches of categories, for k-modes and k-prototypes.
 
     Parameters
     ----------
@@ -110,12 +111,12 @@ class MixedEnergy(AdditiveEnergy):
         self.gamma = float(gamma)
 
     def split(self, x: Floats, k: int, out: Floats) -> None:
-        """Write (x - mu_k)^2 for numeric features, and gamma for categories that differ."""
+        """Write (x - mu_k)^2 for numeric features, and gamma for categorical features that differ."""
         np.subtract(x, self.prototypes[k], out=out)
         np.square(out, out=out)
         out[:, self.categorical] = self.gamma * (out[:, self.categorical] != 0.0)
 
     def slope(self, x: Floats, k: int, out: Floats) -> None:
-        """Write 2 (x - mu_k) for numeric features, and 0 for categories, which small steps do not change."""
+        """Write 2 (x - mu_k) for numeric features, and 0 for categorical features, which cannot change slightly."""
         np.subtract(x, self.prototypes[k], out=out)
         out *= np.where(self.categorical, 0.0, 2.0)

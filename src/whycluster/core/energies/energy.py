@@ -16,10 +16,10 @@ from whycluster.core.tree import Tree
 
 
 class Parts(NamedTuple):
-    """The parts that clusters consist of, such as support vectors: their clusters and log weights, (P,) each.
+    """The parts of the clusters, such as support vectors: the cluster and the log weight of each part, (P,).
 
-    If the model gives probabilities, these are its prior weights. Otherwise, they are the weights of the
-    parts within their cluster.
+    If the model gives probabilities, the weights are its prior weights. Otherwise, they are the weights of
+    the parts within their cluster.
     """
 
     cluster: Codes
@@ -35,28 +35,28 @@ class Energy(ABC):
 
     n_clusters: int
     n_features: int
-    offset: Floats | None  # subtracted from every row first, or None
+    offset: Floats | None  # subtracted from every row first; None if nothing is subtracted
     scratch_width: int  # the work space of the methods: ``scratch`` is (b, scratch_width)
     title = "a custom dissimilarity"  # the family of models, for reports
     gives_probabilities = False  # whether softmax(-s) are the cluster probabilities of the model
-    stiffness: float | None = None  # the beta for which exp(-beta s) are densities or probabilities, if any
+    stiffness: float | None = None  # the beta for which exp(-beta s) are densities or probabilities, or None
     adds_up: bool = True  # whether relevance sums to the evidence: every part of an energy has a feature
     rounds = False  # whether `combine` may write float32; it still computes in float64
-    takes_columns = False  # whether it is equally fast on rows stored column by column
+    takes_columns = False  # whether computing is equally fast on rows stored column by column
     needs_means = False  # whether its split depends on the cluster means; see `with_means`
-    tree: Tree | None = None  # the tree of clusters, if the columns of `energies` are pairs of its nodes
+    tree: Tree | None = None  # the tree of clusters if `energies` compares pairs of its nodes, else None
     # (d,) which features are categorical, or None if all are numeric
     categorical: NDArray[np.bool_] | None = None
-    compiled: CompiledKMeans | None = None  # the same energies in compiled loops, which may not be available
+    compiled: CompiledKMeans | None = None  # loops for the same energies, which this machine may not have
 
     @property
     def loops(self) -> CompiledKMeans | None:
-        """The compiled loops, if this machine has any for this energy."""
+        """The compiled loops for this energy, or None if this machine has none."""
         return self.compiled if self.compiled is not None and self.compiled.is_available else None
 
     @cached_property
     def n_inputs(self) -> int:
-        """The number of values per row; after a pipeline, it differs from the number of features."""
+        """The number of values per row, which is not the number of features if pipeline steps come first."""
         return self.n_features
 
     def with_means(self, means: Floats, sizes: Codes) -> Energy:  # noqa: ARG002  # for those that need them
@@ -93,11 +93,11 @@ class Energy(ABC):
         return np.arange(self.n_features)
 
     def linearized(self) -> Energy | None:
-        """Return an energy with the same boundaries whose differences are linear, or None."""
+        """Return an energy with the same boundaries and linear differences, or None if there is none."""
         return None
 
     def step_scale(self) -> Floats:
-        """Return the weight of a step of 1 in each input, (n_inputs,)."""
+        """Return how much a step of 1 in each input counts in the model's distances, (n_inputs,)."""
         return np.ones(self.n_features)
 
     def compared(self, x: Floats) -> Floats:

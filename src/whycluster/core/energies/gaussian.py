@@ -10,7 +10,7 @@ from whycluster.core.energies.energy import Energy, Parts, carve
 
 
 class _MixtureEnergy(Energy):
-    """The base class of both kinds of mixtures."""
+    """The base class of mixtures with diagonal covariances and with full ones."""
 
     gives_probabilities = True
     stiffness = 1.0
@@ -80,7 +80,7 @@ class GaussianEnergy(_MixtureEnergy):
     Parameters
     ----------
     means : (K, d)
-    roots : (K, d, d) P_k with P_k P_k^T = S_k^-1; or (1, d, d), one for all
+    roots : (K, d, d) P_k with P_k P_k^T = S_k^-1; or (1, d, d) if all components share one P
     log_weights : (K,) as in `DiagonalGaussianEnergy`
     log_det : (K,) half of the log determinant, log det(S_k) / 2; by default computed from ``roots``, which
         must then be triangular. It is required for models that ignore directions without variance

@@ -19,7 +19,7 @@ class KernelEnergy(Energy):
     The split is sum_j q_j (x - u_j)^2 with q = softmax_j(log v_j - gamma |x - u_j|^2). The paper's network
     has a neuron for each pair of support vectors. Because |x - u_j|^2 - |x - u_i|^2 separates, and the gate
     of Eq. 10 cancels the denominator of Eq. 4, these splits give the same relevance at linear cost. An
-    infinite gamma is the hard minimum: the nearest support vector, or the first of several, takes all.
+    infinite gamma is the hard minimum: the nearest support vector (the first one on a tie) takes all.
 
     Parameters
     ----------
@@ -67,7 +67,8 @@ class KernelEnergy(Energy):
         self.clusters = [slice(stop - size, stop) for stop, size in zip(stops, self.sizes, strict=True)]
         self._chunks = _chunks(self.sizes, max(_FEW_UNITS, len(support) // 8))
         self._widest = max(int(self.sizes[chunk].sum()) for chunk in self._chunks)
-        # Wide enough for the work, and for blocks so short that a chunk stays in the cache.
+        # Wide enough for the work arrays. A larger width makes blocks shorter, so that a chunk stays in the
+        # cache.
         self.scratch_width = max(self._widest + self._mix_width, len(support) // 4)
 
     @property
@@ -132,7 +133,7 @@ class KernelEnergy(Energy):
     def left_out(self, x: Floats, scratch: Floats) -> Floats:
         """Return the term that `energies` leaves out, (b,): |x|^2 if squares are expanded, else 0.
 
-        Its split over the features is written to ``scratch``, (b, d).
+        The split of this term over the features is written to ``scratch``, (b, d).
         """
         if self._both is None:
             scratch[...] = 0.0
@@ -205,7 +206,7 @@ class KernelEnergy(Energy):
 
 
 def _chunks(sizes: Codes, most: int) -> list[slice]:
-    """Return runs of clusters of at least one cluster, with at most ``most`` support vectors if possible."""
+    """Return runs of one or more clusters, each with at most ``most`` support vectors if possible."""
     chunks, start = [], 0
     for k in range(1, len(sizes) + 1):
         if k == len(sizes) or sizes[start : k + 1].sum() > most:
@@ -223,7 +224,7 @@ class FloorEnergy(Energy):
     """The energies of K clusters, and a constant energy for noise, that is, for rows far from all clusters.
 
     The constant is split over the features like the energy of a typical member. A feature is therefore
-    evidence for noise if the row differs more in it than members do.
+    evidence for noise if the row differs from the clusters more in this feature than their members do.
 
     Parameters
     ----------
@@ -259,7 +260,7 @@ class FloorEnergy(Energy):
         return self.clusters.compared(x)
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
-        """Write the energies of the clusters, then the floor, both without the |x|^2 that is left out."""
+        """Write the energies of the clusters, then the floor, all minus the |x|^2 that clusters leave out."""
         self.clusters.energies(x, out[:, :-1], *carve(scratch, self.clusters.scratch_width))
         out[:, -1] = self.floor - self.clusters.left_out(x, *carve(scratch, self.n_features))
 

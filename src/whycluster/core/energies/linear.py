@@ -112,9 +112,9 @@ class CosineEnergy(LinearEnergy):
 def _normalize(x: Floats, out: Floats) -> tuple[Floats, Floats]:
     """Write the rows, scaled to unit length, into ``out``; rows of zeros stay zero.
 
-    Return two factors of the lengths, (b,) each. The first is the largest absolute value of each row;
-    dividing by it first keeps squares from overflowing or vanishing. For rows of zeros it is infinite, so
-    that the gradient vanishes.
+    Return two factors, (b,) each, whose product is the length of each row. The first factor is the largest
+    absolute value of each row; dividing by it first keeps squares from overflowing or vanishing. For rows of
+    zeros, the first factor is infinite, so that the gradient vanishes.
     """
     largest = np.maximum(x.max(axis=1), -x.min(axis=1))
     largest[largest == 0.0] = np.inf

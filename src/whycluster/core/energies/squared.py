@@ -15,7 +15,7 @@ from whycluster.core.errors import InvalidInputError
 _FAR_APART, _MANY, _FAR_APART_OF_MANY = 1e6, 2048, 1e9
 _PAIRS = 1 << 22  # pairs of centroids that are compared at once
 _SMALLEST = np.finfo(np.float64).tiny / np.finfo(np.float64).eps  # smaller squares lose digits
-# With few clusters, products are computed in parts that stay in the cache; for 8 clusters it halves the time.
+# With few clusters, products are computed in parts that stay in the cache, which halves the time for 8.
 _PART_BYTES = 1 << 18
 # Up to this ratio of offset to spread, expanding the square costs at most four of sixteen digits.
 HARMLESS_OFFSET = 64.0
@@ -24,18 +24,18 @@ HARMLESS_OFFSET = 64.0
 class SquaredEnergy(AdditiveEnergy):
     """s_k = |x - mu_k|^2, split as (x - mu_k)^2 feature by feature (Prop. 1 and Eq. 4 of the paper).
 
-    Both are expanded, without the |x|^2 that all clusters share: s_k is then linear in x, and sum_k a_k e_k =
-    sum_k a_k mu_k^2 - 2 x * sum_k a_k mu_k for weights that sum to zero. So an explanation takes three matrix
-    products. Expanding loses digits if the data are far from 0. If necessary, the middle of the centroids is
-    subtracted first. If that does not help, because groups of centroids are much farther apart than their
-    members, nothing is expanded, which is accurate but much slower.
+    The energy and its split are expanded, without the |x|^2 that all clusters share: s_k is then linear in x,
+    and sum_k a_k e_k = sum_k a_k mu_k^2 - 2 x * sum_k a_k mu_k for weights that sum to zero. So an
+    explanation takes three matrix products. Expanding loses digits if the data are far from 0. If necessary,
+    the middle of the centroids is subtracted first. If that does not help, because groups of centroids are
+    much farther apart than their members, nothing is expanded, which is accurate but much slower.
 
     Parameters
     ----------
     centroids : (K, d)
     scale : (d,) the weight of the square of each feature; 1 by default
-    near : the quantile of the distances between neighboring centroids that has to be resolved; by default,
-        the smallest distance
+    near : which quantile of the distances between neighboring centroids has to be resolved; by default 0,
+        which is the smallest distance
     groups : (K,) the cluster of each centroid; distances within a cluster need not be resolved
     """
 
@@ -50,7 +50,8 @@ class SquaredEnergy(AdditiveEnergy):
         near: float = 0.0,
         groups: Codes | None = None,
     ) -> None:
-        # A copy, because the model may be refitted; in C order, because BLAS may sum others differently.
+        # A copy, because the model may be refitted, in C order, because BLAS may sum other orders
+        # differently.
         self.prototypes = np.array(centroids, dtype=np.float64, order="C")
         self.n_clusters, self.n_features = self.prototypes.shape
         self.scratch_width = self.n_inputs = self.n_features
@@ -85,7 +86,7 @@ class SquaredEnergy(AdditiveEnergy):
         out *= self.scale
 
     def linearized(self) -> SquaredEnergy:
-        """Return the energy itself: x^2 cancels in all differences."""
+        """Return the energy itself, since x^2 cancels in all differences."""
         return self
 
     def step_scale(self) -> Floats:
@@ -97,7 +98,7 @@ class SquaredEnergy(AdditiveEnergy):
         return np.asarray(x * self.step_scale())
 
     def energies(self, x: Floats, out: Floats, scratch: Floats) -> None:
-        """Write |x - mu_k|^2 or, expanded, |mu_k|^2 - 2 mu_k.x."""
+        """Write |x - mu_k|^2 or, if squares are expanded, |mu_k|^2 - 2 mu_k.x, without the common |x|^2."""
         if not self._expanded:
             super().energies(x, out, scratch)
             return
@@ -114,7 +115,7 @@ class SquaredEnergy(AdditiveEnergy):
             energies[:, self._copies] = energies[:, self._originals]
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """Write sum_k a_k (x - mu_k)^2 or, expanded, sum_k a_k mu_k^2 - 2 x * sum_k a_k mu_k."""
+        """Write sum_k a_k (x - mu_k)^2 or, if expanded, sum_k a_k mu_k^2 - 2 x * sum_k a_k mu_k."""
         if not self._expanded:
             super().combine(x, weights, out, scratch)
             return
@@ -173,7 +174,7 @@ def _is_far_apart(centroids: Floats, near: float, groups: Codes | None) -> bool:
 
 
 def _offset(centroids: Floats) -> Floats | None:
-    """Return roughly the median centroid, or None if all features are close enough to 0.
+    """Return roughly the median centroid, or None if no offset is needed, since all features are near 0.
 
     The median keeps a single outlying centroid from shifting the offset or inflating the spread. Without an
     offset, no block has to be copied. The offset is rounded to 20 binary digits, so that data with few

@@ -20,8 +20,8 @@ class StudentEnergy(Energy):
 
         e_k - e_c = rho_k ((x - mu_k)^2 - (x - mu_c)^2),   rho_k = h_k / (|x - mu_k|^2 - |x - mu_c|^2).
 
-    If both vanish, rho_k is the limit, (alpha + 1) / 2 / (alpha + |x - mu_c|^2). `SquaredEnergy` combines
-    these splits with the weights a_k rho_k.
+    If numerator and denominator vanish, rho_k is the limit, (alpha + 1) / 2 / (alpha + |x - mu_c|^2).
+    `SquaredEnergy` combines these splits with the weights a_k rho_k.
 
     Everything is computed from u_k = (d_k^2 - d_n^2) / (alpha + d_n^2), where d_k = |x - mu_k| and n is the
     nearest center: s_k - s_n = (alpha + 1) / 2 log(1 + u_k). The differences of squared distances are as
@@ -45,7 +45,7 @@ class StudentEnergy(Energy):
                 "In DEC and IDEC it is 1."
             )
         self.alpha = float(alpha)
-        self.squares = SquaredEnergy(centers)  # |x - mu_k|^2, with the same order of clusters
+        self.squares = SquaredEnergy(centers)  # |x - mu_k|^2, which ranks the clusters in the same order
         self.n_clusters, self.n_features = self.squares.n_clusters, self.squares.n_features
         self.offset = self.squares.offset
         self.scratch_width = 3 * self.n_clusters + self.n_features
@@ -111,7 +111,8 @@ class StudentEnergy(Energy):
         """Return rho_k for each cluster k and the row's own cluster c, (b, K), and work space (b, d).
 
         With m = 1 + min(u_k, u_c) and v = |u_k - u_c| / m, rho_k is log(1 + v) / v, which is 1 for v = 0,
-        times (alpha + 1) / 2 / (alpha + d_n^2) / m. It is symmetric in k and c, and avoids logarithms near 0.
+        times (alpha + 1) / 2 / (alpha + d_n^2) / m. This form is symmetric in k and c, and 1 + v is never
+        close to 0.
         """
         rate, v, least, room = carve(scratch, *[self.n_clusters] * 3, self.n_features)
         base = self._apart(x, v, room)
