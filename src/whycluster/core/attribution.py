@@ -182,8 +182,7 @@ def attribute(
 ) -> Attribution:
     """Return the relevance of every feature for every row, R = sum_k a_k (e_k - e_c).
 
-    If beta is not given, it is measured first, on ``background`` if given and otherwise on the rows
-    themselves.
+    If beta is not given, it is measured first, on ``background`` or, by default, on the rows themselves.
     """
     size = block_rows(energy, rows)
     loops = energy.compiled if query.is_default else None

@@ -15,7 +15,7 @@ from whycluster.data.table import Table
 
 @dataclass(frozen=True)
 class AbsentTable(Table):
-    """A placeholder that knows the number of rows and the cluster of each, but no values.
+    """A placeholder that stores the number of rows and the cluster of each row, but no values.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class AbsentTable(Table):
         return cls(None, *shape, table.feature_names, table.dtype, table.where, table.name, assigned=assigned)
 
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:  # noqa: ARG002  # the signature of all tables
-        """Raise, since there are no values."""
+        """Raise an error, since there are no values."""
         raise InvalidInputError(
             "explanation.data must be available for this; the explanation was saved without its rows. Save "
             "it with data=True, or explain the rows again."
@@ -46,4 +46,4 @@ class AbsentTable(Table):
         return replace(self, n_rows=len(rows), assigned=self.assigned[rows])
 
     def _select(self, rows: Codes) -> None:
-        """Return nothing."""
+        """Return None, since there are no values to select."""

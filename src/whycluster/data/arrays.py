@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from whycluster.core.arrays import Codes, least
 from whycluster.core.errors import InvalidInputError
 
-_ROWS_AT_A_TIME = 4096  # in `transposed`
-_FEW = 4  # up to this many columns, and at most this fraction of all, are found one by one
+_ROWS_AT_A_TIME = 4096  # the batch size in `transposed`
+_FEW = 4  # up to this many columns, if they are at most 1/4 of all, are found one by one
 
 
 def is_real(value: Any) -> bool:
-    """Return whether a value is a real number; booleans and durations are not."""
+    """Return whether a value is a real number; booleans and durations do not count."""
     real = isinstance(value, (int, float, np.integer, np.floating))
     return real and not isinstance(value, (bool, np.timedelta64))
 
@@ -30,7 +30,7 @@ DASK = ("dask.", "dask_expr.")
 
 
 def is_dask(X: Any) -> bool:
-    """Return whether X is a Dask collection; does not import Dask."""
+    """Return whether X is a Dask collection, without importing Dask."""
     return type(X).__module__.startswith(DASK)
 
 
@@ -56,7 +56,7 @@ def evenly_spaced(n: int, most: int) -> Codes:
 
 
 def evenly_spaced_per_group(group: Codes, most: int) -> Codes:
-    """Return the positions of at most ``most`` rows of each group 0, 1, ..., evenly spaced, in order."""
+    """Return the sorted positions of up to ``most`` evenly spaced rows of each group 0, 1, ..."""
     chosen = [np.empty(0, np.intp)]
     for code in np.unique(group[group >= 0]):
         own = np.flatnonzero(group == code)
@@ -65,7 +65,7 @@ def evenly_spaced_per_group(group: Codes, most: int) -> Codes:
 
 
 def strongest(values: NDArray[Any], n: int) -> Codes:
-    """Return the columns of the n largest absolute values of each row, largest first, ties by column."""
+    """Return the columns of each row's n largest absolute values, in descending order, then by column."""
     size = -np.abs(values)
     if n * _FEW > size.shape[1] or len(size) < 2 or np.isnan(size.sum()):
         return np.asarray(np.argsort(size, axis=1, kind="stable")[:, :n])
@@ -73,7 +73,7 @@ def strongest(values: NDArray[Any], n: int) -> Codes:
 
 
 def _first(size: NDArray[Any], n: int) -> Codes:
-    """Return the columns of the n smallest values of each row; rows with a tie at the n-th are sorted."""
+    """Return the columns of each row's n smallest values; rows with a tie at the n-th are fully sorted."""
     some = np.sort(np.argpartition(size, n - 1, axis=1)[:, :n], axis=1)
     found = np.take_along_axis(size, some, axis=1)
     columns = np.take_along_axis(some, np.argsort(found, axis=1, kind="stable"), axis=1)
@@ -83,19 +83,19 @@ def _first(size: NDArray[Any], n: int) -> Codes:
 
 
 def _one_by_one(size: NDArray[Any], n: int) -> Codes:
-    """Return the columns of the n smallest values, found one at a time, which is faster if n is small."""
+    """Return the columns of each row's n smallest values, found one at a time, which is fast for small n."""
     size, rows = transposed(size).T, np.arange(len(size))
     columns: Codes = np.empty((n, len(size)), np.intp).T
     for rank in range(n):
         columns[:, rank], _ = least(size)
-        size[rows, columns[:, rank]] = 1  # more than any other
+        size[rows, columns[:, rank]] = 1  # larger than all other values
     return columns
 
 
 def transposed(rows: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
     """Return the transposed rows as a contiguous array, (d, n).
 
-    Rows are copied in batches that fit in the cache, which is three times as fast.
+    Rows are copied in batches that fit in the cache, which is three times as fast as a single copy.
     """
     if rows.T.flags.c_contiguous and rows.dtype == (dtype or rows.dtype):
         return np.asarray(rows.T)  # no copy needed
@@ -113,7 +113,7 @@ def row_positions(rows: Any, n_rows: int) -> Codes:
         return np.array([range(n_rows)[rows]])
     if isinstance(rows, slice):
         return np.arange(n_rows)[rows]
-    chosen = np.asarray(None if isinstance(rows, tuple) else rows)  # a tuple would need a second axis
+    chosen = np.asarray(None if isinstance(rows, tuple) else rows)  # a tuple would index a second axis
     mask = chosen.dtype == bool and chosen.shape == (n_rows,)
     if mask or (chosen.ndim == 1 and chosen.dtype.kind in "iu"):
         return np.asarray(np.arange(n_rows)[chosen])

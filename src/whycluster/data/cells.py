@@ -32,7 +32,7 @@ def index_of(frame: Any) -> Sequence[Hashable] | None:
 def with_cells(native: Any, rows: Codes, columns: Codes, values: Sequence[Any], dtype: np.dtype[Any]) -> Any:
     """Return a copy of a container in which cell (rows[i], columns[i]) holds values[i].
 
-    The numbers of an array or a sparse matrix become ``dtype``, so that they can hold any value.
+    The numbers of an array or a sparse matrix are converted to ``dtype``, so that any value fits.
     """
     if is_sparse(native):
         changed = native.astype(dtype).tolil()
@@ -62,7 +62,7 @@ def _column_with_cells(column: nw.Series[Any], new: dict[int, Any], frame: Any) 
 
 
 def _able_to_hold(series: nw.Series[Any], value: Any, has_decimals: bool) -> nw.Series[Any]:
-    """Return an empty series whose type holds any number, or any date to the microsecond."""
+    """Return an empty series with a type that can hold the value, even if the column's own type cannot."""
     empty, dtype = series[:0], series.dtype  # an empty series can be cast to types that would lose values
     if isinstance(dtype, nw.Datetime):
         return empty.cast(nw.Datetime("us", dtype.time_zone))

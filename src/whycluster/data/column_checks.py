@@ -25,7 +25,7 @@ from whycluster.data.table import Table
 
 LIKE_IDENTIFIER = "like an identifier"
 CODE = "0[0-9]+"  # 007 is a name, not a number; a pattern that pyarrow and polars understand
-_MIN_VALUES = 10  # needed to recognize identifiers or dates
+_MIN_VALUES = 10  # values needed to recognize identifiers or dates
 _NEARLY_ALL = 0.9
 _MANY, _OFTEN = 1000, 10  # more than _MANY categories must have _OFTEN rows each on average
 _FIRST_DAY, _LAST_DAY = 1900_01_01, 2100_12_31
@@ -35,16 +35,16 @@ _READERS = {"numbers": read_numbers, "dates": read_days, "categories": read_text
 
 @dataclass(frozen=True)
 class ClassifiedColumns:
-    """The columns of a data frame, classified by how a clustering reads them.
+    """The columns of a data frame, classified by how to read them for clustering.
 
     Attributes
     ----------
     frame : the data frame, of pandas or polars
     where : the public function, for messages
-    readings : the columns to read as "numbers", as "dates" and as "categories"; names, or positions if names
-        are not text
+    readings : the columns to read as "numbers", as "dates" and as "categories", given by name, or by position
+        if the names are not text
     left_out : for each column to leave out, the reason
-    text_dates : the names of the columns of categories that look like dates
+    text_dates : the names of the categorical columns whose values look like dates
     """
 
     frame: Any
@@ -82,7 +82,7 @@ def classify_columns(frame: Any, where: str, keep: Any = (), step: int = 1) -> C
 
 
 def _open_frame(frame: Any, where: str) -> Any:
-    """Check a data frame; return it as one of pandas or polars, which scikit-learn accepts."""
+    """Check a data frame and return it as a pandas or polars frame, which scikit-learn accepts."""
     opened = as_frame(frame, where, "frame")
     if opened is None:
         raise InvalidInputError(
@@ -127,7 +127,7 @@ def _check_keep(keep: Any, names: list[Hashable], where: str) -> set[Hashable]:
 
 
 def inspect_column(column: Column, kept: bool, step: int = 1) -> tuple[str, str]:
-    """Return how to read a column, and the reason to leave it out.
+    """Return how to read a column, and the reason to leave it out if there is one.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def _type_of_values(column: Column) -> str:
 
 
 def identifiers_and_dates(table: Table, positions: Sequence[int]) -> list[tuple[str, bool]]:
-    """Return, for each of these columns, why it looks like an identifier, and whether it holds dates."""
+    """Return, for each given column, why it looks like an identifier, and whether it holds dates."""
     found = []
     for position in positions:
         column = _column_of(table, position)
@@ -183,8 +183,8 @@ def _column_of(table: Table, position: int) -> Column:
 def identifier_reason(column: Column) -> str:
     """Return why a column looks like an identifier, or "" if it does not.
 
-    The result agrees with `inspect_column`. All columns of an array have the same type, so its whole numbers
-    may be floats.
+    The result agrees with `inspect_column`. All columns of an array have the same type, so whole numbers may
+    be stored as floats.
     """
     if column.series is None:
         numbers = _finite(column.values())
@@ -238,7 +238,7 @@ def _named_like_identifier(name: Hashable) -> bool:
 
 
 def holds_dates(column: Column) -> bool:
-    """Return whether a column holds dates: as a type, as text, or as whole numbers such as 20240131."""
+    """Return whether a column holds dates, stored as dates, as text, or as whole numbers such as 20240131."""
     if column.series is None or column.series.dtype.is_numeric():
         values = column.values() if column.series is None else column.series.cast(nw.Float64()).to_numpy()
         return _are_dates_in_digits(_finite(values))

@@ -28,7 +28,7 @@ class ColumnKind(Enum):
     is_numeric : whether the values are numbers or booleans, which need no conversion
     is_temporal : whether the values are read as a number of days
     is_categorical : whether each distinct value is a category
-    reading : how pipelines read the values: as "numbers", "dates" or "categories"; "" if they cannot
+    reading : how pipelines read the values: as "numbers", "dates" or "categories", or "" if not at all
     """
 
     NUMBER = "numbers"
@@ -129,7 +129,7 @@ _DTYPES: tuple[tuple[ColumnKind, tuple[Any, ...]], ...] = (
 
 
 def kind_of_values(values: Iterable[Any]) -> ColumnKind:
-    """Return the kind of a column from its values: any objects, some of them missing."""
+    """Return the kind of a column from its values, which may be any objects and may be missing."""
     types = distinct_types(values)
     if not types:
         return ColumnKind.EMPTY

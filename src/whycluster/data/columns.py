@@ -101,7 +101,7 @@ def _read(X: Any, reader: Callable[[Column], NDArray[Any]], dtype: Any, where: s
 
 
 def read_numbers(column: Column) -> NDArray[Any]:
-    """Return the numbers of a column, with NaN for missing ones; numbers too large to square are an error."""
+    """Return the numbers of a column, with NaN for missing ones; raise an error if squares overflow."""
     kind = column.kind_of_type
     numbers = np.empty(0, dtype=object)
     if column.series is not None and kind is not None and kind.is_numeric:
@@ -139,7 +139,7 @@ def _convert_each(
             raise column.error(expected, row, value, _AS_FITTED)
         try:
             result[row] = convert(value)
-        except OverflowError:  # rejected later, with all numbers that are too large
+        except OverflowError:  # rejected later, like all numbers that are too large
             result[row] = np.inf
     return result
 

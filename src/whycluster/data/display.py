@@ -21,7 +21,7 @@ def heading(title: str) -> str:
 def table(
     heads: Sequence[str], rows: Sequence[Sequence[str]], align: str, longest: int = _LONGEST_CELL
 ) -> str:
-    """Return a text table; ``align`` has one character per column, "<" for left and ">" for right."""
+    """Return a text table; ``align`` contains one character per column, "<" for left and ">" for right."""
     cells = [[clean(cell, longest) for cell in row] for row in (heads, *rows)]
     widths = [max(len(cell) for cell in column) for column in zip(*cells, strict=True)]
     cells.insert(1, ["-" * width for width in widths])
@@ -33,7 +33,7 @@ def table(
 
 
 def bar(value: float, largest: float, width: int = 12) -> str:
-    """Return a bar of plus signs for positive values, minus signs for negative ones; ``largest`` fills it."""
+    """Return a bar of plus signs for a positive value, else of minus signs; ``largest`` gives a full bar."""
     length = round(width * (abs(value) / largest)) if largest > 0 else 0
     return ("+" if value > 0 else "-") * length
 
@@ -44,7 +44,7 @@ def bars(values: Iterable[float], largest: float) -> list[str]:
 
 
 def number(value: float) -> str:
-    """Format a number with three digits, but without an exponent below a million, as for years or incomes."""
+    """Format a number with three digits, or rounded to a whole number if it is from 1,000 to a million."""
     value = float(value) + 0.0
     whole = abs(value) < 1e6 and (abs(value) >= 1000 or value.is_integer())
     return f"{value:.0f}" if whole else f"{value:.3g}"
@@ -65,7 +65,7 @@ def numbers_or_dates(values: Iterable[float], is_date: Iterable[bool]) -> list[s
 
 
 def format_value(value: Any) -> str:
-    """Format a value: a number with three digits, a category unchanged, a date without midnight."""
+    """Format a value: numbers as in `number`, categories unchanged, dates without the time 00:00."""
     if is_missing(value):
         return "missing"
     if isinstance(value, dt.datetime) and value.time() == dt.time():
@@ -107,7 +107,7 @@ def format_names(names: Iterable[Hashable]) -> list[str]:
 
 
 def format_items(names: Iterable[Hashable]) -> list[str]:
-    """Format names for a list; those that would read as several names are quoted."""
+    """Format names for an enumeration; a name that could be read as several names is quoted."""
     return [f'"{text}"' if ", " in text or " and " in text else text for text in format_names(names)]
 
 

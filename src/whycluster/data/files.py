@@ -27,7 +27,7 @@ DEEPEST = 100
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)  # what file systems without fsync answer
 _SYNC_THREADS = 16  # they only wait
 _AT_A_TIME = 1 << 16  # characters
-_STRING = re.compile(r'"[^"]*"?')  # the end is optional, so an open string is scanned only once
+_STRING = re.compile(r'"[^"]*"?')  # the end is optional, so an unterminated string is scanned only once
 _OPENING, _CLOSING = np.frombuffer(b"[{", np.uint8), np.frombuffer(b"]}", np.uint8)
 
 
@@ -45,13 +45,13 @@ def as_path(path: Any, where: str, name: str = "path", what: str = "a file") -> 
 
 @contextmanager
 def replacing(path: Path, new: bool = False) -> Iterator[Path]:
-    """Yield a temporary path next to ``path``, which replaces it on success and is deleted on failure.
+    """Yield a temporary path next to ``path``; on success, its file replaces ``path``, else it is deleted.
 
     An existing file keeps its permissions, and links to it stay valid. With ``new``, raise FileExistsError if
     the file exists.
     """
     target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():  # as root, one could replace /dev/null
+    if target.exists() and not target.is_file():  # running as root could replace /dev/null
         raise InvalidInputError(
             f"{str(path)!r} must be the name of a file; it is a folder, a device or a pipe."
         )
@@ -82,7 +82,7 @@ def _temporary_beside(target: Path, path: Path) -> Iterator[Path]:
         yield temporary
     except OSError as error:
         if error.errno is not None:
-            error.filename = str(path)
+            error.filename = str(path)  # instead of the temporary file
             del error.filename2
         raise
     finally:
@@ -165,14 +165,14 @@ def parse_json(text: str) -> Any:
 
 def depth(text: str) -> int:
     """Return the nesting depth of the brackets outside strings."""
-    plain = text.replace("\\\\", "").replace('\\"', "")  # without escapes, quotes only delimit
+    plain = text.replace("\\\\", "").replace('\\"', "")  # the remaining quotes delimit strings
     bare = _STRING.sub("", plain).encode("utf-8", "replace")
     signs = np.frombuffer(bare, dtype=np.uint8)
     steps = np.isin(signs, _OPENING).astype(np.int8) - np.isin(signs, _CLOSING)
     level = deepest = 0
     for some in np.array_split(
         steps, len(steps) // _AT_A_TIME + 1
-    ):  # cumulative sums need eight times the memory
+    ):  # in parts, since cumulative sums need eight times the memory
         levels = np.cumsum(some, dtype=np.int64)
         deepest = max(deepest, level + int(levels.max(initial=0)))
         level += int(some.sum(dtype=np.int64))

@@ -44,17 +44,17 @@ class FrameTable(Table):
             values = block.to_numpy()
             if values.dtype.kind == "f":
                 return as_float64(values, offset, out)
-        for column, series in enumerate(block.iter_columns()):  # converted at once, they would become objects
+        for column, series in enumerate(block.iter_columns()):  # converting all at once would make objects
             out[:, column] = numbers_of(series)
         return as_float64(out, offset, out)
 
     @cached_property
     def _columns(self) -> list[NDArray[Any]]:
-        """The values of each column; views of the frame if they are plain numbers."""
+        """The values of each column, which are views of the frame if they are plain numbers."""
         return [numbers_of(series) for series in self.frame.iter_columns()]
 
     def memory(self) -> list[NDArray[Any]] | None:
-        """Return the columns if rows are read by columns; columns that are not plain numbers are copied."""
+        """Return the columns, or None if rows are not read by columns; only plain numbers need no copy."""
         return self._columns if self.by_columns else None
 
     def _select(self, rows: Codes) -> Any:
@@ -62,7 +62,7 @@ class FrameTable(Table):
 
     @property
     def index(self) -> Sequence[Hashable] | None:
-        """The pandas index of the frame, if it has one."""
+        """The pandas index of the frame, or None for other frames."""
         return index_of(self.native)
 
 
@@ -104,7 +104,7 @@ def _repeated_name(X: Any) -> Hashable:
 
 
 def open_frame(frame: nw.DataFrame[Any], others: Sequence[int], required: Requirements) -> FrameTable:
-    """Wrap a frame whose columns match the model; raise if ``others`` are neither numeric nor boolean."""
+    """Wrap a frame whose columns match the model; raise an error if ``others`` lists non-numeric columns."""
     if others:
         columns = list(frame.schema.items())
         listed = ", ".join(f"{name!r} ({dtype})" for name, dtype in [columns[i] for i in others[:5]])

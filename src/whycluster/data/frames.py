@@ -30,9 +30,9 @@ def build_frame(
 
     Parameters
     ----------
-    columns : the columns in order; long text as lists, since arrays are as wide as their longest text
+    columns : the columns in order; pass long text as lists, since arrays pad all text to the longest
     like : the user's data; if it is a frame, its library is used
-    backend : "pandas", "polars" or "pyarrow"; None for the library of ``like``
+    backend : "pandas", "polars" or "pyarrow"; None selects the library of ``like``
     same_rows : whether the rows are those of ``like``; if so, a pandas index is copied
     """
     if backend is not None and backend not in BACKENDS:

@@ -13,18 +13,18 @@ from whycluster.data.table import ArrayTable, Table
 
 MOST_CATEGORIES = 1000
 """A column with more categories holds free text; its frequencies are not counted."""
-_TYPICAL_ROWS = 1001  # rows whose median is the reference
+_TYPICAL_ROWS = 1001  # number of rows whose median is the reference
 
 
 class GroupMeans(NamedTuple):
-    """The mean of each column in each group, without missing values.
+    """The mean of each column in each group, ignoring missing values.
 
     Attributes
     ----------
     reference : (d,) a typical row
     moved : (G, d) the mean of the rows minus the reference, or NaN if all values are missing. Subtracting
         the reference keeps the digits of data far from 0
-    n_values : (G, d) the number of values
+    n_values : (G, d) the number of values that are not missing
     """
 
     reference: Floats
@@ -55,14 +55,14 @@ def _typical_row(table: Table) -> Floats:
     if table.n_rows == 0:
         return np.zeros(table.n_features)
     values = table.take(evenly_spaced(table.n_rows, _TYPICAL_ROWS)).to_array()
-    values[:, np.isnan(values).all(axis=0)] = 0.0  # these columns have no median
+    values[:, np.isnan(values).all(axis=0)] = 0.0  # columns without any values have no median
     return np.asarray(np.nanmedian(values, axis=0))
 
 
 def group_sums(
     values: NDArray[Any], group: Codes, n_groups: int, counted: NDArray[np.bool_] | None = None
 ) -> Floats:
-    """Return the sum of the rows of each group, (G, d), without rows that are not counted, (n,)."""
+    """Return the sum of the rows of each group, (G, d). The mask ``counted``, (n,), selects the rows."""
     sums = np.zeros((n_groups, values.shape[1]))
     for start, block in ArrayTable.of(values).blocks():
         rows = slice(start, start + len(block))
@@ -73,7 +73,7 @@ def group_sums(
 def group_frequencies(table: Table, group: Codes, n_groups: int) -> dict[int, Floats]:
     """Return the frequency of each category in each group, (G, categories), for each categorical column.
 
-    Columns of free text have no frequencies, (G, 0).
+    For columns of free text, the result is empty, (G, 0).
     """
     columns = table if table.raw is None else table.raw
     widths = {column: len(names) for column, names in columns.categories.items()}
@@ -88,7 +88,7 @@ def group_frequencies(table: Table, group: Codes, n_groups: int) -> dict[int, Fl
 
 
 def membership(group: Codes, n_groups: int, counted: NDArray[np.bool_] | None = None) -> Any:
-    """Return a sparse matrix, (n, G), that is 1 where a row is in a group and is counted."""
+    """Return a sparse matrix, (n, G), that is 1 where a row is in a group and ``counted`` includes it."""
     from scipy import sparse
 
     ones = np.ones(len(group)) if counted is None else counted.astype(np.float64)

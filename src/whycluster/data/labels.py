@@ -35,7 +35,7 @@ def noise_mask(labels: Iterable[Any]) -> list[bool]:
 def cluster_name(label: Any, shown: str | None = None) -> str:
     """Return the name of a cluster for a sentence: "cluster 3", or "noise".
 
-    ``shown`` is the text of the label; by default it is put on one line and cut to a readable length.
+    ``shown`` is the text of the label; by default, the label on one line, cut to a readable length.
     """
     if is_noise(label):
         return NOISE
@@ -59,7 +59,7 @@ class Labels:
                 f"neuralize: labels must be distinct; got {display.cut(self.names.tolist(), 8)}."
             )
         if NOISE in self._codes:
-            self._codes.setdefault(-1, self._codes[NOISE])  # the label that the clustering uses
+            self._codes.setdefault(-1, self._codes[NOISE])  # the user may write -1, as the clustering does
         # Labels 0..K-1, the usual case, are their own codes and need no lookup.
         self._plain = self.names.dtype.kind in "iu" and np.array_equal(self.names, np.arange(len(self)))
 
@@ -155,7 +155,7 @@ def as_list(labels: Any, where: str, *, whole: bool = True) -> list[Any]:
 
 
 def _noise(values: list[Any]) -> list[bool]:
-    """Return which values are -1; "-1" also counts if all labels are integers as text, as in a file."""
+    """Return which values are -1; "-1" also counts if all labels are integers in text form, as in a file."""
     if "-1" in values and all(isinstance(v, str) and v.removeprefix("-").isdecimal() for v in values):
         return [value == "-1" for value in values]
     return [isinstance(value, int) and not isinstance(value, bool) and value == -1 for value in values]
@@ -175,7 +175,7 @@ def _in_order(names: set[Any], labels: Any) -> list[Any]:
 
 
 def as_labels(values: list[Any]) -> NDArray[Any]:
-    """Return an array of labels; an array of objects if NumPy would convert them."""
+    """Return labels as an array, with dtype object if NumPy would otherwise convert some of them."""
     kinds = {str if isinstance(v, str) else bool if isinstance(v, bool) else type(v) for v in values}
     small = all(abs(value) < 2**63 for value in values if isinstance(value, int))
     if small and (kinds == {str} or kinds == {bool} or kinds <= {int, float}):

@@ -22,7 +22,7 @@ from whycluster.data.days import to_days
 from whycluster.data.missing import is_missing
 from whycluster.data.table import Requirements, Table, as_float64
 
-_ENOUGH = 10  # rows needed to conclude that the columns are in another order
+_ENOUGH = 10  # rows needed to conclude that the columns are in a different order
 
 
 class ObjectTable(Table):
@@ -38,7 +38,7 @@ class ObjectTable(Table):
 
     @abstractmethod
     def _read_codes(self, values: list[Any], column: int, start: int) -> list[int]:
-        """Return the codes of values that begin at row ``start``; unknown values have the code -1."""
+        """Return the codes of values that begin at row ``start``; unknown values get the code -1."""
 
     @abstractmethod
     def _read_numbers(self, values: list[Any], column: int, start: int) -> NDArray[Any]:
@@ -53,12 +53,12 @@ class ObjectTable(Table):
         return value
 
     def to_objects(self) -> NDArray[Any]:
-        """Return all values without converting them, and categories by their names."""
+        """Return all values without converting them; categories are returned as names, not as codes."""
         return np.stack([self._objects(column) for column in range(self.n_features)], axis=1)
 
     @property
     def index(self) -> Sequence[Hashable] | None:
-        """The pandas index of the frame, if it has one."""
+        """The pandas index of the frame, or None for other data."""
         return None if isinstance(self.native, np.ndarray) else index_of(self.native)
 
     @cached_property
@@ -87,17 +87,17 @@ class ObjectTable(Table):
 
 
 class MixedTable(ObjectTable):
-    """Numbers and categories that the model knows, without missing values."""
+    """A table of numbers and of categories that the model was fitted on, without missing values."""
 
     @classmethod
     def open(cls, native: Any, names: list[Hashable], required: Requirements) -> MixedTable:
-        """Wrap data whose categories the model knows."""
+        """Wrap data, with the categories that the model was fitted on."""
         known = {c: values for c, values in enumerate(required.categories or ()) if values is not None}
         shape, dtype = (len(native), len(names)), np.dtype(np.float64)
         return cls(native, *shape, names, dtype, required.where, required.name, categories=known)
 
     def check_known(self) -> None:
-        """Raise an error if the model knows no value of a categorical column; needs at least ten rows."""
+        """Raise an error if no value of a categorical column is known; skip tables of fewer than ten rows."""
         if self.n_rows < _ENOUGH:
             return
         for column, names in self.categories.items():

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TypeVar
 
-_PATIENCE = 2.0  # seconds without a bar
+_PATIENCE = 2.0  # seconds before a bar appears
 _PAUSE = 0.1  # seconds between two updates
 _BEAT = 0.5  # seconds between two updates if the number of steps is unknown
 _WIDTH = 30

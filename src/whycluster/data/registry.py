@@ -1,7 +1,7 @@
 """The registry of functions in higher layers that objects of lower layers offer as methods.
 
 ``exp.plot`` calls ``load("plot")(exp)``, and the function lives in a layer above explanations. The facade,
-``whycluster/__init__.py``, names the functions; they are imported when they are first used.
+``whycluster/__init__.py``, registers the functions; they are imported when they are first used.
 """
 
 from importlib import import_module

@@ -1,7 +1,7 @@
 """How messages refer to a setting: as a Python argument or as a command-line option.
 
 A message that recommends a setting asks `setting` for its spelling. The command uses `spelled_as` to replace
-Python arguments by its own options.
+Python arguments with its own options.
 """
 
 from __future__ import annotations

@@ -11,11 +11,11 @@ from whycluster.data.table import Requirements, Table, as_float64, result_dtype
 
 
 class SparseTable(Table):
-    """A SciPy sparse matrix or array, of which one block at a time is made dense."""
+    """A SciPy sparse matrix or array that is converted to dense form one block at a time."""
 
     @classmethod
     def open(cls, matrix: Any, required: Requirements) -> SparseTable:
-        """Check a sparse matrix and wrap it as CSR."""
+        """Check a sparse matrix, convert it to CSR and wrap it."""
         required.check_shape(matrix.shape)
         required.check_dtype(matrix.dtype)
         n_rows, n_features = matrix.shape
@@ -23,7 +23,7 @@ class SparseTable(Table):
         return cls(matrix.tocsr(), n_rows, n_features, names, dtype, required.where, required.name)
 
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
-        """Densify the block into ``out``."""
+        """Convert the block to dense form in ``out``."""
         block = self.native[start:stop]
         if block.dtype == np.float64:
             block.toarray(out=out)

@@ -31,7 +31,7 @@ class Table(Rows):
 
     Attributes
     ----------
-    native : the user's object, with its columns in the model's order; sparse matrices are CSR
+    native : the user's object, with its columns in the model's order; sparse matrices are converted to CSR
     n_rows, n_features : its shape
     feature_names : one name per column, as in the user's data
     dtype : the dtype of results: float32 for float32 data, otherwise float64
@@ -56,7 +56,7 @@ class Table(Rows):
     raw: Table | None = field(default=None, kw_only=True)
     """The user's columns, if the rows go through the steps of a pipeline; None if they are this table."""
     by_columns: bool = field(default=False, kw_only=True)
-    """Whether relevance is computed column by column, as it will be written; rows are then read that way."""
+    """Whether rows are read, and relevance is computed and written, column by column."""
 
     @abstractmethod
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
@@ -85,7 +85,7 @@ class Table(Rows):
         return None
 
     def with_row_numbers(self, first_row: int, row_numbers: Codes | None = None) -> Table:
-        """Return the same table with other row numbers in messages."""
+        """Return a copy of the table that uses other row numbers in messages."""
         return replace(self, first_row=first_row, row_numbers=row_numbers)
 
     def number(self, row: int) -> int:
@@ -93,7 +93,7 @@ class Table(Rows):
         return self.first_row + (row if self.row_numbers is None else int(self.row_numbers[row]))
 
     def slices(self, width: int | None = None) -> Iterator[slice]:
-        """Iterate over all rows in batches; ``width`` is the number of values per row if not n_features."""
+        """Iterate over all rows in batches. By default, ``width``, the values per row, is n_features."""
         size = max(1, _SCAN_VALUES // (width or self.n_features))
         for start in range(0, self.n_rows, size):
             yield slice(start, min(start + size, self.n_rows))
@@ -114,7 +114,7 @@ class Table(Rows):
         return np.asarray(values.var(axis=0))
 
     def pick(self, columns: Codes) -> NDArray[Any]:
-        """Return the values of each row in the columns given for that row; both are (n, k)."""
+        """Return the values, (n, k), of each row in the columns given for that row, (n, k)."""
         value = np.empty(columns.shape)
         for start, block in self.blocks():
             rows = slice(start, start + len(block))
@@ -137,7 +137,7 @@ class Table(Rows):
         return cells_of(self.native, row)
 
     def put(self, rows: Codes, columns: Codes, values: Sequence[Any]) -> Table:
-        """Return a copy with other values in some cells; integers become floats so that any number fits."""
+        """Return a copy with new values in some cells; integers become floats so that any number fits."""
         return replace(self, native=with_cells(self.native, rows, columns, values, self.dtype))
 
     @property
@@ -155,7 +155,7 @@ class Table(Rows):
         return np.concatenate(parts).astype(np.int8)
 
     def first_not_finite(self) -> tuple[int, Hashable, float] | None:
-        """Return the first NaN or infinity as (row, feature name, value), or None."""
+        """Return the first NaN or infinity as (row, feature name, value), or None if all are finite."""
         for start, block in self.blocks():
             bad = np.argwhere(~np.isfinite(block))
             if len(bad):
@@ -188,7 +188,7 @@ class ArrayTable(Table):
 
     @classmethod
     def of(cls, array: NDArray[Any]) -> ArrayTable:
-        """Return a table of numbers that the package computed, without names."""
+        """Return a table, without column names, of numbers that the package computed."""
         n_rows, n_features = array.shape
         return cls(array, n_rows, n_features, [], array.dtype, "", "")
 
@@ -215,7 +215,7 @@ class ArrayTable(Table):
 
 @dataclass(frozen=True)
 class Requirements:
-    """What a function requires of a table, and its name for messages; see `opening.open_table`."""
+    """What a function requires of a table, and the function's name for messages; see `opening.open_table`."""
 
     where: str
     name: str
@@ -226,7 +226,7 @@ class Requirements:
     any_kind: bool = False
 
     def error(self, message: str) -> InvalidInputError:
-        """Return an error that begins with the function and the parameter."""
+        """Return an error whose message begins with the function and the parameter."""
         return InvalidInputError(f"{self.where}: {self.name} {message}")
 
     def check_shape(self, shape: tuple[int, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Checks of parameters that many functions have."""
+"""Checks of parameters that many functions share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from whycluster.core.errors import InvalidInputError
 
 
 def check_integer(value: Any, least: int, where: str, name: str, also: str = "") -> None:
-    """Raise unless a parameter is an integer of at least ``least``.
+    """Raise an error unless a parameter is an integer of at least ``least``.
 
     ``also`` names other values that the caller accepts, for the message, such as ``"None or "``.
     """
@@ -23,7 +23,7 @@ def check_integer(value: Any, least: int, where: str, name: str, also: str = "")
 
 
 def invalid_choice(value: Any, choices: Iterable[str | None], where: str, name: str) -> InvalidInputError:
-    """Return the error for a parameter that is none of these."""
+    """Return the error for a parameter whose value is not one of the choices."""
     return InvalidInputError(
         f"{where}: {name} must be one of {', '.join(map(repr, choices))}; got {value!r}."
     )

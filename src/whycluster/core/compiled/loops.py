@@ -124,7 +124,7 @@ class MemoryLayout:
 
 
 def _is_readable(values: NDArray[Any]) -> bool:
-    """Return whether an array holds aligned native float32 or float64, with strides in whole numbers."""
+    """Return whether an array holds aligned native float32 or float64, with strides of whole items."""
     plain = values.dtype.kind == "f" and values.itemsize in (4, 8) and values.dtype.isnative
     return plain and values.flags.aligned and all(step % values.itemsize == 0 for step in values.strides)
 
@@ -177,9 +177,8 @@ class CompiledKMeans:
     ) -> bool:
         """Assign b rows, beginning with row ``first``, and write the results into contiguous arrays (b,).
 
-        If ``out`` is given, (b, d) in float32 or float64, stored by rows or by columns, the relevance
-        according to the min-take-most rule is written there. Return whether all energies and evidence are
-        finite.
+        If ``out``, (b, d) in float32 or float64, stored by rows or by columns, is given, write the relevance
+        of the min-take-most rule into it. Return whether all energies and evidence are finite.
         """
         block = _block(rows, first, len(cluster))
         block.cluster, block.competitor, block.evidence = map(_at, (cluster, competitor, evidence))
@@ -294,7 +293,7 @@ class CompiledPasses:
     def _run_block(
         self, x: Floats, start: int, stop: int, beta: float = 0.0, out: NDArray[Any] | None = None
     ) -> Floats:
-        """Assign rows start..stop, return their evidence and, if ``out`` is given, write their relevance to it."""
+        """Assign rows start..stop and return their evidence; write their relevance to ``out`` if given."""
         layout, first = self.layout, start
         if layout is None:
             layout, first = MemoryLayout.of_block(self.rows.inputs(start, stop, None, x[: stop - start])), 0

@@ -26,8 +26,7 @@ class AdditiveEnergy(Energy):
     """
 
     def __init__(self, prototypes: Floats) -> None:
-        # A copy, because the model may be refitted, in C order, because BLAS may sum other orders
-        # differently.
+        # Copied, since the model may be refitted; in C order, since BLAS may sum other orders differently.
         self.prototypes = np.array(prototypes, dtype=np.float64, order="C")
         self.n_clusters, self.n_features = self.prototypes.shape
         self.scratch_width = self.n_features
@@ -117,6 +116,6 @@ class MixedEnergy(AdditiveEnergy):
         out[:, self.categorical] = self.gamma * (out[:, self.categorical] != 0.0)
 
     def slope(self, x: Floats, k: int, out: Floats) -> None:
-        """Write 2 (x - mu_k) for numeric features, and 0 for categorical features, which cannot change slightly."""
+        """Write 2 (x - mu_k) for numeric features, and 0 for categories, which no small step changes."""
         np.subtract(x, self.prototypes[k], out=out)
         out *= np.where(self.categorical, 0.0, 2.0)

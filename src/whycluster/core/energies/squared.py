@@ -50,8 +50,7 @@ class SquaredEnergy(AdditiveEnergy):
         near: float = 0.0,
         groups: Codes | None = None,
     ) -> None:
-        # A copy, because the model may be refitted, in C order, because BLAS may sum other orders
-        # differently.
+        # Copied, since the model may be refitted; in C order, since BLAS may sum other orders differently.
         self.prototypes = np.array(centroids, dtype=np.float64, order="C")
         self.n_clusters, self.n_features = self.prototypes.shape
         self.scratch_width = self.n_inputs = self.n_features

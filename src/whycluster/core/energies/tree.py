@@ -62,7 +62,7 @@ class TreeEnergy(Energy):
         self.nodes.differentiate(x, w, out, rest)
 
     def to_nodes(self, weights: Floats, w: Floats) -> None:
-        """Give each sibling the total weight of the competitors under it; negate it for the node on the path."""
+        """Give each sibling the total weight of the competitors under it and the other node the negative."""
         w[...] = 0.0
         explained = weights.argmin(axis=1)  # the only negative weight
         for c in np.unique(explained):
