@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = [  # without deep: ``from whycluster import *`` has to work where there is no torch
+__all__ = [  # without deep: ``from whycluster import *`` has to work if torch is not installed
     "ColumnWarning",
     "Explanation",
     "FidelityWarning",
@@ -69,13 +69,13 @@ __all__ = [  # without deep: ``from whycluster import *`` has to work where ther
     "verify_dataset",
 ]
 
-_CONTENTS = {  # the table of contents: the module of each name, or the module itself
+_CONTENTS = {  # the table of contents: the module that defines each name, or the module itself
     # Explain
     "explain": "api",
     "neuralize": "api",
     "Query": "models.network",
     "Explanation": "explanations.explanation",
-    # Data that are not one table in memory
+    # Data that is not a single table in memory
     "explain_dataset": "engines.files",
     "verify_dataset": "engines.files",
     "explain_anndata": "engines.anndata",
@@ -123,7 +123,7 @@ for _name, _target in {
 def __getattr__(name: str) -> Any:
     """Load a name on first use, so that ``whycluster --help`` does not wait for NumPy and scikit-learn.
 
-    No module has the name of one of its own functions: importing it would replace the function here.
+    No module has the name of one of its own functions, because importing it would replace the function here.
     """
     if name not in _CONTENTS:
         raise AttributeError(f"module 'whycluster' has no attribute {name!r}")

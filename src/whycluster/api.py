@@ -33,33 +33,33 @@ def explain(
     ----------
     model : a fitted clustering model, the labels of a clustering (one for each row of X, -1 for noise), an
         array of centroids, or a `Network`. The command ``whycluster models`` lists the supported models. A
-        pipeline is explained in the columns it was fitted on. Labels, and models that have only labels, are
-        explained through a `Surrogate`, each row for its own label.
+        pipeline is explained in terms of the columns it was fitted on. Labels, and models that provide only
+        labels, are explained through a `Surrogate`; each row is explained for its own label.
     X : (n, d) the rows to explain: a NumPy array, a SciPy sparse matrix, or a pandas, polars or pyarrow table
         of numbers and booleans. Pipelines take whatever they were fitted on; with labels, frames may also
         hold categories, dates and missing values. The columns of a frame are matched by name with those the
         model was fitted on. For a pipeline that begins with a vectorizer, X holds n documents: a list or a
-        column of text. For a `whycluster.deep.DeepClustering` it holds n inputs of the encoder, such as
-        images: an array or a tensor. A Dask array or DataFrame is explained lazily, partition by partition.
+        column of text. For a `whycluster.deep.DeepClustering`, X holds n inputs of the encoder, such as
+        images: an array or a tensor. A Dask array or DataFrame is explained lazily, one partition at a time.
     feature_names : (d,) names for the columns of an array
     metric : for centroids, the distance to them: "euclidean", "manhattan", "cosine", "dot" or "student"; see
         `neuralize`
-    categorical : for KPrototypes, the columns that were fitted as categories, in the order of the fit; by
-        default the columns of X that hold no numbers
-    at : for a `whycluster.deep.DeepClustering`, the name of a layer of the encoder: explain the outputs of
-        this layer instead of the inputs
+    categorical : for KPrototypes, the columns that were fitted as categories, in the order in which they were
+        passed to ``fit``; by default the non-numeric columns of X
+    at : for a `whycluster.deep.DeepClustering`, the name of a layer of the encoder whose outputs are
+        explained instead of the inputs
     units : for a `whycluster.deep.DeepClustering`: "channels" sums relevance over all locations,
         "locations" over all channels
     query : the options of `whycluster.Query`, which describes them in full: ``target``, the cluster to
         explain (by default the row's own); ``against``, a single competitor (by default all); ``rule`` and
         ``beta``, how the evidence is shared among the competitors; ``threshold``, to explain a probability;
-        and ``background``, other rows to measure beta on
+        and ``background``, the rows on which beta is measured
 
     Returns
     -------
     Explanation, or for documents a `whycluster.text.TextExplanation`, for deep clusterings a
     `whycluster.deep.DeepExplanation` or a `whycluster.deep.SpatialExplanation`, and for Dask collections a
-    `whycluster.engines.dask.LazyExplanation`, which computes nothing until it is asked to
+    `whycluster.engines.dask.LazyExplanation`, which computes nothing until results are requested
 
     Examples
     --------
@@ -110,11 +110,12 @@ def neuralize(model: Any, *, metric: str | None = None, categorical: Sequence[in
     ----------
     model : a fitted clustering model, or its centroids as an array or data frame of shape (K, d), which
         become the clusters 0..K-1. The command ``whycluster models`` lists the supported models.
-    metric : for centroids, and for models of unknown classes that have some, the distance to them:
+    metric : for centroids, and for models of unknown classes that have centroids, the distance to them:
         "euclidean" (the default), "manhattan", "cosine" (spherical k-means), "dot" (a soft head, whose
         probabilities are the softmax of the products) or "student" (the head of DEC and IDEC, whose
         probabilities are those of Student's t-distribution)
-    categorical : for KPrototypes, the columns that were fitted as categories, in the order of the fit
+    categorical : for KPrototypes, the columns that were fitted as categories, in the order in which they were
+        passed to ``fit``
 
     Returns
     -------
@@ -133,7 +134,7 @@ def neuralize(model: Any, *, metric: str | None = None, categorical: Sequence[in
 
 
 def _check_labels(model: Any, X: Any) -> None:
-    """Raise for labels that would be misread: as centroids, or in another order than the rows."""
+    """Raise an error for labels that would be misread as centroids or are not in the order of the rows."""
     shape, of_rows = list(getattr(model, "shape", ())), list(getattr(X, "shape", ()))
     if len(of_rows) == 2 and shape == [of_rows[0], 1] and of_rows[1] > 1:
         raise InvalidInputError(

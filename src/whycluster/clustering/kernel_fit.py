@@ -40,7 +40,7 @@ class KernelModel:
     log_weights : (P,) log v_j
     gamma : stiffness of the soft minimum
     codes : (G,) code of each cluster; (G + 1,) if noise has a floor, with the code of noise last
-    floor : constant energy of noise, or None
+    floor : constant energy of noise, or None if noise has no floor
     """
 
     support: Floats
@@ -72,7 +72,7 @@ def fit_kernel(rows: Floats, codes: Codes, n_support: int, noise: int | None, se
     codes : (n,) cluster code of each row
     n_support : average number of support vectors per cluster. Larger clusters get more; no cluster gets more
         than it has members.
-    noise : code of the rows to be modeled by a floor, or None
+    noise : code of the rows to be modeled by a floor, or None if there are no such rows
     seed : random seed of the k-means inside the clusters
     """
     start = _initial_model(rows, codes, n_support, noise, seed)
@@ -88,7 +88,7 @@ def fit_kernel(rows: Floats, codes: Codes, n_support: int, noise: int | None, se
 
 
 def _initial_model(rows: Floats, codes: Codes, n_support: int, noise: int | None, seed: int) -> KernelModel:
-    """Return a mixture per cluster: k-means centers, weighted by their rows, with one shared precision."""
+    """Return a mixture per cluster: k-means centers, weighted by row counts, with one shared precision."""
     present = np.unique(codes)
     clusters = present[present != noise] if len(present) > 1 else present
     members = [rows[codes == code] for code in clusters]
@@ -120,7 +120,7 @@ def _nearest(rows: Floats, support: Floats) -> tuple[Codes, Floats]:
 
 
 def _gaps(members: list[Floats]) -> float:
-    """Return the mean squared distance from a row to its nearest neighbor."""
+    """Return the mean squared distance from a row to its nearest neighbor in the same cluster."""
     from sklearn.neighbors import NearestNeighbors
 
     several = [own for own in members if len(own) > 1]
@@ -129,7 +129,7 @@ def _gaps(members: list[Floats]) -> float:
 
 
 def _with_floor(model: KernelModel, rows: Floats, is_noise: NDArray[np.bool_], noise: int) -> KernelModel:
-    """Add the floor that makes the fewest errors."""
+    """Return the model with the floor that misclassifies the fewest rows as noise or as not noise."""
     lowest = energies_of_every_cluster(model.clusters, ArrayTable.of(rows)).min(axis=1)
     order = np.argsort(-lowest, kind="stable")
     errors: NDArray[Any] = np.cumsum(~is_noise[order]) - np.cumsum(is_noise[order])
@@ -199,7 +199,7 @@ class _Objective:
         return (total + _RIDGE / 2 * float(change @ change)) / n, (gradient + _RIDGE * change) / n
 
     def _block(self, some: slice, model: KernelModel) -> tuple[float, NDArray[Any], NDArray[Any]]:
-        """Return a block's loss and its derivatives by the logits of units (P, b) and clusters (G, b)."""
+        """Return a block's loss and its gradients for the logits of units (P, b) and clusters (G, b)."""
         rows, codes = self._rows[some], self._codes[some]
         units, logits = self._logits(rows, model)
         if model.floor is not None:

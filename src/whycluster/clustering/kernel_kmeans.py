@@ -91,7 +91,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         center = data.mean(axis=0)
         rows = data - center
         gamma, best = (None if isinstance(self.gamma, str) else float(self.gamma)), None
-        for _ in range(self.n_init):  # all use the gamma of the first, so that inertias can be compared
+        for _ in range(self.n_init):  # all starts use the first gamma, so that inertias can be compared
             labels = self._initial_labels(rows, rng)
             start, gamma = _fit_inside(rows, labels, self.n_clusters, self.n_support, gamma, rng)
             found = _alternate(rows, start, self.max_iter, self.tol)
@@ -253,7 +253,7 @@ def _fit_inside(
     members = [rows[labels == k] for k in range(n_clusters)]
     members = [own if len(own) else _around(rows, rng.randint(len(rows)), n_support) for own in members]
     vectors = [centers_inside(own, n_support, 10, rng) for own in members]
-    used = _precision(rows, 0.0) if gamma is None else gamma  # at first, the nearest takes all
+    used = _precision(rows, 0.0) if gamma is None else gamma  # at first, the nearest support vector takes all
     before = np.inf
     for _ in range(_INNER_STEPS):
         sums = [_assign_rows(own, _Support([u], used))[2] for own, u in zip(members, vectors, strict=True)]
@@ -298,7 +298,7 @@ def _update_support(rows: Floats, labels: Codes, least: Floats, sums: _Sums, sup
 
 
 def _around(rows: Floats, row: int, n_support: int) -> Floats:
-    """Return support vectors close to a row, each shifted slightly toward one of its neighbors."""
+    """Return support vectors close to a row, each shifted slightly toward one of the row's neighbors."""
     x = rows[row]
     distance = np.einsum("nd,nd->n", rows - x, rows - x)
     near = rows[np.argsort(distance, kind="stable")[:n_support]]

@@ -31,7 +31,7 @@ _CHOICE_ROWS = 3000  # rows on which the size, the scale and the noise model are
 _MOST_ROWS = 50_000  # maximum number of training rows
 _MOST_SUPPORT = 256  # maximum total number of support vectors for "auto"
 _RAW, _STANDARDIZED = "raw", "standardized"
-_LAST_FULL_SIZE = 4  # up to this size all scales and noise models are tried, beyond it only the best
+_LAST_FULL_SIZE = 4  # up to this size, all scales and noise models are tried; beyond it, only the best ones
 
 
 class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -62,7 +62,7 @@ class Surrogate(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
     gamma_ : stiffness of the soft minimum
     scale_ : (d,) feature scale w
     noise_ : "cluster" or "floor" if there is noise, else None
-    floor_ : constant energy of noise, or None
+    floor_ : constant energy of noise, or None if noise has no floor
     n_support_ : average number of support vectors per cluster that was used
     n_fitted_ : number of training rows. If there are more than about 50,000 rows, a sample is drawn.
     """
@@ -262,7 +262,7 @@ class _Folds:
 
 
 def _scales(rows: Floats, center: Floats) -> dict[str, Floats]:
-    """Return the candidate scales, (d,) squared, with a mean variance of 1 over the features that vary."""
+    """Return the candidate scales, (d,), which give the features that vary a mean variance of 1."""
     variance = rows.var(axis=0)
     varies = variance > (8 * np.finfo(np.float64).eps * np.abs(center)) ** 2  # more than rounding errors
     if not varies.any():
@@ -278,7 +278,7 @@ def _choose_settings(data: _Folds, n_support: int | None) -> tuple[_Settings, Co
     """Return the smallest settings that are about as good as the best, and their predictions.
 
     All scales and noise models are tried with 1, 2 and 4 support vectors per cluster. Larger sizes are tried
-    with the best of these only, until two doublings in a row bring no gain.
+    only with the best scale and noise model, until two doublings in a row bring no gain.
     """
     has_noise = data.noise is not None and (data.codes == data.noise).any()
     kinds = [(scale, floor) for scale in data.scales for floor in ([True, False] if has_noise else [False])]
@@ -303,7 +303,7 @@ def _choose_settings(data: _Folds, n_support: int | None) -> tuple[_Settings, Co
 
 
 def _enlarge(settings: _Settings, data: _Folds, n_support: int | None) -> tuple[_Settings, Codes]:
-    """Double the size of settings chosen on a subset while this helps on all rows; predict all rows."""
+    """Double the size of settings chosen on a subset as long as this helps on all rows; predict all rows."""
     prediction = data.predict_out_of_fold(settings)
     n_clusters = len(np.unique(data.codes))
     while n_support is None:
@@ -323,20 +323,20 @@ def _agreement(prediction: Codes, data: _Folds) -> float:
 
 
 def _smallest_good(tried: dict[_Settings, Codes], best: _Settings, data: _Folds) -> _Settings:
-    """Return the smallest settings that are not clearly worse than the best; among equals, the best."""
+    """Return the smallest settings that are not clearly worse than the best, or the best of that size."""
     good = [settings for settings in tried if not _is_worse(tried[settings], tried[best], data)]
     least = min(settings.n_support for settings in good)
     return max((s for s in good if s.n_support == least), key=lambda s: _agreement(tried[s], data))
 
 
 def _is_worse(prediction: Codes, other: Codes, data: _Folds) -> bool:
-    """Return whether the other predicts more labels, by over one standard error of the paired difference."""
+    """Return whether ``other`` matches more labels, by over one standard error of the paired difference."""
     gap = (other == data.codes).astype(float) - (prediction == data.codes)
     return bool(gap.mean() > gap.std() / np.sqrt(len(gap)))
 
 
 def _typical_split(rows: Floats, codes: Codes, clusters: KernelEnergy, floor: float) -> Floats:
-    """Split the floor over the features in proportion to the mean energy of the members, (d,).
+    """Return the split of the floor, (d,), in proportion to the mean split of the members' energies.
 
     The part of the energy that comes from the weights of the support vectors belongs to no feature, neither
     for members nor for the floor.

@@ -41,7 +41,7 @@ def nearest_centroid(
     predict: Callable[[Any], Any] | None = None,
     kind: str = "the model",
 ) -> Network:
-    """Return the network of a nearest-centroid model: Prop. 1, also for metrics other than the Euclidean.
+    """Return the network of a nearest-centroid model (Prop. 1), which need not use Euclidean distances.
 
     Parameters
     ----------

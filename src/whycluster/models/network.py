@@ -1,8 +1,8 @@
 """Networks: clustering models as energies with min-pooling on top (Prop. 1), and queries about rows.
 
-`Query` holds the options of `explain`. `Network` is what all kinds of networks have in common; `TableNetwork`
-is the kind for rows of features. The kinds for pipelines, documents and encoders are in the folders
-``pipelines``, ``text`` and ``deep``.
+`Query` holds the options of `explain`. `Network` is the base class of all networks; `TableNetwork` is the one
+for rows of features. Those for pipelines, documents and encoders are in the folders ``pipelines``,
+``text`` and ``deep``.
 """
 
 from __future__ import annotations
@@ -205,15 +205,15 @@ class Network(ABC):
     ) -> Table:
         """Return the user's rows as a table with the columns of this network.
 
-        Models that have to be compared with their own predictions are compared on these rows.
+        If the model's own predictions have to be compared with the network, they are compared on these rows.
 
         Parameters
         ----------
         X : the rows
         where, name : the function that was called and its parameter, for messages
         whole : whether these are all rows; if so, categorical columns must hold some known category
-        columns : ``feature_names``, the user's names for the columns of an array, and ``model_names``, to
-            match the columns of a frame with (by default those of the model)
+        columns : ``feature_names``, the user's names for the columns of an array, and ``model_names``, with
+            which the columns of a frame are matched (by default the model's names)
         """
 
     @property
@@ -224,7 +224,7 @@ class Network(ABC):
     @property
     @abstractmethod
     def text_columns(self) -> frozenset[int]:
-        """The positions of features that the model, or a step before it, knows as text."""
+        """The positions of features that the model, or a step before it, treats as text."""
 
     categories: Sequence[Sequence[Any] | None] | None = None
     """For each feature its categories in the order of their codes, or None if it is numeric."""
@@ -284,15 +284,14 @@ class Network(ABC):
     def gradient(self, X: Any, target: Any = None) -> NDArray[Any]:
         """Return the gradient of the evidence f_c of each row, (n, d), the direction in which f_c increases.
 
-        It is computed in closed form for every model. f_c is a minimum over the competitors, so its
-        gradient is the one against the strongest competitor, or the first of several. Categories have
-        gradient 0.
+        It is computed in closed form for every model. f_c is a minimum over the competitors, so its gradient
+        is the one against the strongest competitor (the first one on a tie). Categories have gradient 0.
 
         Parameters
         ----------
         X : (n, d) the rows, as in `explain`
         target : the cluster c, for all rows or one per row; by default the cluster of each row. If a row is
-            not in it, the strongest competitor is the cluster that won (in a tree, the one behind the pair of
+            not in it, the strongest competitor is the cluster that won (in a tree, the one below the pair of
             nodes that decides most clearly against the target).
         """
         table = self.open(X, "gradient")
@@ -335,7 +334,7 @@ class Network(ABC):
     def explain_rows(
         self, X: Any, query: CodedQuery, background: Any, feature_names: Sequence[Hashable] | None
     ) -> BaseExplanation:
-        """Explain rows by their features; beta is measured on the background or, by default, on the rows."""
+        """Explain rows in terms of features; beta is measured on the background (by default, the rows)."""
         table = self.open(X, "explain", feature_names=feature_names)
         population = None if background is None else self.open_background(background, table)
         found = attribute(self.energy, table, query, population)
@@ -425,6 +424,6 @@ class TableNetwork(Network):
 
 
 def check_rule(rule: Any, where: str) -> None:
-    """Raise an error unless it is the name of a rule."""
+    """Raise an error unless ``rule`` is the name of a rule."""
     if not isinstance(rule, str) or rule not in RULES:
         raise invalid_choice(rule, RULES, where, setting("rule"))

@@ -231,7 +231,7 @@ def _squared(energy: SquaredEnergy, clusters: Codes) -> torch.nn.Module:
 
 @build.register
 def _linear(energy: LinearEnergy, clusters: Codes) -> torch.nn.Module:
-    """Return the network of Prop. 6: a linear layer and a minimum; for cosines, rows are normalized first."""
+    """Return the network of Prop. 6: a linear layer and a minimum, after normalizing the rows for cosines."""
     own, competitor = _pairs(clusters, energy.n_clusters)
     detection = _detection(
         energy.directions[own] - energy.directions[competitor], energy.bias[own] - energy.bias[competitor]
@@ -259,7 +259,7 @@ def _kernel(energy: KernelEnergy, clusters: Codes) -> torch.nn.Module:
 
 @build.register
 def _floor(energy: FloorEnergy, clusters: Codes) -> torch.nn.Module:
-    """Return layers for the energies of Eq. 6; compared with a constant, no term cancels."""
+    """Return layers for all terms of Eq. 6, since no term cancels in a comparison with a constant."""
     kernel, n_units = energy.clusters, len(energy.clusters.log_weights)
     return _compare(
         energy,

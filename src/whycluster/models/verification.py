@@ -85,7 +85,7 @@ class Verification:
 
 
 def verification_of(model: Any, energy: Energy, known: tuple[type, ...]) -> Verification | None:
-    """Return the check of an estimator; None for a known class. A subclass may predict differently."""
+    """Return the check of an estimator, or None if its class is known; a subclass may predict differently."""
     if type(model) in known:
         return None
     kind, parent = type(model).__name__, next(c.__name__ for c in type(model).__mro__ if c in known)

@@ -238,7 +238,7 @@ class MixedKernelEnergy(MixingEnergy):
 
     @property
     def work_width(self) -> int:
-        """The sums over the support vectors, the values of the own cluster, and the weights of both."""
+        """The sums over all support vectors and over the own cluster's, and the weights of both sums."""
         return 5 * self.n_features + 2 * len(self.energy.unit_cluster)
 
     def prepare(self, means: Floats) -> None:

@@ -37,7 +37,7 @@ SUPPORTED = "VectorAssembler, StandardScaler, MinMaxScaler, PCA, StringIndexer, 
 _PREDICTED = ("prediction", "rawPrediction", "probability")
 
 WidthOf = Callable[[str], int | None]
-"""From the name of a user's column to the length of its vectors; None if unknown, or not a vector."""
+"""Maps the name of a user's column to the length of its vectors, or to None if no length is known."""
 
 ALTERNATIVE = (
     "The clusters can still be explained in any columns, through a surrogate fitted to some rows: "
@@ -310,7 +310,7 @@ class _Scale:
 
 @dataclass(frozen=True)
 class _Map:
-    """A x."""
+    """The linear map A x."""
 
     matrix: Floats
 
@@ -371,7 +371,7 @@ def _as_text(value: Any) -> str | None:
 
 @dataclass(frozen=True)
 class _OneHot:
-    """Indicators, of which at most one is 1. All are NaN if the value is not a category."""
+    """One indicator per category; at most one of them is 1. All are NaN if the value is not a category."""
 
     n_known: int
     size: int

@@ -68,7 +68,7 @@ def network_of(form: AffineForm, last: Network, n_columns: int, names: Sequence[
 
 
 class PipelineNetwork(Network):
-    """The network of a pipeline, which takes the user's columns and explains rows by them.
+    """The network of a pipeline, which takes the user's columns and explains rows in terms of them.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ class StagedTable(Table):
         )
 
     def verify(self) -> None:
-        """Check that the network of the last step predicts as its model does on the output of the steps."""
+        """Check, on the output of the steps, that the last step's network predicts the same as its model."""
         form, last = self.stages.form, self.stages.last
         for rows in self.slices(form.n_outputs):
             last.open(self.transformed(rows.start, rows.stop, form.run), self.where)
@@ -241,7 +241,7 @@ class StagedTable(Table):
         return out
 
     def memory(self) -> NDArray[Any] | Sequence[NDArray[Any]] | None:
-        """Return the memory of the raw rows if no step has to run."""
+        """Return the memory of the raw rows if no step has to run, else None."""
         return self.raw.memory() if self.is_plain else None
 
     def atoms(self, form: AffineForm, start: int, stop: int) -> Floats:

@@ -52,9 +52,10 @@ def _mixture(model: Any) -> Network:
 
 
 def _root(covariance: Floats) -> tuple[Floats, float]:
-    """Return P with P P^T the inverse of the covariance S, and log det(S) / 2.
+    """Return P, such that P P^T is the inverse of the covariance S, and log det(S) / 2.
 
-    Directions whose variance is zero within MLlib's tolerance are left out of both, as in MLlib's density.
+    Directions whose variance is zero within MLlib's tolerance are left out of P and of the determinant, as in
+    MLlib's density.
     """
     values, vectors = np.linalg.eigh(covariance)
     positive = values > np.finfo(np.float64).eps * len(values) * values.max()

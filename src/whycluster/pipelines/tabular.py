@@ -56,8 +56,8 @@ def pipeline(
     """Cluster a table with numeric, categorical and date columns.
 
     A column's kind depends on its data type, or on its values if the type is object. Columns are encoded so
-    that one standard deviation of a number, one change of category and one missing value have the same
-    weight:
+    that the following differences carry equal weight: one standard deviation in a numeric column, a different
+    category, and a missing value.
 
     - *numbers*, including booleans, are standardized. Missing values become the median, with an indicator
       column of 0 and 1.
@@ -68,13 +68,13 @@ def pipeline(
 
     Some columns are left out, with a `ColumnWarning`:
 
-    - columns with a single value, or none at all;
+    - columns with a single distinct value, or with no values at all;
     - columns of other types, such as lists, structs or bytes;
-    - columns that look like identifiers. With ten values or more, these are text with more than 90 % distinct
-      values, and integers that are all distinct and fill at least 90 % of the range from the smallest to the
-      largest. With any number of values, these are integers whose name begins or ends with the word id, uuid
-      or guid (``id``, ``customer_id``, ``PassengerId``), or is ``index`` or ``Unnamed: 0``. Floats and dates
-      never look like identifiers.
+    - columns that look like identifiers. If a column has at least ten values, text looks like an identifier
+      if more than 90% of the values are distinct, and integers do if they are all distinct and fill at least
+      90% of the range from the smallest to the largest. With any number of values, integers look like
+      identifiers if the column's name begins or ends with the word id, uuid or guid (``id``, ``customer_id``,
+      ``PassengerId``), or is ``index`` or ``Unnamed: 0``. Floats and dates never look like identifiers.
 
     Parameters
     ----------
@@ -101,7 +101,8 @@ def pipeline(
     pipeline : fitted ``Pipeline`` with the steps "columns", a ``ColumnTransformer`` with the branches
         "numbers", "dates" and "categories" (those that are needed), and "clusters", the model. It provides
         two more attributes, which ``clone`` does not copy: ``left_out_``, the reason for each column that was
-        left out, and ``inertias_``, the inertia by number of clusters (empty if ``n_clusters`` was given).
+        left out, and ``inertias_``, the inertia for each number of clusters (empty if ``n_clusters`` was
+        given).
 
     Examples
     --------

@@ -54,7 +54,7 @@ class Word(NamedTuple):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class TopWords:
-    """The k strongest words of each document, by absolute relevance, strongest first.
+    """The k words of each document with the largest absolute relevance, in descending order.
 
     The relevance of repeated words is summed. Documents with fewer than k words are padded with "" and 0.
 
@@ -177,7 +177,7 @@ class TextExplanation(BaseExplanation):
         return range(len(self))[row]
 
     def strongest_features(self) -> tuple[Pairs, Codes]:
-        """Return the known words and their order: by document, with the strongest words first."""
+        """Return the known words, and their order by document and then by descending absolute relevance."""
         pairs = pair_up(self.texts, self.word_table, self.finder)
         return pairs, np.lexsort((-np.abs(pairs.relevance), pairs.document))
 

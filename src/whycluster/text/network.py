@@ -1,4 +1,4 @@
-"""The network of a pipeline that begins with a vectorizer, which explains documents by their words."""
+"""The network of a pipeline that begins with a vectorizer, which explains documents in terms of words."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VECTORIZERS = (CountVectorizer, HashingVectorizer, WordVectors)
 
 
 class TextNetwork(Network):
-    """The network of a pipeline that begins with a vectorizer, which explains documents by their words.
+    """The network of a pipeline that begins with a vectorizer, which explains documents in terms of words.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class TextNetwork(Network):
     def explain_rows(
         self, X: Any, query: CodedQuery, background: Any, feature_names: Sequence[Hashable] | None
     ) -> TextExplanation:
-        """Explain documents by their words."""
+        """Explain documents in terms of their words."""
         table = self.open(X, "explain", feature_names=feature_names)
         rows = None if background is None else self.open_background(background, table)
         found, words = relevance_of_words(self.vectorization, self.energy, table, query, rows)

@@ -28,12 +28,12 @@ class TextSummary:
     """The words that define each cluster. `print` the summary, or convert it with `to_frame`.
 
     There are E entries, one for each cluster and each known word of its documents. Within a cluster, words
-    are sorted by score, which is their mean share of a document's relevance minus two standard errors. Shares
-    give each document the same weight, although evidence may be a hundred times larger for a text of two
-    words than for one of two hundred. Subtracting the errors lowers the rank of words that dominate a single
-    document but say little about the cluster, so no minimum number of documents is needed. In clusters of
-    fewer than 16 documents, the errors count less, so that a word in all documents never ranks below a word
-    in none.
+    are sorted by score, which is their mean share of a document's relevance minus two standard errors of that
+    mean. Shares give each document the same weight, although evidence may be a hundred times larger for a
+    text of two words than for one of two hundred. Subtracting the standard errors lowers the rank of words
+    that dominate a single document but say little about the cluster, so no minimum number of documents is
+    needed. In clusters of fewer than 16 documents, the standard errors count less, so that a word in all
+    documents never ranks below a word in none.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class TextSummary:
     word : (E,) the word, in the form in which the model counts it
     relevance : (E,) mean relevance over the documents of the cluster
     share : (E,) mean share of a document's total absolute relevance
-    score : (E,) share minus its errors, by which words are sorted
+    score : (E,) share minus its standard errors, by which words are sorted
     documents, count : (E,) number of the cluster's documents that contain the word, and number of its
         occurrences
     documents_outside, count_outside : (E,) the same counts for all other documents
@@ -64,7 +64,7 @@ class TextSummary:
     _like: Any = None
 
     def strongest(self, cluster: Any, n: int = 10) -> Codes:
-        """Return the entries of the ``n`` strongest words of a cluster, strongest first.
+        """Return the entries of the ``n`` strongest words of a cluster, sorted by score.
 
         Words that are, on average, evidence against the cluster are left out.
         """
@@ -78,7 +78,7 @@ class TextSummary:
         return self._strongest(groups[0], n)
 
     def words(self, cluster: Any, n: int = 10) -> list[str]:
-        """Return the ``n`` strongest words of a cluster, strongest first."""
+        """Return the ``n`` strongest words of a cluster, sorted by score."""
         return [self.word[entry] for entry in self.strongest(cluster, n)]
 
     def names(self, n: int = 3) -> dict[Any, str]:
@@ -86,7 +86,7 @@ class TextSummary:
         return {label: ", ".join(self.words(label, n)) for label in self.clusters.tolist()}
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """Return a frame with one row per cluster and word, strongest words first.
+        """Return a frame with one row per cluster and word; each cluster begins with its strongest words.
 
         By default, the frame comes from the same library as the documents; ``backend`` ("pandas", "polars" or
         "pyarrow") selects another.
@@ -152,7 +152,7 @@ class TextSummary:
         return lines + rest(len(others), self.noun, "", float(self.share[others].sum()))
 
     def grid(self, n: int) -> tuple[list[str], Floats, int]:
-        """Return about ``n`` of the strongest words, their shares, and the number of all words.
+        """Return about ``n`` of the strongest words, their shares, and the number of words in all clusters.
 
         The shares have shape (G, number of returned words).
         """
@@ -222,7 +222,7 @@ def summarize(
     share = mean(document_share)
     error = np.sqrt(mean(document_share**2) / size[group])
     score = share - np.minimum(_ERRORS, np.sqrt(size[group]) / 2) * error
-    # Words whose errors exceed their share may be due to chance. They come last, sorted by share.
+    # Words whose standard errors exceed their share may be due to chance. They come last, sorted by share.
     by_chance = score <= 0
     order = np.lexsort((-np.where(by_chance, share, score), by_chance, group))
     documents, count = (_group_counts(entry, n, len(entries)) for n in (None, pairs.n_times[member]))

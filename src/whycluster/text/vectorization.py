@@ -2,8 +2,8 @@
 
 The steps after the vectorizer map the terms t of a document to features z = A (t - c) + o. Let W be the
 gradient of the explained evidence with respect to z. Since z is linear in t, term i contributes A_i t_i . W,
-which is shared among the occurrences of the term. The rest, namely the constants of the model and the means
-that a step subtracted, is shared equally among all occurrences.
+which is shared among the occurrences of the term. The remaining evidence, from the constants of the model and
+the means that a step subtracted, is shared equally among all occurrences.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Vectorization(DocumentEncoder):
     lexicon : the vectors of a `WordVectors` step, or None for scikit-learn's vectorizers
     finder : finds the vectorizer's terms in a text
     form : the features that the steps compute from the terms
-    cache : the documents that each thread counted last and their counts, or None without caching
+    cache : the documents that each thread counted last and their counts, or None if nothing is cached
     """
 
     step: Step

@@ -3,12 +3,12 @@
 Modules, in reading order:
 
 - `registry`: finds the adapter of a model
-- `unsupported`: the list of supported models, and the error for others
-- `incomplete`: results of adapters for models that are not a network yet
+- `unsupported`: the list of supported models, and the error for all other objects
+- `incomplete`: results of adapters for models that cannot become a network yet
 - `sklearn`: nearest centroids and trees; `sklearn_mixture`: mixtures of Gaussians
 - `faiss`, `dask_ml`: k-means of these libraries
 - `kmedoids`: medoids; `kmodes`: tables with categories
 
 A library has one or more modules. Adapters for Spark, ClustPy, pipelines, documents, encoders and our own
-estimators are in the folders that know them.
+estimators are in the folders of those models.
 """

@@ -1,4 +1,4 @@
-"""dask-ml: its k-means, and its wrapper of other estimators that predicts in parallel."""
+"""dask-ml: its k-means, and its wrapper that lets other estimators predict in parallel."""
 
 from __future__ import annotations
 

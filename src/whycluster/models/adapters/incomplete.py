@@ -1,4 +1,4 @@
-"""Models that cannot become a network yet: they provide only labels, or lack their categorical columns."""
+"""Models that cannot become a network yet: they record only labels, or not which columns are categorical."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from whycluster.models.adapters.incomplete import AwaitingColumns
 from whycluster.models.adapters.registry import adapt, check_fitted
 from whycluster.models.network import Network, TableNetwork
 
-_MATCHING = (matching_dissim, ng_dissim)  # both predict the same
+_MATCHING = (matching_dissim, ng_dissim)  # both dissimilarities give the same predictions
 
 
 @adapt.register(KModes)
@@ -29,7 +29,7 @@ def _kmodes(model: Any) -> Network:
 
 @adapt.register(KPrototypes)
 def _kprototypes(model: Any) -> AwaitingColumns:
-    """Return a model that needs its columns: a fitted one records only how many are categorical."""
+    """Return a model that awaits its categorical columns, since KPrototypes records only their number."""
     _check(model)
     if model.num_dissim is not euclidean_dissim:
         raise UnsupportedModelError(

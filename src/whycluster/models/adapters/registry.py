@@ -22,7 +22,7 @@ from whycluster.models.adapters.unsupported import unsupported
 from whycluster.models.nearest_centroid import from_centroids, has_value, n_dimensions
 from whycluster.models.network import Network
 
-# Package -> module with its adapters. ClustPy's other models need none: they have cluster_centers_ or
+# Package -> module with its adapters. ClustPy's other models need none, because they have cluster_centers_ or
 # labels_.
 _ADAPTERS = {
     "clustpy.deep": "deep.clustpy",
@@ -60,10 +60,10 @@ def to_network(
 def find_network(
     model: Any, metric: str | None, categorical: Sequence[int] | None, X: Any = None, *, where: str
 ) -> Network | OnlyLabels:
-    """Return the network of a model, or its labels if it has none.
+    """Return the network of a model, or its labels if it has no network.
 
-    If the model does not record its categorical columns, they are those that the user names, or else the
-    non-numeric columns of X. ``where`` is the function that the user called, for messages.
+    If the model does not record its categorical columns, they are those that the user passes or, by default,
+    the non-numeric columns of X. ``where`` is the function that the user called, for messages.
     """
     found = adapt_model(model, metric, where)
     if isinstance(found, AwaitingColumns):
@@ -79,7 +79,7 @@ def find_network(
 def adapt_model(
     model: Any, metric: str | None = None, where: str = "neuralize"
 ) -> Network | OnlyLabels | AwaitingColumns:
-    """Return the result of a model's adapter: a network, labels, or a model that needs its columns."""
+    """Return the result of a model's adapter: a network, labels, or a model that awaits its columns."""
     if isinstance(model, Network):
         if metric is not None:
             raise InvalidInputError(f"{where}: metric is for centroids; a Network has its energies already.")
@@ -102,10 +102,10 @@ def load_adapters(*models: Any) -> None:
 
 @functools.singledispatch
 def adapt(model: Any) -> Network | OnlyLabels | AwaitingColumns:
-    """Return the network of a model; adapters register the classes that they know.
+    """Return the network of a model; adapters register the classes that they handle.
 
-    A class without an adapter is taken for a nearest-centroid model if it has ``cluster_centers_`` and
-    ``predict``, and is checked on all data. One with ``labels_`` can be explained by its labels.
+    A class without an adapter is treated as a nearest-centroid model if it has ``cluster_centers_`` and
+    ``predict``; its predictions are checked on all data. If it has only ``labels_``, these are returned.
     """
     if isinstance(model, type):
         raise unsupported(model)

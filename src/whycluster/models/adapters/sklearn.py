@@ -138,7 +138,7 @@ def _bisecting(model: Any) -> Network:
 
 
 def _read_tree(root: Any) -> tuple[Tree, Floats]:
-    """Return the pairs of scikit-learn's nodes, breadth first, so that a pair follows the one above it."""
+    """Return the pairs of scikit-learn's nodes in breadth-first order, so that parents precede children."""
     nodes = [root.left, root.right]
     below, leaf = [], []
     for node in nodes:  # grows while it is read
