@@ -23,8 +23,8 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"threshold": 0.5, "rule": "joint"}, TOGETHER),
     (
         {"threshold": 0.5},
-        "threshold is for models that give probabilities, such as Gaussian mixtures; this one only compares "
-        "its clusters. Leave it out.",
+        "threshold applies only to models that give probabilities, such as Gaussian mixtures; this model "
+        "only compares its clusters. Leave it out.",
     ),
     ({"target": "d"}, CLUSTER.format("target", "'d'")),
     ({"against": "d"}, CLUSTER.format("against", "'d'")),

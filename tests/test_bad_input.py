@@ -120,7 +120,7 @@ def test_masked_values_are_missing() -> None:
 @pytest.mark.parametrize("value", [1.7e308, -1.7e308])
 def test_values_near_the_float_limit(value: float, rule: str) -> None:
     assert message(with_value(value), rule=rule) == (
-        "explain: X has values too large to be squared in float64; the largest is 1.7e+308 in size. "
+        "explain: X has values too large to be squared in float64; the largest absolute value is 1.7e+308. "
         "Rescale the data and fit the model again."
     )
     with pytest.raises(wc.InvalidInputError, match=r"^evidence: X has values too large"):
@@ -132,7 +132,7 @@ def test_results_beyond_float32(rule: str) -> None:
     """Computed in float64, but too large for the float32 they are returned in."""
     far = np.float32(1e25)
     assert message(ROWS.astype("f4") * far, model=CENTROIDS.astype("f4") * far, rule=rule) == (
-        "explain: X has values too large to be squared in float32; the largest is 3e+25 in size. "
+        "explain: X has values too large to be squared in float32; the largest absolute value is 3e+25. "
         "Rescale the data and fit the model again."
     )
 
@@ -143,7 +143,7 @@ def test_results_too_small_for_float32(rule: str) -> None:
     for size, largest in ((1e-24, "3e-24"), (1e-19, "3e-19")):
         near = np.float32(size)
         assert message(ROWS.astype("f4") * near, model=CENTROIDS.astype("f4") * near, rule=rule) == (
-            f"explain: X has values too small to be squared in float32; the largest is {largest} in size. "
+            f"explain: X has values too small to be squared in float32; the largest absolute value is {largest}. "
             "Rescale the data and fit the model again."
         )
     with pytest.raises(wc.InvalidInputError, match=r"^evidence: X has values too small to be squared in"):
@@ -186,7 +186,7 @@ def test_centroids_near_the_float_limit() -> None:
         wc.neuralize(CENTROIDS * 1e200)
     assert str(error.value) == (
         "neuralize: the squared distances between the centroids overflow; the largest centroid value is "
-        "4e+200. Rescale and fit again."
+        "4e+200. Rescale the data and fit the model again."
     )
 
 
@@ -196,7 +196,7 @@ def test_centroids_so_close_that_their_distances_underflow(size: float) -> None:
         wc.neuralize(CENTROIDS * size)
     assert str(error.value) == (
         "neuralize: the squared distances between the centroids underflow; the largest centroid value is "
-        f"{4 * size:.3g}. Rescale and fit again."
+        f"{4 * size:.3g}. Rescale the data and fit the model again."
     )
     assert wc.neuralize(np.zeros((2, 3))).assign(ROWS).tolist() == [0] * len(ROWS)  # equal ones are a tie
 
@@ -329,15 +329,15 @@ def test_other_columns_than_at_fit() -> None:
     model = KMeans(2, n_init=1, random_state=0).fit(frame)
     assert message(frame.rename(columns={"age": "Age"}), model=model) == (
         "explain: X must have the 3 columns the model was fitted on; missing: ['age']; unknown: ['Age']. "
-        "Select or rename them first."
+        "Select or rename its columns first."
     )
     assert message(frame.assign(id=1), model=model) == (
         "explain: X must have the 3 columns the model was fitted on; unknown: ['id']. "
-        "Select or rename them first."
+        "Select or rename its columns first."
     )
     assert message(pl.from_pandas(frame).drop("weight"), model=model) == (
         "explain: X must have the 3 columns the model was fitted on; missing: ['weight']. "
-        "Select or rename them first."
+        "Select or rename its columns first."
     )
     assert message(frame, model=model, background=frame[["age"]]).startswith("explain: background must have")
 
@@ -355,8 +355,8 @@ def test_feature_names() -> None:
     assert message(ROWS, feature_names=["a", "b", "a"]) == f"{expected} 3 names, 2 of them distinct."
     model = KMeans(2, n_init=1, random_state=0).fit(pd.DataFrame(ROWS, columns=["a", "b", "c"]))
     assert message(ROWS, model=model, feature_names=["c", "b", "a"]) == (
-        "explain: feature_names must be in the order the model was fitted on, which begins ['a', 'b', 'c']; "
-        "got ['c', 'b', 'a']."
+        "explain: feature_names must be in the order the model was fitted on, which begins with "
+        "['a', 'b', 'c']; got ['c', 'b', 'a']."
     )
     assert wc.explain(model, ROWS, feature_names=["A", "B", "C"]).feature_names == ["A", "B", "C"]
     for names in (5, "abc", [["a"], ["b"], ["c"]]):
@@ -385,7 +385,7 @@ def test_clusters_that_do_not_exist(name: str) -> None:
         assert "must be one of the model's 3 clusters, 0, 1, 2; got " in message(ROWS, **{name: labels})
     assert "must be one of" in message(ROWS, **{name: np.ma.array([0, 1, 2], mask=[False, True, False])})
     assert message(ROWS, **{name: [0, 1]}) == (
-        f"explain: {name} must be one cluster, or one for each of the 3 rows; got shape (2,)."
+        f"explain: {name} must be a single cluster or one cluster for each of the 3 rows; got shape (2,)."
     )
     assert message(ROWS, **{name: [0, 1, 7]}).endswith("got 7.")
 
@@ -479,9 +479,9 @@ def test_labels_have_no_network(make: Any) -> None:
     with pytest.raises(wc.UnsupportedModelError) as error:
         wc.neuralize(make([0, 1, 0]))
     assert str(error.value) == (
-        "neuralize: labels give the cluster of each row, but no rule for other rows. "
-        "wc.explain(labels, X) explains them through a surrogate; "
-        "wc.Surrogate().fit(X, labels) is that surrogate, and can be neuralized."
+        "neuralize: labels give the cluster of each row but no rule for other rows, so there is no network. "
+        "Explain them through a surrogate with wc.explain(labels, X), or neuralize the surrogate "
+        "wc.Surrogate().fit(X, labels)."
     )
 
 
@@ -492,14 +492,15 @@ def test_a_model_that_has_only_labels_has_no_network() -> None:
 
 def test_clusters_of_features_are_refused() -> None:
     assert unsupported(FeatureAgglomeration(2).fit(ROWS)) == (
-        "neuralize: a FeatureAgglomeration clusters the features, not the rows, so there is no row to "
-        "explain."
+        "neuralize: a FeatureAgglomeration clusters the features, not the rows, so there are no clusters of "
+        "rows to explain."
     )
 
 
 def test_arguments_in_the_wrong_order() -> None:
     assert message(KMeans(2), model=CENTROIDS) == (
-        "explain: X must be a table of numbers; got a KMeans. The order is explain(model, X)."
+        "explain: X must be a table of numbers; got a KMeans. The order of the arguments is explain(model, "
+        "X)."
     )
 
 
@@ -528,7 +529,7 @@ def test_a_subclass_that_does_not_predict_as_its_parent() -> None:
     text = unsupported(model, X)
     assert re.match(
         r"explain: Hurried does not predict as BisectingKMeans does, so it has no exact "
-        r"network: \d+ of 1797 rows differ, first row \d+ \(predicted \d+, not \d+\)\. Any clust",
+        r"network: \d+ of 1797 rows differ, such as row \d+ \(predicted \d+, not \d+\)\. Any clust",
         text,
     )
     net = wc.neuralize(model)
@@ -554,9 +555,9 @@ class Odd:
 
 
 def test_a_model_that_predicts_something_else() -> None:
-    assert "1 of 3 rows differ, first row 2 (predicted -1, not 2)" in unsupported(Odd(np.array([0, 1, -1])))
-    assert "1 of 3 rows differ, first row 2 (predicted 99, not 2)" in unsupported(Odd(np.array([0, 1, 99])))
-    assert "first row 0 (predicted 0.5, not 0)" in unsupported(Odd(np.array([0.5, 0.1, 0.1])))
+    assert "1 of 3 rows differ, such as row 2 (predicted -1, not 2)" in unsupported(Odd(np.array([0, 1, -1])))
+    assert "1 of 3 rows differ, such as row 2 (predicted 99, not 2)" in unsupported(Odd(np.array([0, 1, 99])))
+    assert "such as row 0 (predicted 0.5, not 0)" in unsupported(Odd(np.array([0.5, 0.1, 0.1])))
     assert unsupported(Odd(np.array([0, 1]))) == (
         "explain: Odd.predict must give one label per row; got shape (2,) for 3 rows."
     )
@@ -634,7 +635,7 @@ def test_affinity_propagation_that_did_not_converge() -> None:
     model = AffinityPropagation(max_iter=1, damping=0.5).fit(load_iris().data)
     assert message(load_iris().data, model=model) == (
         "neuralize: the AffinityPropagation did not converge and has no clusters. "
-        "Fit it with more iterations or another damping."
+        "Fit it with more iterations or a different damping."
     )
 
 
@@ -642,8 +643,8 @@ def test_manhattan_distances_with_priors_do_not_add_over_features() -> None:
     X, y = np.random.default_rng(0).normal(size=(9, 3)), [0] * 6 + [1] * 3
     model = NearestCentroid(metric="manhattan", priors="empirical").fit(X, y)
     assert unsupported(model) == (
-        "neuralize: NearestCentroid with metric='manhattan' must have uniform priors; with others it squares "
-        "the distances, which then no longer add up over the features. Got priors='empirical'."
+        "neuralize: NearestCentroid with metric='manhattan' must have uniform priors; with other priors, it "
+        "squares the distances, which then no longer add up over the features. Got priors='empirical'."
     )
 
 
@@ -659,26 +660,28 @@ def test_metric() -> None:
         "'chebyshev'."
     )
     assert message(ROWS, model=DBSCAN().fit(ROWS), metric="cosine") == (
-        "explain: metric is for centroids, or a fitted model with cluster_centers_ and predict; got DBSCAN."
+        "explain: metric applies only to centroids, or to a fitted model with cluster_centers_ and predict; "
+        "got DBSCAN."
     )
     assert message(ROWS, metric="cosine") == (
-        'neuralize: a centroid of zeros has no direction; centroid 0 is one, so metric="cosine" is not '
-        "possible."
+        'neuralize: with metric="cosine", centroids must not be all zeros, since these have no direction; '
+        "centroid 0 is all zeros."
     )
 
 
 def test_parameters_that_would_do_nothing() -> None:
     assert message(ROWS, model=wc.neuralize(CENTROIDS), metric="manhattan") == (
-        "explain: metric is for centroids; a Network has its energies already."
+        "explain: metric applies only to centroids, not to a Network. Leave it out."
     )
     assert message(ROWS, categorical=[0, 1]) == (
-        "explain: categorical is for KPrototypes, which does not keep its columns; ndarray does not need it."
+        "explain: categorical must be passed only for KPrototypes, which does not record which columns are "
+        "categorical; got it for ndarray. Leave it out."
     )
 
 
 def test_a_row_out_of_range() -> None:
     exp = wc.explain(CENTROIDS, ROWS)
-    with pytest.raises(IndexError, match=r"rows are chosen by position, from 0 to 2"):
+    with pytest.raises(IndexError, match=r"rows must be positions from 0 to 2"):
         exp.describe(500)
 
 
@@ -691,8 +694,8 @@ def test_a_threshold_is_a_probability(threshold: Any) -> None:
 
 def test_a_threshold_needs_probabilities() -> None:
     assert message(ROWS, threshold=0.9) == (
-        "explain: threshold is for models that give probabilities, such as Gaussian mixtures; this one only "
-        "compares its clusters. Leave it out."
+        "explain: threshold applies only to models that give probabilities, such as Gaussian mixtures; this "
+        "model only compares its clusters. Leave it out."
     )
     for option in ({"against": 1}, {"rule": "joint"}, {"beta": 2.0}):
         assert message(ROWS, metric="dot", threshold=0.9, **option) == (
@@ -714,8 +717,8 @@ def test_a_collapsed_component() -> None:
         assert (net.assign(X) == model.predict(X)).all()
     model.precisions_cholesky_ = np.full_like(model.precisions_cholesky_, np.inf)
     assert message(X, model=model) == (
-        "neuralize: the GaussianMixture has components with infinite or missing parameters: they have "
-        "collapsed. Fit it again with a larger reg_covar or fewer components."
+        "neuralize: the GaussianMixture has components with infinite or missing parameters, because they "
+        "have collapsed. Fit it again with a larger reg_covar or fewer components."
     )
 
 

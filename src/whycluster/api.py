@@ -78,7 +78,7 @@ def explain(
 
         if at is not None or units is not None:
             raise InvalidInputError(
-                "explain: at and units are for deep clusterings, which do not take Dask collections. "
+                "explain: at and units apply only to deep clusterings, which do not accept Dask collections. "
                 "Leave them out."
             )
         lazy: Any = explain_lazily(
@@ -90,9 +90,9 @@ def explain(
     if isinstance(found, OnlyLabels):
         if query.get("background") is not None:
             raise InvalidInputError(
-                "explain: background is for models; labels are explained through a surrogate that is "
-                "fitted to all rows of X. For a few rows, use explain(labels, X)[rows]; for new rows, "
-                "wc.Surrogate().fit(X, labels)."
+                "explain: background applies only to models; labels are explained through a surrogate that "
+                "is fitted to all rows of X. To explain a few rows, use explain(labels, X)[rows]; to explain "
+                "new rows, use wc.Surrogate().fit(X, labels)."
             )
         from whycluster.clustering.labels import fit_surrogate  # loads scikit-learn
 
@@ -147,6 +147,6 @@ def _check_labels(model: Any, X: Any) -> None:
         return
     if len(given) == len(rows) and set(given) == set(rows):
         raise InvalidInputError(
-            "explain: labels and X must be in the same order; their indexes hold the same values in another "
-            "order. Pass labels.loc[X.index]."
+            "explain: labels and X must be in the same order; their indexes hold the same values in a "
+            "different order. Pass labels.loc[X.index]."
         )

@@ -148,7 +148,7 @@ def test_explain_describes_the_clusters(wine: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert result.stdout == read_golden("cli_explain")
     assert result.stderr == (
-        "whycluster: left out: wine_id (like an identifier, whole numbers with such a name)\n"
+        "whycluster: left out: wine_id (like an identifier, whole numbers in a column with such a name)\n"
         "whycluster: rows are identified by 'wine_id'\n"
     )
 
@@ -162,7 +162,7 @@ def test_explain_chooses_the_number_of_clusters(passengers: Path, capsys: pytest
     code, out, err = invoke(capsys, "explain", passengers, "--ignore", "group")
     assert (code, out) == (0, read_golden("cli_auto"))
     assert err == (
-        "whycluster: left out: name (like an identifier, 60 of 60 values are different)\n"
+        "whycluster: left out: name (like an identifier, 60 of 60 values are distinct)\n"
         "whycluster: rows are identified by 'name'\n"
     )
 
@@ -231,7 +231,7 @@ def test_explain_as_json(wine: Path, capsys: pytest.CaptureFixture[str]) -> None
     summary = wc.explain(wc.tabular.pipeline(frame, 3), frame).summary()
     assert facts["rows"] == 178
     assert facts["columns"] == frame.columns
-    assert facts["left_out"] == {"wine_id": "like an identifier, whole numbers with such a name"}
+    assert facts["left_out"] == {"wine_id": "like an identifier, whole numbers in a column with such a name"}
     assert facts["clustering"] == "k-means with 3 clusters"
     assert facts["warnings"] == []
     assert [cluster["rows"] for cluster in facts["clusters"]] == summary.size.tolist()

@@ -43,7 +43,7 @@ def test_a_file_is_clustered_and_methods_compared(table: Path, capsys: pytest.Ca
     assert (code, err) == (0, "")
     assert "149 rows, 4 columns, standardized; k-means with 3 clusters." in out
     assert (
-        "Left out: who (like an identifier, 150 of 150 values are different), year (all values are the "
+        "Left out: who (like an identifier, 150 of 150 values are distinct), year (all values are the "
         "same), species (String, not numeric)." in out
     )
     assert "Left out because of missing values: 1 of 150 rows." in out

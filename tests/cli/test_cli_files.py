@@ -190,7 +190,7 @@ def test_codes_are_categories_and_a_note_says_it(tmp_path: Path, capsys: pytest.
     code, out, notes = invoke(capsys, "explain", tmp_path / "t.csv", "--k", 2)
     assert code == 0
     assert notes == (
-        "whycluster: left out: cust (like an identifier, 40 of 40 values are different)\n"
+        "whycluster: left out: cust (like an identifier, 40 of 40 values are distinct)\n"
         "whycluster: rows are identified by 'cust'\n"
         "whycluster: 'zip' is text, so each value is a category. It contains numbers with leading zeros, "
         "such as '00123'.\n"

@@ -335,13 +335,14 @@ def message(labels: Any, X: Any = None, **options: Any) -> str:
 def test_labels_of_the_wrong_length_or_missing() -> None:
     assert message([0, 1, 0]) == (
         "explain: labels must have one value for each of the 4 rows of X; got 3. Explain all rows that were "
-        "clustered, and select some of them afterwards; for new rows, keep wc.Surrogate().fit(X, labels)."
+        "clustered, and select some of them afterward; to explain new rows, use wc.Surrogate().fit(X, "
+        "labels)."
     )
     begins = "explain: labels must have one value for each of the 4 rows"
     assert message(DBSCAN().fit(np.eye(3))).startswith(begins)
     missing = (
         "explain: labels must have no missing values; row 1 has {}. Drop such rows from labels and X, or "
-        "give them a label, -1 for noise."
+        "give them a label, such as -1 for noise."
     )
     assert message([0, None, 1, 1]) == missing.format("None")
     assert message(np.array([0, np.nan, 1, 1])) == missing.format("nan")
@@ -452,7 +453,7 @@ def test_labels_that_would_be_misread(moons: Array) -> None:
     y = DBSCAN(eps=0.2).fit_predict(moons)
     frame = pd.DataFrame(moons, columns=["a", "b"])
     assert message(pd.Series(y).sample(frac=1, random_state=0), frame) == (
-        "explain: labels and X must be in the same order; their indexes hold the same values in another "
+        "explain: labels and X must be in the same order; their indexes hold the same values in a different "
         "order. Pass labels.loc[X.index]."
     )
     assert message(y[:, None], moons) == (
@@ -460,7 +461,7 @@ def test_labels_that_would_be_misread(moons: Array) -> None:
         "each row of X. If these are labels, pass them as a one-dimensional column."
     )
     with pytest.raises(
-        wc.InvalidInputError, match=r"explain: background is for models; labels are explained"
+        wc.InvalidInputError, match=r"explain: background applies only to models; labels are explained"
     ):
         wc.explain(y[:5], moons[:5], background=moons)
     with pytest.raises(

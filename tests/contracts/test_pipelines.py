@@ -722,8 +722,8 @@ def test_the_gradient_is_asked_of_the_last_step() -> None:
     with pytest.raises(wc.UnsupportedModelError) as error:
         wc.neuralize(fitted("scaled pca")).gradient(WINE)
     assert str(error.value) == (
-        "gradient: the steps of a pipeline need not be differentiable. Take the gradient of its last "
-        "step, in the features that the steps compute: "
+        "gradient: a pipeline has no gradient, since its steps need not be differentiable. Take the gradient "
+        "of its last step with respect to the features that the steps compute: "
         "wc.neuralize(pipeline[-1]).gradient(pipeline[:-1].transform(X))."
     )
 

@@ -331,7 +331,7 @@ def test_targets_are_labels_and_wrong_ones_an_error() -> None:
     with pytest.raises(wc.InvalidInputError) as error:
         net.gradient(X, target=["a", "b"])
     assert str(error.value) == (
-        "gradient: target must be one cluster, or one for each of the 4 rows; got shape (2,)."
+        "gradient: target must be a single cluster or one cluster for each of the 4 rows; got shape (2,)."
     )
     with pytest.raises(wc.InvalidInputError, match=r"^gradient: X must be finite; row 1"):
         net.gradient(np.array([[0.0, 1.0], [np.nan, 0.0]]))
@@ -406,12 +406,12 @@ def test_a_dissimilarity_of_the_user_s() -> None:
     with pytest.raises(wc.UnsupportedModelError) as error:
         split_only.gradient(X)
     assert str(error.value) == (
-        "gradient: Canberra must have slope(x, k, out), the derivative of its split; it has none. "
-        "Explaining rows works without it."
+        "gradient: Canberra must define slope(x, k, out), the derivative of its split; it does not. "
+        "Explanations work without slope."
     )
     with pytest.raises(wc.UnsupportedModelError) as error:
         split_only.to_torch()
-    assert str(error.value) == "to_torch: Canberra has no torch network yet."
+    assert str(error.value) == "to_torch: Canberra cannot become a torch network yet."
     both = wc.TableNetwork(Cubic(normal(K, D)))
     for target in targets(both, X):
         found = both.gradient(X, target)

@@ -156,7 +156,7 @@ def test_the_columns_of_a_frame_are_classified_at_once() -> None:
     found = classify_columns(frame, "test")
     assert found.frame is frame
     assert found.readings == {"numbers": ["age"], "dates": ["seen"], "categories": ["city", "day"]}
-    assert found.left_out == {"id": "like an identifier, whole numbers with such a name"}
+    assert found.left_out == {"id": "like an identifier, whole numbers in a column with such a name"}
     assert found.text_dates == ["day"]
     kept = classify_columns(frame.set_axis(range(5), axis=1), "test", keep=[0])
     assert kept.readings == {"numbers": [0, 1], "dates": [2], "categories": [3, 4]}

@@ -505,7 +505,7 @@ def test_layers_of_models_without_layers(question: dict[str, Any]) -> None:
     rows = np.random.default_rng(0).normal(size=(20, 2))
     for model in (KMeans(2, n_init=1).fit(rows), rows[:2]):
         assert refused(lambda model=model: wc.explain(model, rows, **question)) == (  # type: ignore[misc]
-            "explain: at and units are for deep clusterings, which have layers; this model has none. "
+            "explain: at and units apply only to deep clusterings, which have layers; this model has none. "
             "Leave them out."
         )
 

@@ -1396,7 +1396,9 @@ def test_reference_zero_turns_k_means_into_a_linear_layer(encoded: tuple[Any, Te
     np.testing.assert_allclose(exp.relevance, same.relevance, atol=1e-5)
     np.testing.assert_allclose(exp.evidence, usual.evidence, rtol=1e-4)
     np.testing.assert_array_equal(exp.cluster, usual.cluster)
-    with pytest.raises(wc.InvalidInputError, match="threshold is for models that give probabilities"):
+    with pytest.raises(
+        wc.InvalidInputError, match="threshold applies only to models that give probabilities"
+    ):
         wc.explain(DeepClustering(encoder, centers, reference="zero"), X, threshold=0.5)
     with pytest.raises(wc.InvalidInputError, match="reference must be 'midpoint' or 'zero'; got 'one'"):
         DeepClustering(encoder, centers, reference="one")

@@ -423,7 +423,7 @@ def test_a_background_with_other_columns(rows: Array, model: Any) -> None:
         wc.explain(model, framed(rows), background=framed(rows).rename(columns={"b": "e"}))
     assert str(error.value) == (
         "explain: background must have the 4 columns the model was fitted on; missing: ['b']; "
-        "unknown: ['e']. Select or rename them first."
+        "unknown: ['e']. Select or rename its columns first."
     )
 
 
@@ -690,7 +690,7 @@ ROWS = da.zeros((10, 4), chunks=(5, 4))
         (
             ROWS,
             {"at": "layer"},
-            "explain: at and units are for deep clusterings, which do not take Dask collections. "
+            "explain: at and units apply only to deep clusterings, which do not accept Dask collections. "
             "Leave them out.",
         ),
         (
@@ -702,8 +702,8 @@ ROWS = da.zeros((10, 4), chunks=(5, 4))
         (
             ROWS,
             {"categorical": [0]},
-            "explain: categorical is for KPrototypes, which does not keep its columns; KMeans does not "
-            "need it.",
+            "explain: categorical must be passed only for KPrototypes, which does not record which columns "
+            "are categorical; got it for KMeans. Leave it out.",
         ),
     ],
 )

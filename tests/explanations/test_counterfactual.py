@@ -714,7 +714,7 @@ def test_bad_questions(question: dict[str, Any], message: str) -> None:
 
 
 def test_a_row_that_is_not_there() -> None:
-    with pytest.raises(IndexError, match="rows are chosen by position, from 0 to 0"):
+    with pytest.raises(IndexError, match="rows must be positions from 0 to 0"):
         wc.explain([[0.0], [1.0]], [[0.2]]).counterfactual(1)
 
 

@@ -189,7 +189,7 @@ class TestSentences:
         named = replace(documents, labels=np.array([7, "noise"], dtype=object))
         words = sentences(documents)[1].split(";")[0]
         assert sentences(named)[0].endswith("; against noise.")
-        assert sentences(named)[1] == f"Far from all clusters, mostly by {words}."
+        assert sentences(named)[1] == f"Far from all clusters, mostly because of {words}."
 
     def test_documents_without_words(self, documents: Any) -> None:
         empty = replace(documents.summary(), share=np.full(4, -1.0))
@@ -385,7 +385,7 @@ class TestIdentifiersAndDates:
             Finding(
                 "identifier",
                 '"row id" carries up to 100% of the relevance of clusters 0, 1 and 2, and looks like an '
-                f"identifier: whole numbers with such a name. {IDENTIFIED}",
+                f"identifier: whole numbers in a column with such a name. {IDENTIFIED}",
                 (0, 1, 2),
                 "row id",
             )
@@ -419,10 +419,10 @@ class TestIdentifiersAndDates:
         ("values", "reason"),
         [
             (range(5, 25), "consecutive whole numbers"),
-            ([f"k{i}" for i in range(20)], "20 of 20 values are different"),
+            ([f"k{i}" for i in range(20)], "20 of 20 values are distinct"),
             (
                 [str(i) for i in range(20)],
-                "20 of 20 values are different (most read as numbers: convert them first)",
+                "20 of 20 values are distinct (most can be read as numbers; convert them first)",
             ),
             ([float(i) for i in range(20)], ""),
             (["a", "b"] * 10, ""),
@@ -439,7 +439,8 @@ class TestIdentifiersAndDates:
     def test_text_among_numbers_is_text(self) -> None:
         frame = pd.DataFrame({"x": [*map(str, range(11)), 12]})
         assert identifier_reason(columns_of(frame, "test")[0]) == (
-            "like an identifier, 12 of 12 values are different (most read as numbers: convert them first)"
+            "like an identifier, 12 of 12 values are distinct (most can be read as numbers; convert them "
+            "first)"
         )
 
     def test_a_date_that_drives_a_cluster(self) -> None:
@@ -643,7 +644,7 @@ class TestFidelity:
 def test_columns_that_were_left_out_come_last() -> None:
     exp = explained(ENDS, column([0, 10]))
     assert warnings(exp) == warnings(exp, {}) == []
-    assert warnings(exp, {"id": "like an identifier, whole numbers with such a name"}) == [
+    assert warnings(exp, {"id": "like an identifier, whole numbers in a column with such a name"}) == [
         Finding(
             "left out",
             '1 column was left out, so the clusters do not depend on it: "id" (like an identifier, whole '

@@ -180,15 +180,15 @@ def test_what_k_prototypes_cannot_say_is_asked_for(people: pd.DataFrame, prototy
     coded = people.assign(region=people["region"].map({"north": 0, "south": 1, "west": 2}))
     assert message(lambda: wc.explain(prototypes, coded)) == (
         "explain: KPrototypes was fitted on 2 categorical columns but does not record which; X has 1 "
-        "non-numeric columns. Name the columns: categorical=[...], as in its fit."
+        "non-numeric columns. Pass the same columns as in the call to fit: categorical=[...]."
     )
     assert message(lambda: wc.neuralize(prototypes)) == (
-        "neuralize: categorical must be the positions of the 2 columns, of 4, that KPrototypes was fitted on "
-        "as categories; got ()."
+        "neuralize: categorical must contain the positions of the 2 columns, of 4, that KPrototypes was "
+        "fitted on as categories; got ()."
     )
     assert message(lambda: wc.explain(prototypes, coded, categorical=[0])) == (
-        "explain: categorical must be the positions of the 2 columns, of 4, that KPrototypes was fitted on "
-        "as categories; got [0]."
+        "explain: categorical must contain the positions of the 2 columns, of 4, that KPrototypes was fitted "
+        "on as categories; got [0]."
     )
     assert "got [0, 9]" in message(lambda: wc.neuralize(prototypes, categorical=[0, 9]))
     assert "got [0, 0]" in message(lambda: wc.neuralize(prototypes, categorical=[0, 0]))
@@ -203,7 +203,7 @@ def test_missing_values_and_text_in_number_columns(people: pd.DataFrame, prototy
     old = people.astype({"age": object})
     old.loc["p7", "age"] = "old"
     assert message(lambda: wc.explain(prototypes, old, categorical=[0, 2])) == (
-        "explain: X must hold numbers in columns that are not categories; row 7, feature 'age' holds 'old'."
+        "explain: X must hold numbers in columns that are not categorical; row 7, feature 'age' holds 'old'."
     )
     nan = people.copy()
     nan.loc["p9", "age"] = np.nan
@@ -222,6 +222,6 @@ def test_models_that_are_not_fitted_or_do_not_count_mismatches() -> None:
         codes
     )
     assert message(lambda: wc.neuralize(model)).startswith(
-        "neuralize: KModes must have a dissimilarity that counts mismatches, matching_dissim or ng_dissim; "
-        "got "
+        "neuralize: KModes must use a dissimilarity that counts mismatches, either matching_dissim or "
+        "ng_dissim; got "
     )

@@ -39,8 +39,8 @@ else:
 Array = NDArray[Any]
 WINE: Array = load_wine().data
 ALTERNATIVE = (
-    "The clusters can still be explained in the original columns, through a surrogate that reports how well "
-    "it matches: wc.explain(pipeline.predict(X), X), or wc.explain(labels, X)."
+    "The clusters can still be explained in terms of the original columns, through a surrogate that reports "
+    "how well it matches them: wc.explain(pipeline.predict(X), X), or wc.explain(labels, X)."
 )
 
 
@@ -149,9 +149,9 @@ def test_a_function_that_is_not_marked(function: Any) -> None:
 
 def test_mixed_and_transformed_twice() -> None:
     assert refused(PCA(3), PowerTransformer(), PCA(2), PowerTransformer()) == (
-        "neuralize: step 'powertransformer-2' (PowerTransformer) transforms features one by one that were "
-        "mixed, transformed and mixed again before; relevance cannot be propagated through that. "
-        + ALTERNATIVE
+        "neuralize: step 'powertransformer-2' (PowerTransformer) transforms individual features that earlier "
+        "steps have already mixed, transformed and mixed again; relevance cannot be propagated through such "
+        "a sequence. " + ALTERNATIVE
     )
 
 
@@ -182,9 +182,9 @@ def test_a_pipeline_that_ends_in_labels() -> None:
     with pytest.raises(wc.UnsupportedModelError) as error:
         wc.neuralize(model)
     assert str(error.value) == (
-        "neuralize: the labels of DBSCAN give the cluster of each row, but no rule for other rows. "
-        "wc.explain(labels, X) explains them through a surrogate; wc.Surrogate().fit(X, labels) is that "
-        "surrogate, and can be neuralized."
+        "neuralize: the labels of DBSCAN give the cluster of each row but no rule for other rows, so there "
+        "is no network. Explain them through a surrogate with wc.explain(labels, X), or neuralize the "
+        "surrogate wc.Surrogate().fit(X, labels)."
     )
     assert message(model, WINE[:50]).startswith(
         "explain: labels must have one value for each of the 50 rows of X; got 178."
@@ -221,11 +221,11 @@ def test_columns_missing_and_added(encoded: Pipeline) -> None:
     X = mixed_frame()
     assert message(encoded, X.drop(columns="age")) == (
         "explain: X must have the 8 columns the model was fitted on; missing: ['age']. "
-        "Select or rename them first."
+        "Select or rename its columns first."
     )
     assert message(encoded, X.assign(more=1).drop(columns="town")) == (
         "explain: X must have the 8 columns the model was fitted on; missing: ['town']; unknown: ['more']. "
-        "Select or rename them first."
+        "Select or rename its columns first."
     )
     assert message(encoded, X, background=X[["age"]]).startswith(
         "explain: background must have the 8 columns"
@@ -374,7 +374,7 @@ def test_questions_that_do_not_fit(encoded: Pipeline) -> None:
         "explain: target must be one of the model's 3 clusters, 0, 1, 2; got 9."
     )
     assert message(encoded, X, threshold=0.5).startswith(
-        "explain: threshold is for models that give probabilities"
+        "explain: threshold applies only to models that give probabilities"
     )
     assert message(encoded, X, metric="manhattan").startswith("explain: metric is for centroids")
     assert message(encoded, X, feature_names=list("abcdefgh")).startswith(

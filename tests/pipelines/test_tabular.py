@@ -426,16 +426,16 @@ def test_what_is_left_out_is_said_once() -> None:
     with pytest.warns(wc.ColumnWarning) as caught:
         pipe = pipeline(frame, 3)
     assert [str(warning.message) for warning in caught] == [
-        "pipeline: 3 columns are left out. 'PassengerId': like an identifier, whole numbers with such a "
-        "name; 'one': all values are the same; 'nothing': all values are missing. To use columns that look "
-        "like identifiers, name them in keep."
+        "pipeline: 3 columns are left out. 'PassengerId': like an identifier, whole numbers in a column with "
+        "such a name; 'one': all values are the same; 'nothing': all values are missing. To use columns that "
+        "look like identifiers, list them in keep."
     ]
     assert Path(caught[0].filename) == Path(__file__)
     assert (
         pipe.left_out_
         == pipe["columns"].left_out_
         == {
-            "PassengerId": "like an identifier, whole numbers with such a name",
+            "PassengerId": "like an identifier, whole numbers in a column with such a name",
             "one": "all values are the same",
             "nothing": "all values are missing",
         }
@@ -458,38 +458,40 @@ def test_what_is_left_out_is_said_once() -> None:
         ([pd.NaT] * N, "all values are missing"),
         (pl.Series([None] * N), "all values are missing"),
         (pl.Series([math.nan] * N), "all values are missing"),
-        (pl.Series([[1], [2]] * 30), "values of type List, neither numbers, categories nor dates"),
+        (pl.Series([[1], [2]] * 30), "values of type List, which are not numbers, categories or dates"),
         (
             pl.Series([{"a": 1}, {"a": 2}] * 30),
-            "values of type Struct, neither numbers, categories nor dates",
+            "values of type Struct, which are not numbers, categories or dates",
         ),
-        (pl.Series([b"a", b"b"] * 30), "values of type Binary, neither numbers, categories nor dates"),
-        ([[1], [2, 3]] * 30, "values of type list, neither numbers, categories nor dates"),
-        ([b"a", "b", None] * 20, "values of type bytes, str, neither numbers, categories nor dates"),
-        ([1j, 2j] * 30, "values of type complex, neither numbers, categories nor dates"),
+        (pl.Series([b"a", b"b"] * 30), "values of type Binary, which are not numbers, categories or dates"),
+        ([[1], [2, 3]] * 30, "values of type list, which are not numbers, categories or dates"),
+        ([b"a", "b", None] * 20, "values of type bytes, str, which are not numbers, categories or dates"),
+        ([1j, 2j] * 30, "values of type complex, which are not numbers, categories or dates"),
         (
             [date(2020, 1, 1), timedelta(1)] * 30,
-            "values of type date, timedelta, neither numbers, categories nor dates",
+            "values of type date, timedelta, which are not numbers, categories or dates",
         ),
-        ([f"c{i}" for i in range(N)], "like an identifier, 60 of 60 values are different"),
-        ([f"c{i}" for i in range(55)] + ["c0"] * 5, "like an identifier, 55 of 60 values are different"),
+        ([f"c{i}" for i in range(N)], "like an identifier, 60 of 60 values are distinct"),
+        ([f"c{i}" for i in range(55)] + ["c0"] * 5, "like an identifier, 55 of 60 values are distinct"),
         (
             [None] * 40 + [f"c{i}" for i in range(20)],
-            "like an identifier, 20 of 20 values are different",
+            "like an identifier, 20 of 20 values are distinct",
         ),
         (
             pd.Series([f"c{i}" for i in range(N)], dtype="category"),
-            "like an identifier, 60 of 60 values are different",
+            "like an identifier, 60 of 60 values are distinct",
         ),
         (
             [f"2020-01-01T{i // 60:02}:{i % 60:02}" for i in range(N)],
-            "like an identifier, 60 of 60 values are different (most read as dates: convert them first)",
+            "like an identifier, 60 of 60 values are distinct (most can be read as dates; convert them "
+            "first)",
         ),
         (
             [*map(str, np.arange(N - 1) / 7), "n/a"],
-            "like an identifier, 60 of 60 values are different (most read as numbers: convert them first)",
+            "like an identifier, 60 of 60 values are distinct (most can be read as numbers; convert them "
+            "first)",
         ),
-        ([f"{7 * i:04}" for i in range(N)], "like an identifier, 60 of 60 values are different"),  # codes
+        ([f"{7 * i:04}" for i in range(N)], "like an identifier, 60 of 60 values are distinct"),  # codes
         (range(100, 100 + N), "like an identifier, consecutive whole numbers"),
         (np.r_[:30, 36:66][::-1], "like an identifier, consecutive whole numbers"),
         (
@@ -523,11 +525,11 @@ def test_measurements_are_not_taken_for_identifiers(values: Any) -> None:
 
 def test_identifiers_are_not_to_be_converted_to_numbers() -> None:
     values = [str(7 * i) for i in range(N)]
-    reason = "like an identifier, 60 of 60 values are different"
+    reason = "like an identifier, 60 of 60 values are distinct"
     frame = pd.DataFrame({"customer_id": values, "price": values, "y": np.arange(N) % 7})
     assert left_out(frame) == {
         "customer_id": reason,
-        "price": f"{reason} (most read as numbers: convert them first)",
+        "price": f"{reason} (most can be read as numbers; convert them first)",
     }
 
 
@@ -556,7 +558,7 @@ def test_a_few_values_are_too_few_to_tell() -> None:
     assert encoder(few).left_out_ == {}
     assert left_out(pd.DataFrame({"x": range(10), "y": list("abcdefghij"), "z": [1.0, 2.0] * 5})) == {
         "x": "like an identifier, consecutive whole numbers",
-        "y": "like an identifier, 10 of 10 values are different",
+        "y": "like an identifier, 10 of 10 values are distinct",
     }
 
 
@@ -567,7 +569,7 @@ def test_a_few_values_are_too_few_to_tell() -> None:
 def test_whole_numbers_may_be_named_like_identifiers(name: str) -> None:
     values = np.arange(N) ** 2 % 50  # some come twice
     assert left_out(pd.DataFrame({name: values, "y": np.arange(N) % 7})) == {
-        name: "like an identifier, whole numbers with such a name"
+        name: "like an identifier, whole numbers in a column with such a name"
     }
     assert encoder(pd.DataFrame({name: values / 3, "y": np.arange(N) % 7})).left_out_ == {}
     assert encoder(pd.DataFrame({name: np.array(list("abc"))[values % 3]})).left_out_ == {}
@@ -583,7 +585,7 @@ def test_names_that_only_sound_like_identifiers(name: str) -> None:
 def test_the_first_column_of_a_file_written_by_pandas_is_its_index(tmp_path: Path) -> None:
     mixed().to_csv(tmp_path / "file.csv")
     frame = pd.read_csv(tmp_path / "file.csv", parse_dates=["joined"]).sample(20, random_state=0)
-    assert left_out(frame) == {"Unnamed: 0": "like an identifier, whole numbers with such a name"}
+    assert left_out(frame) == {"Unnamed: 0": "like an identifier, whole numbers in a column with such a name"}
 
 
 def test_what_looks_like_an_identifier_can_be_kept() -> None:
@@ -601,7 +603,7 @@ def test_text_that_hardly_repeats_is_like_an_identifier() -> None:
     seldom = [f"c{i}" for i in rng.integers(5000, size=30_000)]
     frame = pd.DataFrame({"often": often, "seldom": seldom, "x": rng.normal(size=30_000)})
     n = len(set(seldom))
-    assert left_out(frame) == {"seldom": f"like an identifier, {n} different values in 30000 rows"}
+    assert left_out(frame) == {"seldom": f"like an identifier, {n} distinct values in 30000 rows"}
 
 
 # What cannot be done
@@ -610,8 +612,8 @@ def test_text_that_hardly_repeats_is_like_an_identifier() -> None:
 def test_nothing_is_left() -> None:
     frame = pd.DataFrame({"id": range(5), "one": 1})
     assert message(lambda: pipeline(frame, 2)) == (
-        "pipeline: frame must contain at least one column to cluster by; none is left. 'id': like an "
-        "identifier, whole numbers with such a name; 'one': all values are the same."
+        "pipeline: frame must contain at least one column to use for clustering; none is left. 'id': like an "
+        "identifier, whole numbers in a column with such a name; 'one': all values are the same."
     )
 
 
@@ -621,12 +623,12 @@ def test_nothing_is_left() -> None:
         (
             np.eye(3),
             "encoder: frame must be a data frame of pandas, polars or pyarrow, whose columns have types; got "
-            "ndarray. Make it one: pandas.DataFrame(data, columns=[...]).",
+            "ndarray. Convert it with pandas.DataFrame(data, columns=[...]).",
         ),
         (
             pd.Series([1, 2]),
             "encoder: frame must be a data frame of pandas, polars or pyarrow, whose columns have types; got "
-            "Series. Make it one: pandas.DataFrame(data, columns=[...]).",
+            "Series. Convert it with pandas.DataFrame(data, columns=[...]).",
         ),
         (
             pl.LazyFrame({"a": [1]}),
@@ -650,18 +652,18 @@ def test_nothing_is_left() -> None:
         ),
         (
             pd.DataFrame([[1, 2]], columns=["a", 0]),
-            "encoder: the column names of frame must all be text, or none of them; got 'a' and "
+            "encoder: the column names of frame must be either all text or all other values; got 'a' and "
             "0. Rename them: frame.columns = [str(c) for c in frame.columns].",
         ),
         (
             pd.DataFrame({"a": [1.0, 2.0, -math.inf]}),
-            "encoder: column 'a' must hold finite numbers of at most 1e+150 in size; row 2 holds -inf. "
-            "Replace it, or make it a missing value.",
+            "encoder: column 'a' must hold finite numbers of at most 1e+150 in absolute value; row 2 holds "
+            "-inf. Replace it, or make it a missing value.",
         ),
         (
             pl.DataFrame({"a": [1.0, None, 1e200]}),
-            "encoder: column 'a' must hold finite numbers of at most 1e+150 in size; row 2 holds 1e+200. "
-            "Replace it, or make it a missing value.",
+            "encoder: column 'a' must hold finite numbers of at most 1e+150 in absolute value; row 2 holds "
+            "1e+200. Replace it, or make it a missing value.",
         ),
     ],
 )
@@ -689,8 +691,8 @@ def test_frames_that_cannot_be_encoded(frame: Any, expected: str) -> None:
         ({"keep": 3}, "pipeline: keep must be a list of column names; got 3."),
         (
             {"keep": ["Age"]},
-            "pipeline: keep must name columns of frame; got 'Age'. It has ['age', 'visits', 'member', "
-            "'city', 'joined'].",
+            "pipeline: keep must contain columns of frame; got 'Age'. Its columns are ['age', 'visits', "
+            "'member', 'city', 'joined'].",
         ),
         (
             {"model": KMeans},
@@ -715,8 +717,8 @@ def test_options_that_cannot_be(options: dict[str, Any], expected: str) -> None:
 def test_a_long_list_of_columns_is_cut_short() -> None:
     frame = mixed().assign(more=list("ab") * 30)
     assert message(lambda: encoder(frame, keep=["x"])) == (
-        "encoder: keep must name columns of frame; got 'x'. It has ['age', 'visits', 'member', 'city', "
-        "'joined'] and 1 more."
+        "encoder: keep must contain columns of frame; got 'x'. Its columns are ['age', 'visits', 'member', "
+        "'city', 'joined'] and 1 more."
     )
 
 
@@ -733,23 +735,23 @@ def test_different_rows_are_counted_beyond_the_first() -> None:
     [
         (
             {"age": "old"},
-            "as_numbers: column 'age' must hold numbers; row 0 holds 'old'. It did when the pipeline was "
-            "fitted.",
+            "as_numbers: column 'age' must hold numbers; row 0 holds 'old'. The column did hold such values "
+            "when the pipeline was fitted.",
         ),
         (
             {"age": math.inf},
-            "as_numbers: column 'age' must hold finite numbers of at most 1e+150 in size; row 0 holds inf. "
-            "Replace it, or make it a missing value.",
+            "as_numbers: column 'age' must hold finite numbers of at most 1e+150 in absolute value; row 0 "
+            "holds inf. Replace it, or make it a missing value.",
         ),
         (
             {"joined": "2020-01-01"},
             "as_days: column 'joined' must hold dates, durations or times of day; row 0 holds "
-            "'2020-01-01'. It did when the pipeline was fitted.",
+            "'2020-01-01'. The column did hold such values when the pipeline was fitted.",
         ),
         (
             {"city": [["Rome"]] * N},
-            "as_text: column 'city' must hold categories; row 0 holds ['Rome']. It did when the pipeline was "
-            "fitted.",
+            "as_text: column 'city' must hold categories; row 0 holds ['Rome']. The column did hold such "
+            "values when the pipeline was fitted.",
         ),
     ],
 )
@@ -763,8 +765,8 @@ def test_pyarrow_alone_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(wc.MissingDependencyError) as caught:
         encoder(pa.table({"x": [1.0, 2.0]}))
     assert str(caught.value) == (
-        "encoder: a pyarrow table is converted to pandas or polars first, and neither is installed: pip "
-        "install pandas"
+        "encoder: a pyarrow table has to be converted to pandas or polars first, but neither is installed: "
+        "pip install pandas"
     )
     monkeypatch.setattr("importlib.util.find_spec", lambda name: True if name == "polars" else None)
     assert encoder(pa.table({"x": [1.0, 2.0]})).left_out_ == {}
@@ -804,17 +806,17 @@ def test_ufuncs_need_no_mark() -> None:
         (
             math.sqrt,
             "elementwise: function must accept attributes; got sqrt, a builtin_function_or_method, which "
-            "does not. Wrap it in a function of your own and mark that one.",
+            "does not. Wrap it in a function of your own and mark that function.",
         ),
         (
             float,
             "elementwise: function must accept attributes; got float, a type, which does not. Wrap it in a "
-            "function of your own and mark that one.",
+            "function of your own and mark that function.",
         ),
         (
             StandardScaler().fit,
             "elementwise: function must accept attributes; got fit, a method, which does not. Wrap it in a "
-            "function of your own and mark that one.",
+            "function of your own and mark that function.",
         ),
     ],
 )

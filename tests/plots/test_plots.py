@@ -712,7 +712,7 @@ def test_hundreds_of_clusters_are_drawn() -> None:
 
 
 def test_rows_that_are_not_there(exp: wc.Explanation) -> None:
-    with pytest.raises(IndexError, match="rows are chosen by position, from 0 to 177"):
+    with pytest.raises(IndexError, match="rows must be positions from 0 to 177"):
         exp.plot.row(178)
     np.testing.assert_array_equal(
         [b.get_width() for b in bars(exp.plot.row(-1))], [b.get_width() for b in bars(exp.plot.row(177))]

@@ -153,7 +153,7 @@ def explain(model: Pipeline, X: Array) -> wc.Explanation | None:
     try:
         return wc.explain(model, X)
     except wc.UnsupportedModelError as error:
-        if "transforms features one by one that were mixed, transformed and mixed again" in str(error):
+        if "have already mixed, transformed and mixed again" in str(error):
             return None
         raise
 

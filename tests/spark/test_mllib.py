@@ -139,8 +139,8 @@ def test_models_that_are_not_fitted_or_not_supported(df: Any) -> None:
     message = (
         f"neuralize: stage {unit.uid!r} (Normalizer) is not supported, since it is not known how it computes "
         "its columns. Supported stages are VectorAssembler, StandardScaler, MinMaxScaler, PCA, "
-        "StringIndexer, OneHotEncoder. The clusters can still be explained in any columns, through a "
-        "surrogate fitted to some rows: wc.Surrogate().fit(X, labels)."
+        "StringIndexer, OneHotEncoder. The clusters can still be explained in terms of any columns, through "
+        "a surrogate fitted to some rows: wc.Surrogate().fit(X, labels)."
     )
     with pytest.raises(wc.UnsupportedModelError, match=f"^{re.escape(message)}$"):
         wc.neuralize(behind)
@@ -151,7 +151,7 @@ def test_models_that_are_not_fitted_or_not_supported(df: Any) -> None:
     ):
         wc.neuralize(PipelineModel([anything, numbers(), model]))
     cosine = BisectingKMeans(k=2, featuresCol="features", distanceMeasure="cosine", maxIter=1).fit(rows)
-    with pytest.raises(wc.UnsupportedModelError, match="must have the distance measure 'euclidean'"):
+    with pytest.raises(wc.UnsupportedModelError, match="must use the distance measure 'euclidean'"):
         wc.neuralize(cosine)
 
 
@@ -270,7 +270,7 @@ def test_a_metric_is_an_error_as_in_neuralize(df: Any, models: dict[str, Any]) -
     rows = numbers().transform(df)
     for model in (pipeline, pipeline.stages[-1]):
         reason = (
-            "metric is for centroids, or a fitted model with cluster_centers_ and predict; got "
+            "metric applies only to centroids, or to a fitted model with cluster_centers_ and predict; got "
             f"{type(model).__name__}."
         )
         with pytest.raises(wc.InvalidInputError, match=f"^neuralize: {re.escape(reason)}$"):

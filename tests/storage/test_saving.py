@@ -744,7 +744,7 @@ def array(name: str, value: Any) -> Change:
         (
             array("energy.centroids", np.full((3, 2), 1e200)),
             "its contents must form a SquaredEnergy (neuralize: the squared distances between the centroids "
-            "overflow; the largest centroid value is 1e+200. Rescale and fit again)",
+            "overflow; the largest centroid value is 1e+200. Rescale the data and fit the model again)",
         ),
         (
             array("energy.centroids", np.ones((1, 2))),

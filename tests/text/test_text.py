@@ -448,7 +448,7 @@ def test_subclasses_are_supported_or_rejected() -> None:
     with pytest.raises(wc.UnsupportedModelError) as error:
         explain(model, ["anchor", "cat"])
     assert str(error.value) == (
-        "explain: step 'odd' (Odd) must count the words that its parameters describe; in document 1 it "
+        "explain: step 'odd' (Odd) must count the words that its parameters imply; in document 1 it "
         "counts other words, which cannot be located in the text."
     )
 
@@ -624,7 +624,7 @@ def test_words_and_top_words(pipeline: Any) -> None:
         wc.InvalidInputError, match=re.escape("top: n must be an integer of at least 1; got 0.")
     ):
         exp.top(0)
-    with pytest.raises(IndexError, match="words: documents are selected by position, from 0 to 1"):
+    with pytest.raises(IndexError, match="words: row must be a position from 0 to 1; got"):
         exp.words(2)
     with pytest.raises(
         wc.InvalidInputError,
@@ -807,23 +807,27 @@ def test_vectors_of_any_type_and_words_that_share_a_row() -> None:
         ({"vocabulary": 3}, "vocabulary must be a mapping from words to rows, or a list of words; got 3."),
         (
             {"vocabulary": {"cat": 2}},
-            "vocabulary must map each word to a row of vectors, an integer from 0 to 1; 'cat' has 2.",
+            "vocabulary must map each word to a row of vectors, an integer from 0 to 1; 'cat' is mapped to "
+            "2.",
         ),
         (
             {"vocabulary": {"cat": 0, "dog": -1}},
-            "vocabulary must map each word to a row of vectors, an integer from 0 to 1; 'dog' has -1.",
+            "vocabulary must map each word to a row of vectors, an integer from 0 to 1; 'dog' is mapped to "
+            "-1.",
         ),
         (
             {"vocabulary": {"cat": 0.5}},
-            "vocabulary must map each word to a row of vectors, an integer from 0 to 1; 'cat' has 0.5.",
+            "vocabulary must map each word to a row of vectors, an integer from 0 to 1; 'cat' is mapped to "
+            "0.5.",
         ),
         (
             {"vocabulary": {"cat": 10**30}},
-            f"vocabulary must map each word to a row of vectors, an integer from 0 to 1; 'cat' has {10**30}.",
+            "vocabulary must map each word to a row of vectors, an integer from 0 to 1; 'cat' is mapped to "
+            f"{10**30}.",
         ),
-        ({"vocabulary": {}}, "vocabulary must consist of words; got none."),
-        ({"vocabulary": {b"cat": 0}}, "vocabulary must consist of words; got b'cat'."),
-        ({"vocabulary": [["cat"], ["dog"]]}, "vocabulary must consist of words; got ['cat']."),
+        ({"vocabulary": {}}, "vocabulary must consist of strings; got none."),
+        ({"vocabulary": {b"cat": 0}}, "vocabulary must consist of strings; got b'cat'."),
+        ({"vocabulary": [["cat"], ["dog"]]}, "vocabulary must consist of strings; got ['cat']."),
         ({"stop_words": "german"}, "stop_words must be 'english', a list of words, or None; got 'german'."),
         ({"stop_words": [1]}, "stop_words must be 'english', a list of words, or None; got [1]."),
     ],
@@ -957,8 +961,8 @@ def test_invalid_queries(pipeline: Any) -> None:
     with pytest.raises(wc.InvalidInputError) as error:
         explain(pipeline, feature_names=["a"])
     assert str(error.value) == (
-        "explain: feature_names applies to numeric arrays, but documents are explained by their words. "
-        "Leave feature_names out."
+        "explain: feature_names applies to numeric arrays, but documents are explained in terms of their "
+        "words. Leave feature_names out."
     )
     with pytest.raises(
         wc.InvalidInputError, match=re.escape("explain: background must be a list of documents; ")
@@ -1222,7 +1226,7 @@ def test_hashing_with_signs_is_rejected() -> None:
 def test_methods_that_documents_do_not_support(pipeline: Any) -> None:
     net = wc.neuralize(pipeline)
     with pytest.raises(
-        wc.UnsupportedModelError, match="gradient: the steps of a pipeline need not be differentiable"
+        wc.UnsupportedModelError, match="gradient: a pipeline has no gradient, since its steps need not be"
     ):
         net.gradient(DOCUMENTS)
     with pytest.raises(

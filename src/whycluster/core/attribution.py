@@ -90,8 +90,8 @@ class CodedQuery:
 def _per_row(codes: Codes, rows: Rows, name: str) -> Codes:
     if codes.shape not in ((), (rows.n_rows,)):
         raise InvalidInputError(
-            f"{rows.where}: {name} must be one cluster, or one for each of the {rows.n_rows} rows; "
-            f"got shape {codes.shape}."
+            f"{rows.where}: {name} must be a single cluster or one cluster for each of the {rows.n_rows} "
+            f"rows; got shape {codes.shape}."
         )
     return np.broadcast_to(codes, rows.n_rows)
 

@@ -109,7 +109,7 @@ def row_positions(rows: Any, n_rows: int) -> Codes:
     """Return the positions selected by an index, a list of indices, a slice or a mask."""
     if isinstance(rows, (int, np.integer)) and not isinstance(rows, bool):
         if not -n_rows <= rows < n_rows:
-            raise IndexError(f"explanation[{rows}]: rows are chosen by position, from 0 to {n_rows - 1}.")
+            raise IndexError(f"explanation[{rows}]: rows must be positions from 0 to {n_rows - 1}.")
         return np.array([range(n_rows)[rows]])
     if isinstance(rows, slice):
         return np.arange(n_rows)[rows]

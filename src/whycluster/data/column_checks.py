@@ -87,7 +87,7 @@ def _open_frame(frame: Any, where: str) -> Any:
     if opened is None:
         raise InvalidInputError(
             f"{where}: frame must be a data frame of pandas, polars or pyarrow, whose columns have types; "
-            f"got {type(frame).__name__}. Make it one: pandas.DataFrame(data, columns=[...])."
+            f"got {type(frame).__name__}. Convert it with pandas.DataFrame(data, columns=[...])."
         )
     if 0 in opened.shape:
         raise InvalidInputError(
@@ -98,8 +98,8 @@ def _open_frame(frame: Any, where: str) -> Any:
     other = [name for name in names if not isinstance(name, str)]
     if text and other:
         raise InvalidInputError(
-            f"{where}: the column names of frame must all be text, or none of them; got {text[0]!r} and "
-            f"{other[0]!r}. Rename them: frame.columns = [str(c) for c in frame.columns]."
+            f"{where}: the column names of frame must be either all text or all other values; got "
+            f"{text[0]!r} and {other[0]!r}. Rename them: frame.columns = [str(c) for c in frame.columns]."
         )
     if opened.implementation.is_pandas() or opened.implementation.is_polars():
         return frame
@@ -107,7 +107,7 @@ def _open_frame(frame: Any, where: str) -> Any:
         if importlib.util.find_spec(library) is not None:
             return convert()
     raise MissingDependencyError(
-        f"{where}: a pyarrow table is converted to pandas or polars first, and neither is installed: "
+        f"{where}: a pyarrow table has to be converted to pandas or polars first, but neither is installed: "
         f"pip install pandas"
     )
 
@@ -120,7 +120,7 @@ def _check_keep(keep: Any, names: list[Hashable], where: str) -> set[Hashable]:
     unknown = [name for name in keep if name not in names]
     if unknown:
         raise InvalidInputError(
-            f"{where}: keep must name columns of frame; got {unknown[0]!r}. It has {names[:5]}"
+            f"{where}: keep must contain columns of frame; got {unknown[0]!r}. Its columns are {names[:5]}"
             + (f" and {len(names) - 5} more." if len(names) > 5 else ".")
         )
     return set(keep)
@@ -142,7 +142,7 @@ def inspect_column(column: Column, kept: bool, step: int = 1) -> tuple[str, str]
     """
     reading = column.kind.reading
     if not reading:
-        return "", f"{_type_of_values(column)}, neither numbers, categories nor dates"
+        return "", f"{_type_of_values(column)}, which are not numbers, categories or dates"
     values = _READERS[reading](column)
     present = values[values == values]
     if len(present) == 0:
@@ -204,10 +204,10 @@ def _identifier_reason(column: Column, n_values: int, distinct: set[Any], step: 
         n = len(distinct)
         if n_values >= _MIN_VALUES and n > _NEARLY_ALL * n_values:
             advice = _conversion_advice(column.name, distinct)
-            return f"{LIKE_IDENTIFIER}, {n} of {n_values} values are different{advice}"
+            return f"{LIKE_IDENTIFIER}, {n} of {n_values} values are distinct{advice}"
         if n > max(_MANY, n_values / _OFTEN):
             advice = _conversion_advice(column.name, distinct)
-            return f"{LIKE_IDENTIFIER}, {n} different values in {n_values} rows{advice}"
+            return f"{LIKE_IDENTIFIER}, {n} distinct values in {n_values} rows{advice}"
     assert column.series is not None
     if not column.series.dtype.is_integer():
         return ""
@@ -224,7 +224,7 @@ def _counter_reason(name: Hashable, n_values: int, n_distinct: int, n_places: fl
     values that were read are distinct.
     """
     if _named_like_identifier(name):
-        return f"{LIKE_IDENTIFIER}, whole numbers with such a name"
+        return f"{LIKE_IDENTIFIER}, whole numbers in a column with such a name"
     n_rows = n_values * step
     filled = min(n_rows, n_places) >= _NEARLY_ALL * max(n_rows, n_places)
     consecutive = n_distinct == n_values >= _MIN_VALUES and filled
@@ -281,7 +281,7 @@ def _conversion_advice(name: Hashable, texts: set[str]) -> str:
     content = _content_of(texts)
     if content == "numbers" and (_named_like_identifier(name) or any(map(is_code, texts))):
         return ""
-    return f" (most read as {content}: convert them first)" if content else ""
+    return f" (most can be read as {content}; convert them first)" if content else ""
 
 
 def _content_of(texts: set[str]) -> str:

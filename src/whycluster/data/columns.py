@@ -22,7 +22,7 @@ from whycluster.data.days import to_days
 from whycluster.data.elementwise import elementwise
 from whycluster.data.missing import is_missing
 
-_AS_FITTED = "It did when the pipeline was fitted."
+_AS_FITTED = "The column did hold such values when the pipeline was fitted."
 _LARGEST = 1e150  # squares of larger numbers overflow
 _MICROSECONDS_PER_DAY = 86_400e6
 
@@ -111,7 +111,7 @@ def read_numbers(column: Column) -> NDArray[Any]:
     large = np.abs(numbers) > _LARGEST  # False for NaN
     if large.any():
         row = int(large.argmax())
-        expected = f"finite numbers of at most {_LARGEST:g} in size"
+        expected = f"finite numbers of at most {_LARGEST:g} in absolute value"
         raise column.error(expected, row, float(numbers[row]), "Replace it, or make it a missing value.")
     return numbers
 

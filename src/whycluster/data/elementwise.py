@@ -48,6 +48,6 @@ def elementwise(function: Function) -> Function:
         name = getattr(function, "__name__", repr(function))
         raise InvalidInputError(
             f"elementwise: function must accept attributes; got {name}, a {type(function).__name__}, which "
-            f"does not. Wrap it in a function of your own and mark that one."
+            f"does not. Wrap it in a function of your own and mark that function."
         ) from None
     return function

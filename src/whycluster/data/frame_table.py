@@ -140,7 +140,7 @@ def match_names(frame: nw.DataFrame[Any], required: Requirements) -> nw.DataFram
     if wrong:
         raise required.error(
             f"must have the {len(required.model_names)} columns the model was fitted on; "
-            f"{wrong}. Select or rename them first."
+            f"{wrong}. Select or rename its columns first."
         )
     return frame.select([nw.col(c) for c in required.model_names])  # type: ignore[arg-type]  # any hashable
 

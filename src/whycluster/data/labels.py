@@ -120,14 +120,14 @@ def read_labels(labels: Any, n_rows: int, where: str) -> tuple[Codes, NDArray[An
     if len(values) != n_rows:
         raise InvalidInputError(
             f"{where}: labels must have one value for each of the {n_rows} rows of X; got {len(values)}. "
-            f"Explain all rows that were clustered, and select some of them afterwards; for new rows, keep "
-            f"wc.Surrogate().fit(X, labels)."
+            "Explain all rows that were clustered, and select some of them afterward; to explain new rows, "
+            "use wc.Surrogate().fit(X, labels)."
         )
     missing = next((row for row, value in enumerate(values) if is_missing(value)), None)
     if missing is not None:
         raise InvalidInputError(
             f"{where}: labels must have no missing values; row {missing} has {values[missing]!r}. Drop such "
-            "rows from labels and X, or give them a label, -1 for noise."
+            "rows from labels and X, or give them a label, such as -1 for noise."
         )
     values = [NOISE if far else value for value, far in zip(values, _noise(values), strict=True)]
     try:

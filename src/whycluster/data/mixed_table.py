@@ -123,8 +123,8 @@ class MixedTable(ObjectTable):
             return [codes.get(value, -1) for value in values]
         except TypeError as error:
             raise InvalidInputError(
-                f"{self.where}: {self.name} must hold text, numbers or other hashable values in its columns "
-                f"of categories; feature {self.feature_names[column]!r} holds other objects ({error})."
+                f"{self.where}: {self.name} must hold text, numbers or other hashable values in its "
+                f"categorical columns; feature {self.feature_names[column]!r} holds other objects ({error})."
             ) from error
 
     def _read_numbers(self, values: list[Any], column: int, start: int) -> NDArray[Any]:
@@ -135,7 +135,7 @@ class MixedTable(ObjectTable):
         if is_missing(values[bad]):
             raise self._missing_error(start + bad, column, values[bad])
         raise InvalidInputError(
-            f"{self.where}: {self.name} must hold numbers in columns that are not categories; row "
+            f"{self.where}: {self.name} must hold numbers in columns that are not categorical; row "
             f"{self.number(start + bad)}, feature {self.feature_names[column]!r} holds {values[bad]!r}."
         )
 

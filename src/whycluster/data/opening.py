@@ -106,7 +106,7 @@ def as_array(X: Any, where: str, name: str) -> NDArray[Any]:
             f"({error})."
         ) from error
     if array.ndim == 0:
-        hint = " The order is explain(model, X)." if hasattr(X, "fit") else ""
+        hint = " The order of the arguments is explain(model, X)." if hasattr(X, "fit") else ""
         raise InvalidInputError(
             f"{where}: {name} must be a table of numbers; got a {type(X).__name__}.{hint}"
         )

@@ -171,7 +171,7 @@ class Table(Rows):
             size = "large" if largest > 1.0 else "small"
             return (
                 f"{self.where}: {self.name} has values too {size} to be squared in {self.dtype}; the "
-                f"largest is {largest:.3g} in size. Rescale the data and fit the model again."
+                f"largest absolute value is {largest:.3g}. Rescale the data and fit the model again."
             )
         row, feature, value = found
         kind = "a missing value (NaN)" if math.isnan(value) else "an infinite value"
@@ -264,7 +264,7 @@ class Requirements:
         if model_names is not None and names != model_names and set(names) == set(model_names):
             raise InvalidInputError(
                 f"{self.where}: feature_names must be in the order the model was fitted on, which begins "
-                f"{model_names[:3]}; got {names[:3]}."
+                f"with {model_names[:3]}; got {names[:3]}."
             )
         return names
 

@@ -78,8 +78,8 @@ def from_centroids(model: Any, metric: str = "euclidean", where: str = "neuraliz
     predicts = has_value(model, "predict") and has_value(model, "cluster_centers_")
     if names is None and not is_array and not predicts:
         raise InvalidInputError(
-            f"{where}: metric is for centroids, or a fitted model with cluster_centers_ and predict; "
-            f"got {type(model).__name__}."
+            f"{where}: metric applies only to centroids, or to a fitted model with cluster_centers_ and "
+            f"predict; got {type(model).__name__}."
         )
     if not isinstance(metric, str) or metric not in METRICS:
         raise invalid_choice(metric, METRICS, where, "metric")

@@ -144,8 +144,8 @@ class Query:
             )
         if energy is not None and not energy.gives_probabilities:
             raise InvalidInputError(
-                f"{where}: {setting('threshold')} is for models that give probabilities, such as Gaussian "
-                "mixtures; this one only compares its clusters. Leave it out."
+                f"{where}: {setting('threshold')} applies only to models that give probabilities, such as "
+                "Gaussian mixtures; this model only compares its clusters. Leave it out."
             )
 
 
@@ -297,8 +297,8 @@ class Network(ABC):
         table = self.open(X, "gradient")
         if table.goes_through_steps:
             raise UnsupportedModelError(
-                "gradient: the steps of a pipeline need not be differentiable. Take the gradient of its last "
-                "step, in the features that the steps compute: "
+                "gradient: a pipeline has no gradient, since its steps need not be differentiable. Take the "
+                "gradient of its last step with respect to the features that the steps compute: "
                 "wc.neuralize(pipeline[-1]).gradient(pipeline[:-1].transform(X))."
             )
         cluster = None if target is None else self.codes.encode(target, "gradient", "target")
@@ -316,8 +316,8 @@ class Network(ABC):
         """Explain each row; the parameters are those of `whycluster.explain` and `whycluster.Query`."""
         if at is not None or units is not None:
             raise InvalidInputError(
-                "explain: at and units are for deep clusterings, which have layers; this model has none. "
-                "Leave them out."
+                "explain: at and units apply only to deep clusterings, which have layers; this model has "
+                "none. Leave them out."
             )
         asked = Query(**query)
         coded = asked.coded(self.labels, self.energy, "explain")

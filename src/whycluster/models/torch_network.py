@@ -219,7 +219,7 @@ class Differences(_WithBuffers):
 @functools.singledispatch
 def build(energy: Energy, clusters: Codes) -> torch.nn.Module:  # noqa: ARG001  # for those that have one
     """Return the layers that compute the evidence of these clusters, in this order."""
-    raise UnsupportedModelError(f"to_torch: {type(energy).__name__} has no torch network yet.")
+    raise UnsupportedModelError(f"to_torch: {type(energy).__name__} cannot become a torch network yet.")
 
 
 @build.register

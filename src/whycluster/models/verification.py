@@ -56,8 +56,8 @@ class Verification:
         if wrong.size:
             row = wrong[0]
             raise UnsupportedModelError(
-                f"{table.where}: {self.kind} does not predict {self.rule}, so it has "
-                f"no exact network: {wrong.size} of {table.n_rows} rows differ, first row {row} (predicted "
+                f"{table.where}: {self.kind} does not predict {self.rule}, so it has no exact network: "
+                f"{wrong.size} of {table.n_rows} rows differ, such as row {row} (predicted "
                 f"{given[[row]].tolist()[0]!r}, not {labels.names[expected[[row]]].tolist()[0]!r}). "
                 f"{BY_LABELS}"
             )

@@ -40,7 +40,7 @@ WidthOf = Callable[[str], int | None]
 """Maps the name of a user's column to the length of its vectors, or to None if no length is known."""
 
 ALTERNATIVE = (
-    "The clusters can still be explained in any columns, through a surrogate fitted to some rows: "
+    "The clusters can still be explained in terms of any columns, through a surrogate fitted to some rows: "
     "wc.Surrogate().fit(X, labels)."
 )
 
@@ -91,8 +91,8 @@ class StageGraph:
             first = found.setdefault(self.fold(source.name), source)
             if replace(source, name=first.name) != first:
                 raise UnsupportedModelError(
-                    f"neuralize: the stages of the pipeline must use column {source.name!r} in one way; "
-                    "they use it in two ways, such as number and category, so its relevance would mix both "
+                    f"neuralize: the stages of the pipeline must use column {source.name!r} in one way; they "
+                    "use it in two ways, such as a number and a category, so its relevance would mix these "
                     "uses. Copy the column and let each stage use its own copy."
                 )
         return list(found.values())
@@ -117,8 +117,8 @@ class StageGraph:
             return self._form(column, len(self.stages), places)
         except TwiceTransformedError:
             raise UnsupportedModelError(
-                "neuralize: a stage of the pipeline encodes features that were mixed before; relevance "
-                f"cannot be propagated through that. {ALTERNATIVE}"
+                "neuralize: a stage of the pipeline encodes features that earlier stages have mixed; "
+                "relevance cannot be propagated through such a stage. {ALTERNATIVE}"
             ) from None
 
     def _form(self, column: str, before: int, places: Mapping[str, Codes]) -> AffineForm:

@@ -67,7 +67,7 @@ def _root(covariance: Floats) -> tuple[Floats, float]:
 def _bisecting(model: Any) -> Network:
     if model.getDistanceMeasure() != "euclidean":
         raise UnsupportedModelError(
-            "neuralize: a BisectingKMeansModel must have the distance measure 'euclidean'; got "
+            "neuralize: a BisectingKMeansModel must use the distance measure 'euclidean'; got "
             f"{model.getDistanceMeasure()!r}."
         )
     root = _read_tree(model)

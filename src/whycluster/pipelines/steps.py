@@ -61,8 +61,8 @@ SUPPORTED = (
 )
 
 ALTERNATIVE = (
-    "The clusters can still be explained in the original columns, through a surrogate that reports how well "
-    "it matches: wc.explain(pipeline.predict(X), X), or wc.explain(labels, X)."
+    "The clusters can still be explained in terms of the original columns, through a surrogate that reports "
+    "how well it matches them: wc.explain(pipeline.predict(X), X), or wc.explain(labels, X)."
 )
 
 
@@ -117,8 +117,9 @@ def _follow_one(step: Step, form: AffineForm) -> AffineForm:
         return _handler_of(type(step.transformer))(step.transformer, step, form)
     except TwiceTransformedError:
         raise UnsupportedModelError(
-            f"neuralize: {step} transforms features one by one that were mixed, transformed and mixed again "
-            f"before; relevance cannot be propagated through that. {ALTERNATIVE}"
+            f"neuralize: {step} transforms individual features that earlier steps have already mixed, "
+            "transformed and mixed again; relevance cannot be propagated through such a sequence. "
+            f"{ALTERNATIVE}"
         ) from None
 
 

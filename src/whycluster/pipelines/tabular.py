@@ -252,14 +252,14 @@ def warn_of_columns(columns: ClassifiedColumns) -> None:
     listed = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
     if not columns.readings:
         raise InvalidInputError(
-            f"{where}: frame must contain at least one column to cluster by; none is left. {listed}."
+            f"{where}: frame must contain at least one column to use for clustering; none is left. {listed}."
         )
     messages = []
     if left_out:
         count = "1 column is" if len(left_out) == 1 else f"{len(left_out)} columns are"
         named = any(reason.startswith(LIKE_IDENTIFIER) for reason in left_out.values())
         keeps = "keep" if where != "explain" else "the keep of wc.tabular.encoder, before a wc.Surrogate"
-        advice = f" To use columns that look like identifiers, name them in {keeps}." if named else ""
+        advice = f" To use columns that look like identifiers, list them in {keeps}." if named else ""
         messages.append(f"{where}: {count} left out. {listed}.{advice}")
     if columns.text_dates:
         holds, them = ("holds", "it") if len(columns.text_dates) == 1 else ("hold", "them")

@@ -173,7 +173,7 @@ class TextExplanation(BaseExplanation):
         if not isinstance(row, (int, np.integer)) or isinstance(row, bool):
             raise InvalidInputError(f"{where}: row must be one position, an integer; got {row!r}.")
         if not -len(self) <= row < len(self):
-            raise IndexError(f"{where}: documents are selected by position, from 0 to {len(self) - 1}.")
+            raise IndexError(f"{where}: row must be a position from 0 to {len(self) - 1}; got {row}.")
         return range(len(self))[row]
 
     def strongest_features(self) -> tuple[Pairs, Codes]:

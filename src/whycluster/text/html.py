@@ -34,8 +34,8 @@ STYLE = """
 LEGEND = (
     '<p class="note">Highlighted words are evidence <b class="p" style="--a:.7">for</b> the cluster or '
     '<b class="n" style="--a:.7">against</b> it. The strongest word of each document is shown in full color. '
-    'Hover over a word to see its relevance. The model does not know <span class="u">underlined</span> '
-    "words.</p>"
+    'Hover over a word to see its relevance. <span class="u">Underlined</span> words are not in the '
+    "model's vocabulary.</p>"
 )
 
 _STRONGEST = 0.75  # opacity of the strongest word, low enough for its text to stay readable

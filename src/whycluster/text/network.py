@@ -55,8 +55,8 @@ class TextNetwork(Network):
         del whole  # it matters only for tables of known categories
         if columns.get("feature_names") is not None:
             raise InvalidInputError(
-                f"{where}: feature_names applies to numeric arrays, but documents are explained by their "
-                "words. Leave feature_names out."
+                f"{where}: feature_names applies to numeric arrays, but documents are explained in terms of "
+                "their words. Leave feature_names out."
             )
         table = DocumentTable.of(X, self.vectorization, where, name)
         if self.is_checked:

@@ -138,7 +138,7 @@ class TextSummary:
         if not len(top):
             return "No known word sets it apart"
         text = join_words(display.format_items([self.word[entry] for entry in top]))
-        return f"Far from all clusters, mostly by {text}" if is_noise else text
+        return f"Far from all clusters, mostly because of {text}" if is_noise else text
 
     def _strongest(self, group: int, n: int) -> Codes:
         first, last = np.searchsorted(self.group, [group, group + 1])

@@ -207,7 +207,7 @@ def _check_counts(
         differ = np.union1d(differ, np.setdiff1d(counted, located))
     if differ.size:
         raise UnsupportedModelError(
-            f"{table.where}: {vectorization.step} must count the words that its parameters describe; in "
+            f"{table.where}: {vectorization.step} must count the words that its parameters imply; in "
             f"document {start + int(differ[0]) // finder.n_terms} it counts other words, which cannot be "
             "located in the text."
         )

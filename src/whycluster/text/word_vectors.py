@@ -189,13 +189,14 @@ def _check_vocabulary(vocabulary: Any, n_rows: int, where: str) -> dict[str, int
     invalid = next((word for word in words if not isinstance(word, str)), None)
     if invalid is not None or not words:
         raise InvalidInputError(
-            f"{where}: vocabulary must consist of words; got {'none' if invalid is None else repr(invalid)}."
+            f"{where}: vocabulary must consist of strings; got "
+            f"{'none' if invalid is None else repr(invalid)}."
         )
     if rows is None or rows.min() < 0 or rows.max() >= n_rows:
         bad = next(word for word, row in vocabulary.items() if not _is_row(row, n_rows))
         raise InvalidInputError(
             f"{where}: vocabulary must map each word to a row of vectors, an integer from 0 to "
-            f"{n_rows - 1}; {bad!r} has {vocabulary[bad]!r}."
+            f"{n_rows - 1}; {bad!r} is mapped to {vocabulary[bad]!r}."
         )
     return dict(zip(words, rows.tolist(), strict=True))
 
@@ -210,7 +211,7 @@ def _words_of(vocabulary: Any, where: str) -> list[Any]:
     try:
         hash(tuple(words))
     except TypeError:
-        raise InvalidInputError(f"{where}: vocabulary must consist of words; got {words[0]!r}.") from None
+        raise InvalidInputError(f"{where}: vocabulary must consist of strings; got {words[0]!r}.") from None
     return words
 
 

@@ -82,8 +82,8 @@ class CosineEnergy(LinearEnergy):
         largest = np.abs(self.centroids).max(axis=1, keepdims=True)
         if not largest.all():
             raise InvalidInputError(
-                f"neuralize: a centroid of zeros has no direction; centroid {int(np.argmin(largest))} is "
-                'one, so metric="cosine" is not possible.'
+                'neuralize: with metric="cosine", centroids must not be all zeros, since these have no '
+                f"direction; centroid {int(np.argmin(largest))} is all zeros."
             )
         extreme = np.abs(np.log10(largest)) > _MOST_DIGITS
         scaled = self.centroids / np.where(extreme, largest, 1.0)

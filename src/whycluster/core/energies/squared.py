@@ -75,7 +75,8 @@ class SquaredEnergy(AdditiveEnergy):
         if underflow or not np.isfinite(self._bias).all():
             raise InvalidInputError(
                 f"neuralize: the squared distances between the centroids {'under' if underflow else 'over'}"
-                f"flow; the largest centroid value is {np.abs(centroids).max():.3g}. Rescale and fit again."
+                f"flow; the largest centroid value is {np.abs(centroids).max():.3g}. Rescale the data and "
+                "fit the model again."
             )
 
     def split(self, x: Floats, k: int, out: Floats) -> None:

@@ -43,7 +43,7 @@ class AwaitingColumns:
             if len(set(columns)) == self.n_categorical:
                 return self.place(columns)
         raise InvalidInputError(
-            f"{where}: categorical must be the positions of the {self.n_categorical} columns, of "
+            f"{where}: categorical must contain the positions of the {self.n_categorical} columns, of "
             f"{self.n_features}, that {self.kind} was fitted on as categories; got {categorical!r}."
         )
 
@@ -57,7 +57,7 @@ class AwaitingColumns:
             raise InvalidInputError(
                 f"explain: {self.kind} was fitted on {self.n_categorical} categorical columns but does not "
                 f"record which; X has {len(text)} non-numeric columns. "
-                f"Name the columns: categorical=[...], as in its fit."
+                f"Pass the same columns as in the call to fit: categorical=[...]."
             )
         return self.with_columns(text, "explain")
 

@@ -64,6 +64,6 @@ def _check(model: Any) -> None:
     kind = type(model).__name__
     if model.cat_dissim not in _MATCHING:
         raise UnsupportedModelError(
-            f"neuralize: {kind} must have a dissimilarity that counts mismatches, matching_dissim or "
+            f"neuralize: {kind} must use a dissimilarity that counts mismatches, either matching_dissim or "
             f"ng_dissim; got {model.cat_dissim!r}. {BY_LABELS}"
         )

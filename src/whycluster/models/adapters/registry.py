@@ -50,9 +50,9 @@ def to_network(
     found = find_network(model, metric, () if categorical is None else categorical, where=where)
     if isinstance(found, OnlyLabels):
         raise UnsupportedModelError(
-            f"{where}: {found.kind} give the cluster of each row, but no rule for other rows. "
-            "wc.explain(labels, X) explains them through a surrogate; "
-            "wc.Surrogate().fit(X, labels) is that surrogate, and can be neuralized."
+            f"{where}: {found.kind} give the cluster of each row but no rule for other rows, so there is no "
+            "network. Explain them through a surrogate with wc.explain(labels, X), or neuralize the "
+            "surrogate wc.Surrogate().fit(X, labels)."
         )
     return found
 
@@ -70,8 +70,8 @@ def find_network(
         return found.with_columns_of(X) if categorical is None else found.with_columns(categorical, where)
     if categorical:
         raise InvalidInputError(
-            f"{where}: categorical is for KPrototypes, which does not keep its columns; "
-            f"{type(model).__name__} does not need it."
+            f"{where}: categorical must be passed only for KPrototypes, which does not record which columns "
+            f"are categorical; got it for {type(model).__name__}. Leave it out."
         )
     return found
 
@@ -82,7 +82,9 @@ def adapt_model(
     """Return the result of a model's adapter: a network, labels, or a model that awaits its columns."""
     if isinstance(model, Network):
         if metric is not None:
-            raise InvalidInputError(f"{where}: metric is for centroids; a Network has its energies already.")
+            raise InvalidInputError(
+                f"{where}: metric applies only to centroids, not to a Network. Leave it out."
+            )
         return model
     if hasattr(model, "detach") and hasattr(model, "cpu"):  # a torch tensor
         model = model.detach().cpu().numpy()

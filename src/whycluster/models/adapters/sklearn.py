@@ -61,7 +61,7 @@ def _nearest_center(model: Any) -> Network:
     if centers.shape[0] == 0:
         raise InvalidInputError(
             f"neuralize: the {type(model).__name__} did not converge and has no clusters. "
-            "Fit it with more iterations or another damping."
+            "Fit it with more iterations or a different damping."
         )
     if type(model) in _KNOWN and isinstance(centers, np.ndarray) and np.isfinite(centers).all():
         names = names_of(model)
@@ -79,8 +79,8 @@ def _other(model: Any) -> Network | OnlyLabels | AwaitingColumns:
 @adapt.register(FeatureAgglomeration)
 def _feature_agglomeration(model: Any) -> Network:
     raise UnsupportedModelError(
-        f"neuralize: a {type(model).__name__} clusters the features, not the rows, so there is no row to "
-        "explain."
+        f"neuralize: a {type(model).__name__} clusters the features, not the rows, so there are no clusters "
+        "of rows to explain."
     )
 
 
@@ -92,8 +92,8 @@ def _nearest_centroid(model: Any) -> Network:
         return _network(model, model.centroids_, model.classes_, model.metric)
     if model.metric != "euclidean":
         raise UnsupportedModelError(
-            "neuralize: NearestCentroid with metric='manhattan' must have uniform priors; with others it "
-            "squares the distances, which then no longer add up over the features. Got "
+            "neuralize: NearestCentroid with metric='manhattan' must have uniform priors; with other "
+            "priors, it squares the distances, which then no longer add up over the features. Got "
             f"priors={model.priors!r}."
         )
     # |x - mu|^2 / std^2 - 2 log prior, as in decision_function
@@ -131,8 +131,8 @@ def _bisecting(model: Any) -> Network:
     leaves = np.argsort(np.where(tree.leaf >= 0, tree.leaf, tree.leaf.max() + 1), kind="stable")
     if not np.allclose(centers[leaves[: tree.n_clusters]], model.cluster_centers_):
         raise UnsupportedModelError(
-            f"neuralize: the tree of this {type(model).__name__} does not match its cluster_centers_. "
-            f"{BY_LABELS}"
+            f"neuralize: the tree of this {type(model).__name__} does not match its cluster_centers_, so no "
+            f"exact network is known. {BY_LABELS}"
         )
     return _exact(model, TreeEnergy(tree, centers))
 

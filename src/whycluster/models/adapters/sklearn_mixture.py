@@ -34,8 +34,8 @@ def _gaussian(model: Any, used: Codes, log_weights: Floats) -> Energy:
     means, roots = model.means_[used], model.precisions_cholesky_
     if not all(np.isfinite(values).all() for values in (means, roots, log_weights)):
         raise InvalidInputError(
-            f"neuralize: the {type(model).__name__} has components with infinite or missing parameters: they "
-            "have collapsed. Fit it again with a larger reg_covar or fewer components."
+            f"neuralize: the {type(model).__name__} has components with infinite or missing parameters, "
+            "because they have collapsed. Fit it again with a larger reg_covar or fewer components."
         )
     n_features = means.shape[1]
     if model.covariance_type == "full":

@@ -20,8 +20,8 @@ SUPPORTED = (
     "clustpy.deep.DEC, IDEC, DCN, DKM, AEC",
     "pyspark.ml.clustering.KMeansModel, BisectingKMeansModel, GaussianMixtureModel; PipelineModel of these",
     "any fitted model with cluster_centers_ that predicts the nearest of them (checked on your data)",
-    "an array of centroids, one row each",
-    "sklearn.pipeline.Pipeline that ends in one of these, or in a model of labels",
+    "an array of centroids, one per row",
+    "sklearn.pipeline.Pipeline that ends in one of these, or in a model that provides only labels",
 )
 
 
@@ -34,7 +34,7 @@ def unsupported(model: Any) -> UnsupportedModelError:
         return UnsupportedModelError(f"{must} {str(model)!r}. Load a saved network with wc.load(path).")
     if hasattr(model, "obsm"):
         return UnsupportedModelError(
-            f"{must} an AnnData. Explain its groups of cells with wc.explain_anndata(adata, groups)."
+            f"{must} an AnnData object. Explain its groups of cells with wc.explain_anndata(adata, groups)."
         )
     listed = "".join(f"\n  - {line}" for line in SUPPORTED)
     return UnsupportedModelError(
