@@ -465,7 +465,8 @@ def test_labels_that_would_be_misread(moons: Array) -> None:
     ):
         wc.explain(y[:5], moons[:5], background=moons)
     with pytest.raises(
-        wc.InvalidInputError, match=r"^explain: metric is for centroids, or a fitted model .* got ndarray"
+        wc.InvalidInputError,
+        match=r"^explain: metric applies only to centroids, or to a fitted model .* got ndarray",
     ):
         wc.explain(y, moons, metric="cosine")
 

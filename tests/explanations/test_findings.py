@@ -648,7 +648,7 @@ def test_columns_that_were_left_out_come_last() -> None:
         Finding(
             "left out",
             '1 column was left out, so the clusters do not depend on it: "id" (like an identifier, whole '
-            "numbers with such a name). Make sure that it does not matter.",
+            "numbers in a column with such a name). Make sure that it does not matter.",
             (),
             "id",
         )

@@ -376,7 +376,7 @@ def test_questions_that_do_not_fit(encoded: Pipeline) -> None:
     assert message(encoded, X, threshold=0.5).startswith(
         "explain: threshold applies only to models that give probabilities"
     )
-    assert message(encoded, X, metric="manhattan").startswith("explain: metric is for centroids")
+    assert message(encoded, X, metric="manhattan").startswith("explain: metric applies only to centroids")
     assert message(encoded, X, feature_names=list("abcdefgh")).startswith(
         "explain: feature_names is for arrays"
     )

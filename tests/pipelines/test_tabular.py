@@ -735,7 +735,7 @@ def test_different_rows_are_counted_beyond_the_first() -> None:
     [
         (
             {"age": "old"},
-            "as_numbers: column 'age' must hold numbers; row 0 holds 'old'. The column did hold such values "
+            "as_numbers: column 'age' must hold numbers; row 0 holds 'old'. The column held such values "
             "when the pipeline was fitted.",
         ),
         (
@@ -746,11 +746,11 @@ def test_different_rows_are_counted_beyond_the_first() -> None:
         (
             {"joined": "2020-01-01"},
             "as_days: column 'joined' must hold dates, durations or times of day; row 0 holds "
-            "'2020-01-01'. The column did hold such values when the pipeline was fitted.",
+            "'2020-01-01'. The column held such values when the pipeline was fitted.",
         ),
         (
             {"city": [["Rome"]] * N},
-            "as_text: column 'city' must hold categories; row 0 holds ['Rome']. The column did hold such "
+            "as_text: column 'city' must hold categories; row 0 holds ['Rome']. The column held such "
             "values when the pipeline was fitted.",
         ),
     ],

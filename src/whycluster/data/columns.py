@@ -22,7 +22,7 @@ from whycluster.data.days import to_days
 from whycluster.data.elementwise import elementwise
 from whycluster.data.missing import is_missing
 
-_AS_FITTED = "The column did hold such values when the pipeline was fitted."
+_AS_FITTED = "The column held such values when the pipeline was fitted."
 _LARGEST = 1e150  # squares of larger numbers overflow
 _MICROSECONDS_PER_DAY = 86_400e6
 

@@ -92,8 +92,8 @@ class StageGraph:
             if replace(source, name=first.name) != first:
                 raise UnsupportedModelError(
                     f"neuralize: the stages of the pipeline must use column {source.name!r} in one way; they "
-                    "use it in two ways, such as a number and a category, so its relevance would mix these "
-                    "uses. Copy the column and let each stage use its own copy."
+                    "use it in two ways, for example as a number and as a category, so its relevance would "
+                    "mix these uses. Copy the column and let each stage use its own copy."
                 )
         return list(found.values())
 
@@ -118,7 +118,7 @@ class StageGraph:
         except TwiceTransformedError:
             raise UnsupportedModelError(
                 "neuralize: a stage of the pipeline encodes features that earlier stages have mixed; "
-                "relevance cannot be propagated through such a stage. {ALTERNATIVE}"
+                f"relevance cannot be propagated through such a stage. {ALTERNATIVE}"
             ) from None
 
     def _form(self, column: str, before: int, places: Mapping[str, Codes]) -> AffineForm:
