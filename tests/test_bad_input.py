@@ -227,7 +227,11 @@ def test_text_columns() -> None:
         (ROWS.astype(object), "object", "If it holds numbers, pass X.astype(float)."),
         (ROWS.astype(complex), "complex128", "Split it into real and imaginary columns."),
         (ROWS.astype(str), "<U32", "Encode it as numbers first."),
-        (ROWS.astype("M8[s]"), "datetime64[s]", "Turn dates into numbers first, such as days since a start."),
+        (
+            ROWS.astype("M8[s]"),
+            "datetime64[s]",
+            "Turn dates into numbers first, such as days since a start date.",
+        ),
         (ROWS.astype("m8[s]"), "timedelta64[s]", "Turn durations into numbers first, such as seconds."),
         ([["a", "b", "c"]], "<U1", "Encode it as numbers first."),
     ],

@@ -649,7 +649,7 @@ ROWS = da.zeros((10, 4), chunks=(5, 4))
             da.zeros((10, 4), chunks=(5, 4), dtype="M8[s]"),
             {},
             "explain: X must hold real numbers or booleans; got dtype datetime64[s]. "
-            "Turn dates into numbers first, such as days since a start.",
+            "Turn dates into numbers first, such as days since a start date.",
         ),
         (
             dd.from_pandas(pd.DataFrame(np.zeros((4, 3))), npartitions=2),

@@ -272,7 +272,7 @@ def of_step(told: str, rows: str, reason: str) -> bool:
     """Our words, and behind them scikit-learn's, which may change."""
     step = r"step ('columntransformer' \(ColumnTransformer\)|'standardscaler' \(StandardScaler\))"
     begins = rf"explain: X, in rows {rows}: {step}"
-    return re.fullmatch(rf"{begins} could not transform it: .*{reason}.*", told, re.DOTALL) is not None
+    return re.fullmatch(rf"{begins} could not transform its input: .*{reason}.*", told, re.DOTALL) is not None
 
 
 def test_unknown_categories(encoded: Pipeline) -> None:
@@ -462,7 +462,7 @@ def test_any_error_of_a_step_is_reported() -> None:
     model = make_pipeline(FunctionTransformer(wc.elementwise(fail)), k_means()).fit(WINE[:90])
     assert message(model, WINE) == (
         "explain: X, in rows 0 to 177: step 'functiontransformer' (FunctionTransformer) could not transform "
-        "it: 'x'."
+        "its input: 'x'."
     )
 
 
@@ -476,7 +476,7 @@ def test_a_step_that_raises_without_a_word() -> None:
         pass
 
     model = make_pipeline(FunctionTransformer(wc.elementwise(fail)), k_means()).fit(WINE[:90])
-    assert message(model, WINE).endswith("could not transform it: WordlessError.")
+    assert message(model, WINE).endswith("could not transform its input: WordlessError.")
 
 
 def test_lists_of_numbers_and_text_stay_what_they_are() -> None:

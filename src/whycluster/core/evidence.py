@@ -1,4 +1,4 @@
-"""From energies to evidence: the cluster of each row, its strongest competitor, and by how much it wins.
+"""From energies to evidence: each row's cluster, its strongest competitor, and by how much the cluster wins.
 
 All functions work on one block of b rows. The names are those of the paper: h_k = s_k - s_c is the evidence
 for cluster c against competitor k, and f_c = min_k h_k is the evidence for c (Props. 1, 6 and 7).
@@ -36,7 +36,7 @@ def compete(
     Parameters
     ----------
     energies : (b, K), turned into h in place, with +inf for the row's own cluster, which never competes
-    tree : the tree, if the energies are those of pairs of its nodes
+    tree : the tree if the energies are those of pairs of its nodes, else None
     cluster : (b,) the cluster to explain; by default the one with the lowest energy (the first one on a tie)
     competitor : (b,) the competitor that the user chose, if any; a cluster has evidence 0 against itself
     """
@@ -61,7 +61,7 @@ def compete(
 def against_each(energies: Floats, tree: Tree | None, cluster: Codes) -> None:
     """Turn the energies, (b, K), into h_k for every competitor k, in place.
 
-    The row's own cluster gets NaN. In a tree, h_k is the evidence of the turn where the path to k branches
+    The row's own cluster gets NaN. In a tree, h_k is the evidence at the turn where the path to k branches
     off.
     """
     rows = np.arange(len(energies))

@@ -19,7 +19,7 @@ class Rows(ABC):
     Attributes
     ----------
     native : the user's container
-    n_rows, n_features : its shape
+    n_rows, n_features : the shape of the container
     dtype : the dtype of results, float32 or float64
     by_columns : whether to read rows, and write relevance, column by column
     where, name : the function that was called and its parameter, for messages

@@ -26,7 +26,7 @@ _TERMS_BYTES = 1 << 20  # memory for the terms of a few rows, with all parts and
 _SINGLE = 3  # number of features that are taken one by one before several are taken at once
 _MOST = 300.0  # nats; up to here, a product of two exponentials neither overflows nor vanishes
 _HARD = 1e6  # nats; larger values make no difference
-_MOST_TIMES = 10.0  # the largest ratio of a row's total |relevance| to that of the joint rule
+_MOST_TIMES = 10.0  # the largest ratio of a row's total |relevance| to its total under the joint rule
 
 
 def redistribute_block(
@@ -64,7 +64,7 @@ def redistribute(
     """Redistribute the total relevance of each row in proportion to the gains of its features, in place.
 
     A row is left unchanged if its features together gain nothing, or so little that single shares would be
-    out of proportion. In such a row, constants that belong to no feature decide.
+    out of proportion. In such a row, constants that belong to no feature decide the assignment.
 
     Parameters
     ----------
@@ -86,8 +86,8 @@ def gains(
 ) -> Floats:
     """Return the gain of each feature, (b, d); the parameters are those of `redistribute`.
 
-    The first ``single`` features are taken one by one, always the best one. After that, each round adds the
-    best of the remaining features, half as many as were taken before.
+    The first ``single`` features are taken one by one; each time, the best one is chosen. After that, each
+    round adds the best of the remaining features, half as many as were taken before.
     """
     nats = _to_nats(terms, beta)
     n_rows, _, d = nats.shape

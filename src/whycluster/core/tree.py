@@ -12,7 +12,7 @@ from whycluster.core.arrays import Codes, Floats
 
 
 class Turn(NamedTuple):
-    """A pair of nodes on the path from the root to a cluster."""
+    """A pair of nodes at which the path from the root to a cluster goes left or right."""
 
     pair: int  # the number of the pair
     sign: float  # +1 if the path goes left, -1 if it goes right

@@ -65,7 +65,7 @@ def evenly_spaced_per_group(group: Codes, most: int) -> Codes:
 
 
 def strongest(values: NDArray[Any], n: int) -> Codes:
-    """Return the columns of each row's n largest absolute values, in descending order, then by column."""
+    """Return the columns of each row's n largest absolute values, in descending order; ties go by column."""
     size = -np.abs(values)
     if n * _FEW > size.shape[1] or len(size) < 2 or np.isnan(size.sum()):
         return np.asarray(np.argsort(size, axis=1, kind="stable")[:, :n])

@@ -32,7 +32,7 @@ class Table(Rows):
     Attributes
     ----------
     native : the user's object, with its columns in the model's order; sparse matrices are converted to CSR
-    n_rows, n_features : its shape
+    n_rows, n_features : the shape of the user's object
     feature_names : one name per column, as in the user's data
     dtype : the dtype of results: float32 for float32 data, otherwise float64
     where, name : the public function and its parameter, for messages
@@ -283,7 +283,7 @@ def _as_names(given: Any, where: str) -> list[Hashable]:
 _DTYPE_ADVICE = {
     "c": "Split it into real and imaginary columns.",
     "O": "If it holds numbers, pass X.astype(float).",
-    "M": "Turn dates into numbers first, such as days since a start.",
+    "M": "Turn dates into numbers first, such as days since a start date.",
     "m": "Turn durations into numbers first, such as seconds.",
 }
 

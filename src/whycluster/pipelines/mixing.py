@@ -122,7 +122,7 @@ class MixingEnergy(WrappedEnergy):
         return self.energy.compared(z)
 
     def lifted(self, points: Floats, starts: Floats) -> Floats:
-        """Return the points x nearest to ``starts``, (k, D), that map onto points of z, (k, m)."""
+        """Return those x, (k, D), that map onto ``points`` of z, (k, m), and are nearest to ``starts``."""
         missed = points - (self.linear.matrix @ starts.T).T - self.shift
         return np.asarray(starts + self.linear.lift(missed))
 
@@ -292,7 +292,7 @@ class MixedTreeEnergy(MixingEnergy):
         self._crossed = g[::2] * v[1::2] - g[1::2] * v[::2]
 
     def combine(self, x: Floats, weights: Floats, out: Floats, scratch: Floats) -> None:
-        """Write the split, with nodes in place of centroids; the pairs are fixed by the tree."""
+        """Write the split, with nodes instead of centroids; the tree determines the pairs."""
         w, some = carve(scratch, self.energy.nodes.n_clusters, self.n_features)
         self.energy.to_nodes(weights, w)
         np.matmul(w, self._slopes, out=out)

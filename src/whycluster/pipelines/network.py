@@ -92,7 +92,7 @@ class PipelineNetwork(Network):
         self, X: Any, where: str, *, name: str = "X", whole: bool = True, **columns: Unpack[ColumnNames]
     ) -> StagedTable:
         """Return the user's rows with the steps that they go through."""
-        del whole  # it matters only for tables of known categories
+        del whole  # ``whole`` matters only for tables of known categories
         columns.setdefault("model_names", self.feature_names)
         n_features = self.energy.n_features
         raw = open_table(X, where=where, name=name, n_features=n_features, any_kind=True, **columns)
@@ -365,7 +365,7 @@ class StagedTable(Table):
         return self.raw.to_objects()
 
     def first_not_finite(self) -> tuple[int, Hashable, float] | None:
-        """Return the first missing or infinite output of the steps, as its row, column and value."""
+        """Return the row, column and value of the first output that is not finite, or None if all are finite."""
         form = self.stages.form
         for rows in self.slices(len(form.source)):
             with np.errstate(all="ignore"):

@@ -84,7 +84,7 @@ class Step:
         except Exception as error:  # a step may call a user's function, which may raise anything
             message = str(error).strip() or type(error).__name__
             raise StepError(
-                f"{self} could not transform it: {message}{'' if message[-1] in '.!?' else '.'}"
+                f"{self} could not transform its input: {message}{'' if message[-1] in '.!?' else '.'}"
             ) from error
         n_rows, n_results = getattr(rows, "shape", (None,))[0], getattr(result, "shape", (None,))[0]
         if n_rows is not None and n_results is not None and n_rows != n_results:
@@ -124,7 +124,7 @@ def _follow_one(step: Step, form: AffineForm) -> AffineForm:
 
 
 def _handler_of(kind: type) -> Callable[[Any, Step, AffineForm], AffineForm]:
-    """Return the handler for a class. A class that overrides the transform of a known class is unknown."""
+    """Return the handler for a class. A class that overrides a known class's transform counts as unknown."""
     known = next((parent for parent in kind.__mro__ if parent in _after.registry), object)
     same = getattr_static(kind, "transform", None) is getattr_static(known, "transform", None)
     return _after.dispatch(known if same else object)

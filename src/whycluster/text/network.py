@@ -52,7 +52,7 @@ class TextNetwork(Network):
         self, X: Any, where: str, *, name: str = "X", whole: bool = True, **columns: Unpack[ColumnNames]
     ) -> DocumentTable:
         """Return the user's documents as a table."""
-        del whole  # it matters only for tables of known categories
+        del whole  # ``whole`` matters only for tables of known categories
         if columns.get("feature_names") is not None:
             raise InvalidInputError(
                 f"{where}: feature_names applies to numeric arrays, but documents are explained in terms of "

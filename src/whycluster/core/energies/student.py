@@ -16,7 +16,7 @@ class StudentEnergy(Energy):
     """s_k = (alpha + 1) / 2 log(1 + |x - mu_k|^2 / alpha): softmax(-s) are the q_k of DEC and IDEC.
 
     The logarithm of a sum has no split. But h_k = s_k - s_c has the sign of a difference of squared
-    distances, and that difference has a split. Each pair is split in the same proportions:
+    distances, and that difference has a split. So h_k is split in the same proportions as that difference:
 
         e_k - e_c = rho_k ((x - mu_k)^2 - (x - mu_c)^2),   rho_k = h_k / (|x - mu_k|^2 - |x - mu_c|^2).
 

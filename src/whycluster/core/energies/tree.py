@@ -11,7 +11,7 @@ from whycluster.core.tree import Tree
 
 
 class TreeEnergy(Energy):
-    """The energies of pairs of nodes: a row descends the tree, at each pair to the nearer centroid.
+    """The energies of pairs of nodes: at each pair, a row descends to the node with the nearer centroid.
 
     The evidence for a cluster is the minimum of h = |x - sibling|^2 - |x - own|^2 over the pairs on its path.
     There is therefore no energy per cluster: `energies` writes the evidence for the left node of each pair
@@ -62,7 +62,11 @@ class TreeEnergy(Energy):
         self.nodes.differentiate(x, w, out, rest)
 
     def to_nodes(self, weights: Floats, w: Floats) -> None:
-        """Give each sibling the total weight of the competitors under it and the other node the negative."""
+        """Convert the weights of clusters to weights of nodes.
+
+        Each sibling gets the total weight of the competitors under it, and the node on the path gets the
+        negative of that total.
+        """
         w[...] = 0.0
         explained = weights.argmin(axis=1)  # the only negative weight
         for c in np.unique(explained):
