@@ -365,7 +365,7 @@ class StagedTable(Table):
         return self.raw.to_objects()
 
     def first_not_finite(self) -> tuple[int, Hashable, float] | None:
-        """Return the row, column and value of the first output that is not finite, or None if all are finite."""
+        """Return the row, column and value of the first non-finite output, or None if all are finite."""
         form = self.stages.form
         for rows in self.slices(len(form.source)):
             with np.errstate(all="ignore"):
