@@ -462,7 +462,7 @@ def test_heads_of_the_wrong_kind() -> None:
         "neuralize: the KMeans must be fitted first. Call its fit method."
     )
     assert refused(lambda: DeepClustering(encoder, np.array([0, 1, 1])), kind).startswith(
-        "neuralize: labels give the cluster of each row, but no rule for other rows."
+        "neuralize: labels give the cluster of each row but no rule for other rows,"
     )
     assert refused(lambda: DeepClustering(encoder, "kmeans"), kind).startswith(
         "neuralize: model must be a fitted model; got 'kmeans'."

@@ -824,7 +824,7 @@ def test_networks_with_invalid_contents(change: Change, message: str, tmp_path: 
             ENERGIES[7],
             "directions",
             np.zeros((4, 3)),
-            "its contents must form a CosineEnergy (neuralize: a ",
+            "its contents must form a CosineEnergy (neuralize: with ",
         ),
         (
             ENERGIES[8],
