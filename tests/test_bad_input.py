@@ -143,8 +143,8 @@ def test_results_too_small_for_float32(rule: str) -> None:
     for size, largest in ((1e-24, "3e-24"), (1e-19, "3e-19")):
         near = np.float32(size)
         assert message(ROWS.astype("f4") * near, model=CENTROIDS.astype("f4") * near, rule=rule) == (
-            f"explain: X has values too small to be squared in float32; the largest absolute value is {largest}. "
-            "Rescale the data and fit the model again."
+            "explain: X has values too small to be squared in float32; the largest absolute value is "
+            f"{largest}. Rescale the data and fit the model again."
         )
     with pytest.raises(wc.InvalidInputError, match=r"^evidence: X has values too small to be squared in"):
         wc.neuralize(CENTROIDS * 1e-24).evidence((ROWS * 1e-24).astype("f4"))
@@ -185,7 +185,7 @@ def test_centroids_near_the_float_limit() -> None:
     with pytest.raises(wc.InvalidInputError) as error:
         wc.neuralize(CENTROIDS * 1e200)
     assert str(error.value) == (
-        "neuralize: the squared distances between the centroids overflow; the largest centroid value is "
+        "neuralize: the squares of the centroids overflow; the largest value is "
         "4e+200. Rescale the data and fit the model again."
     )
 
@@ -195,7 +195,7 @@ def test_centroids_so_close_that_their_distances_underflow(size: float) -> None:
     with pytest.raises(wc.InvalidInputError) as error:
         wc.neuralize(CENTROIDS * size)
     assert str(error.value) == (
-        "neuralize: the squared distances between the centroids underflow; the largest centroid value is "
+        "neuralize: the squares of the centroids underflow; the largest value is "
         f"{4 * size:.3g}. Rescale the data and fit the model again."
     )
     assert wc.neuralize(np.zeros((2, 3))).assign(ROWS).tolist() == [0] * len(ROWS)  # equal ones are a tie

@@ -64,9 +64,9 @@ class SquaredEnergy(AdditiveEnergy):
             self.slopes = -2.0 * self._moved * self.scale  # (K, d) gradients, without the 2 x that all share
             self._copies, self._originals = _duplicates(self.prototypes)
             different = np.delete(np.arange(self.n_clusters), self._copies)
-            groups = None if self.groups is None else self.groups[different]
-            scaled = self._moved[different] * np.sqrt(self.scale)
-            self._expanded = not _is_far_apart(scaled, self.near, groups)
+            scaled, groups = self._moved * np.sqrt(self.scale), np.arange(self.n_clusters)
+            groups = groups if self.groups is None else self.groups
+            self._expanded = not _is_far_apart(scaled[different], self.near, groups[different])
         if self._expanded and type(self) is SquaredEnergy:  # a subclass may redefine the energies
             self.compiled = CompiledKMeans(self.slopes, self.squares, self._bias, self.offset)
         self._by_parts = self.n_clusters <= self.n_features
@@ -74,9 +74,8 @@ class SquaredEnergy(AdditiveEnergy):
         underflow = self._bias.max() < _SMALLEST and len(different) > 1
         if underflow or not np.isfinite(self._bias).all():
             raise InvalidInputError(
-                f"neuralize: the squared distances between the centroids {'under' if underflow else 'over'}"
-                f"flow; the largest centroid value is {np.abs(centroids).max():.3g}. Rescale the data and "
-                "fit the model again."
+                f"neuralize: the squares of the centroids {'under' if underflow else 'over'}flow; the "
+                f"largest value is {np.abs(centroids).max():.3g}. Rescale the data and fit the model again."
             )
 
     def split(self, x: Floats, k: int, out: Floats) -> None:
@@ -149,15 +148,14 @@ def _duplicates(centroids: Floats) -> tuple[Codes, Codes]:
     return copies, original[copies]
 
 
-def _is_far_apart(centroids: Floats, near: float, groups: Codes | None) -> bool:
+def _is_far_apart(centroids: Floats, near: float, groups: Codes) -> bool:
     """Return whether more than the share ``near`` of the centroids have a neighbor too close for its size.
 
     All pairs are compared, except those that are already too far apart in the widest feature.
     """
     n_clusters, feature = len(centroids), np.argmax(np.ptp(centroids, axis=0))
     order = np.argsort(centroids[:, feature])
-    centroids, groups = centroids[order], order if groups is None else groups[order]
-    widest = centroids[:, feature]
+    centroids, groups, widest = centroids[order], groups[order], centroids[order, feature]
     sizes = np.einsum("kd,kd->k", centroids, centroids)
     reach = sizes.max() / (_FAR_APART if n_clusters <= _MANY else _FAR_APART_OF_MANY)
     starts = np.searchsorted(widest, widest - np.sqrt(reach))
