@@ -541,8 +541,9 @@ def test_a_mask_with_names_is_matched_by_name(cells: Any) -> None:
 def test_a_mask_of_other_cells(cells: Any) -> None:
     mask = cells.obs["kind"] == "B"
     message = (
-        "explain_anndata: the index of cells, a mask with names, must have every name in adata.obs_names "
-        "once; 'cell{}' occurs {} times. Pass cells.to_numpy() if it is in the order of the cells."
+        "explain_anndata: if cells is a mask with names in its index, they must include every name in "
+        "adata.obs_names once; 'cell{}' occurs {} times. Pass cells.to_numpy() if the mask is in the order "
+        "of the cells."
     )
     assert error_message(cells, "kind", cells=mask.rename({"cell7": "other"})) == message.format(7, 0)
     assert error_message(cells, "kind", cells=mask.rename({"cell9": "cell3"})) == message.format(3, 2)
@@ -606,13 +607,13 @@ def test_invalid_groups(cells: Any) -> None:
     )
     cells.obs["gaps"] = cells.obs["kind"].where(np.arange(N_CELLS) % 100 != 5)
     assert error_message(cells, "gaps") == (
-        "explain_anndata: adata.obs['gaps'] must have a group for every cell; 3 of 240 have none, the first "
-        "is 'cell5'. Select the cells that have one: adata[adata.obs['gaps'].notna()].copy()."
+        "explain_anndata: adata.obs['gaps'] must have a group for every cell; 3 of 240 cells have none, "
+        "starting with 'cell5'. Select the cells that have a group: adata[adata.obs['gaps'].notna()].copy()."
     )
     cells.obs["twice"] = [1, "1"] * (N_CELLS // 2)
     assert error_message(cells, "twice") == (
-        "explain_anndata: adata.obs['twice'] must have groups with distinct names; some differ only in "
-        "type. Convert them to text: adata.obs['twice'].astype(str)."
+        "explain_anndata: adata.obs['twice'] must have groups with distinct names; some names differ only "
+        "in type. Convert them to text: adata.obs['twice'].astype(str)."
     )
 
 
@@ -624,7 +625,7 @@ def test_missing_expression(cells: Any) -> None:
     )
     empty = anndata.AnnData(obs=cells.obs, var=cells.var)
     assert error_message(empty) == (
-        "explain_anndata: adata.X must hold expression; it is None. Name a layer."
+        "explain_anndata: adata.X must hold expression; it is None. Pass the name of a layer as layer=."
     )
 
 
@@ -636,27 +637,27 @@ def test_missing_scores_and_loadings(cells: Any) -> None:
     cells.obsm["X_scvi"] = cells.obsm["X_pca"]
     assert error_message(cells, use_rep="X_scvi") == (
         "explain_anndata: adata.varm['X_scvi'] must have the loadings of adata.obsm['X_scvi'], which relate "
-        "scores to genes; there are none. Compute both with sc.pp.pca, or pass use_rep=None for the "
-        "expression."
+        "scores to genes; it does not exist. Compute scores and loadings with sc.pp.pca, or pass "
+        "use_rep=None to use the expression."
     )
     assert error_message(cells, n_pcs=13) == (
         "explain_anndata: n_pcs must be at most 12, the width of adata.obsm['X_pca']; got 13."
     )
     cells.varm["PCs"] = cells.varm["PCs"][:, :4]
     assert error_message(cells) == (
-        "explain_anndata: adata.obsm['X_pca'] and adata.varm['PCs'] must have one column per component; "
-        "got shapes (240, 12) and (40, 4). Compute both again with sc.pp.pca."
+        "explain_anndata: adata.obsm['X_pca'] and adata.varm['PCs'] must both have one column per "
+        "component; got shapes (240, 12) and (40, 4). Compute both again with sc.pp.pca."
     )
 
 
 OTHER = (
     "explain_anndata: adata.X must be the data that adata.obsm['X_pca'] was computed from; multiplied by "
-    "adata.varm['PCs'], it gives other scores. "
+    "adata.varm['PCs'], it gives different scores. "
 )
 ADVICE = (
-    "Pass the layer that they were computed from (scaled, if it was scaled) with all its genes, or compute "
-    "them again with sc.pp.pca. Scores that were corrected afterward have no loadings: pass use_rep=None for "
-    "the expression."
+    "Pass the layer that the scores were computed from, with all its genes (scaled if it was scaled for the "
+    "PCA), or compute the scores again with sc.pp.pca. Scores that were corrected afterward have no "
+    "loadings; in that case, pass use_rep=None to use the expression."
 )
 
 
@@ -668,7 +669,7 @@ def test_scores_of_other_data(cells: Any) -> None:
     assert error_message(corrected) == OTHER + ADVICE
     cells.layers["logs"] = cells.X
     cells.X = np.expm1(cells.X.toarray())
-    assert error_message(cells) == OTHER + "adata.layers['logs'] gives the right ones: pass layer='logs'."
+    assert error_message(cells) == OTHER + "adata.layers['logs'] gives the right scores: pass layer='logs'."
     wc.explain_anndata(cells, layer="logs")
 
 
@@ -693,7 +694,7 @@ def test_no_cells_or_no_genes(cells: Any) -> None:
     for nothing in (cells[:0], cells[:, :0], cells[:0].copy()):
         assert error_message(nothing) == (
             f"explain_anndata: adata must have at least one cell and one gene; got shape {nothing.shape}. "
-            "Check how they were selected."
+            "Check how cells and genes were selected."
         )
 
 
@@ -709,7 +710,8 @@ def test_values_that_are_not_finite(cells: Any) -> None:
     cells.X = cells.X.astype(np.float64)
     cells.X[7:200, 3] = 1e308
     assert error_message(cells, use_rep=None) == (
-        "explain_anndata: adata.X must have finite sums; its values are too large. Rescale the data first."
+        "explain_anndata: adata.X must have finite sums; its values are too large to be added up. Rescale "
+        "the data first."
     )
     cells.obsm["X_pca"][9, 0] = np.inf
     assert error_message(cells) == (
@@ -720,8 +722,8 @@ def test_values_that_are_not_finite(cells: Any) -> None:
 @pytest.mark.parametrize("key", ["", "T/B", 5, ".", "..", "why\0"])
 def test_names_that_a_file_cannot_store(key: Any, cells: Any) -> None:
     assert error_message(cells, key_added=key) == (
-        "explain_anndata: key_added must be a valid key of a file: not empty, '.' or '..', and without "
-        f"slashes and NULs; got {key!r}. Choose another."
+        "explain_anndata: key_added must be a valid key in a file: not empty, not '.' or '..', and without "
+        f"slashes or NULs; got {key!r}. Choose another name."
     )
 
 
@@ -729,8 +731,8 @@ def test_names_that_a_file_cannot_store(key: Any, cells: Any) -> None:
 def test_results_do_not_replace_the_groups(groups: str, cells: Any) -> None:
     cells.obs[groups] = cells.obs["kind"]
     assert error_message(cells, groups, overwrite=True) == (
-        f"explain_anndata: key_added must not replace the groups; 'why' would replace adata.obs['{groups}']. "
-        "Choose another."
+        "explain_anndata: key_added must not replace the groups; 'why' would replace "
+        f"adata.obs['{groups}']. Choose another name."
     )
     assert (cells.obs[groups] == cells.obs["kind"]).all()
     assert len(wc.explain_anndata(cells, groups, cells=[3])) == 1  # writes nothing
@@ -742,7 +744,8 @@ def test_results_do_not_replace_the_loadings(cells: Any) -> None:
     sc.pp.neighbors(cells, use_rep="mine")  # so use_rep="auto" chooses them
     before = cells.varm["mine"].copy()
     assert error_message(cells, key_added="mine", overwrite=True) == (
-        "explain_anndata: key_added must not be the name of the data; got 'mine'. Choose another."
+        "explain_anndata: key_added must not be the name of data that the results are computed from; got "
+        "'mine'. Choose another name."
     )
     np.testing.assert_array_equal(cells.varm["mine"], before)
 
@@ -771,10 +774,9 @@ def test_sparse_expression_in_a_dask_array(cells: Any) -> None:
 def test_names_that_are_taken(cells: Any) -> None:
     wc.explain_anndata(cells)
     assert error_message(cells) == (
-        "explain_anndata: key_added must be a new name; there is already "
-        "adata.obs['why_evidence'], adata.obs['why_competitor'], adata.obsm['why_genes'], "
-        "adata.obsm['why_relevance'], adata.varm['why'], adata.uns['why']. Choose another, or pass "
-        "overwrite=True."
+        "explain_anndata: key_added must be a new name; found adata.obs['why_evidence'], "
+        "adata.obs['why_competitor'], adata.obsm['why_genes'], adata.obsm['why_relevance'], "
+        "adata.varm['why'], adata.uns['why']. Choose another name, or pass overwrite=True."
     )
 
 
@@ -824,8 +826,8 @@ def test_an_invalid_query_has_the_same_message_as_elsewhere(
 
 def test_a_background(lettered: Any) -> None:
     assert error_message(lettered, "letter", background=lettered.X) == (
-        "explain_anndata: background is for models; groups are explained through a surrogate that is fitted "
-        "to all cells of adata. Leave it out; to explain a few cells, pass cells."
+        "explain_anndata: background must be left out, because groups are explained through a surrogate "
+        "that is fitted to all cells of adata. To explain only a few cells, pass cells."
     )
     unknown: dict[str, Any] = {"betta": 1.0}
     with pytest.raises(TypeError, match="got an unexpected keyword argument 'betta'"):
@@ -846,11 +848,11 @@ def test_options(cells: Any) -> None:
     for wrong in ([], [240], [-1], [True, False], "cell1"):
         shape = np.asarray(wrong)
         assert error_message(cells, cells=wrong) == (
-            "explain_anndata: cells must be a mask of length 240, positions from 0 to 239 or names, of at "
-            f"least one cell; got {shape.dtype} of shape {shape.shape}."
+            "explain_anndata: cells must be a mask of length 240, positions from 0 to 239 or names, and "
+            f"select at least one cell; got {shape.dtype} of shape {shape.shape}."
         )
     cells.var_names = ["same"] * N_GENES
     assert error_message(cells) == (
-        "explain_anndata: adata.var_names must be unique; some occur more than once. Call "
+        "explain_anndata: adata.var_names must be unique; some names occur more than once. Call "
         "adata.var_names_make_unique() first."
     )

@@ -580,8 +580,9 @@ def test_a_partition_with_text_in_a_numeric_column(rows: Array, model: Any) -> N
     with pytest.raises(wc.InvalidInputError) as error:
         lazy.to_frame().compute()
     assert str(error.value) == (
-        "explain: all partitions of X must hold numbers in the columns that are numeric in its meta; got 'b' "
-        "(string). Convert it when it is read. This is partition 1 of X; its rows are counted from 0."
+        "explain: all partitions of X must hold numbers in the columns that are numeric in the meta; got "
+        "'b' (string). Convert the column when it is read. This is partition 1 of X; its rows are counted "
+        "from 0."
     )
 
 
@@ -615,8 +616,8 @@ def test_results_are_never_rounded_to_the_dtype_of_the_meta(rows: Array, model: 
     with pytest.raises(wc.InvalidInputError) as error:
         lazy.relevance.compute()
     assert str(error.value) == (
-        "explain: all partitions of X must hold float32, as its meta declares; got float64. Convert the data "
-        "when they are read. This is partition 0 of X; its rows are counted from 0."
+        "explain: all partitions of X must hold float32, which the meta declares; got float64. Convert the "
+        "data when they are read. This is partition 0 of X; its rows are counted from 0."
     )
 
 
@@ -720,8 +721,8 @@ def test_labels_need_a_surrogate_first(rows: Array, model: Any) -> None:
     with pytest.raises(wc.UnsupportedModelError) as error:
         wc.explain(model.labels_, X)
     assert str(error.value) == (
-        "explain: model must be a model that can assign new rows; labels only say which cluster each row is "
-        "in. Fit a surrogate to some rows, and pass that: wc.Surrogate().fit(X, labels)."
+        "explain: model must be able to assign new rows; labels only say which cluster each row is in. Fit "
+        "a surrogate to some rows, and pass the surrogate: wc.Surrogate().fit(X, labels)."
     )
 
 

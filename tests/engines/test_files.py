@@ -1610,8 +1610,8 @@ def test_labels_need_a_surrogate(tmp_path: Path) -> None:
     with pytest.raises(wc.UnsupportedModelError) as caught:
         wc.explain_dataset(WHOLE.cluster, folder, tmp_path / "out")
     assert str(caught.value) == (
-        "explain_dataset: model must be a model that can assign new rows; labels only say which cluster each "
-        "row is in. Fit a surrogate to some rows, and pass that: wc.Surrogate().fit(X, labels)."
+        "explain_dataset: model must be able to assign new rows; labels only say which cluster each row is "
+        "in. Fit a surrogate to some rows, and pass the surrogate: wc.Surrogate().fit(X, labels)."
     )
     surrogate = wc.Surrogate().fit(frame()[NAMES], WHOLE.cluster)
     check_whole(

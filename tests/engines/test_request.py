@@ -268,7 +268,7 @@ def test_values_of_categories_are_text_and_taken_names_get_underscores() -> None
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
-        (np.arange(5), {}, "explain: model must be a model that can assign new rows; labels only say"),
+        (np.arange(5), {}, "explain: model must be able to assign new rows; labels only say"),
         (
             MODELS["k-means"],
             {"invalid": "drop"},

@@ -232,7 +232,7 @@ def test_a_background_or_a_model_that_does_not_fit(model: Any, df: Any, table: p
         engine.explain(model, df, background=df.withColumn("a", df["kind"]))
     with pytest.raises(
         wc.UnsupportedModelError,
-        match=r"^spark\.explain: model must be a model that can assign new rows; labels",
+        match=r"^spark\.explain: model must be able to assign new rows; labels",
     ):
         engine.explain(table["n"], df)
 

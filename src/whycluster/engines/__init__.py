@@ -1,15 +1,15 @@
-"""Explain data that are not one table in memory: in files, on a cluster, or in an AnnData.
+"""Explain data other than one table in memory: files, data on a compute cluster, or an AnnData object.
 
 In reading order:
 
-- `engine`: `Engine`, the protocol of all engines: measure all parts, then explain each
+- `engine`: `Engine`, the protocol of all engines: measure all parts, then explain each part
 - `request`: `ExplainRequest`, which measures and explains the rows of one part
 - `results`: the explanations of one part, and how they become an Arrow table
-- `aggregates`: summaries of clusters, added up over parts
-- `files`: tables larger than memory, from files to files
-- `dask`: Dask arrays and data frames, lazily
-- `spark`: Spark DataFrames, on the workers
-- `anndata`: groups of cells in an AnnData, by genes
+- `aggregates`: summaries of the clusters, accumulated over parts
+- `files`: explains tables larger than memory, from files to files
+- `dask`: explains Dask arrays and data frames lazily
+- `spark`: explains Spark DataFrames on the workers
+- `anndata`: explains groups of cells in an AnnData object in terms of genes
 
-The folders of the engines have the same files: `engine`, `parts` and `results`.
+Each engine's folder contains the files `engine`, `parts` and `results`.
 """

@@ -1,4 +1,4 @@
-"""Summaries of clusters, added up over parts: means, and samples to estimate quantiles from."""
+"""Summaries of the clusters, accumulated over parts: means, and samples for estimating quantiles."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ from whycluster.engines.results import PartResult
 from whycluster.explanations.summary import Summary, summary_of
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-_SAMPLE = 4096  # the most rows of a cluster in its sample
-_SAMPLE_BYTES = 64 << 20  # for all clusters
+_SAMPLE = 4096  # the maximum number of rows in the sample of a cluster
+_SAMPLE_BYTES = 64 << 20  # the maximum size of the samples of all clusters
 
 
 @dataclass
 class Aggregate:
-    """Means and samples of the rows of each of K clusters, by d features.
+    """The means of d features, and a sample of the rows, for each of K clusters.
 
     Each row draws a random number, its priority. The sample of a cluster consists of the m rows with the
-    smallest priorities. So samples of several parts can be merged, and the result is still uniform.
+    smallest priorities. So samples of several parts can be merged into one that is still uniform.
 
     Attributes
     ----------
     size : (K,) the number of rows
     relevance : (K, d) the mean relevance
-    mean, count : (K, d) the mean value and the number of values; 0 for columns that are not numeric
+    mean, count : (K, d) the mean value and the number of values; both are 0 for non-numeric columns
     n_invalid : the number of rows that could not be explained
-    priority, sample : (K, m) and (K, m, d) the priority and the relevance of the sampled rows; infinity and
-        NaN if a cluster has fewer than m rows
-    limit : (K,) rows with a larger priority were not considered, because other parts had enough rows with
-        smaller ones. If those parts are removed later, the sample ends there
+    priority, sample : (K, m) and (K, m, d) the priority and the relevance of the sampled rows. If a cluster
+        has fewer than m rows, the unused places hold infinity and NaN
+    limit : (K,) the largest priority that was considered. Rows with larger priorities were left out, because
+        other parts had enough rows with smaller ones. If those parts are removed later, the sample still
+        includes only rows up to this limit
     """
 
     size: NDArray[np.intp]
@@ -51,7 +52,7 @@ class Aggregate:
 
     @classmethod
     def empty(cls, n_clusters: int, n_features: int, most: int = _SAMPLE) -> Aggregate:
-        """Return the aggregate of no rows, with samples of at most ``most`` rows per cluster."""
+        """Return an empty aggregate with room for a sample of up to ``most`` rows per cluster."""
         shape = (n_clusters, n_features)
         m = _sample_size(n_clusters, n_features, most)
         return cls(
@@ -68,7 +69,7 @@ class Aggregate:
     def add(
         self, result: PartResult, rng: np.random.Generator, reservoir: ReservoirSample | None = None
     ) -> None:
-        """Add the rows of a result; ``reservoir`` has the smallest priorities of the other parts."""
+        """Add the rows of a result; ``reservoir`` holds the smallest priorities of all parts so far."""
         self.n_invalid += result.n_invalid
         if result.table is None:
             return
@@ -80,7 +81,7 @@ class Aggregate:
         total = group_sums(relevance, cluster, n_clusters)
         self._mix(size, total / np.maximum(size, 1)[:, None], mean, count)
         priority = rng.random(len(cluster))
-        highest = self.priority.max(axis=1)  # after a while, few rows have smaller priorities
+        highest = self.priority.max(axis=1)  # after many rows, few new rows have smaller priorities
         if reservoir is not None:
             self.limit = np.minimum(self.limit, reservoir.highest)
             highest = np.minimum(highest, self.limit)
@@ -98,7 +99,7 @@ class Aggregate:
             self._sample(k, other.priority[k, sampled], other.sample[k, sampled])
 
     def _mix(self, size: Any, relevance: Floats, mean: Floats, count: Floats) -> None:
-        """Average with other means, weighted by the numbers of rows and values."""
+        """Combine the means with other means, weighted by the numbers of rows and values."""
         self.relevance = _weighted(self.relevance, self.size[:, None], relevance, size[:, None])
         self.mean = _weighted(self.mean, self.count, mean, count)
         self.count, self.size = self.count + count, self.size + size
@@ -112,7 +113,7 @@ class Aggregate:
         self.priority[k] = both[first]
 
     def summary(self, labels: NDArray[Any], names: list[str]) -> Summary:
-        """Return the summary, as `Explanation.summary` does; columns that are not numeric have no means."""
+        """Return the same summary as `Explanation.summary`, except that non-numeric columns have no means."""
         present = self.size > 0
         mean = np.where(self.count > 0, self.mean, np.nan)
         return summary_of(
@@ -125,7 +126,7 @@ class Aggregate:
         )
 
     def quantiles(self) -> Floats:
-        """Return the quantiles of the relevance from the samples, (K, d, q); NaN for empty clusters."""
+        """Estimate quantiles of the relevance, (K, d, q), from the samples. Empty clusters get NaN."""
         found, sampled = np.full((*self.relevance.shape, len(QUANTILES)), np.nan), self._is_sampled
         for k in np.flatnonzero(self.size):
             rows = self.sample[k][sampled[k]]
@@ -134,18 +135,18 @@ class Aggregate:
 
     @property
     def _is_sampled(self) -> NDArray[np.bool_]:
-        """(K, m) whether each place of the samples holds a row."""
+        """(K, m) whether each place in the samples holds a row within the limit."""
         return np.isfinite(self.priority) & (self.priority <= self.limit[:, None])
 
     @property
     def rank_error(self) -> Floats:
-        """(K,) the standard error of the rank of the median; 0 if the sample has all rows."""
+        """(K,) the standard error of the rank of the median, which is 0 if the sample contains all rows."""
         n_sampled = self._is_sampled.sum(axis=1)
         error = 0.5 / np.sqrt(np.maximum(n_sampled, 1))
         return np.where(n_sampled < self.size, error, 0.0)
 
     def save(self, path: Path, run: str) -> None:
-        """Write the aggregate of a run to a file of arrays, which is read without unpickling."""
+        """Write the aggregate of a run to an npz file that can be read without unpickling."""
         n = int(np.isfinite(self.priority).sum(axis=1).max())
         samples = {"priority": self.priority[:, :n], "sample": self.sample[:, :n]}
         with path.open("xb") as file:
@@ -153,7 +154,7 @@ class Aggregate:
 
     @classmethod
     def load(cls, path: Path, run: str) -> Aggregate | None:
-        """Read an aggregate, to merge it; None if it is missing, damaged or of another run."""
+        """Read an aggregate; return None if the file is missing, damaged or from another run."""
         try:
             with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 if str(file["run"]) != run:
@@ -164,7 +165,7 @@ class Aggregate:
             return None
 
     def fits(self, n_clusters: int, n_features: int) -> bool:
-        """Return whether all arrays have the shapes for these numbers of clusters and features."""
+        """Return whether all arrays have the right shapes for these numbers of clusters and features."""
         n = self.sample.shape[1:2]
         shapes: dict[str, tuple[int, ...]] = {
             **dict.fromkeys(("relevance", "mean", "count"), (n_clusters, n_features)),
@@ -177,7 +178,7 @@ class Aggregate:
 
 
 class ReservoirSample:
-    """The smallest priorities of the rows of each cluster so far, over all parts.
+    """The smallest priorities in each cluster among the rows of all parts so far.
 
     A row with a larger priority will not be in the final sample. So if there are many parts, most of them
     keep only a few rows.
@@ -189,7 +190,7 @@ class ReservoirSample:
 
     @property
     def highest(self) -> Floats:
-        """(K,) the largest of these priorities; infinite until a sample is full."""
+        """(K,) the largest priority kept for each cluster, or infinity until its sample is full."""
         return np.asarray(self._priority.max(axis=1))
 
     def add(self, part: Aggregate) -> None:
@@ -201,7 +202,7 @@ class ReservoirSample:
 
 
 def _sample_size(n_clusters: int, n_features: int, most: int) -> int:
-    """Return how many rows of a cluster the sample keeps."""
+    """Return the maximum number of rows in the sample of a cluster."""
     return max(1, min(most, _SAMPLE_BYTES // (8 * n_clusters * n_features)))
 
 
@@ -211,7 +212,10 @@ def _weighted(a: Floats, weight_a: Any, b: Floats, weight_b: Any) -> Floats:
 
 
 def _means(table: Table, cluster: Any, n_clusters: int) -> tuple[Floats, Floats]:
-    """Return the mean values of each cluster, (K, d), and the numbers of values; 0 if there are none."""
+    """Return the means in each cluster, (K, d), and the numbers of values, (K, d).
+
+    Both are 0 for a column that is not numeric or has no values in the cluster.
+    """
     reference, moved, count = group_means(table, cluster, n_clusters)
     found = moved + reference
     not_numeric = [*table.categories, *table.dates]

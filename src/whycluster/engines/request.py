@@ -1,7 +1,7 @@
 """The request to answer for every part: a model, a query, and what to do with invalid rows.
 
 `ExplainRequest` measures and explains the rows of one part, whatever library holds them. Engines
-(`whycluster.engines.engine`) know where the parts come from.
+(`whycluster.engines.engine`) provide the parts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from whycluster.models.network import Network, Query
 
 INVALID = ("error", "skip")
 FIDELITY_EXPRESSION = "wc.neuralize(model).fidelity"
-"""Where users find the fidelity of a surrogate if the results do not have it."""
+"""Where users find the fidelity of a surrogate if the results do not include it."""
 _ATTEMPTS = 4  # rows to try when a row without flaws is needed
 
 Result = TypeVar("Result")
@@ -41,7 +41,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class ExplainRequest:
-    """A request to explain rows, the same for every part. Made by `of`; it can be sent to other processes.
+    """A request to explain rows, shared by all parts. Create it with `of`; it can be sent to other processes.
 
     Attributes
     ----------
@@ -49,11 +49,11 @@ class ExplainRequest:
     where : the name of the public function, for messages
     query : the query, without its background
     coded : the query, with clusters as codes
-    invalid : what to do with rows that have missing or infinite values: "error" or "skip"; "refuse" raises
-        without mentioning "skip", for engines that do not offer it
-    feature_names : (d,) the names of the columns, for parts that have none
-    name : the name of the rows, for messages
-    population : the figures that depend on all rows, once they are measured
+    invalid : what to do with rows that have missing or infinite values: "error" or "skip"; "refuse" raises an
+        error that does not mention "skip", for engines without that option
+    feature_names : (d,) the names of the columns, for parts without column names
+    name : the name of the data in messages, such as "X"
+    population : the quantities that depend on all rows, once they have been measured
     """
 
     network: Network
@@ -65,7 +65,7 @@ class ExplainRequest:
     name: str = "X"
     population: Population | None = None
     verdicts: dict[tuple[int, int], bool] = field(default_factory=dict, compare=False, repr=False)
-    """Whether rows with a kind of flaw in a column can be explained, by (column, kind)."""
+    """For each (column, kind), whether rows with this kind of flaw in this column can be explained."""
 
     @classmethod
     def of(
@@ -82,8 +82,8 @@ class ExplainRequest:
     ) -> ExplainRequest:
         """Read the model and check the query before any row is read.
 
-        Warns if the model is a surrogate of low fidelity; ``fidelity_expression`` gives the user all figures,
-        None for no warning. The background of the query is not used; see `measure_background`.
+        Warn if the model is a surrogate of low fidelity. The warning refers to ``fidelity_expression`` for
+        details; pass None for no warning. The query's background is not used here; see `measure_background`.
         """
         if invalid not in (*INVALID, "refuse"):
             raise invalid_choice(invalid, INVALID, where, "invalid")
@@ -95,10 +95,10 @@ class ExplainRequest:
         return cls(network, where, replace(query, background=None), coded, invalid, feature_names, name)
 
     def measure_background(self, background: Any, names: Sequence[Hashable] | None = None) -> ExplainRequest:
-        """Return the request with the population measured on these rows, if it needs one.
+        """Return the request with the population measured on ``background``, or unchanged if it needs none.
 
-        The columns of ``background`` are matched by name with those of the model or, if it has no names, with
-        ``names``.
+        The columns of ``background`` are matched by name with the columns of the model or, if the model has
+        no column names, with ``names``.
         """
         if not self.needs_population:
             return self
@@ -113,26 +113,26 @@ class ExplainRequest:
 
     @property
     def needs_population(self) -> bool:
-        """Whether all rows have to be measured before the first can be explained."""
+        """Whether all rows have to be measured before any row can be explained."""
         if self.population is not None:
             return False
         return self.coded.needs_population or self.network.energy.needs_means
 
     @property
     def only_needs_beta(self) -> bool:
-        """Whether a given beta would make measuring unnecessary."""
+        """Whether measuring would be unnecessary if beta were given."""
         given = replace(self, coded=replace(self.coded, beta=1.0), population=None)
         return not given.needs_population
 
     @property
     def beta(self) -> float | None:
-        """The stiffness in use; None if it is not measured yet, or not needed."""
+        """The stiffness in use, or None if it has not been measured yet or is not needed."""
         if self.population is None:
             return self.coded.beta
         return attribution.measured(self.coded, self.network.energy, self.population).beta
 
     def with_population(self, population: Population | None) -> ExplainRequest:
-        """Return the request with the figures measured on all rows; None if nothing had to be measured."""
+        """Return the request with a population measured on all rows, or unchanged if it is None."""
         if population is None:
             return self
         if not population.sizes.any():
@@ -142,8 +142,8 @@ class ExplainRequest:
     def prepared(self) -> ExplainRequest:
         """Return the request with the population built into its query and energy.
 
-        Otherwise this is repeated for every part. An `Explanation` of some rows needs it, because its methods
-        must use the figures of all rows.
+        Without this call, the work is repeated for every part. An `Explanation` of some rows needs a prepared
+        request, because its methods must use the quantities measured on all rows.
         """
         population, network = self.population, self.network
         if population is None:
@@ -155,7 +155,7 @@ class ExplainRequest:
         return replace(self, network=network, coded=coded)
 
     def take(self, rows: slice | Codes) -> ExplainRequest:
-        """Return the request for some rows; matters if the query has a cluster for each row."""
+        """Return the request for some rows; it changes only if the query specifies a cluster for each row."""
         cluster = self.coded.cluster
         if cluster is None or cluster.ndim == 0:
             return self
@@ -171,7 +171,7 @@ class ExplainRequest:
         return Population.none(energy) if found is None else found
 
     def population_from_json(self, stored: Any) -> Population | None:
-        """Return the population that `population_to_json` wrote for this model; None if it is damaged."""
+        """Return the population that `population_to_json` wrote for this model, or None if it is damaged."""
         like = Population.none(self.network.energy)
         try:
             evidence = float(stored["evidence"])
@@ -183,7 +183,7 @@ class ExplainRequest:
         return Population(evidence, sizes, means) if intact else None
 
     def explain(self, part: Any, first_row: int = 0) -> PartResult:
-        """Explain the rows of a part: any table that `whycluster.explain` takes, with or without rows."""
+        """Explain the rows of a part: any table that `whycluster.explain` accepts, even one without rows."""
         found, valid = self._apply(part, self._explain, first_row)
         if found is None:
             return PartResult.empty(self.network.n_features, self._names(part), valid)
@@ -207,8 +207,8 @@ class ExplainRequest:
     def _explain(self, table: Table) -> PartResult:
         if not self.network.explains_columns:
             raise UnsupportedModelError(
-                f"{self.where}: the model must explain rows by their columns; this one explains documents by "
-                "their words. Use wc.explain on batches of documents."
+                f"{self.where}: the model must explain rows in terms of their columns; this one explains "
+                "documents in terms of their words. Use wc.explain on batches of documents."
             )
         names = [str(name) for name in table.feature_names]
         found = attribution.attribute(self.network.energy, table, self.coded, self.population)
@@ -221,8 +221,8 @@ class ExplainRequest:
     ) -> tuple[Result | None, NDArray[np.bool_] | None]:
         """Apply ``work`` to the valid rows of a part; return its result and which rows are valid.
 
-        The result is None if there are no valid rows. Rows are checked only after ``work`` has failed;
-        otherwise the second value is None.
+        The result is None if there are no valid rows. Rows are checked only if ``work`` fails; if it
+        succeeds, the second value is None.
         """
         part = _as_table(part)
         if part.shape[0] == 0:
@@ -272,7 +272,10 @@ class ExplainRequest:
         return np.asarray(~refused[np.arange(raw.n_features), flaws].any(axis=1))
 
     def _clean_row(self, raw: Table, flaws: NDArray[np.int8]) -> Table | None:
-        """Return a row that can be explained: a row of the part, with its flaws replaced from other rows."""
+        """Return a row that can be explained, or None if none is found.
+
+        It is a row of the part whose flaws are replaced with values from other rows.
+        """
         cleanest = np.argsort((flaws > 0).sum(axis=1), kind="stable")
         for attempt in range(min(_ATTEMPTS, len(cleanest))):
             row = cleanest[attempt]
@@ -324,7 +327,7 @@ def population_to_json(population: Population) -> dict[str, Any]:
 
 
 def check_for_all_rows(query: Query, where: str) -> None:
-    """Raise if a query names a cluster for each row: a part does not know its position among all rows."""
+    """Raise an error if a query has a cluster per row, because a part cannot tell which rows it holds."""
     for option, clusters in (("target", query.target), ("against", query.against)):
         shape = (len(clusters),) if isinstance(clusters, (list, tuple)) else getattr(clusters, "shape", ())
         if len(shape) > 0:
@@ -335,23 +338,23 @@ def check_for_all_rows(query: Query, where: str) -> None:
 
 
 def read_network(model: Any, where: str, metric: str | None) -> Network:
-    """Return the network of a model; raise unless it explains rows by their columns."""
+    """Return the network of a model; raise an error unless it explains rows in terms of their columns."""
     found = find_network(model, metric, (), where=where)
     if isinstance(found, OnlyLabels):
         raise UnsupportedModelError(
-            f"{where}: model must be a model that can assign new rows; {found.kind} only say which cluster "
-            "each row is in. Fit a surrogate to some rows, and pass that: wc.Surrogate().fit(X, labels)."
+            f"{where}: model must be able to assign new rows; {found.kind} only say which cluster each row "
+            "is in. Fit a surrogate to some rows, and pass the surrogate: wc.Surrogate().fit(X, labels)."
         )
     if found.is_deep:
         raise UnsupportedModelError(
-            f"{where}: the model must explain rows by their columns; a deep clustering explains the inputs "
-            "of its encoder. Use wc.explain on batches of inputs."
+            f"{where}: the model must explain rows in terms of their columns; a deep clustering is "
+            "explained in terms of the inputs of its encoder. Use wc.explain on batches of inputs."
         )
     return found
 
 
 def _as_table(part: Any) -> Any:
-    """Return an Arrow record batch as a table of the same memory; other containers unchanged."""
+    """Convert record batches to tables without copying, and objects without a shape to arrays."""
     if type(part).__module__.startswith("pyarrow") and type(part).__name__ == "RecordBatch":
         import pyarrow as pa
 

@@ -33,8 +33,8 @@ class PartResult:
     evidence : (n,) NaN for invalid rows
     relevance : (n, d) NaN for invalid rows
     names : (d,) the names of the features
-    valid : (n,) whether each row could be explained; None if all could
-    table : the valid rows; None if there are none
+    valid : (n,) whether each row could be explained, or None if all rows could
+    table : the valid rows, or None if there are no valid rows
     """
 
     cluster: Codes
@@ -59,11 +59,11 @@ class PartResult:
 
     @property
     def null_mask(self) -> NDArray[np.bool_] | None:
-        """(n,) whether each row is invalid; None if all are valid."""
+        """(n,) whether each row is invalid, or None if all rows are valid."""
         return None if self.valid is None else ~self.valid
 
     def expanded(self, valid: NDArray[np.bool_]) -> PartResult:
-        """Return the result for all rows of a part, given that of its valid rows."""
+        """Expand the result from the valid rows to all n rows; ``valid``, (n,), is the mask of valid rows."""
 
         def at_valid(values: NDArray[Any], fill: float) -> NDArray[Any]:
             expanded = np.full((len(valid), *values.shape[1:]), fill, values.dtype)
@@ -85,7 +85,8 @@ class PartResult:
 class ArrowFormat:
     """How explanations are written to Arrow tables.
 
-    A table has the columns cluster, evidence and competitor, then the relevance. Invalid rows are null.
+    A table contains the columns cluster, evidence and competitor, followed by the relevance. In invalid rows,
+    these columns are null.
 
     Attributes
     ----------
@@ -93,13 +94,14 @@ class ArrowFormat:
     labels : (K,) the labels of the clusters
     skips_invalid : whether invalid rows are skipped, for messages
     layout : "columns" for one column per feature, or "array" for one column of lists
-    top : if given, write only this many features per row, the strongest first: feature_1, relevance_1,
-        value_1, ...
-    dtype : the dtype of the numbers; by default that of the result
+    top : if given, write only the ``top`` strongest features of each row, in decreasing order of strength, to
+        the columns feature_1, relevance_1, value_1, ...
+    dtype : the dtype of the numbers; by default the dtype of the result
     value_dtype : the dtype of the values of the strongest features; by default ``dtype``
-    as_text : whether the values of the strongest features are text; by default if any of them is
-    taken : the names of other columns in the same table; an explanation column whose name is taken gets an
-        underscore
+    as_text : whether to write the values of the strongest features as text; by default only if they include
+        text
+    taken : the names of other columns in the same table; an underscore is appended to the name of an
+        explanation column if that name is taken
     """
 
     where: str
@@ -142,7 +144,7 @@ class ArrowFormat:
 
     @cached_property
     def _label_array(self) -> Any:
-        """The labels as an Arrow array: objects as text, integers in 32 bits if they fit."""
+        """The labels as an Arrow array. Objects become text; integers use 32 bits if they fit."""
         import pyarrow as pa
 
         labels = self.labels
@@ -153,7 +155,7 @@ class ArrowFormat:
         return pa.array(labels)
 
     def _check_fits(self, result: PartResult, dtype: np.dtype[Any]) -> None:
-        """Raise for a row whose numbers are too large for the dtype.
+        """Raise an error if a row has numbers that are too large for the dtype.
 
         Such rows are never skipped, because beta was measured on them too.
         """
@@ -195,7 +197,7 @@ class ArrowFormat:
 
 
 def _renamed(names: list[str], taken: Sequence[str]) -> list[str]:
-    """Return the names of the features; names that are taken get underscores."""
+    """Return the names of the features, with underscores appended to names that are taken."""
     renamed: list[str] = []
     for name in names:
         renamed.append(unique_name(name, [*taken, *names, *renamed]) if name in taken else name)
@@ -203,14 +205,14 @@ def _renamed(names: list[str], taken: Sequence[str]) -> list[str]:
 
 
 def _lookup(names: Any, codes: Codes, null: NDArray[np.bool_] | None) -> Any:
-    """Return the names of codes as a column; null for invalid rows."""
+    """Return the names that the codes stand for as a column, with nulls for invalid rows."""
     import pyarrow as pa
 
     return names.take(pa.array(codes, mask=null))
 
 
 def _lists(relevance: NDArray[Any], dtype: Any, null: NDArray[np.bool_] | None) -> Any:
-    """Return (n, d) numbers as a column of lists."""
+    """Return an array, (n, d), as a column of lists."""
     import pyarrow as pa
 
     n, d = relevance.shape
@@ -221,7 +223,7 @@ def _lists(relevance: NDArray[Any], dtype: Any, null: NDArray[np.bool_] | None) 
 
 
 def _values(result: PartResult, order: Codes, dtype: Any, as_text: bool | None) -> NDArray[Any]:
-    """Return the values of the rows in these columns, (n, k): numbers, or text in an object array."""
+    """Return the values in the columns ``order``, (n, k), as numbers or as text in an object array."""
     if result.table is None:
         return np.full(order.shape, "" if as_text else np.nan, object if as_text else dtype)
     picked = result.table.pick(order if result.valid is None else order[result.valid])

@@ -1,11 +1,11 @@
-"""`explain_anndata`: explain the groups of cells in an AnnData by genes, and write the results into it.
+"""Explain the groups of cells in an AnnData object in terms of genes, and write the results into the object.
 
-Groups, whatever their origin, are explained through a `Surrogate`. If cells were grouped by principal
-components, z = (x - mean) PCs, the surrogate is fitted to these, and relevance is propagated to the genes as
-for a PCA in a pipeline (`whycluster.pipelines.mixing`).
+Groups, whatever their origin, are explained through a `Surrogate`. If the grouping was based on principal
+components, z = (x - mean) PCs, the surrogate is fitted to the components, and relevance is propagated to the
+genes in the same way as for a PCA in a pipeline (`whycluster.pipelines.mixing`).
 
-All cells are measured as one part, because scores are small. They are explained some thousands at a time:
-expression is read from memory or from a file, and stays sparse until then.
+All cells are measured as one part, because scores need little memory. Cells are explained a few thousand at a
+time. Their expression is read from memory or from a file, and stays sparse until they are explained.
 """
 
 from __future__ import annotations
@@ -69,50 +69,54 @@ def explain_anndata(
     overwrite: bool = False,
     **query: Unpack[QueryOptions],
 ) -> Any:
-    """Explain why each cell of an AnnData is in its group, gene by gene.
+    """Explain why each cell in an AnnData object is in its group, gene by gene.
 
-    Like the functions of scanpy, and unlike all others of this package, this one writes its results into its
-    input:
+    Like scanpy's functions, and unlike the other functions of this package, this function writes its results
+    into its input:
 
     - ``obs["why_evidence"]``: how much better the group fits than its strongest competitor; negative if the
       surrogate puts the cell in another group
     - ``obs["why_competitor"]``: the strongest competitor
-    - ``varm["why"]``: (genes, groups) the mean relevance over the cells of a group that the surrogate puts
-      there too; NaN if there are none, or if the query is about another group. ``uns["why"]["groups"]`` has
-      the groups, in order
+    - ``varm["why"]``: (genes, groups) the mean relevance over the cells of each group that the surrogate also
+      puts in that group; NaN if there are no such cells, or if the query is about another group.
+      ``uns["why"]["groups"]`` lists the groups in order
     - ``uns["why"]``: "names", "scores", "mean_inside" and "mean_outside" of the strongest genes of each
-      group, in the format of `rank_genes_groups`; "" and NaN if the surrogate puts no cell there. Also
-      "fidelity", which says how well the surrogate matches the groups, and "params"
+      group, in the format of `rank_genes_groups`; "" and NaN if the surrogate puts none of the group's cells
+      in the group. Also "fidelity", which says how well the surrogate matches the groups, and "params"
     - the relevance of each cell, depending on ``output``
 
     Parameters
     ----------
-    adata : an AnnData in memory or backed by a file; views only with ``copy`` or ``cells``
+    adata : an AnnData object in memory or backed by a file; a view is accepted only with ``copy`` or
+        ``cells``
     groups : a column of ``adata.obs``: Leiden clusters, manual annotations or any other labels
     layer : the layer with the expression that the principal components were computed from; by default
         ``adata.X``
-    use_rep : the scores in ``adata.obsm`` that the cells were grouped by, with loadings in ``adata.varm``
-        ("PCs" for "X_pca", otherwise the same name); None for the expression. "auto" is the representation
-        that the neighbors were computed from, or "X_pca", if it has loadings, otherwise None
-    n_pcs : how many of the scores to use; by default as many as the neighbors were computed from, or all
+    use_rep : the scores in ``adata.obsm`` that the grouping was based on, with loadings in ``adata.varm``
+        ("PCs" for "X_pca", otherwise the same name); None for the expression. "auto" selects the
+        representation that the neighbors were computed from if it has loadings, otherwise "X_pca" if that has
+        loadings, and otherwise None
+    n_pcs : how many of the scores to use; by default as many as the neighbors were computed from, or all of
+        them if that number is unknown
     key_added : the name under which results are written
     output : "top" for the strongest genes of each cell, as ``obsm["why_genes"]`` (their current positions
         among the genes) and ``obsm["why_relevance"]``; "layer" for the relevance of all genes as
         ``layers["why"]``, dense and in single precision; "summary" for no results per cell
-    n_top : how many genes per cell, for "top"
-    n_genes : how many genes per group
-    cells : a mask, positions, or names. Return an `Explanation` of these cells by the genes that have
-        loadings, and write nothing. A pandas Series is matched by its index
-    chunk_size : how many cells to explain at a time; by default about 4 million values
-    copy : return a copy with the results, and leave ``adata`` unchanged
-    overwrite : replace earlier results of the same name; otherwise they are an error
+    n_top : how many genes to store per cell if ``output`` is "top"
+    n_genes : how many genes to list per group
+    cells : a mask, positions or names of cells. If given, return an `Explanation` of these cells in terms of
+        the genes that have loadings, and write nothing. A mask that is a pandas Series is matched by its
+        index
+    chunk_size : how many cells to explain at a time; by default as many as have about 4 million values
+    copy : whether to return a copy with the results and leave ``adata`` unchanged
+    overwrite : whether to replace earlier results of the same name; otherwise, such results raise an error
     target, against, beta, rule, threshold, background : the query; see `whycluster.Query`. ``target`` and
         ``against`` are one group for all cells; by default each cell is explained for its own group. Leave
-        out ``background``, because all cells are measured: to explain a few of them, use ``cells``
+        out ``background``, because all cells are measured. To explain only a few cells, use ``cells``
 
     Returns
     -------
-    None; the copy, with ``copy``; an `Explanation`, with ``cells``
+    None, or the copy if ``copy`` is true, or an `Explanation` if ``cells`` is given
     """
     check_container(adata, writes=cells is None, copy=copy)
     _check_options(output, n_top, n_genes, chunk_size)
@@ -146,11 +150,11 @@ def explain_anndata(
 class AnnDataEngine(
     Engine[Iterable[CellRows], CellRows, Explanation, Iterator[tuple[CellRows, Explanation]]]
 ):
-    """Explains cells by genes, each cell for its own group.
+    """Explains cells in terms of genes, by default each cell for its own group.
 
     Attributes
     ----------
-    request : the request to answer; its query has the group of every cell
+    request : the request to answer; by default its query has the group of every cell
     model : the surrogate of the groups, and the expression of all cells
     """
 
@@ -171,7 +175,7 @@ class AnnDataEngine(
     def measure(self, part: CellRows) -> Population:
         """Measure some cells in the features that the surrogate was fitted to.
 
-        Mean expressions are always those of all cells: the model has them, because it was fitted with them.
+        The mean expression is always that of all cells, which was computed when the model was fitted.
         """
         model = self.model
         found = attribution.population(model.surrogate.energy, select(model.fitted_to, part))
@@ -182,7 +186,7 @@ class AnnDataEngine(
         return reduce(Population.__add__, map(self.measure, parts))
 
     def explain(self, part: CellRows) -> Explanation:
-        """Explain some cells by the genes of the model."""
+        """Explain some cells in terms of the genes of the model."""
         request, table = self.request.take(part), select(self.model.table, part)
         first = part.start or 0 if isinstance(part, slice) else 0
         return request.explanation(request.explain(table.native, first), request.coded.beta)
@@ -196,13 +200,13 @@ class AnnDataEngine(
 
 
 def _check_query(query: Query, groups: CellGroups) -> None:
-    """Raise for a query that no cell could answer, before the surrogate is fitted."""
+    """Raise an error for an invalid query before the surrogate is fitted."""
     check_for_all_rows(query, WHERE)
     query.coded(groups.labels, None, WHERE)
     if query.background is not None:
         raise InvalidInputError(
-            f"{WHERE}: background is for models; groups are explained through a surrogate that is fitted to "
-            "all cells of adata. Leave it out; to explain a few cells, pass cells."
+            f"{WHERE}: background must be left out, because groups are explained through a surrogate that "
+            "is fitted to all cells of adata. To explain only a few cells, pass cells."
         )
 
 
@@ -221,8 +225,8 @@ def _positions(cells: Any, adata: Any) -> Codes:
     if chosen.ndim == 1 and all(isinstance(name, str) for name in chosen.tolist()) and chosen.size:
         if not adata.obs_names.is_unique:
             raise InvalidInputError(
-                f"{WHERE}: adata.obs_names must be unique to select cells by name; some occur more than "
-                "once. Pass positions."
+                f"{WHERE}: adata.obs_names must be unique to select cells by name; some names occur more "
+                "than once. Pass positions instead."
             )
         known = adata.obs_names.get_indexer(chosen)
         if (known < 0).any():
@@ -235,26 +239,26 @@ def _positions(cells: Any, adata: Any) -> Codes:
     known = chosen.ndim == 1 and chosen.dtype.kind in "iu" and chosen.size > 0
     if not known or chosen.min() < 0 or chosen.max() >= n_cells:
         raise InvalidInputError(
-            f"{WHERE}: cells must be a mask of length {n_cells}, positions from 0 to {n_cells - 1} or names, "
-            f"of at least one cell; got {chosen.dtype} of shape {chosen.shape}."
+            f"{WHERE}: cells must be a mask of length {n_cells}, positions from 0 to {n_cells - 1} or "
+            f"names, and select at least one cell; got {chosen.dtype} of shape {chosen.shape}."
         )
     return chosen.astype(np.intp)
 
 
 def _in_order(cells: Any, names: Any) -> Any:
-    """Return a mask in the order of the cells, matched by the names in its index, if it has any."""
+    """Return a mask in the order of the cells, matched by the names in its index; return others unchanged."""
     import pandas as pd  # a dependency of anndata
 
     if not isinstance(cells, pd.Series) or not pd.api.types.is_bool_dtype(cells):
         return cells
-    if cells.index.equals(names) or cells.index.dtype.kind in "iu":  # an index of integers has no names
+    if cells.index.equals(names) or cells.index.dtype.kind in "iu":  # an index of integers contains no names
         return cells
     times = cells.index.value_counts().reindex(names, fill_value=0).to_numpy()
     if (times != 1).any():
         first = (times != 1).argmax()
         raise InvalidInputError(
-            f"{WHERE}: the index of cells, a mask with names, must have every name in adata.obs_names once; "
-            f"{names[first]!r} occurs {times[first]} times. Pass cells.to_numpy() if it is in the order of "
-            "the cells."
+            f"{WHERE}: if cells is a mask with names in its index, they must include every name in "
+            f"adata.obs_names once; {names[first]!r} occurs {times[first]} times. Pass cells.to_numpy() if "
+            "the mask is in the order of the cells."
         )
     return cells.loc[names]

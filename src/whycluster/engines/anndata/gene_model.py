@@ -1,4 +1,4 @@
-"""The model of the groups in an AnnData: a surrogate, expressed in genes."""
+"""The model of the groups in an AnnData object: a surrogate, expressed in terms of genes."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from whycluster.models.network import TableNetwork
 from whycluster.pipelines.affine_map import AffineMap
 from whycluster.pipelines.mixing import through
 
-CHUNK_VALUES = 1 << 22  # values that are explained at a time
-_DENSE = 1 << 25  # the most values of expression that a surrogate is fitted to
+CHUNK_VALUES = 1 << 22  # the number of values that are explained at a time
+_DENSE = 1 << 25  # the maximum number of expression values that a surrogate is fitted to
 
 
 @dataclass(frozen=True)
 class GeneModel:
-    """A surrogate of the groups, expressed in D genes.
+    """A surrogate of the groups, expressed in terms of D genes.
 
     Attributes
     ----------
-    energy : the energy in the expression of these genes
-    table : (n, D) the expression of all cells in these genes
-    columns : (D,) the positions of these genes
+    energy : the energy as a function of the expression of these genes
+    table : (n, D) the expression of these genes in all cells
+    columns : (D,) the positions of these genes among all genes
     surrogate : the surrogate
-    fitted_to : the features it was fitted to, for all cells: scores or expression
+    fitted_to : the features of all cells, scores or expression, that the surrogate was fitted to
     inside, outside : (K, D) the mean expression in each group and in all other cells
-    rep : the name of the scores; None for the expression
+    rep : the name of the scores, or None if the surrogate was fitted to the expression
     means : (K, D) the mean expression of the cells that the surrogate assigns to each group, minus the
         offset of the energy; None if the energy needs no means
     """
@@ -60,7 +60,7 @@ class GeneModel:
     means: Floats | None = None
 
     def network(self, groups: CellGroups) -> TableNetwork:
-        """Return the network that takes the expression of these genes."""
+        """Return the network whose inputs are the expression of these genes."""
         return TableNetwork(
             self.energy,
             labels=groups.labels,
@@ -72,7 +72,7 @@ class GeneModel:
 def fit_gene_model(
     adata: Any, groups: CellGroups, layer: str | None, use_rep: str | None, n_pcs: int | None
 ) -> GeneModel:
-    """Fit the surrogate, and express it in genes."""
+    """Fit the surrogate, and express it in terms of genes."""
     rep = chosen_rep(adata, use_rep, n_pcs)
     if rep is None:
         return _fit_genes(open_expression(adata, layer), groups)
@@ -93,14 +93,14 @@ class _Basis(NamedTuple):
 
 
 def _fit_scores(table: Table, groups: CellGroups, basis: _Basis) -> GeneModel:
-    """Fit the surrogate to scores z = (x - mean) W + o, and express it in genes."""
+    """Fit the surrogate to scores z = (x - mean) W + o, and express it in terms of genes."""
     rows, n_groups = ArrayTable.of(basis.scores), len(groups.labels)
     surrogate = Surrogate().fit_rows(basis.scores, groups.column, WHERE)
     energy = surrogate.energy
     assigned = outputs.assign(energy, rows)
     sums, of_assigned = _sums(table, [groups.codes, assigned], n_groups)
     center, sizes = sums.sum(axis=0) / table.n_rows, np.bincount(assigned, minlength=n_groups)
-    # The mean of the scores is not 0 if cells were removed afterward, or if no mean was subtracted.
+    # The mean of the scores is not 0 if cells were removed after the PCA, or if no mean was subtracted.
     linear = AffineMap(np.ascontiguousarray(basis.loadings.T), basis.scores.mean(axis=0), center)
     return GeneModel(
         through(energy, linear),
@@ -115,7 +115,7 @@ def _fit_scores(table: Table, groups: CellGroups, basis: _Basis) -> GeneModel:
 
 
 def _fit_genes(table: Table, groups: CellGroups) -> GeneModel:
-    """Fit the surrogate to the expression of a sample of cells, which has to be a dense array."""
+    """Fit the surrogate to the expression of a sample of cells, because it needs a dense array."""
     (sums,) = _sums(table, [groups.codes], len(groups.labels))
     sample = sample_rows(groups.codes, max(1, _DENSE // table.n_features), np.random.RandomState(0))
     surrogate = Surrogate().fit_rows(table.take(sample).to_array(), groups.column.iloc[sample], WHERE)
@@ -129,7 +129,7 @@ def chunks(n_rows: int, size: int) -> Iterator[slice]:
 
 
 def _sums(table: Table, codings: list[Codes], n_groups: int) -> list[Floats]:
-    """Return the sums of expression over the groups of each coding, (K, D); sparse data stay sparse."""
+    """Return the sums of expression over each group, (K, D), for each coding. Sparse data stay sparse."""
     sums = [np.zeros((n_groups, table.n_features)) for _ in codings]
     for rows in chunks(table.n_rows, max(1, CHUNK_VALUES // table.n_features)):
         block = table.native[rows]
@@ -140,8 +140,8 @@ def _sums(table: Table, codings: list[Codes], n_groups: int) -> list[Floats]:
         found = table.first_not_finite()
         if found is None:
             raise InvalidInputError(
-                f"{WHERE}: {table.name} must have finite sums; its values are too large. Rescale the data "
-                "first."
+                f"{WHERE}: {table.name} must have finite sums; its values are too large to be added up. "
+                "Rescale the data first."
             )
         row, gene, value = found
         raise InvalidInputError(
@@ -152,6 +152,6 @@ def _sums(table: Table, codings: list[Codes], n_groups: int) -> list[Floats]:
 
 
 def _means(sums: Floats, codes: Codes) -> tuple[Floats, Floats]:
-    """Return the means of each group and of all other cells, (K, D)."""
+    """Return, for each group, the means over its cells, (K, D), and over all other cells, (K, D)."""
     sizes = np.bincount(codes, minlength=len(sums))[:, None]
     return sums / sizes, (sums.sum(axis=0) - sums) / (len(codes) - sizes)

@@ -1,4 +1,4 @@
-"""The contents of an AnnData: groups, expression, scores and loadings, read and checked."""
+"""The contents of an AnnData object: reads and checks groups, expression, scores and loadings."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from whycluster.data.validation import check_integer
 
 WHERE = "explain_anndata"
 _ATTRIBUTES = ("X", "layers", "obs", "var_names", "obsm", "varm", "uns")
-_CHECKED = 200  # cells on which loadings are compared with scores
+_CHECKED = 200  # the number of cells for which loadings are compared with scores
 _OWN, _LARGEST = 0.1, 0.01  # tolerances, relative to the spread of a score and to the largest spread:
 # approximate solvers deviate by less, other data by more
 
 
 def check_container(adata: Any, *, writes: bool, copy: bool) -> None:
-    """Raise unless results can be written into the object: an AnnData, or one with the same attributes."""
+    """Raise an error unless ``adata`` is like an AnnData object and can be written to if necessary."""
     if not all(hasattr(adata, part) for part in _ATTRIBUTES):
         raise InvalidInputError(
             f"{WHERE}: adata must be an AnnData; got {type(adata).__name__}. To explain the labels of any "
@@ -36,7 +36,7 @@ def check_container(adata: Any, *, writes: bool, copy: bool) -> None:
     if 0 in adata.shape:
         raise InvalidInputError(
             f"{WHERE}: adata must have at least one cell and one gene; got shape {adata.shape}. Check how "
-            "they were selected."
+            "cells and genes were selected."
         )
     if writes and not copy and adata.is_view:
         raise InvalidInputError(
@@ -50,7 +50,7 @@ def check_container(adata: Any, *, writes: bool, copy: bool) -> None:
         )
     if not adata.var_names.is_unique:
         raise InvalidInputError(
-            f"{WHERE}: adata.var_names must be unique; some occur more than once. Call "
+            f"{WHERE}: adata.var_names must be unique; some names occur more than once. Call "
             "adata.var_names_make_unique() first."
         )
 
@@ -65,7 +65,7 @@ class CellGroups(NamedTuple):
 
     column: Any  # (n,) the column
     codes: Codes  # (n,)
-    labels: NDArray[Any]  # (K,) the labels in the surrogate, to which -1 is noise
+    labels: NDArray[Any]  # (K,) the labels in the surrogate, which treats -1 as noise
     originals: list[Any]  # (K,) the labels in the column
 
     @property
@@ -84,9 +84,9 @@ def read_groups(adata: Any, groups: Any) -> CellGroups:
     missing = np.array([is_missing(value) for value in column], dtype=bool)
     if missing.any():
         raise InvalidInputError(
-            f"{WHERE}: {of} must have a group for every cell; {missing.sum()} of {len(column)} have none, "
-            f"the first is {adata.obs_names[missing.argmax()]!r}. Select the cells that have one: "
-            f"adata[{of}.notna()].copy()."
+            f"{WHERE}: {of} must have a group for every cell; {missing.sum()} of {len(column)} cells have "
+            f"none, starting with {adata.obs_names[missing.argmax()]!r}. Select the cells that have a "
+            f"group: adata[{of}.notna()].copy()."
         )
     codes, labels = read_labels(column, len(column), WHERE)
     if len(labels) < 2:
@@ -102,14 +102,14 @@ def read_groups(adata: Any, groups: Any) -> CellGroups:
         )
     if len(set(found.names)) < len(labels):
         raise InvalidInputError(
-            f"{WHERE}: {of} must have groups with distinct names; some differ only in type. Convert them to "
-            f"text: {of}.astype(str)."
+            f"{WHERE}: {of} must have groups with distinct names; some names differ only in type. Convert "
+            f"them to text: {of}.astype(str)."
         )
     return found
 
 
 def _closest(name: Any, known: Iterable[Any]) -> str:
-    """Return a sentence with the most similar names."""
+    """Return a sentence that suggests the most similar names, or lists the known names if none is similar."""
     names = [str(other) for other in known]
     near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
     if near:
@@ -121,7 +121,7 @@ def _closest(name: Any, known: Iterable[Any]) -> str:
 
 @dataclass(frozen=True)
 class _ExpressionRows:
-    """The expression of some genes, in memory or in a file, as the container of a table."""
+    """The expression of some genes, in memory or in a file, which a table can use as its container."""
 
     values: Any
     columns: Codes | None
@@ -129,7 +129,7 @@ class _ExpressionRows:
     def __getitem__(self, rows: slice | Codes) -> Any:
         if isinstance(rows, slice):
             return self._narrow(self.values[rows])
-        known, back = np.unique(rows, return_inverse=True)  # files are read in order, each row once
+        known, back = np.unique(rows, return_inverse=True)  # files are read in order, and each row only once
         return self._narrow(self.values[known])[back]
 
     def _narrow(self, block: Any) -> Any:
@@ -139,7 +139,7 @@ class _ExpressionRows:
 
 
 def open_expression(adata: Any, layer: str | None, columns: Codes | None = None) -> Table:
-    """Return the expression of all cells, in some genes, as a table that is read in batches."""
+    """Return the expression of some genes in all cells, as a table that is read in batches."""
     values, name = _expression(adata, layer)
     if is_sparse(values):
         values = values.tocsr()
@@ -155,7 +155,7 @@ def open_expression(adata: Any, layer: str | None, columns: Codes | None = None)
 
 
 def select(table: Table, cells: CellRows) -> Table:
-    """Return some cells of a table, in memory; all cells stay where they are."""
+    """Return some cells of a table in memory, or the table itself if all cells are selected."""
     if isinstance(cells, slice) and cells == ALL:
         return table
     native = table.native[cells]
@@ -173,12 +173,14 @@ def _expression(adata: Any, layer: str | None) -> tuple[Any, str]:
         (adata.X, "adata.X") if layer is None else (adata.layers[layer], f"adata.layers[{layer!r}]")
     )
     if values is None:
-        raise InvalidInputError(f"{WHERE}: adata.X must hold expression; it is None. Name a layer.")
+        raise InvalidInputError(
+            f"{WHERE}: adata.X must hold expression; it is None. Pass the name of a layer as layer=."
+        )
     return values, name
 
 
 def chosen_rep(adata: Any, use_rep: Any, n_pcs: int | None) -> str | None:
-    """Return the name of the scores by which the cells were grouped; None for the expression."""
+    """Return the name of the scores that the grouping was based on, or None for the expression."""
     if use_rep != "auto":
         return None if use_rep is None else str(use_rep)
     seen = _neighbors(adata)
@@ -189,7 +191,7 @@ def chosen_rep(adata: Any, use_rep: Any, n_pcs: int | None) -> str | None:
 
 
 def _neighbors(adata: Any) -> dict[str, Any]:
-    """Return how the neighbors were computed, as far as scanpy stored it in its usual format."""
+    """Return the parameters of the neighbors that scanpy stored in its usual format."""
     params: Any = adata.uns
     for name in ("neighbors", "params"):
         params = params.get(name) if isinstance(params, Mapping) else None
@@ -201,7 +203,7 @@ def _neighbors(adata: Any) -> dict[str, Any]:
 
 
 def _only(value: Any) -> Any:
-    """Return a single value, which files store as an array; None if there is not exactly one."""
+    """Return a single value, which files may store as an array, or None if there is not exactly one."""
     values = as_array_or_empty(value).ravel().tolist()
     return values[0] if len(values) == 1 else None
 
@@ -222,15 +224,15 @@ def read_scores(adata: Any, rep: str, n_pcs: int | None) -> tuple[Floats, Floats
     if name not in adata.varm:
         raise InvalidInputError(
             f"{WHERE}: adata.varm[{name!r}] must have the loadings of adata.obsm[{rep!r}], which relate "
-            "scores to genes; there are none. Compute both with sc.pp.pca, or pass use_rep=None for the "
-            "expression."
+            "scores to genes; it does not exist. Compute scores and loadings with sc.pp.pca, or pass "
+            "use_rep=None to use the expression."
         )
     scores = _numbers(adata.obsm[rep], f"adata.obsm[{rep!r}]")
     loadings = _numbers(adata.varm[name], f"adata.varm[{name!r}]")
     if scores.shape[1] != loadings.shape[1]:
         raise InvalidInputError(
-            f"{WHERE}: adata.obsm[{rep!r}] and adata.varm[{name!r}] must have one column per component; got "
-            f"shapes {scores.shape} and {loadings.shape}. Compute both again with sc.pp.pca."
+            f"{WHERE}: adata.obsm[{rep!r}] and adata.varm[{name!r}] must both have one column per "
+            f"component; got shapes {scores.shape} and {loadings.shape}. Compute both again with sc.pp.pca."
         )
     if not np.isfinite(scores).all():
         raise InvalidInputError(
@@ -244,7 +246,7 @@ def read_scores(adata: Any, rep: str, n_pcs: int | None) -> tuple[Floats, Floats
 
 
 def _numbers(values: Any, name: str) -> Floats:
-    """Return a new array from an array, a frame, a sparse matrix or a Dask collection."""
+    """Convert an array, a data frame, a sparse matrix or a Dask collection to a new dense array."""
     return open_table(values.compute() if is_dask(values) else values, where=WHERE, name=name).to_array()
 
 
@@ -264,26 +266,26 @@ def _n_scores(adata: Any, rep: str, n_pcs: int | None, n_all: int) -> int:
 def check_loadings(
     adata: Any, table: Table, layer: str | None, rep: str, scores: Floats, loadings: Floats
 ) -> None:
-    """Raise unless expression times loadings equals the scores, up to an offset common to all cells.
+    """Raise an error unless expression times loadings equals the scores, up to an offset common to all cells.
 
-    ``loadings`` is (genes, m); the table has the genes whose loadings are not all 0.
+    ``loadings`` has shape (genes, m); the table contains the genes whose loadings are not all 0.
     """
     used = np.flatnonzero(loadings.any(axis=1))
     if _agrees(table, scores, loadings[used]):
         return
     for other in (None, *adata.layers):
         if other != layer and _agrees(open_expression(adata, other, used), scores, loadings[used]):
-            advice = f"{_expression(adata, other)[1]} gives the right ones: pass layer={other!r}."
+            advice = f"{_expression(adata, other)[1]} gives the right scores: pass layer={other!r}."
             break
     else:
         advice = (
-            "Pass the layer that they were computed from (scaled, if it was scaled) with all its genes, or "
-            "compute them again with sc.pp.pca. Scores that were corrected afterward have no loadings: pass "
-            "use_rep=None for the expression."
+            "Pass the layer that the scores were computed from, with all its genes (scaled if it was scaled "
+            "for the PCA), or compute the scores again with sc.pp.pca. Scores that were corrected afterward "
+            "have no loadings; in that case, pass use_rep=None to use the expression."
         )
     raise InvalidInputError(
         f"{WHERE}: {table.name} must be the data that adata.obsm[{rep!r}] was computed from; multiplied by "
-        f"adata.varm[{_loadings(rep)!r}], it gives other scores. {advice}"
+        f"adata.varm[{_loadings(rep)!r}], it gives different scores. {advice}"
     )
 
 
@@ -292,7 +294,7 @@ def _agrees(table: Table, scores: Floats, loadings: Floats) -> bool:
     some = evenly_spaced(table.n_rows, _CHECKED)
     with np.errstate(all="ignore"):
         difference = table.take(some).to_array() @ loadings - scores[some]
-    if not np.isfinite(difference).all():  # reading all cells reports it
+    if not np.isfinite(difference).all():  # the error is reported when all cells are read
         return True
     spread = scores[some].std(axis=0)
     return bool((difference.std(axis=0) <= _OWN * spread + _LARGEST * spread.max()).all())

@@ -1,4 +1,4 @@
-"""The results of `explain_anndata`: per cell and per group, and where they are written."""
+"""The results of `explain_anndata` per cell and per group, and where they are written."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from whycluster.explanations.explanation import Explanation
 
 @dataclass(frozen=True)
 class CellResults:
-    """The results: per cell, and the mean relevance of each group."""
+    """The results for each cell, and the mean relevance of each group."""
 
     evidence: NDArray[Any]  # (n,)
     competitor: Codes  # (n,)
-    means: Floats  # (K, D) of relevance
-    cells: dict[str, NDArray[Any]]  # by the names of arrays in obsm or layers
+    means: Floats  # (K, D) the mean relevance
+    cells: dict[str, NDArray[Any]]  # the arrays to write to obsm or layers, by name
     rule: str
     beta: float | None
 
@@ -38,7 +38,7 @@ class CellResults:
         groups: CellGroups,
         cells: dict[str, NDArray[Any]],
     ) -> CellResults:
-        """Collect the explanations of all cells; ``cells`` has empty arrays for their relevance."""
+        """Collect the explanations of all cells; their relevance is written to the arrays in ``cells``."""
         table, n_groups = model.table, len(groups.labels)
         evidence = np.empty(table.n_rows, table.dtype)
         competitor = np.empty(table.n_rows, np.intp)
@@ -65,7 +65,7 @@ def allocate(table: Table, output: str, n_top: int, n_vars: int) -> dict[str, ND
 
 
 def _store(cells: dict[str, NDArray[Any]], rows: CellRows, relevance: NDArray[Any], columns: Codes) -> None:
-    """Store the relevance of some cells, (b, D)."""
+    """Store ``relevance``, (b, D), the relevance of some cells."""
     if "layer" in cells:
         cells["layer"][rows, columns] = relevance
     if "genes" in cells:
@@ -77,14 +77,14 @@ def _store(cells: dict[str, NDArray[Any]], rows: CellRows, relevance: NDArray[An
 def uns_entry(
     found: CellResults, model: GeneModel, groups: CellGroups, n_genes: int, params: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the entry of uns: the strongest genes of each group, in scanpy's format, and all figures."""
+    """Return the entry of uns: each group's strongest genes in scanpy's format, parameters and fidelity."""
     known = np.nan_to_num(found.means, nan=-np.inf)
     order = np.argsort(-known, axis=1, kind="stable")[:, :n_genes]
     genes = np.asarray(model.table.feature_names, dtype=object)
     scores, inside, outside = (
         np.take_along_axis(values, order, axis=1) for values in (found.means, model.inside, model.outside)
     )
-    unknown = np.isnan(scores)  # groups without cells to rank genes by
+    unknown = np.isnan(scores)  # groups without cells from which to rank genes
     fidelity = model.surrogate.fidelity_
     scores_used = {} if model.rep is None else {"n_pcs": model.fitted_to.n_features}
     return {
@@ -114,7 +114,7 @@ def uns_entry(
 
 
 def _by_group(names: list[str], values: NDArray[Any], kind: str) -> NDArray[Any]:
-    """Return a structured array with one field per group, (k,), from values (K, k)."""
+    """Return a structured array, (k,), with one field per group, from ``values``, (K, k)."""
     result = np.empty(values.shape[1], dtype=[(name, kind) for name in names])
     for name, of_group in zip(names, values, strict=True):
         result[name] = of_group
@@ -122,44 +122,45 @@ def _by_group(names: list[str], values: NDArray[Any], kind: str) -> NDArray[Any]
 
 
 def _places(key: str) -> list[tuple[str, str]]:
-    """Return all places that may be written to, as (attribute, name)."""
+    """Return all places where results may be written, as (attribute, name)."""
     obs = [("obs", f"{key}_evidence"), ("obs", f"{key}_competitor")]
     cells = [("obsm", f"{key}_genes"), ("obsm", f"{key}_relevance"), ("layers", key)]
     return [*obs, *cells, ("varm", key), ("uns", key)]
 
 
 def check_apart(key: str, groups: str, layer: str | None, rep: str | None) -> None:
-    """Raise if results would replace the data they are computed from, even with ``overwrite``."""
+    """Raise an error if results would replace the data they are computed from, even with ``overwrite``."""
     if not isinstance(key, str) or key in ("", ".", "..") or "/" in key or "\0" in key:
         raise InvalidInputError(
-            f"{WHERE}: key_added must be a valid key of a file: not empty, '.' or '..', and without slashes "
-            f"and NULs; got {key!r}. Choose another."
+            f"{WHERE}: key_added must be a valid key in a file: not empty, not '.' or '..', and without "
+            f"slashes or NULs; got {key!r}. Choose another name."
         )
     if ("obs", groups) in _places(key):
         raise InvalidInputError(
             f"{WHERE}: key_added must not replace the groups; {key!r} would replace adata.obs[{groups!r}]. "
-            "Choose another."
+            "Choose another name."
         )
     if key in (layer, rep, "PCs"):
         raise InvalidInputError(
-            f"{WHERE}: key_added must not be the name of the data; got {key!r}. Choose another."
+            f"{WHERE}: key_added must not be the name of data that the results are computed from; got "
+            f"{key!r}. Choose another name."
         )
 
 
 def check_free(adata: Any, key: str) -> None:
-    """Raise if there are results under this name."""
+    """Raise an error if results with this name already exist."""
     taken = [f"adata.{part}[{name!r}]" for part, name in _places(key) if name in getattr(adata, part)]
     if taken:
         raise InvalidInputError(
-            f"{WHERE}: key_added must be a new name; there is already {', '.join(taken)}. Choose another, or "
-            "pass overwrite=True."
+            f"{WHERE}: key_added must be a new name; found {', '.join(taken)}. Choose another name, or pass "
+            "overwrite=True."
         )
 
 
 def write_results(
     adata: Any, key: str, found: CellResults, model: GeneModel, groups: list[Any], entry: dict[str, Any]
 ) -> None:
-    """Write all results into the AnnData, after removing those of an earlier call."""
+    """Write all results into the AnnData object, after removing the results of an earlier call."""
     import pandas as pd  # a dependency of anndata
 
     competitor = pd.Categorical.from_codes(found.competitor, pd.Index(groups))

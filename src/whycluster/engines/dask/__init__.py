@@ -1,9 +1,9 @@
-"""Explain Dask arrays and data frames lazily, partition by partition.
+"""Explain Dask arrays and data frames lazily, one partition at a time.
 
 In reading order:
 
 - `engine`: the lazy forms of `whycluster.explain` and `Network.assign`, and their engine
-- `parts`: checks partitions and hands them to tasks
+- `parts`: checks partitions and passes them to tasks
 - `graph`: applies functions to blocks and adds up the results, as task graphs
 - `results`: `LazyExplanation`
 """

@@ -1,10 +1,11 @@
-"""`explain` for Dask arrays and data frames: lazily, partition by partition.
+"""Explain Dask arrays and data frames lazily, one partition at a time.
 
-The figures that depend on all rows are measured on every partition and added up in a tree. Then one task
-explains each partition; relevance, clusters and evidence are taken from its result.
+The quantities that depend on all rows are measured on every partition and added up in a tree. Then each
+partition is explained by a single task, whose result contains relevance, clusters and evidence.
 
-Each of the two steps reads the data. If both took a partition from the same task, Dask would have to keep it
-until the last row is measured, and so hold all data in memory. See `blocks_of` and `DaskEngine.measure_all`.
+Each of the two steps reads the data. If both steps took a partition from the same task, Dask would have to
+keep the partition until the last row is measured, and would so hold all data in memory. See `blocks_of` and
+`DaskEngine.measure_all`.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def assign_lazily(network: Network, X: Any) -> Any:
 
 
 class DaskEngine(Engine[DaskParts, Partition, PartitionResult, LazyExplanation]):
-    """Explains the partitions of a Dask collection; nothing is computed until a result is.
+    """Explains the partitions of a Dask collection; nothing is computed until a result is requested.
 
     Parameters
     ----------
@@ -77,7 +78,7 @@ class DaskEngine(Engine[DaskParts, Partition, PartitionResult, LazyExplanation])
     def measure_all(self, parts: DaskParts) -> Any:
         """Return a `dask.delayed` of the sum over all partitions.
 
-        Its tasks are fused before any other task of the graph shares them.
+        The tasks that compute the sum are fused before any other task of the graph shares them.
         """
         blocks = blocks_of(parts.collection, "measure")
         measured = each_block(_measure, blocks, object, partitions=shared(parts.partitions))

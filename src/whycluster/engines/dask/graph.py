@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-_FAN_IN = 16  # results that one task adds up
+_FAN_IN = 16  # the number of results that one task adds up
 
 
 class NamedGraph(UserDict[Any, Any]):
@@ -39,14 +39,14 @@ def call_later(function: Callable[..., Any], *values: Any) -> Any:
 
 
 def each_block(function: Callable[..., Any], blocks: Any, dtype: Any, **options: Any) -> Any:
-    """Apply a function to each block, (n, d); the result has the same chunks."""
+    """Apply a function to each block of ``blocks``, (n, d); the result has the same chunks."""
     return blocks.map_blocks(function, dtype=dtype, meta=np.empty((0, 0), dtype), **options)
 
 
 def by_rows(function: Callable[..., Any], blocks: Any, dtype: Any, **options: Any) -> Any:
-    """Apply a function to each block; the result is (n,).
+    """Apply a function to each block and return a Dask array, (n,).
 
-    The function gets a list with the only block of its rows.
+    The function receives a list whose only element is the block.
     """
     import dask.array as da
 
@@ -55,7 +55,7 @@ def by_rows(function: Callable[..., Any], blocks: Any, dtype: Any, **options: An
 
 
 def reduce_in_tree(function: Callable[[list[Any]], Any], blocks: Any) -> Any:
-    """Return a `dask.delayed` of the sum of all blocks, given a function that adds up a few."""
+    """Return a `dask.delayed` of the sum of all blocks, given a function that adds up a few blocks."""
     import dask.array as da
 
     total = da.reduction(

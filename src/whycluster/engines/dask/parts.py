@@ -1,4 +1,4 @@
-"""The partitions of a Dask collection: requirements for each, and how tasks get them."""
+"""The partitions of a Dask collection: what each must satisfy, and how tasks receive them."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True)
 class Partitions:
-    """The request to answer for every partition, and the requirements for each.
+    """The request to answer for every partition, and the requirements for each partition.
 
     All tasks share one such object.
 
     Attributes
     ----------
     request : the request
-    columns : the columns of the frame's meta; None for arrays
+    columns : the columns of the frame's meta, or None for an array
     numeric : the numeric columns of a frame
     feature_names : (d,) the names of the features, in the order of the model
     dtype : the dtype of the results, float32 or float64
-    starts : the position of the first row of each chunk of an array, if it is known
+    starts : the position of the first row of each chunk of an array, or None if the positions are unknown
     """
 
     request: ExplainRequest
@@ -52,7 +52,7 @@ class Partitions:
     starts: list[int] | None
 
     def attempt(self, part: Partition, work: Callable[[Any], Result]) -> Result:
-        """Check the rows of a partition and apply ``work`` to them; errors name the partition."""
+        """Check the rows of a partition and apply ``work`` to them; error messages name the partition."""
         try:
             return work(self.checked(part.rows))
         except WhyClusterError as error:
@@ -62,7 +62,7 @@ class Partitions:
             ) from error
 
     def checked(self, rows: Any) -> Any:
-        """Return the rows of a partition; raise unless their columns match the meta."""
+        """Return the rows of a partition; raise an error unless their columns match the meta."""
         if self.columns is None:
             return rows
         if not hasattr(rows, "iloc"):
@@ -75,24 +75,24 @@ class Partitions:
             wrong = name_differences(list(rows.columns), self.columns)
             if wrong:
                 raise self._error(
-                    f"must have the {len(self.columns)} columns of its meta; {wrong}. Select or rename them "
-                    "when they are read."
+                    f"must have the {len(self.columns)} columns of the meta; {wrong}. Select or rename "
+                    "columns when the data are read."
                 )
             rows = rows[self.columns]
         text = [c for c in self.columns if c in self.numeric and not is_numeric(rows.dtypes[c])]
         if text:
             raise self._error(
-                f"must hold numbers in the columns that are numeric in its meta; got {text[0]!r} "
-                f"({rows.dtypes[text[0]]}). Convert it when it is read."
+                f"must hold numbers in the columns that are numeric in the meta; got {text[0]!r} "
+                f"({rows.dtypes[text[0]]}). Convert the column when it is read."
             )
         return rows
 
     def cast(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return results in the dtype that the collection declares; raise if they would be rounded."""
+        """Return results in the dtype that the meta declares; raise an error if they would be rounded."""
         if len(values) and not np.can_cast(values.dtype, self.dtype):
             raise self._error(
-                f"must hold {self.dtype}, as its meta declares; got {values.dtype}. Convert the data when "
-                "they are read."
+                f"must hold {self.dtype}, which the meta declares; got {values.dtype}. Convert the data "
+                "when they are read."
             )
         return values.astype(self.dtype, copy=False)
 
@@ -111,7 +111,7 @@ class DaskParts(NamedTuple):
 def find_partitions(X: Any, request: ExplainRequest, known_names: list[Hashable] | None = None) -> DaskParts:
     """Check a collection as far as possible without computing it.
 
-    ``known_names`` are the columns to match a frame with if the model has no names.
+    ``known_names`` are the names to match the columns of a frame with if the model has no column names.
     """
     import dask.array as da
 
@@ -141,11 +141,12 @@ def find_partitions(X: Any, request: ExplainRequest, known_names: list[Hashable]
 
 
 def _is_frame(X: Any) -> bool:
-    return hasattr(type(X), "map_partitions") and getattr(X, "ndim", 0) == 2  # a Delayed has any attribute
+    # A Delayed object has any attribute, but its type does not.
+    return hasattr(type(X), "map_partitions") and getattr(X, "ndim", 0) == 2
 
 
 def _first_row(X: Any, request: ExplainRequest, names: list[Hashable] | None) -> Table:
-    """Return a row of zeros with the width and dtype of an array; raise if its shape is wrong."""
+    """Return a row of zeros with the width and dtype of an array; raise an error if its shape is wrong."""
     n_features = request.network.n_features
     if X.ndim != 2:
         raise InvalidInputError(
@@ -160,7 +161,7 @@ def _first_row(X: Any, request: ExplainRequest, names: list[Hashable] | None) ->
 
 
 def _open_sample(like: Any, request: ExplainRequest, names: list[Hashable] | None) -> Table:
-    """Open a row or two of the same types as the data, to learn their names and dtype, and to check them."""
+    """Open one or two rows of the same types as the data, to check them and learn the names and the dtype."""
     network = request.network
     table = open_table(
         like,
@@ -175,11 +176,11 @@ def _open_sample(like: Any, request: ExplainRequest, names: list[Hashable] | Non
 
 
 def blocks_of(X: Any, step: str) -> Any:
-    """Return a Dask array of the partitions, (n, d), with all columns in one block; frames become blocks.
+    """Return a Dask array, (n, d), with one block per partition; the partitions of a DataFrame become blocks.
 
     Dask fuses the tasks that lead to a partition, such as reading a file, into one task, but only if a single
     step needs the partition. Tasks are therefore named after their step and fused here. Layers of similar
-    tasks are left alone, because Dask fuses them with the step when it is computed.
+    tasks are left alone, because Dask fuses them with the tasks of the step when it computes them.
     """
     import dask
     from dask.blockwise import Blockwise

@@ -31,26 +31,26 @@ class PartitionResult(NamedTuple):
     competitor: Codes  # (n,)
     evidence: NDArray[Any]  # (n,)
     relevance: NDArray[Any]  # (n, d)
-    index: Any  # the index of a frame; for an array the position of its first row, 0 if that is unknown
-    number: int  # of the partition
+    index: Any  # the index of a frame, or the position of an array's first row (0 if unknown)
+    number: int  # the number of the partition
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LazyExplanation:
-    """Why each row of a Dask collection is in its cluster; computed only on request.
+    """An explanation of why each row of a Dask collection is in its cluster, computed only on request.
 
-    Made by `whycluster.explain`. All arrays are Dask arrays with the chunks of the data. A single task
-    explains a partition, for all attributes: compute several of them in one call of `dask.compute`.
+    Made by `whycluster.explain`. All arrays are Dask arrays with the chunks of the data. One task explains a
+    partition for all attributes at once, so compute several attributes in one call of `dask.compute`.
 
     Attributes
     ----------
     relevance : (n, d)
     evidence, cluster, competitor : (n,) as in `Explanation`
-    beta : the stiffness: a number if it was given, otherwise lazy (`dask.delayed`). None for contrasts, which
-        need none
+    beta : the stiffness: a number if it was given, otherwise lazy (`dask.delayed`), or None for contrasts,
+        which need no stiffness
     rule, threshold, fidelity : as in `Explanation`
     labels : (K,) the labels of all clusters, in memory
-    feature_names : the d names
+    feature_names : the names of the d features
     data : the Dask collection
     """
 
@@ -62,7 +62,7 @@ class LazyExplanation:
 
     @property
     def feature_names(self) -> list[Hashable]:
-        """The d names."""
+        """The names of the d features."""
         return self._partitions.feature_names
 
     @property
@@ -77,7 +77,7 @@ class LazyExplanation:
 
     @property
     def threshold(self) -> float | None:
-        """The threshold on the probability of the cluster, if one was given."""
+        """The threshold on the probability of the cluster, or None if none was given."""
         return self._request.query.threshold
 
     @property
@@ -87,7 +87,7 @@ class LazyExplanation:
 
     @property
     def beta(self) -> Any:
-        """The stiffness; lazy if it is measured."""
+        """The stiffness, which is lazy if it is measured."""
         if not self._request.needs_population:
             return self._request.beta
         return call_later(_beta, self._known)
@@ -124,7 +124,7 @@ class LazyExplanation:
         """Return a Dask DataFrame: cluster, competitor, evidence, then the relevance of each feature.
 
         It has the partitions, divisions and index of the explained DataFrame. For an array, the index is the
-        position of each row; if the sizes of the chunks are unknown, its position in the chunk.
+        position of each row, or its position within its chunk if the sizes of the chunks are unknown.
         """
         try:
             import dask.dataframe as dd
@@ -145,7 +145,7 @@ class LazyExplanation:
     def _divisions(self) -> tuple[Any, ...]:
         if self._partitions.columns is not None:
             divisions = tuple(self.data.divisions)
-            n_blocks = self._blocks.numblocks[0]  # fewer if Dask reads several small files as one
+            n_blocks = self._blocks.numblocks[0]  # may be smaller if Dask reads several small files as one
             return divisions if len(divisions) == n_blocks + 1 else (None,) * (n_blocks + 1)
         starts, sizes = self._partitions.starts, self._blocks.chunks[0]
         if starts is None or not all(sizes):  # an empty chunk has no first row
@@ -155,7 +155,7 @@ class LazyExplanation:
     def summary(self) -> Any:
         """Return a `dask.delayed` of the `Summary` of all clusters.
 
-        It is the same as `Explanation.summary`, except that columns that are not numeric have relevance only.
+        It is the same as `Explanation.summary`, except that non-numeric columns have relevance but no means.
         """
         query = self._request.query
         if query.target is not None or query.against is not None:
@@ -167,7 +167,7 @@ class LazyExplanation:
         return call_later(_summarize, total, self._known)
 
     def _with_data(self, function: Callable[..., Any]) -> Any:
-        """Apply a function to the results and the rows of each partition, which is read only once."""
+        """Apply a function to the results and the rows of each partition, reading each only once."""
         import dask.array as da
 
         both = (self._explained, "ij", self._blocks, "ij")
@@ -175,7 +175,7 @@ class LazyExplanation:
         return da.blockwise(function, "i", *both, partitions=self._known, **options)
 
     def compute(self, **options: Any) -> Explanation:
-        """Return the explanation in memory, with the data; ``options`` are those of `dask.compute`."""
+        """Return an explanation in memory that includes the data; ``options`` are those of `dask.compute`."""
         import dask
 
         parts = self._with_data(_keep).to_delayed()
@@ -190,7 +190,7 @@ class LazyExplanation:
         return request.explanation(result, beta[0])
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Raise, and point out the attributes that only an `Explanation` has."""
+        """Raise an AttributeError that says whether an `Explanation` has the attribute."""
         there = " An Explanation has it; compute() returns one." * hasattr(Explanation, name)
         raise AttributeError(f"a LazyExplanation has no attribute {name!r}.{there}", name=name, obj=self)
 
@@ -260,7 +260,7 @@ def _summarize(total: Aggregate, partitions: Partitions) -> Summary:
 
 
 def _frame(blocks: list[PartitionResult], partitions: Partitions) -> Any:
-    """Return a pandas frame, with the same columns as `Explanation.to_frame`."""
+    """Return a pandas data frame with the same columns as `Explanation.to_frame`."""
     import pandas as pd
 
     (found,), names = blocks, partitions.feature_names
