@@ -121,7 +121,7 @@ def test_columns_can_be_ignored(table: Path, capsys: pytest.CaptureFixture[str])
         (["nothing.csv", "--k", 3], "nothing.csv: there is no such file"),
         ([".", "--k", 3], "is a folder"),
         (["TABLE", "--k", 3, "--seed", -1], "'--seed': -1 is not in the range 0<=x<=4294967295"),
-        (["TABLE", "--k", 1], "--k must be auto, or from 2 to the number of rows, 149; got 1"),
+        (["TABLE", "--k", 1], "--k must be auto or a number from 2 to 149, the number of rows; got 1"),
         (["TABLE", "--labels", "kind"], "--labels must name columns of the table, such as .*; got 'kind'"),
         (["TABLE", "--k", 3, "--ignore", "kind"], "--ignore must name columns of the table.*got 'kind'"),
         (["TABLE", "--k", 3, "--methods", "magic"], "methods must be among 'random'.*; got 'magic'"),

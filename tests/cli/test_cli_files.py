@@ -269,7 +269,7 @@ MISTAKES: dict[str, tuple[str, bytes | None, list[str], str]] = {
         "t.csv",
         b"a,b\n1,2\n3,4\na,b\n5,6\n",
         [],
-        "the header must appear only once; row 2 below repeats it. Remove that row.",
+        "the header must appear only once; row 2 below the header repeats it. Remove that row.",
     ),
     "ragged": (
         "t.csv",
@@ -350,7 +350,7 @@ MISTAKES: dict[str, tuple[str, bytes | None, list[str], str]] = {
         "t.csv",
         b"a,b\n1,2\n3,4\n",
         ["--k", "3"],
-        "--k must be auto, or from 2 to the number of rows, 2; got 3.",
+        "--k must be auto or a number from 2 to 2, the number of rows; got 3.",
     ),
     "too few different rows": (
         "t.csv",
@@ -374,7 +374,7 @@ MISTAKES: dict[str, tuple[str, bytes | None, list[str], str]] = {
         "t.csv",
         b"a,,c\n1,2,3\na,,c\n4,5,6\n",
         [],
-        "the header must appear only once; row 1 below repeats it. Remove that row.",
+        "the header must appear only once; row 1 below the header repeats it. Remove that row.",
     ),
     "a header of another encoding": (
         "t.csv",

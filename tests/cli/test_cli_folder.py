@@ -80,7 +80,7 @@ def test_a_second_run_resumes_and_a_different_one_is_refused(
     assert facts["clusters"][0]["features"][0]["share"] > 0
     code, _, error = invoke(capsys, *arguments, "--k", 2)
     assert code == 2
-    assert "holds results with another model. Choose another folder, or pass --force to rep" in error
+    assert "a run that differs in model. Choose another folder, or pass --force to rep" in error
     assert invoke(capsys, *arguments, "--k", 2, "--force")[0] == 0
 
 

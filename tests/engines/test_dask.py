@@ -436,7 +436,7 @@ def test_errors_in_a_background_name_it(rows: Array, model: Any) -> None:
         lazy.relevance.compute()
     assert str(error.value) == (
         "explain: background must be finite; row 5, feature 'x2' holds a missing value (NaN). Drop or fill "
-        "such rows first. This is partition 2 of background; its rows are counted from 0."
+        "such rows first. The error is in partition 2 of background; its rows are counted from 0."
     )
 
 
@@ -537,7 +537,7 @@ def test_a_row_that_is_not_finite(value: float, beta: Any, rows: Array, model: A
             wanted.compute()
         assert str(error.value) == (
             f"explain: X must be finite; row 5, feature 'x2' holds {kind}. Drop or fill such rows first. "
-            "This is partition 2 of X; its rows are counted from 0."
+            "The error is in partition 2 of X; its rows are counted from 0."
         )
 
 
@@ -555,8 +555,9 @@ def test_a_partition_with_a_missing_column(rows: Array, model: Any) -> None:
     with pytest.raises(wc.InvalidInputError) as error:
         lazy.relevance.compute()
     assert str(error.value) == (
-        "explain: all partitions of X must have the 4 columns of its meta; missing: ['c']; unknown: ['see']. "
-        "Select or rename them when they are read. This is partition 1 of X; its rows are counted from 0."
+        "explain: all partitions of X must have the 4 columns of the meta; missing: ['c']; unknown: "
+        "['see']. Select or rename columns when the data are read. The error is in partition 1 of X; its "
+        "rows are counted from 0."
     )
 
 
@@ -581,8 +582,8 @@ def test_a_partition_with_text_in_a_numeric_column(rows: Array, model: Any) -> N
         lazy.to_frame().compute()
     assert str(error.value) == (
         "explain: all partitions of X must hold numbers in the columns that are numeric in the meta; got "
-        "'b' (string). Convert the column when it is read. This is partition 1 of X; its rows are counted "
-        "from 0."
+        "'b' (string). Convert the column when it is read. The error is in partition 1 of X; its rows are "
+        "counted from 0."
     )
 
 
@@ -594,7 +595,7 @@ def test_partitions_that_are_not_pandas_frames(make: Any, kind: str, rows: Array
     other = X.map_partitions(make, meta=X._meta, enforce_metadata=False)
     message = (
         f"explain: all partitions of X must be pandas data frames; got a {kind}. Convert the data when they "
-        "are read. This is partition 0 of X; its rows are counted from 0."
+        "are read. The error is in partition 0 of X; its rows are counted from 0."
     )
     auto: Any = wc.explain(model, other)
     known: Any = wc.explain(model, other, beta=0.5)
@@ -617,7 +618,7 @@ def test_results_are_never_rounded_to_the_dtype_of_the_meta(rows: Array, model: 
         lazy.relevance.compute()
     assert str(error.value) == (
         "explain: all partitions of X must hold float32, which the meta declares; got float64. Convert the "
-        "data when they are read. This is partition 0 of X; its rows are counted from 0."
+        "data when they are read. The error is in partition 0 of X; its rows are counted from 0."
     )
 
 
@@ -626,7 +627,7 @@ def test_a_block_narrower_than_its_array(rows: Array, model: Any) -> None:
         lambda block: block[:, :3], dtype=float, meta=rows[:0]
     )
     lazy: Any = wc.explain(model, X)
-    with pytest.raises(wc.InvalidInputError, match=r"must have 4 features, .*This is partition"):
+    with pytest.raises(wc.InvalidInputError, match=r"must have 4 features, .*The error is in partition"):
         lazy.relevance.compute()
 
 
@@ -811,7 +812,7 @@ def test_a_cluster_gives_the_same_frames_and_errors_as_one_process(
     bad = rows.copy()
     bad[145, 2] = np.nan
     broken: Any = wc.explain(model, da.from_array(bad, chunks=(70, 4)))
-    with pytest.raises(wc.InvalidInputError, match="This is partition 2 of X"):
+    with pytest.raises(wc.InvalidInputError, match="The error is in partition 2 of X"):
         broken.compute()
 
 
@@ -872,8 +873,8 @@ def test_errors_of_a_summary_name_the_partition(rows: Array, model: Any) -> None
     with pytest.raises(wc.InvalidInputError) as caught:
         _aggregate([found], [part.drop(columns="a")], partitions)
     assert str(caught.value) == (
-        "explain: all partitions of X must have the 4 columns of its meta; missing: ['a']. Select or rename "
-        "them when they are read. This is partition 3 of X; its rows are counted from 0."
+        "explain: all partitions of X must have the 4 columns of the meta; missing: ['a']. Select or rename "
+        "columns when the data are read. The error is in partition 3 of X; its rows are counted from 0."
     )
 
 

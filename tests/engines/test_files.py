@@ -316,7 +316,7 @@ def test_paths_with_parent_folders_do_not_overwrite_the_data(
 def test_a_part_listed_twice_is_an_error(tmp_path: Path) -> None:
     path = str(write(tmp_path / "in", sizes=[900]) / "part-0.parquet")
     assert error_message(MODEL, pads.dataset([path, path]), tmp_path / "out") == (
-        "explain_dataset: data must list each file once; the Dataset has 'part-0.parquet' 2 times."
+        "explain_dataset: data must list each file once; the Dataset lists 'part-0.parquet' 2 times."
     )
 
 
@@ -557,7 +557,7 @@ def test_a_background_is_matched_by_name_and_identifies_the_run(tmp_path: Path) 
     model = MODEL.cluster_centers_
     found = wc.explain_dataset(model, folder, out, background=some[["d", "c", "b", "a"]])
     assert found.beta == pytest.approx(wc.explain(MODEL, some).beta, rel=1e-12)
-    assert "with another background" in error_message(model, folder, out, background=some[:50])
+    assert "of a run that differs in background" in error_message(model, folder, out, background=some[:50])
     with pytest.raises(wc.InvalidInputError, match="explain_dataset: background must have"):
         wc.explain_dataset(model, folder, tmp_path / "other", background=some[["a", "b"]])
 
@@ -565,7 +565,7 @@ def test_a_background_is_matched_by_name_and_identifies_the_run(tmp_path: Path) 
 def test_a_run_with_a_background_is_not_resumed_without_it(tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in"), tmp_path / "out"
     wc.explain_dataset(MODEL, folder, out, background=frame()[NAMES][:50])
-    assert "holds results with another background. Choose another" in error_message(MODEL, folder, out)
+    assert "a run that differs in background. Choose another" in error_message(MODEL, folder, out)
 
 
 def test_a_pca_needs_more_measurements_than_beta(tmp_path: Path) -> None:
@@ -809,7 +809,7 @@ def test_links_that_lead_out_of_the_folder_are_not_followed(tmp_path: Path) -> N
     (tmp_path / "theirs").mkdir()
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "_whycluster.tmp").symlink_to(tmp_path / "theirs")
-    assert "out must not have links that lead out of it" in error_message(
+    assert "out must not contain links that lead outside it" in error_message(
         MODEL, folder, tmp_path / "out", beta=0.2
     )
     assert list((tmp_path / "theirs").iterdir()) == []
@@ -1099,13 +1099,13 @@ def test_another_model_or_option_is_an_error_unless_overwritten(tmp_path: Path) 
     before = {path.name: path.read_bytes() for path in out.glob("*.parquet")}
     other = KMeans(3, init=CENTERS + 0.5, n_init=1, max_iter=1).fit(frame()[NAMES])
     message = (
-        "explain_dataset: out must be a new folder, or that of a run with the same options; "
-        f"{str(out)!r} holds results with another "
+        "explain_dataset: out must be a new folder, or the folder of a run with the same options; "
+        f"{str(out)!r} holds the results of a run that differs in "
     )
     instead = ". Choose another folder, or pass overwrite=True to replace its contents."
     assert error_message(other, folder, out, id_columns=["key"]) == f"{message}model{instead}"
     assert error_message(MODEL, folder, out, id_columns=["key"], top=2) == f"{message}top{instead}"
-    assert error_message(MODEL, folder, out, rule="joint") == f"{message}id_columns and another rule{instead}"
+    assert error_message(MODEL, folder, out, rule="joint") == f"{message}id_columns and rule{instead}"
     assert error_message(MODEL, folder, out, id_columns=["key"], beta=2.0) == f"{message}beta{instead}"
     assert {path.name: path.read_bytes() for path in out.glob("*.parquet")} == before
     found = wc.explain_dataset(other, folder, out, overwrite=True)
@@ -1180,7 +1180,7 @@ def test_warns_of_results_whose_parts_are_gone(tmp_path: Path) -> None:
         found = wc.explain_dataset(MODEL, folder, out, beta=0.2)
     assert str(warned[0].message) == (
         f"explain_dataset: {str(out)!r} holds the results of 1 other part, such as 'part-1.parquet', which "
-        "is no longer among the data. They are kept."
+        "is no longer among the data. These results are kept."
     )
     assert warned[0].filename == __file__
     assert (found.n_rows, found.n_done_before) == (900, 3)
@@ -1192,9 +1192,9 @@ def test_parts_whose_names_change_because_more_are_given(tmp_path: Path) -> None
     wc.explain_dataset(MODEL, [old / "part-0.parquet", old / "part-1.parquet"], tmp_path / "out", beta=0.2)
     message = error_message(MODEL, [old, new / "part-0.parquet"], tmp_path / "out", beta=0.2)
     assert message == (
-        "explain_dataset: parts must keep their names; 'part-0.parquet' would now be written to "
-        "'2024/part-0.parquet'. Pass the folder that contains all parts each time, or overwrite=True to "
-        "start over."
+        "explain_dataset: each part must keep its name between calls; the part whose results are in "
+        "'part-0.parquet' would now be written to '2024/part-0.parquet'. Always pass the same folder, the "
+        "one that contains all parts, or pass overwrite=True to start over."
     )
     found = wc.explain_dataset(
         MODEL, [old, new / "part-0.parquet"], tmp_path / "out", beta=0.2, overwrite=True
@@ -1224,13 +1224,13 @@ def test_a_folder_with_other_files_or_data_is_an_error(tmp_path: Path) -> None:
     out.mkdir()
     (out / "thesis.txt").write_text("mine")
     assert error_message(MODEL, folder, out, overwrite=True) == (
-        "explain_dataset: out must be a new folder, an empty one, or that of an earlier run; "
-        f"{str(out)!r} holds other files, such as 'thesis.txt'. Choose another folder."
+        f"explain_dataset: out must be a new or empty folder, or the folder of an earlier run; {str(out)!r} "
+        "holds other files, such as 'thesis.txt'. Choose another folder."
     )
     for place in (folder, folder / "out", tmp_path):
         assert error_message(MODEL, folder, place) == (
             f"explain_dataset: out must be a folder separate from the data; {str(place)!r} contains the "
-            "data, or is inside their folder."
+            "data or is inside the data folder."
         )
     assert error_message(MODEL, folder, out / "thesis.txt").startswith(
         "explain_dataset: out must be a writable folder"
@@ -1428,8 +1428,8 @@ def test_two_runs_cannot_write_to_the_same_folder(tmp_path: Path) -> None:
     folder, out = write(tmp_path / "in"), tmp_path / "out"
     with RunState(out, "explain_dataset").opened():
         assert error_message(MODEL, folder, out) == (
-            f"explain_dataset: {str(out)!r} must not be in use; another run is writing to it. Wait for it to "
-            "finish, or choose another folder."
+            f"explain_dataset: {str(out)!r} must not be in use; another run is writing to it. Wait for that "
+            "run to finish, or choose another folder."
         )
     check_whole(read(wc.explain_dataset(MODEL, folder, out)))
 
@@ -1451,7 +1451,7 @@ def test_a_full_disk_leaves_complete_parts_and_is_explained(room: int, whole: in
     assert done.stderr.splitlines()[-1].startswith(
         f"OSError: [Errno {errno.EFBIG}] explain_dataset: writing to "
     )
-    assert done.stderr.splitlines()[-1].endswith(": free some space, then run it again to resume")
+    assert done.stderr.splitlines()[-1].endswith(". To resume, free some space and start the run again")
     assert (
         sorted(p.name for p in (tmp_path / "out").glob("*.parquet"))
         == [
@@ -1551,11 +1551,11 @@ def test_stages_pass_on_errors_and_end_when_closed() -> None:
         ({"top": 0}, "top must be None or an integer of at least 1; got 0."),
         ({"batch_rows": "many"}, "batch_rows must be 'auto' or an integer of at least 1; got 'many'."),
         ({"workers": 1.5}, "workers must be 'auto' or an integer of at least 1; got 1.5."),
-        ({"id_columns": "a", "output": "summary"}, "id_columns and top apply to rows, and output="),
-        ({"top": 2, "output": "summary"}, "id_columns and top apply to rows, and output="),
+        ({"id_columns": "a", "output": "summary"}, "id_columns and top apply only to rows; output="),
+        ({"top": 2, "output": "summary"}, "id_columns and top apply only to rows; output="),
         (
             {"columns": ["a", "b"]},
-            "columns must be the 4 that the model was fitted on; got 2: ['a', 'b']. Pass ",
+            "columns must be the 4 columns that the model was fitted on; got 2: ['a', 'b']. Pass ",
         ),
         ({"target": 9}, "target must be one of the model's 3 clusters, 0, 1, 2; got 9."),
         (
@@ -1565,10 +1565,10 @@ def test_stages_pass_on_errors_and_end_when_closed() -> None:
         ({"target": 1, "against": 1}, "against must differ from target; both are 1."),
         ({"beta": -1}, 'beta must be "auto" or a number above 0'),
         ({"rule": "x"}, "rule must be one of"),
-        ({"id_columns": ["key", "key"]}, "id_columns must be a list of different column names; got"),
-        ({"id_columns": None}, "id_columns must be a list of different column names; got None."),
-        ({"columns": 5}, "columns must be a list of different column names; got 5."),
-        ({"target": 1, "output": "both"}, "a summary must be of rows explained for their own clusters"),
+        ({"id_columns": ["key", "key"]}, "id_columns must be a list of distinct column names; got"),
+        ({"id_columns": None}, "id_columns must be a list of distinct column names; got None."),
+        ({"columns": 5}, "columns must be a list of distinct column names; got 5."),
+        ({"target": 1, "output": "both"}, "for a summary, rows must be explained for their own clusters"),
         ({"invalid": "drop"}, "invalid must be one of 'error', 'skip'; got 'drop'."),
         (
             {"id_columns": ["name"]},

@@ -201,7 +201,8 @@ def test_columns_of_a_background_must_be_numeric_and_unique(encoded: Any, df: An
     with pytest.raises(wc.InvalidInputError, match="'a' of background must hold numbers, one in each row"):
         engine.explain(encoded, df, background=df.selectExpr("kind", "string(a) AS a", "n"))
     message = (
-        "spark.explain: background must have unique column names; 'n' occurs more than once. Rename one."
+        "spark.explain: background must have unique column names; 'n' occurs more than once. Rename one of "
+        "the columns."
     )
     with pytest.raises(wc.InvalidInputError, match=f"^{re.escape(message)}$"):
         engine.explain(encoded, df, background=df.select("kind", "a", "n", "n"))
@@ -279,15 +280,17 @@ def test_names_that_differ_only_in_case(spark: Any) -> None:
     with pytest.raises(wc.InvalidInputError) as caught:
         engine.explain(model, rows, layout="columns", id_columns=[])
     assert str(caught.value) == (
-        "spark.explain: names of columns must differ in more than case; the result would have 'why_cluster' "
-        "and 'why_Cluster'. Rename a column, or pass layout=\"array\"."
+        "spark.explain: names of columns must differ in more than case; the result would contain "
+        "'why_cluster' and 'why_Cluster'. Rename a column, or pass layout=\"array\"."
     )
 
 
 def test_kept_columns_that_arrow_does_not_support(spark: Any) -> None:
     rows = spark.sql("select 1.0D as x, interval '3' month as m union all select 2.0D, interval '1' month")
     for kept, kind in [("m", "interval month"), ("map('u', array(m))", "map<string,array<interval month>>")]:
-        message = re.escape(f"'m' has type {kind}. Name the other columns with id_columns=[...].")
+        message = re.escape(
+            f"'m' has type {kind}. List the columns to keep, without this one, in id_columns=[...]."
+        )
         with pytest.raises(wc.InvalidInputError, match=message):
             engine.explain([[0.0], [3.0]], rows.selectExpr("x", f"{kept} AS m"), columns=["x"])
     assert engine.explain([[0.0], [3.0]], rows, columns=["x"], id_columns=[]).count() == 2
@@ -432,7 +435,7 @@ def test_a_stream_needs_beta(spark: Any) -> None:
         (
             {},
             "columns must name the 2 columns that the model takes, in order, because it was fitted without "
-            "names; got none. Or pass features_col, one column of vectors.",
+            "column names; got none. Alternatively, pass one column of vectors as features_col.",
         ),
         (
             {"columns": ["a"]},
@@ -454,7 +457,7 @@ def test_a_stream_needs_beta(spark: Any) -> None:
         ),
         (
             {"features_col": "a", "columns": ["a", "n"]},
-            "columns or features_col must name the columns of the model; got both. Leave one out.",
+            "either columns or features_col must name the columns of the model; got both. Leave one out.",
         ),
         (
             {"columns": ["a", "n"], "layout": "wide"},
@@ -469,11 +472,11 @@ def test_a_stream_needs_beta(spark: Any) -> None:
         ({"columns": ["a", "n"], "id_columns": ["z"]}, "id_columns must be columns of df; 'z' is not."),
         (
             {"columns": ["a", "n"], "id_columns": ["id", "a", "id"]},
-            "id_columns must be different columns; 'id' occurs more than once. Name it once.",
+            "id_columns must be distinct; 'id' occurs more than once. List it only once.",
         ),
         (
             {"columns": ["a", "n"], "prefix": "", "layout": "columns", "beta": 1.0},
-            "df must not have a column 'a', which the result adds. Drop it, or pass another prefix than ''.",
+            "df must not have a column 'a', which the result adds. Drop it, or pass a prefix other than ''.",
         ),
     ],
 )

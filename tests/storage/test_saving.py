@@ -113,9 +113,9 @@ def test_every_model_computes_the_same_after_loading(kind: str, wine: Array, tmp
         with pytest.raises(wc.UnsupportedModelError) as caught:
             wc.save(network, tmp_path / "saved")
         assert str(caught.value) == (
-            "save: this network verifies the assignment of all rows with the model's own predict, which is "
-            "code. If the model has centroids, save their network, which is not verified: "
-            "wc.neuralize(model.cluster_centers_)."
+            "save: this network cannot be saved, because it verifies the assignment of all rows with the "
+            "model's own predict, which is code. If the model has centroids, save their network instead, "
+            "which is not verified: wc.neuralize(model.cluster_centers_)."
         )
         assert not list(tmp_path.iterdir())
         return
@@ -471,9 +471,9 @@ def test_changed_data_are_not_saved(tmp_path: Path) -> None:
 # Objects that cannot be saved.
 
 INSTEAD = (
-    "save: the steps of a pipeline are Python objects. Save only the model after the steps, in terms of the "
-    "steps' output: the network wc.neuralize(pipeline[-1]) (MLlib: pipeline.stages[-1]), or the explanation "
-    "wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
+    "save: the steps of a pipeline cannot be saved, because they are Python objects. Save only the model "
+    "after the steps, in terms of the steps' output: the network wc.neuralize(pipeline[-1]) (MLlib: "
+    "pipeline.stages[-1]), or the explanation wc.explain(pipeline[-1], pipeline[:-1].transform(X))."
 )
 ZONED = pd.date_range("2024-10-26", periods=178, freq="h", tz="Europe/Berlin")
 TEXTS = ["cats purr softly", "dogs bark", "cats purr and sleep", "dogs bark loudly"] * 3
@@ -509,8 +509,8 @@ def network_with_label(label: Any) -> Network:
         ),
         (
             deep_network,
-            "save: a deep clustering contains a torch encoder, which is code. Save the encoder with torch "
-            "and the network of its head with wc.save(wc.neuralize(head), path).",
+            "save: a deep clustering cannot be saved, because it contains a torch encoder, which is code. "
+            "Save the encoder with torch and the network of its head with wc.save(wc.neuralize(head), path).",
         ),
         (
             text_explanation,
@@ -715,7 +715,7 @@ def array(name: str, value: Any) -> Change:
         (fact(format=0), "the format must be 1; got 0"),
         (
             fact(format=2),
-            " must have format 1, the newest that this version of whycluster reads; got 2. Update "
+            " must have format 1, the newest format that this version of whycluster reads; got 2. Update "
             "whycluster.",
         ),
         (fact(kind="pickle"), "'kind' must be one of network, explanation; got 'pickle'"),
@@ -792,7 +792,7 @@ def array(name: str, value: Any) -> Change:
             fact(feature_names=["a", {"code": "1"}]),
             "'feature_names' must contain only objects of known kinds; it contains other values",
         ),
-        (fact(feature_names=["a", {"date": "x"}]), "'feature_names' must have a date; got 'x'"),
+        (fact(feature_names=["a", {"date": "x"}]), "'feature_names' must contain a valid date; got 'x'"),
         (
             fact(feature_names=["a", {"date": 3}]),
             "'feature_names' must contain only objects of known kinds; it contains other values",
@@ -812,8 +812,8 @@ def test_networks_with_invalid_contents(change: Change, message: str, tmp_path: 
 @pytest.mark.parametrize(
     ("energy", "name", "value", "message"),
     [
-        (KERNEL, "sizes", [3, 3], "'energy': sizes must add up to the 5 support vectors"),
-        (KERNEL, "sizes", [2**62, 2**62], "'energy': sizes must add up to the 5 support vectors"),
+        (KERNEL, "sizes", [3, 3], "'energy': sizes must add up to 5, the number of support vectors"),
+        (KERNEL, "sizes", [2**62, 2**62], "'energy': sizes must add up to 5, the number of support vectors"),
         (KERNEL, "sizes", [0, 5], "'energy.sizes' must be integers of at least 1; it contains other values"),
         (KERNEL, "gamma", np.nan, "'energy.gamma' must be above 0; it contains other values"),
         (KERNEL, "log_weights", np.full(5, np.nan), "'energy.log_weights' must be logarithms of weights; "),
@@ -895,7 +895,7 @@ FRAMED = wc.explain(SMALL, pd.DataFrame(ROWS, columns=["u", "v"], index=list("ab
             fact(data="folder"),
             "'data' must be one of none, array, csr_array, csr_matrix, pandas, ",
         ),
-        (EXPLAINED, fact(called=["a"]), "'called' must be 9 names; got 1"),
+        (EXPLAINED, fact(called=["a"]), "'called' must contain 9 names; got 1"),
         (EXPLAINED, fact(data="none"), "there must be an array 'assigned'"),
         (EXPLAINED, array("cluster", np.full(9, 3)), "'cluster' must be below 3, the number of clusters"),
         (EXPLAINED, array("cluster", np.full(9, -1)), "'cluster' must be clusters; it contains other values"),
@@ -916,8 +916,16 @@ FRAMED = wc.explain(SMALL, pd.DataFrame(ROWS, columns=["u", "v"], index=list("ab
         ),
         (EXPLAINED, array("labels", np.arange(97, 99, dtype="u4")[:, None]), "there must be 3 labels; got 2"),
         (EXPLAINED, array("data", np.ones((8, 2))), "'data' must have shape (9, 2); got (8, 2)"),
-        (SPARSE, array("data.indices", np.full(18, 2)), "'data' must be numbers with indices of 2 features"),
-        (SPARSE, array("data.indices", np.full(18, -1)), "'data' must be numbers with indices of 2 features"),
+        (
+            SPARSE,
+            array("data.indices", np.full(18, 2)),
+            "'data' must be numbers with feature indices from 0 to 1",
+        ),
+        (
+            SPARSE,
+            array("data.indices", np.full(18, -1)),
+            "'data' must be numbers with feature indices from 0 to 1",
+        ),
         (
             SPARSE,
             array("data.indices", np.ones(17, int)),
@@ -1027,18 +1035,24 @@ def beginning(entry: Any) -> bytes:
     [
         ({**ENTRY, "dtype": "F8_E5M2"}, "'a' must have a supported dtype; got F8_E5M2"),
         ({**ENTRY, "dtype": ["F64"]}, "'a' must have a supported dtype; got ['F64']"),
-        ({**ENTRY, "shape": [-2]}, "'a' must have a shape; got [-2]"),
-        ({**ENTRY, "shape": [True, 2]}, "'a' must have a shape; got [True, 2]"),
-        ({**ENTRY, "shape": [3]}, "'a' must follow the array before it, with the length of its shape"),
+        ({**ENTRY, "shape": [-2]}, "'a' must have a list of nonnegative integers as its shape; got [-2]"),
+        (
+            {**ENTRY, "shape": [True, 2]},
+            "'a' must have a list of nonnegative integers as its shape; got [True, 2]",
+        ),
+        (
+            {**ENTRY, "shape": [3]},
+            "'a' must directly follow the array before it and have the length that its shape implies",
+        ),
         ({**ENTRY, "shape": [0, 10**9]}, "'a' must be smaller than the file; got shape (0, 1000000000)"),
         ({**ENTRY, "shape": [1, 1, 1, 2]}, "'a' must be smaller than the file; got shape (1, 1, 1, 2)"),
         (
             {**ENTRY, "data_offsets": [8, 24]},
-            "'a' must follow the array before it, with the length of its shape",
+            "'a' must directly follow the array before it and have the length that its shape implies",
         ),
-        ({**ENTRY, "data_offsets": [0, 16.0]}, "'a' must have two offsets"),
-        ({**ENTRY, "data_offsets": None}, "'a' must have two offsets"),
-        (7, "'a' must have two offsets"),
+        ({**ENTRY, "data_offsets": [0, 16.0]}, "'a' must have two integers as its offsets"),
+        ({**ENTRY, "data_offsets": None}, "'a' must have two integers as its offsets"),
+        (7, "'a' must have two integers as its offsets"),
         (
             {**ENTRY, "shape": [1], "data_offsets": [0, 8]},
             "it must be a safetensors file (its length does not match",

@@ -39,11 +39,11 @@ class CommandOptions:
     Attributes
     ----------
     file : the table
-    k : the number of clusters, or None to choose the elbow
-    labels : the column that holds existing clusters
+    k : the number of clusters, or None to use the elbow method
+    labels : the column that holds existing clusters, or None to create new clusters
     columns : the columns to cluster by; if empty, all columns are used
     ignore : the columns to leave out
-    id : the column that identifies the rows
+    id : the column that identifies the rows, or None if unknown
     seed : the random seed
     id_option : the option that sets ``id``, for messages
     """
@@ -84,7 +84,7 @@ class ClusteredTable:
     Attributes
     ----------
     rows : the columns that were clustered
-    ids : the column that identifies the rows, or None
+    ids : the column that identifies the rows, or None if no column does
     network : the network that assigns rows to clusters
     labels : (n,) existing labels of the rows, or None if the network assigns the clusters
     description : how the clusters were obtained, for the user
@@ -115,7 +115,7 @@ class ClusteredTable:
         if positions is not None:
             query["background"] = self.rows
         with Progress("explaining", None), warnings.catch_warnings():
-            warnings.simplefilter("ignore", FidelityWarning)  # the findings include it
+            warnings.simplefilter("ignore", FidelityWarning)  # the findings include this warning
             exp = self.network.explain(rows, **query)
         return replace(exp, owns_data=True, positions=positions, row_names=self.ids)
 
@@ -216,7 +216,7 @@ def cluster_frame(frame: pl.DataFrame, options: CommandOptions, step: int = 1) -
     notes += code_notes(rows)
     find_clusters = _new_clusters if options.labels is None else _existing_clusters
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("ignore", FidelityWarning)  # the findings include it
+        warnings.simplefilter("ignore", FidelityWarning)  # the findings include this warning
         warnings.simplefilter("always", ColumnWarning)
         network, labels, description = find_clusters(columns, frame, options)
     notes += [str(warning.message).split(": ", 1)[-1] for warning in caught]
@@ -258,9 +258,11 @@ def _existing_clusters(
 
 
 def check_k(k: int | None, n_rows: int) -> None:
-    """Raise an error if a table of this size cannot have k clusters. None (the elbow) is always valid."""
+    """Raise an error if a table of this size cannot have k clusters. None (automatic) is always valid."""
     if k is not None and not 2 <= k <= n_rows:
-        raise InvalidInputError(f"--k must be auto, or from 2 to the number of rows, {n_rows}; got {k}.")
+        raise InvalidInputError(
+            f"--k must be auto or a number from 2 to {n_rows}, the number of rows; got {k}."
+        )
 
 
 def describe_surrogate(labels: str | None, fidelity: Fidelity) -> str:

@@ -62,7 +62,7 @@ _table_options = _combine(
         type=_NumberOfClusters(),
         default="auto",
         metavar="NUMBER|auto",
-        help="Number of clusters; auto chooses the elbow.",
+        help="Number of clusters; auto uses the elbow method.",
     ),
     _column_option("--labels", "labels", "Explain the clusters in this column instead of creating new ones."),
     _repeatable_option("--columns", "COLUMNS", "Cluster by these columns only (comma-separated)."),
@@ -157,7 +157,7 @@ def whycluster(context: click.Context, version: bool, debug: bool) -> int:  # no
     "--invalid",
     type=click.Choice(["error", "skip"]),
     default="error",
-    help="Stop at rows that the model cannot take, or skip them (folders only).",
+    help="Stop at rows that cannot be explained, or skip them (folders only).",
 )
 @click.option(
     "--durable/--no-durable",
@@ -214,14 +214,14 @@ def report(**options: Any) -> None:
     "name",
     metavar="ID",
     required=True,
-    help="Row to explain: its identifier, or its number from 0 if no column identifies the rows.",
+    help="Row to explain: its identifier, or its number (counted from 0) if no column identifies the rows.",
 )
 @_column_option("--id-column", "id_column", "Column that identifies the rows; not used for clustering.")
 @_query_options
 @click.option(
     "--to",
     metavar="CLUSTER",
-    help="Also show the smallest change that moves the row to this cluster; not with --labels.",
+    help="Also show the smallest change that moves the row to this cluster (not with --labels).",
 )
 @_top
 @_reading_options

@@ -12,7 +12,7 @@ from whycluster.cli.output import print_result
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 
-_LEGEND = "share: fraction of what separates the two clusters. outside: mean of the other cluster."
+_LEGEND = "share: fraction of what separates the two clusters. outside: mean in the other cluster."
 
 
 def compare(*, one: str, other: str, top: int, quiet: bool, as_json: bool, **given: Any) -> None:

@@ -17,8 +17,8 @@ mean inside, outside: mean of the feature inside and outside the cluster, in its
 _ABOUT_EVIDENCE = """\
 evidence: squared distance to the nearest competing centroid minus squared distance to the wine's
 own centroid, in standardized units; 0 on the boundary between the two clusters. relevance: what
-each feature contributes to the evidence, + for the cluster, - against it. The relevances of a
-wine add up to its evidence."""
+each feature contributes to the evidence, + for the cluster, - against it. The relevance of all
+features of a wine adds up to its evidence."""
 
 
 def demo() -> str:

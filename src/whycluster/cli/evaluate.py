@@ -34,9 +34,9 @@ from whycluster.models.network import check_rule
 from whycluster.pipelines.tabular import pipeline
 
 LEGEND = """\
-AUC: features are added to a row, most relevant first; area under the curve of how often the row is then
-in its cluster, from 0 to 100. +-: standard error of the AUC. share: where the AUC lies
-between a random order (0%) and the greedy oracle (100%), which picks features by the AUC itself.
+AUC: features are added to a row, starting with the most relevant; the AUC is the area under the curve
+of how often the row is then in its cluster, from 0 to 100. +-: standard error of the AUC. share: where
+the AUC lies between a random order (0%) and the greedy oracle (100%), which picks features by the AUC itself.
 seconds: time to explain all rows."""
 
 
@@ -121,9 +121,9 @@ def _complete_numbers(
     left_out += [f"{name} (constant)" for name in columns if name not in varying]
     if not varying or complete.sum() < 2:
         raise InvalidInputError(
-            "the table must have numeric columns that vary over the rows without missing values; "
+            "the table must have numeric columns that vary among the rows without missing values; "
             f"{complete.sum()} of {frame.height} rows have no missing values, and {len(varying)} columns "
-            "vary over them."
+            "vary among these rows."
         )
     notes = [f"Left out: {', '.join(left_out)}."] * bool(left_out)
     if not complete.all():

@@ -101,7 +101,7 @@ def read(file: TableFile) -> pl.DataFrame:
 
 
 def is_utf8_path(path: Path) -> bool:
-    """Return whether a path is valid UTF-8, as polars requires."""
+    """Return whether a path is valid UTF-8, which polars requires."""
     try:
         str(path).encode()
     except UnicodeEncodeError:
@@ -323,7 +323,9 @@ def _check_header_once(file: TableFile, frame: pl.DataFrame) -> None:
         repeats &= frame[name] == name if name in texts else frame[name].is_null()
     if repeats.any():
         row = repeats.fill_null(False).arg_max()
-        file.fail(f"the header must appear only once; row {row} below repeats it. Remove that row.")
+        file.fail(
+            f"the header must appear only once; row {row} below the header repeats it. Remove that row."
+        )
 
 
 def check_text(frame: pl.DataFrame) -> list[str]:

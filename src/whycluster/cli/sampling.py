@@ -29,7 +29,7 @@ from whycluster.engines.files.run_state import RunState
 SAMPLE_FILE = "_whycluster.sample"
 _DATA = b"whycluster"  # metadata key: the path of the data
 _STEP = b"whycluster.step"  # metadata key: the sampling step
-_ROWS = 100_000  # minimum number of rows in the sample, if the data have as many; at most twice as many
+_ROWS = 100_000  # minimum number of rows in the sample if the data have that many; the maximum is twice this
 _VALUES = 20_000_000  # maximum number of values in the sample, for tables with many columns
 _BATCH, _BATCH_VALUES = 65_536, 4_000_000  # number of rows or values read per batch
 _FEWEST = 1000  # minimum number of rows in a sample or a batch

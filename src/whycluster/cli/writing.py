@@ -18,7 +18,7 @@ from whycluster.explanations.explanation import Explanation
 
 REPORT_SUFFIXES = (".html", ".htm")
 WRITERS: dict[str, Callable[[pl.DataFrame, Path], None]] = {
-    # Relevance hardly compresses. Stronger compression saves 10 % of the size but takes twice as long.
+    # Relevance hardly compresses. Stronger compression saves 10% of the size but takes twice as long.
     ".parquet": lambda frame, path: frame.write_parquet(path, compression="snappy"),
     ".csv": lambda frame, path: frame.write_csv(path),
     ".tsv": lambda frame, path: frame.write_csv(path, separator="\t"),

@@ -1,8 +1,7 @@
 """Files of named arrays and facts, in the safetensors format with JSON in the metadata.
 
 Such a file contains no code, and nothing in it is run or imported. Names, dtypes, shapes, matching lengths
-and
-a checksum are verified before the contents are used.
+and a checksum are verified before the contents are used.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from whycluster.core.errors import (
 from whycluster.data.files import DEEPEST, DepthError, depth, parse_json
 
 FORMAT = 1
-"""The version of the format; increased when older versions would misread new files."""
+"""The version of the format; increased when older versions of whycluster would misread new files."""
 
 _KEY = "whycluster"  # the key of the facts in the metadata
 _CHECKSUM = "crc32"  # the name of the array with the checksum
@@ -170,8 +169,7 @@ class ArchiveReader:
         """Take out an array, which must have one of these dtypes.
 
         ``axes`` contains a letter for each axis. Axes with the same letter must have the same nonzero length;
-        "?"
-        allows any length.
+        "?" allows any length.
         """
         if name not in self._arrays:
             raise self.error(f"there must be an array {name!r}")
@@ -206,7 +204,7 @@ class ArchiveReader:
         found = self.objects(name, from_json(text, self))
         shape = [self.lengths[letter] for letter in axes] if len(axes) > 1 else [len(found)]
         if math.prod(shape) != len(found):
-            raise self.error(f"{name!r} must have {math.prod(shape)} objects; got {len(found)}")
+            raise self.error(f"{name!r} must contain {math.prod(shape)} objects; got {len(found)}")
         self._check_shape(name, tuple(shape), axes)
         objects = np.empty(len(found), dtype=object)
         objects[:] = found
@@ -235,7 +233,7 @@ class ArchiveReader:
         try:
             return tuple(self.objects(name, value)) if kind == "tuple" else _MAKERS[kind](value)
         except (ValueError, OverflowError) as error:
-            raise self.error(f"{name!r} must have a {kind}; got {value[:80]!r}") from error
+            raise self.error(f"{name!r} must contain a valid {kind}; got {value[:80]!r}") from error
 
     def make(self, what: str, maker: Callable[..., Made], *args: Any, **named: Any) -> Made:
         """Call a function with the file's contents and report its errors as errors in the file."""
@@ -279,7 +277,7 @@ def read(path: Path) -> ArchiveReader:
 
 
 def _memory() -> float:
-    """Return the memory of the machine in bytes if known, since a sparse file can have any size."""
+    """Return the machine's memory in bytes, or infinity if it is unknown; sparse files can claim any size."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -287,7 +285,7 @@ def _memory() -> float:
 
 
 def _read_header(file: BinaryIO, size: int, blank: ArchiveReader) -> dict[str, Any]:
-    """Return the header, which lists the arrays in file order, without gaps up to the end."""
+    """Return the header, with the arrays in file order; raise an error if they leave gaps in the file."""
     length = int.from_bytes(file.read(8), "little")
     if not 0 < length <= min(size - 8, _LONGEST_HEADER):
         raise blank.error("it must be a safetensors file (its header is too long, or truncated)")
@@ -300,7 +298,10 @@ def _read_header(file: BinaryIO, size: int, blank: ArchiveReader) -> dict[str, A
     for name, entry in entries:
         start, stop = _offsets(name, entry, blank)
         if start != end or stop - start != _n_bytes(name, entry, size, blank):
-            raise blank.error(f"{name[:80]!r} must follow the array before it, with the length of its shape")
+            raise blank.error(
+                f"{name[:80]!r} must directly follow the array before it and have the length that its shape "
+                "implies"
+            )
         end = stop
     if end != size - 8 - length:
         raise blank.error("it must be a safetensors file (its length does not match its header)")
@@ -311,7 +312,7 @@ def _offsets(name: str, entry: Any, blank: ArchiveReader) -> tuple[int, int]:
     """Return the positions where an array begins and ends."""
     offsets = entry.get("data_offsets") if type(entry) is dict else None
     if type(offsets) is not list or [type(offset) for offset in offsets] != [int, int]:
-        raise blank.error(f"{name[:80]!r} must have two offsets")
+        raise blank.error(f"{name[:80]!r} must have two integers as its offsets")
     return offsets[0], offsets[1]
 
 
@@ -321,7 +322,9 @@ def _n_bytes(name: str, entry: dict[str, Any], size: int, blank: ArchiveReader) 
     if type(dtype) is not str or dtype not in _DTYPES:
         raise blank.error(f"{name[:80]!r} must have a supported dtype; got {str(dtype)[:80]}")
     if type(shape) is not list or not all(type(length) is int and length >= 0 for length in shape):
-        raise blank.error(f"{name[:80]!r} must have a shape; got {str(shape)[:80]}")
+        raise blank.error(
+            f"{name[:80]!r} must have a list of nonnegative integers as its shape; got {str(shape)[:80]}"
+        )
     # With an axis of length 0, the other axes could have any length.
     if len(shape) > 3 or math.prod(max(1, length) for length in shape) > size:
         raise blank.error(f"{name[:80]!r} must be smaller than the file; got shape {str(tuple(shape))[:80]}")
@@ -347,7 +350,7 @@ def _read_facts(text: str, blank: ArchiveReader) -> dict[str, Any]:
     version = facts.pop("format")
     if version > FORMAT:
         raise InvalidInputError(
-            f"load: {str(blank.path)!r} must have format {FORMAT}, the newest that this version of "
+            f"load: {str(blank.path)!r} must have format {FORMAT}, the newest format that this version of "
             f"whycluster reads; got {version}. Update whycluster."
         )
     if version != FORMAT:

@@ -24,7 +24,7 @@ from whycluster.core.tree import Tree
 
 
 class Values(NamedTuple):
-    """The values that an array may have, with a description and a test for each value."""
+    """The values that an array may have: a description of them, and a test that each value must pass."""
 
     text: str
     are: Callable[[NDArray[Any]], Any]
@@ -67,7 +67,7 @@ class NestedParameter:
     Attributes
     ----------
     path : the attribute of the energy
-    kind : its class
+    kind : the class of the attribute's value
     """
 
     path: str
@@ -97,7 +97,7 @@ def _unit_error(values: dict[str, Any]) -> str | None:
     n_units = len(values["support"])
     # Check each size first, since a sum of huge sizes may overflow to the right number.
     if (values["sizes"] > n_units).any() or values["sizes"].sum() != n_units:
-        return f"sizes must add up to the {n_units} support vectors"
+        return f"sizes must add up to {n_units}, the number of support vectors"
     return None
 
 
@@ -156,7 +156,7 @@ PARAMETERS: dict[type, ParameterSet] = {
             "means": Parameter("centers", "Kd"),
             "roots": Parameter("roots", "rdd"),
             "log_weights": _LOG_WEIGHTS,
-            "log_det": Parameter("log_det", "K", optional=True),  # half of it, log det(S_k) / 2
+            "log_det": Parameter("log_det", "K", optional=True),  # half the log determinant, log det(S_k) / 2
         },
         _root_error,
     ),
@@ -196,4 +196,4 @@ PARAMETERS: dict[type, ParameterSet] = {
         _tree_error,
     ),
 }
-"""The parameters of every energy that can be saved, and of their nested parameters."""
+"""The parameters of all energies that can be saved, and of their nested parameters."""

@@ -115,16 +115,18 @@ def load(path: str | os.PathLike[str]) -> Any:
 def _write_network(network: Network) -> ArchiveWriter:
     if network.is_deep:
         raise UnsupportedModelError(
-            "save: a deep clustering contains a torch encoder, which is code. Save the encoder with torch "
-            "and the network of its head with wc.save(wc.neuralize(head), path)."
+            "save: a deep clustering cannot be saved, because it contains a torch encoder, which is code. "
+            "Save the encoder with torch and the network of its head with wc.save(wc.neuralize(head), path)."
         )
     if not isinstance(network, TableNetwork):
-        raise UnsupportedModelError(f"save: the steps of a pipeline are Python objects. {_INSTEAD}")
+        raise UnsupportedModelError(
+            f"save: the steps of a pipeline cannot be saved, because they are Python objects. {_INSTEAD}"
+        )
     if network.verification is not None:
         raise UnsupportedModelError(
-            "save: this network verifies the assignment of all rows with the model's own predict, which is "
-            "code. If the model has centroids, save their network, which is not verified: "
-            "wc.neuralize(model.cluster_centers_)."
+            "save: this network cannot be saved, because it verifies the assignment of all rows with the "
+            "model's own predict, which is code. If the model has centroids, save their network instead, "
+            "which is not verified: wc.neuralize(model.cluster_centers_)."
         )
     writer = ArchiveWriter("network")
     _put_energy(writer, network.energy)
@@ -161,7 +163,10 @@ def _write_explanation(exp: BaseExplanation, data: bool) -> ArchiveWriter:
             "objects that computed its features. Save its arrays with numpy.savez instead."
         )
     if data and exp.table.goes_through_steps:
-        raise UnsupportedModelError(f"save: the steps of a pipeline are Python objects. {_INSTEAD} {_ARRAYS}")
+        raise UnsupportedModelError(
+            "save: the steps of a pipeline cannot be saved, because they are Python objects. "
+            f"{_INSTEAD} {_ARRAYS}"
+        )
     if not len(exp):
         raise InvalidInputError("save: an explanation must contain at least one row; this one contains none.")
     writer = ArchiveWriter("explanation")
@@ -190,7 +195,7 @@ def _write_explanation(exp: BaseExplanation, data: bool) -> ArchiveWriter:
 
 
 def _names(exp: Explanation) -> list[Any] | None:
-    """Return the names of the rows if they are not part of the rows themselves."""
+    """Return the names of the rows, or None if the rows have no names or contain them."""
     positions = range(len(exp)) if exp.positions is None else exp.positions.tolist()
     return None if exp.row_names is None else [exp.row_names[position] for position in positions]
 
@@ -234,7 +239,7 @@ def _take_rows(stored: ArchiveReader) -> dict[str, Any]:
         stored.objects("called", called),
     )
     if len(names) != len(positions):
-        raise stored.error(f"'called' must be {len(positions)} names; got {len(names)}")
+        raise stored.error(f"'called' must contain {len(positions)} names; got {len(names)}")
     return {"positions": rows, "row_names": dict(zip(positions, names, strict=True))}
 
 
@@ -393,7 +398,7 @@ def _take_categories(stored: ArchiveReader, n_features: int) -> list[list[Any] |
 
 
 def _put_table(writer: ArchiveWriter, table: Table) -> None:
-    """Add the rows and the kind of their container."""
+    """Add the rows and the type of their container."""
     writer.facts["categories"] = None
     if isinstance(table, MixedTable):
         writer.facts["categories"] = _encoded_lists(
@@ -502,7 +507,7 @@ def _take_sparse(stored: ArchiveReader, container: str) -> Any:
     if not steps or (starts[1:] < starts[:-1]).any() or len(indices) != len(values):
         raise stored.error("'data' must contain the position where each row begins")
     if ((indices < 0) | (indices >= d)).any() or values.dtype.kind not in "biuf":
-        raise stored.error(f"'data' must be numbers with indices of {d} features")
+        raise stored.error(f"'data' must be numbers with feature indices from 0 to {d - 1}")
     return getattr(sparse, container)((values, indices, starts), shape=(n, d))
 
 

@@ -57,8 +57,8 @@ class Partitions:
             return work(self.checked(part.rows))
         except WhyClusterError as error:
             raise type(error)(
-                f"{error} This is partition {part.number} of {self.request.name}; its rows are counted "
-                "from 0."
+                f"{error} The error is in partition {part.number} of {self.request.name}; its rows are "
+                "counted from 0."
             ) from error
 
     def checked(self, rows: Any) -> Any:

@@ -7,7 +7,7 @@ In reading order:
 - `plan`: chooses columns and types before any row is read
 - `manifest`: the number of rows, size and checksum of each finished result
 - `run_state`: describes the run in the folder of the results, so that a stopped run can resume
-- `fingerprint`: hashes the model, to check that two runs have the same one
+- `fingerprint`: hashes the model, to check whether two runs use the same model
 - `batches`: reads a part in batches that fit in memory
 - `stages`: reads, explains and writes at the same time, on separate threads
 - `pool`: works on several parts at a time

@@ -10,9 +10,9 @@ from typing import Any
 from whycluster.engines.files.parts import FilePart, reading
 from whycluster.engines.files.plan import RunPlan
 
-MOST_ROWS = 1 << 31  # of a batch
-_FEWEST_ROWS = 1 << 10  # of a batch
-_BATCH_VALUES = 3 << 20  # numbers in a batch; each worker has a few batches in memory
+MOST_ROWS = 1 << 31  # the maximum number of rows in a batch
+_FEWEST_ROWS = 1 << 10  # the minimum number of rows in a batch, unless rows are long
+_BATCH_VALUES = 3 << 20  # the number of values in a batch; each worker holds a few batches in memory
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class BatchReader:
     ----------
     plan : the plan of the run
     n_clusters : the number of clusters
-    batch_rows : the number of rows in a batch; None to choose it by memory
+    batch_rows : the number of rows in a batch, or None to choose it based on memory use
     """
 
     plan: RunPlan
@@ -37,7 +37,7 @@ class BatchReader:
             yield from part.batches(fields, self._n_rows(part, fields))
 
     def is_one_batch(self, part: FilePart) -> bool:
-        """Return whether a part is known to fit in one batch; then there is nothing to read ahead."""
+        """Return whether a part is known to fit in one batch, so that there is nothing to read ahead."""
         n_rows = self.plan.counts[part.name]
         return n_rows is not None and n_rows <= (self.batch_rows or self._usual_rows)
 
@@ -47,11 +47,11 @@ class BatchReader:
 
     @property
     def _n_values(self) -> int:
-        """The numbers that are computed for each row."""
+        """How many numbers are computed for each row."""
         return len(self.plan.columns) + self.n_clusters
 
     def _n_rows(self, part: FilePart, fields: list[Any]) -> int:
-        """Return the number of rows in a batch; fewer if the first values of copied columns are long."""
+        """Return the number of rows in a batch, reduced if the first values of copied columns are long."""
         if self.batch_rows is not None:
             return self.batch_rows
         usual = self._usual_rows

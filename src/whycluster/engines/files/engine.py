@@ -1,8 +1,9 @@
 """`explain_dataset`: explain tables larger than memory, from files to files.
 
-A run makes two passes over all parts. The first measures the figures that depend on all rows, if there are
-any. The second explains the parts and writes each to its own file. While one batch is explained, the next is
-read and the one before is written, so memory use does not depend on the number of rows.
+A run makes two passes over all parts. The first pass measures the quantities that depend on all rows; it is
+skipped if there are none. The second pass explains the parts and writes the results of each part to its own
+file. While one batch is being explained, the next batch is read and the previous one is written, so memory
+use does not depend on the number of rows.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def explain_dataset(
     durable: bool = True,
     **query: Unpack[QueryOptions],
 ) -> DatasetExplanation:
-    """Explain a table in files, of any size, and write the results to files.
+    """Explain a table of any size that is stored in files, and write the results to files.
 
     Each part of the input (a Parquet or CSV file) becomes a Parquet file of the same name, with the same rows
     in the same order. Result files get their final names only once they are complete. If a run is stopped or
@@ -85,28 +86,29 @@ def explain_dataset(
 
     Parameters
     ----------
-    model : as in `explain`, but not labels: they need a model, such as a `Surrogate` fitted to some rows
+    model : as in `explain`, except that labels are not accepted; fit a `Surrogate` to some rows instead
     data : a file, a folder, a pattern such as "in/*.parquet", a list of these, or a pyarrow Dataset
-    out : the folder for the results: a new one, or that of an earlier run
-    columns : the columns that the model takes, in its order. By default the names that the model knows;
-        otherwise all numeric columns except ``id_columns``
-    id_columns : columns to copy to the results. If such a column is explained too, its relevance column gets
-        an underscore
-    top : write only the ``top`` strongest features of each row: their names, relevance and values. By default
-        the relevance of all features, in one column each
-    output : "rows"; "summary" for the summary of each cluster only (mean relevance, share, quantiles); or
-        "both"
+    out : the folder for the results: a new folder, or the folder of an earlier run
+    columns : the columns that the model takes, in the model's order. By default, the columns that the model
+        was fitted on or, if it was fitted without column names, all numeric columns except ``id_columns``
+    id_columns : columns to copy to the results. If such a column is also explained, an underscore is appended
+        to the name of its relevance column
+    top : write only the ``top`` strongest features of each row: their names, relevance and values. By
+        default, write the relevance of all features, one column per feature
+    output : "rows" for the explanation of each row, "summary" for only a summary of each cluster (mean
+        relevance, share, quantiles), or "both"
     metric : as in `explain`
-    invalid : "error" raises for rows with missing or infinite values; "skip" writes nulls for them
-    batch_rows : how many rows each stage (reading, explaining, writing) of each worker has in memory; "auto"
-        means 12 to 24 MB of rows
-    workers : how many parts to process at a time; "auto" means one per processor, at most 8
-    overwrite : replace the results of an earlier run, even of another model or with other options
+    invalid : "error" raises an error for rows with missing or infinite values; "skip" writes nulls for such
+        rows
+    batch_rows : how many rows each stage (reading, explaining, writing) of each worker holds in memory;
+        "auto" means 12 to 24 MB of rows
+    workers : how many parts to process at a time; "auto" means one per processor, up to 8
+    overwrite : whether to replace the results of an earlier run, even one with a different model or options
     durable : sync files to disk before they get their final names, so that no finished result is lost if the
         power fails. Without it, a run that is resumed recognizes damaged results and writes them again
     target, against, beta, rule, threshold, background : the query; see `whycluster.Query`. ``target`` and
         ``against`` are one cluster for all rows. ``beta="auto"`` requires a first pass over the files. A
-        number makes that pass unnecessary, unless other figures have to be measured, as for a PCA or the
+        number makes that pass unnecessary, unless other quantities have to be measured, as for a PCA or the
         sequential rule
 
     Returns
@@ -115,9 +117,8 @@ def explain_dataset(
 
     Raises
     ------
-    InvalidInputError
-        If an argument is invalid, or if a part cannot be read or has other columns. In the latter case, all
-        other parts are finished first.
+    InvalidInputError If an argument is invalid, or if a part cannot be read or has the wrong columns. If
+    parts fail, all other parts are finished before the error is raised.
     """
     asked = Query(**query)
     request = ExplainRequest.of(
@@ -132,8 +133,8 @@ def explain_dataset(
     _check_options(top, output, batch_rows, workers)
     if output != "rows" and not (asked.target is None and asked.against is None):
         raise InvalidInputError(
-            f"{WHERE}: a summary must be of rows explained for their own clusters, against all others. Leave "
-            'out target and against, or pass output="rows".'
+            f"{WHERE}: for a summary, rows must be explained for their own clusters, against all others. "
+            'Leave out target and against, or pass output="rows".'
         )
     folder = as_path(out, WHERE, setting("out"), "a folder").expanduser()
     parts = find_parts(data, WHERE)
@@ -143,8 +144,8 @@ def explain_dataset(
     plan = make_plan(model_columns, parts, columns, id_columns)
     if output == "summary" and (plan.ids or top is not None):
         raise InvalidInputError(
-            f'{WHERE}: id_columns and top apply to rows, and output="summary" writes none. Leave them out, '
-            'or pass output="both".'
+            f'{WHERE}: id_columns and top apply only to rows; output="summary" writes no rows. Leave them '
+            'out, or pass output="both".'
         )
     if asked.background is not None:
         request = request.measure_background(asked.background, plan.columns)
@@ -179,18 +180,18 @@ def _check_options(top: Any, output: Any, batch_rows: Any, workers: Any) -> None
 
 
 def check_apart(folder: Path, data: Any, parts: list[FilePart]) -> None:
-    """Raise if results would be written among the data, where the next run would read them."""
+    """Raise an error if results would be written among the data, where the next run would read them."""
     place = folder.resolve()
     around = any(part.path is not None and place in part.path.resolve().parents for part in parts)
     if around or would_read(data, folder):
         raise InvalidInputError(
             f"{WHERE}: {setting('out')} must be a folder separate from the data; {str(folder)!r} contains "
-            "the data, or is inside their folder."
+            "the data or is inside the data folder."
         )
 
 
 def _options_to_json(request: ExplainRequest) -> dict[str, Any]:
-    """Return the query as JSON values, with a hash of the figures measured on a background."""
+    """Return the query as JSON values, with a hash of the population if it was measured on a background."""
     names = ("target", "against", "beta", "rule", "threshold")
     options = {name: _option_to_json(getattr(request.query, name)) for name in names}
     if request.population is not None:
@@ -208,15 +209,15 @@ def _option_to_json(value: Any) -> str | None:
 
 @contextmanager
 def _explaining_write_errors(folder: Path) -> Iterator[None]:
-    """Add to write errors that the finished parts are complete, and what to do."""
+    """Add to write errors that the finished parts are complete, and how to resume the run."""
     try:
         yield
     except OSError as error:
         fix = "free some space" if error.errno in _DISK_FULL else "fix the cause"
         raise OSError(
             error.errno,
-            f"{WHERE}: writing to {str(folder)!r} failed ({error}). The finished parts are complete: {fix}, "
-            "then run it again to resume",
+            f"{WHERE}: writing to {str(folder)!r} failed ({error}). The finished parts are complete. To "
+            f"resume, {fix} and start the run again",
         ) from error
 
 
@@ -231,7 +232,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
     results : where results are written
     pool : the threads
     reader : reads the batches of parts
-    reservoir : the sample of the summary, over all parts
+    reservoir : the priorities of the rows sampled for the summary, over all parts
     """
 
     request: ExplainRequest
@@ -254,7 +255,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
         batch_rows: int | str,
         workers: int | str,
     ) -> FilesEngine:
-        """Make the engine of one run."""
+        """Create the engine for one run."""
         pool, taken = PartPool(plan, _n_workers(workers, len(plan.parts))), plan.taken
         n_rows = None if batch_rows == "auto" else min(int(batch_rows), MOST_ROWS)
         reader = BatchReader(plan, model.n_clusters, n_rows)
@@ -266,7 +267,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
     # The first pass
 
     def measure_all(self, parts: list[FilePart]) -> Population:
-        """Measure all parts, unless an earlier run did; raise if the parts have changed since."""
+        """Measure all parts unless an earlier run did; raise an error if parts have changed since then."""
         state = self.results.state
         figures = state.figures
         if "population" in figures:
@@ -275,7 +276,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
         total = self._measure_rest([part for part in parts if part.name not in self.plan.failed])
         check_any_left(self.plan)
         state.forget_progress()
-        if total.sizes.any():  # otherwise `explain_all` raises
+        if total.sizes.any():  # otherwise `explain_all` raises an error
             state.save(
                 population=population_to_json(total),
                 inputs=self.plan.identities,
@@ -306,13 +307,13 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
             number = numbers[part.name]
             try:
                 found = self.measure(part)
-            except PartError:  # the sum does not include it
+            except PartError:  # the sum does not include this part
                 total.add(number, number + 1, None)
                 raise
             measured.add(part.name)
             total.add(number, number + 1, found)
             sum_so_far = total.so_far
-            if sum_so_far[0] < len(rest):  # the whole sum is saved next
+            if sum_so_far[0] < len(rest):  # the complete sum is saved by the caller
                 self.results.state.save_progress(lambda: progress(*sum_so_far))
 
         def progress(n: int, population: Population) -> dict[str, Any]:
@@ -331,12 +332,12 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
         stored = self.results.state.measured
         names, inputs = {part.name for part in parts}, stored.get("inputs", {})
         changed = any(name not in names or self.plan.identities[name] != i for name, i in inputs.items())
-        if not stored or changed or stored["invalid"] != self.request.invalid:  # other rows were left out
+        if not stored or changed or stored["invalid"] != self.request.invalid:  # different rows were left out
             return [], None
         return list(inputs), stored["population"]
 
     def _check_same_parts(self, before: dict[str, Any], without: list[str]) -> None:
-        """Raise if parts changed since they were measured; those that failed then may have been repaired."""
+        """Raise an error if parts changed since they were measured, except for parts that failed then."""
         now = self.plan.identities
         changed = sorted(
             name for name in {*before, *now} if before.get(name) != now.get(name) and name not in without
@@ -352,7 +353,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
             )
 
     def _population_from_json(self, stored: Any) -> Population:
-        """Read the figures that an earlier run measured."""
+        """Read the population that an earlier run measured."""
         found = self.request.population_from_json(stored)
         if found is None:
             raise InvalidInputError(
@@ -380,7 +381,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
     def explain(self, part: FilePart) -> None:
         """Explain the rows of one file, and write the results."""
         n_ahead = 0 if self.reader.is_one_batch(part) else 1
-        with closing(self._explained(part)) as explained:  # ends its threads, whatever happens here
+        with closing(self._explained(part)) as explained:  # ends its threads even if an error occurs
             if self.results.output == "rows":
                 self.results.write_rows(part, explained, n_ahead)
                 return
@@ -388,7 +389,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
             counted = self._counted(part, explained, total)
             if self.results.output == "both":
                 self.results.write_rows(part, counted, n_ahead)
-            for _ in counted:  # the rest; all of them if no rows are written
+            for _ in counted:  # the remaining batches, or all batches if no rows are written
                 pass
         self.plan.check_unchanged(part)
         self.results.write_aggregate(part, total)
@@ -405,14 +406,14 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
     def _counted(
         self, part: FilePart, explained: Iterator[tuple[Any, PartResult]], total: Aggregate
     ) -> Iterator[tuple[Any, PartResult]]:
-        """Yield the same, after adding it to the aggregate; the sample depends only on the part's name."""
+        """Yield the same items after adding them to the aggregate; the part's name seeds the priorities."""
         rng = np.random.default_rng(list(hashlib.sha256(part.name.encode()).digest()[:16]))
         for batch, result in explained:
             total.add(result, rng, self.reservoir)
             yield batch, result
 
     def _batches(self, part: FilePart, columns: list[str]) -> Generator[tuple[int, Any]]:
-        """Yield the batches of a part, read ahead, and the number of the first row of each."""
+        """Yield the number of the first row of each batch and the batch; the next batch is read ahead."""
         first_row = 0
         n_ahead = 0 if self.reader.is_one_batch(part) else 1
         with closing(ahead(self.reader.read(part, columns), n_ahead)) as batches:
@@ -445,9 +446,10 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
         return found is not None
 
     def _check_others(self) -> None:
-        """Warn of results of other parts from earlier calls; raise if they belong to the same files.
+        """Warn about earlier results of other parts; raise an error if they belong to the same files.
 
-        The same file can be a part of another name, because names depend on the common folder of all files.
+        The same file can have a different part name in each call, because names depend on the common folder
+        of all files.
         """
         others = self.results.others()
         if not others:
@@ -456,20 +458,21 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
         twice = next((name for name, owner in others.items() if owner in now), None)
         if twice is not None:
             raise InvalidInputError(
-                f"{WHERE}: parts must keep their names; {twice!r} would now be written to "
-                f"{now[others[twice]]!r}. Pass the folder that contains all parts each time, or "
-                f"{setting('overwrite=True')} to start over."
+                f"{WHERE}: each part must keep its name between calls; the part whose results are in "
+                f"{twice!r} would now be written to {now[others[twice]]!r}. Always pass the same folder, the "
+                f"one that contains all parts, or pass {setting('overwrite=True')} to start over."
             )
         n, is_one = count(len(others), "other part"), len(others) == 1
         warnings.warn(
-            f"{WHERE}: {str(self.results.state.folder)!r} holds the results of {n}, such as {min(others)!r}, "
-            f"which {'is' if is_one else 'are'} no longer among the data. They are kept.",
+            f"{WHERE}: {str(self.results.state.folder)!r} holds the results of {n}, such as "
+            f"{min(others)!r}, which {'is' if is_one else 'are'} no longer among the data. These results "
+            "are kept.",
             FilesWarning,
             stacklevel=5,
         )
 
     def _finish(self, beta: float | None, n_done_before: int) -> DatasetExplanation:
-        """Write the summary and return the results; raise if a part failed."""
+        """Write the summary and return the results; raise an error if a part failed."""
         done, failed, results = self.plan.to_do, self.plan.failed, self.results
         aggregate, summary = None, None
         if results.output == "rows":
@@ -501,7 +504,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
 
 
 def _named(part: FilePart, work: Callable[[Any, int], Found], batch: Any, first_row: int) -> Found:
-    """Apply ``work`` to a batch; errors name the part."""
+    """Apply ``work`` to a batch; error messages name the part."""
     with naming(part):
         return work(batch, first_row)
 

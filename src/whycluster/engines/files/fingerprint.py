@@ -53,9 +53,9 @@ class _Hasher(NumpyHasher):  # type: ignore[misc]  # joblib has no types
 
 
 def _contents(function: FunctionType) -> tuple[Any, ...]:
-    """Return all that determines a function's results: code, defaults, closure and globals.
+    """Return everything that determines a function's results: code, defaults, closure and globals.
 
-    Of the globals, plain values and functions of the same module count.
+    Among the globals, only plain values and functions of the same module are included.
     """
     module, outside = function.__module__, function.__globals__
     used = {name: outside[name] for name in _names(function.__code__) if name in outside}
@@ -70,7 +70,7 @@ def _contents(function: FunctionType) -> tuple[Any, ...]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether it is a plain value, or a container of plain values."""
+    """Return whether ``value`` is a plain value or a container of plain values."""
     inside = [*value, *value.values()] if isinstance(value, dict) else value
     if not isinstance(inside, _HOLDERS):
         return isinstance(value, _PLAIN)
@@ -81,7 +81,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _names(code: CodeType) -> list[str]:
-    """Return the global names that code may use, including functions defined inside it."""
+    """Return the global names that code may use, including those used by functions defined inside it."""
     inner = (name for const in code.co_consts if isinstance(const, CodeType) for name in _names(const))
     return sorted({*code.co_names, *inner})
 

@@ -49,7 +49,7 @@ class FilePart(ABC):
     Attributes
     ----------
     name : the unique name of the part within the data, with "/" between folders
-    path : the path of the file; None if the part is not a local file
+    path : the path of the file, or None if the part is not a local file
     """
 
     name: str
@@ -62,7 +62,7 @@ class FilePart(ABC):
         """A list that changes when the file changes: path, size, modification time."""
         try:
             facts = os.stat(self.path or "")
-        except OSError:  # reading the file reports it
+        except OSError:  # the error is reported when the file is read
             return []
         return [str(self.path), facts.st_size, facts.st_mtime_ns]
 
@@ -73,7 +73,7 @@ class FilePart(ABC):
 
     @abstractmethod
     def look(self) -> tuple[Any, int | None]:
-        """Return the pyarrow schema, and the number of rows if it is known without reading them."""
+        """Return the pyarrow schema, and the number of rows or None if only reading them would tell."""
 
     @abstractmethod
     def batches(self, columns: Sequence[Any], n_rows: int) -> Generator[Any]:
@@ -93,8 +93,9 @@ class ParquetPart(FilePart):
         return footer.schema.to_arrow_schema(), int(footer.num_rows)
 
     def batches(self, columns: Sequence[Any], n_rows: int) -> Generator[Any]:
-        """Yield the rows; reads only the requested columns."""
-        # In pieces: otherwise a whole row group is in memory, and the file may have only one.
+        """Yield the rows, reading only the requested columns."""
+        # The file is read in pieces. Otherwise, a whole row group would be in memory, and the file may have
+        # only one.
         options = {"buffer_size": _PIECE, "pre_buffer": False, "page_checksum_verification": True}
         with load_pyarrow().parquet.ParquetFile(self.path, **options) as file:
             for batch in file.iter_batches(n_rows, columns=[column.name for column in columns]):
@@ -134,7 +135,7 @@ class TextPart(FilePart):
         return 0.0 if first is None else first.num_rows / min(self._block_size(), self.identity[1])
 
     def batches(self, columns: Sequence[Any], n_rows: int) -> Generator[Any]:
-        """Yield the rows; blocks of text are combined into batches."""
+        """Yield the rows, combining blocks of text into batches."""
         pa = load_pyarrow()
         types = {column.name: column.type for column in columns}
         with self._open(include_columns=list(types), column_types=types) as reader:
@@ -188,7 +189,7 @@ class FragmentPart(FilePart):
 
     @property
     def identity(self) -> list[Any]:
-        """The identity of the file on its file system; data in memory are new in every run."""
+        """The identity of the file on its file system; data in memory get a new identity in every run."""
         path = getattr(self.fragment, "path", None)
         if not path:
             return [self._token]
@@ -202,7 +203,7 @@ class FragmentPart(FilePart):
         return self._schema(), n_rows
 
     def _schema(self) -> Any:
-        """Return the schema of the file; the Dataset decides types that the file does not store."""
+        """Return the schema of the file; types that the file does not store are taken from the Dataset."""
         import pyarrow as pa
 
         known = {field.name: field for field in self.dataset_schema} if self._is_inferred else {}
@@ -249,7 +250,7 @@ class PartError(Exception):
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Turn errors of reading into a `PartError`."""
+    """Turn read errors into a `PartError`."""
     try:
         yield
     except (OSError, ValueError, KeyError, load_pyarrow().ArrowException) as error:
@@ -280,7 +281,7 @@ def _with_nulls(batch: Any, columns: Sequence[Any]) -> Any:
 
 
 def estimate_rows(parts: Sequence[FilePart]) -> int | None:
-    """Estimate how many rows text files have, from their sizes; None if that is impossible."""
+    """Estimate the number of rows in text files from their sizes; return None if that is impossible."""
     files = [part for part in parts if isinstance(part, TextPart) and not part.is_compressed]
     if len(files) < len(parts):
         return None
@@ -288,7 +289,7 @@ def estimate_rows(parts: Sequence[FilePart]) -> int | None:
         with reading():
             sizes = [part.identity[1] for part in files]
             return round(sum(sizes) * files[sizes.index(max(sizes))].density()) if files else 0
-    except (PartError, IndexError):  # reading the part reports it
+    except (PartError, IndexError):  # the error is reported when the part is read
         return None
 
 
@@ -318,7 +319,7 @@ def find_parts(data: Any, where: str) -> list[FilePart]:
     files = _unique(paths)
     if not files:
         raise InvalidInputError(
-            f"{where}: data must be files of type {', '.join(KINDS)}; there are none at {data!r}."
+            f"{where}: data must be files of type {', '.join(KINDS)}; found none at {data!r}."
         )
     several = len(names) > 1 or files == [_absolute(Path(names[0]))]
     root = Path(os.path.commonpath([path.parent for path in files])) if several else _root(names[0])
@@ -326,7 +327,7 @@ def find_parts(data: Any, where: str) -> list[FilePart]:
 
 
 def _unique(paths: Iterable[Path]) -> list[Path]:
-    """Return the files sorted by name; if links lead to the same file, the shortest path."""
+    """Return the files sorted by path; if several paths lead to the same file, keep the shortest."""
     found: dict[str, Path] = {}
     for path in sorted(paths, key=lambda path: (len(path.parts), path)):
         found.setdefault(os.path.realpath(path), path)
@@ -350,7 +351,7 @@ def would_read(data: Any, folder: Path) -> bool:
 
 
 def _names(data: Any) -> list[str] | None:
-    """Return the paths and patterns in ``data``; None if it is something else."""
+    """Return the paths and patterns in ``data``, or None if it contains anything else."""
     given = [data] if isinstance(data, (str, os.PathLike)) else data
     if not isinstance(given, (list, tuple)) or not all(isinstance(g, (str, os.PathLike)) for g in given):
         return None
@@ -360,7 +361,7 @@ def _names(data: Any) -> list[str] | None:
 def _files(given: str, where: str, others: list[Path]) -> list[Path]:
     """Return the visible files that a path, a folder or a pattern matches.
 
-    Files of a folder that look like data of another format are added to ``others``.
+    Files in a folder that look like data in another format are added to ``others``.
     """
     path = Path(given)
     if path.is_dir():
@@ -380,14 +381,14 @@ def _files(given: str, where: str, others: list[Path]) -> list[Path]:
 
 
 def _root(given: str) -> Path:
-    """Return the folder, or the constant beginning of a pattern; results keep the paths below it."""
+    """Return the folder, or the folders before the first wildcard; results keep the paths below it."""
     if Path(given).is_dir():
         return _absolute(Path(given))
     return _absolute(Path(*itertools.takewhile(lambda part: not is_pattern(part), Path(given).parts)))
 
 
 def _absolute(path: Path) -> Path:
-    """Return the path without "..", so that each file has one name, below the folder of the data."""
+    """Return the absolute path without "..", so that each file has one name, below the folder of the data."""
     return Path(os.path.abspath(path))
 
 
@@ -397,12 +398,12 @@ def is_pattern(text: str) -> bool:
 
 
 def _is_hidden(path: Path) -> bool:
-    """Return whether a file is hidden, as Spark and whycluster name files that are not data."""
+    """Return whether a path is hidden. Spark and whycluster give such names to files that are not data."""
     return any(part.startswith((".", "_")) for part in path.parts)
 
 
 def _kind(path: Path) -> str:
-    """Return the suffix of a file in lower case; for compressed text, the suffix before that."""
+    """Return the suffix of a file in lowercase or, for compressed text, the suffix before the last one."""
     inner, outer = ["", "", *(suffix.lower() for suffix in path.suffixes)][-2:]
     return inner if outer in _COMPRESSED and inner not in PARQUET else outer
 
@@ -423,7 +424,8 @@ def _fragments(dataset: Any, where: str) -> list[FilePart]:
         fragments = list(dataset.get_fragments())
     except ValueError as error:  # the Dataset is filtered
         raise InvalidInputError(
-            f"{where}: data must be a Dataset with fragments ({error}). Pass the files, or write it first."
+            f"{where}: data must be a Dataset with fragments ({error}). Pass the files, or write the "
+            "Dataset to files first."
         ) from error
     names = [getattr(fragment, "path", None) for fragment in fragments]
     files = [name for name in names if name]
@@ -437,7 +439,7 @@ def _fragments(dataset: Any, where: str) -> list[FilePart]:
     name, n = Counter(part.name for part in parts).most_common(1)[0]
     if n > 1:
         raise InvalidInputError(
-            f"{where}: data must list each file once; the Dataset has {name!r} {n} times."
+            f"{where}: data must list each file once; the Dataset lists {name!r} {n} times."
         )
     return sorted(parts, key=lambda part: part.name)
 

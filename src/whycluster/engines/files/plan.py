@@ -29,8 +29,8 @@ class ModelColumns(NamedTuple):
 
     Attributes
     ----------
-    n_features, n_clusters : how many columns, and how many clusters
-    names : their names, if the model knows them
+    n_features, n_clusters : the numbers of columns and clusters
+    names : the names of the columns, or None if the model was fitted without column names
     text : the positions of columns that hold text
     only_text : the positions of columns that must hold text, because no step before the model encodes them
     any_kind : whether columns may hold something other than numbers
@@ -64,13 +64,14 @@ class RunPlan:
     ----------
     parts : all parts
     columns : the columns to explain, in the order of the model
-    kinds : the kind of values in each of them, by name
+    kinds : the kind of values in each of these columns, by name
     ids : the columns to copy
     dtype : the dtype of the results
     as_text : whether the values of the strongest features are written as text
     schemas, counts, identities : the schema, the number of rows and the `FilePart.identity` of each part, by
         name
-    failed : the reasons why parts cannot be explained, by name; reading the parts may add more
+    failed : the reasons why parts cannot be explained, by the name of the part; reading the parts may add
+        more
     """
 
     parts: list[FilePart]
@@ -95,7 +96,7 @@ class RunPlan:
         return {"dtype": self.dtype.name, "as_text": self.as_text}
 
     def with_settings(self, settings: Mapping[str, Any]) -> RunPlan:
-        """Return the plan with the settings of a run that is resumed; parts in conflict with them fail."""
+        """Return the plan with the settings of a resumed run; parts that conflict with the settings fail."""
         dtype, as_text = settings.get("dtype"), settings.get("as_text")
         if dtype not in _DTYPES or not isinstance(as_text, bool):
             raise InvalidInputError(
@@ -134,33 +135,34 @@ class RunPlan:
             if name in self.kinds:
                 found.append(entry.with_type(as_read(entry.type, part, self.kinds[name])))
             elif part.is_text:
-                found.append(pa.field(name, pa.string(), nullable=False))  # unchanged: 007 is not a number
+                found.append(pa.field(name, pa.string(), nullable=False))  # 007 must not become 7
             else:
                 found.append(entry)
         return found
 
     def ids_of(self, part: FilePart) -> list[str]:
-        """Return the columns to copy from a part, without those in its folder names.
+        """Return the columns to copy from a part, except the columns that come from its folder names.
 
-        The results are in folders of the same names, so whoever reads them would find these columns twice.
+        The results are stored in folders with the same names, so readers would otherwise find these columns
+        twice.
         """
         in_folders = _folder_columns(part) & part.partition_columns
         return [name for name in self.ids if name not in in_folders]
 
     @cached_property
     def taken(self) -> list[str]:
-        """The names of other columns of the results: copied columns, and those in folder names."""
+        """The names of other columns in the results: copied columns, and columns from folder names."""
         in_folders = {name for part in self.parts for name in _folder_columns(part)}
         return [*dict.fromkeys([*self.ids, *sorted(in_folders)])]
 
     def n_rows(self, parts: Sequence[FilePart]) -> int | None:
-        """Return the approximate number of rows of some parts; None if it is unknown."""
+        """Return the approximate number of rows of some parts, or None if it is unknown."""
         counts = [self.counts[part.name] for part in parts]
         others = estimate_rows([part for part, n in zip(parts, counts, strict=True) if n is None])
         return None if others is None else sum(filter(None, counts)) + others
 
     def check_unchanged(self, part: FilePart) -> None:
-        """Raise if the part has changed since the plan was made."""
+        """Raise an error if the part has changed since the plan was made."""
         if part.identity != self.identities[part.name]:
             raise PartError("it must not change while it is read; it did")
 
@@ -170,7 +172,7 @@ class RunPlan:
 
 
 def _folder_columns(part: FilePart) -> set[str]:
-    """Return the columns in the folder names of a part, such as year=2020."""
+    """Return the columns that come from the folder names of a part, such as "year" from year=2020."""
     return {key for key, equals, _ in (f.partition("=") for f in part.name.split("/")[:-1]) if equals}
 
 
@@ -200,7 +202,7 @@ def make_plan(model: ModelColumns, parts: list[FilePart], columns: Any, ids: Any
 
 
 def check_any_left(plan: RunPlan) -> None:
-    """Raise if all parts have failed."""
+    """Raise an error if all parts have failed."""
     if not plan.to_do:
         raise InvalidInputError(f"{WHERE}: no part can be explained. {describe_failures(plan.failed)}")
 
@@ -211,7 +213,7 @@ def result_name(part: FilePart) -> str:
 
 
 def describe_failures(failed: Mapping[str, str]) -> str:
-    """Describe why parts failed; names the first five."""
+    """Describe why parts failed, naming the first five."""
     first = [f"{name!r}: {why}" for name, why in list(failed.items())[:5]]
     return "; ".join(first) + f"; and {len(failed) - 5} more" * (len(failed) > 5) + "."
 
@@ -221,7 +223,7 @@ def as_names(given: Any, name: str) -> list[str]:
     names = [given] if isinstance(given, str) else list(given) if hasattr(given, "__iter__") else None
     if names is None or not all(isinstance(each, str) for each in names) or len({*names}) < len(names):
         raise InvalidInputError(
-            f"{WHERE}: {setting(name)} must be a list of different column names; got {given!r}."
+            f"{WHERE}: {setting(name)} must be a list of distinct column names; got {given!r}."
         )
     return names
 
@@ -236,8 +238,8 @@ class Kind(NamedTuple):
 def kinds_of(looks: Sequence[tuple[FilePart, Any]]) -> dict[str, Kind]:
     """Return the kind of each column, by name, given the schemas of all parts.
 
-    A column is numeric if it is numeric in most parts; on a tie, if it is numeric in the first part. Any
-    other column is text if its type differs between text files.
+    A column is numeric if it is numeric in most parts; in case of a tie, the first part decides. Any other
+    column is read as text if its type differs between text files.
     """
     types: dict[str, list[Any]] = {}
     inferred: dict[str, list[Any]] = {}
@@ -250,7 +252,7 @@ def kinds_of(looks: Sequence[tuple[FilePart, Any]]) -> dict[str, Kind]:
 
 
 def _kind_of(types: Sequence[Any], inferred: Sequence[Any]) -> Kind:
-    """Return the kind of a column from its types in all parts, and those inferred from text files."""
+    """Return the kind of a column, given its types in all parts and the types inferred from text files."""
     import pyarrow as pa
 
     numbers = [kind in _NUMERIC for kind in map(kind_of_arrow, types) if kind is not ColumnKind.EMPTY]
@@ -260,7 +262,7 @@ def _kind_of(types: Sequence[Any], inferred: Sequence[Any]) -> Kind:
 
 
 def _common_type(kinds: Sequence[Any]) -> Any:
-    """Return a common type: timestamps for dates and timestamps, text for other mixtures."""
+    """Return a common type: timestamps for a mixture of dates and timestamps, text for other mixtures."""
     import pyarrow as pa
     import pyarrow.types as types
 
@@ -291,7 +293,7 @@ def as_read(found: Any, part: FilePart, kind: Kind) -> Any:
 
 
 def _supported(found: Any) -> Any:
-    """Return the type of a column that is not numeric; pyarrow cannot select rows of string views."""
+    """Return the type to read a non-numeric column as; pyarrow cannot select rows of string views."""
     import pyarrow as pa
 
     others = {"null": pa.string(), "string_view": pa.large_string(), "binary_view": pa.large_binary()}
@@ -306,25 +308,25 @@ def is_float(kind: Any) -> bool:
 
 
 def _are_narrow(types: Sequence[Any]) -> bool:
-    """Return whether all types are floats of at most 32 bits, or those of empty columns."""
+    """Return whether each type is a float of at most 32 bits or the type of an empty column."""
     kinds = list(map(kind_of_arrow, types))
     narrow = (is_float(type_) and type_.bit_width <= 32 for type_ in types)
     return all(kind is ColumnKind.EMPTY or ok for kind, ok in zip(kinds, narrow, strict=True))
 
 
 def _may_be_numbers(types: Sequence[Any]) -> list[bool]:
-    """Return whether each type is numeric, or that of a column in which all values are missing."""
+    """Return, for each type, whether it is numeric or belongs to a column with only missing values."""
     return [kind in (*_NUMERIC, ColumnKind.EMPTY) for kind in map(kind_of_arrow, types)]
 
 
 def _check_results(parts: list[FilePart]) -> None:
-    """Raise if the results of two parts would have the same name."""
+    """Raise an error if a part has a reserved name or two parts would have the same result file."""
     seen: dict[str, str] = {}
     for part in parts:
         if part.name.startswith(("_whycluster", AGGREGATES)):
             raise InvalidInputError(
                 f"{WHERE}: names of parts must not begin with '_whycluster' or {AGGREGATES!r}; got "
-                f"{part.name!r}. Rename it."
+                f"{part.name!r}. Rename the part."
             )
         other = seen.setdefault(result_name(part), part.name)
         if other != part.name:
@@ -348,18 +350,18 @@ def _choose(model: ModelColumns, columns: Any, ids: list[str], schemas: Mapping[
         chosen = _numeric_columns(wanted, ids, schemas) if known is None else known
     else:
         given = as_names(columns, "columns")
-        chosen = known if known is not None and {*given} == {*known} else given  # rows are matched by name
+        chosen = known if known is not None and {*given} == {*known} else given  # columns are matched by name
     if len(chosen) != wanted or len(set(chosen)) != wanted:
         raise InvalidInputError(
-            f"{WHERE}: columns must be the {wanted} that the model was fitted on; got {len(chosen)}: "
-            f"{cut(chosen)}. Pass {setting('columns=[...]')}, and columns that only identify rows as "
-            f"{setting('id_columns')}."
+            f"{WHERE}: columns must be the {wanted} columns that the model was fitted on; got "
+            f"{len(chosen)}: {cut(chosen)}. Pass {setting('columns=[...]')}, and columns that only identify "
+            f"rows as {setting('id_columns')}."
         )
     return chosen
 
 
 def _numeric_columns(wanted: int, ids: list[str], schemas: Mapping[str, Any]) -> list[str]:
-    """Return the numeric columns of the first part with the right number of them, or of the first part."""
+    """Return the numeric columns of the first part that has ``wanted`` of them, or else of the first part."""
     found = [
         [entry.name for entry in schema if entry.name not in ids and kind_of_arrow(entry.type) in _NUMERIC]
         for schema in schemas.values()
@@ -380,7 +382,7 @@ def _check_names(names: list[str], schema: Any, part: FilePart) -> None:
 
 
 def _kinds(plan: RunPlan, model: ModelColumns) -> dict[str, Kind]:
-    """Return the kinds of the columns: numbers if the model takes nothing else, or those of most parts."""
+    """Return the kind of each column: numeric if the model takes only numbers, otherwise as in most parts."""
     import pyarrow as pa
 
     if not model.any_kind:

@@ -49,7 +49,7 @@ class PartPool:
                 self._stopped.set()
 
     def tick(self, n_rows: int) -> None:
-        """Advance the progress bar; raise if another thread failed."""
+        """Advance the progress bar; raise an error if another thread failed."""
         if self._stopped.is_set():
             raise _StoppedError
         if self._bar is not None:

@@ -25,7 +25,7 @@ from whycluster.engines.results import ArrowFormat, PartResult
 from whycluster.explanations.summary import Summary
 
 SUMMARY = "_summary.csv"  # CSV, because some tools would read a Parquet file as one of the results
-_KEY = b"whycluster"  # of our metadata in the footer of a result
+_KEY = b"whycluster"  # the key of our metadata in the footer of a result
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,10 +38,10 @@ class DatasetExplanation:
     parts : the files with the explanations of the rows, in the order of the input
     n_rows : the number of rows
     n_invalid : the number of rows skipped with ``invalid="skip"``
-    beta : the stiffness used; None if none is needed
+    beta : the stiffness used, or None if none is needed
     n_done_before : the number of parts that an earlier run had finished
-    measured_without : parts that could not be read when beta was measured, and were repaired afterward
-    summary : the summary of each cluster, if requested
+    measured_without : the parts that could not be read when beta was measured but were repaired afterward
+    summary : the summary of each cluster, or None if it was not requested
     """
 
     folder: Path
@@ -64,8 +64,8 @@ class DatasetExplanation:
         """Return a frame with quantiles of the relevance by cluster and feature.
 
         They are estimated from a uniform sample of up to 4096 rows per cluster. ``rank_error`` is the
-        standard error of the rank of the median: at 0.01, the estimate could equally be the 0.49 or the 0.51
-        quantile. It is 0 if the sample has all rows.
+        standard error of the rank of the median. An error of 0.01 means that the estimate could equally well
+        be the 0.49 or the 0.51 quantile. The error is 0 if the sample contains all rows.
         """
         if self._aggregate is None or self.summary is None:
             raise InvalidInputError(
@@ -82,7 +82,7 @@ class DatasetExplanation:
 
 
 def _quantiles(aggregate: Aggregate) -> dict[str, Any]:
-    """Return the columns of quantiles, (K, d) each, of the clusters that have rows, and their rank error."""
+    """Return columns with the quantiles and the rank error of the clusters that have rows, (K, d) each."""
     present = aggregate.size > 0
     found = aggregate.quantiles()[present]
     columns = {f"q{100 * q:02.0f}": found[..., i] for i, q in enumerate(QUANTILES)}
@@ -99,7 +99,7 @@ class Footer(NamedTuple):
 
     @classmethod
     def read(cls, path: Path) -> Footer | None:
-        """Read the footer; None if the file is not a complete result of ours."""
+        """Read the footer; return None if the file is not a complete result of whycluster."""
         import pyarrow.parquet as pq
 
         try:
@@ -112,7 +112,7 @@ class Footer(NamedTuple):
 
 @dataclass(frozen=True)
 class ResultFiles:
-    """Writes the results of parts, and finds those of an earlier run.
+    """Writes the results of parts, and finds the results of an earlier run.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class ResultFiles:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(K, d)."""
+        """The numbers of clusters and features, (K, d)."""
         return self.model.n_clusters, len(self.plan.columns)
 
     def path(self, part: FilePart) -> Path:
@@ -141,12 +141,12 @@ class ResultFiles:
         return self.state.folder / result_name(part)
 
     def files_of(self, part: FilePart) -> list[str]:
-        """Return the names of all files that a part becomes."""
+        """Return the names of all result files of a part."""
         rows, aggregate = [result_name(part)], [_aggregate_name(part)]
         return rows * (self.output != "summary") + aggregate * (self.output != "rows")
 
     def owner(self, part: FilePart) -> str:
-        """Return the text that marks results as those of this run and of this version of a part."""
+        """Return the text that marks results as belonging to this run and this version of a part."""
         return f"{self.state.run_id} {self.plan.identities[part.name]}"
 
     # Writing
@@ -162,7 +162,7 @@ class ResultFiles:
 
         schema, n_rows, n_invalid = self._schema(part), 0, 0
         repetitive = [entry.name for entry in schema if not is_float(entry.type)]
-        searched = [name for name in schema.names if name not in self.plan.kinds]  # not relevance
+        searched = [name for name in schema.names if name not in self.plan.kinds]  # all but relevance
 
         def tabulate(each: tuple[Any, PartResult]) -> tuple[Any, int]:
             return self._tabulate(part, *each, schema)
@@ -180,7 +180,7 @@ class ResultFiles:
             self.state.add(result_name(part), n_rows)
 
     def _tabulate(self, part: FilePart, batch: Any, result: PartResult, schema: Any) -> tuple[Any, int]:
-        """Return the results of a batch, after the copied columns, and its number of invalid rows."""
+        """Return a table of the copied columns and the results of a batch, and the number of invalid rows."""
         import pyarrow as pa
 
         copied = batch.select(self.plan.ids_of(part)).columns
@@ -191,8 +191,9 @@ class ResultFiles:
     def _schema(self, part: FilePart) -> Any:
         """Return the schema of the results of a part; columns that cannot be null are written faster.
 
-        They cannot be null if all rows were measured and invalid rows raised errors. This depends on how the
-        run began, not on the call that resumes it, so all results of a run have the same schema.
+        The result columns cannot be null if all rows were measured and invalid rows raised errors. This
+        depends on how the run began, not on the call that resumes it, so all results of a run have the same
+        schema.
         """
         import pyarrow as pa
 
@@ -264,7 +265,7 @@ class ResultFiles:
         return sum(each.n_rows for each in footers), sum(each.n_invalid for each in footers)
 
     def others(self) -> dict[str, str]:
-        """Return the results of earlier calls that belong to no part of this one, and their owners."""
+        """Return the names and owners of results of earlier calls that belong to no part of this call."""
         now = {result_name(part) for part in self.plan.parts}
         names = [name for name in self.state.parts if name.endswith(".parquet") and name not in now]
         footers = {name: Footer.read(self.state.folder / name) for name in names}
@@ -277,14 +278,14 @@ def _aggregate_name(part: FilePart) -> str:
 
 def _changed(part: FilePart) -> NoReturn:
     raise InvalidInputError(
-        f"{WHERE}: part {part.name!r} and its results must not change during a run; one of them did, or was "
-        "removed. Start again."
+        f"{WHERE}: part {part.name!r} and its results must not change during a run; one of them changed or "
+        "was removed. Start the run again."
     )
 
 
 @contextmanager
 def naming(part: FilePart) -> Iterator[None]:
-    """Name the part in errors."""
+    """Name the part in error messages."""
     try:
         yield
     except WhyClusterError as error:

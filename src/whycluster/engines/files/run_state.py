@@ -72,7 +72,7 @@ class RunState:
             if not _lock(file, self.where):
                 raise InvalidInputError(
                     f"{self.where}: {str(self.folder)!r} must not be in use; another run is writing to it. "
-                    "Wait for it to finish, or choose another folder."
+                    "Wait for that run to finish, or choose another folder."
                 )
             self._clear()
             try:
@@ -94,7 +94,7 @@ class RunState:
             ) from error
         if file is None:
             raise InvalidInputError(
-                f"{self.where}: {setting('out')} must be a new folder, an empty one, or that of an earlier "
+                f"{self.where}: {setting('out')} must be a new or empty folder, or the folder of an earlier "
                 f"run; {str(self.folder)!r} holds other files, such as {min(others)!r}. Choose another "
                 "folder."
             )
@@ -117,17 +117,17 @@ class RunState:
     def begin(self, request: dict[str, Any], settings: dict[str, Any], overwrite: bool) -> None:
         """Resume the run in the folder, or begin a new one.
 
-        Raises if the folder holds a run with another request, unless ``overwrite`` is true. ``settings`` are
-        those of a new run; a run that is resumed keeps its own.
+        Raise an error if the folder holds a run with a different request, unless ``overwrite`` is true.
+        ``settings`` apply to a new run; a resumed run keeps its own settings.
         """
         found = self.read()
         before = found.get("request", {})
         differing = sorted(name for name in {*before, *request} if before.get(name) != request.get(name))
         if found and differing and not overwrite:
             raise InvalidInputError(
-                f"{self.where}: {setting('out')} must be a new folder, or that of a run with the same "
-                f"options; {str(self.folder)!r} holds results with another "
-                f"{' and another '.join(differing)}. Choose another folder, or pass "
+                f"{self.where}: {setting('out')} must be a new folder, or the folder of a run with the same "
+                f"options; {str(self.folder)!r} holds the results of a run that differs "
+                f"in {' and '.join(differing)}. Choose another folder, or pass "
                 f"{setting('overwrite=True')} to replace its contents."
             )
         if found and (overwrite or differing):
@@ -184,16 +184,16 @@ class RunState:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """The figures that depend on all rows; empty until they are measured."""
+        """The quantities that depend on all rows; empty until they have been measured."""
         return dict(self._facts["figures"])
 
     @property
     def measured(self) -> dict[str, Any]:
-        """The parts that a stopped run has measured, and their figures; empty if there are none."""
+        """The parts that a stopped run has measured, and the sum over them; empty if there are none."""
         return dict(self._facts["measured"])
 
     def forget_progress(self) -> None:
-        """Forget the parts measured so far, once all are; the next `save` writes it."""
+        """Forget the parts measured so far, once all parts are measured; the next `save` writes this."""
         self._facts["measured"] = {}
 
     def save(self, **figures: Any) -> None:
@@ -207,7 +207,7 @@ class RunState:
             self._text = text
 
     def save_progress(self, measured: Callable[[], dict[str, Any]]) -> None:
-        """Write the figures of the parts measured so far, unless they were written seconds ago."""
+        """Write the sum over the parts measured so far, unless it was written in the last few seconds."""
         with self._lock:
             if self._is_due:
                 self._facts["measured"] = measured()
@@ -231,7 +231,7 @@ class RunState:
 
     @property
     def run_id(self) -> str:
-        """A hash of the request and the figures, which identifies the results of this run."""
+        """A hash of the request and the measured quantities, which identifies the results of this run."""
         with self._lock:
             if self._run_id is None:  # computed once: "figures" can be large, because it lists all parts
                 text = json.dumps([self._facts["request"], self._facts["figures"]], sort_keys=True)
@@ -260,8 +260,8 @@ class RunState:
         for path in (name, f"{_TEMPORARY}/{name}"):
             if not self.contains(path):
                 raise InvalidInputError(
-                    f"{self.where}: {setting('out')} must not have links that lead out of it; {path!r} does. "
-                    "Choose another folder."
+                    f"{self.where}: {setting('out')} must not contain links that lead outside it; {path!r} "
+                    "does. Choose another folder."
                 )
         temporary.parent.mkdir(parents=True, exist_ok=True)
         try:

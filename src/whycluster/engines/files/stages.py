@@ -12,9 +12,9 @@ _END = object()
 
 
 def ahead(items: Iterable[Item], n: int = 1) -> Generator[Item]:
-    """Yield the same items, produced by another thread up to ``n`` items in advance.
+    """Yield ``items``, which another thread produces up to ``n`` items in advance.
 
-    With ``n`` = 0 there is no other thread. Errors of the thread are raised here. When the generator is
+    With ``n`` = 0 there is no other thread. Errors in the thread are raised here. When the generator is
     closed, the thread stops, and `ahead` waits for it.
     """
     if n == 0:
@@ -22,7 +22,7 @@ def ahead(items: Iterable[Item], n: int = 1) -> Generator[Item]:
         return
     stage = _Stage(iter(items), n)
     try:
-        stage.thread.start()  # Ctrl-C may come while it starts
+        stage.thread.start()  # Ctrl-C may interrupt the start
         while (item := stage.get()) is not _END:
             yield item
     finally:
@@ -30,7 +30,7 @@ def ahead(items: Iterable[Item], n: int = 1) -> Generator[Item]:
 
 
 class _Stage:
-    """A thread that produces items, and the queue of those not taken yet."""
+    """A thread that produces items, and the queue of items that have not been taken yet."""
 
     def __init__(self, items: Iterator[Any], n: int) -> None:
         self.items, self.room = items, threading.Semaphore(n)
@@ -47,7 +47,7 @@ class _Stage:
 
     def stop(self) -> None:
         self.stopped = True
-        self.room.release()  # the thread may be waiting for it
+        self.room.release()  # the thread may be waiting for room
         if self.thread.ident is not None:  # it was started
             self.thread.join()
 

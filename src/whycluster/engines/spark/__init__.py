@@ -3,7 +3,8 @@
 In reading order:
 
 - `engine`: `explain` and its engine
-- `parts`: finds the columns that a model takes, sends them to the workers, and reads batches there
+- `parts`: finds the columns that a model takes, sends them to the workers, and reads the batches on the
+  workers
 - `results`: the columns that the result adds
 """
 

@@ -1,8 +1,9 @@
 """`whycluster.engines.spark.explain`: explain the rows of a Spark DataFrame on the workers.
 
-The driver reads the model and sends it to the workers as a few arrays. There, each Arrow batch from
-`mapInArrow` is explained as a table. If figures depend on all rows, a first pass measures them and returns
-one row of sums per partition. Only DataFrames are used, so classic Spark and Spark Connect work the same way.
+The driver reads the model and sends it to the workers as a few arrays. On the workers, each Arrow batch from
+`mapInArrow` is explained as a table. If any quantities depend on all rows, a first pass measures them and
+returns one row of sums per partition. Only DataFrames are used, so classic Spark and Spark Connect work the
+same way.
 """
 
 from __future__ import annotations
@@ -57,26 +58,29 @@ def explain(
 ) -> Any:
     """Explain why each row of a Spark DataFrame is in its cluster, on the workers.
 
-    The result is the DataFrame with additional columns: ``why_cluster``, ``why_evidence``,
-    ``why_competitor`` and ``why_relevance``, an array with one number per feature. It is lazy, like any
-    DataFrame. Only the figures that depend on all rows, such as beta, are measured at once, in a pass over
-    the columns of the model.
+    The result is the DataFrame with additional columns: ``why_cluster``, ``why_evidence``, ``why_competitor``
+    and ``why_relevance``, an array with one number per feature. It is lazy, like any DataFrame. Only the
+    quantities that depend on all rows, such as beta, are measured immediately, in one pass over the columns
+    that the model takes.
 
     Parameters
     ----------
     model : a fitted `KMeansModel`, `BisectingKMeansModel` or `GaussianMixtureModel` of MLlib, a
         `PipelineModel` that ends in one, or any model that `whycluster.neuralize` takes
     df : a DataFrame of classic Spark or Spark Connect
-    columns : the columns that the model takes, in its order; by default the names it was fitted on
-    features_col : instead of ``columns``, one column of vectors or arrays; an MLlib model knows its own
-    id_columns : the columns of df to keep; by default all
+    columns : the columns that the model takes, in the model's order; by default the columns it was fitted on
+    features_col : instead of ``columns``, one column of vectors or arrays; not needed for an MLlib model,
+        which records its own columns
+    id_columns : the columns of df to keep; by default all columns
     metric : as in `whycluster.explain`
     layout : "array" for one column of arrays, or "columns" for one column per feature
-    top : if given, add only this many features per row, the strongest first: ``why_feature_1``,
-        ``why_relevance_1``, ``why_value_1``, ...
-    invalid : "error" raises for rows with missing or infinite values; "skip" gives nulls for them
+    top : if given, add only the ``top`` strongest features of each row, in decreasing order of strength:
+        ``why_feature_1``, ``why_relevance_1``, ``why_value_1``, ...
+    invalid : "error" raises an error for rows with missing or infinite values; "skip" adds nulls for such
+        rows
     prefix : the prefix of the names of added columns
-    observation : a `pyspark.sql.Observation`; after an action it has the numbers ``rows`` and ``invalid``
+    observation : a `pyspark.sql.Observation`; after an action, it contains the number of ``rows`` and how
+        many of them are ``invalid``
     target, against, beta, rule, threshold, background : the query; see `whycluster.Query`. ``target`` and
         ``against`` are one cluster for all rows. ``background`` is another DataFrame, or any table
 
@@ -124,7 +128,7 @@ def _check_options(layout: Any, top: Any, prefix: Any) -> None:
 
 
 class SparkParts(NamedTuple):
-    """A DataFrame, its columns that the model takes, and the name of its parameter."""
+    """A DataFrame, the columns that the model takes, and the name of the DataFrame's parameter."""
 
     df: Any
     inputs: Sequence[ModelInput]
@@ -133,7 +137,7 @@ class SparkParts(NamedTuple):
 
 @dataclass(frozen=True)
 class SparkEngine(Engine[SparkParts, Any, list[Any], Any]):
-    """Explains Arrow batches on Spark's workers, to which it is sent.
+    """Explains Arrow batches on Spark's workers; the engine is sent to the workers.
 
     Attributes
     ----------
@@ -179,7 +183,7 @@ class SparkEngine(Engine[SparkParts, Any, list[Any], Any]):
         return self.request.measure(self.reader(part))
 
     def explain(self, part: Any) -> list[Any]:
-        """Explain the rows of a batch; returns the columns to add."""
+        """Explain the rows of a batch and return the columns to add."""
         return self.output.arrays(self.request.explain(self.reader(part)))
 
     def measure_batches(self, batches: Iterator[Any]) -> Iterator[Any]:
@@ -188,11 +192,11 @@ class SparkEngine(Engine[SparkParts, Any, list[Any], Any]):
         yield self._row(sum((found for _, found in measured), self._no_rows))
 
     def add_up(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Yield one row: the sum over such rows."""
+        """Yield one row: the sum over the rows from `measure_batches`."""
         yield self._row(self.total(text for batch in batches for text in batch.column(0).to_pylist()))
 
     def total(self, texts: Iterable[str]) -> Population:
-        """Add up the rows of partitions."""
+        """Add up populations in JSON format."""
         total = self._no_rows
         for text in texts:
             found = self.request.population_from_json(json.loads(text))
@@ -201,7 +205,7 @@ class SparkEngine(Engine[SparkParts, Any, list[Any], Any]):
         return total
 
     def explain_batches(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Yield each batch with its kept columns and the explanations."""
+        """Yield, for each batch, its kept columns followed by the explanations."""
         import pyarrow as pa
 
         for batch, added in each_batch(batches, self.explain, self.request.name):

@@ -23,9 +23,9 @@ _KEPT, _SENT = "kept_{}", "whycluster_taken_{}"
 
 
 def check_frame(df: Any) -> None:
-    """Raise unless it is a Spark DataFrame with unique column names."""
+    """Raise an error unless ``df`` is a Spark DataFrame with unique column names."""
     try:
-        import pyspark.sql  # noqa: F401  # to see whether it is installed
+        import pyspark.sql  # noqa: F401  # to see whether pyspark is installed
     except ImportError as error:
         raise MissingDependencyError(f'{WHERE} needs pyspark: pip install "whycluster[spark]"') from error
     if not is_frame(df):
@@ -39,12 +39,13 @@ def _check_names(df: Any, where: str) -> None:
     twice = next((name for name in df.columns if names.count(name.lower()) > 1), None)
     if twice is not None:
         raise InvalidInputError(
-            f"{WHERE}: {where} must have unique column names; {twice!r} occurs more than once. Rename one."
+            f"{WHERE}: {where} must have unique column names; {twice!r} occurs more than once. Rename one "
+            "of the columns."
         )
 
 
 def is_frame(df: Any) -> bool:
-    """Return whether it is a DataFrame of classic Spark or Spark Connect."""
+    """Return whether ``df`` is a DataFrame of classic Spark or Spark Connect."""
     from pyspark.sql import DataFrame
 
     return isinstance(df, DataFrame)
@@ -57,11 +58,11 @@ class ModelInput:
     Attributes
     ----------
     name : the name of the column
-    features : the names of its features in the model: one, or as many as its vectors are long
+    features : the names of its features in the model: one name, or one for each element of its vectors
     kind : the type of the column, in Spark's notation
-    width : the length of its vectors; None for single values
-    labels : the categories that the model knows, if it is categorical
-    other : the name for all other categories, if the model accepts them
+    width : the length of its vectors, or None if it holds single values
+    labels : the categories that the model was fitted on, or None if the column is not categorical
+    other : the name for all other categories, or None if the model does not accept other categories
     strict : whether unknown categories are sent as missing
     """
 
@@ -75,7 +76,7 @@ class ModelInput:
 
     @property
     def is_not_numeric(self) -> bool:
-        """Whether it holds something other than numbers."""
+        """Whether the column holds something other than numbers."""
         return self.width is None and (self.labels is not None or not kind_of_spark(self.kind).is_numeric)
 
     @property
@@ -87,13 +88,13 @@ class ModelInput:
         )
 
     def sent(self, place: int, kept: Sequence[str]) -> SentColumn:
-        """Return how it is sent to the workers; a kept column that needs no conversion is sent once."""
+        """Return how the column is sent to the workers; a kept column that is unchanged is sent only once."""
         same = self.is_sent_unchanged and self.name in kept
         name = _KEPT.format(kept.index(self.name)) if same else _SENT.format(place)
         return SentColumn(name, self.name, self.width, self.features)
 
     def for_invalid(self, invalid: str) -> ModelInput:
-        """Return the input for a way to treat invalid rows; "skip" skips unknown categories too."""
+        """Return the input for this treatment of invalid rows; "skip" also skips unknown categories."""
         return replace(self, strict=invalid == "skip" and self.labels is not None and self.other is None)
 
     def column(self) -> Any:
@@ -104,13 +105,13 @@ class ModelInput:
         if self.kind == "vector":
             from pyspark.ml.functions import vector_to_array
 
-            return F.when(column.isNotNull(), vector_to_array(column))  # it does not accept null
+            return F.when(column.isNotNull(), vector_to_array(column))  # vector_to_array does not accept null
         if self.labels is not None:
             text = column.cast("string")
             if self.other is not None:
                 return F.coalesce(text, F.lit(self.other))
             return F.when(text.isin(*self.labels), text) if self.strict else text
-        if self.kind == "timestamp":  # in the session's time zone but without it, like toPandas
+        if self.kind == "timestamp":  # in the session's time zone, which is dropped, as in toPandas
             return column.cast("timestamp_ntz")
         return column.cast("double") if self.kind.startswith("decimal") else column
 
@@ -118,7 +119,7 @@ class ModelInput:
 class SentColumn(NamedTuple):
     """A model input, as it is sent to the workers."""
 
-    name: str  # under which it is sent
+    name: str  # the name under which it is sent
     column: str  # its name in the DataFrame
     width: int | None  # the length of its vectors
     features: list[str]
@@ -148,11 +149,12 @@ def read_model(
     """Return the network of a model, and the columns of df that it takes."""
     if columns is not None and features_col is not None:
         raise InvalidInputError(
-            f"{WHERE}: columns or features_col must name the columns of the model; got both. Leave one out."
+            f"{WHERE}: either columns or features_col must name the columns of the model; got both. Leave "
+            "one out."
         )
     if columns is None and features_col is None and metric is None and _knows_columns(model):
         return _read_mllib(model, df)
-    network = read_network(model, WHERE, metric)  # raises if the model has its own metric
+    network = read_network(model, WHERE, metric)  # raises an error if the model has its own metric
     return network, _inputs(network, df, columns, features_col)
 
 
@@ -194,12 +196,12 @@ def _read_mllib(model: Any, df: Any) -> tuple[Network, list[ModelInput]]:
 
 
 def _found(kinds: Mapping[str, str], name: str) -> str:
-    """Return the column that MLlib finds by a name: it ignores case, and looks into structs first."""
+    """Return the column that MLlib finds for a name. MLlib ignores case and looks into structs first."""
     outer, dot, _ = name.partition(".")
     if dot and kinds.get(outer, "").startswith("struct<"):
         raise InvalidInputError(
             f"{WHERE}: the columns of the model must be top-level columns of df; {name!r} is a field of a "
-            "struct. Select it under a name without a dot, and fit the model on that."
+            "struct. Select it under a name without a dot, and fit the model on that column."
         )
     alike = [other for other in kinds if other.lower() == name.lower()]
     return alike[0] if len(alike) == 1 else name
@@ -227,11 +229,12 @@ def _inputs(network: Network, df: Any, columns: Any, features_col: str | None) -
 
 
 def _named(network: Network, columns: Any) -> list[str]:
-    """Return the columns that the user named, or that the model knows."""
+    """Return the columns that the user named or, by default, the columns that the model was fitted on."""
     if columns is None and network.feature_names is None:
         raise InvalidInputError(
             f"{WHERE}: columns must name the {network.n_features} columns that the model takes, in order, "
-            "because it was fitted without names; got none. Or pass features_col, one column of vectors."
+            "because it was fitted without column names; got none. Alternatively, pass one column of "
+            "vectors as features_col."
         )
     if columns is None:
         return [str(name) for name in network.feature_names or []]
@@ -245,7 +248,7 @@ def _named(network: Network, columns: Any) -> list[str]:
 
 
 def _kinds(df: Any) -> dict[str, str]:
-    """Return the type of each column; "vector" for MLlib's vectors."""
+    """Return the type of each column, which is "vector" for MLlib's vectors."""
     return {
         field.name: "vector"
         if type(field.dataType).__name__ == "VectorUDT"
@@ -255,7 +258,7 @@ def _kinds(df: Any) -> dict[str, str]:
 
 
 def _attributes(df: Any, name: str) -> list[str]:
-    """Return the names of the features of a vector column from MLlib's metadata; empty if it has none."""
+    """Return the feature names of a vector column from MLlib's metadata, or an empty list if it has none."""
     from whycluster.pipelines.mllib import unquoted
 
     found = df.schema[name].metadata.get("ml_attr", {})
@@ -285,7 +288,7 @@ def _check_length(name: str, width: int | None, names: Sequence[str] | None) -> 
 
 
 def _check_kind(one: ModelInput, numbers: bool, where: str = "") -> None:
-    """Raise if the model does not take a column of this type."""
+    """Raise an error if the model does not accept a column of this type."""
     numbers = numbers and one.labels is None
     if one.width is not None:
         fits = one.kind == "vector" or (
@@ -314,18 +317,19 @@ def kept_columns(df: Any, id_columns: Any) -> list[str]:
     twice = next((name for name in kept if kept.count(name) > 1), None)
     if twice is not None:
         raise InvalidInputError(
-            f"{WHERE}: id_columns must be different columns; {twice!r} occurs more than once. Name it once."
+            f"{WHERE}: id_columns must be distinct; {twice!r} occurs more than once. List it only once."
         )
     return kept
 
 
 def check_kept(df: Any, kept: Sequence[str]) -> None:
-    """Raise if a kept column cannot be sent to Python and back."""
+    """Raise an error if a kept column cannot be sent to Python and back."""
     for field in df.schema.fields:
         if field.name in kept and not _is_in_arrow(field.dataType):
             raise InvalidInputError(
                 f"{WHERE}: kept columns must have types that Arrow supports; {field.name!r} has type "
-                f"{field.dataType.simpleString()}. Name the other columns with id_columns=[...]."
+                f"{field.dataType.simpleString()}. List the columns to keep, without this one, in "
+                "id_columns=[...]."
             )
 
 
@@ -339,7 +343,8 @@ def _is_in_arrow(kind: Any) -> bool:
 def select(df: Any, kept: Sequence[str], inputs: Sequence[ModelInput], reader: RowReader) -> Any:
     """Return the DataFrame to send: the kept columns, then the other inputs of the model.
 
-    Columns are selected as text in one call, because in classic Spark each `Column` takes milliseconds.
+    Columns are selected as text in one call, because in classic Spark it takes milliseconds to create a
+    `Column`.
     """
     names = {_KEPT.format(i): _quoted(name) for i, name in enumerate(kept)}
     existing = {name.lower() for name in df.columns}
@@ -361,12 +366,12 @@ def kept_arrays(batch: Any, n_kept: int) -> list[Any]:
 
 @dataclass(frozen=True)
 class RowReader:
-    """Turns Arrow batches into tables that an `ExplainRequest` takes.
+    """Turns Arrow batches into tables that an `ExplainRequest` accepts.
 
     Attributes
     ----------
     inputs : the columns of the model, as they are sent
-    numeric : whether all of them hold numbers
+    numeric : whether all of these columns hold numbers
     """
 
     inputs: list[SentColumn]
@@ -427,7 +432,7 @@ def _block(column: Any, sent: SentColumn) -> Floats:
 
 
 def each_batch(batches: Iterator[Any], work: Callable[[Any], Any], name: str) -> Iterator[tuple[Any, Any]]:
-    """Yield each batch and the result of ``work``; errors name the partition, and the first row of the batch.
+    """Yield each batch and the result of ``work``; errors say where the batch begins, and in which partition.
 
     ``name`` is the parameter that holds the DataFrame.
     """
@@ -449,7 +454,7 @@ def _where(start: int, name: str) -> str:
 
 
 def match_background(inputs: Sequence[ModelInput], background: Any) -> list[ModelInput]:
-    """Return the same columns of another DataFrame; types may differ, but numbers must be numbers."""
+    """Return the same columns of another DataFrame; types may differ, but numeric columns must be numeric."""
     _check_names(background, "background")
     kinds = _kinds(background)
     _check_there(kinds, [one.name for one in inputs], "background")

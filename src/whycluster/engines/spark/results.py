@@ -23,7 +23,7 @@ class OutputColumns:
     format : the format of the explanations
     features : (d,) the names of the features
     names : the names of the columns, with the prefix
-    types : their Arrow types
+    types : the Arrow types of the columns
     """
 
     format: ArrowFormat
@@ -35,13 +35,13 @@ class OutputColumns:
     def of(
         cls, request: ExplainRequest, reader: RowReader, layout: str, top: int | None, prefix: str
     ) -> OutputColumns:
-        """Find the names and types from a result without rows."""
+        """Determine the names and types of the columns from a result without rows."""
         arrow = request.arrow_format(
             layout=layout,
             top=top,
             as_text=not reader.numeric or request.network.categories is not None,
             dtype=np.float32,
-            value_dtype=np.float64,  # values keep their digits
+            value_dtype=np.float64,  # so that values keep all their digits
         )
         known = request.network.feature_names or reader.features
         names = [str(name) for name in known]
@@ -56,7 +56,7 @@ class OutputColumns:
         return [_to_array(one, kind) for one, kind in zip(found.columns, self.types, strict=True)]
 
     def schema(self, df: Any, kept: Sequence[str]) -> Any:
-        """Return the schema of the result; the metadata of a column of arrays name the features."""
+        """Return the schema of the result; the metadata of a column of arrays lists the features."""
         from pyspark.sql.pandas.types import from_arrow_type
         from pyspark.sql.types import StructField, StructType
 
@@ -68,24 +68,24 @@ class OutputColumns:
         return StructType(fields)
 
     def check_free(self, kept: Sequence[str], prefix: str) -> None:
-        """Raise if the result would have two columns of the same name; Spark ignores case."""
+        """Raise an error if two columns of the result would have the same name; Spark ignores case."""
         same = {name.lower(): name for name in self.names}
         other = next((name for name in self.names if same[name.lower()] != name), None)
         if other is not None:
             raise InvalidInputError(
-                f"{WHERE}: names of columns must differ in more than case; the result would have {other!r} "
-                f'and {same[other.lower()]!r}. Rename a column, or pass layout="array".'
+                f"{WHERE}: names of columns must differ in more than case; the result would contain "
+                f'{other!r} and {same[other.lower()]!r}. Rename a column, or pass layout="array".'
             )
         lower = {name.lower() for name in kept}
         taken = next((name for name in self.names if name.lower() in lower), None)
         if taken is not None:
             raise InvalidInputError(
-                f"{WHERE}: df must not have a column {taken!r}, which the result adds. Drop it, or pass "
-                f"another prefix than {prefix!r}."
+                f"{WHERE}: df must not have a column {taken!r}, which the result adds. Drop it, or pass a "
+                f"prefix other than {prefix!r}."
             )
 
     def observe(self, df: Any, observation: Any) -> Any:
-        """Return the result with an observation of its numbers of rows and invalid rows."""
+        """Return the result with an observation of the number of rows and the number of invalid rows."""
         from pyspark.sql import functions as F  # noqa: N812  # Spark's convention
 
         invalid = F.count_if(spark_column(self.names[0]).isNull()).alias("invalid")
