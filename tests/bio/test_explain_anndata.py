@@ -585,8 +585,8 @@ def error_message(*args: Any, **options: Any) -> str:
 
 def test_an_object_that_is_no_anndata() -> None:
     assert error_message(np.zeros((3, 2))) == (
-        "explain_anndata: adata must be an AnnData; got ndarray. To explain the labels of any other table, "
-        "use wc.explain(labels, X)."
+        "explain_anndata: adata must be an AnnData object; got ndarray. To explain the labels of any other "
+        "table, use wc.explain(labels, X)."
     )
 
 
@@ -636,12 +636,12 @@ def test_missing_scores_and_loadings(cells: Any) -> None:
     )
     cells.obsm["X_scvi"] = cells.obsm["X_pca"]
     assert error_message(cells, use_rep="X_scvi") == (
-        "explain_anndata: adata.varm['X_scvi'] must have the loadings of adata.obsm['X_scvi'], which relate "
-        "scores to genes; it does not exist. Compute scores and loadings with sc.pp.pca, or pass "
+        "explain_anndata: adata.varm['X_scvi'] must contain the loadings of adata.obsm['X_scvi'], which "
+        "relate scores to genes; it does not exist. Compute scores and loadings with sc.pp.pca, or pass "
         "use_rep=None to use the expression."
     )
     assert error_message(cells, n_pcs=13) == (
-        "explain_anndata: n_pcs must be at most 12, the width of adata.obsm['X_pca']; got 13."
+        "explain_anndata: n_pcs must be at most 12, the number of columns of adata.obsm['X_pca']; got 13."
     )
     cells.varm["PCs"] = cells.varm["PCs"][:, :4]
     assert error_message(cells) == (

@@ -522,7 +522,7 @@ def test_only_empty_partitions(rows: Array, model: Any) -> None:
     lazy: Any = wc.explain(model, unknown_sizes(np.minimum(rows, -2.0)))
     with pytest.raises(wc.InvalidInputError) as error:
         lazy.relevance.compute()
-    assert str(error.value) == "explain: there must be at least one row that can be explained."
+    assert str(error.value) == "explain: there must be at least one row that can be explained; found none."
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -581,9 +581,9 @@ def test_a_partition_with_text_in_a_numeric_column(rows: Array, model: Any) -> N
     with pytest.raises(wc.InvalidInputError) as error:
         lazy.to_frame().compute()
     assert str(error.value) == (
-        "explain: all partitions of X must hold numbers in the columns that are numeric in the meta; got "
-        "'b' (string). Convert the column when it is read. The error is in partition 1 of X; its rows are "
-        "counted from 0."
+        "explain: all partitions of X must hold numbers in the columns that are numeric in the meta; "
+        "column 'b' has dtype string. Convert the column when it is read. The error is in partition 1 of X; "
+        "its rows are counted from 0."
     )
 
 

@@ -528,8 +528,8 @@ def test_settings_of_a_run_hold_for_parts_added_later(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pandas(frame()[NAMES]), folder / "part-1.parquet")
     assert error_message(MODEL, folder, out, beta=0.2, top=1) == (
         "explain_dataset: 1 of 2 parts could not be explained; the others are done. 'part-1.parquet': its "
-        "columns must be float32 or narrower, like those of all parts when the run began, so that no result "
-        "is rounded; convert them, or start over with overwrite=True."
+        "columns must be float32 or narrower, like the columns of all parts when the run began, so that no "
+        "result is rounded; convert them, or start over with overwrite=True."
     )
     pq.write_table(narrow, folder / "part-1.parquet")
     found = wc.explain_dataset(MODEL, folder, out, beta=0.2, top=1)
@@ -546,8 +546,8 @@ def test_text_in_a_new_part_if_all_parts_had_numbers(tmp_path: Path) -> None:
     later = plan.with_settings({"dtype": "float64", "as_text": False})
     assert later.to_do == []
     assert later.failed["a.parquet"] == (
-        "its columns must hold numbers, like those of all parts when the run began; convert them, or start "
-        "over with overwrite=True"
+        "its columns must hold numbers, like the columns of all parts when the run began; convert them, or "
+        "start over with overwrite=True"
     )
 
 
@@ -577,7 +577,7 @@ def test_a_pca_needs_more_measurements_than_beta(tmp_path: Path) -> None:
     frame()[600:].to_parquet(folder / "part-2.parquet")
     assert error_message(model, folder, out, beta=0.3) == (
         "explain_dataset: the parts must be those that the clusters were measured on; 'part-2.parquet' was "
-        "added, removed or changed since. Pass overwrite=True to start over."
+        "added, removed or changed since then. Pass overwrite=True to start over."
     )
 
 
@@ -650,7 +650,7 @@ def test_a_part_that_changes_while_it_is_explained_is_named(
 
     monkeypatch.setattr(ExplainRequest, "explain", change)
     message = error_message(MODEL, folder, tmp_path / "out", output=output)
-    assert "'part-1.parquet': it must not change while it is read; it did" in message
+    assert "'part-1.parquet': it must not change while it is being read; it did" in message
     assert not (tmp_path / "out" / "part-1.parquet").exists()
 
 
@@ -711,7 +711,9 @@ def test_time_per_part_does_not_grow_with_their_number(
 def test_a_part_whose_name_is_too_long_for_its_aggregate(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     frame().to_parquet(tmp_path / "in" / f"{'a' * 245}.parquet")
-    with pytest.raises(OSError, match=r"File name too long.*fix the cause, then run it again"):
+    with pytest.raises(
+        OSError, match=r"File name too long.*To resume, fix the cause and start the run again"
+    ):
         wc.explain_dataset(MODEL, tmp_path / "in", tmp_path / "out", output="both")
 
 
@@ -1156,8 +1158,8 @@ def test_parts_that_changed_since_beta_was_measured(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pandas(frame()[:5]), folder / "part-9.parquet")
     assert error_message(MODEL, folder, out) == (
         "explain_dataset: the parts must be those that beta was measured on; 'part-9.parquet' was added, "
-        "removed or changed since. Pass beta=... to explain parts as they arrive, or overwrite=True to start "
-        "over."
+        "removed or changed since then. Pass beta=... to explain parts as they arrive, or overwrite=True to "
+        "start over."
     )
     assert wc.explain_dataset(MODEL, folder, out, overwrite=True).n_rows == 905
 

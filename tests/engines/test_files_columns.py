@@ -119,7 +119,7 @@ def test_numbers_if_the_model_was_fitted_on_text(tmp_path: Path) -> None:
         wc.explain_dataset(model, tmp_path / "in", tmp_path / "out", columns=["zip", "group"])
     assert str(caught.value) == (
         "explain_dataset: 1 of 3 parts could not be explained; the others are done. '1.parquet': column "
-        "'zip' must hold text, which the model was fitted on; it has type int64."
+        "'zip' must hold text, because the model was fitted on text; it has type int64."
     )
 
 

@@ -158,7 +158,7 @@ def test_a_part_and_data_without_valid_rows() -> None:
     assert request.arrow_format(top=2).table(result)["value_1"].null_count == 4
     with pytest.raises(wc.InvalidInputError) as caught:
         request.with_population(request.measure(nothing))
-    assert str(caught.value) == "explain: there must be at least one row that can be explained."
+    assert str(caught.value) == "explain: there must be at least one row that can be explained; found none."
 
 
 def test_skipping_does_not_hide_other_errors() -> None:

@@ -136,7 +136,9 @@ class ExplainRequest:
         if population is None:
             return self
         if not population.sizes.any():
-            raise InvalidInputError(f"{self.where}: there must be at least one row that can be explained.")
+            raise InvalidInputError(
+                f"{self.where}: there must be at least one row that can be explained; found none."
+            )
         return replace(self, population=population)
 
     def prepared(self) -> ExplainRequest:

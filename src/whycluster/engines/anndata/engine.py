@@ -225,8 +225,8 @@ def _positions(cells: Any, adata: Any) -> Codes:
     if chosen.ndim == 1 and all(isinstance(name, str) for name in chosen.tolist()) and chosen.size:
         if not adata.obs_names.is_unique:
             raise InvalidInputError(
-                f"{WHERE}: adata.obs_names must be unique to select cells by name; some names occur more "
-                "than once. Pass positions instead."
+                f"{WHERE}: adata.obs_names must be unique if cells are selected by name; some names occur "
+                "more than once. Pass positions instead."
             )
         known = adata.obs_names.get_indexer(chosen)
         if (known < 0).any():

@@ -30,8 +30,8 @@ def check_container(adata: Any, *, writes: bool, copy: bool) -> None:
     """Raise an error unless ``adata`` is like an AnnData object and can be written to if necessary."""
     if not all(hasattr(adata, part) for part in _ATTRIBUTES):
         raise InvalidInputError(
-            f"{WHERE}: adata must be an AnnData; got {type(adata).__name__}. To explain the labels of any "
-            "other table, use wc.explain(labels, X)."
+            f"{WHERE}: adata must be an AnnData object; got {type(adata).__name__}. To explain the labels "
+            "of any other table, use wc.explain(labels, X)."
         )
     if 0 in adata.shape:
         raise InvalidInputError(
@@ -56,7 +56,7 @@ def check_container(adata: Any, *, writes: bool, copy: bool) -> None:
 
 
 CellRows: TypeAlias = slice | Codes
-"""Some cells: a part of an AnnData."""
+"""Some cells of an AnnData object, which form one part."""
 ALL: CellRows = slice(None)
 
 
@@ -223,7 +223,7 @@ def read_scores(adata: Any, rep: str, n_pcs: int | None) -> tuple[Floats, Floats
         )
     if name not in adata.varm:
         raise InvalidInputError(
-            f"{WHERE}: adata.varm[{name!r}] must have the loadings of adata.obsm[{rep!r}], which relate "
+            f"{WHERE}: adata.varm[{name!r}] must contain the loadings of adata.obsm[{rep!r}], which relate "
             "scores to genes; it does not exist. Compute scores and loadings with sc.pp.pca, or pass "
             "use_rep=None to use the expression."
         )
@@ -258,7 +258,8 @@ def _n_scores(adata: Any, rep: str, n_pcs: int | None, n_all: int) -> int:
     check_integer(n_pcs, 1, WHERE, "n_pcs")
     if n_pcs > n_all:
         raise InvalidInputError(
-            f"{WHERE}: n_pcs must be at most {n_all}, the width of adata.obsm[{rep!r}]; got {n_pcs}."
+            f"{WHERE}: n_pcs must be at most {n_all}, the number of columns of adata.obsm[{rep!r}]; got "
+            f"{n_pcs}."
         )
     return int(n_pcs)
 

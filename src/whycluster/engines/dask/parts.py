@@ -82,8 +82,8 @@ class Partitions:
         text = [c for c in self.columns if c in self.numeric and not is_numeric(rows.dtypes[c])]
         if text:
             raise self._error(
-                f"must hold numbers in the columns that are numeric in the meta; got {text[0]!r} "
-                f"({rows.dtypes[text[0]]}). Convert the column when it is read."
+                f"must hold numbers in the columns that are numeric in the meta; column {text[0]!r} has "
+                f"dtype {rows.dtypes[text[0]]}. Convert the column when it is read."
             )
         return rows
 

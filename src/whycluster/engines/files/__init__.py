@@ -1,4 +1,4 @@
-"""Explain tables larger than memory, from files to files.
+"""Explain tables larger than memory, reading from files and writing results to files.
 
 In reading order:
 

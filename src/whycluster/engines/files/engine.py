@@ -1,4 +1,4 @@
-"""`explain_dataset`: explain tables larger than memory, from files to files.
+"""`explain_dataset`: explain tables larger than memory, reading from files and writing results to files.
 
 A run makes two passes over all parts. The first pass measures the quantities that depend on all rows; it is
 skipped if there are none. The second pass explains the parts and writes the results of each part to its own
@@ -117,8 +117,9 @@ def explain_dataset(
 
     Raises
     ------
-    InvalidInputError If an argument is invalid, or if a part cannot be read or has the wrong columns. If
-    parts fail, all other parts are finished before the error is raised.
+    InvalidInputError
+        If an argument is invalid, or if a part cannot be read or has the wrong columns. If parts fail, all
+        other parts are finished before the error is raised.
     """
     asked = Query(**query)
     request = ExplainRequest.of(
@@ -348,7 +349,7 @@ class FilesEngine(Engine[list[FilePart], FilePart, None, DatasetExplanation]):
             beta = f"{setting('beta=...')} to explain parts as they arrive, or " * only_beta
             raise InvalidInputError(
                 f"{WHERE}: the parts must be those that {what} measured on; {changed[0]!r} "
-                f"{'and others were' if len(changed) > 1 else 'was'} added, removed or changed since. "
+                f"{'and others were' if len(changed) > 1 else 'was'} added, removed or changed since then. "
                 f"Pass {beta}{setting('overwrite=True')} to start over."
             )
 

@@ -37,7 +37,7 @@ _OTHERS = (
 )
 _PIECE = 1 << 18  # bytes
 _BLOCK, _LONGEST_HEADER = 1 << 20, 1 << 24  # bytes
-_LINES = 16  # the fewest lines that a block of text should hold
+_LINES = 16  # the minimum number of lines that a block of text should hold
 _COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _PATTERN = set("*?[")
 
@@ -73,7 +73,7 @@ class FilePart(ABC):
 
     @abstractmethod
     def look(self) -> tuple[Any, int | None]:
-        """Return the pyarrow schema, and the number of rows or None if only reading them would tell."""
+        """Return the pyarrow schema and the number of rows, or None if it is unknown without reading them."""
 
     @abstractmethod
     def batches(self, columns: Sequence[Any], n_rows: int) -> Generator[Any]:
@@ -381,7 +381,7 @@ def _files(given: str, where: str, others: list[Path]) -> list[Path]:
 
 
 def _root(given: str) -> Path:
-    """Return the folder, or the folders before the first wildcard; results keep the paths below it."""
+    """Return the folder, or the path before the first wildcard; results keep the paths below it."""
     if Path(given).is_dir():
         return _absolute(Path(given))
     return _absolute(Path(*itertools.takewhile(lambda part: not is_pattern(part), Path(given).parts)))
@@ -393,7 +393,7 @@ def _absolute(path: Path) -> Path:
 
 
 def is_pattern(text: str) -> bool:
-    """Return whether a path has wildcards."""
+    """Return whether a path contains wildcards."""
     return bool(_PATTERN & set(text))
 
 

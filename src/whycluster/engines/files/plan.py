@@ -107,19 +107,20 @@ class RunPlan:
             types = self.types(part)
             if dtype == "float32" and not _are_narrow(types):
                 self.failed[part.name] = (
-                    "its columns must be float32 or narrower, like those of all parts when the run began, so "
-                    f"that no result is rounded; convert them, or start over with {setting('overwrite=True')}"
+                    "its columns must be float32 or narrower, like the columns of all parts when the run "
+                    "began, so that no result is rounded; convert them, or start over with "
+                    f"{setting('overwrite=True')}"
                 )
             elif not (as_text or all(_may_be_numbers(types))):
                 self.failed[part.name] = (
-                    "its columns must hold numbers, like those of all parts when the run began; convert "
-                    f"them, or start over with {setting('overwrite=True')}"
+                    "its columns must hold numbers, like the columns of all parts when the run began; "
+                    f"convert them, or start over with {setting('overwrite=True')}"
                 )
         return replace(self, dtype=np.dtype(dtype), as_text=as_text)
 
     @contextmanager
     def recording_failure(self, part: FilePart) -> Iterator[None]:
-        """Record a part as failed if it cannot be read, instead of raising."""
+        """Record a part as failed if it cannot be read, instead of raising an error."""
         try:
             yield
         except PartError as error:
@@ -164,7 +165,7 @@ class RunPlan:
     def check_unchanged(self, part: FilePart) -> None:
         """Raise an error if the part has changed since the plan was made."""
         if part.identity != self.identities[part.name]:
-            raise PartError("it must not change while it is read; it did")
+            raise PartError("it must not change while it is being read; it did")
 
     def types(self, part: FilePart) -> list[Any]:
         """Return the types of the explained columns in a part."""
@@ -354,8 +355,8 @@ def _choose(model: ModelColumns, columns: Any, ids: list[str], schemas: Mapping[
     if len(chosen) != wanted or len(set(chosen)) != wanted:
         raise InvalidInputError(
             f"{WHERE}: columns must be the {wanted} columns that the model was fitted on; got "
-            f"{len(chosen)}: {cut(chosen)}. Pass {setting('columns=[...]')}, and columns that only identify "
-            f"rows as {setting('id_columns')}."
+            f"{len(chosen)}: {cut(chosen)}. Pass {setting('columns=[...]')}, and pass columns that only "
+            f"identify rows as {setting('id_columns')}."
         )
     return chosen
 
@@ -373,7 +374,8 @@ def _check_names(names: list[str], schema: Any, part: FilePart) -> None:
     for name in names:
         if schema.get_field_index(name) < 0:
             hive = (
-                "; the column is in the folder names: pass pyarrow.dataset.dataset(path, partitioning='hive')"
+                "; to read the column from the folder names, pass pyarrow.dataset.dataset(path, "
+                "partitioning='hive')"
             )
             raise PartError(
                 f"it must have exactly one column {name!r}; it has {cut(schema.names, 12)}"
@@ -409,5 +411,6 @@ def _check_kinds(plan: RunPlan, model: ModelColumns) -> None:
                 plan.failed[part.name] = f"column {column!r} must hold numbers; it has type {kind}"
             if i in model.only_text and kind_of_arrow(kind) in _NUMERIC:
                 plan.failed[part.name] = (
-                    f"column {column!r} must hold text, which the model was fitted on; it has type {kind}"
+                    f"column {column!r} must hold text, because the model was fitted on text; it has type "
+                    f"{kind}"
                 )

@@ -56,12 +56,12 @@ def explain(
     observation: Any = None,
     **query: Unpack[QueryOptions],
 ) -> Any:
-    """Explain why each row of a Spark DataFrame is in its cluster, on the workers.
+    """Explain, on the workers, why each row of a Spark DataFrame is in its cluster.
 
     The result is the DataFrame with additional columns: ``why_cluster``, ``why_evidence``, ``why_competitor``
-    and ``why_relevance``, an array with one number per feature. It is lazy, like any DataFrame. Only the
-    quantities that depend on all rows, such as beta, are measured immediately, in one pass over the columns
-    that the model takes.
+    and ``why_relevance``, an array with one number per feature. The result is lazy, like any DataFrame. Only
+    the quantities that depend on all rows, such as beta, are measured immediately, in one pass over the
+    columns that the model takes.
 
     Parameters
     ----------
