@@ -333,7 +333,7 @@ def test_relevance_of_a_column_from_folder_names(given: str, tmp_path: Path) -> 
     data: Any = str(tmp_path / "in")
     if given == "dataset":
         with pytest.raises(
-            wc.InvalidInputError, match=r"the column is in the folder names: pass pyarrow.dataset.dataset"
+            wc.InvalidInputError, match=r"from the folder names, pass pyarrow.dataset.dataset"
         ):
             wc.explain_dataset(model, data, tmp_path / "none")
         data = pads.dataset(data, partitioning="hive")
