@@ -235,7 +235,7 @@ def test_a_repaired_part_is_explained_with_the_same_clusters(
     # A sample of other data, or a damaged one, is not used.
     other = tmp_path / "other"
     place.rename(other)
-    assert "another model" in invoke(capsys, "explain", other, "--out", out, "--k", 2)[2]
+    assert "a run that differs in model" in invoke(capsys, "explain", other, "--out", out, "--k", 2)[2]
     (out / "_whycluster.sample").write_bytes(b"nothing")
     assert "the parts must be those" in invoke(capsys, "explain", other, "--out", out, "--k", 3)[2]
 

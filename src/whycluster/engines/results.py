@@ -205,7 +205,7 @@ def _renamed(names: list[str], taken: Sequence[str]) -> list[str]:
 
 
 def _lookup(names: Any, codes: Codes, null: NDArray[np.bool_] | None) -> Any:
-    """Return the names that the codes stand for as a column, with nulls for invalid rows."""
+    """Return the names that belong to the codes as a column, with nulls for invalid rows."""
     import pyarrow as pa
 
     return names.take(pa.array(codes, mask=null))

@@ -195,7 +195,7 @@ def blocks_of(X: Any, step: str) -> Any:
     return blocks if all(alike) else dask.optimize(blocks)[0]
 
 
-def _same(part: Any, step: str) -> Any:  # noqa: ARG001  # the step gives the task a name of its own
+def _same(part: Any, step: str) -> Any:  # noqa: ARG001  # the step gives the task a distinct name
     return part
 
 

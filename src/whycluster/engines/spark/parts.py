@@ -117,7 +117,7 @@ class ModelInput:
 
 
 class SentColumn(NamedTuple):
-    """A model input, as it is sent to the workers."""
+    """A model input in the form that is sent to the workers."""
 
     name: str  # the name under which it is sent
     column: str  # its name in the DataFrame
@@ -370,7 +370,7 @@ class RowReader:
 
     Attributes
     ----------
-    inputs : the columns of the model, as they are sent
+    inputs : the columns of the model, in the form that is sent to the workers
     numeric : whether all of these columns hold numbers
     """
 
