@@ -11,9 +11,10 @@ Array = NDArray[np.float64]
 
 
 def log_chance(weights: list[float], cluster_of: list[int], cluster: int) -> float:
-    """Return log P(c) from the weights of all parts."""
+    """Return log P(c) from the weights of all parts; it is not rounded to 0 if P(c) is nearly 1."""
     own = sum(weight for weight, k in zip(weights, cluster_of, strict=True) if k == cluster)
-    return math.log(own / sum(weights))
+    others = sum(weight for weight, k in zip(weights, cluster_of, strict=True) if k != cluster)
+    return -math.log1p(others / own)
 
 
 def gains(terms: Array, cluster_of: list[int], cluster: int, weights: Array, beta: float) -> Array:
