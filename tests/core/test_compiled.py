@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,16 @@ from whycluster.data.table import ArrayTable
 
 ROOT = Path(__file__).parents[2]
 Array = NDArray[Any]
+
+
+@pytest.fixture(autouse=True)
+def _compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """With WHYCLUSTER_COMPILED=0, these tests still are about the loops."""
+    monkeypatch.delenv("WHYCLUSTER_COMPILED", raising=False)
+    loops.library.cache_clear()
+    yield
+    monkeypatch.undo()
+    loops.library.cache_clear()
 
 
 def explain(problem: Problem, loops: str, **options: Any) -> wc.Explanation:
@@ -223,6 +233,13 @@ def test_a_network_goes_by_what_there_is_where_it_is_used(monkeypatch: pytest.Mo
         network = pickle.loads(sent)
         assert (network.energy.loops is None) == (registers == "NumPy")
         assert network.explain(X).relevance == pytest.approx(expected.relevance)
+
+
+@pytest.mark.parametrize(("value", "off"), [("0", True), ("1", False), ("", False)])
+def test_a_variable_turns_them_off(monkeypatch: pytest.MonkeyPatch, value: str, off: bool) -> None:
+    monkeypatch.setenv("WHYCLUSTER_COMPILED", value)
+    assert (loops.library() is None) == (off or LOADED is None)
+    assert (SquaredEnergy(np.eye(3)).loops is None) == (off or LOADED is None)
 
 
 @pytest.mark.parametrize("code", ["int layout(void) { return 0; }", "int other;", None])

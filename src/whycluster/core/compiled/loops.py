@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,13 +34,13 @@ def _fields(names: str, kind: type) -> list[tuple[str, type]]:
     return [(name, kind) for name in names.split()]
 
 
-class _Model(ctypes.Structure):
+class Model(ctypes.Structure):
     """The structure ``Model`` in kmeans.c."""
 
     _fields_ = [*_fields("K d", ctypes.c_int64), *_fields("offset bias slopes both", ctypes.c_void_p)]
 
 
-class _Block(ctypes.Structure):
+class Block(ctypes.Structure):
     """The structure ``Block`` in kmeans.c."""
 
     _fields_ = [
@@ -58,15 +59,14 @@ class _Block(ctypes.Structure):
 @functools.cache
 def library() -> tuple[Any, int] | None:
     """Return the compiled loops and the register width in bits, or None if they cannot be used."""
+    if os.environ.get("WHYCLUSTER_COMPILED") == "0":
+        return None
     try:
         found = ctypes.CDLL(str(LIBRARY))
-        fits = found.layout() == _LAYOUT
+        found.run.restype, found.room.restype = ctypes.c_double, ctypes.c_int64
+        width = found.widest() if found.layout() == _LAYOUT else 0
     except (OSError, AttributeError):  # not built, built for a different machine, or an old version
-        fits = False
-    if not fits:
         return None
-    found.run.restype, found.room.restype = ctypes.c_double, ctypes.c_int64
-    width = found.widest()
     return (found, width) if width else None
 
 
@@ -202,24 +202,24 @@ class CompiledKMeans:
         self._call(block, moved=True)
         return True
 
-    def _call(self, block: _Block, moved: bool = False) -> float:
+    def _call(self, block: Block, moved: bool = False) -> float:
         """Call the loops; if ``moved`` is true, the offset has already been subtracted."""
         loaded = library()
         assert loaded is not None
         loops, width = loaded
         offset = np.zeros(self.slopes.shape[1]) if moved or self.offset is None else self.offset
         parameters = map(_at, (offset, *self._packed))
-        model = _Model(*self.slopes.shape, *parameters)
+        model = Model(*self.slopes.shape, *parameters)
         space = np.empty(loops.room(ctypes.byref(model)))
         return float(loops.run(width, ctypes.byref(model), ctypes.byref(block), ctypes.c_void_p(_at(space))))
 
 
-def _block(rows: MemoryLayout, first: int, n_rows: int) -> _Block:
+def _block(rows: MemoryLayout, first: int, n_rows: int) -> Block:
     of_float = rows.dtype == np.float32
-    return _Block(first, n_rows, _at(rows.columns), rows.down, rows.side_by_side, of_float)
+    return Block(first, n_rows, _at(rows.columns), rows.down, rows.side_by_side, of_float)
 
 
-def _write_to(out: NDArray[Any], block: _Block) -> None:
+def _write_to(out: NDArray[Any], block: Block) -> None:
     block.out, block.to_float = _at(out), out.dtype == np.float32
     block.out_down, block.out_across = (step // out.itemsize for step in out.strides)
     assert 1 in (block.out_down, block.out_across)
