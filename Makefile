@@ -93,11 +93,13 @@ browser:
 		$(INSTALL) chromium chromium-driver > /dev/null; \
 		else echo 'There is no chromedriver, and no permission to install it: browser tests will be skipped.'; fi
 
-# The k-means loops are compiled when the package is installed. Without a compiler, the tests that need them fail.
+# The k-means loops are compiled when the package is installed. The tests also compile them for aarch64 and run them in
+# an emulator. Without the compilers and the emulator, these tests fail.
 compiler:
-	@command -v cc > /dev/null || if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
-		$(INSTALL) gcc libc6-dev > /dev/null; \
-		else echo 'There is no C compiler, and no permission to install one: tests of the compiled loops will fail.'; fi
+	@{ command -v cc && command -v aarch64-linux-gnu-gcc && command -v qemu-aarch64; } > /dev/null || if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+		$(INSTALL) gcc libc6-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user > /dev/null; \
+		else echo 'There is no C compiler, cross-compiler or emulator of aarch64, and no permission to install them:' \
+			'tests of the compiled loops will fail.'; fi
 
 # anndata needs an older pandas than the other tests, so it has a separate environment.
 $(BIO)/installed: pyproject.toml $(LOOPS) constraints-bio.txt

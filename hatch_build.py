@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-import sys
 import sysconfig
 import tempfile
 from contextlib import suppress
@@ -14,7 +13,10 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-_FLAGS = ("-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
+FLAGS = ("-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math")
+SHARED = (*FLAGS, "-shared", "-fPIC")
+# To build for the other one, set CC to a cross-compiler and _PYTHON_HOST_PLATFORM to the platform.
+_TESTED = ("linux-x86_64", "linux-aarch64")
 
 
 class CustomBuildHook(BuildHookInterface[Any]):
@@ -26,9 +28,10 @@ class CustomBuildHook(BuildHookInterface[Any]):
             return
         source = Path(self.root, "src", "whycluster", "core", "compiled", "kmeans.c")
         target = source.with_name("_kmeans.so")
+        platform = sysconfig.get_platform()
         try:
-            if sys.platform != "linux":
-                raise OSError(f"they have not been tested on {sys.platform}")
+            if platform not in _TESTED:
+                raise OSError(f"they have not been tested on {platform}")
             _compile(source, target)
         except (OSError, ValueError, subprocess.CalledProcessError) as error:
             reason = getattr(error, "stderr", None) or str(error)
@@ -38,8 +41,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
             with suppress(OSError):  # remove the library of an earlier build
                 target.unlink()
             return
-        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-        build_data.update(pure_python=False, tag=f"py3-none-{platform}")
+        build_data.update(pure_python=False, tag=f"py3-none-{platform.replace('-', '_')}")
 
 
 def _compile(source: Path, target: Path) -> None:
@@ -47,6 +49,6 @@ def _compile(source: Path, target: Path) -> None:
     compiler = shlex.split(os.environ.get("CC") or "cc")
     with tempfile.TemporaryDirectory(dir=source.parent, prefix=".build-") as folder:
         made = Path(folder, target.name)
-        command = [*compiler, *_FLAGS, str(source), "-o", str(made)]
+        command = [*compiler, *SHARED, str(source), "-o", str(made)]
         subprocess.run(command, check=True, capture_output=True, text=True)
         os.replace(made, target)

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
+from tests.core import driver
 from whycluster.core.compiled import loops
+
+ON_ARM = platform.machine() == "aarch64"
+COMPILED = sys.platform == "linux" and (ON_ARM or platform.machine() == "x86_64")
+BITS = ["128"] if ON_ARM else ["128", "256", "512"]  # "128" are those of aarch64, emulated elsewhere
+SANITIZED = [f"{bits} sanitized" for bits in BITS if bits != "128" or ON_ARM]
 
 
 def _load() -> tuple[Any, int] | None:
@@ -19,17 +25,21 @@ def _load() -> tuple[Any, int] | None:
 
 
 LOADED = _load()
-COMPILED = sys.platform == "linux" and platform.machine() == "x86_64"
 
 
 def limited(monkeypatch: pytest.MonkeyPatch, registers: str) -> None:
-    """Go by those for "256" or "512" bits, or by "NumPy"; skip what this machine cannot have."""
-    bits = 0 if registers == "NumPy" else int(registers)
-    if bits and not COMPILED:
-        pytest.skip("loops are compiled on Linux on x86-64 only")
-    if bits:
-        assert LOADED is not None
-        if bits > LOADED[1]:
-            pytest.skip(f"this processor has no registers of {bits} bits")
-    found = None if LOADED is None or not bits else (LOADED[0], bits)
+    """Go by those of `BITS` or `SANITIZED`, or by "NumPy"; skip what this machine cannot have."""
+    if registers != "NumPy" and not COMPILED:
+        pytest.skip("loops are compiled on Linux on x86-64 and aarch64 only")
+    found = None if registers == "NumPy" else _of(*registers.split())
     monkeypatch.setattr(loops, "library", lambda: found)
+
+
+def _of(registers: str, sanitized: str = "") -> tuple[Any, int]:
+    assert LOADED is not None
+    bits = int(registers)
+    if bits == 128 and not ON_ARM:
+        return driver.emulated(), bits
+    if bits > LOADED[1]:
+        pytest.skip(f"this processor has no registers of {bits} bits")
+    return driver.sanitized() if sanitized else LOADED[0], bits

@@ -12,7 +12,7 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_blobs
 
 import whycluster as wc
-from tests.core.loops import limited
+from tests.core.loops import BITS, limited
 from tests.reference import neon
 from tests.reference.shapley import shapley
 from whycluster.core.energies.squared import _is_far_apart
@@ -32,7 +32,7 @@ def relative_error(found: Array, expected: Array) -> float:
     return float(np.abs(found - expected).max() / np.abs(expected).max())
 
 
-@pytest.fixture(params=["NumPy", "256", "512"], autouse=True)
+@pytest.fixture(params=["NumPy", *BITS], autouse=True)
 def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """All figures hold with compiled loops and without."""
     limited(monkeypatch, request.param)

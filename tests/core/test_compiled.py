@@ -23,7 +23,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import whycluster as wc
-from tests.core.loops import COMPILED, LOADED, limited
+from tests.core import driver
+from tests.core.loops import BITS, COMPILED, LOADED, SANITIZED, limited
 from tests.properties.strategies import Problem, problems, rough_problems
 from whycluster.core.attribution import CodedQuery, attribute
 from whycluster.core.compiled import loops
@@ -53,14 +54,15 @@ def explain(problem: Problem, loops: str, **options: Any) -> wc.Explanation:
 
 def test_they_are_there_where_they_can_be() -> None:
     """Without this test, a build that fails would only be slow."""
-    if not COMPILED or "avx2" not in Path("/proc/cpuinfo").read_text():
-        pytest.skip("the loops are made on Linux, for x86-64 with AVX2")
+    info = Path("/proc/cpuinfo").read_text() if COMPILED else ""
+    if not COMPILED or not ("avx2" in info or BITS == ["128"]):
+        pytest.skip("the loops are made on Linux, for aarch64 and for x86-64 with AVX2")
     assert LOADED is not None
-    assert LOADED[1] == (512 if "avx512vl" in Path("/proc/cpuinfo").read_text() else 256)
+    assert LOADED[1] == (128 if BITS == ["128"] else 512 if "avx512vl" in info else 256)
     assert isinstance(wc.neuralize([[0.0], [1.0]]).energy.loops, CompiledKMeans)
 
 
-@pytest.mark.parametrize("bits", ["256", "512"])
+@pytest.mark.parametrize("bits", [*BITS, *SANITIZED])
 @given(problem=problems(max_clusters=9, max_features=11))
 def test_exact_ties_go_to_the_first(problem: Problem, bits: str) -> None:
     exp, expected = explain(problem, bits), explain(problem, "NumPy")
@@ -70,7 +72,7 @@ def test_exact_ties_go_to_the_first(problem: Problem, bits: str) -> None:
     assert exp.relevance == pytest.approx(expected.relevance, rel=1e-9, abs=1e-12 * problem.scale)
 
 
-@pytest.mark.parametrize("bits", ["256", "512"])
+@pytest.mark.parametrize("bits", [*BITS, *SANITIZED])
 @given(problem=rough_problems(), beta=st.floats(-3, 3), single=st.booleans())
 def test_all_else_is_rounding(problem: Problem, bits: str, beta: float, single: bool) -> None:
     problem = Problem(problem.X.astype(np.float32 if single else np.float64), problem.centroids)
@@ -106,7 +108,7 @@ LAYOUTS = ["rows", "columns", "every other", "backwards", "part of rows", "betwe
 SIZES = [(1, 2), (2, 3), (5, 4), (8, 5), (13, 9), (16, 8)]  # features and clusters
 
 
-@pytest.mark.parametrize("bits", ["256", "512"])
+@pytest.mark.parametrize("bits", [*BITS, *SANITIZED])
 @pytest.mark.parametrize("n_rows", [1, 7, 31, 32, 33, 100])
 @pytest.mark.parametrize("how", LAYOUTS)
 def test_rows_may_lie_in_any_order(how: str, n_rows: int, bits: str) -> None:
@@ -129,8 +131,42 @@ def test_rows_may_lie_in_any_order(how: str, n_rows: int, bits: str) -> None:
             assert exp.relevance == pytest.approx(expected.relevance, rel=close, abs=close)
 
 
+@pytest.mark.parametrize("bits", BITS[1:])
+@pytest.mark.parametrize("how", LAYOUTS[:5])
+def test_processors_agree(how: str, bits: str) -> None:
+    """Energies, assignment, evidence and relevance of aarch64 and of x86."""
+    rng = np.random.default_rng(0)
+    for (d, n_clusters), n_rows, dtype in itertools.product(SIZES, (1, 33), (np.float64, np.float32)):
+        X, centroids = rng.normal(size=(n_rows, d)).astype(dtype), rng.normal(size=(n_clusters, d))
+        expected, found = (results(centroids, laid_out(X, how), loops) for loops in (bits, "128"))
+        for name, values in found.items():
+            rtol = 1e-12 if values.dtype == np.float64 else 2e-7  # one bit of float32
+            np.testing.assert_allclose(values, expected[name], rtol, atol=1e-12, err_msg=name)
+
+
+def results(centroids: Array, X: Array, bits: str) -> dict[str, Array]:
+    """All that the loops compute, each into rows and columns, float32 and float64."""
+    n_rows, (n_clusters, d) = len(X), centroids.shape
+    cluster, competitor = np.empty((2, n_rows), np.intp)
+    evidence, found = np.empty(n_rows), {}
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        limited(monkeypatch, bits)
+        energy, rows = SquaredEnergy(centroids), MemoryLayout.of(X)
+        assert energy.loops is not None
+        assert rows is not None
+        for order in ("C", "F"):
+            energies = np.empty((n_rows, n_clusters), order=order)
+            assert energy.loops.energies(X, energies)
+            found[f"energies {order}"] = energies
+            for dtype in (np.float64, np.float32):
+                out = np.empty((n_rows, d), dtype, order=order)
+                assert energy.loops.run(rows, 0, cluster, competitor, evidence, 0.7, out)
+                found[f"relevance {order} {out.dtype}"] = out
+    return {**found, "cluster": cluster, "competitor": competitor, "evidence": evidence}
+
+
 @pytest.mark.parametrize("apart", [False, True])
-@pytest.mark.parametrize("bits", ["256", "512"])
+@pytest.mark.parametrize("bits", [*BITS, *SANITIZED])
 @pytest.mark.parametrize("n_rows", [1, 31, 32, 33, 100])
 def test_nothing_is_written_beside_the_results(
     monkeypatch: pytest.MonkeyPatch, n_rows: int, bits: str, apart: bool
@@ -160,6 +196,34 @@ def test_nothing_is_written_beside_the_results(
             assert (evidence[[0, -1]] == -1.0).all()
 
 
+FLAWS = {  # what a sanitizer says of a flaw, and how it gets into the source
+    "use-after-poison": (
+        "i < rows; i++) {\n            block->cluster",
+        "i <= rows; i++) {\n            block->cluster",
+    ),
+    "-byte region": ("model->K + 3) * ROWS", "model->K) * ROWS"),
+    "out of bounds": ("for (int c = 0; c < 2; c++)", "for (int c = 0; c < 3; c++)"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flaw", FLAWS)
+def test_sanitizers_find_a_flaw(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flaw: str) -> None:
+    """Beside an array, beside the work space, and in undefined behavior."""
+    if not COMPILED:
+        pytest.skip("loops are compiled on Linux on x86-64 and aarch64 only")
+    right, wrong = FLAWS[flaw]
+    sources = {name: (driver.SOURCE / name).read_text() for name in ("kmeans.c", "kmeans_tile.h")}
+    assert "".join(sources.values()).count(right) == 1
+    for name, source in sources.items():
+        (tmp_path / name).write_text(source.replace(right, wrong))
+    program = driver.compile_driver("cc", tmp_path, *driver.SANITIZERS, "-O1", source=tmp_path)
+    process = driver.LoopsProcess(program)
+    monkeypatch.setattr(loops, "library", lambda: (process, int(BITS[-1])))
+    with pytest.raises(AssertionError, match=flaw):
+        wc.explain(np.eye(3), np.eye(3))
+
+
 def test_columns_of_several_kinds_are_not_read_as_one() -> None:
     column = np.arange(6.0)
     assert MemoryLayout.of_columns([column, column.astype(np.float32)]) is None
@@ -169,7 +233,7 @@ def test_columns_of_several_kinds_are_not_read_as_one() -> None:
     assert MemoryLayout.of(column.astype(np.float16).reshape(3, 2)) is None
 
 
-@pytest.mark.parametrize("bits", ["256", "512"])
+@pytest.mark.parametrize("bits", [*BITS, *SANITIZED])
 @pytest.mark.parametrize("flaw", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("row", [0, 31, 32, 69])
 def test_what_is_not_finite_is_found_wherever_it_stands(row: int, flaw: float, bits: str) -> None:
@@ -180,7 +244,7 @@ def test_what_is_not_finite_is_found_wherever_it_stands(row: int, flaw: float, b
         explain(Problem(X, centroids), bits)
 
 
-@pytest.mark.parametrize("loops", ["NumPy", "256", "512"])
+@pytest.mark.parametrize("loops", ["NumPy", *BITS, *SANITIZED])
 @pytest.mark.parametrize("beta", ["auto", 1e-300])
 def test_evidence_that_overflows_though_energies_do_not(loops: str, beta: Any) -> None:
     problem = Problem(np.array([[5e153], [1e150]]), np.array([[-9e153], [9e153]]))
@@ -188,7 +252,7 @@ def test_evidence_that_overflows_though_energies_do_not(loops: str, beta: Any) -
         explain(problem, loops, beta=beta)
 
 
-@pytest.mark.parametrize("bits", ["256", "512"])
+@pytest.mark.parametrize("bits", [*BITS, *SANITIZED])
 @pytest.mark.parametrize("beta", [1e-300, 1e300, np.inf])
 def test_however_stiff_or_soft(monkeypatch: pytest.MonkeyPatch, beta: float, bits: str) -> None:
     rng = np.random.default_rng(0)
@@ -257,7 +321,7 @@ def test_a_library_that_does_not_fit_is_not_used(
     assert loops.library.__wrapped__() is None
 
 
-@pytest.mark.parametrize("loops", ["NumPy", "256", "512"])
+@pytest.mark.parametrize("loops", ["NumPy", *BITS, *SANITIZED])
 @pytest.mark.parametrize("n_clusters", [5, 60])
 def test_all_that_is_asked_of_a_network_agrees_on_who_wins(
     monkeypatch: pytest.MonkeyPatch, loops: str, n_clusters: int
@@ -322,21 +386,38 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def build_wheel(source: Path, folder: Path, **variables: str) -> tuple[str, dict[str, bytes]]:
+    """Return the name of the wheel and what it contains."""
+    here = ["--no-deps", "--no-build-isolation", "--wheel-dir", str(folder)]
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", *here, str(source)]
+    subprocess.run(command, env={**os.environ, **variables}, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as file:
+        return wheel.name, {name: file.read(name) for name in file.namelist()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("platform", "machine"), [("linux-aarch64", 183), ("macosx-11.0-arm64", None)])
+def test_a_wheel_for_another_platform(
+    source: Path, tmp_path: Path, platform: str, machine: int | None
+) -> None:
+    """The number of the machine is that of the ELF format; where the loops are not tested, it has none."""
+    variables = {"CC": driver.COMPILER, "_PYTHON_HOST_PLATFORM": platform}
+    name, contents = build_wheel(source, tmp_path, **variables)
+    library = contents.get("whycluster/core/compiled/_kmeans.so")
+    assert (library and int.from_bytes(library[18:20], "little")) == machine
+    assert name.endswith("-py3-none-any.whl" if machine is None else "-py3-none-linux_aarch64.whl")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["cc", "false", "there-is-none", 'cc "'])
 def test_a_wheel_is_built_with_any_compiler_and_with_none(
     source: Path, tmp_path: Path, compiler: str
 ) -> None:
-    here = ["--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path)]
-    env = {**os.environ, "CC": compiler}
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", *here, str(source)]
-    subprocess.run(command, env=env, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as file:
-        names = set(file.namelist())
+    name, names = build_wheel(source, tmp_path, CC=compiler)
     compiled = "whycluster/core/compiled/_kmeans.so" in names
     assert compiled == (compiler == "cc" and COMPILED)
-    assert wheel.name.endswith("py3-none-any.whl") != compiled
+    assert name.endswith("py3-none-any.whl") != compiled
     assert "whycluster/core/compiled/loops.py" in names
     assert "whycluster/report/page.html.j2" in names
     assert not any(name.endswith((".c", ".h")) for name in names)

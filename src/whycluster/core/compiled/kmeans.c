@@ -3,8 +3,8 @@
 Rows are processed in tiles of ROWS, which stay in the cache from the first step to the last. All sums are in double.
 Nothing is allocated, and only memory of the caller is read or written. */
 
-#if !defined __x86_64__ || !(defined __clang__ || (defined __GNUC__ && __GNUC__ >= 9))
-#error "These loops need x86-64, and gcc 9 or later or clang. On other platforms, NumPy does the work."
+#if !(defined __x86_64__ || defined __aarch64__) || !(defined __clang__ || (defined __GNUC__ && __GNUC__ >= 9))
+#error "These loops need x86-64 or aarch64, and gcc 9 or later or clang. On other platforms, NumPy does the work."
 #endif
 
 #include <math.h>
@@ -88,6 +88,7 @@ static inline __attribute__((always_inline)) double exp_minus(double t)
 #define JOIN(name, set) JOINED(name, set)
 #define NAME(name) JOIN(name, SET)
 
+#ifdef __x86_64__
 #define SET avx2
 #define TARGET __attribute__((target("avx2,fma")))
 #define WIDE 4
@@ -107,19 +108,30 @@ static inline __attribute__((always_inline)) double exp_minus(double t)
 #define WIDE 8
 #define DEEP 4
 #include "kmeans_tile.h"
+#else
+#define SET neon /* every aarch64 processor has it */
+#define TARGET
+#define WIDE 2
+#define DEEP 4
+#include "kmeans_tile.h"
+#endif
 
 int layout(void)
 {
     return LAYOUT;
 }
 
-/* Return the widest registers of this processor, 512 or 256; 0 if it lacks the required instructions. */
+/* Return the widest registers of this processor, 512, 256 or 128; 0 if it lacks the required instructions. */
 int widest(void)
 {
+#ifdef __x86_64__
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 0;
     int all = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
     return all && __builtin_cpu_supports("avx512vl") ? 512 : 256;
+#else
+    return 128;
+#endif
 }
 
 /* Return the number of doubles of work space that `run` needs. */
@@ -132,5 +144,10 @@ Size room(const Model *model)
 double run(int width, const Model *model, const Block *block, double *space)
 {
     double *aligned = (double *)(((uintptr_t)space + 63) & ~(uintptr_t)63); /* otherwise each access touches two cache lines */
+#ifdef __x86_64__
     return (width == 512 ? run_avx512 : run_avx2)(model, block, aligned);
+#else
+    (void)width; /* there is only one */
+    return run_neon(model, block, aligned);
+#endif
 }

@@ -34,7 +34,7 @@ TARGET static inline void NAME(turn)(Vector v[WIDE])
         w[i + 4] = PICK(v[i], v[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
     }
     for (int i = 0; i < 8; i++) v[i] = w[i];
-#else
+#elif WIDE == 4
     for (int i = 0; i < 4; i += 2) {
         w[i] = PICK(v[i], v[i + 1], 0, 4, 2, 6);
         w[i + 1] = PICK(v[i], v[i + 1], 1, 5, 3, 7);
@@ -43,6 +43,10 @@ TARGET static inline void NAME(turn)(Vector v[WIDE])
         v[i] = PICK(w[i], w[i + 2], 0, 1, 4, 5);
         v[i + 2] = PICK(w[i], w[i + 2], 2, 3, 6, 7);
     }
+#else
+    w[0] = v[0];
+    v[0] = PICK(w[0], v[1], 0, 2);
+    v[1] = PICK(w[0], v[1], 1, 3);
 #endif
 }
 

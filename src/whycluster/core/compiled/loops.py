@@ -1,8 +1,8 @@
 """k-means in compiled loops: one call computes the assignment and the relevance of a block of rows.
 
-The loops are in ``kmeans.c``, which is compiled when the package is installed on Linux on x86-64 with a C
-compiler. Everywhere else, and for all other models and queries, NumPy computes the same results in more steps
-(`whycluster.core.attribution`); ``tests/core/test_compiled.py`` checks that the two agree.
+The loops are in ``kmeans.c``, which is compiled when the package is installed on Linux on x86-64 or aarch64
+with a C compiler. Everywhere else, and for all other models and queries, NumPy computes the same results in
+more steps (`whycluster.core.attribution`); ``tests/core/test_compiled.py`` checks that the two agree.
 """
 
 from __future__ import annotations

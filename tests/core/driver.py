@@ -1,0 +1,163 @@
+"""The compiled loops in their own process, in an emulator of aarch64 or with sanitizers (see driver.c)."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import shutil
+import struct
+import subprocess
+import tempfile
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hatch_build import FLAGS
+from whycluster.core.compiled import loops
+from whycluster.core.compiled.loops import Block, Model
+
+SOURCE = Path(loops.__file__).parent
+COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
+SANITIZERS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+_GAP = 64  # bytes, as wide as a register
+
+
+class LoopsProcess:
+    """A process that runs the loops, called like the library that ctypes loads.
+
+    Parameters
+    ----------
+    command : starts ``driver.c``
+    """
+
+    def __init__(self, *command: str) -> None:
+        self._lock, pipe = threading.Lock(), subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
+
+    def close(self) -> None:
+        self._process.communicate()
+
+    def room(self, model: Any) -> int:  # noqa: ARG002  # the process has its own work space
+        return 0
+
+    def run(self, width: int, model: Any, block: Any, space: Any) -> float:  # noqa: ARG002  # as above
+        arena = _Arena()
+        copies = _copies(_contents(model, Model), _contents(block, Block), arena)
+        sizes = struct.pack("qqq", width, len(arena.gaps) // 16, len(arena.bytes))
+        with self._lock:
+            answer = self._ask(sizes + copies + arena.gaps + arena.bytes, 8 + len(arena.bytes))
+        arena.write_back(answer[8:])
+        return float(struct.unpack("d", answer[:8])[0])
+
+    def _ask(self, request: bytes, n_bytes: int) -> bytes:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        stdin.write(request)
+        stdin.flush()
+        answer = stdout.read(n_bytes)
+        if len(answer) < n_bytes:
+            _, errors = self._process.communicate()
+            raise AssertionError(f"the loops ended with {self._process.returncode}: {errors.decode()}")
+        return answer
+
+
+class _Arena:
+    """A copy of memory, which the process reads and writes."""
+
+    def __init__(self) -> None:
+        self.bytes, self.gaps = bytearray(), bytearray()
+        self._results: list[tuple[int, int, int]] = []
+        self.add_bytes(b"")  # nothing begins at 0
+
+    def add_bytes(self, copied: bytes) -> int:
+        """Add bytes and a gap, and return where in the arena they begin."""
+        at, gap = len(self.bytes), _GAP + -len(copied) % 8
+        self.bytes += copied + bytes(gap)
+        self.gaps += struct.pack("qq", at + len(copied), gap)
+        return at
+
+    def add(self, address: int, n_bytes: int) -> int:
+        """Copy memory and return where in the arena it begins."""
+        return self.add_bytes(ctypes.string_at(address, n_bytes))
+
+    def add_result(self, address: int, n_bytes: int) -> int:
+        """Like `add`, for memory that the process writes to."""
+        at = self.add(address, n_bytes)
+        self._results.append((address, at, n_bytes))
+        return at
+
+    def write_back(self, answer: bytes) -> None:
+        for address, at, n_bytes in self._results:
+            ctypes.memmove(address, answer[at : at + n_bytes], n_bytes)
+
+
+def _contents(reference: Any, kind: Any) -> Any:
+    return ctypes.cast(reference, ctypes.POINTER(kind)).contents
+
+
+def _copies(model: Any, block: Any, arena: _Arena) -> bytes:
+    """Return both structures with offsets into the arena for pointers."""
+    model, block = Model.from_buffer_copy(model), Block.from_buffer_copy(block)
+    fours, twos, width = -(-model.K // 4), -(-model.d // 2), model.K if block.only_energies else model.d
+    model.offset = arena.add(model.offset, 8 * model.d)
+    model.bias = arena.add(model.bias, 8 * 4 * fours)
+    model.slopes = arena.add(model.slopes, 8 * 4 * fours * model.d)
+    model.both = arena.add(model.both, 8 * 4 * twos * model.K)
+    block.columns = arena.add_bytes(struct.pack(f"{model.d}q", *_columns(model, block, arena)))
+    if not block.only_energies:
+        for name in ("cluster", "competitor", "evidence"):
+            setattr(block, name, arena.add_result(getattr(block, name), 8 * block.n))
+    if block.out is not None:
+        last = (block.n - 1) * block.out_down + (width - 1) * block.out_across
+        block.out = arena.add_result(block.out, (last + 1) * (4 if block.to_float else 8))
+    return bytes(model) + bytes(block)
+
+
+def _columns(model: Any, block: Any, arena: _Arena) -> list[int]:
+    """Copy the rows of the block and return where the columns begin, which may be outside of the copy."""
+    size = 4 if block.from_float else 8
+    begins = list((ctypes.c_int64 * model.d).from_address(block.columns))
+    ends = [size * block.down * row for row in (block.first, block.first + block.n - 1)]
+    if block.side_by_side:
+        low = begins[0] + min(ends)
+        at = arena.add(low, max(ends) - min(ends) + size * model.d)
+        return [at + begin - low for begin in begins]
+    n_bytes = max(ends) - min(ends) + size
+    return [arena.add(begin + min(ends), n_bytes) - min(ends) for begin in begins]
+
+
+def compile_driver(compiler: str, folder: Path, *flags: str, source: Path = SOURCE) -> str:
+    """Compile the loops in a folder together with the driver; return the path of the program."""
+    program, driver = str(folder / "driver"), str(Path(__file__).with_suffix(".c"))
+    subprocess.run([compiler, *FLAGS, *flags, f"-I{source}", driver, "-o", program], check=True)
+    return program
+
+
+def _start(compiler: str, *flags: str, emulator: tuple[str, ...] = ()) -> LoopsProcess:
+    """Compile the loops and start them; they end when the tests end."""
+    stack = ExitStack()
+    atexit.register(stack.close)
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    process = LoopsProcess(*emulator, compile_driver(compiler, folder, *flags))
+    stack.callback(process.close)
+    return process
+
+
+@functools.cache
+def emulated() -> LoopsProcess:
+    """Start the loops for aarch64 in an emulator; skip the test if there is none."""
+    missing = [name for name in (COMPILER, EMULATOR) if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"{' and '.join(missing)} not installed; `make compiler` installs them on Debian")
+    return _start(COMPILER, "-static", emulator=(EMULATOR,))
+
+
+@functools.cache
+def sanitized() -> LoopsProcess:
+    """Start the loops with sanitizers, which end the process at the first finding."""
+    return _start("cc", *SANITIZERS)
