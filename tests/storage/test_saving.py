@@ -52,7 +52,7 @@ from whycluster.core.energies import (
 )
 from whycluster.core.tree import Tree
 from whycluster.models.network import Network, TableNetwork
-from whycluster.storage import archive
+from whycluster.storage import archive, saving
 from whycluster.storage.parameters import PARAMETERS
 
 pytest.importorskip("pandas", reason="pandas is not installed")
@@ -948,7 +948,11 @@ FRAMED = wc.explain(SMALL, pd.DataFrame(ROWS, columns=["u", "v"], index=list("ab
             "'feature_names' must be distinct ",
         ),
         (FRAMED, fact(data="polars"), "'index' must be null, because polars frames have no index"),
-        (FRAMED, fact(index=["u", "v"]), "the data must form a pandas frame (ValueError)"),
+        (
+            FRAMED,
+            fact(index=["u", "v"]),
+            "'index' must contain tuples of 2 labels, one for each level",
+        ),
         (FRAMED, array("data.1", np.ones(8)), "'data.1' must have shape (9,); got (8,)"),
         (FRAMED, array("index", np.frombuffer(b'["a"]', np.uint8)), "'index' must have shape (9,); got (1,)"),
         (
@@ -1100,6 +1104,51 @@ def test_a_file_truncated_while_it_is_read(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(archive, "_read_facts", cut)
     assert error_message(tmp_path / "file") == "the file must not change while it is read; it has changed"
     assert error_message(Path("/proc/self/status")).startswith("it must be a safetensors file (")
+
+
+def bloated_index(rows: int, longest: int) -> Change:
+    """Return a change that makes one label of the index much longer than the others."""
+    coded = json.dumps([{"tuple": [0] * longest}, *[{"tuple": []}] * (rows - 1)], separators=(",", ":"))
+
+    def change(facts: dict[str, Any], arrays: dict[str, Any]) -> None:
+        facts.update(index=["u", "v"], values={**facts["values"], "index": "objects"})
+        arrays["index"] = np.frombuffer(coded.encode(), np.uint8)
+
+    return change
+
+
+@pytest.mark.slow
+def test_a_small_file_cannot_fill_the_memory(tmp_path: Path) -> None:
+    """Padded to the longest label, this index would take 240 MB; the process may take 64 MB more."""
+    n, path = 1000, tmp_path / "hostile"
+    rows = pd.DataFrame({"u": np.arange(n), "v": 1.0}, index=[f"row {i}" for i in range(n)])
+    facts, arrays = contents(wc.explain(SMALL, rows), tmp_path / "saved")
+    bloated_index(n, 30_000)(facts, arrays)
+    assert write(path, facts, arrays).stat().st_size < 150_000
+    code = """
+import resource, sys
+import whycluster as wc
+wc.load(sys.argv[1])  # imports the modules that it needs
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**26, used + 2**26))
+try: wc.load(sys.argv[2])
+except wc.InvalidInputError as error: print(error)
+"""
+    command = [sys.executable, "-c", code, tmp_path / "saved", path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == (
+        f"load: {str(path)!r}: 'index' must contain tuples of 2 labels, one for each level. {NOT_OURS}\n"
+    ), done.stderr
+
+
+def test_contents_that_do_not_fit_into_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wc.save(SMALL, tmp_path / "saved")
+    monkeypatch.setattr(saving, "_take_energy", no_room)
+    with pytest.raises(wc.InvalidInputError) as caught:
+        wc.load(tmp_path / "saved")
+    assert str(caught.value) == (
+        f"load: {str(tmp_path / 'saved')!r}: its contents must fit into the free memory; they do not."
+    )
 
 
 def test_deeply_nested_objects(tmp_path: Path) -> None:

@@ -99,7 +99,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     """Read a `Network` or an `Explanation` from a file that `save` wrote.
 
     Nothing in the file is run or imported. A file that was not written by `save` raises an
-    `InvalidInputError` before any object larger than the file is created.
+    `InvalidInputError`. Whatever the file contains, loading it takes at most 100 times its size in memory,
+    plus 20 MB.
 
     Parameters
     ----------
@@ -107,7 +108,12 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     stored = read(as_path(path, "load"))
     kind = stored.choice("kind", ("network", "explanation"))
-    found = _load_network(stored) if kind == "network" else _load_explanation(stored)
+    try:
+        found = _load_network(stored) if kind == "network" else _load_explanation(stored)
+    except MemoryError as error:
+        raise InvalidInputError(
+            f"load: {str(stored.path)!r}: its contents must fit into the free memory; they do not."
+        ) from error
     stored.close()
     return found
 
@@ -539,6 +545,9 @@ def _take_index(stored: ArchiveReader, names: list[Any]) -> Any:
 
     labels = stored.values("index", "n").tolist()
     if len(names) > 1:
+        # pandas pads tuples to the longest one: a single long tuple in a small file would fill the memory.
+        if not all(type(label) is tuple and len(label) == len(names) for label in labels):
+            raise stored.error(f"'index' must contain tuples of {len(names)} labels, one for each level")
         return pd.MultiIndex.from_tuples(labels, names=names)
     try:
         return pd.Index(labels, name=names[0], tupleize_cols=False)
