@@ -1134,7 +1134,7 @@ resource.setrlimit(resource.RLIMIT_AS, (used + 2**26, used + 2**26))
 try: wc.load(sys.argv[2])
 except wc.InvalidInputError as error: print(error)
 """
-    command = [sys.executable, "-c", code, tmp_path / "saved", path]
+    command: list[str | Path] = [sys.executable, "-c", code, tmp_path / "saved", path]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout == (
         f"load: {str(path)!r}: 'index' must contain tuples of 2 labels, one for each level. {NOT_OURS}\n"
