@@ -27,6 +27,7 @@ DEEPEST = 100
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)  # what file systems without fsync answer
 _SYNC_THREADS = 16  # they only wait
 _AT_A_TIME = 1 << 16  # characters
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _STRING = re.compile(r'"[^"]*"?')  # the end is optional, so an unterminated string is scanned only once
 _OPENING, _CLOSING = np.frombuffer(b"[{", np.uint8), np.frombuffer(b"]}", np.uint8)
 
@@ -80,14 +81,24 @@ def _temporary_beside(target: Path, path: Path) -> Iterator[Path]:
     temporary = target.with_name(f".{uuid.uuid4().hex}")
     try:
         yield temporary
-    except OSError as error:
-        if error.errno is not None:
-            error.filename = str(path)  # instead of the temporary file
-            del error.filename2
-        raise
+    except Exception as error:
+        named = _naming(error, path)
+        if named is None:
+            raise
+        raise named from error
     finally:
         with suppress(OSError):  # read-only file systems refuse even if there is no such file
             temporary.unlink()
+
+
+def _naming(error: Exception, path: Path) -> OSError | None:
+    """Return an error of the operating system with the name of the file; None if it is another error.
+
+    Libraries written in Rust quote the number of the error in errors of their own.
+    """
+    quoted = _OS_ERROR.search(str(error))
+    number = getattr(error, "errno", None) or (int(quoted[1]) if quoted else None)
+    return None if number is None else OSError(number, os.strerror(number), str(path))
 
 
 def _move_to_new(temporary: Path, target: Path) -> None:

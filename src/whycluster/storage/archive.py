@@ -11,7 +11,6 @@ import hashlib
 import json
 import math
 import os
-import re
 import zlib
 from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
@@ -111,16 +110,8 @@ class ArchiveWriter:
         try:
             library.numpy.save_file(arrays, path, metadata={_KEY: text})
         except library.SafetensorError as error:
-            raise _write_error(error) from error
+            raise OSError(f"save: the file could not be written ({error}).") from error
         path.chmod(mode)
-
-
-def _write_error(error: Exception) -> OSError:
-    """Return the error of the operating system; safetensors only quotes its number."""
-    number = re.search(r"\(os error (\d+)\)", str(error))
-    if number is None:
-        return OSError(f"save: the file could not be written ({error}).")
-    return OSError(int(number[1]), os.strerror(int(number[1])))
 
 
 class ArchiveReader:
