@@ -1,6 +1,7 @@
 # make demo          install the package and explain the wine data, for a first look
 # make test          run all checks: format, lint, types, layers, doctests, README, docs, tests
 # make test-fast     the inner loop: the same checks, and the fast tests of the folders in FAST; about a minute
+# make faults        50 power cuts, 30 kills and 40 errors of the disk at random moments; takes a minute
 # make golden        write the expected output in tests/golden again
 # make bench         run all benchmarks; takes two or three hours; DATA is the folder of the data sets
 # make bench-zennit  compare our LRP with zennit's, in a separate environment
@@ -19,7 +20,7 @@ FAST := $(addprefix tests/,core data models explanations pipelines clustering co
 LOOPS := hatch_build.py src/whycluster/core/compiled/kmeans.c src/whycluster/core/compiled/kmeans_tile.h
 INSTALL := apt-get update -qq && apt-get install -y -qq
 
-.PHONY: demo test test-fast checks test-bio test-spark environments bench bench-zennit browser compiler golden clean
+.PHONY: demo test test-fast checks faults test-bio test-spark environments bench bench-zennit browser compiler golden clean
 
 demo: $(DEMO)/installed
 	$(DEMO)/bin/whycluster demo
@@ -38,6 +39,9 @@ checks: $(TEST)/installed
 	$(TEST)/bin/ruff check .
 	$(TEST)/bin/mypy
 	$(TEST)/bin/lint-imports
+
+faults: $(TEST)/installed compiler
+	WHYCLUSTER_FAULTS=1 $(TEST)/bin/pytest tests/faults
 
 test-bio: $(BIO)/installed
 	$(BIO)/bin/pytest --override-ini addopts= --no-skips tests/bio
