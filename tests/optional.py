@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from whycluster.pipelines.steps import READS_NAMES_OF_POLARS
+
 
 class Lazy:
     """A module, or a name in a module, that is imported on first use.
@@ -64,6 +66,14 @@ def optional(path: str, requires: str = "") -> Any:
 
 def _runs_a_test() -> bool:
     return "PYTEST_CURRENT_TEST" in os.environ
+
+
+def needs_names_of_polars() -> None:
+    """Skip a test that fits steps to a polars frame if scikit-learn cannot read its column names."""
+    if not READS_NAMES_OF_POLARS and not hasattr(
+        importlib.import_module("polars").DataFrame, "__dataframe__"
+    ):
+        pytest.skip("scikit-learn before 1.9 does not read the column names of polars 2")
 
 
 def load_frame(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from whycluster.models.network import Network
 from whycluster.pipelines.affine_form import NO_COLUMN, AffineForm, to_floats
 from whycluster.pipelines.column_energy import ColumnsEnergy
 from whycluster.pipelines.mixing import TransformedEnergy, through
-from whycluster.pipelines.steps import ALTERNATIVE, StepError, follow
+from whycluster.pipelines.steps import ALTERNATIVE, READS_NAMES_OF_POLARS, StepError, follow
 
 if TYPE_CHECKING:
     import torch
@@ -330,7 +331,7 @@ class StagedTable(Table):
             return np.array(frame.to_numpy())
         if frame.implementation.is_pandas():
             return frame.to_native().copy()
-        return frame.to_native() if frame.implementation.is_polars() else frame.to_pandas()
+        return frame.to_native() if _can_be_read(frame) else frame.to_pandas()
 
     @property
     def is_plain(self) -> bool:
@@ -395,3 +396,12 @@ class StagedTable(Table):
             f"{self.number(row)}, feature {self.feature_names[column]!r} holds {given!s}, which becomes "
             f"{value}."
         )
+
+
+def _can_be_read(frame: nw.DataFrame[Any]) -> bool:
+    """Return whether the steps can read a frame that is not pandas, or it cannot be converted to pandas."""
+    if not frame.implementation.is_polars():
+        return False
+    if READS_NAMES_OF_POLARS or hasattr(frame.to_native(), "__dataframe__"):
+        return True
+    return any(importlib.util.find_spec(library) is None for library in ("pandas", "pyarrow"))

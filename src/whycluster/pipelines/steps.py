@@ -9,6 +9,7 @@ from inspect import getattr_static
 from typing import Any
 
 import numpy as np
+import sklearn
 from scipy import sparse
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import NMF, PCA, FastICA, IncrementalPCA, MiniBatchNMF, TruncatedSVD
@@ -37,6 +38,7 @@ from sklearn.preprocessing import (
     TargetEncoder,
 )
 from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
+from sklearn.utils.fixes import parse_version
 
 from whycluster.core.arrays import Codes, Floats
 from whycluster.core.errors import UnsupportedModelError
@@ -433,6 +435,11 @@ class _Times:
 
     def __call__(self, rows: Any) -> Any:
         return rows * self.weight
+
+
+# Before version 1.9, scikit-learn reads column names through `__dataframe__`, which polars 2 no longer has.
+# It selects columns of such frames only by position.
+READS_NAMES_OF_POLARS = parse_version(sklearn.__version__) >= parse_version("1.9")
 
 
 @dataclass(frozen=True)

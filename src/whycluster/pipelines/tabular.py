@@ -34,6 +34,7 @@ from whycluster.data.columns import as_days, as_numbers, as_text
 from whycluster.data.elementwise import elementwise
 from whycluster.data.progress import Progress
 from whycluster.data.validation import check_integer
+from whycluster.pipelines.steps import READS_NAMES_OF_POLARS
 
 _CURVE_ROWS = 20_000  # maximum number of rows used to choose the number of clusters
 _CURVE_STARTS = 3
@@ -79,7 +80,9 @@ def pipeline(
     Parameters
     ----------
     frame : data frame of pandas, polars or pyarrow. A pyarrow table is converted to pandas, or to polars if
-        pandas is not installed, since older versions of scikit-learn do not accept it in ``predict``.
+        pandas is not installed, since older versions of scikit-learn do not accept it in ``predict``. Before
+        version 1.9, scikit-learn does not see the column names of polars 2, and ``predict`` takes the columns
+        in the order in which they were fitted. `explain` checks the names with all versions.
     n_clusters : number of clusters. None chooses the elbow of the inertia as a function of the number of
         clusters (1, 2, ..., ``max_clusters``), found by kneedle on at most 20,000 rows. If there is no elbow,
         None chooses the number at which the curve is farthest below the line between its ends, but at least
@@ -206,12 +209,25 @@ def encode(
 ) -> tuple[ColumnTransformer, Any]:
     """Return the fitted encoder and the encoded rows."""
     branches, readings = _branches(category_weight, max_categories), columns.readings
+    if not READS_NAMES_OF_POLARS:
+        readings = _by_position(columns)
     result = ColumnTransformer(
         [(name, branches[name], readings[name]) for name in branches if name in readings]
     )
     X = result.fit_transform(columns.frame)
+    if not hasattr(result, "feature_names_in_") and not hasattr(columns.frame, "iloc"):
+        result.feature_names_in_ = np.array(columns.frame.columns, dtype=object)
     result.left_out_ = columns.left_out
     return result, X
+
+
+def _by_position(columns: ClassifiedColumns) -> dict[str, list[Any]]:
+    """Return the readings with the positions of columns instead of their names."""
+    position = {name: i for i, name in enumerate(columns.frame.columns)}
+    return {
+        kind: [position[column] if isinstance(column, str) else column for column in chosen]
+        for kind, chosen in columns.readings.items()
+    }
 
 
 def _branches(category_weight: float, max_categories: int | None) -> dict[str, Pipeline]:
