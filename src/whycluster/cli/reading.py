@@ -95,7 +95,7 @@ def read(file: TableFile) -> pl.DataFrame:
     except OSError as error:
         file.fail(f"cannot be read: {error.strerror or error}.")
     _check_shape(file, frame)
-    large = [name for name, dtype in frame.schema.items() if dtype in (pl.Int128, pl.UInt128)]
+    large = [name for name, dtype in frame.schema.items() if str(dtype) in ("Int128", "UInt128")]
     # Numbers with this many digits are identifiers.
     return _with_dates(frame.with_columns(frame[name].cast(pl.String) for name in large))
 
@@ -189,7 +189,21 @@ def _parse(content: Any, options: dict[str, Any]) -> pl.DataFrame:
     except pl.exceptions.ComputeError as error:
         if "could not parse" not in str(error):
             raise
-    return pl.read_csv(_rewound(content), infer_schema_length=None, **options)
+    try:
+        return pl.read_csv(_rewound(content), infer_schema_length=None, **options)
+    except pl.exceptions.ComputeError as error:
+        if "could not parse" not in str(error):
+            raise
+    text = pl.read_csv(_rewound(content), infer_schema_length=0, **options)
+    wide = {column.name: pl.String for column in text if _has_wide_integers(column)}
+    return pl.read_csv(_rewound(content), infer_schema_length=None, schema_overrides=wide, **options)
+
+
+def _has_wide_integers(column: pl.Series) -> bool:
+    """Return whether a text column holds integers of more than 64 bits, which polars parses since 1.41."""
+    if not column.str.contains("^[+-]?[0-9]+$").all():
+        return False
+    return bool(column.cast(pl.Int64, strict=False).null_count() > column.null_count())
 
 
 def _has_empty_row(frame: pl.DataFrame) -> bool:
