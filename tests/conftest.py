@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -20,6 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from tests.optional import Lazy
+from whycluster.core.errors import MissingDependencyError
 
 # The same examples in every run, so that failures can be reproduced. HYPOTHESIS_PROFILE=search looks for new
 # ones.
@@ -71,8 +73,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def missing_library(error: BaseException | None) -> str | None:
-    """Return the library that is not installed and whose import led to the error, or None."""
+    """Return the library that is not installed and that led to the error, or None."""
     while error is not None:
+        if isinstance(error, MissingDependencyError) and (
+            named := re.search(r"needs (\w+): pip", str(error))
+        ):
+            return named[1]
         if isinstance(error, ModuleNotFoundError) and error.name:
             library = error.name.partition(".")[0]
             return None if library in ("whycluster", "tests", "benchmarks") else library

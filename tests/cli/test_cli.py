@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,9 @@ from whycluster import cli
 from whycluster.cli.reading import TableFile, read
 from whycluster.core.errors import WhyClusterError
 from whycluster.data import progress
+
+CLICK = tuple(map(int, version("click").split(".")[:2]))
+UNKNOWN = " '--xyzzy'." if CLICK >= (8, 4) else ": --xyzzy"  # part of click's message
 
 
 def run(*arguments: Any, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -73,7 +77,10 @@ def test_the_installed_command_is_the_module() -> None:
 def test_without_a_command_it_shows_the_help() -> None:
     result = run()
     assert result.returncode == 2
-    assert result.stdout == run("--help").stdout == read_golden("help")
+    expected = read_golden("help")
+    if CLICK < (8, 5):
+        expected = expected.replace("[OPTIONS] [COMMAND]", "[OPTIONS] COMMAND")
+    assert result.stdout == run("--help").stdout == expected
 
 
 @pytest.mark.parametrize(
@@ -99,7 +106,7 @@ def test_the_help_imports_no_library() -> None:
     [
         (["explode"], "No such command 'explode'. See whycluster --help."),
         (["explain"], "Missing argument 'FILE'. See whycluster explain --help."),
-        (["explain", "t.csv", "--xyzzy"], "No such option '--xyzzy'. See whycluster explain --help."),
+        (["explain", "t.csv", "--xyzzy"], f"No such option{UNKNOWN} See whycluster explain --help."),
         (["explain", "t.csv", "--k", "many"], "'many' is neither an integer nor auto."),
         (
             ["explain", "t.csv", "--k", "3", "--labels", "a"],

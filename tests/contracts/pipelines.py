@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
+import sklearn
 from numpy.typing import NDArray
 from sklearn.cluster import AffinityPropagation, Birch, BisectingKMeans, KMeans, MeanShift, MiniBatchKMeans
 from sklearn.compose import ColumnTransformer, make_column_selector
@@ -36,6 +37,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
 from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.fixes import parse_version
 
 import whycluster as wc
 from tests.optional import optional
@@ -53,6 +55,13 @@ Rest = Callable[[Any], Any]
 COLUMNS = ["income", "age", "far", "tiny", "kind", "town", "member", "when"]
 NUMBERS, CATEGORIES = COLUMNS[:4], ["kind", "town"]
 N_KINDS, N_TOWNS = 4, 3  # missing is one of the towns
+
+# scikit-learn warns of the defaults of these options from the version on in which it has them.
+version = parse_version(sklearn.__version__)
+FOLDS: dict[str, Any] = {"cv": StratifiedKFold()} if version >= parse_version("1.9") else {}
+QUANTILES: dict[str, Any] = (
+    {"quantile_method": "averaged_inverted_cdf"} if version >= parse_version("1.7") else {}
+)
 
 
 def mixed_frame(n_rows: int = 90) -> Any:
@@ -189,7 +198,7 @@ STEPS: dict[str, Case] = {
     "box-cox": Case(make_pipeline(PowerTransformer("box-cox", copy=False), k_means())),
     "quantile": Case(make_pipeline(QuantileTransformer(n_quantiles=50), k_means())),
     "bins": Case(
-        make_pipeline(KBinsDiscretizer(4, quantile_method="averaged_inverted_cdf"), k_means()),
+        make_pipeline(KBinsDiscretizer(4, **QUANTILES), k_means()),
         np.repeat(np.arange(13), 4).tolist(),
     ),
     "bins, ordinal": Case(
@@ -413,7 +422,7 @@ STEPS: dict[str, Case] = {
     "target": Case(
         of_columns(
             ("num", numbers(), NUMBERS),
-            ("cat", TargetEncoder(cv=StratifiedKFold()), CATEGORIES),
+            ("cat", TargetEncoder(**FOLDS), CATEGORIES),
             between=[StandardScaler()],
         ),
         [0, 1, 2, 3, 4, 4, 4, 5, 5, 5],

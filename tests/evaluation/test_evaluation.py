@@ -427,6 +427,7 @@ def test_the_oracle_is_an_upper_bound(wine: Array, kmeans: Any) -> None:
 
 
 def test_the_comparison_is_a_table(iris: Array) -> None:
+    pytest.importorskip("shap")
     frame = pd.DataFrame(iris, columns=list("abcd"))
     found = compare(KMeans(4, n_init=3, random_state=0).fit(frame), frame, repeats=2)
     table = found.to_frame()
@@ -462,6 +463,7 @@ def test_custom_methods(iris: Array, iris_model: Any) -> None:
 
 
 def test_methods_that_need_energies_are_left_out_for_functions(iris: Array, iris_model: Any) -> None:
+    pytest.importorskip("shap")
     found = compare(iris_model.predict, iris, repeats=1, oracle=False)
     assert "shapley" in found.methods
     assert "neon" not in found.methods
@@ -552,6 +554,7 @@ def test_the_first_error_stops_all_blocks(wine: Array, kmeans: Any) -> None:
 
 def test_a_few_rows_of_a_population(wine: Array, kmeans: Any) -> None:
     """Methods then draw, measure and learn from the population."""
+    pytest.importorskip("shap")
     few = wine[kmeans.labels_ == 0][:10]
     network = wc.neuralize(kmeans)
     whole = wc.explain(kmeans, few, background=wine, rule="sequential").relevance
