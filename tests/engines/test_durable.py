@@ -23,8 +23,10 @@ from whycluster.data.files import replacing
 from whycluster.engines.files import run_state
 
 if TYPE_CHECKING:
+    import duckdb
     import polars as pl
 else:
+    duckdb = optional("duckdb")
     pl = optional("polars")
 
 CENTERS = np.array([[0.0, 0, 0], [4, 0, 1], [0, 5, 0]])
@@ -91,6 +93,8 @@ def test_the_manifest_lists_every_file_of_a_complete_folder(finished: Path) -> N
 def test_other_tools_read_the_folder_as_one_table(finished: Path) -> None:
     assert pads.dataset(finished / "out").to_table().num_rows == N_ROWS * N_PARTS
     assert pl.read_parquet(finished / "out" / "*.parquet").height == N_ROWS * N_PARTS
+    query = f"select count(*) from '{finished}/out/*.parquet'"
+    assert duckdb.connect().execute(query).fetchone() == (N_ROWS * N_PARTS,)
 
 
 def test_zeroed_bytes_in_a_finished_part_are_noticed(run: Path) -> None:

@@ -519,3 +519,17 @@ def test_the_code_in_the_documentation_runs(spark: Any, tmp_path: Path) -> None:
         exec(compile(block, "docs/spark.md", "exec"), scope)
     assert scope["counted"].get == {"rows": 300, "invalid": 0}
     assert scope["explained"].columns[4:] == ADDED
+
+
+def test_spark_reads_a_folder_that_explain_dataset_wrote(
+    spark: Any, table: pd.DataFrame, tmp_path: Path
+) -> None:
+    """Its manifest and its other files begin with an underscore, so Spark ignores them."""
+    (tmp_path / "in").mkdir()
+    table[["id", "a", "b.c"]].to_parquet(tmp_path / "in" / "x.parquet")
+    centers = np.array([[0.0, 1000.0], [4.0, 1400.0]])
+    options: dict[str, Any] = {"columns": ["a", "b.c"], "id_columns": ["id"], "output": "both"}
+    found = wc.explain_dataset(centers, tmp_path / "in", tmp_path / "out", **options)
+    read = spark.read.parquet(str(tmp_path / "out")).toPandas().sort_values("id")
+    whole = pd.read_parquet(found.parts[0])
+    pd.testing.assert_frame_equal(read.reset_index(drop=True), whole)
