@@ -2,6 +2,8 @@
 # make test          run all checks: format, lint, types, layers, doctests, README, docs, tests
 # make test-fast     the inner loop: the same checks, and the fast tests of the folders in FAST; about a minute
 # make faults        50 power cuts, 30 kills and 40 errors of the disk at random moments; takes a minute
+# make fuzz          fuzz all targets, or one: make fuzz TARGET=load RUNS=1000000 SEED=1
+# make fuzz-guided   fuzz one target with atheris, which looks for input that reaches new code
 # make golden        write the expected output in tests/golden again
 # make bench         run all benchmarks; takes two or three hours; DATA is the folder of the data sets
 # make bench-zennit  compare our LRP with zennit's, in a separate environment
@@ -14,13 +16,15 @@ BIO := .venv-bio
 SPARK := .venv-spark
 ZENNIT := .venv-zennit
 DATA ?= ../shared/data
+TARGET ?= all
+SEED ?= 0
 # These folders need no large library. Tests of messages are in them or are called test_bad_*.
 FAST := $(addprefix tests/,core data models explanations pipelines clustering contracts storage text cli) \
 	$(wildcard tests/test_*.py tests/*/test_bad_*.py)
 LOOPS := hatch_build.py src/whycluster/core/compiled/kmeans.c src/whycluster/core/compiled/kmeans_tile.h
 INSTALL := apt-get update -qq && apt-get install -y -qq
 
-.PHONY: demo test test-fast checks faults test-bio test-spark environments bench bench-zennit browser compiler golden clean
+.PHONY: demo test test-fast checks faults fuzz fuzz-guided test-bio test-spark environments bench bench-zennit browser compiler golden clean
 
 demo: $(DEMO)/installed
 	$(DEMO)/bin/whycluster demo
@@ -42,6 +46,14 @@ checks: $(TEST)/installed
 
 faults: $(TEST)/installed compiler
 	WHYCLUSTER_FAULTS=1 $(TEST)/bin/pytest tests/faults
+
+fuzz: $(TEST)/installed
+	$(TEST)/bin/python -m tests.fuzz $(TARGET) $(if $(RUNS),--runs $(RUNS)) --seed $(SEED)
+
+# atheris has no wheels for some versions of Python, so the tests do not need it.
+fuzz-guided: $(TEST)/installed
+	$(TEST)/bin/pip install --quiet atheris
+	$(TEST)/bin/python -m tests.fuzz.coverage_guided $(TARGET) $(if $(RUNS),-atheris_runs=$(RUNS))
 
 test-bio: $(BIO)/installed
 	$(BIO)/bin/pytest --override-ini addopts= --no-skips tests/bio

@@ -1,0 +1,54 @@
+"""A short run of each target. `make fuzz` runs them for longer, and with other seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import whycluster as wc
+from tests.fuzz.choices import Choices
+from tests.fuzz.engine import Outcome, fuzz, problem, work
+from tests.fuzz.targets import TARGETS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+def test_random_input_ends_in_a_result_or_in_one_of_our_errors(target: str) -> None:
+    outcome = fuzz(target, TARGETS[target].runs)
+    assert outcome.findings == []
+    assert outcome.executions == TARGETS[target].runs
+
+
+def test_only_other_errors_are_problems() -> None:
+    def ours(_: Choices) -> None:
+        raise wc.InvalidInputError("ours")
+
+    def other(_: Choices) -> None:
+        raise KeyError("other")
+
+    assert problem(ours, b"") is None
+    found = problem(other, b"")
+    assert found is not None
+    assert "KeyError: 'other'" in found.text
+
+
+def test_choices_end_with_their_bytes() -> None:
+    assert Choices(b"").damaged_value({"a": [1, {"b": None}]}) == {"a": [-3, {"b": None}]}
+    assert [Choices(b"\7").below(n) for n in (5, 8, 300)] == [2, 7, 7]
+
+
+def test_problems_in_the_same_place_are_one_finding(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(choices: Choices) -> None:
+        if choices.one_in(2):
+            raise KeyError(choices.below(9))
+
+    (tmp_path / "state").write_bytes(bytes(24))
+    work("any", 0, 50, tmp_path / "state", lambda _: run)
+    assert capsys.readouterr().out.count("FINDING") == 1
+
+
+def test_outcomes_begin_empty() -> None:
+    assert Outcome().findings == []
