@@ -25,7 +25,7 @@ def make(folder: Path) -> Target:
         X = _rows(choices, rng, n, d)
         model: Any = _rows(choices, rng, k, d if not choices.one_in(20) else d + 1)
         if choices.one_in(6):
-            model = lambda rows: (np.asarray(rows)[:, 0] > 0).astype(int)  # noqa: E731
+            model = lambda rows: (np.asarray(rows)[:, 0] > 0).astype(int)  # noqa: E731  # shorter than a function
         options = _options(choices, rng, d)
         kind = choices.below(4)
         if kind < 2:
