@@ -518,3 +518,27 @@ def test_what_is_not_finite_is_searched_for_in_bounded_memory() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 100 * 2**20
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "numpy"])
+@pytest.mark.parametrize("rest", [[], ["kind"], ["x"]])
+def test_float32_columns_far_from_0_behind_a_pca(library: str, rest: list[str]) -> None:
+    """The steps round, which is no reason to refuse the pipeline."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(300, 4)) + 1e5, columns=list("abcd")).astype("float32")
+    frame = frame.assign(kind=rng.choice(["x", "y"], 300), x=rng.normal(size=300))[[*"abcd", *rest]]
+    steps = [
+        ("pca", PCA(2), [0, 1, 2, 3]),
+        *(("kind", OneHotEncoder(), [4]) for name in rest if name == "kind"),
+    ]
+    model = make_pipeline(ColumnTransformer(steps), k_means())
+    X = {"pandas": frame, "polars": pl.from_pandas(frame), "numpy": frame.to_numpy()}[library]
+    exp = wc.explain(model.fit(X), X)
+    assert (exp.assigned == model.predict(X)).mean() > 0.9
+
+
+def test_float32_columns_do_not_hide_a_step_that_returns_something_else() -> None:
+    X = (np.random.default_rng(0).normal(size=(60, 3)) + 1e3).astype(np.float32)
+    union = FeatureUnion([("scaled", StandardScaler(copy=False)), ("mixed", PCA(2))])
+    model = make_pipeline(union, k_means()).fit(X.copy())
+    assert "must return what their parameters imply; in row 0, " in refused_on(model, X.copy())
