@@ -6,10 +6,11 @@ import codecs
 import csv
 import gzip
 import io
+import os
 import re
-import sys
+import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +20,15 @@ import narwhals as nw
 import polars as pl
 
 from whycluster.core.errors import InvalidInputError, MissingDependencyError
+from whycluster.data import display
 from whycluster.data.column_checks import CODE, is_code, is_convertible
 from whycluster.data.column_kinds import ColumnKind, kinds_of_frame
 from whycluster.data.missing import MISSING_WORDS
 
 _PREVIEW = 1 << 16  # number of bytes that are checked before a file is read
-_LONGEST_HEADER = 1 << 26
+_LONGEST_HEADER, _PIECE = 1 << 26, 1 << 20  # bytes
+_LONGEST_VALUE = (1 << 31) - 1  # characters; Python's default, 131,072, is shorter than some headers
+_EXPANDED, _RATIO = 1 << 28, 100  # bytes, and times the compressed size; compressed files may reach either
 _TYPE_ROWS = 10_000  # number of rows for inferring column types; all rows if later rows contradict the types
 _CHECKED_VALUES = 1000  # number of values checked in a text column
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
@@ -36,6 +40,7 @@ _OTHER_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d\d)( .*)?")
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+([eE][-+]?\d+)?\s*")
 _TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson")
+_LIKE_ZLIB = (b"x^", b"x\x01")  # polars takes text that begins like this for compressed data
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -78,9 +83,28 @@ class TableFile:
         """The character between values."""
         return self.delimiter or ("\t" if self.suffix == ".tsv" else ",")
 
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the file is compressed text, according to its name."""
+        return self.path.suffix.lower() == ".gz"
+
+    @property
+    def literal_path(self) -> str:
+        """The absolute path, in which polars expands no home folder and recognizes no address."""
+        return os.path.abspath(self.path)
+
     def open(self) -> IO[bytes]:
         """Open the file for reading, decompressing it if necessary."""
-        return gzip.open(self.path) if self.path.suffix.lower() == ".gz" else self.path.open("rb")  # type: ignore[return-value]
+        return gzip.open(self.path) if self.is_compressed else self.path.open("rb")  # type: ignore[return-value]
+
+    def read_bytes(self) -> bytes:
+        """Return the contents; raise an error if compressed contents are too large."""
+        most = _most_expanded(self) if self.is_compressed else -1
+        with self.open() as stream:
+            contents = stream.read(most + 1 if self.is_compressed else -1)
+        if self.is_compressed and len(contents) > most:
+            _raise_expanded(self, most)
+        return contents
 
 
 def read(file: TableFile) -> pl.DataFrame:
@@ -159,6 +183,18 @@ def _first_line(error: Exception) -> str:
     return str(error).split("\n", 1)[0].rstrip(".") + "."
 
 
+def _most_expanded(file: TableFile) -> int:
+    """Return how many bytes the contents of a compressed file may have."""
+    return max(_EXPANDED, _RATIO * file.path.stat().st_size)
+
+
+def _raise_expanded(file: TableFile, most: int) -> NoReturn:
+    file.fail(
+        f"must expand to at most {most:,} bytes, the larger of {_EXPANDED:,} and {_RATIO} times its size; it "
+        "expands to more. If you trust the file, decompress it first."
+    )
+
+
 def _read_delimited(file: TableFile) -> pl.DataFrame:
     names = _header(file, _preview(file))
     content = _utf8_content(file)
@@ -166,15 +202,18 @@ def _read_delimited(file: TableFile) -> pl.DataFrame:
         "separator": file.separator,
         "decimal_comma": file.decimal == ",",
         "null_values": [*MISSING_WORDS, *file.missing],
+        "glob": False,  # polars would expand the signs [ ] * ? even in names of existing files
     }
     try:
         frame = _parse(content, options)
     except pl.exceptions.NoDataError:
         file.fail("is empty.")
     except pl.exceptions.ComputeError as error:
-        _raise_parse_error(file, error, len(names))
-    if _has_empty_row(frame):
-        content = _without_blank_lines(file)
+        if "utf-8" in str(error):
+            _raise_not_utf8(file)
+        frame = None
+    if frame is None or not _is_regular(file, frame):
+        content = _rewritten(file, len(names))
         frame = _parse(content, options)
     if len(names) == frame.width:
         frame.columns = names  # polars keeps doubled quotes in names
@@ -206,25 +245,54 @@ def _has_wide_integers(column: pl.Series) -> bool:
     return bool(column.cast(pl.Int64, strict=False).null_count() > column.null_count())
 
 
-def _has_empty_row(frame: pl.DataFrame) -> bool:
-    """Return whether any row contains only missing values, which is how polars reads a blank line."""
-    empty = pl.Series([True]).new_from_index(0, frame.height)
-    for column in frame:
-        if not column.null_count():
-            return False
-        empty &= column.is_null()
-    return bool(empty.any())
+def _is_regular(file: TableFile, frame: pl.DataFrame) -> bool:
+    """Return whether polars, which read the frame, reads the file as Python's csv module does.
+
+    polars fills blank lines and rows that are too short with missing values, and misreads stray quotes.
+    """
+    if not _has_quotes(file) and not (frame.width > 1 and frame.to_series(-1).null_count()):
+        return True
+    fewest = frame.width if frame.width > 1 else 0
+    try:
+        return all(len(values) >= fewest for values in _csv_reader(file, _lines(file), strict=True))
+    except csv.Error:
+        return False
 
 
-def _without_blank_lines(file: TableFile) -> io.BytesIO:
-    """Return the contents in UTF-8 without blank lines, except inside quotes."""
-    kept, in_quotes = io.BytesIO(), False
-    for line in _lines(file):
-        if in_quotes or line.strip("\r\n"):
-            kept.write(line.encode())
-        in_quotes ^= line.count('"') % 2 == 1
-    kept.seek(0)
-    return kept
+def _has_quotes(file: TableFile) -> bool:
+    with file.open() as stream:
+        return any(b'"' in piece for piece in iter(lambda: stream.read(_PIECE), b""))
+
+
+def _rewritten(file: TableFile, n_columns: int) -> io.BytesIO:
+    """Return the rows in UTF-8, as Python's csv module reads them, without blank lines.
+
+    An error is raised if a row has another number of values than the header. In a file with a single column,
+    a blank line is a missing value.
+    """
+    text = io.StringIO(newline="")
+    reader, writer = _csv_reader(file, _lines(file)), csv.writer(text, delimiter=file.separator)
+    for values in reader:
+        if not values and n_columns > 1:
+            continue
+        if len(values or [""]) != n_columns:
+            _raise_values(file, reader.line_num, len(values), n_columns)
+        writer.writerow(values or [""])
+    return _in_memory(text.getvalue().encode())
+
+
+def _raise_values(file: TableFile, line: int, n_values: int, n_names: int) -> NoReturn:
+    advice = f"Quote values that contain {_delimiter_name(file.separator)}."
+    if n_values < n_names:
+        advice = "Complete the line, or remove it."
+    file.fail(
+        f"line {line} has {display.count(n_values, 'value')}, but the header has {n_names} names. {advice}"
+    )
+
+
+def _csv_reader(file: TableFile, lines: Iterable[str], strict: bool = False) -> Any:
+    csv.field_size_limit(_LONGEST_VALUE)
+    return csv.reader(lines, delimiter=file.separator, strict=strict)
 
 
 def _rewound(content: Any) -> Any:
@@ -254,12 +322,18 @@ def _with_codes_as_text(
 def _utf8_content(file: TableFile) -> Any:
     """Return the path of a file in UTF-8, or the contents of any other file converted to UTF-8."""
     if _encoding(file) == "utf-8":
-        return file.path
-    try:
         with file.open() as stream:
-            return io.BytesIO(stream.read().decode(file.encoding).encode())
+            in_memory = file.is_compressed or stream.read(2) in _LIKE_ZLIB
+        return _in_memory(file.read_bytes()) if in_memory else file.literal_path
+    try:
+        return _in_memory(file.read_bytes().decode(file.encoding).encode())
     except UnicodeError:
         file.fail(f"is not encoded in {file.encoding}. Use another --encoding.")
+
+
+def _in_memory(content: bytes) -> io.BytesIO:
+    """Return a file with a byte order mark, so that polars does not take it for compressed data."""
+    return io.BytesIO(codecs.BOM_UTF8 + content.removeprefix(codecs.BOM_UTF8))
 
 
 def _preview(file: TableFile) -> str:
@@ -288,6 +362,7 @@ def _encoding(file: TableFile) -> str:
     try:
         found = codecs.lookup(file.encoding)
         "".encode(file.encoding)
+        b"a".decode(file.encoding, "replace")  # idna has no replacements
     except (LookupError, UnicodeError):
         raise InvalidInputError(f"--encoding must be a text encoding; got {file.encoding!r}.") from None
     return "utf-8" if found.name == "utf-8-sig" else found.name
@@ -295,7 +370,7 @@ def _encoding(file: TableFile) -> str:
 
 def _header(file: TableFile, start: str) -> list[str]:
     """Return the column names; raise an error if the delimiter is wrong or names are not unique."""
-    names = next(csv.reader(io.StringIO(start, newline=""), delimiter=file.separator), [])
+    names: list[str] = next(_csv_reader(file, io.StringIO(start, newline="")), [])
     if not names:
         file.fail("must begin with a line of column names; its first line is empty.")
     others = [d for d in _DELIMITERS if d != file.separator and any(d in name for name in names)]
@@ -346,7 +421,7 @@ def check_text(frame: pl.DataFrame) -> list[str]:
     """Return notes on text columns that may hold numbers or dates; raise an error for decorated numbers."""
     notes = []
     for name, values in _text_columns(frame):
-        decorated = [value for value in values if _DECORATED_NUMBER.fullmatch(value)]
+        decorated = [v for v in values if _DECORATED_NUMBER.fullmatch(v) and not is_convertible(v, float)]
         if 2 * len(decorated) > len(values):
             raise InvalidInputError(
                 f"column {name!r} contains numbers with extra characters, such as {decorated[0]!r}. Remove "
@@ -387,27 +462,18 @@ def _raise_not_utf8(file: TableFile) -> NoReturn:
     )
 
 
-def _raise_parse_error(file: TableFile, error: Exception, n_names: int) -> NoReturn:
-    if "utf-8" in str(error):
-        _raise_not_utf8(file)
-    csv.field_size_limit(sys.maxsize)
-    for number, values in enumerate(csv.reader(_lines(file), delimiter=file.separator), 1):
-        if len(values) > n_names:
-            file.fail(
-                f"line {number} has {len(values)} values, but the header has {n_names} names. Quote values "
-                f"that contain {_delimiter_name(file.separator)}."
-            )
-    file.fail(f"cannot be read: {_first_line(error)}")
-
-
 def _lines(file: TableFile) -> Iterator[str]:
     with file.open() as stream, io.TextIOWrapper(stream, file.encoding, "replace", newline="") as lines:
         yield from lines
 
 
 def _read_json_lines(file: TableFile) -> pl.DataFrame:
+    return pl.read_ndjson(file.read_bytes(), infer_schema_length=None)
+
+
+def _read_arrow(file: TableFile) -> pl.DataFrame:
     with file.open() as stream:
-        return pl.read_ndjson(stream.read(), infer_schema_length=None)
+        return pl.read_ipc(stream)
 
 
 def _read_workbook(file: TableFile) -> pl.DataFrame:
@@ -418,20 +484,30 @@ def _read_workbook(file: TableFile) -> pl.DataFrame:
             f'{file.path}: reading workbooks needs fastexcel: pip install "whycluster[excel]"'
         ) from error
     try:
-        return pl.read_excel(file.path, sheet_name=file.sheet)
-    except (pl.exceptions.PolarsError, OSError):
+        _check_expanded(file)
+        # polars would look up the name of an open file again, and expand it.
+        return pl.read_excel(io.BytesIO(file.read_bytes()), sheet_name=file.sheet)
+    except (pl.exceptions.PolarsError, OSError, InvalidInputError):
         raise
     except Exception as error:  # fastexcel has its own exceptions
         file.fail(f"cannot be read as a workbook: {_first_line(error)}")
+
+
+def _check_expanded(file: TableFile) -> None:
+    """Raise an error if a workbook, which is a zip archive, expands to too many bytes."""
+    if zipfile.is_zipfile(file.path):
+        with zipfile.ZipFile(file.path) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > (most := _most_expanded(file)):
+                _raise_expanded(file, most)
 
 
 _READERS: dict[str, Callable[[TableFile], pl.DataFrame]] = {
     ".csv": _read_delimited,
     ".tsv": _read_delimited,
     ".txt": _read_delimited,
-    ".parquet": lambda file: pl.read_parquet(file.path),
-    ".arrow": lambda file: pl.read_ipc(file.path),
-    ".feather": lambda file: pl.read_ipc(file.path),
+    ".parquet": lambda file: pl.read_parquet(file.literal_path, glob=False),
+    ".arrow": _read_arrow,
+    ".feather": _read_arrow,
     ".jsonl": _read_json_lines,
     ".ndjson": _read_json_lines,
     ".xlsx": _read_workbook,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import fnmatch
 import glob
 import itertools
 import os
+import re
 import uuid
 import warnings
 from abc import ABC, abstractmethod
@@ -107,7 +109,8 @@ class TextPart(FilePart):
     """A CSV or TSV file, possibly compressed; types are inferred from the first megabyte.
 
     Empty cells and the usual words for missing values count as missing. In columns that cannot be null, text
-    stays unchanged.
+    stays unchanged. Blank lines are skipped, except in a file with a single column, where they are missing
+    values.
     """
 
     is_text = True
@@ -132,7 +135,7 @@ class TextPart(FilePart):
         """Return the number of rows per byte in the first block."""
         with self._open() as reader:
             first = next(iter(reader), None)
-        return 0.0 if first is None else first.num_rows / min(self._block_size(), self.identity[1])
+        return 0.0 if first is None else first.num_rows / min(_block_size(self._header()), self.identity[1])
 
     def batches(self, columns: Sequence[Any], n_rows: int) -> Generator[Any]:
         """Yield the rows, combining blocks of text into batches."""
@@ -154,22 +157,39 @@ class TextPart(FilePart):
         return load_pyarrow().input_stream(self.path, compression=compression, buffer_size=_PIECE)
 
     def _open(self, **options: Any) -> Any:
-        csv = load_pyarrow().csv
-        tab = _kind(Path(self.name)) == ".tsv"
+        csv, header = load_pyarrow().csv, self._header()
+        sign = "\t" if _kind(Path(self.name)) == ".tsv" else ","
+        if header and not header.strip():
+            raise ValueError("it must begin with a line of column names; its first line is empty")
         return csv.open_csv(
             self._stream(),
-            read_options=csv.ReadOptions(block_size=self._block_size()),
-            parse_options=csv.ParseOptions(delimiter="\t" if tab else ",", newlines_in_values=True),
+            read_options=csv.ReadOptions(block_size=_block_size(header)),
+            parse_options=csv.ParseOptions(
+                delimiter=sign, newlines_in_values=True, ignore_empty_lines=_has_several(header, sign)
+            ),
             convert_options=csv.ConvertOptions(null_values=list(MISSING_WORDS), **options),
         )
 
-    def _block_size(self) -> int:
-        """Return how many bytes to parse at a time: 1 MB, or more if lines are long."""
+    def _header(self) -> bytes:
+        """Return the first line and its line break, or the start of a very long line."""
         start = b""
         with self._stream() as file:
             while b"\n" not in start and len(start) < _LONGEST_HEADER and (more := file.read(_PIECE)):
                 start += more
-        return max(_BLOCK, _LINES * len(start.partition(b"\n")[0]))
+        line, end, _ = start.removeprefix(codecs.BOM_UTF8).partition(b"\n")
+        return line + end
+
+
+def _block_size(header: bytes) -> int:
+    """Return how many bytes to parse at a time: 1 MB, or more if lines are long."""
+    return max(_BLOCK, _LINES * len(header))
+
+
+def _has_several(header: bytes, sign: str) -> bool:
+    """Return whether the first line of a file separates several column names."""
+    quoted = header.startswith(b'"') and header.count(b'"') % 2 == 1  # a line break in the first name
+    names = re.sub(rb'"[^"]*"', b"", header)
+    return quoted or sign.encode() in names
 
 
 @final
@@ -355,7 +375,8 @@ def _names(data: Any) -> list[str] | None:
     given = [data] if isinstance(data, (str, os.PathLike)) else data
     if not isinstance(given, (list, tuple)) or not all(isinstance(g, (str, os.PathLike)) for g in given):
         return None
-    return [os.path.expanduser(os.fspath(each)) for each in given]
+    paths = [os.fspath(each) for each in given]
+    return [path if os.path.lexists(path) else os.path.expanduser(path) for path in paths]
 
 
 def _files(given: str, where: str, others: list[Path]) -> list[Path]:
