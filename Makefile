@@ -73,6 +73,7 @@ bench: $(TEST)/installed $(SPARK)/installed
 	$(TEST)/bin/python -m benchmarks.command
 	$(SPARK)/bin/python -m benchmarks.spark
 	$(TEST)/bin/python -m benchmarks.files
+	$(TEST)/bin/python -m benchmarks.load
 	$(TEST)/bin/python -m benchmarks.durable
 	$(TEST)/bin/python -m benchmarks.lrp --data $(DATA)
 	$(TEST)/bin/python -m benchmarks.text
