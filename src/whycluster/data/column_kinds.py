@@ -107,9 +107,10 @@ def kinds_of_frame(frame: nw.DataFrame[Any]) -> list[ColumnKind | None]:
     return [kind_of_dtype(dtype) for dtype in frame.schema.values()]
 
 
-def non_numeric_columns(frame: nw.DataFrame[Any]) -> list[int]:
+def non_numeric_columns(schema: nw.Schema) -> list[int]:
     """Return the positions of the columns that hold anything but numbers and booleans."""
-    return [i for i, dtype in enumerate(frame.schema.values()) if not is_numeric(dtype)]
+    numeric = {dtype for dtype in set(schema.values()) if is_numeric(dtype)}
+    return [i for i, dtype in enumerate(schema.values()) if dtype not in numeric]
 
 
 def is_numeric(dtype: nw.dtypes.DType) -> bool:

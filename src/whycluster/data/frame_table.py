@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypedDict
 
@@ -15,7 +16,9 @@ from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.arrays import is_dask
 from whycluster.data.cells import index_of
-from whycluster.data.table import Requirements, Table, as_float64
+from whycluster.data.table import ArrayTable, Requirements, Table, as_float64
+
+_MANY_COLUMNS = 1000  # blocks of wider frames have so few rows that their columns are converted only once
 
 
 class ColumnNames(TypedDict, total=False):
@@ -25,25 +28,29 @@ class ColumnNames(TypedDict, total=False):
     model_names: Sequence[Hashable] | None
 
 
+@dataclass(frozen=True)
 class FrameTable(Table):
     """A data frame with numeric and boolean columns only."""
 
-    @property
+    one_float: bool = field(default=False, kw_only=True)
+    """Whether all columns are float64, or all are float32; looking it up takes long if there are many."""
+
+    @cached_property
     def frame(self) -> nw.DataFrame[Any]:
         """The frame as a narwhals data frame."""
         return nw.from_native(self.native, eager_only=True)
 
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
         """Convert the block; a missing value becomes NaN."""
-        if self.by_columns:
+        if self.one_float and not self.by_columns:
+            values = self.frame[start:stop].to_numpy()
+            if values.dtype.kind == "f":
+                return as_float64(values, offset, out)
+        if self.by_columns or self.n_features > _MANY_COLUMNS:
             for column, values in enumerate(self._columns):
                 out[:, column] = values[start:stop]
             return as_float64(out, offset, out)
         block = self.frame[start:stop]
-        if set(block.schema.values()) in ({nw.Float64()}, {nw.Float32()}):
-            values = block.to_numpy()
-            if values.dtype.kind == "f":
-                return as_float64(values, offset, out)
         for column, series in enumerate(block.iter_columns()):  # converting all at once would make objects
             out[:, column] = numbers_of(series)
         return as_float64(out, offset, out)
@@ -64,6 +71,16 @@ class FrameTable(Table):
     def index(self) -> Sequence[Hashable] | None:
         """The pandas index of the frame, or None for other frames."""
         return index_of(self.native)
+
+
+def without_frame(table: Table) -> Table:
+    """Return the rows as an array if they are in a frame whose columns have one float type."""
+    if not isinstance(table, FrameTable) or not table.one_float:
+        return table
+    values = table.to_array().astype(table.dtype)
+    n_rows, n_features = values.shape
+    names, where, name = table.feature_names, table.where, table.name
+    return ArrayTable(values, n_rows, n_features, names, table.dtype, where, name)
 
 
 def numbers_of(series: nw.Series[Any]) -> NDArray[Any]:
@@ -103,20 +120,23 @@ def _repeated_name(X: Any) -> Hashable:
     return next(c for c in names if names.count(c) > 1)  # type: ignore[no-any-return]
 
 
-def open_frame(frame: nw.DataFrame[Any], others: Sequence[int], required: Requirements) -> FrameTable:
+def open_frame(
+    frame: nw.DataFrame[Any], schema: nw.Schema, others: Sequence[int], required: Requirements
+) -> FrameTable:
     """Wrap a frame whose columns match the model; raise an error if ``others`` lists non-numeric columns."""
     if others:
-        columns = list(frame.schema.items())
+        columns = list(schema.items())
         listed = ", ".join(f"{name!r} ({dtype})" for name, dtype in [columns[i] for i in others[:5]])
         more = f" and {len(others) - 5} more" if len(others) > 5 else ""
         raise required.error(
             f"must have only numeric or boolean columns; got {listed}{more}. Encode them as numbers (if they "
             f"are numbers stored as objects, use astype(float)), or drop them."
         )
-    float32 = set(frame.schema.values()) == {nw.Float32()}
-    dtype = np.dtype(np.float32 if float32 else np.float64)
-    names: list[Hashable] = list(frame.columns)
-    return FrameTable(shallow_copy(frame), *frame.shape, names, dtype, required.where, required.name)
+    dtypes, names = set(schema.values()), list[Hashable](schema)
+    dtype = np.dtype(np.float32 if dtypes == {nw.Float32()} else np.float64)
+    one_float = dtypes in ({nw.Float64()}, {nw.Float32()})
+    owner = required.where, required.name
+    return FrameTable(shallow_copy(frame), *frame.shape, names, dtype, *owner, one_float=one_float)
 
 
 def shallow_copy(frame: nw.DataFrame[Any]) -> Any:

@@ -60,10 +60,11 @@ def _open_frame(frame: Any, required: Requirements) -> Table:
     required.check_shape(frame.shape)
     if required.categories is not None:
         return MixedTable.open(shallow_copy(frame), list(frame.columns), required)
-    others = non_numeric_columns(frame)
+    schema = frame.schema  # takes long if there are many columns
+    others = non_numeric_columns(schema)
     if required.any_kind and others:
         return RawTable.open(shallow_copy(frame), list(frame.columns), required)
-    return open_frame(frame, others, required)
+    return open_frame(frame, schema, others, required)
 
 
 def _open_sparse(X: Any, required: Requirements) -> Table:

@@ -25,6 +25,7 @@ from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
 from whycluster.data.arrays import evenly_spaced, is_real
 from whycluster.data.days import to_days
+from whycluster.data.frame_table import without_frame
 from whycluster.data.frames import as_column, build_frame
 from whycluster.data.labels import cluster_name, is_noise
 from whycluster.data.missing import is_missing
@@ -383,7 +384,7 @@ class _Subject:
 def _subject(energy: Energy, table: Table, row: int, allowed: Codes, ranges: Floats) -> _Subject:
     """Return a row of a table, with the ways in which its columns can change."""
     model = HalfSpaceModel.of(energy, WHERE)
-    one = table.take(np.array([row]))
+    one = without_frame(table.take(np.array([row])))  # setting cells of frames takes much longer
     cells = np.empty(table.n_features, dtype=object)
     cells[:] = one.cells(0)
     held = {column: why for column in allowed.tolist() if (why := _why_held(cells[column]))}

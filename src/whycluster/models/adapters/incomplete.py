@@ -66,7 +66,7 @@ def _text_columns(X: Any, where: str, name: str) -> list[int]:
     """Return the positions of the columns that hold anything but numbers and booleans."""
     frame = as_frame(X, where, name)
     if frame is not None:
-        return non_numeric_columns(frame)
+        return non_numeric_columns(frame.schema)
     array = np.atleast_2d(as_array(X, where, name))
     if array.dtype.kind in "fiub":
         return []
