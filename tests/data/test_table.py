@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
+import time
 from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
@@ -359,3 +361,50 @@ def test_moments_finer_than_a_microsecond_are_cut_off_rather_than_refused() -> N
     assert put.native["when"].type == pa.timestamp("us")
     assert put.native["when"].cast(pa.int64()).to_pylist()[0] == 1
     assert put.cells(1)[0] == MOMENT
+
+
+WIDE = 1500  # columns; so many are converted at once
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32", "mixed"])
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_wide_frames_are_explained_like_arrays(library: str, kind: str) -> None:
+    X = np.random.default_rng(0).normal(size=(30, WIDE)).round(1) * 10
+    X = X.astype("f4" if kind == "float32" else "f8")
+    frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(WIDE)])
+    if kind == "mixed":
+        X[:, 1] = X[:, 1] > 0
+        frame = frame.astype({"c0": int, "c2": "int16", "c3": "float32"}).assign(c1=X[:, 1] > 0)
+    table = {"pandas": lambda: frame, "polars": lambda: pl.from_pandas(frame)}.get(
+        library, lambda: pl.from_pandas(frame).to_arrow()
+    )()
+    found, expected = wc.explain(X[:3], table), wc.explain(X[:3], X)
+    assert found.relevance.dtype == expected.relevance.dtype
+    np.testing.assert_array_equal(found.relevance, expected.relevance)
+
+
+@pytest.mark.slow
+def test_frames_of_many_columns_take_about_as_long_as_arrays() -> None:
+    """Looking up the type of each column for every block took thirty times as long."""
+    X = np.random.default_rng(0).normal(size=(100, 20_000))
+    names = [f"c{i}" for i in range(X.shape[1])]
+    tables = {"array": X, "pandas": pd.DataFrame(X, columns=names), "polars": pl.DataFrame(X, schema=names)}
+    seconds = dict.fromkeys(tables, math.inf)
+    for _ in range(5):
+        for name, table in tables.items():
+            start = time.perf_counter()
+            wc.explain(X[:3], table)
+            seconds[name] = min(seconds[name], time.perf_counter() - start)
+    assert max(seconds.values()) <= 6 * seconds["array"] + 0.2
+
+
+@pytest.mark.slow
+def test_counterfactuals_in_frames_of_many_columns() -> None:
+    X = np.random.default_rng(0).normal(size=(20, 20_000))
+    frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(X.shape[1])])
+    start = time.perf_counter()
+    found = wc.explain(X[:3], frame).counterfactual(5)
+    assert time.perf_counter() - start < 30
+    assert found.found
+    expected = wc.explain(X[:3], X).counterfactual(5)
+    np.testing.assert_array_equal(found.change, expected.change)

@@ -7,6 +7,7 @@ import hashlib
 import html
 import re
 import sys
+import time
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -695,3 +696,30 @@ def test_warnings_have_the_heading_of_the_command(tmp_path: Path) -> None:
     X = np.random.default_rng(0).normal(size=(60, 3)) * [1000.0, 1.0, 1.0]
     text = words_of(Page.of(wc.explain(KMeans(2, n_init=1, random_state=0).fit(X), X), tmp_path))
     assert "Warnings\n" in text
+
+
+@pytest.mark.slow
+def test_two_thousand_clusters_fit_on_the_page(tmp_path: Path) -> None:
+    """The largest are described, and the page says so; of the rest, rows are still there."""
+    X = np.random.default_rng(0).normal(size=(6000, 6))
+    exp = wc.explain(X[:2000], X)
+    start = time.perf_counter()
+    exp.report(tmp_path / "page.html")
+    assert time.perf_counter() - start < 60
+    text = (tmp_path / "page.html").read_text()
+    assert len(text.encode()) <= 1_000_000
+    assert "Showing the 100 largest of 2,000 clusters." in text
+    shown = [int(code) for code in re.findall(r'<article class="card" id="cluster-(\d+)"', text)]
+    sizes = np.bincount(exp.cluster, minlength=2000)
+    assert len(shown) == 100
+    assert sizes[shown].min() >= np.delete(sizes, shown).max()
+
+
+def test_competition_with_the_strongest_competitors_only() -> None:
+    X = np.random.default_rng(0).normal(size=(600, 4))
+    exp = wc.explain(X[:12], X)
+    whole, some = findings.competition(exp), findings.competition(exp, most=3)
+    for g, share in enumerate(whole.share):
+        strongest = np.argsort(-share, kind="stable")[:3]
+        assert (some.feature[g, strongest] == whole.feature[g, strongest]).all()
+        assert (np.delete(some.feature[g], strongest, axis=0) == -1).all()

@@ -18,7 +18,8 @@ from whycluster.data.arrays import is_dask
 from whycluster.data.cells import index_of
 from whycluster.data.table import ArrayTable, Requirements, Table, as_float64
 
-_MANY_COLUMNS = 1000  # blocks of wider frames have so few rows that their columns are converted only once
+_MANY_COLUMNS = 1000  # converting some rows of a wider frame takes longer than explaining them
+_MOST_VALUES = 1 << 23  # that are converted at once, 64 MB
 
 
 class ColumnNames(TypedDict, total=False):
@@ -42,11 +43,13 @@ class FrameTable(Table):
 
     def read(self, start: int, stop: int, offset: Floats | None, out: Floats) -> Floats:
         """Convert the block; a missing value becomes NaN."""
+        if self._whole is not None:
+            return as_float64(self._whole[start:stop], offset, out)
         if self.one_float and not self.by_columns:
             values = self.frame[start:stop].to_numpy()
             if values.dtype.kind == "f":
                 return as_float64(values, offset, out)
-        if self.by_columns or self.n_features > _MANY_COLUMNS:
+        if self.by_columns:
             for column, values in enumerate(self._columns):
                 out[:, column] = values[start:stop]
             return as_float64(out, offset, out)
@@ -54,6 +57,14 @@ class FrameTable(Table):
         for column, series in enumerate(block.iter_columns()):  # converting all at once would make objects
             out[:, column] = numbers_of(series)
         return as_float64(out, offset, out)
+
+    @cached_property
+    def _whole(self) -> NDArray[Any] | None:
+        """All values of a wide frame, converted at once, or None; blocks of it would have very few rows."""
+        if self.n_features <= _MANY_COLUMNS or self.n_rows * self.n_features > _MOST_VALUES:
+            return None
+        values = self.frame.to_numpy()
+        return values if values.dtype.kind in "fiu" else np.column_stack(self._columns)
 
     @cached_property
     def _columns(self) -> list[NDArray[Any]]:

@@ -142,7 +142,9 @@ def _members_of(exp: BaseExplanation, cluster_code: int) -> Codes:
     return np.flatnonzero(exp.is_member & (exp.cluster_codes == cluster_code))
 
 
-def competition(exp: BaseExplanation, sample: MemberSample | None = None) -> Competition:
+def competition(
+    exp: BaseExplanation, sample: MemberSample | None = None, most: int | None = None
+) -> Competition:
     """Return which clusters compete, and the features that distinguish them.
 
     Shares refer to all members. Evidence and features refer to a sample of at most 5000 members. It contains
@@ -153,6 +155,7 @@ def competition(exp: BaseExplanation, sample: MemberSample | None = None) -> Com
     ----------
     exp : the explanation
     sample : the sample of the members, if already drawn
+    most : return features for this many of each cluster's strongest competitors only; by default for all
     """
     codes, _, share = exp.member_clusters
     some = MemberSample.of(exp, "competition") if sample is None else sample
@@ -166,8 +169,7 @@ def competition(exp: BaseExplanation, sample: MemberSample | None = None) -> Com
         if energy.needs_means:  # uses the means of all rows, not only of the sample
             energy = outputs.informed(energy, exp.unchanged_table("competition"))
         # One competitor at a time, so that no array of shape (rows, clusters, features) is needed.
-        for j in range(len(exp.labels) - 1 if isinstance(exp, Explanation) else 0):
-            others = np.where(j < codes, j, j + 1)  # (G,) the j-th cluster other than their own
+        for others in _competitors(share, codes, most) if isinstance(exp, Explanation) else ():
             found = attribution.attribute(energy, some.table, CodedQuery(some.cluster, others[group]))
             pairs = np.arange(len(codes)), others
             feature[pairs], relevance[pairs] = _distinctive(_means(found.relevance, group, len(codes)))
@@ -180,6 +182,17 @@ def competition(exp: BaseExplanation, sample: MemberSample | None = None) -> Com
         relevance=relevance,
         feature_names=exp.table.feature_names if isinstance(exp, Explanation) else [],
     )
+
+
+def _competitors(share: Floats, codes: Codes, most: int | None) -> Iterator[Codes]:
+    """Yield one competitor of each cluster at a time, (G,): all of them, or the strongest."""
+    if most is None:
+        for j in range(share.shape[1] - 1):
+            yield np.where(j < codes, j, j + 1)  # the j-th cluster other than their own
+        return
+    ranked = share.copy()
+    ranked[np.arange(len(codes)), codes] = -1.0
+    yield from np.argsort(-ranked, axis=1, kind="stable")[:, : min(most, share.shape[1] - 1)].T
 
 
 def _distinctive(mean: Floats) -> tuple[Codes, Floats]:

@@ -27,7 +27,9 @@ from whycluster.report.sampling import choose_rows
 _WHERE = "report"
 _LISTED = 5  # number of typical rows and number of borderline rows per cluster
 LEAST_SHARE = 0.005  # smaller shares would be shown as 0%
-_FEW_CLUSTERS = 40  # with more clusters, the table of competitors would have too many cells to be readable
+N_COMPETITORS = 3  # competitors named for each cluster
+MOST_DESCRIBED = 100  # clusters; each takes several kilobytes of the page
+FEW_CLUSTERS = 40  # with more clusters, the table of competitors would have too many cells to be readable
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,9 @@ class Contents(ABC):
             "quality": self.quality(),
             "warnings": self.warnings(),
             "left_out": self._left_out(),
-            "clusters": self.clusters(),
+            "clusters": [card for card in self.clusters() if card["code"] in self._shown],
+            "clusters_note": self._clusters_note(),
+            "choices": [(code, self.names[code]) for code in self.groups.codes.tolist()],
             "evidence_range": self._evidence_texts[1:],
             "competition": self.competition(),
             "names": self.names,
@@ -121,6 +125,16 @@ class Contents(ABC):
             "colors": COLORS,
             "shapes": SHAPES,
         }
+
+    @cached_property
+    def _shown(self) -> set[int]:
+        """The codes of the clusters that are described: the largest ones, if there are very many."""
+        largest = np.argsort(-self.groups.size, kind="stable")[:MOST_DESCRIBED]
+        return set(self.groups.codes[largest].tolist())
+
+    def _clusters_note(self) -> str:
+        n = len(self.groups.codes)
+        return f"Showing the {MOST_DESCRIBED} largest of {n:,} clusters." if n > MOST_DESCRIBED else ""
 
     def _left_out(self) -> list[tuple[str, str]]:
         left_out = self.options.left_out
@@ -138,7 +152,7 @@ class Contents(ABC):
             "styles": self.styles,
             "headings": self.headings,
             "groups": self.exp.member_clusters.codes.tolist(),
-            "pairs": self.pairs() if len(self.names) <= _FEW_CLUSTERS else None,
+            "pairs": self.pairs() if len(self.names) <= FEW_CLUSTERS else None,
             "median": self.exp.median_evidence,
             "n_rows": self.n_rows,
             "labeled": self.exp.fidelity is not None,
@@ -370,11 +384,11 @@ class Contents(ABC):
         """Describe the strongest competitors of each cluster and their shares of its members."""
         shares = self.groups.competitor_share
         competitors = [
-            [k for k in np.argsort(-share, kind="stable").tolist() if share[k] >= LEAST_SHARE][:3]
+            [k for k in np.argsort(-share, kind="stable").tolist() if share[k] >= LEAST_SHARE][:N_COMPETITORS]
             for share in shares
         ]
         features = iter(self.features_between([(g, k) for g, some in enumerate(competitors) for k in some]))
-        lines = []
+        lines, matrix = [], len(self.names) <= FEW_CLUSTERS
         for g, code in enumerate(self.groups.codes.tolist()):
             named = [
                 {"name": self.names[k], "share": f"{shares[g, k]:.0%}", "features": next(features)}
@@ -382,12 +396,12 @@ class Contents(ABC):
             ]
             cells = [
                 None if k == code else {"text": f"{share:.0%}", "tint": round(float(share), 2)}
-                for k, share in enumerate(shares[g])
+                for k, share in enumerate(shares[g] if matrix else ())
             ]
             lines.append(
                 {"group": g, "code": code, "name": self.names[code], "competitors": named, "cells": cells}
             )
-        return {"lines": lines, "matrix": len(self.names) <= _FEW_CLUSTERS}
+        return {"lines": [line for line in lines if line["code"] in self._shown], "matrix": matrix}
 
     def pairs(self) -> dict[str, Any] | None:
         """Return the contrasts between all pairs of clusters, or None if there are no features."""

@@ -15,7 +15,7 @@ from whycluster.data.arrays import strongest
 from whycluster.explanations import findings
 from whycluster.explanations.explanation import Explanation
 from whycluster.explanations.summary import MISSING, Summary
-from whycluster.report.contents import LEAST_SHARE, Contents, Plan
+from whycluster.report.contents import FEW_CLUSTERS, LEAST_SHARE, N_COMPETITORS, Contents, Plan
 from whycluster.report.distributions import Distributions
 from whycluster.report.formatting import clean_names, clean_sentences, format_numbers, format_shares
 from whycluster.report.packing import scaled_halves, smallest_codes
@@ -40,7 +40,8 @@ class TableContents(Contents):
 
     @cached_property
     def _competition(self) -> findings.Competition:
-        return findings.competition(self.exp, self._sample)
+        most = None if len(self.names) <= FEW_CLUSTERS else N_COMPETITORS
+        return findings.competition(self.exp, self._sample, most)
 
     @cached_property
     def _sample(self) -> findings.MemberSample:
