@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from whycluster.core.errors import InvalidInputError
-from whycluster.data.files import parse_json, sync_files, sync_folders
+from whycluster.data.files import move_files, parse_json, sync_folders
 from whycluster.data.settings import setting
 from whycluster.engines.files.manifest import FileRecord, are_records
 
@@ -322,17 +322,9 @@ class RunState:
         self._save_progress()
 
     def _place(self, names: list[str]) -> None:
-        """Move files from their temporary paths to their final names, each step on disk before the next."""
-        temporaries = [self.folder / _TEMPORARY / name for name in names]
-        targets = [self.folder / name for name in names]
-        if self.durable:
-            sync_files(temporaries)
-        for temporary, target in zip(temporaries, targets, strict=True):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            temporary.replace(target)
-        if self.durable:
-            around = {parent for target in targets for parent in target.parents}
-            sync_folders(around.difference(self.folder.parents))
+        """Move files from their temporary paths to their final names."""
+        moves = [(self.folder / _TEMPORARY / name, self.folder / name) for name in names]
+        move_files(moves, self.folder, self.durable)
 
 
 def _is_intact(facts: Any) -> bool:
