@@ -445,10 +445,9 @@ def test_decimals_are_numbers(tmp_path: Path) -> None:
 
 
 def test_results_too_large_for_float32(tmp_path: Path) -> None:
-    half = (
-        np.float16 if hasattr(nw, "Float16") else np.float32
-    )  # old versions of narwhals do not read float16
-    narrow = {"a": np.full(4, 1e18, np.float32), "b": np.ones(4, half)}
+    if not hasattr(nw, "Float16"):
+        pytest.skip("this version of narwhals does not read float16")
+    narrow = {"a": np.full(4, 1e18, np.float32), "b": np.ones(4, np.float16)}
     pq.write_table(pa.table(narrow), tmp_path / "x.parquet")
     centers = np.array([[1e21, 0.0], [-1e21, 1.0], [0.0, 0.0]])
     assert error_message(centers, tmp_path / "x.parquet", tmp_path / "out", beta=0.1) == (

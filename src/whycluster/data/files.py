@@ -27,7 +27,7 @@ DEEPEST = 100
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)  # what file systems without fsync answer
 _SYNC_THREADS = 16  # they only wait
 _AT_A_TIME = 1 << 16  # characters
-_OS_ERROR = re.compile(r"\(os error (\d+)\)")
+_OS_ERROR = re.compile(r"(?:\(os error |Os \{ code: )(\d+)")  # the latter in safetensors before 0.6
 _STRING = re.compile(r'"[^"]*"?')  # the end is optional, so an unterminated string is scanned only once
 _OPENING, _CLOSING = np.frombuffer(b"[{", np.uint8), np.frombuffer(b"]}", np.uint8)
 
