@@ -2,6 +2,7 @@
 # make test          run all checks: format, lint, types, layers, doctests, README, docs, tests
 # make test-fast     the inner loop: the same checks, and the fast tests of the folders in FAST; about a minute
 # make faults        50 power cuts, 30 kills and 40 errors of the disk at random moments; takes a minute
+# make test-matrix   the tests on every Python, with the newest libraries and with the oldest ones; half an hour
 # make fuzz          fuzz all targets, or one: make fuzz TARGET=load RUNS=1000000 SEED=1
 # make fuzz-guided   fuzz one target with atheris, which looks for input that reaches new code
 # make golden        write the expected output in tests/golden again
@@ -15,6 +16,9 @@ TEST := .venv
 BIO := .venv-bio
 SPARK := .venv-spark
 ZENNIT := .venv-zennit
+FLOORS := .venv-floors
+OLDEST := .venv-oldest
+MATRIX := 3.10 3.11 3.12 3.13
 DATA ?= ../shared/data
 TARGET ?= all
 SEED ?= 0
@@ -22,9 +26,16 @@ SEED ?= 0
 FAST := $(addprefix tests/,core data models explanations pipelines clustering contracts storage text cli) \
 	$(wildcard tests/test_*.py tests/*/test_bad_*.py)
 LOOPS := hatch_build.py src/whycluster/core/compiled/kmeans.c src/whycluster/core/compiled/kmeans_tile.h
+# The libraries of test-matrix and of its short form. Old libraries use what newer ones deprecate.
+ALL := categories,cli,excel,files,medoids,plots,report,save,tabular
+EXTRAS := cli,files,report,save
+TOOLS := hypothesis pandas pytest
+SHORT := tests/test_versions.py tests/pipelines/test_tabular.py
+OLD := -W ignore::DeprecationWarning
 INSTALL := apt-get update -qq && apt-get install -y -qq
 
-.PHONY: demo test test-fast checks faults fuzz fuzz-guided test-bio test-spark environments bench bench-zennit browser compiler golden clean
+.PHONY: demo test test-fast checks faults fuzz fuzz-guided test-bio test-spark test-oldest test-floors test-matrix test-python \
+	environments bench bench-zennit browser compiler golden clean
 
 demo: $(DEMO)/installed
 	$(DEMO)/bin/whycluster demo
@@ -33,7 +44,7 @@ test: browser compiler
 	$(MAKE) -j3 environments
 	$(MAKE) checks
 	$(TEST)/bin/pytest -n 2 --dist loadfile --no-skips
-	$(MAKE) -j2 --output-sync test-bio test-spark
+	$(MAKE) -j2 --output-sync test-bio test-spark test-oldest test-floors
 
 test-fast: checks
 	$(TEST)/bin/pytest -n 2 --dist loadfile -m 'not slow' --durations 5 $(FAST)
@@ -61,7 +72,28 @@ test-bio: $(BIO)/installed
 test-spark: $(SPARK)/installed
 	$(SPARK)/bin/pytest --override-ini addopts= --no-skips tests/spark
 
-environments: $(TEST)/installed $(BIO)/installed $(SPARK)/installed
+environments: $(TEST)/installed $(BIO)/installed $(SPARK)/installed $(OLDEST)/installed $(FLOORS)/installed
+
+# The short form of test-matrix, on Python 3.10, or on 3.11 if there is no 3.10. Without both, it fails.
+test-oldest: $(OLDEST)/installed
+	$(OLDEST)/bin/pytest --override-ini addopts= -q --no-skips $(SHORT)
+
+test-floors: $(FLOORS)/installed
+	$(FLOORS)/bin/pytest --override-ini addopts= -q --no-skips $(OLD) $(SHORT)
+
+# Tests of libraries that are not installed here, such as torch, are skipped. A missing Python is an error.
+test-matrix: compiler
+	for version in $(MATRIX); do $(PYTHON) tests/versions.py find $$version > /dev/null || exit; done
+	for version in $(MATRIX); do $(MAKE) test-python VERSION=$$version || exit; done
+	rm -rf $(FLOORS)
+	$(MAKE) $(FLOORS)/installed EXTRAS=$(ALL) TOOLS='$(TOOLS) hatchling pytest-xdist xlsxwriter'
+	$(FLOORS)/bin/pytest -q -n 2 --dist loadfile --doctest-ignore-import-errors $(OLD)
+
+test-python:
+	rm -rf .venv-$(VERSION)
+	python=$$($(PYTHON) tests/versions.py find $(VERSION)) && $$python -m venv .venv-$(VERSION)
+	.venv-$(VERSION)/bin/pip install --quiet --editable '.[$(ALL)]' $(TOOLS) hatchling pytest-xdist xlsxwriter
+	.venv-$(VERSION)/bin/pytest -q -n 2 --dist loadfile --doctest-ignore-import-errors
 
 bench: $(TEST)/installed $(SPARK)/installed
 	$(TEST)/bin/python -m benchmarks.speed
@@ -131,6 +163,18 @@ $(SPARK)/installed: pyproject.toml $(LOOPS) constraints-spark.txt
 	$(SPARK)/bin/pip install --quiet --constraint constraints-spark.txt --editable '.[spark]' hypothesis 'pyspark[connect]' pytest
 	touch $@
 
+# Python 3.10 with the newest libraries that support it, and with the oldest ones that pyproject.toml allows.
+$(OLDEST)/installed: pyproject.toml $(LOOPS) tests/versions.py
+	python=$$($(PYTHON) tests/versions.py find 3.10 3.11) && $$python -m venv $(OLDEST)
+	$(OLDEST)/bin/pip install --quiet --editable '.[$(EXTRAS)]' $(TOOLS)
+	touch $@
+
+$(FLOORS)/installed: pyproject.toml $(LOOPS) tests/versions.py
+	python=$$($(PYTHON) tests/versions.py find 3.10 3.11) && $$python -m venv $(FLOORS)
+	$(PYTHON) tests/versions.py floors > $(FLOORS)/floors.txt
+	$(FLOORS)/bin/pip install --quiet --constraint $(FLOORS)/floors.txt --editable '.[$(EXTRAS)]' $(TOOLS)
+	touch $@
+
 # zennit is installed without its dependencies, because its torchvision would bring another torch.
 $(ZENNIT)/installed: pyproject.toml $(LOOPS) constraints.txt
 	$(PYTHON) -m venv $(ZENNIT)
@@ -140,7 +184,7 @@ $(ZENNIT)/installed: pyproject.toml $(LOOPS) constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(DEMO) $(TEST) $(BIO) $(SPARK) $(ZENNIT) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+	rm -rf $(DEMO) $(TEST) $(BIO) $(SPARK) $(ZENNIT) $(OLDEST) $(FLOORS) $(MATRIX:%=.venv-%) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis \
 		src/whycluster/core/compiled/_kmeans.so src/whycluster/core/compiled/.build-*
 
 golden: $(TEST)/installed

@@ -1,0 +1,115 @@
+"""The main ways in, with every version of Python and of the libraries; see ``make test-matrix``.
+
+`make test` runs these tests with the newest libraries for Python 3.10 and with the oldest ones allowed too.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.cluster import KMeans
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import whycluster as wc
+from tests.optional import optional
+from tests.versions import find, floors
+from whycluster import cli
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow.parquet as pq
+else:
+    pd = optional("pandas")
+    pl = optional("polars")
+    pq = optional("pyarrow.parquet")
+
+KINDS = ["red", "green", None]
+
+
+def columns() -> dict[str, Any]:
+    x = np.random.default_rng(0).normal(size=(60, 2)) + 8 * (np.arange(60) % 3)[:, None]
+    return {"a": x[:, 0].tolist(), "kind": [KINDS[i % 3] for i in range(60)], "b": x[:, 1].tolist()}
+
+
+def numbers() -> Any:
+    return pd.DataFrame(columns())[["a", "b"]]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_the_command_explains_a_file(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = tmp_path / f"t.{suffix}", tmp_path / f"out.{suffix}"
+    frame = pl.DataFrame(columns())
+    frame.write_csv(path) if suffix == "csv" else frame.write_parquet(path)
+    assert cli.main(["explain", str(path), "--k", "3", "--out", str(out)]) == 0, capsys.readouterr()
+    assert capsys.readouterr().out.startswith("60 rows, 3 columns; k-means with 3 clusters")
+    found = pl.read_csv(out) if suffix == "csv" else pl.read_parquet(out)
+    expected = wc.explain(wc.tabular.pipeline(frame, 3), frame)
+    assert found["cluster"].to_list() == expected.cluster.tolist()
+    assert_allclose(found["evidence"].to_numpy(), expected.evidence, rtol=1e-6)
+
+
+def test_pandas_and_polars_frames_are_explained_alike() -> None:
+    in_pandas, in_polars = pd.DataFrame(columns()), pl.DataFrame(columns())
+    found = [wc.explain(wc.tabular.pipeline(frame, 3), frame) for frame in (in_pandas, in_polars)]
+    assert found[0].feature_names == found[1].feature_names == ["a", "kind", "b"]
+    assert_allclose(found[0].relevance, found[1].relevance, rtol=1e-9)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_columns_are_matched_by_name(library: str) -> None:
+    make = pd.DataFrame if library == "pandas" else pl.DataFrame
+    frame = make(columns())
+    model = wc.tabular.pipeline(frame, 3)
+    exp, other = wc.explain(model, frame), wc.explain(model, frame[["b", "kind", "a"]])
+    assert other.feature_names == model.feature_names_in_.tolist() == ["a", "kind", "b"]
+    assert (other.relevance == exp.relevance).all()
+    with pytest.raises(wc.InvalidInputError, match=r"missing: \['a'\]"):
+        wc.explain(model, frame[["b", "kind"]])
+
+
+def test_a_pipeline_fitted_on_pandas_explains_polars() -> None:
+    rows = numbers()
+    model = make_pipeline(StandardScaler(), KMeans(3, n_init=1, random_state=0)).fit(rows)
+    expected, found = wc.explain(model, rows), wc.explain(model, pl.DataFrame(columns())[["a", "b"]])
+    assert_allclose(found.relevance, expected.relevance, rtol=1e-9)
+
+
+def test_a_folder_is_explained(tmp_path: Path) -> None:
+    rows, folder = numbers(), tmp_path / "in"
+    folder.mkdir()
+    rows[:40].to_parquet(folder / "0.parquet")
+    rows[40:].to_parquet(folder / "1.parquet")
+    model = KMeans(3, n_init=1, random_state=0).fit(rows)
+    found = wc.explain_dataset(model, folder, tmp_path / "out")
+    evidence = np.concatenate([pq.read_table(part)["evidence"].to_numpy() for part in found.parts])
+    assert_allclose(evidence, wc.explain(model, rows).evidence, rtol=1e-5)
+
+
+def test_saved_and_reported(tmp_path: Path) -> None:
+    rows = numbers()
+    exp = wc.explain(KMeans(3, n_init=1, random_state=0).fit(rows), rows)
+    wc.save(exp, tmp_path / "exp.wc")
+    assert (wc.load(tmp_path / "exp.wc").relevance == exp.relevance).all()
+    exp.report(tmp_path / "report.html")
+    assert "<html" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.filterwarnings("ignore:Setuptools is replacing distutils")  # on importing pip, on Python 3.10
+def test_every_library_has_a_minimum() -> None:
+    found = floors()
+    assert {"numpy", "scikit-learn", "narwhals", "polars", "pyarrow", "safetensors", "torch"} <= set(found)
+    assert "pytest" not in found
+
+
+def test_a_python_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match=r"^Install one of them, for example with: pyenv install 3\.0$"):
+        find(["3.0"])
+    assert capsys.readouterr().err == (
+        "Python 3.0 was not found, neither in pyenv's folder nor on the PATH.\n"
+    )
