@@ -219,3 +219,20 @@ def test_shapley_values(wine: Array, kmeans: Any) -> None:
         wc.InvalidInputError, match='permutations must be "exact" or an integer of at least 1'
     ):
         shapley_values(kmeans, wine, permutations=0)
+
+
+def test_a_forest_learns_from_float32_and_takes_any_seed() -> None:
+    """Found by fuzzing."""
+    pytest.importorskip("shap", reason="shap is not installed")
+    X = np.random.default_rng(0).normal(size=(12, 3))
+    centroids, forest = X[:3].copy(), METHODS["forest"]
+    np.testing.assert_array_equal(
+        forest(centroids, X, random_state=2**32 + 5), forest(centroids, X, random_state=5)
+    )
+    X[0, 0] = 1e39
+    with pytest.raises(wc.InvalidInputError) as error:
+        compare(centroids, X, ["forest"])
+    assert str(error.value) == (
+        "compare: the population must have values that float32 can hold, so that a forest can learn from "
+        "them; got one of size 1e+39. Scale the features."
+    )

@@ -197,7 +197,14 @@ def _forest(subject: Subject, random_state: int) -> Floats:
             f"{subject.where}: the population must contain rows of at least 2 clusters and of every cluster "
             "in X, so that a forest can learn them. Pass background=all_rows."
         )
-    forest = RandomForestClassifier(_TREES, random_state=random_state).fit(subject.population, learned)
+    largest = np.abs(subject.population).max()
+    if largest > np.finfo(np.float32).max:
+        raise InvalidInputError(
+            f"{subject.where}: the population must have values that float32 can hold, so that a forest can "
+            f"learn from them; got one of size {largest:.3g}. Scale the features."
+        )
+    seed = random_state % 2**32  # scikit-learn takes no larger ones
+    forest = RandomForestClassifier(_TREES, random_state=seed).fit(subject.population, learned)
     values = shap.TreeExplainer(forest).shap_values(subject.rows)  # (n, d, clusters)
     column = np.searchsorted(names, subject.cluster)
     return np.asarray(np.asarray(values)[np.arange(subject.n_rows), :, column])

@@ -61,9 +61,11 @@ def _options(choices: Choices, rng: Any, d: int) -> dict[str, Any]:
     seed: Any
     background = _rows(choices, rng, choices.between(1, 5), d) if choices.one_in(3) else None
     sampler, repeats, seed = choices.pick(("kde", "zero")), choices.between(1, 5), choices.below(3)
-    if choices.one_in(8):
+    if choices.one_in(16):
         sampler = choices.pick(("x", None, 3, ""))
-        repeats = choices.pick((0, -1, 1.5, True, 1))
+    if choices.one_in(16):
+        repeats = choices.pick((0, -1, 1.5, True))
+    if choices.one_in(8):
         seed = choices.pick((-1, "a", 2**40, 2**32))
     return {"sampler": sampler, "repeats": repeats, "background": background, "random_state": seed}
 
