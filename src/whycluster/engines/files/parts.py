@@ -24,19 +24,6 @@ from whycluster.data.missing import MISSING_WORDS
 
 PARQUET = (".parquet", ".parq", ".pq")
 KINDS = (*PARQUET, ".csv", ".tsv")
-_OTHERS = (
-    ".arrow",
-    ".feather",
-    ".ipc",
-    ".orc",
-    ".avro",
-    ".json",
-    ".jsonl",
-    ".ndjson",
-    ".txt",
-    ".xlsx",
-    ".ods",
-)
 _PIECE = 1 << 18  # bytes
 _BLOCK, _LONGEST_HEADER = 1 << 20, 1 << 24  # bytes
 _LINES = 16  # the minimum number of lines that a block of text should hold
@@ -330,9 +317,10 @@ def find_parts(data: Any, where: str) -> list[FilePart]:
     for each in names:
         paths += _files(each, where, others)
     if others:
+        shown = ", ".join(repr(each.as_posix()) for each in others[:3])
         warnings.warn(
-            f"{where}: skipped {count(len(others), 'file')} in the folder, such as "
-            f"{others[0].as_posix()!r}; only files of type {', '.join(KINDS)} are read.",
+            f"{where}: skipped {count(len(others), 'file')} in the folder, such as {shown}; only files of "
+            f"type {', '.join(KINDS)} are read.",
             FilesWarning,
             stacklevel=3,
         )
@@ -382,14 +370,15 @@ def _names(data: Any) -> list[str] | None:
 def _files(given: str, where: str, others: list[Path]) -> list[Path]:
     """Return the visible files that a path, a folder or a pattern matches.
 
-    Files in a folder that look like data in another format are added to ``others``.
+    Entries of a folder that are neither read nor hidden are added to ``others``.
     """
     path = Path(given)
     if path.is_dir():
-        inside = glob.glob("**/*", root_dir=given, recursive=True)  # follows links to folders
-        files = [name for name in map(Path, inside) if not _is_hidden(name) and (path / name).is_file()]
-        others += [name for name in files if _kind(name) in _OTHERS]
-        return [_absolute(path / name) for name in files if _kind(name) in KINDS]
+        inside = list(_walk(path, where, []))
+        others += [
+            file.relative_to(path) for file in inside if _kind(file) not in KINDS or not file.is_file()
+        ]
+        return [_absolute(file) for file in inside if _kind(file) in KINDS and file.is_file()]
     if path.exists() or not is_pattern(given):
         if not path.is_file():
             remote = " For remote files, pass a pyarrow Dataset." * ("://" in given)
@@ -397,8 +386,61 @@ def _files(given: str, where: str, others: list[Path]) -> list[Path]:
                 f"{where}: data must be the path of existing files; found none at {given!r}.{remote}"
             )
         return [_absolute(path)]
-    found = [_absolute(Path(name)) for name in glob.glob(given, recursive=True)]
-    return [f for f in found if f.is_file() and not _is_hidden(f.relative_to(_root(given)))]
+    _check_listable(given, where)
+    found = [_absolute(Path(name)) for name in sorted(glob.glob(given, recursive=True))]
+    found = [each for each in found if not _is_hidden(each.relative_to(_root(given)))]
+    for each in found:
+        _check_link(each, where)
+    others += [each.relative_to(_root(given)) for each in found if not (each.is_file() or each.is_dir())]
+    return [each for each in found if each.is_file()]
+
+
+def _walk(folder: Path, where: str, above: list[str]) -> Iterator[Path]:
+    """Yield all visible entries below a folder except folders; links to folders are followed once."""
+    real = os.path.realpath(folder)
+    if real in above:
+        return
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError as error:
+        raise InvalidInputError(
+            f"{where}: data must be folders that can be read; {str(folder)!r} cannot be ({error.strerror}). "
+            "Change its permissions, or pass a list of files."
+        ) from error
+    for path in (folder / name for name in names if not _is_hidden(Path(name))):
+        _check_link(path, where)
+        if path.is_dir():
+            yield from _walk(path, where, [*above, real])
+        else:
+            yield path
+
+
+def _check_link(path: Path, where: str) -> None:
+    """Raise an error for a link to a file or folder that does not exist or cannot be reached."""
+    try:
+        path.stat()
+    except OSError as error:
+        if path.is_symlink():
+            raise InvalidInputError(
+                f"{where}: data must be files that exist; {str(path)!r} is a link to {os.readlink(path)!r}, "
+                f"which cannot be read ({error.strerror}). Remove the link, or restore the file."
+            ) from error
+        raise InvalidInputError(
+            f"{where}: data must be files that can be read; {str(path)!r} cannot be ({error.strerror})."
+        ) from error
+
+
+def _check_listable(pattern: str, where: str) -> None:
+    """Raise an error if a folder cannot be searched for matches; ``glob`` would skip it silently."""
+    parts = Path(pattern).parts
+    for length in range(1, len(parts)):
+        above = str(Path(*parts[:length]))
+        for folder in glob.glob(above, recursive=True) if is_pattern(above) else [above]:
+            if os.path.isdir(folder) and not os.access(folder, os.R_OK | os.X_OK):
+                raise InvalidInputError(
+                    f"{where}: data must be folders that can be read; {folder!r} cannot be (Permission "
+                    "denied). Change its permissions, or pass a list of files."
+                )
 
 
 def _root(given: str) -> Path:

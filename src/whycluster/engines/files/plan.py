@@ -19,7 +19,7 @@ from whycluster.engines.files.parts import FilePart, PartError, estimate_rows, r
 from whycluster.models.network import Network
 
 WHERE = "explain_dataset"
-AGGREGATES = "_summary"  # the folder of the aggregates of the parts
+AGGREGATES, AGGREGATE_SUFFIX = "_summary", ".npz"  # the folder and files of the aggregates of the parts
 _DTYPES = ("float32", "float64")
 _NUMERIC = (ColumnKind.NUMBER, ColumnKind.BOOLEAN)
 
@@ -335,6 +335,7 @@ def _check_results(parts: list[FilePart]) -> None:
                 f"{WHERE}: each part must have its own result file; {part.name!r} and {other!r} would both "
                 f"be written to {result_name(part)!r}. Rename one of them."
             )
+    seen |= {f"{part.name}{AGGREGATE_SUFFIX}": part.name for part in parts}
     for part in parts:
         for folder in PurePosixPath(part.name).parents:
             if str(folder) in seen:

@@ -18,7 +18,15 @@ from whycluster.data.files import parse_json
 from whycluster.data.frames import as_column, build_frame
 from whycluster.engines.aggregates import QUANTILES, Aggregate
 from whycluster.engines.files.parts import FilePart
-from whycluster.engines.files.plan import AGGREGATES, WHERE, ModelColumns, RunPlan, is_float, result_name
+from whycluster.engines.files.plan import (
+    AGGREGATE_SUFFIX,
+    AGGREGATES,
+    WHERE,
+    ModelColumns,
+    RunPlan,
+    is_float,
+    result_name,
+)
 from whycluster.engines.files.run_state import RunState
 from whycluster.engines.files.stages import ahead
 from whycluster.engines.results import ArrowFormat, PartResult
@@ -273,7 +281,7 @@ class ResultFiles:
 
 
 def _aggregate_name(part: FilePart) -> str:
-    return f"{AGGREGATES}/{part.name}.npz"
+    return f"{AGGREGATES}/{part.name}{AGGREGATE_SUFFIX}"
 
 
 def _changed(part: FilePart) -> NoReturn:
