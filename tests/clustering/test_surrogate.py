@@ -347,6 +347,7 @@ def test_labels_of_the_wrong_length_or_missing() -> None:
     assert message([0, None, 1, 1]) == missing.format("None")
     assert message(np.array([0, np.nan, 1, 1])) == missing.format("nan")
     assert message(pd.Series([0, None, 1, 1], dtype="Int64")) == missing.format("<NA>")
+    assert message(pd.array([0, None, 1, 1], dtype="Int64")) == missing.format("<NA>")
     assert message(pd.Series(["a", None, "b", "b"], dtype="category")) == missing.format("nan")
 
 

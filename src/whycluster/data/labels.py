@@ -90,7 +90,7 @@ class Labels:
             given = np.asarray(labels)
         except ValueError:  # lists of different lengths
             return np.array(-1)
-        if np.ma.is_masked(labels):
+        if _is_masked(labels):
             return np.full(given.shape, -1)
         if self._plain and given.dtype.kind in "iu":
             codes = given.astype(np.intp)
@@ -148,10 +148,15 @@ def as_list(labels: Any, where: str, *, whole: bool = True) -> list[Any]:
         if array.ndim != 1:
             raise InvalidInputError(f"{where}: labels must be one-dimensional; got shape {array.shape}.")
         values = (array.astype(str) if array.dtype.kind in "mM" else array).tolist()
-        if np.ma.is_masked(labels):
+        if _is_masked(labels):
             values = [None if hidden else value for value, hidden in zip(values, labels.mask, strict=True)]
     plain = [value.item() if isinstance(value, np.generic) else value for value in values]
     return [int(v) if whole and isinstance(v, float) and v.is_integer() else v for v in plain]
+
+
+def _is_masked(labels: Any) -> bool:
+    """Return whether labels are a masked array with hidden values, not nullable labels of pandas."""
+    return isinstance(labels, np.ma.MaskedArray) and np.ma.is_masked(labels)
 
 
 def _noise(values: list[Any]) -> list[bool]:
