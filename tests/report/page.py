@@ -31,6 +31,7 @@ HOSTILE = [
     '"><img src=x onerror="window.hacked = 1">',
     "<!-- & ' \" -->",
     "\u202eright to left\u2028\u2029\x00\x07",
+    "\u200e\u200f\u202a\u202b\u202c\u202d\u2066\u2067\u2068\u2069\u061c\u200b\ufeff\x1b[31m\x9b\x7f",
 ]
 
 

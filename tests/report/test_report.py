@@ -8,6 +8,7 @@ import html
 import re
 import sys
 import time
+import unicodedata
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -319,8 +320,10 @@ class TestSafety:
         assert "onerror" in words_of(hostile)  # as text
 
     def test_no_character_is_left_that_is_not_seen(self, hostile: Page) -> None:
-        for character in "\u202e\u2028\u2029\x00\x07":
-            assert character not in hostile.text
+        for character in HOSTILE[5] + "\u202e\u2028\u2029\x00\x07":
+            assert character.isprintable() or character not in hostile.text
+        invisible = {c for c in hostile.text if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")}
+        assert invisible <= {"\n", "\t"}
         assert r"\u202eright to left\u2028\u2029\x00\x07" in words_of(hostile)
 
     def test_the_policy_allows_this_script_and_nothing_else(self, hostile: Page) -> None:

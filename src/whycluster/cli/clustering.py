@@ -139,11 +139,19 @@ class ClusteredTable:
         )
 
     def _position_by_id(self, ids: pl.Series, name: str) -> int:
-        found = np.flatnonzero((ids.cast(pl.String) == name).fill_null(False).to_numpy())
+        found = np.flatnonzero((as_text(ids) == name).fill_null(False).to_numpy())
         if len(found) != 1:
             matches = f"{len(found)} rows have" if len(found) else "no row has"
             raise InvalidInputError(f"--id must match one row in column {ids.name!r}; {matches} {name!r}.")
         return int(found[0])
+
+
+def as_text(values: pl.Series) -> Any:
+    """Return the values of a column as text; polars cannot convert durations."""
+    if values.dtype != pl.Duration:
+        return values.cast(pl.String)
+    texts = [None if value is None else str(value) for value in values.to_list()]
+    return pl.Series(values.name, texts, pl.String)
 
 
 def find_cluster(network: Network, text: str | None, option: str) -> Any:
@@ -186,7 +194,7 @@ def _number(text: str | None) -> Any:
 
 def cluster(options: CommandOptions) -> ClusteredTable:
     """Read the file and cluster its rows."""
-    with Progress(f"reading {options.file.path.name}", None):
+    with Progress(f"reading {display.printable(options.file.path.name)}", None):
         frame = read(options.file)
     return cluster_frame(frame, options)
 

@@ -169,6 +169,11 @@ def whycluster(context: click.Context, version: bool, debug: bool) -> int:  # no
     metavar="NUMBER",
     help="Explain why the probability of the cluster exceeds this number (with --model only).",
 )
+@click.option(
+    "--safe-cells",
+    is_flag=True,
+    help="In .csv and .tsv output, put ' before text that a spreadsheet would run as a formula.",
+)
 @click.option("--report", type=click.Path(path_type=Path), help="Write an HTML report.")
 @click.option("--top", type=click.IntRange(1), default=5, metavar="N", help="Number of features to show.")
 @_force

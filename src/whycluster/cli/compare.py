@@ -11,6 +11,7 @@ from whycluster.cli.formatting import cluster_and_note, to_json
 from whycluster.cli.output import print_result
 from whycluster.core.errors import InvalidInputError
 from whycluster.data import display
+from whycluster.data.labels import as_labels
 
 _LEGEND = "share: fraction of what separates the two clusters. outside: mean in the other cluster."
 
@@ -22,8 +23,10 @@ def compare(*, one: str, other: str, top: int, quiet: bool, as_json: bool, **giv
     if pair[0] == pair[1]:
         raise InvalidInputError(f"A and B must be different clusters; got {one!r} twice.")
     labels = clustered.network.assign(clustered.rows) if clustered.labels is None else clustered.labels
-    members = np.flatnonzero(np.isin(labels, pair))
-    against = np.where(labels[members] == pair[0], pair[1], pair[0])
+    # As Python objects, since "noise" and numbers have no common type in NumPy.
+    others = [pair[1] if label == pair[0] else pair[0] for label in labels.tolist() if label in pair]
+    members = np.flatnonzero([label in pair for label in labels.tolist()])
+    against = as_labels(others)
     summary = clustered.explain(members, against=against).summary()
     if as_json:
         print_result(to_json({"clusters": pair, "features": summary.to_frame("polars").to_dicts()}))

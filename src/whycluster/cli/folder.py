@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,6 +42,7 @@ _SINGLE_TABLE_DEFAULTS = {
     "decimal": ".",
     "encoding": "utf-8",
     "missing": (),
+    "safe_cells": False,
 }
 _NEW_CLUSTERS_DEFAULTS = {"k": None, "ignore": ()}
 
@@ -207,7 +209,7 @@ def _refuse(given: dict[str, Any], defaults: dict[str, Any], reason: str) -> Non
     """Raise an error if an option that would be ignored differs from its default."""
     for name, value in defaults.items():
         if given[name] != value:
-            raise InvalidInputError(f"--{name} {reason}. Remove it.")
+            raise InvalidInputError(f"--{name.replace('_', '-')} {reason}. Remove it.")
 
 
 def _as_text(result: DatasetExplanation, clusters: _FolderClusters, top: int) -> str:
@@ -217,7 +219,8 @@ def _as_text(result: DatasetExplanation, clusters: _FolderClusters, top: int) ->
     if result.summary is not None:
         parts += [display.heading("What defines each cluster"), result.summary.describe(top), LEGEND]
     resumed = f" ({result.n_done_before} of {files} already done)" * bool(result.n_done_before)
-    return "\n\n".join([*parts, f"Explanations of all rows: {result.folder}{resumed}"])
+    link = f" (a link to {os.path.realpath(result.folder)})" * os.path.islink(result.folder)
+    return "\n\n".join([*parts, f"Explanations of all rows: {result.folder}{link}{resumed}"])
 
 
 def _as_json(result: DatasetExplanation, clusters: _FolderClusters, top: int) -> str:

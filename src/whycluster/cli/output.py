@@ -13,9 +13,13 @@ _RULE = re.compile(r"[-= ]+")  # the line below a heading or a table header
 
 
 def print_result(text: str) -> None:
-    """Print a result, with positive bars in blue and negative bars in orange on a terminal."""
+    """Print a result, with positive bars in blue and negative bars in orange on a terminal.
+
+    Control characters in names, which could change what a terminal shows, are escaped.
+    """
     if sys.stdout is None:  # the process has no stdout
         return
+    text = "\n".join(map(_escaped, text.split("\n")))
     if sys.stdout.isatty():
         _print_colored(text)
     else:
@@ -37,10 +41,17 @@ def _print_colored(text: str) -> None:
 
 
 def print_message(text: str) -> None:
-    """Print a note or an error on one line of stderr."""
+    """Print a note or an error on one line of stderr, with control characters escaped."""
     if sys.stderr is not None:
-        line = _encodable(" ".join(text.splitlines()), sys.stderr.encoding)
+        line = _encodable(_escaped(" ".join(text.splitlines())), sys.stderr.encoding)
         print(f"whycluster: {line}", file=sys.stderr)
+
+
+def _escaped(line: str) -> str:
+    """Escape control and invisible characters, with which names could forge or hide output."""
+    from whycluster.data.display import printable  # imports NumPy, which --help does not need
+
+    return printable(line)
 
 
 def _encodable(text: str, encoding: str | None) -> str:

@@ -9,7 +9,7 @@ from whycluster.cli.clustering import ClusteredTable, CommandOptions
 from whycluster.cli.formatting import cluster_and_note
 from whycluster.cli.output import print_result
 from whycluster.cli.writing import REPORT_SUFFIXES, check_target
-from whycluster.data import progress
+from whycluster.data import display, progress
 from whycluster.explanations.explanation import Explanation
 
 
@@ -27,5 +27,5 @@ def report(*, out: Path | None, title: str | None, rows: int, force: bool, quiet
 
 def write_report(clustered: ClusteredTable, exp: Explanation, path: Path, **options: Any) -> None:
     """Write a report on an explanation of all rows; for ``options``, see `Explanation.report`."""
-    with progress.Progress(f"writing {path.name}", None):
+    with progress.Progress(f"writing {display.printable(path.name)}", None):
         exp.report(path, left_out=clustered.left_out, **options)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
-from whycluster.cli.clustering import ClusteredTable
+from whycluster.cli.clustering import ClusteredTable, as_text
 from whycluster.cli.reading import is_utf8_path
 from whycluster.core.errors import InvalidInputError
 from whycluster.data.arrays import transposed
@@ -17,11 +19,14 @@ from whycluster.data.frames import unique_name
 from whycluster.explanations.explanation import Explanation
 
 REPORT_SUFFIXES = (".html", ".htm")
+SPREADSHEET_SUFFIXES = (".csv", ".tsv")
+_FORMULA = r"^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"  # how formulas begin, also in full-width signs
+_NUMBER = r"^[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?$"
 WRITERS: dict[str, Callable[[pl.DataFrame, Path], None]] = {
     # Relevance hardly compresses. Stronger compression saves 10% of the size but takes twice as long.
     ".parquet": lambda frame, path: frame.write_parquet(path, compression="snappy"),
-    ".csv": lambda frame, path: frame.write_csv(path),
-    ".tsv": lambda frame, path: frame.write_csv(path, separator="\t"),
+    ".csv": lambda frame, path: _without_durations(frame).write_csv(path),
+    ".tsv": lambda frame, path: _without_durations(frame).write_csv(path, separator="\t"),
     ".arrow": lambda frame, path: frame.write_ipc(path),
     ".jsonl": lambda frame, path: frame.write_ndjson(path),
 }
@@ -50,6 +55,11 @@ def _check_place(path: Path, option: str, table: Path, force: bool) -> None:
         raise InvalidInputError(
             f"{option}: {path} is the input table, which is never overwritten. Use another name."
         )
+    if path.is_symlink() and not force:
+        raise InvalidInputError(
+            f"{option}: {path} is a link to {os.path.realpath(path)}. Use the name of that file, or add "
+            "--force to write to it."
+        )
     if path.exists() and not force:
         raise InvalidInputError(
             f"{option}: {path} already exists. Use another name, or add --force to overwrite it."
@@ -75,6 +85,38 @@ def write_table(frame: pl.DataFrame, path: Path, force: bool) -> None:
     """Write a table in the format given by the file name, overwriting a file only with ``force``."""
     with replacing(path, new=not force) as temporary:
         WRITERS[path.suffix.lower()](frame, temporary)
+
+
+def _without_durations(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a table with durations as text, since polars cannot write them to CSV."""
+    return pl.DataFrame(
+        [as_text(column) if column.dtype == pl.Duration else column for column in frame.iter_columns()]
+    )
+
+
+def with_safe_cells(frame: pl.DataFrame) -> pl.DataFrame:
+    """Put a single quote before text that a spreadsheet would take for a formula, in cells and headers.
+
+    Numbers stay numbers, also numbers in text.
+    """
+    names: list[str] = []
+    for name in frame.columns:
+        safe = f"'{name}" if re.match(_FORMULA, name) and not re.match(_NUMBER, name) else name
+        names.append(unique_name(safe, [*names, *(other for other in frame.columns if other != name)]))
+    return pl.DataFrame(
+        [
+            _with_safe_values(column.rename(name))
+            for name, column in zip(names, frame.iter_columns(), strict=True)
+        ]
+    )
+
+
+def _with_safe_values(column: pl.Series) -> Any:
+    if column.dtype not in (pl.String, pl.Categorical, pl.Enum):
+        return column
+    text = column.cast(pl.String)
+    is_formula = (text.str.contains(_FORMULA) & ~text.str.contains(_NUMBER)).fill_null(False)
+    return text.zip_with(~is_formula, "'" + text)
 
 
 def tabulate(clustered: ClusteredTable, exp: Explanation, top: int) -> pl.DataFrame:
